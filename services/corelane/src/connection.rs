@@ -1,0 +1,176 @@
+//! What a lane knows of each of its connections, and how it tells one to end.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use crate::lane::LaneState;
+use crate::shared::Phase;
+
+/// Where a connection is between two requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// Nothing was asked since `since`.
+    Idle,
+    /// The first byte of an HTTP/1.1 request came at `since`, its header is not complete.
+    Header,
+    /// Requests are in flight.
+    Serving,
+}
+
+/// What a lane tells a connection to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// End as soon as nothing is in flight (HTTP/2: after GOAWAY).
+    Finish,
+    /// The header did not come in time: end now, with 408 where a request had begun.
+    Expire,
+}
+
+/// One connection, shared by its I/O, its service and its lane; all on one thread.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    activity: Cell<Activity>,
+    since: Cell<Instant>,
+    in_flight: Cell<u32>,
+    served: Cell<u64>,
+    /// HTTP/2 frames are not requests: bytes alone do not begin a header.
+    multiplexed: Cell<bool>,
+    order: Cell<Option<Order>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Connection {
+    fn new() -> Self {
+        Connection {
+            activity: Cell::new(Activity::Idle),
+            since: Cell::new(Instant::now()),
+            in_flight: Cell::new(0),
+            served: Cell::new(0),
+            multiplexed: Cell::new(false),
+            order: Cell::new(None),
+            waker: RefCell::new(None),
+        }
+    }
+
+    /// Bytes came from the client.
+    pub(crate) fn received(&self) {
+        if self.activity.get() == Activity::Idle && !self.multiplexed.get() {
+            self.enter(Activity::Header);
+        }
+    }
+
+    pub(crate) fn set_multiplexed(&self) {
+        self.multiplexed.set(true);
+        self.enter(Activity::Idle);
+    }
+
+    pub(crate) fn is_multiplexed(&self) -> bool {
+        self.multiplexed.get()
+    }
+
+    pub(crate) fn begin_request(&self) {
+        self.in_flight.set(self.in_flight.get() + 1);
+        self.activity.set(Activity::Serving);
+    }
+
+    pub(crate) fn end_request(&self) {
+        self.served.set(self.served.get() + 1);
+        self.in_flight.set(self.in_flight.get() - 1);
+        if self.in_flight.get() == 0 {
+            self.enter(Activity::Idle);
+        }
+    }
+
+    fn enter(&self, activity: Activity) {
+        self.activity.set(activity);
+        self.since.set(Instant::now());
+    }
+
+    /// Whether it has begun a request that it has not finished sending.
+    pub(crate) fn in_header(&self) -> bool {
+        self.activity.get() == Activity::Header
+    }
+
+    /// Gives an order and wakes the connection's task.
+    pub(crate) fn tell(&self, order: Order) {
+        self.order.set(Some(order));
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    /// Takes an order, or arranges to be woken by the next.
+    pub(crate) fn poll_order(&self, cx: &mut Context<'_>) -> Poll<Order> {
+        if let Some(order) = self.order.take() {
+            return Poll::Ready(order);
+        }
+        let mut waker = self.waker.borrow_mut();
+        match waker.as_ref() {
+            Some(old) if old.will_wake(cx.waker()) => {}
+            _ => *waker = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// What is due at `now`, if anything.
+    pub(crate) fn due(&self, lane: &LaneState, now: Instant) -> Option<Due> {
+        let waited = now.saturating_duration_since(self.since.get());
+        let fresh = self.served.get() == 0;
+        match self.activity.get() {
+            Activity::Serving => None,
+            Activity::Header => (waited > lane.timeouts.header).then_some(Due::HeaderTimeout),
+            // A connection that asked nothing yet may have its first request under way: closing
+            // it at once would lose that request.
+            Activity::Idle if lane.phase.get() == Phase::Closing => {
+                (!fresh || waited > FRESH_GRACE).then_some(Due::Drain)
+            }
+            Activity::Idle if fresh => {
+                (waited > lane.timeouts.header).then_some(Due::HeaderTimeout)
+            }
+            Activity::Idle => (waited > lane.timeouts.idle).then_some(Due::IdleTimeout),
+        }
+    }
+}
+
+/// How long a closing lane waits for the first request of a connection it has just accepted.
+const FRESH_GRACE: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Why a connection has to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    HeaderTimeout,
+    IdleTimeout,
+    Drain,
+}
+
+/// A connection's place in its lane, given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    pub(crate) connection: Rc<Connection>,
+    lane: Rc<LaneState>,
+    key: usize,
+}
+
+impl Registration {
+    /// Enters a connection that [`Shared::try_open`](crate::shared::Shared::try_open) allowed.
+    pub(crate) fn new(lane: Rc<LaneState>) -> Self {
+        let connection = Rc::new(Connection::new());
+        let key = lane.connections.borrow_mut().insert(Rc::clone(&connection));
+        lane.metrics().open.add(1);
+        Registration { connection, lane, key }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.lane.metrics().open.sub(1);
+        self.lane.shared.close();
+        let mut connections = self.lane.connections.borrow_mut();
+        connections.remove(self.key);
+        if connections.is_empty() {
+            self.lane.emptied.notify_one();
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Why a server could not start or go on.
+
+use std::io;
+use std::net::SocketAddr;
+
+/// Why a server could not start or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting of the builder is out of its bounds; the text names it.
+    #[error("{0}")]
+    Setting(String),
+    /// The affinity mask allows no such lanes; the text says why.
+    #[error("lanes: {0}")]
+    Lanes(String),
+    /// More connections are configured than the process may have open files.
+    #[error(
+        "limits.connections is {connections}, but the process may open only {hard} files, of \
+         which {reserved} are kept for other uses: raise the hard limit (ulimit -Hn) or lower \
+         the setting"
+    )]
+    FileLimit {
+        /// The configured number of connections.
+        connections: usize,
+        /// The hard limit of open files (getrlimit(2), `RLIMIT_NOFILE`).
+        hard: u64,
+        /// Files kept for listeners, logs, the admin port and the files a service serves.
+        reserved: u64,
+    },
+    /// An address could not be bound.
+    #[error("cannot listen on {address}: {source}")]
+    Bind {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A thread, an event loop or a system call that a server needs was refused.
+    #[error("{what}: {source}")]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A lane ended without being told to: its service factory or its event loop panicked.
+    #[error("lane {index} ended unexpectedly")]
+    LaneEnded {
+        /// Index of the lane.
+        index: usize,
+    },
+}
+
+impl Error {
+    /// Whether the caller's settings are at fault rather than the machine.
+    pub fn is_setting(&self) -> bool {
+        matches!(self, Error::Setting(_) | Error::Lanes(_) | Error::FileLimit { .. })
+    }
+
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Error {
+        move |source| Error::System { what, source }
+    }
+}

@@ -1,0 +1,70 @@
+//! A thread-per-core HTTP server.
+//!
+//! A *lane* is one core's worth of server: a thread, pinned to a CPU where the CPUs are ours
+//! alone, with its own event loop, its own share of the listening socket, its own instance of
+//! the service and its own counters. A request never leaves its lane, so its memory stays in that
+//! core's cache, and the way of a request takes no lock and touches no shared atomic.
+//!
+//! ```
+//! use std::{cell::Cell, convert::Infallible, rc::Rc};
+//!
+//! use bytes::Bytes;
+//! use corelane::{Incoming, Server};
+//! use http::{Request, Response};
+//! use http_body_util::Full;
+//!
+//! # fn main() -> Result<(), corelane::Error> {
+//! let server = Server::builder().bind("127.0.0.1:0".parse().unwrap()).build()?;
+//! # let handle = server.handle();
+//! # handle.drain();
+//! # handle.drain();
+//! server.serve(|lane| {
+//!     let lane = lane.index();
+//!     let served = Rc::new(Cell::new(0)); // one per lane: no lock
+//!     tower::service_fn(move |_request: Request<Incoming>| {
+//!         served.set(served.get() + 1);
+//!         let text = format!("request {} of lane {lane}\n", served.get());
+//!         async move { Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(text))) }
+//!     })
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Any `tower::Service<Request<Incoming>>` that is `Clone` works, an axum `Router` included.
+//!
+//! | part | says |
+//! |---|---|
+//! | [`Server`], [`Builder`] | how a server is set up and run |
+//! | [`Lanes`], [`Pin`], [`Placement`] | how many lanes, on which CPUs, and how a connection finds its lane |
+//! | [`Limits`], [`Timeouts`] | what a client may ask and how long it may take |
+//! | [`Drain`], [`Phase`], [`ServerHandle`] | how a server ends without losing what it accepted |
+//! | [`Problem`] | errors to clients (RFC 9457) |
+
+mod admin;
+mod body;
+mod connection;
+mod control;
+mod cpu;
+mod error;
+mod http_connection;
+mod lane;
+mod listener;
+mod metrics;
+mod problem;
+mod reply;
+mod routes;
+mod server;
+mod settings;
+mod shared;
+mod stream;
+
+pub use body::{BodyError, Incoming};
+pub use control::ServerHandle;
+pub use cpu::{Lanes, Pin};
+pub use error::Error;
+pub use lane::Lane;
+pub use problem::Problem;
+pub use server::{Builder, Drained, Server};
+pub use settings::{Drain, Limits, Placement, Timeouts};
+pub use shared::Phase;

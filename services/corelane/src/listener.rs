@@ -1,0 +1,58 @@
+//! Listening sockets and the process's limit of open files.
+
+use std::net::{SocketAddr, TcpListener};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::error::Error;
+
+/// Binds one listener per lane to `address`, all in one `SO_REUSEPORT` group (socket(7)).
+pub(crate) fn bind_lanes(
+    address: SocketAddr,
+    backlog: u32,
+    lanes: usize,
+) -> Result<Vec<TcpListener>, Error> {
+    // A group is joined silently by any process of the same user; a first bind without the
+    // option tells a port that another server holds from one that is free.
+    if address.port() != 0 {
+        bind(address, backlog, false)?;
+    }
+    let first = bind(address, backlog, true)?;
+    let bound = first.local_addr().map_err(Error::system("reading a listener's address"))?;
+    let mut listeners = vec![first];
+    for _ in 1..lanes {
+        listeners.push(bind(bound, backlog, true)?);
+    }
+    Ok(listeners)
+}
+
+/// Binds one listener, ready for an event loop.
+pub(crate) fn bind(address: SocketAddr, backlog: u32, share: bool) -> Result<TcpListener, Error> {
+    let open = || {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.set_reuse_port(share)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(backlog.min(i32::MAX as u32).cast_signed())?;
+        Ok(TcpListener::from(socket))
+    };
+    open().map_err(|source| Error::Bind { address, source })
+}
+
+/// Files kept for listeners, logs, the admin port and the files a service serves.
+const RESERVED_FILES: u64 = 256;
+
+/// Raises the soft limit of open files to the hard limit, and refuses more connections than fit.
+/// Containers often start with a soft limit of 1,024.
+pub(crate) fn raise_file_limit(connections: usize) -> Result<(), Error> {
+    let limit = getrlimit(Resource::Nofile);
+    let hard = limit.maximum.unwrap_or(u64::MAX);
+    if (connections as u64).saturating_add(RESERVED_FILES) > hard {
+        return Err(Error::FileLimit { connections, hard, reserved: RESERVED_FILES });
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).map_err(
+        |error| Error::System { what: "raising the limit of open files", source: error.into() },
+    )
+}

@@ -1,0 +1,12 @@
+//! What is counted, where, and how it is shown.
+//!
+//! Each lane counts in a shard of its own ([`LaneMetrics`]) that only its thread writes, so the
+//! hot path has no locked instruction and shares no cache line. Readers on the admin thread add
+//! labels and render ([`exposition`]).
+
+mod exposition;
+mod process;
+mod shard;
+
+pub(crate) use exposition::{CONTENT_TYPE, Exposition};
+pub(crate) use shard::{LaneMetrics, Refusal};

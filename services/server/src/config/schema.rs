@@ -1,0 +1,154 @@
+//! The schema: every key with its type, default, bounds and meaning, in one table.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use corelane::{Lanes, Pin, Placement};
+
+use super::sources::Settings;
+use super::values::{LogFormat, LogLevel, address, duration, folder, name, number, size, word};
+use super::{ConfigErrors, Origin};
+
+/// One key of the schema.
+#[derive(Debug)]
+pub(crate) struct Key {
+    /// Its name in the file; a dot separates the table.
+    pub(crate) name: &'static str,
+    pub(crate) default: &'static str,
+    pub(crate) help: &'static str,
+}
+
+impl Key {
+    /// `limits.header_bytes` is `--limits.header-bytes`.
+    pub(crate) fn flag(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// `limits.header_bytes` is `CORELANE_LIMITS_HEADER_BYTES`.
+    pub(crate) fn variable(&self) -> String {
+        format!("CORELANE_{}", self.name.replace('.', "_").to_ascii_uppercase())
+    }
+}
+
+macro_rules! schema {
+    ($($name:literal => $field:ident: $type:ty = $default:literal, $parse:expr, $help:literal;)*) => {
+        /// Every key, in the order in which help shows them.
+        pub(crate) const KEYS: &[Key] =
+            &[$(Key { name: $name, default: $default, help: $help }),*];
+
+        /// A valid configuration.
+        #[derive(Debug)]
+        pub(crate) struct Config {
+            $(pub(crate) $field: $type,)*
+        }
+
+        impl Config {
+            /// Parses every setting; the errors name each that is wrong.
+            pub(crate) fn parse(settings: &Settings) -> Result<Self, ConfigErrors> {
+                let mut errors = Vec::new();
+                let mut keys = KEYS.iter();
+                $(let $field: Option<$type> =
+                    keys.next().and_then(|key| take(settings, key, $parse, &mut errors));)*
+                match ($($field,)*) {
+                    ($(Some($field),)*) => Ok(Config { $($field),* }),
+                    _ => Err(ConfigErrors(errors)),
+                }
+            }
+        }
+    };
+}
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+schema! {
+    "listen" => listen: SocketAddr = "127.0.0.1:8080", address,
+        "Address that serves traffic";
+    "admin.listen" => admin_listen: SocketAddr = "127.0.0.1:8081", address,
+        "Address of the admin port: /healthz, /readyz, /metrics";
+    "replica" => replica: String = "", name,
+        "Name of this replica in its replies; empty takes the host name";
+    "lanes" => lanes: Lanes = "auto", word::<Lanes>,
+        "Number of lanes; auto makes one per CPU of the affinity mask";
+    "pin" => pin: Pin = "auto", word::<Pin>,
+        "Pin each lane to a CPU: on, off, or auto (only where the CPUs are ours alone)";
+    "placement" => placement: Placement = "hashed", word::<Placement>,
+        "How a connection finds its lane";
+    "backlog" => backlog: u64 = "4096", number(1, 65_535),
+        "Length of each listener's accept queue; the kernel caps it at net.core.somaxconn";
+    "limits.connections" => limits_connections: u64 = "10000", number(1, 10_000_000),
+        "Open connections; one more is answered 503";
+    "limits.headers" => limits_headers: u64 = "100", number(1, 1_000),
+        "Header fields of a request; more are answered 431";
+    "limits.header_bytes" => limits_header_bytes: u64 = "32KiB", size(8 << 10, 1 << 20),
+        "Bytes of a request's header; more are answered 431";
+    "limits.uri_bytes" => limits_uri_bytes: u64 = "8KiB", size(1, 64 << 10),
+        "Bytes of a request's target; more are answered 414";
+    "limits.body_bytes" => limits_body_bytes: u64 = "10MiB", size(0, 1 << 40),
+        "Bytes of a request's body; more are answered 413";
+    "timeouts.header" => timeouts_header: Duration = "10s", duration(100 * MILLISECOND, HOUR),
+        "Time for a whole request header";
+    "timeouts.idle" => timeouts_idle: Duration = "75s", duration(100 * MILLISECOND, 24 * HOUR),
+        "Time a connection may idle; longer than the gateway's upstream idle time-out";
+    "drain.settle" => drain_settle: Duration = "5s", duration(Duration::ZERO, HOUR),
+        "After SIGTERM: how long to keep accepting while readiness fails";
+    "drain.deadline" => drain_deadline: Duration = "30s", duration(Duration::ZERO, HOUR),
+        "Longest time from SIGTERM to the end";
+    "static.root" => static_root: Option<PathBuf> = "", folder,
+        "Folder served under /static/; empty serves none";
+    "work.max_ops" => work_max_ops: u64 = "100000000", number(0, 1_000_000_000_000),
+        "Most iterations of /work?ops=N";
+    "log.level" => log_level: LogLevel = "info", word::<LogLevel>,
+        "Least severe messages to log: error, warn, info, debug or trace";
+    "log.format" => log_format: LogFormat = "text", word::<LogFormat>,
+        "Log lines as text or json, on standard error";
+}
+
+/// Parses the setting of one key, or notes what is wrong with it.
+fn take<T>(
+    settings: &Settings,
+    key: &'static Key,
+    parse: impl Fn(&str) -> Result<T, String>,
+    errors: &mut Vec<String>,
+) -> Option<T> {
+    let setting = settings.get(key);
+    match parse(&setting.text) {
+        Ok(value) => Some(value),
+        Err(allowed) => {
+            let (name, text, origin) = (key.name, &setting.text, &setting.origin);
+            errors.push(format!("{name} = {text:?} ({origin}): allowed is {allowed}"));
+            None
+        }
+    }
+}
+
+impl Settings {
+    /// The setting of a key: what was said last, or its default.
+    pub(crate) fn get(&self, key: &Key) -> super::Setting {
+        self.0.get(key.name).cloned().unwrap_or_else(|| super::Setting {
+            text: key.default.to_owned(),
+            origin: Origin::Default,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_valid() {
+        Config::parse(&Settings::default()).expect("defaults parse");
+    }
+
+    #[test]
+    fn keys_have_distinct_flags_and_variables() {
+        let mut variables: Vec<_> = KEYS.iter().map(Key::variable).collect();
+        variables.sort();
+        variables.dedup();
+        assert_eq!(variables.len(), KEYS.len());
+        assert!(variables.contains(&"CORELANE_LIMITS_HEADER_BYTES".to_owned()));
+        assert!(KEYS.iter().any(|key| key.flag() == "limits.header-bytes"));
+    }
+}

@@ -1,0 +1,134 @@
+//! How the text of a setting becomes a value. An error says what is allowed.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "an IP address and a port, such as 0.0.0.0:8080 or [::]:8080".to_owned())
+}
+
+/// A value that may stand in a header field.
+pub(crate) fn name(text: &str) -> Result<String, String> {
+    if text.len() <= 253 && text.bytes().all(|b| b.is_ascii_graphic()) {
+        return Ok(text.to_owned());
+    }
+    Err("at most 253 printable ASCII characters without spaces".to_owned())
+}
+
+pub(crate) fn word<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
+    text.parse()
+}
+
+pub(crate) fn number(min: u64, max: u64) -> impl Fn(&str) -> Result<u64, String> {
+    move |text| match text.parse() {
+        Ok(n) if (min..=max).contains(&n) => Ok(n),
+        _ => Err(format!("a whole number from {min} to {max}")),
+    }
+}
+
+/// Whether text ends in a unit; `0` needs none.
+fn has_unit(text: &str) -> bool {
+    text == "0" || text.ends_with(|c: char| c.is_ascii_alphabetic())
+}
+
+pub(crate) fn size(min: u64, max: u64) -> impl Fn(&str) -> Result<u64, String> {
+    move |text| match text.parse::<ByteSize>() {
+        Ok(size) if has_unit(text) && (min..=max).contains(&size.as_u64()) => Ok(size.as_u64()),
+        _ => Err(format!(
+            "a size with its unit (B, KiB, MiB, ...) from {} to {}",
+            ByteSize(min).display().iec(),
+            ByteSize(max).display().iec()
+        )),
+    }
+}
+
+pub(crate) fn duration(min: Duration, max: Duration) -> impl Fn(&str) -> Result<Duration, String> {
+    move |text| match humantime::parse_duration(text) {
+        Ok(duration) if (min..=max).contains(&duration) => Ok(duration),
+        _ => Err(format!(
+            "a duration with its unit (ms, s, m, h) from {} to {}",
+            humantime::format_duration(min),
+            humantime::format_duration(max)
+        )),
+    }
+}
+
+/// A folder that exists; empty is none.
+pub(crate) fn folder(text: &str) -> Result<Option<PathBuf>, String> {
+    let path = PathBuf::from(text);
+    match text {
+        "" => Ok(None),
+        _ if path.is_dir() => Ok(Some(path)),
+        _ => Err("a folder that exists".to_owned()),
+    }
+}
+
+macro_rules! words {
+    ($(#[$doc:meta])* $type:ident { $($variant:ident = $word:literal),* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $type { $($variant),* }
+
+        impl FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($word => Ok($type::$variant),)*
+                    _ => Err([$($word),*].join(", ")),
+                }
+            }
+        }
+    };
+}
+
+words! {
+    /// The least severe messages that are logged.
+    LogLevel { Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace" }
+}
+
+words! {
+    /// How log lines look.
+    LogFormat { Text = "text", Json = "json" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_carry_units() {
+        let parse = size(1, 1 << 20);
+        assert_eq!(parse("32KiB"), Ok(32_768));
+        assert_eq!(parse("1B"), Ok(1));
+        assert_eq!(parse("1MiB"), Ok(1 << 20));
+        for wrong in ["32", "2MiB", "0", "-1KiB", "many", ""] {
+            assert!(
+                parse(wrong).is_err_and(|e| e.contains("unit") && e.contains("1.0 MiB")),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn durations_carry_units() {
+        let parse = duration(Duration::ZERO, Duration::from_secs(60));
+        assert_eq!(parse("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse("0s"), Ok(Duration::ZERO));
+        for wrong in ["5", "61s", "soon", "-1s", ""] {
+            assert!(parse(wrong).is_err_and(|e| e.contains("unit") && e.contains("1m")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_fit_a_header_field() {
+        assert!(name("server-0").is_ok());
+        assert!(name("two words").is_err());
+        assert!(name("line\nbreak").is_err());
+    }
+}

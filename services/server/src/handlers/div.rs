@@ -1,0 +1,85 @@
+//! `GET /div/{n}`: half of n, exact for whole numbers and decimals of any length.
+
+use bytes::Bytes;
+use http::Response;
+use http_body_util::Full;
+
+/// Most digits of n; the length of the target is bounded as well.
+const MAX_DIGITS: usize = 1000;
+
+pub(crate) fn reply(n: &str) -> Response<Full<Bytes>> {
+    match half(n) {
+        Some(half) => super::text(half),
+        None => super::bad_parameter(
+            "n",
+            &format!("a decimal number such as 4, -7 or 0.25, of {MAX_DIGITS} digits at most"),
+        ),
+    }
+}
+
+/// Long division by two, digit by digit.
+fn half(n: &str) -> Option<String> {
+    let (sign, digits) = n.strip_prefix('-').map_or(("", n), |digits| ("-", digits));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+    let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    if !all_digits(whole) || !all_digits(fraction) || whole.len() + fraction.len() > MAX_DIGITS {
+        return None;
+    }
+    let mut rest = 0;
+    let mut divide = |part: &str| -> String {
+        let step = |digit: u8| {
+            let value = rest * 10 + (digit - b'0');
+            rest = value % 2;
+            char::from(b'0' + value / 2)
+        };
+        part.bytes().map(step).collect()
+    };
+    // One more digit takes up the last remainder: halves end in 5.
+    let (whole, fraction) = (divide(whole), divide(&format!("{fraction}0")));
+    let whole = match whole.trim_start_matches('0') {
+        "" => "0",
+        trimmed => trimmed,
+    };
+    Some(match (whole, fraction.trim_end_matches('0')) {
+        ("0", "") => "0".to_owned(),
+        (whole, "") => format!("{sign}{whole}"),
+        (whole, fraction) => format!("{sign}{whole}.{fraction}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_are_exact() {
+        let cases = [
+            ("4", "2"),
+            ("5", "2.5"),
+            ("0", "0"),
+            ("1", "0.5"),
+            ("-3", "-1.5"),
+            ("-0", "0"),
+            ("0.1", "0.05"),
+            ("0.10", "0.05"),
+            ("007", "3.5"),
+            ("2.50", "1.25"),
+            ("10", "5"),
+            ("123456789012345678901234567891", "61728394506172839450617283945.5"),
+            ("0.0000000000000000000000000000000001", "0.00000000000000000000000000000000005"),
+        ];
+        for (n, want) in cases {
+            assert_eq!(half(n).as_deref(), Some(want), "{n}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_decimal_is_refused() {
+        let long = "1".repeat(MAX_DIGITS + 1);
+        for wrong in
+            ["", "-", ".", "1.", ".5", "+1", "1e3", "0x10", "1,5", "--1", "four", "1/2", "٣", &long]
+        {
+            assert_eq!(half(wrong), None, "{wrong}");
+        }
+    }
+}

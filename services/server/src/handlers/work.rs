@@ -1,0 +1,66 @@
+//! `GET /work?ops=N`: N iterations of arithmetic, all on the lane.
+
+use std::hint::black_box;
+
+use bytes::Bytes;
+use form_urlencoded::parse;
+use http::Response;
+use http_body_util::Full;
+
+pub(crate) fn reply(query: &str, max_ops: u64) -> Response<Full<Bytes>> {
+    match ops(query, max_ops) {
+        Some(ops) => super::text(format!("{:016x}\n", work(ops))),
+        None => {
+            super::bad_parameter("ops", &format!("given once, a whole number from 0 to {max_ops}"))
+        }
+    }
+}
+
+fn ops(query: &str, max_ops: u64) -> Option<u64> {
+    let mut values = parse(query.as_bytes()).filter(|(name, _)| name == "ops");
+    let (_, value) = values.next()?;
+    let ops = value.parse().ok()?;
+    (values.next().is_none() && ops <= max_ops).then_some(ops)
+}
+
+/// Steps of a 64-bit linear congruential generator (Knuth's MMIX constants). Each step needs the
+/// one before it, and `black_box` keeps the compiler from folding them.
+fn work(ops: u64) -> u64 {
+    let mut state = 1u64;
+    for _ in 0..ops {
+        state = black_box(
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407),
+        );
+    }
+    state
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ops_is_one_number_within_bounds() {
+        assert_eq!(ops("ops=5", 10), Some(5));
+        assert_eq!(ops("a=b&ops=10", 10), Some(10));
+        for wrong in [
+            "",
+            "ops=",
+            "ops=11",
+            "ops=-1",
+            "ops=1.5",
+            "ops=1&ops=1",
+            "Ops=1",
+            "ops=99999999999999999999",
+        ] {
+            assert_eq!(ops(wrong, 10), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_iteration_is_run() {
+        assert_eq!(work(0), 1);
+        assert_eq!(work(1), 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407);
+        assert_ne!(work(1_000), work(1_001));
+    }
+}

@@ -1,0 +1,78 @@
+//! The reference service of Corelane: every workload that the platform is measured with.
+
+mod app;
+mod config;
+mod handlers;
+mod logging;
+
+use std::process::ExitCode;
+
+use corelane::{Drain, Drained, Error, Limits, Server, Timeouts};
+
+use crate::app::{App, ROUTES};
+use crate::config::{Config, ConfigErrors, Invocation};
+
+/// Bad usage or configuration (sysexits.h, EX_USAGE).
+const EXIT_USAGE: u8 = 64;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err(errors) => {
+            for line in errors.to_string().lines() {
+                eprintln!("corelane-server: {line}");
+            }
+            ExitCode::from(EXIT_USAGE)
+        }
+    }
+}
+
+fn run() -> Result<ExitCode, ConfigErrors> {
+    match config::read(std::env::args_os(), std::env::vars_os())? {
+        Invocation::Print(text) => print!("{text}"),
+        Invocation::Check(settings) => {
+            Config::parse(&settings)?;
+            print!("{}", config::describe(&settings));
+        }
+        Invocation::Run(settings) => return Ok(serve(Config::parse(&settings)?)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Serves until drained: 0 after a clean drain, 1 when requests were cut or something failed.
+fn serve(config: Config) -> ExitCode {
+    logging::start(config.log_level, config.log_format);
+    match build(&config).and_then(|server| server.serve(App::factory(config))) {
+        Ok(Drained { cut: 0 }) => ExitCode::SUCCESS,
+        Ok(Drained { .. }) => ExitCode::FAILURE,
+        Err(error) if error.is_setting() => {
+            eprintln!("corelane-server: {error}");
+            ExitCode::from(EXIT_USAGE)
+        }
+        Err(error) => {
+            eprintln!("corelane-server: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn build(config: &Config) -> Result<Server, Error> {
+    Server::builder()
+        .bind(config.listen)
+        .admin(config.admin_listen)
+        .lanes(config.lanes)
+        .pin(config.pin)
+        .placement(config.placement)
+        .backlog(config.backlog as u32)
+        .limits(Limits {
+            connections: config.limits_connections as usize,
+            headers: config.limits_headers as usize,
+            header_bytes: config.limits_header_bytes as usize,
+            uri_bytes: config.limits_uri_bytes as usize,
+            body_bytes: config.limits_body_bytes,
+        })
+        .timeouts(Timeouts { header: config.timeouts_header, idle: config.timeouts_idle })
+        .drain(Drain { settle: config.drain_settle, deadline: config.drain_deadline })
+        .routes(ROUTES)
+        .build()
+}
