@@ -1,0 +1,188 @@
+//! How a server ends: nothing that it accepted is lost.
+
+mod support;
+
+use std::io::Write;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use corelane::{Drain, Drained, Incoming, Phase};
+use http::{Request, Response};
+use http_body_util::Full;
+use support::{Handlers, PATIENCE, Running, builder};
+
+const CLEAN: Drained = Drained { cut: 0 };
+
+/// Settles for as long as a test needs.
+fn settling() -> Drain {
+    Drain { settle: PATIENCE, deadline: PATIENCE }
+}
+
+#[test]
+fn while_settling_it_accepts_answers_and_tells_clients_to_go() {
+    let server = Running::start(builder().drain(settling()), Handlers::new().factory());
+    let mut kept = server.connect();
+    assert!(!kept.get("/hello").closes());
+
+    server.handle.drain();
+    server.wait_until("settling", || server.handle.phase() == Phase::Settling);
+    assert_eq!(server.admin_get("/readyz").status, 503);
+    assert_eq!(server.admin_get("/healthz").status, 200, "a drain is not a failure");
+    assert_eq!(server.metric("corelane_ready"), 0.0);
+    assert_eq!(server.metric("corelane_phase{phase=\"settling\"}"), 1.0);
+
+    let answer = kept.get("/hello");
+    assert!(answer.status == 200 && answer.closes(), "{answer:?}");
+    assert!(kept.read_to_close().is_empty());
+    let answer = server.get("/hello");
+    assert!(answer.status == 200 && answer.closes(), "new connections are served: {answer:?}");
+}
+
+#[test]
+fn an_idle_server_ends_at_once() {
+    let deadline = 100 * PATIENCE;
+    let drain = Drain { settle: Duration::ZERO, deadline };
+    let server = Running::start(builder().drain(drain), Handlers::new().factory());
+    let mut idle = server.connect();
+    assert_eq!(idle.get("/hello").status, 200);
+
+    server.handle.drain();
+    assert!(idle.read_to_close().is_empty(), "an idle connection is closed");
+    assert_eq!(server.join().expect("a clean end"), CLEAN);
+}
+
+#[test]
+fn what_is_in_flight_is_finished() {
+    let handlers = Handlers::new();
+    let server = Running::start(builder(), handlers.factory());
+    let mut client = server.connect();
+    client.send_get("/gate");
+    server.wait_until("in flight", || {
+        server.metric("corelane_requests_in_flight{lane=\"0\"}") == 1.0
+    });
+
+    server.handle.drain();
+    server.wait_until("closing", || server.handle.phase() == Phase::Closing);
+    assert!(!server.has_ended());
+    handlers.gate.add_permits(1);
+    let answer = client.read_answer();
+    assert!(answer.status == 200 && answer.closes(), "{answer:?}");
+    assert_eq!(server.join().expect("a clean end"), CLEAN);
+}
+
+#[test]
+fn connections_in_the_accept_queue_are_answered() {
+    // The handler blocks its lane, so that later connections stay in the accept queue.
+    let (entered, lane_is_blocked) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let released = Arc::new(Mutex::new(released));
+    let server = Running::start(builder(), move |_lane| {
+        let (entered, released) = (entered.clone(), Arc::clone(&released));
+        tower::service_fn(move |request: Request<Incoming>| {
+            if request.uri().path() == "/block" {
+                entered.send(()).expect("the test listens");
+                let _ = released.lock().expect("not poisoned").recv_timeout(PATIENCE);
+            }
+            let reply = Response::new(Full::<Bytes>::from("hello"));
+            async move { Ok::<_, std::convert::Infallible>(reply) }
+        })
+    });
+    let mut first = server.connect();
+    first.send_get("/block");
+    lane_is_blocked.recv_timeout(PATIENCE).expect("the lane is blocked");
+    let mut queued: Vec<_> = (0..50).map(|_| server.connect()).collect();
+    for client in &mut queued {
+        client.send_get("/hello");
+    }
+
+    server.handle.drain();
+    server.wait_until("closing", || server.handle.phase() == Phase::Closing);
+    release.send(()).expect("the lane waits");
+    assert_eq!(first.read_answer().status, 200);
+    for client in &mut queued {
+        let answer = client.read_answer();
+        assert!(answer.status == 200 && answer.closes(), "{answer:?}");
+    }
+    assert_eq!(server.join().expect("a clean end"), CLEAN);
+}
+
+#[test]
+fn the_deadline_cuts_what_hangs() {
+    let drain = Drain { settle: Duration::ZERO, deadline: Duration::from_millis(200) };
+    let server = Running::start(builder().drain(drain), Handlers::new().factory());
+    let mut client = server.connect();
+    client.send_get("/gate");
+    server.wait_until("in flight", || {
+        server.metric("corelane_requests_in_flight{lane=\"0\"}") == 1.0
+    });
+    server.handle.drain();
+    assert!(client.read_to_close().is_empty());
+    assert_eq!(server.join().expect("an end"), Drained { cut: 1 });
+}
+
+#[test]
+fn a_second_request_to_stop_ends_it_at_once() {
+    let server = Running::start(builder().drain(settling()), Handlers::new().factory());
+    let mut client = server.connect();
+    client.send_get("/gate");
+    server.wait_until("in flight", || {
+        server.metric("corelane_requests_in_flight{lane=\"0\"}") == 1.0
+    });
+    server.handle.drain();
+    server.handle.drain();
+    assert_eq!(server.join().expect("an end"), Drained { cut: 1 });
+}
+
+#[test]
+fn a_lane_that_is_stuck_cannot_keep_the_process() {
+    let (entered, lane_is_blocked) = mpsc::channel();
+    let server = Running::start(builder(), move |_lane| {
+        let entered = entered.clone();
+        tower::service_fn(move |_request: Request<Incoming>| {
+            entered.send(()).expect("the test listens");
+            std::thread::sleep(100 * PATIENCE);
+            async { Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::default())) }
+        })
+    });
+    let mut client = server.connect();
+    client.socket.write_all(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n").expect("write");
+    lane_is_blocked.recv_timeout(PATIENCE).expect("the lane is blocked");
+    server.handle.drain();
+    server.handle.drain();
+    assert_eq!(server.join().expect("an end"), Drained { cut: 1 });
+}
+
+#[test]
+fn http2_clients_get_goaway_and_their_replies() {
+    let handlers = Handlers::new();
+    let server = Running::start(builder().drain(settling()), handlers.factory());
+    // With a worker of its own, so that the client goes on while this thread polls the server.
+    tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+        let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
+        let (mut client, connection) = h2::client::handshake(socket).await.expect("handshake");
+        let connection = tokio::spawn(connection);
+        let request = || Request::get("http://test/gate").body(()).expect("a request");
+        let (reply, _) = client.send_request(request(), true).expect("sent");
+        server.wait_until("in flight", || {
+            server.metric("corelane_requests_in_flight{lane=\"0\"}") == 1.0
+        });
+
+        server.handle.drain();
+        // GOAWAY: no further stream on this connection; the one in flight is finished.
+        let refused = async {
+            while let Ok(ready) = client.clone().ready().await {
+                client = ready;
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, refused).await.expect("GOAWAY ends new streams");
+        handlers.gate.add_permits(1);
+        let reply = tokio::time::timeout(PATIENCE, reply).await.expect("in time");
+        assert_eq!(reply.expect("a reply").status(), 200);
+        drop(client);
+        let ended = tokio::time::timeout(PATIENCE, connection).await.expect("in time");
+        ended.expect("no panic").expect("a graceful end");
+    });
+}

@@ -1,0 +1,168 @@
+//! What a client may not do, and what it is told.
+
+mod support;
+
+use std::io::Write;
+use std::time::Duration;
+
+use corelane::{Error, Limits, Server, Timeouts};
+use support::{Client, Handlers, Running, builder};
+
+fn start(limits: Limits, timeouts: Timeouts) -> Running {
+    Running::start(builder().limits(limits).timeouts(timeouts), Handlers::new().factory())
+}
+
+fn with_limits(limits: Limits) -> Running {
+    start(limits, Timeouts::default())
+}
+
+#[test]
+fn too_many_or_too_large_headers_are_answered_431() {
+    let server = with_limits(Limits { headers: 10, header_bytes: 8192, ..Limits::default() });
+    let request = |headers: &str| format!("GET / HTTP/1.1\r\nHost: test\r\n{headers}\r\n");
+    let ask = |headers: &str| {
+        let mut client = server.connect();
+        client.send(request(headers));
+        client.read_answer().status
+    };
+    assert_eq!(ask(&"a: b\r\n".repeat(9)), 200);
+    assert_eq!(ask(&"a: b\r\n".repeat(10)), 431);
+    assert_eq!(ask(&format!("a: {}\r\n", "b".repeat(7000))), 200);
+    assert_eq!(ask(&format!("a: {}\r\n", "b".repeat(9000))), 431);
+}
+
+#[test]
+fn a_long_target_is_answered_414() {
+    let server = with_limits(Limits { uri_bytes: 100, ..Limits::default() });
+    assert_eq!(server.get(&format!("/{}", "a".repeat(99))).status, 200);
+    let answer = server.get(&format!("/{}", "a".repeat(100)));
+    assert_eq!(answer.status, 414);
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    assert!(answer.text().contains("urn:corelane:problem:uri-too-long"));
+}
+
+#[test]
+fn a_large_body_is_answered_413() {
+    let server = with_limits(Limits { body_bytes: 10, ..Limits::default() });
+    let post = |framing: &str| {
+        let mut client = server.connect();
+        client.send(format!("POST /echo HTTP/1.1\r\nHost: test\r\n{framing}"));
+        client.read_answer()
+    };
+    let echoed = post("Content-Length: 10\r\n\r\n0123456789");
+    assert_eq!((echoed.status, echoed.text().as_str()), (200, "0123456789"));
+    assert_eq!(post("Content-Length: 11\r\n\r\n").status, 413, "before the body is sent");
+    let chunk = "Transfer-Encoding: chunked\r\n\r\n6\r\n012345\r\n";
+    assert_eq!(post(&format!("{chunk}0\r\n\r\n")).status, 200);
+    let answer = post(&format!("{chunk}6\r\n012345\r\n0\r\n\r\n"));
+    assert_eq!(answer.status, 413);
+    assert!(answer.text().contains("10 bytes"), "{answer:?}");
+}
+
+#[test]
+fn one_connection_too_many_is_answered_503_and_the_next_is_welcome_again() {
+    let server = with_limits(Limits { connections: 2, ..Limits::default() });
+    let (mut one, mut two) = (server.connect(), server.connect());
+    assert_eq!((one.get("/hello").status, two.get("/hello").status), (200, 200));
+
+    let mut third = server.connect();
+    let answer = third.read_answer();
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert!(answer.closes());
+    assert!(third.read_to_close().is_empty());
+    let refused = "corelane_connections_refused_total{lane=\"0\",reason=\"limit\"}";
+    assert_eq!(server.metric(refused), 1.0);
+
+    drop(one);
+    server.wait_until("one fewer", || server.metric("corelane_connections{lane=\"0\"}") == 1.0);
+    assert_eq!(server.get("/hello").status, 200);
+}
+
+fn impatient() -> Timeouts {
+    Timeouts { header: Duration::from_millis(200), idle: Duration::from_millis(200) }
+}
+
+#[test]
+fn a_header_that_does_not_end_is_answered_408() {
+    let server = start(Limits::default(), impatient());
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: te");
+    let answer = client.read_answer();
+    assert_eq!(answer.status, 408);
+    assert!(answer.closes());
+    assert!(client.read_to_close().is_empty());
+    let refused = "corelane_connections_refused_total{lane=\"0\",reason=\"header_timeout\"}";
+    assert_eq!(server.metric(refused), 1.0);
+}
+
+#[test]
+fn the_header_deadline_is_for_the_whole_header() {
+    let server = start(Limits::default(), impatient());
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: test\r\n");
+    // One more field now and then would keep a deadline per read alive for ever.
+    let mut fields = 0;
+    while client.socket.write_all(b"a: b\r\n").is_ok() {
+        fields += 1;
+        assert!(fields < 5000, "the server never gave up");
+        std::thread::sleep(Duration::from_millis(4));
+    }
+    let refused = "corelane_connections_refused_total{lane=\"0\",reason=\"header_timeout\"}";
+    assert_eq!(server.metric(refused), 1.0);
+}
+
+#[test]
+fn silent_and_idle_connections_are_closed() {
+    let server = start(Limits::default(), impatient());
+    let mut silent = server.connect();
+    let mut idle = server.connect();
+    assert_eq!(idle.get("/hello").status, 200);
+    assert!(silent.read_to_close().is_empty());
+    assert!(idle.read_to_close().is_empty());
+    let refused = |reason| {
+        server.metric(&format!(
+            "corelane_connections_refused_total{{lane=\"0\",reason=\"{reason}\"}}"
+        ))
+    };
+    assert_eq!((refused("header_timeout"), refused("idle_timeout")), (1.0, 1.0));
+}
+
+#[test]
+fn a_request_in_flight_is_not_idle() {
+    let handlers = Handlers::new();
+    let server = Running::start(builder().timeouts(impatient()), handlers.factory());
+    let mut slow = server.connect();
+    slow.send_get("/gate");
+    let mut idle = server.connect();
+    assert_eq!(idle.get("/hello").status, 200);
+    // When the idle connection has been closed, the slow one has lived longer than both limits.
+    assert!(idle.read_to_close().is_empty());
+    handlers.gate.add_permits(1);
+    assert_eq!(slow.read_answer().status, 200);
+}
+
+#[test]
+fn settings_out_of_bounds_are_refused_by_name() {
+    let wrong = [
+        (Limits { header_bytes: 100, ..Limits::default() }, "limits.header_bytes"),
+        (Limits { connections: 0, ..Limits::default() }, "limits.connections"),
+        (Limits { headers: 0, ..Limits::default() }, "limits.headers"),
+    ];
+    for (limits, name) in wrong {
+        let error = builder().limits(limits).build().expect_err(name);
+        assert!(error.is_setting() && error.to_string().contains(name), "{error}");
+    }
+    let greedy = Limits { connections: 1 << 40, ..Limits::default() };
+    let error = builder().limits(greedy).build().expect_err("more than the process may open");
+    assert!(matches!(error, Error::FileLimit { .. }), "{error}");
+}
+
+#[test]
+fn an_address_in_use_is_refused_even_if_its_holder_shares_it() {
+    let server = Running::start(builder(), Handlers::new().factory());
+    let second = Server::builder().bind(server.address).signals(false);
+    let error = second.build().expect_err("the port is taken");
+    assert!(matches!(error, Error::Bind { address, .. } if address == server.address), "{error}");
+    assert_eq!(Client::connect(server.address).get("/hello").status, 200);
+}

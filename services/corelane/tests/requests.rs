@@ -1,0 +1,199 @@
+//! Requests and replies: protocols, handlers that fail, lanes, metrics.
+
+mod support;
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use corelane::{Incoming, Lanes, Pin};
+use http::{Request, Response};
+use http_body_util::Full;
+use support::{Handlers, Running, builder};
+
+#[test]
+fn a_connection_carries_many_requests() {
+    let server = Running::start(builder().routes(["/hello"]), Handlers::new().factory());
+    let mut client = server.connect();
+    for _ in 0..100 {
+        assert_eq!(client.get("/hello").text(), "hello");
+    }
+    // Pipelined requests are answered in their order (RFC 9112 section 9.3.2).
+    client.send("GET /hello HTTP/1.1\r\nHost: t\r\n\r\nPOST /echo HTTP/1.1\r\nHost: t\r\n");
+    client.send("Content-Length: 4\r\n\r\nlast");
+    assert_eq!(client.read_answer().text(), "hello");
+    assert_eq!(client.read_answer().text(), "last");
+
+    assert_eq!(server.metric("corelane_connections_accepted_total{lane=\"0\"}"), 1.0);
+    let requests =
+        "corelane_requests_total{lane=\"0\",route=\"/hello\",method=\"GET\",code=\"200\"}";
+    assert_eq!(server.metric(requests), 101.0);
+    let other = "corelane_requests_total{lane=\"0\",route=\"other\",method=\"POST\",code=\"200\"}";
+    assert_eq!(server.metric(other), 1.0);
+    let count = "corelane_request_duration_seconds_count{lane=\"0\",route=\"/hello\"}";
+    assert_eq!(server.metric(count), 101.0);
+}
+
+#[test]
+fn head_has_the_fields_of_get_and_no_body() {
+    let server = Running::start(builder(), Handlers::new().factory());
+    let mut client = server.connect();
+    client.send("HEAD /hello HTTP/1.1\r\nHost: test\r\n\r\n");
+    let head = client.read_head_answer();
+    assert_eq!((head.status, head.header("content-length")), (200, Some("5")));
+    assert_eq!(client.get("/hello").text(), "hello", "no byte of a body is in between");
+}
+
+#[test]
+fn http11_needs_exactly_one_host() {
+    let server = Running::start(builder(), Handlers::new().factory());
+    let ask = |request: &str| {
+        let mut client = server.connect();
+        client.send(request);
+        client.read_answer().status
+    };
+    assert_eq!(ask("GET / HTTP/1.1\r\n\r\n"), 400);
+    assert_eq!(ask("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"), 400);
+    assert_eq!(ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
+    assert_eq!(ask("GET / HTTP/1.0\r\n\r\n"), 200);
+}
+
+#[test]
+fn http2_works_without_tls_by_prior_knowledge() {
+    let server = Running::start(builder(), Handlers::new().factory());
+    tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+        let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
+        let (client, connection) = h2::client::handshake(socket).await.expect("handshake");
+        tokio::spawn(connection);
+        let mut client = client.ready().await.expect("ready");
+        for (method, length) in [("GET", 5), ("HEAD", 0)] {
+            let request = Request::builder().method(method).uri("http://test/hello").body(());
+            let (reply, _) = client.send_request(request.expect("a request"), true).expect("sent");
+            let reply = reply.await.expect("a reply");
+            assert_eq!(
+                (reply.status().as_u16(), &reply.headers()["content-length"]),
+                (200, &"5".parse().expect("a value"))
+            );
+            let mut body = reply.into_body();
+            let mut received = 0;
+            while let Some(data) = body.data().await {
+                received += data.expect("data").len();
+            }
+            assert_eq!(received, length, "{method}");
+        }
+    });
+}
+
+#[test]
+fn a_panic_is_one_requests_500() {
+    let server = Running::start(builder(), Handlers::new().factory());
+    let mut client = server.connect();
+    let answer = client.get("/panic");
+    assert_eq!(answer.status, 500);
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    assert_eq!(client.get("/hello").status, 200, "the same connection and lane go on");
+    assert_eq!(server.metric("corelane_panics_total{lane=\"0\"}"), 1.0);
+}
+
+#[test]
+fn an_error_of_the_service_does_not_leak() {
+    let server = Running::start(builder(), Handlers::new().factory());
+    let answer = server.get("/error");
+    assert_eq!(answer.status, 500);
+    assert!(!answer.text().contains("secret"), "{answer:?}");
+}
+
+#[test]
+fn a_service_may_hold_what_is_not_send() {
+    let server = Running::start(builder(), |_lane| {
+        let count = Rc::new(Cell::new(0));
+        tower::service_fn(move |_request: Request<Incoming>| {
+            count.set(count.get() + 1);
+            let reply = Response::new(Full::<Bytes>::from(count.get().to_string()));
+            async move { Ok::<_, Infallible>(reply) }
+        })
+    });
+    let mut client = server.connect();
+    let answers: Vec<_> = (0..3).map(|_| client.get("/").text()).collect();
+    assert_eq!(answers, ["1", "2", "3"]);
+}
+
+#[test]
+fn an_axum_router_is_a_service() {
+    let address = "127.0.0.1:0".parse().expect("an address");
+    let server = corelane::Server::builder().bind(address).signals(false).lanes(Lanes::Count(1));
+    let server = server.build().expect("the server starts");
+    let (address, handle) = (server.local_addr().expect("an address"), server.handle());
+    let thread = std::thread::spawn(move || {
+        server.serve(|_lane| {
+            let greet = |axum::extract::Path(name): axum::extract::Path<String>| async move {
+                format!("hello, {name}")
+            };
+            axum::Router::new().route("/greet/{name}", axum::routing::get(greet))
+        })
+    });
+    let mut client = support::Client::connect(address);
+    client.send("GET /greet/axum HTTP/1.1\r\nHost: t\r\n\r\n");
+    assert_eq!(client.read_answer().text(), "hello, axum");
+    assert_eq!(client.get("/none").status, 404);
+    handle.drain();
+    handle.drain();
+    thread.join().expect("no panic").expect("an end");
+}
+
+/// The CPUs that the calling thread may run on, as the kernel writes them (proc(5)).
+fn allowed_cpus() -> String {
+    let status = std::fs::read_to_string("/proc/thread-self/status").expect("procfs");
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.expect("a list").trim().to_owned()
+}
+
+#[test]
+fn each_lane_is_pinned_to_its_own_cpu_and_the_admin_thread_to_none() {
+    let server = Running::start(builder().lanes(Lanes::Auto).pin(Pin::On), |lane| {
+        let told = lane.cpu().map(|cpu| cpu.to_string()).unwrap_or_default();
+        let text = format!("{} {told} {}", lane.index(), allowed_cpus());
+        tower::service_fn(move |_request: Request<Incoming>| {
+            let reply = Response::new(Full::<Bytes>::from(text.clone()));
+            async move { Ok::<_, Infallible>(reply) }
+        })
+    });
+    let lanes = server.admin_get("/metrics").text().matches("corelane_lane_info{").count();
+    // Which lane a connection lands on is a hash: connect until all have answered.
+    let mut seen = HashMap::new();
+    server.wait_until("answered by every lane", || {
+        let answer = server.get("/").text();
+        let [lane, told, allowed] = answer.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{answer}");
+        };
+        assert_eq!(told, allowed, "lane {lane} runs where it was told");
+        seen.insert(lane.to_owned(), told.to_owned());
+        seen.len() == lanes
+    });
+    let mut cpus: Vec<_> = seen.values().collect();
+    cpus.sort();
+    cpus.dedup();
+    assert_eq!(cpus.len(), lanes, "no two lanes share a CPU: {seen:?}");
+
+    let tasks = std::fs::read_dir("/proc/self/task").expect("procfs");
+    let admin: Vec<String> = tasks
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok())
+        .filter(|status| status.starts_with("Name:\tadmin\n"))
+        .collect();
+    let whole = format!("Cpus_allowed_list:\t{}\n", allowed_cpus());
+    assert!(!admin.is_empty() && admin.iter().all(|status| status.contains(&whole)), "{admin:?}");
+}
+
+#[test]
+fn a_factory_that_panics_ends_the_server_with_an_error() {
+    let server = builder().build().expect("the server starts");
+    let ended = server.serve(|lane| {
+        assert!(lane.index() > 0, "a factory that panics");
+        tower::service_fn(|_request: Request<Incoming>| async {
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+        })
+    });
+    assert!(matches!(ended, Err(corelane::Error::LaneEnded { index: 0 })), "{ended:?}");
+}

@@ -1,0 +1,261 @@
+//! A server in this process and a client that is nothing but a socket.
+
+#![allow(dead_code, reason = "each test file uses its own part of this module")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use corelane::{Builder, Drain, Drained, Error, Incoming, Lane, Lanes, Server, ServerHandle};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use tokio::sync::Semaphore;
+use tower::Service;
+use tower::util::BoxCloneSyncService;
+
+/// Longest wait for anything: only a broken server makes a test wait this long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Reply = Result<Response<Full<Bytes>>, BoxError>;
+pub(crate) type TestService =
+    BoxCloneSyncService<Request<Incoming>, Response<Full<Bytes>>, BoxError>;
+
+/// A running server; it is stopped when dropped.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    pub(crate) handle: ServerHandle,
+    thread: Option<JoinHandle<Result<Drained, Error>>>,
+}
+
+/// One lane, free ports, no signal handlers, a drain that does not wait for load balancers.
+pub(crate) fn builder() -> Builder {
+    let free = "127.0.0.1:0".parse().expect("an address");
+    Server::builder()
+        .bind(free)
+        .admin(free)
+        .lanes(Lanes::Count(1))
+        .signals(false)
+        .drain(Drain { settle: Duration::ZERO, deadline: PATIENCE })
+}
+
+impl Running {
+    pub(crate) fn start<F, S>(builder: Builder, factory: F) -> Running
+    where
+        F: Fn(&Lane) -> S + Send + Sync + 'static,
+        S: Service<Request<Incoming>, Response = Response<Full<Bytes>>> + Clone + 'static,
+        S::Error: Into<BoxError>,
+    {
+        let server = builder.build().expect("the server starts");
+        let address = server.local_addr().expect("an address");
+        let admin = server.admin_addr().expect("an admin address");
+        let handle = server.handle();
+        let thread = std::thread::spawn(move || server.serve(factory));
+        let running = Running { address, admin, handle, thread: Some(thread) };
+        running.wait_until("ready", || running.admin_get("/readyz").status == 200);
+        running
+    }
+
+    /// Polls until `holds`.
+    pub(crate) fn wait_until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !holds() {
+            assert!(begun.elapsed() < PATIENCE, "still not {what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits for the server's own end.
+    pub(crate) fn join(mut self) -> Result<Drained, Error> {
+        self.thread.take().expect("joined once").join().expect("serve does not panic")
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    pub(crate) fn get(&self, target: &str) -> Answer {
+        self.connect().get(target)
+    }
+
+    pub(crate) fn admin_get(&self, target: &str) -> Answer {
+        Client::connect(self.admin).get(target)
+    }
+
+    /// Value of the series whose line begins with `series`, labels included.
+    pub(crate) fn metric(&self, series: &str) -> f64 {
+        let text = self.admin_get("/metrics").text();
+        let line = text.lines().find(|line| line.starts_with(&format!("{series} ")));
+        let value = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+        value.unwrap_or_else(|| panic!("no {series} in\n{text}"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.handle.drain();
+            self.handle.drain();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A client's end of one connection.
+pub(crate) struct Client {
+    pub(crate) socket: TcpStream,
+    buffer: Vec<u8>,
+}
+
+/// A whole reply.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).expect("text")
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    pub(crate) fn closes(&self) -> bool {
+        self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
+    }
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Client {
+        let socket = TcpStream::connect(address).expect("connect");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        Client { socket, buffer: Vec::new() }
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.socket.write_all(bytes.as_ref()).expect("write");
+    }
+
+    pub(crate) fn send_get(&mut self, target: &str) {
+        self.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n"));
+    }
+
+    pub(crate) fn get(&mut self, target: &str) -> Answer {
+        self.send_get(target);
+        self.read_answer()
+    }
+
+    pub(crate) fn read_answer(&mut self) -> Answer {
+        self.try_read_answer(false).expect("a whole reply")
+    }
+
+    /// Reads the reply to a HEAD: its Content-Length announces nothing.
+    pub(crate) fn read_head_answer(&mut self) -> Answer {
+        self.try_read_answer(true).expect("a whole head")
+    }
+
+    /// `None` when the server closes before the reply is complete.
+    fn try_read_answer(&mut self, bodiless: bool) -> Option<Answer> {
+        let end = loop {
+            match self.buffer.windows(4).position(|window| window == b"\r\n\r\n") {
+                Some(at) => break at + 4,
+                None => self.fill()?,
+            }
+        };
+        let head = String::from_utf8(self.buffer[..end].to_vec()).expect("an ASCII head");
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+        let mut answer = Answer { status, head, body: Vec::new() };
+        let announced = answer.header("content-length").map_or(0, |n| n.parse().expect("a length"));
+        let length = if bodiless { 0 } else { announced };
+        while self.buffer.len() < end + length {
+            self.fill()?;
+        }
+        answer.body = self.buffer[end..end + length].to_vec();
+        self.buffer.drain(..end + length);
+        Some(answer)
+    }
+
+    fn fill(&mut self) -> Option<()> {
+        let mut chunk = [0; 4096];
+        match self.socket.read(&mut chunk) {
+            Ok(0) => None,
+            Ok(n) => {
+                self.buffer.extend_from_slice(&chunk[..n]);
+                Some(())
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => None,
+            Err(error) => panic!("the server did not answer in time: {error}"),
+        }
+    }
+
+    /// Waits until the server closes, and returns what it said before.
+    pub(crate) fn read_to_close(&mut self) -> Vec<u8> {
+        while self.fill().is_some() {}
+        std::mem::take(&mut self.buffer)
+    }
+}
+
+/// Handlers that tests need: `/hello`, `/echo`, `/gate` (waits for a permit), `/panic`, `/error`.
+#[derive(Clone)]
+pub(crate) struct Handlers {
+    pub(crate) gate: Arc<Semaphore>,
+}
+
+impl Handlers {
+    pub(crate) fn new() -> Handlers {
+        Handlers { gate: Arc::new(Semaphore::new(0)) }
+    }
+
+    pub(crate) fn factory(
+        &self,
+    ) -> impl Fn(
+        &Lane,
+    ) -> tower::util::BoxCloneSyncService<
+        Request<Incoming>,
+        Response<Full<Bytes>>,
+        Box<dyn std::error::Error + Send + Sync>,
+    > + Send
+    + Sync
+    + 'static {
+        let handlers = self.clone();
+        move |_lane| {
+            let handlers = handlers.clone();
+            BoxCloneSyncService::new(tower::service_fn(move |request| {
+                let handlers = handlers.clone();
+                handlers.answer(request)
+            }))
+        }
+    }
+
+    async fn answer(self, request: Request<Incoming>) -> Reply {
+        let text = |text: &str| Ok(Response::new(Full::from(text.to_owned())));
+        match request.uri().path() {
+            "/gate" => {
+                self.gate.acquire().await?.forget();
+                text("through")
+            }
+            "/echo" => {
+                let body = request.into_body().collect().await?.to_bytes();
+                Ok(Response::new(Full::new(body)))
+            }
+            "/panic" => panic!("a handler that panics"),
+            "/error" => Err("a secret of the server".into()),
+            _ => text("hello"),
+        }
+    }
+}
