@@ -12,10 +12,33 @@ from pathlib import Path
 
 SIZES = {"index.html": 10_831, "4k.txt": 4_096}
 SEED = 1
-WORDS = (
-    "lane core queue gateway replica drain backlog socket latency quantile thread event loop "
-    "cache accept listener upstream probe load table placement request reply header body"
-).split()
+WORDS = [
+    "lane",
+    "core",
+    "queue",
+    "gateway",
+    "replica",
+    "drain",
+    "backlog",
+    "socket",
+    "latency",
+    "quantile",
+    "thread",
+    "event",
+    "loop",
+    "cache",
+    "accept",
+    "listener",
+    "upstream",
+    "probe",
+    "load",
+    "table",
+    "placement",
+    "request",
+    "reply",
+    "header",
+    "body",
+]
 HEAD = """<!DOCTYPE html>
 <html lang="en">
 <head><meta charset="utf-8"><title>Corelane</title></head>

@@ -38,6 +38,7 @@ pub(crate) struct Connection {
     /// HTTP/2 frames are not requests: bytes alone do not begin a header.
     multiplexed: Cell<bool>,
     order: Cell<Option<Order>>,
+    told: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -50,6 +51,7 @@ impl Connection {
             served: Cell::new(0),
             multiplexed: Cell::new(false),
             order: Cell::new(None),
+            told: Cell::new(false),
             waker: RefCell::new(None),
         }
     }
@@ -96,6 +98,7 @@ impl Connection {
     /// Gives an order and wakes the connection's task.
     pub(crate) fn tell(&self, order: Order) {
         self.order.set(Some(order));
+        self.told.set(true);
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
         }
@@ -120,6 +123,9 @@ impl Connection {
         let fresh = self.served.get() == 0;
         match self.activity.get() {
             Activity::Serving => None,
+            // It was told to finish and has nothing to do, but its client keeps it: an HTTP/2
+            // client that never answers the ping of a GOAWAY, or one that does not read.
+            _ if self.told.get() => (waited > lane.timeouts.header).then_some(Due::Unheeded),
             Activity::Header => (waited > lane.timeouts.header).then_some(Due::HeaderTimeout),
             // A connection that asked nothing yet may have its first request under way: closing
             // it at once would lose that request.
@@ -143,6 +149,7 @@ pub(crate) enum Due {
     HeaderTimeout,
     IdleTimeout,
     Drain,
+    Unheeded,
 }
 
 /// A connection's place in its lane, given up when dropped.

@@ -57,6 +57,8 @@ pub(crate) struct LaneState {
     pub(crate) connections: RefCell<Slab<Rc<Connection>>>,
     /// Told when the last connection closes.
     pub(crate) emptied: Notify,
+    /// Told when idle connections have to go at once.
+    hurry: Notify,
     /// Connections being refused at this moment.
     pub(crate) refusing: Cell<usize>,
 }
@@ -76,6 +78,7 @@ impl LaneState {
             phase: Cell::new(Phase::Serving),
             connections: RefCell::default(),
             emptied: Notify::new(),
+            hurry: Notify::new(),
             refusing: Cell::new(0),
         }
     }
@@ -169,6 +172,9 @@ async fn next_phase(state: &LaneState, phase: &mut watch::Receiver<Phase>) {
     }
     let now = *phase.borrow_and_update();
     state.phase.set(now);
+    if now == Phase::Closing {
+        state.hurry.notify_one();
+    }
     for (_, connection) in state.connections.borrow().iter() {
         // HTTP/1.1 clients are told with their next reply; HTTP/2 has GOAWAY for it.
         if now == Phase::Settling && connection.is_multiplexed() {
@@ -213,9 +219,13 @@ async fn back_off(state: &LaneState, error: &io::Error) {
 async fn sweep(state: Rc<LaneState>) {
     let shortest = state.timeouts.header.min(state.timeouts.idle);
     let usual = (shortest / 4).clamp(Duration::from_millis(25), Duration::from_secs(1));
+    let hurried = Duration::from_millis(10);
     loop {
-        let pause = if state.phase.get() == Phase::Closing { usual / 20 } else { usual };
-        tokio::time::sleep(pause.max(Duration::from_millis(10))).await;
+        let pause = if state.phase.get() == Phase::Closing { hurried } else { usual };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = state.hurry.notified() => {}
+        }
         let now = Instant::now();
         for (_, connection) in state.connections.borrow().iter() {
             let order = match connection.due(&state, now) {
@@ -229,6 +239,7 @@ async fn sweep(state: Rc<LaneState>) {
                     Order::Finish
                 }
                 Some(Due::Drain) => Order::Finish,
+                Some(Due::Unheeded) => Order::Expire,
             };
             connection.tell(order);
         }
