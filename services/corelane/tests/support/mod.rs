@@ -221,17 +221,7 @@ impl Handlers {
         Handlers { gate: Arc::new(Semaphore::new(0)) }
     }
 
-    pub(crate) fn factory(
-        &self,
-    ) -> impl Fn(
-        &Lane,
-    ) -> tower::util::BoxCloneSyncService<
-        Request<Incoming>,
-        Response<Full<Bytes>>,
-        Box<dyn std::error::Error + Send + Sync>,
-    > + Send
-    + Sync
-    + 'static {
+    pub(crate) fn factory(&self) -> impl Fn(&Lane) -> TestService + Send + Sync + 'static {
         let handlers = self.clone();
         move |_lane| {
             let handlers = handlers.clone();
