@@ -118,6 +118,16 @@ impl Builder {
         self
     }
 
+    /// Checks the settings alone, whatever the machine: bounds and route templates.
+    ///
+    /// # Errors
+    ///
+    /// The first setting that is out of its bounds, by name.
+    pub fn validate(&self) -> Result<(), Error> {
+        settings::check(&self.limits, &self.timeouts, &self.drain).map_err(Error::Setting)?;
+        Routes::new(&self.routes).map(drop).map_err(Error::Setting)
+    }
+
     /// Checks the settings, raises the soft limit of open files and binds all listeners. Clients
     /// may connect from here on; they are answered once [`Server::serve`] runs.
     ///
@@ -126,7 +136,7 @@ impl Builder {
     /// A setting is out of its bounds, the CPUs do not allow the lanes, the limit of open files
     /// is too low, or an address cannot be bound.
     pub fn build(self) -> Result<Server, Error> {
-        settings::check(&self.limits, &self.timeouts, &self.drain).map_err(Error::Setting)?;
+        self.validate()?;
         let routes = Routes::new(&self.routes).map_err(Error::Setting)?;
         let view = CpuView::read().map_err(Error::system("reading the affinity mask"))?;
         let plan = plan(&view, self.lanes, self.pin).map_err(Error::Lanes)?;

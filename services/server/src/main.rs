@@ -7,7 +7,7 @@ mod logging;
 
 use std::process::ExitCode;
 
-use corelane::{Drain, Drained, Error, Limits, Server, Timeouts};
+use corelane::{Builder, Drain, Drained, Error, Limits, Server, Timeouts};
 
 use crate::app::{App, ROUTES};
 use crate::config::{Config, ConfigErrors, Invocation};
@@ -19,11 +19,15 @@ fn main() -> ExitCode {
     match run() {
         Ok(code) => code,
         Err(errors) => {
-            for line in errors.to_string().lines() {
-                eprintln!("corelane-server: {line}");
-            }
+            report(&errors);
             ExitCode::from(EXIT_USAGE)
         }
+    }
+}
+
+fn report(error: &dyn std::error::Error) {
+    for line in error.to_string().lines() {
+        eprintln!("corelane-server: {line}");
     }
 }
 
@@ -31,7 +35,9 @@ fn run() -> Result<ExitCode, ConfigErrors> {
     match config::read(std::env::args_os(), std::env::vars_os())? {
         Invocation::Print(text) => print!("{text}"),
         Invocation::Check(settings) => {
-            Config::parse(&settings)?;
+            if let Err(error) = builder(&Config::parse(&settings)?).validate() {
+                return Ok(failed(&error));
+            }
             print!("{}", config::describe(&settings));
         }
         Invocation::Run(settings) => return Ok(serve(Config::parse(&settings)?)),
@@ -42,21 +48,19 @@ fn run() -> Result<ExitCode, ConfigErrors> {
 /// Serves until drained: 0 after a clean drain, 1 when requests were cut or something failed.
 fn serve(config: Config) -> ExitCode {
     logging::start(config.log_level, config.log_format);
-    match build(&config).and_then(|server| server.serve(App::factory(config))) {
+    match builder(&config).build().and_then(|server| server.serve(App::factory(config))) {
         Ok(Drained { cut: 0 }) => ExitCode::SUCCESS,
         Ok(Drained { .. }) => ExitCode::FAILURE,
-        Err(error) if error.is_setting() => {
-            eprintln!("corelane-server: {error}");
-            ExitCode::from(EXIT_USAGE)
-        }
-        Err(error) => {
-            eprintln!("corelane-server: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(&error),
     }
 }
 
-fn build(config: &Config) -> Result<Server, Error> {
+fn failed(error: &Error) -> ExitCode {
+    report(error);
+    if error.is_setting() { ExitCode::from(EXIT_USAGE) } else { ExitCode::FAILURE }
+}
+
+fn builder(config: &Config) -> Builder {
     Server::builder()
         .bind(config.listen)
         .admin(config.admin_listen)
@@ -74,5 +78,4 @@ fn build(config: &Config) -> Result<Server, Error> {
         .timeouts(Timeouts { header: config.timeouts_header, idle: config.timeouts_idle })
         .drain(Drain { settle: config.drain_settle, deadline: config.drain_deadline })
         .routes(ROUTES)
-        .build()
 }
