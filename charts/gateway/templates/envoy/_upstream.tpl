@@ -1,0 +1,111 @@
+{{/*
+The replicas: how they are found, balanced, judged and limited.
+*/}}
+{{- define "gateway.envoy.upstream" -}}
+- name: server
+  {{- include (printf "gateway.envoy.discovery.%s" .Values.upstream.discovery) . | nindent 2 }}
+  load_balancing_policy:
+    policies:
+    - typed_extension_config:
+        name: envoy.load_balancing_policies.round_robin
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin
+  connect_timeout: {{ include "gateway.duration" (list . "upstream.connectTimeout") }}
+  per_connection_buffer_limit_bytes: {{ int .Values.upstream.bufferBytes }}
+  typed_extension_protocol_options:
+    envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+      "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+      common_http_protocol_options:
+        # Shorter than the server's timeouts.idle: the side that sends next must be the one that closes.
+        idle_timeout: {{ include "gateway.duration" (list . "upstream.idleTimeout") }}
+      explicit_http_config:
+        http_protocol_options: {}
+  {{- include "gateway.envoy.health" . | nindent 2 }}
+  {{- include "gateway.envoy.limits" . | nindent 2 }}
+{{- end -}}
+
+{{- define "gateway.envoy.discovery.static" -}}
+type: STATIC
+load_assignment:
+  cluster_name: server
+  endpoints:
+  - lb_endpoints:
+    {{- range .Values.upstream.endpoints }}
+    - endpoint:
+        address: {socket_address: {address: {{ .address | quote }}, port_value: {{ .port }}}}
+        health_check_config: {port_value: {{ .adminPort }}}
+    {{- end }}
+{{- end -}}
+
+{{/* Strict DNS: each address of the answer is a replica, and a replica that is no longer there is gone. */}}
+{{- define "gateway.envoy.discovery.dns" -}}
+cluster_type:
+  name: envoy.clusters.dns
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster
+    dns_refresh_rate: {{ include "gateway.duration" (list . "upstream.dns.refresh") }}
+    # One family only: a dual-stack pod has an address of each and would count twice.
+    dns_lookup_family: V4_PREFERRED
+load_assignment:
+  cluster_name: server
+  endpoints:
+  - lb_endpoints:
+    - endpoint:
+        address: {socket_address: {address: {{ include "gateway.envoy.upstreamHost" . | quote }}, port_value: {{ .Values.upstream.dns.port }}}}
+        # Holds for every address that the name resolves to.
+        health_check_config: {port_value: {{ .Values.upstream.dns.adminPort }}}
+{{- end -}}
+
+{{/* Ends in a dot: an absolute name, which the resolver does not try with each search domain first. */}}
+{{- define "gateway.envoy.upstreamHost" -}}
+{{- $service := list (include "gateway.base" .) "server" | compact | join "-" -}}
+{{- $derived := printf "%s.%s.svc.%s." $service .Release.Namespace .Values.upstream.dns.clusterDomain -}}
+{{- .Values.upstream.dns.hostname | default $derived -}}
+{{- end -}}
+
+{{- define "gateway.envoy.health" -}}
+{{- with .Values.upstream.health -}}
+health_checks:
+- http_health_check: {path: {{ .path | quote }}}
+  interval: {{ include "gateway.duration" (list $ "upstream.health.interval") }}
+  # Before the first request Envoy would check once a minute.
+  no_traffic_interval: {{ include "gateway.duration" (list $ "upstream.health.interval") }}
+  timeout: {{ include "gateway.duration" (list $ "upstream.health.timeout") }}
+  unhealthy_threshold: {{ int .unhealthyThreshold }}
+  healthy_threshold: {{ int .healthyThreshold }}
+common_lb_config:
+  # Tell the workers about each change at once; the default gathers changes for a second.
+  update_merge_window: 0s
+  healthy_panic_threshold: {value: {{ .panicPercent }}}
+# A replica that discovery no longer names gets no new request, even if something answers there.
+ignore_health_on_host_removal: true
+{{- end }}
+{{- with .Values.upstream.outliers }}
+outlier_detection:
+  interval: 1s
+  # Only failures to talk to a replica eject it. Its own 5xx do not: a replica that sheds load or
+  # answers with errors would take the others down with it.
+  split_external_local_origin_errors: true
+  consecutive_local_origin_failure: {{ int .consecutiveFailures }}
+  enforcing_consecutive_local_origin_failure: 100
+  enforcing_consecutive_5xx: 0
+  enforcing_consecutive_gateway_failure: 0
+  # Statistics over replicas need more of them than a small service has.
+  enforcing_success_rate: 0
+  enforcing_local_origin_success_rate: 0
+  base_ejection_time: {{ include "gateway.duration" (list $ "upstream.outliers.ejectionTime") }}
+  max_ejection_time: {{ include "gateway.duration" (list $ "upstream.outliers.maxEjectionTime") }}
+  max_ejection_percent: {{ int .maxPercent }}
+{{- end -}}
+{{- end -}}
+
+{{- define "gateway.envoy.limits" -}}
+circuit_breakers:
+  thresholds:
+  - max_connections: {{ int .Values.upstream.limits.connections }}
+    max_pending_requests: {{ int .Values.upstream.limits.pending }}
+    max_requests: {{ int .Values.upstream.limits.requests }}
+    retry_budget:
+      budget_percent: {value: {{ .Values.upstream.retries.budget.percent }}}
+      min_retry_concurrency: {{ int .Values.upstream.retries.budget.min }}
+{{- end -}}

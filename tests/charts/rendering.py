@@ -1,0 +1,67 @@
+"""Renders the charts with the real Helm and judges Envoy configurations with the real Envoy."""
+
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from support import REPOSITORY
+from tools import resolve
+
+CHARTS = REPOSITORY / "charts"
+GATEWAY_VALUES = sorted((REPOSITORY / "gateway" / "values").glob("*.yaml"))
+
+
+@cache
+def tool(name: str) -> Path:
+    """The path of a pinned tool, obtained if it is missing."""
+    return resolve.ensure([name])[name]
+
+
+def helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Runs Helm; the caller judges the result."""
+    return subprocess.run([tool("helm"), *arguments], capture_output=True, text=True, check=False)
+
+
+def template(
+    chart: str, *settings: str, values: Path | None = None, release: str = "corelane"
+) -> subprocess.CompletedProcess[str]:
+    """Runs `helm template` on a chart with `--set` settings and a values file."""
+    files = ["--values", values] if values else []
+    sets = [argument for setting in settings for argument in ("--set", setting)]
+    return helm("template", release, CHARTS / chart, "--namespace", "prod", *files, *sets)
+
+
+def render(chart: str, *settings: str, **options: Any) -> dict[str, dict]:
+    """The objects of a chart by kind; every kind occurs once."""
+    result = template(chart, *settings, **options)
+    assert result.returncode == 0, result.stderr
+    objects = [document for document in yaml.safe_load_all(result.stdout) if document]
+    kinds = {document["kind"]: document for document in objects}
+    assert len(kinds) == len(objects)
+    return kinds
+
+
+def pod(objects: dict[str, dict]) -> dict:
+    """The pod of the Deployment."""
+    return objects["Deployment"]["spec"]["template"]["spec"]
+
+
+def container(objects: dict[str, dict]) -> dict:
+    """The only container of the Deployment."""
+    (only,) = pod(objects)["containers"]
+    return only
+
+
+def envoy_config(*settings: str, **options: Any) -> dict:
+    """The Envoy configuration that the gateway chart renders."""
+    return yaml.safe_load(
+        render("gateway", *settings, **options)["ConfigMap"]["data"]["envoy.yaml"]
+    )
+
+
+def default_values(chart: str) -> dict:
+    """The values that a chart comes with."""
+    return yaml.safe_load((CHARTS / chart / "values.yaml").read_text())

@@ -1,0 +1,137 @@
+"""The Envoy configuration as rendered, judged by the real Envoy."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from charts.rendering import GATEWAY_VALUES, envoy_config, tool
+from support import REPOSITORY
+
+EVERY_VALUES_FILE = pytest.mark.parametrize("values", GATEWAY_VALUES, ids=lambda path: path.stem)
+
+
+def listener(configuration: dict, name: str) -> dict:
+    found = configuration["static_resources"]["listeners"]
+    (only,) = [entry for entry in found if entry["name"] == name]
+    return only
+
+
+def cluster(configuration: dict, name: str) -> dict:
+    found = configuration["static_resources"]["clusters"]
+    (only,) = [entry for entry in found if entry["name"] == name]
+    return only
+
+
+def connection_manager(configuration: dict, name: str) -> dict:
+    (chain,) = listener(configuration, name)["filter_chains"]
+    (only,) = chain["filters"]
+    return only["typed_config"]
+
+
+def test_the_gateway_folder_shows_the_templates() -> None:
+    templates = REPOSITORY / "gateway" / "config"
+    assert templates.is_symlink()
+    assert (templates / "_bootstrap.tpl").is_file()
+    assert GATEWAY_VALUES
+
+
+@EVERY_VALUES_FILE
+def test_envoy_accepts_it_without_a_warning(values: Path, tmp_path: Path) -> None:
+    file = tmp_path / "envoy.yaml"
+    file.write_text(yaml.safe_dump(envoy_config(values=values)))
+    arguments = ["--mode", "validate", "--log-level", "warn", "-c", file]
+    result = subprocess.run(
+        [tool("envoy"), *arguments], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert "OK" in result.stdout
+    # Envoy warns of deprecated fields and of risky defaults.
+    assert result.stderr == ""
+
+
+@EVERY_VALUES_FILE
+def test_admin_is_on_loopback(values: Path) -> None:
+    admin = envoy_config(values=values)["admin"]
+    assert admin["address"]["socket_address"]["address"] == "127.0.0.1"
+
+
+@EVERY_VALUES_FILE
+def test_clients_reach_only_the_replicas(values: Path) -> None:
+    (host,) = connection_manager(envoy_config(values=values), "ingress")["route_config"][
+        "virtual_hosts"
+    ]
+    assert [route["route"]["cluster"] for route in host["routes"]] == ["server", "server"]
+
+
+@EVERY_VALUES_FILE
+def test_stats_listener_exposes_two_paths_by_get(values: Path) -> None:
+    (host,) = connection_manager(envoy_config(values=values), "stats")["route_config"][
+        "virtual_hosts"
+    ]
+    *passed, last = host["routes"]
+    only_get = [{"name": ":method", "string_match": {"exact": "GET"}}]
+    assert [route["match"] for route in passed] == [
+        {"path": "/stats/prometheus", "headers": only_get},
+        {"path": "/ready", "headers": only_get},
+    ]
+    assert last == {"match": {"prefix": "/"}, "direct_response": {"status": 404}}
+
+
+def test_static_endpoints_are_checked_on_their_admin_ports() -> None:
+    values = REPOSITORY / "gateway" / "values" / "local.yaml"
+    server = cluster(envoy_config(values=values), "server")
+    (group,) = server["load_assignment"]["endpoints"]
+    found = [
+        (
+            entry["endpoint"]["address"]["socket_address"]["port_value"],
+            entry["endpoint"]["health_check_config"]["port_value"],
+        )
+        for entry in group["lb_endpoints"]
+    ]
+    assert found == [(8100, 8200), (8101, 8201)]
+
+
+def test_dns_endpoints_are_checked_on_the_admin_port() -> None:
+    server = cluster(envoy_config("upstream.dns.adminPort=9999"), "server")
+    assert server["cluster_type"]["name"] == "envoy.clusters.dns"
+    (group,) = server["load_assignment"]["endpoints"]
+    (entry,) = group["lb_endpoints"]
+    assert entry["endpoint"]["health_check_config"] == {"port_value": 9999}
+
+
+def test_a_draining_replica_keeps_what_is_in_flight() -> None:
+    server = cluster(envoy_config(), "server")
+    assert not server.get("close_connections_on_host_health_failure", False)
+
+
+def test_only_idempotent_methods_are_retried_after_a_reset() -> None:
+    (host,) = connection_manager(envoy_config(), "ingress")["route_config"]["virtual_hosts"]
+    idempotent, once = host["routes"]
+    (method,) = idempotent["match"]["headers"]
+    methods = set(method["string_match"]["safe_regex"]["regex"].split("|"))
+    # RFC 9110 section 9.2.2, without TRACE.
+    assert methods == {"GET", "HEAD", "OPTIONS", "PUT", "DELETE"}
+    conditions = {
+        route["name"]: set(route["route"]["retry_policy"]["retry_on"].split(","))
+        for route in (idempotent, once)
+    }
+    assert "reset" in conditions["idempotent"]
+    assert conditions["once"] == {"connect-failure", "refused-stream", "reset-before-request"}
+
+
+def test_access_log_can_be_switched_off() -> None:
+    assert "access_log" in connection_manager(envoy_config(), "ingress")
+    off = connection_manager(envoy_config("accessLog.enabled=false"), "ingress")
+    assert "access_log" not in off
+
+
+@pytest.mark.parametrize(
+    ("given", "rendered"), [("250ms", "0.250s"), ("5s", "5s"), ("2m", "120s"), ("1001ms", "1.001s")]
+)
+def test_durations_take_the_form_that_envoy_reads(given: str, rendered: str) -> None:
+    server = cluster(
+        envoy_config(f"upstream.connectTimeout={given}", "upstream.timeout=1h"), "server"
+    )
+    assert server["connect_timeout"] == rendered

@@ -1,0 +1,134 @@
+"""What the charts ask of Kubernetes."""
+
+import pytest
+
+from charts.rendering import container, default_values, pod, render
+
+BOTH = pytest.mark.parametrize("chart", ["gateway", "server"])
+
+
+def argument(objects: dict[str, dict], flag: str) -> str:
+    """The value that follows a flag in the container's arguments."""
+    arguments = container(objects)["args"]
+    return arguments[arguments.index(flag) + 1]
+
+
+@BOTH
+@pytest.mark.parametrize("cpus", [1, 3])
+def test_pod_is_guaranteed_with_whole_cpus(chart: str, cpus: int) -> None:
+    resources = container(render(chart, f"cpus={cpus}"))["resources"]
+    assert resources["requests"] == resources["limits"]
+    assert resources["limits"]["cpu"] == str(cpus)
+    assert resources["limits"]["memory"] == default_values(chart)["memory"]
+
+
+def test_one_value_drives_cpus_and_envoys_workers() -> None:
+    assert argument(render("gateway", "cpus=3"), "--concurrency") == "3"
+
+
+@BOTH
+def test_pod_suits_the_restricted_security_standard(chart: str) -> None:
+    """Pod Security Standards, profile "restricted"."""
+    objects = render(chart)
+    spec = pod(objects)
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    security = container(objects)["securityContext"]
+    assert security == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {kind for volume in spec["volumes"] for kind in volume if kind != "name"} == {
+        "configMap"
+    }
+
+
+@BOTH
+def test_pod_has_neither_a_token_nor_service_variables(chart: str) -> None:
+    objects = render(chart)
+    assert pod(objects)["automountServiceAccountToken"] is False
+    assert objects["ServiceAccount"]["automountServiceAccountToken"] is False
+    assert pod(objects)["serviceAccountName"] == objects["ServiceAccount"]["metadata"]["name"]
+    assert pod(objects)["enableServiceLinks"] is False
+
+
+@pytest.mark.parametrize(
+    ("chart", "port", "probes"),
+    [
+        ("server", "admin", {"startup": "/readyz", "readiness": "/readyz", "liveness": "/healthz"}),
+        ("gateway", "stats", {"startup": "/ready", "readiness": "/ready", "liveness": "/ready"}),
+    ],
+)
+def test_probes_stay_off_the_traffic_port(chart: str, port: str, probes: dict[str, str]) -> None:
+    described = container(render(chart))
+    assert port in {entry["name"] for entry in described["ports"]}
+    for probe, path in probes.items():
+        assert described[f"{probe}Probe"]["httpGet"] == {"path": path, "port": port}
+
+
+@pytest.mark.parametrize(
+    ("deadline", "grace"), [("30s", 35), ("2m", 125), ("1500ms", 7), ("1h", 3605)]
+)
+def test_server_has_more_grace_than_its_drain_takes(deadline: str, grace: int) -> None:
+    objects = render("server", f"config.drain.deadline={deadline}", "config.drain.settle=1s")
+    assert pod(objects)["terminationGracePeriodSeconds"] == grace
+
+
+def test_gateway_serves_through_its_pre_stop_pause() -> None:
+    objects = render("gateway", "shutdown.preStop=20s", "shutdown.margin=4s")
+    assert container(objects)["lifecycle"]["preStop"] == {"sleep": {"seconds": 20}}
+    assert pod(objects)["terminationGracePeriodSeconds"] == 24
+
+
+@pytest.mark.parametrize(
+    ("chart", "setting"), [("server", "config.backlog=64"), ("gateway", "listener.http2Streams=7")]
+)
+def test_a_changed_configuration_rolls_the_pods(chart: str, setting: str) -> None:
+    def checksum(*settings: str) -> str:
+        metadata = render(chart, *settings)["Deployment"]["spec"]["template"]["metadata"]
+        return metadata["annotations"]["checksum/config"]
+
+    assert checksum() == checksum("replicas=5")
+    assert checksum() != checksum(setting)
+
+
+@BOTH
+def test_selectors_find_the_pods(chart: str) -> None:
+    objects = render(chart)
+    labels = objects["Deployment"]["spec"]["template"]["metadata"]["labels"].items()
+    assert objects["Deployment"]["spec"]["selector"]["matchLabels"].items() <= labels
+    assert objects["Service"]["spec"]["selector"].items() <= labels
+    assert objects["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"].items() <= labels
+    (spread,) = pod(objects)["topologySpreadConstraints"]
+    assert spread["labelSelector"]["matchLabels"].items() <= labels
+
+
+@BOTH
+def test_one_pod_has_no_disruption_budget(chart: str) -> None:
+    assert "PodDisruptionBudget" not in render(chart, "replicas=1")
+
+
+@BOTH
+def test_image_is_taken_by_digest_if_there_is_one(chart: str) -> None:
+    digest = "sha256:" + "a" * 64
+    assert container(render(chart))["image"] == f"corelane-{chart}:0.1.0"
+    assert container(render(chart, "image.tag=x"))["image"] == f"corelane-{chart}:x"
+    pinned = render(chart, "image.tag=x", f"image.digest={digest}")
+    assert container(pinned)["image"] == f"corelane-{chart}@{digest}"
+
+
+def test_server_names_itself_after_its_pod() -> None:
+    (variable,) = container(render("server"))["env"]
+    assert variable == {
+        "name": "CORELANE_REPLICA",
+        "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}},
+    }
+
+
+def test_static_files_are_mounted_read_only_where_they_are_served() -> None:
+    objects = render("server", "static.root=/srv", "static.volume.configMap.name=pages")
+    volumes = {volume["name"]: volume for volume in pod(objects)["volumes"]}
+    assert volumes["static"]["configMap"] == {"name": "pages"}
+    mounts = {mount["name"]: mount for mount in container(objects)["volumeMounts"]}
+    assert mounts["static"] == {"name": "static", "mountPath": "/srv", "readOnly": True}

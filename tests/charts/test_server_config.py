@@ -1,0 +1,116 @@
+"""The server's configuration file, judged by the real server."""
+
+import os
+import subprocess
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from charts.rendering import default_values, envoy_config, render
+
+Check = Callable[..., dict[str, str]]
+
+EVERY_KEY = [
+    "pin=off",
+    "cpus=2",
+    "config.placement=hashed",
+    "config.backlog=1024",
+    "config.limits.connections=1000",
+    "config.limits.headers=50",
+    "config.limits.header_bytes=16KiB",
+    "config.limits.uri_bytes=4KiB",
+    "config.limits.body_bytes=1MiB",
+    "config.timeouts.header=5s",
+    "config.timeouts.idle=2m",
+    "config.drain.settle=250ms",
+    "config.drain.deadline=1h",
+    "config.work.max_ops=1000000000",
+    "config.log.level=debug",
+    "config.log.format=text",
+]
+
+
+def server_toml(*settings: str, **options: Path) -> str:
+    return render("server", *settings, **options)["ConfigMap"]["data"]["server.toml"]
+
+
+@pytest.fixture
+def check(binary: Path, tmp_path: Path) -> Check:
+    """The settings as `corelane-server --check` shows them, given a configuration file or none."""
+
+    def run(configuration: str = "") -> dict[str, str]:
+        file = tmp_path / "server.toml"
+        file.write_text(configuration)
+        argv = [binary, "--check", "--config", file]
+        environment = {"PATH": os.environ["PATH"]}
+        result = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+        shown = (line.split("  #")[0].split(" = ") for line in result.stdout.splitlines())
+        return {key: value.strip('"') for key, value in shown}
+
+    return run
+
+
+def test_defaults_are_accepted_and_reach_the_server(check: Check) -> None:
+    accepted = check(server_toml())
+    assert accepted["listen"] == "0.0.0.0:8080"
+    assert accepted["admin.listen"] == "0.0.0.0:8081"
+    assert accepted["lanes"] == "1"
+    assert accepted["pin"] == "auto"
+    assert accepted["log.format"] == "json"
+
+
+def test_every_key_reaches_the_server(check: Check) -> None:
+    accepted = check(server_toml(*EVERY_KEY))
+    for setting in EVERY_KEY:
+        key, value = setting.removeprefix("config.").split("=")
+        assert accepted["lanes" if key == "cpus" else key] == value
+
+
+def test_schema_has_every_key_of_the_server(check: Check) -> None:
+    set_by_chart = {"listen", "admin.listen", "replica", "lanes", "pin", "static.root"}
+    settable = {s.removeprefix("config.").split("=")[0] for s in EVERY_KEY if "config." in s}
+    assert set(check()) == settable | set_by_chart
+
+
+@pytest.mark.parametrize("pin", ["on", "off", "auto"])
+def test_values_files_may_be_written_plainly(pin: str, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(f"pin: {pin}\nconfig: {{limits: {{connections: 2000000}}}}\n")
+    rendered = tomllib.loads(server_toml(values=values))
+    assert rendered["pin"] == pin
+    # Helm reads numbers of a values file as floats, and 2e+06 is no whole number in TOML.
+    assert str(rendered["limits"]["connections"]) == "2000000"
+
+
+def test_static_root_is_where_files_are_served_from() -> None:
+    rendered = tomllib.loads(server_toml("static.root=/srv/static"))
+    assert rendered["static"] == {"root": "/srv/static"}
+
+
+def test_gateway_knows_the_servers_defaults(check: Check) -> None:
+    server = check(server_toml())
+    gateway = default_values("gateway")
+    assert gateway["upstream"]["serverIdleTimeout"] == server["timeouts.idle"]
+    assert str(gateway["listener"]["headers"]["count"]) == server["limits.headers"]
+    assert f"{gateway['listener']['headers']['kib']}KiB" == server["limits.header_bytes"]
+    listening = (server["listen"].split(":")[1], server["admin.listen"].split(":")[1])
+    dns = gateway["upstream"]["dns"]
+    assert (str(dns["port"]), str(dns["adminPort"])) == listening
+
+
+@pytest.mark.parametrize(
+    ("gateway", "server"),
+    [("corelane", "corelane"), ("shop-gateway", "shop-server"), ("gateway", "server")],
+)
+def test_gateway_looks_for_the_headless_service_of_the_server(gateway: str, server: str) -> None:
+    service = render("server", release=server)["Service"]
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is False
+    cluster = envoy_config(release=gateway)["static_resources"]["clusters"][0]
+    (group,) = cluster["load_assignment"]["endpoints"]
+    (endpoint,) = group["lb_endpoints"]
+    address = endpoint["endpoint"]["address"]["socket_address"]["address"]
+    assert address == f"{service['metadata']['name']}.prod.svc.cluster.local."
