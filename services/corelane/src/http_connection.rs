@@ -6,10 +6,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
+use http::StatusCode;
 use http::header::{HeaderValue, RETRY_AFTER};
-use http::{Request, Response, StatusCode};
-use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
@@ -17,13 +15,11 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::spawn_local;
-use tower::Service;
 
-use crate::body::Incoming;
 use crate::connection::{Order, Registration};
 use crate::lane::LaneState;
 use crate::problem::Problem;
-use crate::reply::{BoxError, Dispatch};
+use crate::reply::{Dispatch, HttpService};
 use crate::settings::Limits;
 use crate::stream::{Protocol, Stream};
 
@@ -64,18 +60,13 @@ impl HttpSettings {
 }
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve<S, B>(
+pub(crate) async fn serve<S: HttpService>(
     lane: Rc<LaneState>,
     registration: Registration,
     socket: TcpStream,
     settings: HttpSettings,
     service: S,
-) where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    B: Body<Data = Bytes> + 'static,
-    B::Error: Into<BoxError>,
-{
+) {
     let connection = &registration.connection;
     let opened = tokio::select! {
         opened = Stream::open(socket, Rc::clone(connection)) => opened,
@@ -102,13 +93,10 @@ pub(crate) async fn serve<S, B>(
 type Http1<S> = http1::Connection<TokioIo<Stream>, Dispatch<S>>;
 type Http2<S> = http2::Connection<TokioIo<Stream>, Dispatch<S>, LaneExecutor>;
 
-async fn drive_http1<S, B>(mut http: Http1<S>, registration: &Registration) -> hyper::Result<()>
-where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    B: Body<Data = Bytes> + 'static,
-    B::Error: Into<BoxError>,
-{
+async fn drive_http1<S: HttpService>(
+    mut http: Http1<S>,
+    registration: &Registration,
+) -> hyper::Result<()> {
     let connection = &registration.connection;
     let ended = poll_fn(|cx| {
         while let Poll::Ready(order) = connection.poll_order(cx) {
@@ -131,13 +119,10 @@ where
     }
 }
 
-async fn drive_http2<S, B>(http: Http2<S>, registration: &Registration) -> hyper::Result<()>
-where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    B: Body<Data = Bytes> + 'static,
-    B::Error: Into<BoxError>,
-{
+async fn drive_http2<S: HttpService>(
+    http: Http2<S>,
+    registration: &Registration,
+) -> hyper::Result<()> {
     let connection = &registration.connection;
     let mut http = std::pin::pin!(http);
     poll_fn(|cx| {

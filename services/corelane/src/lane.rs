@@ -7,21 +7,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body::Body;
 use slab::Slab;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_local;
-use tower::Service;
 
-use crate::body::Incoming;
 use crate::connection::{Connection, Due, Order, Registration};
 use crate::error::Error;
 use crate::http_connection::{HttpSettings, refuse, serve};
 use crate::metrics::{LaneMetrics, Refusal};
-use crate::reply::BoxError;
+use crate::reply::HttpService;
 use crate::settings::{Limits, Timeouts};
 use crate::shared::{Phase, Shared};
 
@@ -89,7 +84,7 @@ impl LaneState {
 }
 
 /// Runs a lane on the calling thread until it is drained or stopped.
-pub(crate) fn run<F, S, B>(
+pub(crate) fn run<F, S>(
     lane: Lane,
     listener: TcpListener,
     state: LaneState,
@@ -97,10 +92,7 @@ pub(crate) fn run<F, S, B>(
 ) -> Result<(), Error>
 where
     F: Fn(&Lane) -> S,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    B: Body<Data = Bytes> + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     if let Some(cpu) = lane.cpu {
         crate::cpu::pin_current_thread(cpu).map_err(Error::system("pinning a lane to its CPU"))?;
@@ -124,16 +116,11 @@ where
     })
 }
 
-async fn accept_until_drained<S, B>(
+async fn accept_until_drained<S: HttpService>(
     state: &Rc<LaneState>,
     listener: tokio::net::TcpListener,
     service: S,
-) where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    B: Body<Data = Bytes> + 'static,
-    B::Error: Into<BoxError>,
-{
+) {
     let settings = HttpSettings::new(&state.limits);
     let mut phase = state.shared.watch_phase();
     while state.phase.get() < Phase::Closing {
@@ -184,13 +171,12 @@ async fn next_phase(state: &LaneState, phase: &mut watch::Receiver<Phase>) {
 }
 
 /// Takes a new connection in, or refuses it when there are too many.
-fn admit<S, B>(state: &Rc<LaneState>, socket: TcpStream, settings: &HttpSettings, service: &S)
-where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    B: Body<Data = Bytes> + 'static,
-    B::Error: Into<BoxError>,
-{
+fn admit<S: HttpService>(
+    state: &Rc<LaneState>,
+    socket: TcpStream,
+    settings: &HttpSettings,
+    service: &S,
+) {
     state.metrics().accepted.add(1);
     if !state.shared.try_open(state.limits.connections) {
         state.metrics().refuse(Refusal::Limit);

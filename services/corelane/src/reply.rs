@@ -25,6 +25,21 @@ use crate::shared::Phase;
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
+/// What [`Server::serve`](crate::Server::serve) asks of a service, under one name.
+pub(crate) trait HttpService:
+    Service<Request<Incoming>, Response = Response<Self::Body>, Error: Into<BoxError>> + Clone + 'static
+{
+    type Body: Body<Data = Bytes, Error: Into<BoxError>> + 'static;
+}
+
+impl<S, B> HttpService for S
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error: Into<BoxError>> + Clone + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + 'static,
+{
+    type Body = B;
+}
+
 /// The user's service for one connection.
 pub(crate) struct Dispatch<S> {
     pub(crate) service: S,
@@ -32,14 +47,8 @@ pub(crate) struct Dispatch<S> {
     pub(crate) lane: Rc<LaneState>,
 }
 
-impl<S, B> hyper::service::Service<Request<hyper::body::Incoming>> for Dispatch<S>
-where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone,
-    S::Error: Into<BoxError>,
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    type Response = Response<ReplyBody<B>>;
+impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for Dispatch<S> {
+    type Response = Response<ReplyBody<S::Body>>;
     type Error = Infallible;
     type Future = Reply<Oneshot<S, Request<Incoming>>>;
 
