@@ -1,0 +1,3 @@
+"""The fixtures that every test may use."""
+
+pytest_plugins = ["support.platforms", "support.servers"]

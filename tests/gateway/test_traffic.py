@@ -1,0 +1,123 @@
+"""The reference service behind the real Envoy."""
+
+import json
+import os
+import signal
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+
+from support import eventually
+from support.client import Client, ask
+from support.load import Load
+from support.platforms import Platform
+
+
+def test_every_reply_names_its_replica_and_the_spread_is_even(platform: Platform) -> None:
+    client = Client(platform.gateway)
+    names = [client.ask("/hello").replica for _ in range(400)]
+    client.close()
+    expected = {replica.name for replica in platform.replicas}
+    assert set(names) == expected
+    # Round robin over two: each worker of Envoy takes turns, so halves differ by a few at most.
+    share = len(names) / len(expected)
+    for name in expected:
+        assert abs(names.count(name) - share) <= 0.1 * share
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 200),
+        ("GET", "/div/4", 200),
+        ("GET", "/work?ops=10", 200),
+        ("GET", "/static/", 200),
+        ("GET", "/none", 404),
+        ("GET", "/work?ops=no", 400),
+        ("POST", "/hello", 405),
+    ],
+)
+def test_replies_pass_unchanged(platform: Platform, method: str, path: str, status: int) -> None:
+    through = ask(platform.gateway, path, method)
+    replica = next(each for each in platform.replicas if each.name == through.replica)
+    direct = ask(replica.url, path, method)
+    assert (through.status, direct.status) == (status, status)
+    assert through.headers["content-type"] == direct.headers["content-type"]
+    assert through.headers.get("allow") == direct.headers.get("allow")
+    if path != "/":
+        assert through.body == direct.body
+
+
+@pytest.mark.parametrize("path", ["/hello", "/static/", "/none"])
+def test_head_equals_get_without_body(platform: Platform, path: str) -> None:
+    get, head = ask(platform.gateway, path), ask(platform.gateway, path, "HEAD")
+    assert head.body == b""
+    assert (get.status, get.headers["content-length"]) == (
+        head.status,
+        head.headers["content-length"],
+    )
+
+
+def test_stats_are_read_only_and_the_admin_is_on_loopback(platform: Platform) -> None:
+    assert ask(platform.stats, "/ready").status == 200
+    assert b"envoy_cluster_upstream_rq_total" in ask(platform.stats, "/stats/prometheus").body
+    assert ask(platform.stats, "/quitquitquit", "POST").status in (403, 404, 405)
+    assert ask(platform.stats, "/config_dump").status in (403, 404)
+    listeners = json.loads(ask(platform.envoy_admin, "/listeners?format=json").body)
+    assert {listener["name"] for listener in listeners["listener_statuses"]} == {
+        "ingress",
+        "stats",
+    }
+
+
+def test_each_request_is_logged_as_json(platform: Platform) -> None:
+    path = "/div/123456"
+    replica = ask(platform.gateway, path).replica
+    log = platform.run / "gateway.log"
+
+    def entries() -> list[dict]:
+        lines = (line for line in log.read_text().splitlines() if path in line)
+        return [json.loads(line) for line in lines]
+
+    eventually(entries)
+    assert entries()[-1]["replica"] == replica
+    assert entries()[-1]["status"] == 200
+
+
+def end_under_load(platform: Platform, name: str, how: signal.Signals) -> Load:
+    """Sends a replica a signal under load, and waits until it is back and takes traffic again."""
+    with Load(platform.gateway) as load:
+        load.wait_for(50, name)
+        before = platform.pid(name)
+        os.kill(before, how)
+        eventually(lambda: platform.pid(name) not in (0, before))
+        load.wait_for(50, name)
+    assert set(load.replies) == {replica.name for replica in platform.replicas}
+    return load
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_no_get_fails_when_a_replica_is_killed(platform: Platform, attempt: int) -> None:
+    victim = platform.replicas[attempt % 2].name
+    assert not end_under_load(platform, victim, signal.SIGKILL).failures
+
+
+@pytest.mark.parametrize("attempt", range(2))
+def test_no_request_fails_while_a_replica_drains(platform: Platform, attempt: int) -> None:
+    leaving = platform.replicas[attempt % 2].name
+    assert not end_under_load(platform, leaving, signal.SIGTERM).failures
+    assert "drain: ended" in (platform.run / f"{leaving}.log").read_text()
+
+
+@pytest.mark.parametrize("head", ["", "Host: x\r\n", "Connection: keep-alive\r\n"])
+def test_http10_is_answered(platform: Platform, head: str) -> None:
+    address = urlsplit(platform.gateway)
+    with socket.create_connection((address.hostname, address.port), timeout=20) as client:
+        client.sendall(f"GET /hello HTTP/1.0\r\n{head}\r\n".encode())
+        reply = b""
+        while not reply.endswith(b"Hello, World!"):
+            part = client.recv(65536)
+            assert part, reply
+            reply += part
+    assert b" 200 OK\r\n" in reply

@@ -1,0 +1,115 @@
+"""One schema, set by file, environment and flag; what is wrong ends with exit code 64."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def run(binary: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs the server until it ends by itself."""
+    environment = {"PATH": os.environ["PATH"], **variables}
+    argv = [binary, *flags]
+    return subprocess.run(
+        argv, env=environment, capture_output=True, text=True, timeout=20, check=False
+    )
+
+
+def in_force(binary: Path, key: str, *flags: str, **variables: str) -> str:
+    """The line of `--check` for one key."""
+    result = run(binary, "--check", *flags, **variables)
+    assert result.returncode == 0, result.stderr
+    return next(line for line in result.stdout.splitlines() if line.startswith(f"{key} = "))
+
+
+def test_flag_beats_environment_beats_file(binary: Path, tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('[limits]\nheaders = 10\n[drain]\nsettle = "1s"\n')
+    flags = ["--config", str(file)]
+    assert in_force(binary, "limits.headers") == 'limits.headers = "100"  # default'
+    assert in_force(binary, "limits.headers", *flags).startswith('limits.headers = "10"  # file')
+    variables = {"CORELANE_LIMITS_HEADERS": "20"}
+    assert '"20"  # environment' in in_force(binary, "limits.headers", *flags, **variables)
+    flags += ["--limits.headers", "30"]
+    assert '"30"  # flag' in in_force(binary, "limits.headers", *flags, **variables)
+
+
+def test_the_file_may_be_named_by_the_environment(binary: Path, tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text("lanes = 3\n")
+    assert '"3"' in in_force(binary, "lanes", CORELANE_CONFIG=str(file))
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "allowed"),
+    [
+        ("--listen", "8080", "an IP address and a port"),
+        ("--lanes", "0", "from 1 to 1024"),
+        ("--pin", "maybe", "auto, on or off"),
+        ("--placement", "random", "hashed"),
+        ("--limits.headers", "many", "from 1 to 1000"),
+        ("--limits.header-bytes", "32", "with its unit"),
+        ("--limits.header-bytes", "1B", "from 8.0 KiB to 1.0 MiB"),
+        ("--timeouts.idle", "75", "with its unit"),
+        ("--drain.settle", "2h", "from 0s to 1h"),
+        ("--static.root", "/no/such/folder", "a folder that exists"),
+        ("--log.level", "loud", "error, warn, info"),
+        ("--replica", "two words", "without spaces"),
+    ],
+)
+def test_a_bad_value_is_named_with_what_is_allowed(
+    binary: Path, flag: str, value: str, allowed: str
+) -> None:
+    key = flag.removeprefix("--").replace("-", "_")
+    for result in (
+        run(binary, flag, value),
+        run(binary, "--check", **{"CORELANE_" + key.replace(".", "_").upper(): value}),
+    ):
+        assert result.returncode == 64
+        assert f'{key} = "{value}"' in result.stderr
+        assert allowed in result.stderr
+
+
+def test_every_mistake_is_named_at_once(binary: Path) -> None:
+    result = run(binary, "--lanes", "0", "--backlog", "x")
+    assert result.returncode == 64
+    assert "lanes" in result.stderr
+    assert "backlog" in result.stderr
+
+
+def test_unknown_keys_are_refused(binary: Path, tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text("[limit]\nheaders = 10\n")
+    for result, name in (
+        (run(binary, "--config", str(file)), "limit"),
+        (run(binary, CORELANE_LANE="2"), "CORELANE_LANE"),
+        (run(binary, "--lane", "2"), "--lane"),
+    ):
+        assert result.returncode == 64
+        assert name in result.stderr
+
+
+def test_a_file_that_is_absent_or_not_toml_is_named(binary: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.toml"
+    broken.write_text("lanes = = 2\n")
+    for file in (tmp_path / "absent.toml", broken):
+        result = run(binary, "--config", str(file))
+        assert result.returncode == 64
+        assert str(file) in result.stderr
+
+
+def test_settings_that_contradict_each_other_are_refused(binary: Path) -> None:
+    result = run(binary, "--check", "--drain.settle", "40s")
+    assert result.returncode == 64
+    assert "drain.settle" in result.stderr
+    result = run(binary, "--listen", "127.0.0.1:0", "--limits.connections", "10000000")
+    assert result.returncode == 64
+    assert "limits.connections" in result.stderr
+
+
+def test_help_shows_every_way_to_set_a_key(binary: Path) -> None:
+    text = run(binary, "--help").stdout
+    assert "--limits.header-bytes" in text
+    assert "CORELANE_LIMITS_HEADER_BYTES" in text
+    assert "default: 32KiB" in text

@@ -1,0 +1,166 @@
+"""What the reference service answers, over real sockets."""
+
+import json
+
+import pytest
+
+from support.client import Client, Reply, ask
+from support.servers import STATIC, Server
+
+
+def problem(reply: Reply) -> dict:
+    """The members of a problem document."""
+    assert reply.headers["content-type"] == "application/problem+json"
+    members = json.loads(reply.body)
+    assert members["type"].startswith("urn:corelane:problem:")
+    assert members["status"] == reply.status
+    assert members["title"]
+    return members
+
+
+def test_every_reply_names_its_replica_and_lane(server: Server) -> None:
+    for path in ("/", "/hello", "/div/4", "/work?ops=1", "/static/", "/none", "/div/x"):
+        reply = ask(server.url, path)
+        assert reply.replica == "test", path
+        assert reply.headers["corelane-lane"].isdigit(), path
+
+
+def test_root_says_who_answers(server: Server) -> None:
+    reply = ask(server.url, "/")
+    me = json.loads(reply.body)
+    assert me["replica"] == "test"
+    assert me["lane"] == int(reply.headers["corelane-lane"])
+
+
+def test_hello_has_13_bytes(server: Server) -> None:
+    reply = ask(server.url, "/hello")
+    assert (reply.status, reply.body) == (200, b"Hello, World!")
+    assert reply.headers["content-type"] == "text/plain; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    ("n", "half"),
+    [("4", "2"), ("5", "2.5"), ("0.1", "0.05"), ("-3", "-1.5"), ("9" * 40, "4" + "9" * 39 + ".5")],
+)
+def test_div_gives_exactly_half(server: Server, n: str, half: str) -> None:
+    reply = ask(server.url, f"/div/{n}")
+    assert (reply.status, reply.body.decode()) == (200, half)
+
+
+def test_work_does_the_same_work_each_time(server: Server) -> None:
+    once, again = ask(server.url, "/work?ops=1000"), ask(server.url, "/work?ops=1000")
+    assert once.status == 200
+    assert once.body == again.body
+    assert once.body != ask(server.url, "/work?ops=1001").body
+
+
+@pytest.mark.parametrize(
+    ("path", "parameter", "bound"),
+    [
+        ("/div/four", "n", "1000 digits"),
+        ("/div/1e3", "n", "1000 digits"),
+        ("/div/", "n", "1000 digits"),
+        ("/work", "ops", "100000000"),
+        ("/work?ops=many", "ops", "100000000"),
+        ("/work?ops=-1", "ops", "100000000"),
+        ("/work?ops=100000001", "ops", "100000000"),
+        ("/work?ops=1&ops=1", "ops", "100000000"),
+    ],
+)
+def test_a_bad_parameter_is_named_with_its_bound(
+    server: Server, path: str, parameter: str, bound: str
+) -> None:
+    reply = ask(server.url, path)
+    assert reply.status == 400
+    members = problem(reply)
+    assert members["type"] == "urn:corelane:problem:bad-parameter"
+    assert members["parameter"] == parameter
+    assert bound in members["detail"]
+
+
+@pytest.mark.parametrize("path", ["/none", "/hello/", "/static/none", "/static/../Cargo.toml"])
+def test_what_is_not_there_is_404(server: Server, path: str) -> None:
+    reply = ask(server.url, path)
+    assert reply.status == 404
+    problem(reply)
+
+
+@pytest.mark.parametrize("path", ["/", "/hello", "/div/4", "/work?ops=1", "/static/"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "BREW"])
+def test_other_methods_are_405_with_allow(server: Server, path: str, method: str) -> None:
+    reply = ask(server.url, path, method)
+    assert reply.status == 405
+    assert reply.headers["allow"] == "GET, HEAD, OPTIONS"
+    problem(reply)
+
+
+def test_options_says_what_is_allowed(server: Server) -> None:
+    reply = ask(server.url, "/hello", "OPTIONS")
+    assert (reply.status, reply.body) == (204, b"")
+    assert reply.headers["allow"] == "GET, HEAD, OPTIONS"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/hello", "/div/4", "/work?ops=1", "/static/", "/static/4k.txt", "/none"]
+)
+def test_head_equals_get_without_body(server: Server, path: str) -> None:
+    client = Client(server.url)
+    get, head = client.ask(path), client.ask(path, "HEAD")
+    assert head.body == b""
+    assert get.status == head.status
+    varying = {"date", "corelane-lane"}
+    assert {k: v for k, v in get.headers.items() if k not in varying} == {
+        k: v for k, v in head.headers.items() if k not in varying
+    }
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "size"),
+    [
+        ("/static/", "index.html", 10_831),
+        ("/static/index.html", "index.html", 10_831),
+        ("/static/4k.txt", "4k.txt", 4_096),
+    ],
+)
+def test_files_are_served_whole(server: Server, path: str, name: str, size: int) -> None:
+    reply = ask(server.url, path)
+    assert reply.status == 200
+    assert reply.body == (STATIC / name).read_bytes()
+    assert len(reply.body) == size
+
+
+def test_files_answer_conditional_and_range_requests(server: Server) -> None:
+    etag = ask(server.url, "/static/4k.txt").headers["etag"]
+    unchanged = ask(server.url, "/static/4k.txt", headers={"If-None-Match": etag})
+    assert (unchanged.status, unchanged.body) == (304, b"")
+    part = ask(server.url, "/static/4k.txt", headers={"Range": "bytes=0-9"})
+    assert (part.status, len(part.body)) == (206, 10)
+    beyond = ask(server.url, "/static/4k.txt", headers={"Range": "bytes=5000-"})
+    assert beyond.status == 416
+    assert beyond.headers["content-range"] == "bytes */4096"
+    problem(beyond)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../../Cargo.toml",
+        "/static/%2e%2e/%2e%2e/Cargo.toml",
+        "/static/..%2f..%2fCargo.toml",
+        "/static//etc/passwd",
+        "/static/%00",
+    ],
+)
+def test_files_outside_the_root_stay_hidden(server: Server, path: str) -> None:
+    reply = ask(server.url, path)
+    assert reply.status in (400, 404)
+    assert b"workspace" not in reply.body
+    problem(reply)
+
+
+def test_the_committed_files_are_the_generated_ones() -> None:
+    import static_files
+
+    for name, content in static_files.contents().items():
+        assert (STATIC / name).read_bytes() == content, name

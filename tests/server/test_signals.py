@@ -1,0 +1,90 @@
+"""How the process ends."""
+
+import signal
+import socket
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from support import eventually
+from support.client import Client, ask
+from support.load import Load
+from support.servers import Server
+
+
+def held_request(server: Server) -> socket.socket:
+    """A request whose reply the client has not begun to wait for: half a header."""
+    address = urlsplit(server.url)
+    client = socket.create_connection((address.hostname, address.port), timeout=20)
+    client.sendall(b"GET /hello HTTP/1.1\r\nHost: te")
+    return client
+
+
+def test_sigterm_drains_and_exits_0(start: Callable[..., Server]) -> None:
+    server = start("--drain.settle", "500ms")
+    kept = Client(server.url)
+    assert "connection" not in kept.ask("/hello").headers
+    server.process.send_signal(signal.SIGTERM)
+    eventually(lambda: ask(server.admin, "/readyz").status == 503)
+    assert ask(server.admin, "/healthz").status == 200
+    # It goes on answering while it settles, and tells its clients to go.
+    for reply in (kept.ask("/hello"), ask(server.url, "/hello")):
+        assert (reply.status, reply.headers["connection"]) == (200, "close")
+    code, log = server.end()
+    assert code == 0, log
+    phases = [log.index(f"drain: {phase}") for phase in ("settling", "closing", "ended")]
+    assert phases == sorted(phases)
+
+
+def test_a_begun_request_is_finished_after_the_listeners_are_closed(
+    start: Callable[..., Server],
+) -> None:
+    server = start("--drain.settle", "0s")
+    client = held_request(server)
+    eventually(
+        lambda: (
+            sum(v for k, v in server.metrics().items() if k.startswith("corelane_connections{"))
+            == 1
+        )
+    )
+    server.process.send_signal(signal.SIGTERM)
+    eventually(lambda: server.metrics()['corelane_phase{phase="closing"}'] == 1)
+    client.sendall(b"st\r\n\r\n")
+    reply = b""
+    while part := client.recv(4096):
+        reply += part
+    assert reply.startswith(b"HTTP/1.1 200")
+    assert b"connection: close" in reply
+    assert reply.endswith(b"Hello, World!")
+    assert server.end()[0] == 0
+
+
+def test_the_deadline_ends_what_hangs(start: Callable[..., Server]) -> None:
+    server = start("--drain.settle", "0s", "--drain.deadline", "1s", "--timeouts.header", "1h")
+    client = held_request(server)
+    server.process.send_signal(signal.SIGTERM)
+    code, log = server.end()
+    assert "deadline" in log
+    # A header that never ended is no request that was cut.
+    assert code == 0
+    client.close()
+
+
+def test_a_second_signal_ends_it_at_once(start: Callable[..., Server]) -> None:
+    server = start("--drain.settle", "30s")
+    server.process.send_signal(signal.SIGTERM)
+    eventually(lambda: ask(server.admin, "/readyz").status == 503)
+    server.process.send_signal(signal.SIGINT)
+    code, log = server.end()
+    assert code == 0, log
+    assert "a second time" in log
+
+
+def test_no_request_fails_while_clients_follow_the_drain(start: Callable[..., Server]) -> None:
+    """Clients that reconnect when told to are served until the listeners close."""
+    server = start("--drain.settle", "2s")
+    with Load(server.url) as load:
+        server.process.send_signal(signal.SIGTERM)
+        eventually(lambda: ask(server.admin, "/readyz").status == 503)
+        load.wait_for(200)
+    assert not load.failures
+    assert server.end()[0] == 0

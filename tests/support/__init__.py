@@ -1,0 +1,18 @@
+"""What tests of running processes share."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+
+PATIENCE = 20.0
+"""Longest wait in seconds; only something broken makes a test wait this long."""
+
+
+def eventually(check: Callable[[], object], seconds: float = PATIENCE) -> None:
+    """Waits until `check` gives something true."""
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {check.__name__}"
+        time.sleep(0.02)

@@ -1,0 +1,55 @@
+"""An HTTP client that shows everything of a reply."""
+
+import http.client
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from support import PATIENCE
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A whole reply; header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def replica(self) -> str | None:
+        """The replica that made the reply."""
+        return self.headers.get("corelane-replica")
+
+
+class Client:
+    """One keep-alive connection, opened again when the other side has closed it."""
+
+    def __init__(self, url: str) -> None:
+        self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE)
+
+    def ask(
+        self,
+        path: str,
+        method: str = "GET",
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """Sends one request and reads its whole reply."""
+        self._connection.request(method, path, body=body, headers=dict(headers or {}))
+        reply = self._connection.getresponse()
+        headers = {name.lower(): value for name, value in reply.getheaders()}
+        return Reply(reply.status, headers, reply.read())
+
+    def close(self) -> None:
+        """Closes the connection; the next request opens another."""
+        self._connection.close()
+
+
+def ask(url: str, path: str = "/", method: str = "GET", **more: object) -> Reply:
+    """One request on a connection of its own."""
+    client = Client(url)
+    try:
+        return client.ask(path, method, **more)
+    finally:
+        client.close()

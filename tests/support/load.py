@@ -1,0 +1,66 @@
+"""A load that misses nothing: every request is either answered or counted as failed."""
+
+import http.client
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Self
+
+from support import eventually
+from support.client import Client
+
+
+@dataclass
+class Load:
+    """Keep-alive clients that ask one after the other until told to stop.
+
+    As a context manager: begins with the first replies, and ends with every client's last.
+    """
+
+    url: str
+    path: str = "/hello"
+    clients: int = 8
+    replies: Counter = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run) for _ in range(self.clients)]
+        for thread in self._threads:
+            thread.start()
+        self.wait_for(1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    @property
+    def total(self) -> int:
+        """Replies so far."""
+        return sum(self.replies.values())
+
+    def wait_for(self, more: int, replica: str | None = None) -> None:
+        """Waits for this many more replies, of one replica or of any."""
+
+        def count() -> int:
+            return self.replies[replica] if replica else self.total
+
+        wanted = count() + more
+        eventually(lambda: self.failures or count() >= wanted)
+
+    def _run(self) -> None:
+        client = Client(self.url)
+        while not self._stop.is_set():
+            try:
+                reply = client.ask(self.path)
+            except (OSError, http.client.HTTPException) as error:
+                self.failures.append(f"{type(error).__name__}: {error}")
+                client.close()
+                continue
+            if reply.status == 200:
+                self.replies[reply.replica] += 1
+            else:
+                self.failures.append(f"{reply.status} {reply.body!r} {reply.headers}")
+        client.close()

@@ -1,0 +1,132 @@
+"""Instances of the platform for tests: real processes on ports of their own.
+
+Fixtures: `platform` is one instance for the whole run, `new_platform` makes others.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from local import processes, supervisor, topology
+from support import REPOSITORY
+from support.ports import free_ports
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One replica and its addresses."""
+
+    name: str
+    cpu: int
+    url: str
+    admin: str
+
+
+@dataclass
+class Platform:
+    """One instance of `hack/local`, beside any that the user has up."""
+
+    instance: str
+    variables: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def run(self) -> Path:
+        """The run folder, with the logs and rendered configurations."""
+        return REPOSITORY / ".run" / self.instance
+
+    @property
+    def gateway(self) -> str:
+        """URL of the gateway."""
+        return self._url("GATEWAY_PORT")
+
+    @property
+    def stats(self) -> str:
+        """URL of the gateway's read-only stats."""
+        return self._url("GATEWAY_STATS_PORT")
+
+    @property
+    def envoy_admin(self) -> str:
+        """URL of Envoy's admin interface."""
+        return self._url("ENVOY_ADMIN_PORT")
+
+    @property
+    def prometheus(self) -> str:
+        """URL of Prometheus."""
+        return self._url("PROMETHEUS_PORT")
+
+    @property
+    def replicas(self) -> list[Replica]:
+        """The replicas that are up."""
+        running = topology.read(self.run)
+        assert running, f"instance {self.instance} is not up"
+        return [
+            Replica(
+                name=replica.name,
+                cpu=replica.cpu,
+                url=f"http://127.0.0.1:{replica.port}",
+                admin=f"http://127.0.0.1:{replica.admin_port}",
+            )
+            for replica in running.replicas
+        ]
+
+    def pid(self, name: str) -> int:
+        """The pid of a process as supervisord knows it; 0 while it does not run."""
+        return supervisor.states(self.run)[name]["pid"]
+
+    def pids(self) -> list[int]:
+        """The pids of supervisord and of all that it started."""
+        return processes.find(self.run)
+
+    def command(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Runs `hack/local` on this instance."""
+        return subprocess.run(
+            [sys.executable, "hack/local", *arguments],
+            cwd=REPOSITORY,
+            env={**os.environ, "INSTANCE": self.instance, **self.variables, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def up(self) -> None:
+        """Starts the instance; the error shows what `up` said."""
+        result = self.command("up")
+        assert result.returncode == 0, result.stdout + result.stderr
+
+    def _url(self, variable: str) -> str:
+        return f"http://127.0.0.1:{self.variables[variable]}"
+
+
+@pytest.fixture(scope="session")
+def new_platform() -> Iterator[Callable[[int], Platform]]:
+    """Makes instances that are not up yet; all of them are taken down at the end."""
+    made: list[Platform] = []
+
+    def make(replicas: int) -> Platform:
+        first = free_ports(4 + 2 * replicas)
+        names = ("GATEWAY_PORT", "ENVOY_ADMIN_PORT", "GATEWAY_STATS_PORT", "PROMETHEUS_PORT")
+        variables = {name: str(first + index) for index, name in enumerate(names)}
+        variables["REPLICA_PORT"] = str(first + 4)
+        variables["REPLICA_ADMIN_PORT"] = str(first + 4 + replicas)
+        variables["REPLICAS"] = str(replicas)
+        made.append(Platform(f"test-{os.getpid()}-{len(made)}", variables))
+        return made[-1]
+
+    yield make
+    for platform in made:
+        platform.command("down")
+        shutil.rmtree(platform.run, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def platform(new_platform: Callable[[int], Platform]) -> Platform:
+    """Two replicas, gateway and Prometheus, up for the whole test run."""
+    instance = new_platform(2)
+    instance.up()
+    return instance

@@ -1,0 +1,83 @@
+"""The server's own process, alone: the fixtures `binary`, `start` and `server`."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from support import PATIENCE, REPOSITORY, eventually
+from support.client import ask
+from support.ports import free_ports
+
+STATIC = REPOSITORY / "services/server/static"
+
+
+@dataclass
+class Server:
+    """One process and where it listens."""
+
+    process: subprocess.Popen[str]
+    url: str
+    admin: str
+
+    def ready(self) -> bool:
+        """Whether the readiness probe would pass."""
+        assert self.process.poll() is None, self.process.communicate()
+        try:
+            return ask(self.admin, "/readyz").status == 200
+        except OSError:
+            return False
+
+    def metrics(self) -> dict[str, float]:
+        """Every series with its labels, as the admin port shows it."""
+        lines = ask(self.admin, "/metrics").body.decode().splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        return {series: float(value) for series, value in pairs}
+
+    def end(self) -> tuple[int, str]:
+        """Waits for the end: exit code and what was logged."""
+        _, log = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, log
+
+
+@pytest.fixture(scope="session")
+def binary() -> Path:
+    """The release build, which is what images hold and `make up` runs."""
+    argv = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "corelane-server"]
+    subprocess.run(argv, cwd=REPOSITORY / "services", check=True)
+    target = os.environ.get("CARGO_TARGET_DIR", "target")
+    return (REPOSITORY / "services" / target).resolve() / "release/corelane-server"
+
+
+@pytest.fixture
+def start(binary: Path) -> Iterator[Callable[..., Server]]:
+    """Starts servers on free ports; what still runs at the end of a test is killed."""
+    started: list[Server] = []
+
+    def run(*flags: str) -> Server:
+        first = free_ports(2)
+        listen = ["--listen", f"127.0.0.1:{first}", "--admin.listen", f"127.0.0.1:{first + 1}"]
+        argv = [binary, *listen, "--replica", "test", "--static.root", STATIC, *flags]
+        process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+        server = Server(process, f"http://127.0.0.1:{first}", f"http://127.0.0.1:{first + 1}")
+        started.append(server)
+        eventually(server.ready)
+        return server
+
+    yield run
+    for server in started:
+        if server.process.poll() is None:
+            server.process.kill()
+        server.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def server(binary: Path) -> Iterator[Server]:
+    """One server for the tests of a module that leave it as it was."""
+    maker = start.__wrapped__(binary)
+    run = next(maker)
+    yield run()
+    next(maker, None)
