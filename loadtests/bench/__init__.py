@@ -1,0 +1,1 @@
+"""Benchmarks: measurements in interleaved rounds, written to docs/results."""

@@ -1,0 +1,81 @@
+"""Runs ab (ApacheBench) and reads what it prints."""
+
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.errors import ToolError
+
+PERCENTS = (50, 66, 75, 80, 90, 95, 98, 99, 100)
+"""The rows of ab's own table of percentiles."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run of ab measured; times in milliseconds by percent of the requests.
+
+    The percents are texts, because JSON has no other keys.
+    """
+
+    seconds: float
+    requests_per_second: float
+    complete: int
+    failed: int
+    write_errors: int
+    non_2xx: int
+    kept_alive: int
+    percentiles: dict[str, float]
+
+    @property
+    def wrong(self) -> int:
+        """Requests without the right answer. ab counts non-2xx replies apart from failures."""
+        return self.failed + self.write_errors + self.non_2xx
+
+
+def run(program: Path, url: str, *, requests: int, concurrency: int, keep_alive: bool) -> Result:
+    """Runs ab once."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "percentiles.csv"
+        argv = [str(program), "-q", *arguments(requests, concurrency, keep_alive)]
+        argv += ["-e", str(file), url]
+        result = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            end = "\n".join(f"    {line}" for line in result.stderr.strip().splitlines()[-5:])
+            raise ToolError(f"ab gave up on {url} (exit {result.returncode}):\n{end}")
+        return parse(result.stdout, file.read_text())
+
+
+def arguments(requests: int, concurrency: int, keep_alive: bool) -> list[str]:
+    """The arguments that say what is measured."""
+    return [*(["-k"] if keep_alive else []), "-n", str(requests), "-c", str(concurrency)]
+
+
+def parse(output: str, csv: str) -> Result:
+    """Reads ab's output, and its table of percentiles (-e), which is in microsecond steps."""
+    return Result(
+        seconds=_number(output, "Time taken for tests"),
+        requests_per_second=_number(output, "Requests per second"),
+        complete=int(_number(output, "Complete requests")),
+        failed=int(_number(output, "Failed requests")),
+        write_errors=int(_number(output, "Write errors", absent=0)),
+        non_2xx=int(_number(output, "Non-2xx responses", absent=0)),
+        kept_alive=int(_number(output, "Keep-Alive requests", absent=0)),
+        percentiles=_percentiles(csv),
+    )
+
+
+def _number(output: str, label: str, absent: float | None = None) -> float:
+    """The number of a line; ab prints some lines only when their number is not 0."""
+    match = re.search(rf"^{re.escape(label)}:\s+([\d.]+)", output, re.MULTILINE)
+    if match:
+        return float(match[1])
+    if absent is None:
+        raise ToolError(f"ab printed no line {label!r}; its output was:\n{output}")
+    return absent
+
+
+def _percentiles(csv: str) -> dict[str, float]:
+    rows = dict(line.split(",") for line in csv.splitlines()[1:])
+    return {str(percent): float(rows[str(percent)]) for percent in PERCENTS}

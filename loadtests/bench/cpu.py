@@ -1,0 +1,49 @@
+"""CPU time of processes, and how busy the machine is."""
+
+import ctypes
+import os
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.errors import ToolError
+
+_libc = ctypes.CDLL(None)
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def seconds(pid: int) -> float:
+    """CPU time of a process since its start.
+
+    Its CPU clock (clock_getcpuclockid(3)) counts in nanoseconds like /proc/PID/task/*/schedstat,
+    but keeps the time of threads that have ended.
+    """
+    clock = ctypes.c_int()
+    if _libc.clock_getcpuclockid(pid, ctypes.byref(clock)) == 0:
+        try:
+            return time.clock_gettime(clock.value)
+        except OSError:
+            pass
+    raise ToolError(f"process {pid} ended while it was measured: see make logs")
+
+
+def children() -> float:
+    """CPU time of the ended children of this process."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+@dataclass(frozen=True)
+class Machine:
+    """CPU seconds of the whole machine since boot (proc_stat(5))."""
+
+    busy: float
+    stolen: float
+
+    @classmethod
+    def now(cls) -> "Machine":
+        """Reads the counters."""
+        line = Path("/proc/stat").read_text().splitlines()[0]
+        user, nice, system, _idle, _iowait, irq, softirq, stolen = map(int, line.split()[1:9])
+        return cls((user + nice + system + irq + softirq) / _TICKS, stolen / _TICKS)

@@ -1,0 +1,34 @@
+"""What a measurement was taken on."""
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+from local.settings import REPOSITORY
+
+
+def describe() -> dict[str, str | int]:
+    """Machine, system, date and state of the sources."""
+    return {
+        "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "sources": _sources(),
+    }
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _sources() -> str:
+    """The commit, and whether files differ from it."""
+    argv = ["git", "describe", "--always", "--dirty=, with local changes", "--exclude=*"]
+    result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    return result.stdout.strip() or "not a git checkout"

@@ -1,0 +1,15 @@
+// Counts exceptions in a script.
+
+import { Counter } from 'k6/metrics';
+
+const errors = new Counter('script_errors');
+
+/** Runs one iteration. k6 itself only logs an exception and goes on. */
+export function guarded(iteration) {
+  try {
+    iteration();
+  } catch (error) {
+    errors.add(1);
+    throw error;
+  }
+}

@@ -1,0 +1,52 @@
+// Every route of the service: how to ask, and the one right answer.
+//
+// A route has the `name` of its series, the `status` and `type` of its replies, and `ask(random)`,
+// which gives the path of one request and `body`: the expected text, or a test of the response.
+
+import { half, work } from './answers.js';
+
+const TEXT = 'text/plain; charset=utf-8';
+const OPS = 1000;
+const WORK = `${work(OPS)}\n`;
+
+export const routes = [
+  get('root', 'application/json', () => ({ path: '/', body: namesItsReplica })),
+  get('hello', TEXT, () => ({ path: '/hello', body: 'Hello, World!' })),
+  get('div', TEXT, (random) => {
+    const n = decimal(random);
+    return { path: `/div/${n}`, body: half(n) };
+  }),
+  get('work', TEXT, () => ({ path: `/work?ops=${OPS}`, body: WORK })),
+  get('static-index', 'text/html', () => ({ path: '/static/', body: hasLength(10831) })),
+  get('static-4k', 'text/plain', () => ({ path: '/static/4k.txt', body: hasLength(4096) })),
+  refused('not-found', 'GET', '/no-such-route', 404),
+  refused('method-not-allowed', 'POST', '/hello', 405),
+  refused('bad-parameter', 'GET', '/div/four', 400),
+];
+
+function get(name, type, ask) {
+  return { name, method: 'GET', status: 200, type, ask };
+}
+
+/** A request that must be refused; its name is the slug of the problem. */
+function refused(name, method, path, status) {
+  const body = (response) => response.json('type') === `urn:corelane:problem:${name}`;
+  return { name, method, status, type: 'application/problem+json', ask: () => ({ path, body }) };
+}
+
+/** A decimal number of up to 12 digits, with up to 3 of them behind the point. */
+function decimal(random) {
+  const digits = String(Math.floor(random() * 1e12));
+  const places = Math.floor(random() * 4);
+  const padded = digits.padStart(places + 1, '0');
+  const point = padded.length - places;
+  return places === 0 ? padded : `${padded.slice(0, point)}.${padded.slice(point)}`;
+}
+
+function namesItsReplica(response) {
+  return response.json('replica') === response.headers['Corelane-Replica'];
+}
+
+function hasLength(bytes) {
+  return (response) => response.body.length === bytes;
+}

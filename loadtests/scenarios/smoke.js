@@ -1,0 +1,24 @@
+// Does everything work? A moderate open-loop load over every route, each reply checked in full.
+// It says nothing about speed, so it has no threshold on latency.
+
+import exec from 'k6/execution';
+
+import { exchange } from '../lib/exchange.js';
+import { guarded } from '../lib/guard.js';
+import { common, flawless, openLoop } from '../lib/options.js';
+import { seeded } from '../lib/random.js';
+import { routes } from '../lib/routes.js';
+import { duration, rate } from '../lib/settings.js';
+
+export { handleSummary } from '../lib/summary.js';
+
+export const options = {
+  ...common,
+  scenarios: { smoke: openLoop(rate(300), duration('20s')) },
+  thresholds: flawless(routes),
+};
+
+export default function () {
+  const number = exec.scenario.iterationInTest;
+  guarded(() => exchange(routes[number % routes.length], seeded(number)));
+}
