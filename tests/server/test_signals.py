@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from support import eventually
+from support import PATIENCE, eventually
 from support.client import Client, ask
 from support.load import Load
 from support.servers import Server
@@ -88,3 +88,10 @@ def test_no_request_fails_while_clients_follow_the_drain(start: Callable[..., Se
         load.wait_for(200)
     assert not load.failures
     assert server.end()[0] == 0
+
+
+def test_it_drains_when_nobody_reads_its_log(start: Callable[..., Server]) -> None:
+    server = start("--drain.settle", "0s")
+    server.process.stderr.close()
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(PATIENCE) == 0

@@ -69,9 +69,9 @@ def start(binary: Path) -> Iterator[Callable[..., Server]]:
 
     yield run
     for server in started:
-        if server.process.poll() is None:
-            server.process.kill()
-        server.process.communicate()
+        server.process.kill()
+        server.process.wait()
+        server.process.stderr.close()
 
 
 @pytest.fixture(scope="module")

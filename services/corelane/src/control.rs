@@ -63,8 +63,7 @@ pub(crate) async fn forward_signals(requests: UnboundedSender<Stop>) -> std::io:
 }
 
 /// Waits for the first request to stop and walks through the phases. Returns only when what is
-/// left has to be cut, with the number of requests in flight; the caller ends it when nothing
-/// is left.
+/// left has to be cut, with the number of requests in flight.
 pub(crate) async fn run(
     shared: &Shared,
     drain: &Drain,
@@ -89,7 +88,6 @@ pub(crate) async fn run(
     };
     let cut = shared.in_flight();
     tracing::warn!(cut, why, "drain: cut short");
-    shared.advance(Phase::Stopped);
     cut
 }
 

@@ -43,11 +43,11 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// A lane ended without being told to: its service factory or its event loop panicked.
-    #[error("lane {index} ended unexpectedly")]
-    LaneEnded {
-        /// Index of the lane.
-        index: usize,
+    /// A thread of the server panicked: a lane's service factory or event loop, or the admin port.
+    #[error("thread {name} ended unexpectedly")]
+    ThreadEnded {
+        /// Name of the thread: `lane-` and its index, or `admin`.
+        name: String,
     },
 }
 

@@ -253,12 +253,13 @@ impl Server {
             let lane = Lane { index, cpu: shared.plan.lanes[index] };
             let (limits, timeouts) = (self.settings.limits.clone(), self.settings.timeouts.clone());
             let (shared, factory) = (Arc::clone(&shared), Arc::clone(&factory));
-            let ended = LaneEnded { index, result: None, events: events.clone() };
-            spawn(format!("lane-{index}"), move || {
-                // Held across the lane's life, so that a panic is reported too.
-                let mut ended = ended;
-                let state = LaneState::new(index, limits, timeouts, shared);
-                ended.result = Some(lane::run(lane, listener, state, &*factory));
+            spawn(format!("lane-{index}"), &events, move || {
+                lane::run(
+                    lane,
+                    listener,
+                    LaneState::new(index, limits, timeouts, shared),
+                    &*factory,
+                )
             })?;
         }
         let (finish, finished) = oneshot::channel();
@@ -269,9 +270,9 @@ impl Server {
             signals: self.settings.signals.then(|| self.handle.requests.clone()),
             requests: self.requests,
             finished,
-            events,
+            events: events.clone(),
         };
-        let controller = spawn("admin".to_owned(), move || controller.run())?;
+        let controller = spawn(CONTROLLER.to_owned(), &events, move || controller.run())?;
         let outcome = wait_for_end(&inbox, &shared);
         // It has ended already if it was what ended the lanes.
         let _ = finish.send(());
@@ -295,38 +296,46 @@ impl Server {
     }
 }
 
-fn spawn<T: Send + 'static>(
-    name: String,
-    run: impl FnOnce() -> T + Send + 'static,
-) -> Result<thread::JoinHandle<T>, Error> {
-    thread::Builder::new().name(name).spawn(run).map_err(Error::system("starting a thread"))
-}
+/// Name of the thread beside the lanes.
+const CONTROLLER: &str = "admin";
 
 /// What the threads of a server tell the one that called [`Server::serve`].
 enum Event {
-    LaneEnded {
-        index: usize,
-        result: Option<Result<(), Error>>,
-    },
+    /// The thread of this name ended; without a result it panicked.
+    Ended { name: String, result: Option<Result<(), Error>> },
     /// The drain was cut short; this many requests were in flight.
     Cut(u64),
-    /// The admin port or the signal handlers failed.
-    ControlFailed(Error),
 }
 
-/// Reports the end of a lane when dropped; without a result it panicked.
-struct LaneEnded {
-    index: usize,
+/// Reports the end of a thread when dropped, so that a panic is reported too.
+struct Ended {
+    name: String,
     result: Option<Result<(), Error>>,
     events: mpsc::Sender<Event>,
 }
 
-impl Drop for LaneEnded {
+impl Drop for Ended {
     fn drop(&mut self) {
-        let event = Event::LaneEnded { index: self.index, result: self.result.take() };
+        let (name, result) = (std::mem::take(&mut self.name), self.result.take());
         // Nobody listens any more when `serve` has returned.
-        let _ = self.events.send(event);
+        let _ = self.events.send(Event::Ended { name, result });
     }
+}
+
+/// Starts a thread whose end is reported.
+fn spawn(
+    name: String,
+    events: &mpsc::Sender<Event>,
+    run: impl FnOnce() -> Result<(), Error> + Send + 'static,
+) -> Result<thread::JoinHandle<()>, Error> {
+    let mut ended = Ended { name: name.clone(), result: None, events: events.clone() };
+    thread::Builder::new()
+        .name(name)
+        .spawn(move || {
+            let ended = &mut ended;
+            ended.result = Some(run());
+        })
+        .map_err(Error::system("starting a thread"))
 }
 
 /// How long lanes may take to stop once they are told; a handler that blocks its lane is left.
@@ -338,36 +347,34 @@ fn wait_for_end(inbox: &mpsc::Receiver<Event>, shared: &Shared) -> Result<Draine
     let mut cut = None;
     let mut failure = None;
     while running > 0 {
-        let event = match cut {
-            None => inbox.recv().ok(),
-            Some(_) => inbox.recv_timeout(STOP_GRACE).ok(),
+        let stopping = cut.is_some() || failure.is_some();
+        let event = match stopping {
+            true => inbox.recv_timeout(STOP_GRACE).ok(),
+            false => inbox.recv().ok(),
         };
         match event {
-            Some(Event::LaneEnded { index, result }) => {
-                running -= 1;
-                let result = result.unwrap_or(Err(Error::LaneEnded { index }));
-                if let Err(error) = result {
-                    failure.get_or_insert(error);
-                    shared.advance(Phase::Stopped);
-                }
-            }
             Some(Event::Cut(n)) => cut = Some(n),
-            Some(Event::ControlFailed(error)) => {
-                failure.get_or_insert(error);
-                shared.advance(Phase::Stopped);
+            Some(Event::Ended { name, result }) => {
+                let is_lane = name != CONTROLLER;
+                running -= usize::from(is_lane);
+                match result.unwrap_or(Err(Error::ThreadEnded { name })) {
+                    Ok(()) => {}
+                    Err(error) => {
+                        failure.get_or_insert(error);
+                        shared.advance(Phase::Stopped);
+                    }
+                }
             }
             None => break,
         }
     }
     shared.advance(Phase::Stopped);
-    match failure {
-        Some(error) => Err(error),
-        None => {
-            let cut = cut.unwrap_or(0);
-            tracing::info!(cut, "drain: ended");
-            Ok(Drained { cut })
-        }
+    if let Some(error) = failure {
+        return Err(error);
     }
+    let cut = cut.unwrap_or(0);
+    tracing::info!(cut, "drain: ended");
+    Ok(Drained { cut })
 }
 
 /// The unpinned thread beside the lanes: admin port, signals, drain.
@@ -382,19 +389,12 @@ struct Controller {
 }
 
 impl Controller {
-    fn run(self) {
-        let events = self.events.clone();
-        let runtime = tokio::runtime::Builder::new_current_thread()
+    fn run(self) -> Result<(), Error> {
+        tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .build_local(Default::default());
-        let result = match runtime {
-            Ok(runtime) => runtime.block_on(self.control()),
-            Err(source) => Err(source),
-        };
-        if let Err(source) = result {
-            let error = Error::System { what: "running the admin port or signals", source };
-            let _ = events.send(Event::ControlFailed(error));
-        }
+            .build_local(Default::default())
+            .and_then(|runtime| runtime.block_on(self.control()))
+            .map_err(Error::system("running the admin port or signals"))
     }
 
     async fn control(self) -> std::io::Result<()> {
@@ -412,7 +412,9 @@ impl Controller {
         };
         let drain = async {
             let cut = control::run(&self.shared, &self.drain, self.requests).await;
+            // Told first: the lanes end as soon as the phase changes.
             let _ = self.events.send(Event::Cut(cut));
+            self.shared.advance(Phase::Stopped);
             pending::<()>().await;
         };
         tokio::select! {

@@ -195,5 +195,7 @@ fn a_factory_that_panics_ends_the_server_with_an_error() {
             Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
         })
     });
-    assert!(matches!(ended, Err(corelane::Error::LaneEnded { index: 0 })), "{ended:?}");
+    let named = |name: &str| name == "lane-0";
+    let expected = matches!(&ended, Err(corelane::Error::ThreadEnded { name }) if named(name));
+    assert!(expected, "{ended:?}");
 }

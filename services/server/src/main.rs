@@ -5,6 +5,7 @@ mod config;
 mod handlers;
 mod logging;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use corelane::{Builder, Drain, Drained, Error, Limits, Server, Timeouts};
@@ -27,7 +28,8 @@ fn main() -> ExitCode {
 
 fn report(error: &dyn std::error::Error) {
     for line in error.to_string().lines() {
-        eprintln!("corelane-server: {line}");
+        // Not `eprintln!`, which panics when nobody reads standard error any more.
+        let _ = writeln!(std::io::stderr(), "corelane-server: {line}");
     }
 }
 
