@@ -1,0 +1,1 @@
+"""Runs the whole platform as local processes: replicas, gateway and Prometheus."""

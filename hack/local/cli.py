@@ -1,0 +1,37 @@
+"""The commands of `python3 hack/local`."""
+
+import argparse
+import sys
+
+from local import down, logs, settings, status, up
+from tools.errors import ToolError
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one command and returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python3 hack/local",
+        description="Runs the whole platform as local processes.",
+        epilog="Environment: " + ", ".join([*settings.VARIABLES, "REPLICAS", "INSTANCE"]),
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("up", help="start everything and wait until it answers")
+    commands.add_parser("down", help="stop what up started")
+    commands.add_parser("status", help="show every process; exit 1 unless all run")
+    show = commands.add_parser("logs", help="show the last log lines, or follow one process")
+    show.add_argument("name", nargs="?", metavar="NAME")
+    options = parser.parse_args(arguments)
+    try:
+        run = settings.run_folder()
+        if options.command == "up":
+            return up.main(run)
+        if options.command == "down":
+            return down.main(run)
+        if options.command == "status":
+            return status.main(run)
+        return logs.main(run, options.name)
+    except ToolError as error:
+        print(f"hack/local: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

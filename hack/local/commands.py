@@ -1,0 +1,46 @@
+"""The command line of each process."""
+
+import os
+from pathlib import Path
+
+from local.settings import REPOSITORY
+from local.topology import HOST, Replica, Topology
+
+
+def server(replica: Replica, pinned: bool, program: Path) -> list[str]:
+    """A replica on its CPU. It pins its lane only when no other replica shares the CPU."""
+    return [
+        *("taskset", "-c", str(replica.cpu), str(program)),
+        *("--replica", replica.name),
+        *("--listen", f"{HOST}:{replica.port}"),
+        *("--admin.listen", f"{HOST}:{replica.admin_port}"),
+        *("--pin", "on" if pinned else "off"),
+        *("--static.root", str(REPOSITORY / "services" / "server" / "static")),
+        *("--drain.settle", "1s"),
+        *("--drain.deadline", "15s"),
+        *("--log.format", "json"),
+    ]
+
+
+def gateway(program: Path, run: Path) -> list[str]:
+    """Envoy with a worker for each CPU. Hot restart would let two instances clash."""
+    return [
+        *(str(program), "--config-path", str(run / "envoy.yaml")),
+        *("--concurrency", str(len(os.sched_getaffinity(0)))),
+        "--disable-hot-restart",
+        *("--log-level", "warn"),
+        # How late a line of the access log may be.
+        *("--file-flush-interval-msec", "1000"),
+    ]
+
+
+def prometheus(topology: Topology, program: Path, run: Path) -> list[str]:
+    """Prometheus with its data in the run folder."""
+    return [
+        str(program),
+        f"--config.file={run / 'prometheus.yml'}",
+        f"--storage.tsdb.path={run / 'prometheus-data'}",
+        "--storage.tsdb.retention.time=6h",
+        f"--web.listen-address={HOST}:{topology.prometheus_port}",
+        "--log.level=warn",
+    ]

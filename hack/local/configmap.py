@@ -1,0 +1,10 @@
+"""Prints one key of the ConfigMap that is read from standard input.
+
+Runs with the Python that supervisord runs with, because it has PyYAML.
+"""
+
+import sys
+
+import yaml
+
+print(yaml.safe_load(sys.stdin)["data"][sys.argv[1]], end="")

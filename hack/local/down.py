@@ -1,0 +1,62 @@
+"""`down`: stops what `up` started, and nothing else."""
+
+import signal
+from pathlib import Path
+
+from local import instance, processes, supervisor
+from tools import progress
+from tools.errors import ToolError
+
+PATIENCE = 25.0
+"""Seconds until what has not ended is killed; supervisord itself kills after 20."""
+
+KILLED = 5.0
+
+
+def main(run: Path) -> int:
+    """Stops the instance and says what was stopped."""
+    if not run.exists() or not processes.find(run):
+        print(f"Nothing is up (instance {run.name}).")
+        return 0
+    with instance.lock(run):
+        stop(run)
+    print("Corelane is down.")
+    return 0
+
+
+def stop(run: Path) -> None:
+    """Ends every process of the instance: in order if its supervisord lives, else directly."""
+    pid = supervisor.pid(run)
+    if pid is not None:
+        processes.send(pid, signal.SIGTERM, run)
+        if processes.gone(run, PATIENCE):
+            return _forget(run)
+    elif processes.find(run):
+        _say(run, "supervisord is gone; ending what it left")
+        _send_all(run, signal.SIGTERM)
+        if processes.gone(run, PATIENCE):
+            return _forget(run)
+    if processes.find(run):
+        _say(run, "killing what does not end")
+        _send_all(run, signal.SIGKILL)
+        if not processes.gone(run, KILLED):
+            raise ToolError(f"even killed, these do not end: {_names(run)}")
+    return _forget(run)
+
+
+def _send_all(run: Path, number: signal.Signals) -> None:
+    for pid in processes.find(run):
+        processes.send(pid, number, run)
+
+
+def _say(run: Path, text: str) -> None:
+    progress.say("down", f"{text}: {_names(run)}")
+
+
+def _names(run: Path) -> str:
+    return ", ".join(f"{processes.name(pid)} (pid {pid})" for pid in processes.find(run))
+
+
+def _forget(run: Path) -> None:
+    for path in (run / "topology.json", run / "supervisord.pid", supervisor.socket_path(run)):
+        path.unlink(missing_ok=True)

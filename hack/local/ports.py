@@ -1,0 +1,87 @@
+"""Finds out before the start whether a port is taken, and by whom (proc(5))."""
+
+import errno
+import socket
+from pathlib import Path
+
+from local.topology import HOST, Topology
+from tools.errors import ToolError
+
+LISTEN = "0A"
+"""TCP_LISTEN in /proc/net/tcp (include/net/tcp_states.h)."""
+
+
+def require_free(topology: Topology) -> None:
+    """Raises an error that names every port in use, who holds it and what to change."""
+    wanted: dict[int, tuple[str, str]] = {}
+    problems = []
+    for port, part, variable in _wanted(topology):
+        if port in wanted:
+            other, its_variable = wanted[port]
+            problems.append(
+                f"port {port} is wanted for {part} and for {other}: "
+                f"set {variable} or {its_variable}"
+            )
+            continue
+        wanted[port] = (part, variable)
+        problem = _problem(port)
+        if problem:
+            problems.append(
+                f"port {port} for {part} {problem}: stop that, or set {variable} to another port"
+            )
+    if problems:
+        raise ToolError("\nhack/local: ".join(problems))
+
+
+def _wanted(topology: Topology) -> list[tuple[int, str, str]]:
+    parts = [
+        (topology.gateway_port, "the gateway", "GATEWAY_PORT"),
+        (topology.envoy_admin_port, "Envoy's admin interface", "ENVOY_ADMIN_PORT"),
+        (topology.gateway_stats_port, "the gateway's stats", "GATEWAY_STATS_PORT"),
+        (topology.prometheus_port, "Prometheus", "PROMETHEUS_PORT"),
+    ]
+    for replica in topology.replicas:
+        parts.append((replica.port, replica.name, "REPLICA_PORT"))
+        parts.append((replica.admin_port, f"{replica.name}'s admin", "REPLICA_ADMIN_PORT"))
+    return parts
+
+
+def _problem(port: int) -> str:
+    """What keeps the port from being used, or "" when nothing does."""
+    with socket.socket() as probe:
+        # Connections that wait in TIME_WAIT do not keep a port from being listened on.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+            return ""
+        except OverflowError:
+            return "does not exist, ports end at 65535"
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                return f"cannot be used ({error.strerror})"
+    return f"is in use by {_holder(port)}"
+
+
+def _holder(port: int) -> str:
+    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            links = {str(link.readlink()) for link in (folder / "fd").iterdir()}
+            name = (folder / "comm").read_text().strip()
+        except OSError:
+            continue
+        if sockets & links:
+            return f"{name} (pid {folder.name})"
+    return "a process that this user cannot see"
+
+
+def _listening_inodes(port: int) -> list[str]:
+    inodes = []
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        if not table.exists():
+            continue
+        for line in table.read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == LISTEN and int(fields[1].rsplit(":", 1)[1], 16) == port:
+                inodes.append(fields[9])
+    return inodes

@@ -1,0 +1,34 @@
+"""Obtains the tools and builds the server, both at once."""
+
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from local.settings import REPOSITORY
+from tools import command, progress, resolve
+from tools.errors import ToolError
+
+TOOLS = ("helm", "envoy", "prometheus", "supervisord")
+SERVICES = REPOSITORY / "services"
+
+
+def prepare(run: Path) -> dict[str, Path]:
+    """Returns the programs by name: the tools and the server."""
+    if not shutil.which("cargo"):
+        raise ToolError("cargo is not on PATH: install Rust (README, section Requirements)")
+    # Each of the two slow builds ends with steps that use one core; together they use both.
+    with ThreadPoolExecutor() as pool:
+        tools = pool.submit(resolve.ensure, TOOLS)
+        server = pool.submit(_build_server, run)
+        return {**tools.result(), "server": server.result()}
+
+
+def _build_server(run: Path) -> Path:
+    log = run / "build.log"
+    log.unlink(missing_ok=True)
+    argv = ["cargo", "build", "--release", "--locked", "-p", "corelane-server"]
+    with progress.step("server", " ".join(argv), log):
+        command.run(argv, log, failure="the server does not build", cwd=SERVICES)
+    target = os.environ.get("CARGO_TARGET_DIR")
+    return (SERVICES / (target or "target")).resolve() / "release" / "corelane-server"

@@ -1,0 +1,135 @@
+"""Writes the configuration of every process into the run folder."""
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+from local import commands, supervisor
+from local.settings import REPOSITORY
+from local.topology import HOST, Topology
+from tools.errors import ToolError
+
+STOP = 20
+"""Seconds from SIGTERM to SIGKILL; more than the drain.deadline of local replicas."""
+
+CHART = REPOSITORY / "charts" / "gateway"
+
+
+def render(topology: Topology, programs: dict[str, Path], run: Path) -> None:
+    """Writes envoy.yaml, prometheus.yml and supervisord.conf."""
+    values = run / "gateway-values.json"
+    values.write_text(json.dumps(gateway_values(topology), indent=2))
+    (run / "envoy.yaml").write_text(_envoy(values, programs))
+    (run / "prometheus.yml").write_text(prometheus(topology))
+    (run / "supervisord.conf").write_text(supervisord(topology, programs, run))
+
+
+def gateway_values(topology: Topology) -> dict:
+    """The values with which the gateway's chart describes the local gateway."""
+    endpoints = [
+        {"address": HOST, "port": replica.port, "adminPort": replica.admin_port}
+        for replica in topology.replicas
+    ]
+    return {
+        "listener": {"address": HOST, "port": topology.gateway_port},
+        "admin": {"port": topology.envoy_admin_port},
+        "stats": {"address": HOST, "port": topology.gateway_stats_port},
+        "upstream": {
+            "discovery": "static",
+            "endpoints": endpoints,
+            # Well below the drain.settle of local replicas.
+            "health": {"interval": "200ms"},
+        },
+    }
+
+
+def _envoy(values: Path, programs: dict[str, Path]) -> str:
+    argv = [programs["helm"], "template", "gateway", CHART, "-f", values]
+    argv += ["--show-only", "templates/configmap.yaml"]
+    helm = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if helm.returncode != 0:
+        raise ToolError(f"helm template {CHART} failed:\n{helm.stderr.strip()}")
+    python = programs["supervisord"].parent / "python"
+    script = Path(__file__).with_name("configmap.py")
+    return subprocess.run(
+        [python, script, "envoy.yaml"],
+        input=helm.stdout,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def prometheus(topology: Topology) -> str:
+    """Scrapes every replica, and the gateway through its read-only listener; applies the rules."""
+    servers = [
+        {"targets": [f"{HOST}:{replica.admin_port}"], "labels": {"replica": replica.name}}
+        for replica in topology.replicas
+    ]
+    gateway = [{"targets": [f"{HOST}:{topology.gateway_stats_port}"]}]
+    configuration = {
+        "global": {"scrape_interval": "5s", "scrape_timeout": "4s"},
+        "rule_files": [str(REPOSITORY / "dashboards/rules/*.rules.yaml")],
+        "scrape_configs": [
+            {"job_name": "server", "static_configs": servers},
+            {
+                "job_name": "gateway",
+                "metrics_path": "/stats/prometheus",
+                "static_configs": gateway,
+            },
+        ],
+    }
+    # JSON is YAML (YAML 1.2, section 1.3).
+    return json.dumps(configuration, indent=2) + "\n"
+
+
+def supervisord(topology: Topology, programs: dict[str, Path], run: Path) -> str:
+    """All processes, as supervisord reads them."""
+    parts = {
+        replica.name: commands.server(replica, topology.pinned, programs["server"])
+        for replica in topology.replicas
+    }
+    parts["prometheus"] = commands.prometheus(topology, programs["prometheus"], run)
+    parts["gateway"] = commands.gateway(programs["envoy"], run)
+    sections = [
+        _section(
+            "supervisord",
+            nodaemon="true",
+            silent="true",
+            logfile=run / "supervisord.log",
+            pidfile=run / "supervisord.pid",
+            childlogdir=run,
+        ),
+        _section("unix_http_server", file=supervisor.socket_path(run), chmod="0700"),
+        _section(
+            "rpcinterface:supervisor",
+            **{"supervisor.rpcinterface_factory": "supervisor.rpcinterface:make_main_rpcinterface"},
+        ),
+        # supervisord stops one group after the other, and the processes of one group together.
+        _section("group:corelane", programs=",".join(parts)),
+    ]
+    sections += [_program(name, argv, run) for name, argv in parts.items()]
+    return "\n".join(sections)
+
+
+def _program(name: str, argv: list[str], run: Path) -> str:
+    """A process that is started again at once when it ends."""
+    return _section(
+        f"program:{name}",
+        command=shlex.join(argv),
+        autorestart="true",
+        startsecs=1,
+        startretries=100,
+        stdout_logfile=run / f"{name}.log",
+        stdout_logfile_maxbytes="50MB",
+        stdout_logfile_backups=1,
+        redirect_stderr="true",
+        stopwaitsecs=STOP,
+    )
+
+
+def _section(title: str, **options: object) -> str:
+    # supervisord expands %(name)s in values.
+    lines = [f"{key}={str(value).replace('%', '%%')}" for key, value in options.items()]
+    return "\n".join([f"[{title}]", *lines, ""])

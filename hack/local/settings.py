@@ -1,0 +1,59 @@
+"""What can be set from outside, and the defaults."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.errors import ToolError
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+
+VARIABLES = {
+    "GATEWAY_PORT": 8080,
+    "ENVOY_ADMIN_PORT": 9901,
+    "GATEWAY_STATS_PORT": 9902,
+    "PROMETHEUS_PORT": 9090,
+    "REPLICA_PORT": 8100,
+    "REPLICA_ADMIN_PORT": 8200,
+}
+"""The ports by the variable that sets them; the last two are those of the first replica."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One instance of the platform: how many replicas, on which CPUs and ports."""
+
+    replicas: int
+    cpus: tuple[int, ...]
+    ports: dict[str, int]
+
+    @property
+    def pinned(self) -> bool:
+        """Whether every replica has a CPU that no other replica has."""
+        return self.replicas <= len(self.cpus)
+
+
+def run_folder() -> Path:
+    """Where the instance keeps its files."""
+    instance = os.environ.get("INSTANCE") or "default"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", instance):
+        raise ToolError(f"INSTANCE={instance}: use letters, digits, - and _ only")
+    return REPOSITORY / ".run" / instance
+
+
+def load() -> Settings:
+    """The settings of the environment. Replicas get the CPUs that this process may use."""
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
+    return Settings(
+        replicas=_number("REPLICAS", len(cpus), 1, 1000),
+        cpus=cpus,
+        ports={name: _number(name, default, 1, 65535) for name, default in VARIABLES.items()},
+    )
+
+
+def _number(name: str, default: int, least: int, most: int) -> int:
+    text = os.environ.get(name) or str(default)
+    if not text.isdecimal() or not least <= int(text) <= most:
+        raise ToolError(f"{name}={text}: give a whole number from {least} to {most}")
+    return int(text)

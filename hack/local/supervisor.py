@@ -1,0 +1,87 @@
+"""Starts supervisord, and asks it over its socket what it runs."""
+
+import hashlib
+import http.client
+import os
+import resource
+import socket
+import subprocess
+import tempfile
+import xmlrpc.client
+from pathlib import Path
+
+from local import processes
+
+LONGEST_SOCKET = 90
+"""A socket's path has at most 107 bytes (unix(7)); supervisord adds its pid to it at first."""
+
+MOST_FILES = 1 << 20
+
+
+def socket_path(run: Path) -> Path:
+    """Where supervisord listens: in the run folder unless its path is too long."""
+    path = run / "supervisor.sock"
+    if len(os.fsencode(path)) <= LONGEST_SOCKET:
+        return path
+    digest = hashlib.sha256(os.fsencode(run)).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"corelane-{digest}.sock"
+
+
+def start(program: Path, run: Path, environment: dict[str, str]) -> None:
+    """Starts supervisord in a session of its own, so that it outlives this terminal."""
+    _raise_file_limit()
+    with open(run / "supervisord.log", "a") as log:
+        subprocess.Popen(
+            [program, "-c", run / "supervisord.conf"],
+            cwd=run,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _raise_file_limit() -> None:
+    """A connection through the gateway takes two files of Envoy; the usual limit is 1024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def pid(run: Path) -> int | None:
+    """The pid of the instance's supervisord if it lives."""
+    try:
+        recorded = int((run / "supervisord.pid").read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return recorded if recorded in processes.find(run) else None
+
+
+def states(run: Path) -> dict[str, dict]:
+    """What supervisord tells about each process; empty while it cannot be asked."""
+    proxy = xmlrpc.client.ServerProxy("http://local/RPC2", transport=_Transport(socket_path(run)))
+    try:
+        return {info["name"]: info for info in proxy.supervisor.getAllProcessInfo()}
+    except (OSError, http.client.HTTPException, xmlrpc.client.Error):
+        return {}
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("local", timeout=5)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+class _Transport(xmlrpc.client.Transport):
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def make_connection(self, host: str) -> http.client.HTTPConnection:
+        return _Connection(self._path)

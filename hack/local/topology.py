@@ -1,0 +1,74 @@
+"""The parts of one instance and their addresses, kept in its run folder while it is up."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from local.settings import Settings
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One replica of the server."""
+
+    name: str
+    cpu: int
+    port: int
+    admin_port: int
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Every part and its ports; all of them listen on the loopback address."""
+
+    gateway_port: int
+    envoy_admin_port: int
+    gateway_stats_port: int
+    prometheus_port: int
+    pinned: bool
+    replicas: tuple[Replica, ...]
+
+    def addresses(self) -> dict[str, str]:
+        """The traffic address of each process."""
+        ports = {replica.name: replica.port for replica in self.replicas}
+        ports |= {"gateway": self.gateway_port, "prometheus": self.prometheus_port}
+        return {name: f"{HOST}:{port}" for name, port in ports.items()}
+
+
+def plan(settings: Settings) -> Topology:
+    """Spreads the replicas over the CPUs in turn."""
+    ports = settings.ports
+    replicas = [
+        Replica(
+            name=f"server-{index}",
+            cpu=settings.cpus[index % len(settings.cpus)],
+            port=ports["REPLICA_PORT"] + index,
+            admin_port=ports["REPLICA_ADMIN_PORT"] + index,
+        )
+        for index in range(settings.replicas)
+    ]
+    return Topology(
+        gateway_port=ports["GATEWAY_PORT"],
+        envoy_admin_port=ports["ENVOY_ADMIN_PORT"],
+        gateway_stats_port=ports["GATEWAY_STATS_PORT"],
+        prometheus_port=ports["PROMETHEUS_PORT"],
+        pinned=settings.pinned,
+        replicas=tuple(replicas),
+    )
+
+
+def save(topology: Topology, run: Path) -> None:
+    """Writes the topology for the later commands."""
+    (run / "topology.json").write_text(json.dumps(asdict(topology), indent=2))
+
+
+def read(run: Path) -> Topology | None:
+    """The topology that `up` wrote, if it did."""
+    try:
+        raw = json.loads((run / "topology.json").read_text())
+    except FileNotFoundError:
+        return None
+    raw["replicas"] = tuple(Replica(**replica) for replica in raw["replicas"])
+    return Topology(**raw)

@@ -1,0 +1,98 @@
+"""`up`: starts everything and waits until it answers."""
+
+import os
+import shutil
+from pathlib import Path
+
+from local import (
+    down,
+    environment,
+    instance,
+    ports,
+    prepare,
+    processes,
+    ready,
+    render,
+    settings,
+    supervisor,
+    topology,
+)
+from local.topology import HOST, Topology
+from tools.errors import ToolError
+
+
+def main(run: Path) -> int:
+    """Starts the instance, unless it is up."""
+    with instance.lock(run):
+        if _is_up(run):
+            return 0
+        plan = topology.plan(settings.load())
+        ports.require_free(plan)
+        programs = prepare.prepare(run)
+        _clear(run)
+        render.render(plan, programs, run)
+        # The builds may have taken minutes.
+        ports.require_free(plan)
+        _start(plan, programs, run)
+        print("Corelane is up.")
+        print(describe(plan))
+    return 0
+
+
+def _is_up(run: Path) -> bool:
+    found = processes.find(run)
+    if not found:
+        return False
+    running = topology.read(run)
+    if supervisor.pid(run) is None or running is None:
+        names = ", ".join(f"{processes.name(pid)} (pid {pid})" for pid in found)
+        raise ToolError(f"an earlier run ended half-way and left {names}: run make down first")
+    print("Corelane is up already.")
+    print(describe(running))
+    return True
+
+
+def _clear(run: Path) -> None:
+    """Removes what an earlier run left, except what Prometheus recorded and the build log."""
+    for entry in run.iterdir():
+        if entry.name not in ("prometheus-data", "build.log", "lock"):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+
+def _start(plan: Topology, programs: dict[str, Path], run: Path) -> None:
+    try:
+        supervisor.start(programs["supervisord"], run, environment.make(run, programs["server"]))
+        ready.wait(plan, run)
+        topology.save(plan, run)
+    except BaseException:
+        down.stop(run)
+        raise
+
+
+def describe(plan: Topology) -> str:
+    """The addresses, and what to try."""
+    instance_name = os.environ.get("INSTANCE")
+    suffix = f" INSTANCE={instance_name}" if instance_name else ""
+    gateway = f"http://{HOST}:{plan.gateway_port}"
+    lines = [
+        "",
+        f"  gateway      {gateway}",
+        f"  statistics   http://{HOST}:{plan.gateway_stats_port}/stats/prometheus",
+        f"  Envoy admin  http://{HOST}:{plan.envoy_admin_port}",
+        f"  Prometheus   http://{HOST}:{plan.prometheus_port}",
+    ]
+    for replica in plan.replicas:
+        lines.append(
+            f"  {replica.name:<12} http://{HOST}:{replica.port}"
+            f"  (CPU {replica.cpu}; metrics: http://{HOST}:{replica.admin_port}/metrics)"
+        )
+    lines += [
+        "",
+        "Try:",
+        f"  for i in 1 2 3 4; do curl -s {gateway}/; done  # each reply names its replica",
+        f"  curl -i {gateway}/div/4",
+        f"  make status{suffix}",
+        f"  make logs{suffix} NAME=gateway",
+        f"  make down{suffix}",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Obtains the pinned tools that Corelane is built, run and tested with."""

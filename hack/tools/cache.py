@@ -1,0 +1,46 @@
+"""The user's cache folder: where tools are kept, and the locks that guard it."""
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tools import progress
+
+
+def root() -> Path:
+    """The cache folder (XDG Base Directory Specification)."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "corelane"
+
+
+def log(name: str) -> Path:
+    """The log file of obtaining `name`."""
+    folder = root() / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}.log"
+
+
+def key(*parts: str | bytes) -> str:
+    """A short name for content: another lock file or flag gives another key."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.encode() if isinstance(part, str) else part)
+        digest.update(b"\0")
+    return digest.hexdigest()[:12]
+
+
+@contextmanager
+def lock(name: str) -> Iterator[None]:
+    """Holds the lock `name` against other threads and other runs."""
+    folder = root() / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / name, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress.say(name, "waits for its turn")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

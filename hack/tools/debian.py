@@ -1,0 +1,89 @@
+"""Debian's packages: installed with apt, or unpacked into the cache."""
+
+import os
+import shlex
+import shutil
+from pathlib import Path
+
+from tools import cache, command, progress
+from tools.errors import ToolError
+from tools.table import Debian, Tool
+
+APT = {"DEBIAN_FRONTEND": "noninteractive"}
+WAIT = ["-o", "DPkg::Lock::Timeout=300"]
+
+
+def usable() -> bool:
+    """Whether packages can be had: root on a system with apt."""
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def install(name: str, package: str) -> None:
+    """Installs a package for the tool `name`."""
+    log = cache.log(f"apt-{package}")
+    log.unlink(missing_ok=True)
+    argv = ["apt-get", "install", "-y", "--no-install-recommends", *WAIT, package]
+    with cache.lock("apt"), progress.step(name, f"installing Debian's {package}", log):
+        _with_fresh_lists(argv, log, f"{name}: apt-get could not install {package}")
+
+
+def unpacked(tool: Tool) -> Path | None:
+    """The program of a tool that was unpacked before."""
+    program = _folder(tool.debian) / "bin" / tool.name
+    return program if program.exists() else None
+
+
+def unpack(tool: Tool) -> Path:
+    """Unpacks the packages of a tool and returns its program."""
+    folder = _folder(tool.debian)
+    with cache.lock("apt"):
+        if not folder.exists():
+            _fill(folder, tool)
+        _write_launcher(folder, tool)
+    return folder / "bin" / tool.name
+
+
+def _folder(debian: Debian) -> Path:
+    return cache.root() / "debian" / f"{debian.unpack[0]}-{cache.key(*debian.unpack)}"
+
+
+def _fill(folder: Path, tool: Tool) -> None:
+    packages = tool.debian.unpack
+    fresh = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    (fresh / "packages").mkdir(parents=True)
+    log = cache.log(f"apt-{packages[0]}")
+    log.unlink(missing_ok=True)
+    with progress.step(tool.name, f"unpacking Debian's {packages[0]} into {folder}", log):
+        # As its own user, apt cannot write into root's cache folder.
+        argv = ["apt-get", "download", "-o", "APT::Sandbox::User=root", *packages]
+        failure = f"{tool.name}: apt-get could not download {packages[0]}"
+        _with_fresh_lists(argv, log, failure, cwd=fresh / "packages")
+        for package in sorted((fresh / "packages").iterdir()):
+            failure = f"{tool.name}: dpkg-deb could not unpack {package.name}"
+            command.run(["dpkg-deb", "-x", package, fresh], log, failure=failure)
+        shutil.rmtree(fresh / "packages")
+        os.rename(fresh, folder)
+
+
+def _with_fresh_lists(argv: list[str], log: Path, failure: str, cwd: Path | None = None) -> None:
+    """Runs apt; when it fails, its lists may be missing or old: once more with new ones."""
+    try:
+        command.run(argv, log, failure=failure, cwd=cwd, env=APT)
+    except ToolError:
+        command.run(["apt-get", "update", *WAIT], log, failure=failure, env=APT)
+        command.run(argv, log, failure=failure, cwd=cwd, env=APT)
+
+
+def _write_launcher(folder: Path, tool: Tool) -> None:
+    """A script that starts the unpacked program with what it needs to find its files."""
+    program = shlex.quote(str(folder / tool.debian.program))
+    arguments = [
+        shlex.quote(argument.format(unpacked=folder)) for argument in tool.debian.arguments
+    ]
+    launcher = folder / "bin" / tool.name
+    launcher.parent.mkdir(exist_ok=True)
+    fresh = launcher.with_suffix(".new")
+    fresh.write_text(f'#!/bin/sh\nexec {" ".join([program, *arguments])} "$@"\n')
+    fresh.chmod(0o755)
+    os.replace(fresh, launcher)

@@ -1,0 +1,77 @@
+"""Says on stderr what is being done, since when, and how it ended."""
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+BEAT = 15.0
+"""Seconds between two lines that say what still runs."""
+
+_lock = threading.Lock()
+_running: dict[str, tuple[float, Path | None]] = {}
+_beating = False
+
+
+def say(name: str, text: str) -> None:
+    """One line about `name`."""
+    with _lock:
+        print(f"  {name:<12} {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def step(name: str, text: str, log: Path | None = None) -> Iterator[None]:
+    """Announces a slow step, shows that it still runs, and says how long it took.
+
+    The last line of `log` shows how far it is.
+    """
+    say(name, text)
+    started = time.monotonic()
+    with _lock:
+        _running[name] = (started, log)
+    _start_beating()
+    try:
+        yield
+    finally:
+        with _lock:
+            _running.pop(name, None)
+    say(name, f"done in {time.monotonic() - started:.0f} s")
+
+
+def _start_beating() -> None:
+    global _beating
+    with _lock:
+        if _beating:
+            return
+        _beating = True
+    threading.Thread(target=_beat, daemon=True).start()
+
+
+def _beat() -> None:
+    while True:
+        time.sleep(BEAT)
+        with _lock:
+            running = dict(_running)
+        for name, (started, log) in running.items():
+            seconds = time.monotonic() - started
+            if seconds >= BEAT / 2:
+                say(name, f"{seconds:.0f} s … {_last_line(log)}".rstrip(" …"))
+
+
+def _last_line(log: Path | None) -> str:
+    lines = tail(log, 1) if log else []
+    return lines[0].strip()[:80] if lines else ""
+
+
+def tail(file: Path, count: int) -> list[str]:
+    """The last lines of a file, without reading all of a long one."""
+    try:
+        with open(file, "rb") as stream:
+            size = stream.seek(0, 2)
+            stream.seek(max(0, size - 64 * 1024))
+            text = stream.read().decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    return [line for line in text.splitlines() if line.strip()][-count:]

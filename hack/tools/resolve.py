@@ -1,0 +1,117 @@
+"""Finds a tool, or obtains it: PATH, then Debian, then a Go module or a Python lock file."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tools import debian, gomodule, progress, pythonlock, table, versions
+from tools.errors import ToolError
+from tools.table import Tool
+
+
+def ensure(names: Iterable[str]) -> dict[str, Path]:
+    """The program of each tool; those that are missing are obtained, several at once."""
+    tools = [table.find(name) for name in dict.fromkeys(names)]
+    programs = {tool.name: locate(tool) for tool in tools}
+    missing = [tool for tool in tools if programs[tool.name] is None]
+    groups: dict[str, list[Tool]] = {}
+    for tool in missing:
+        groups.setdefault(_source(tool), []).append(tool)
+    if groups:
+        with ThreadPoolExecutor(len(groups)) as pool:
+            for found in pool.map(_obtain_all, groups.values()):
+                programs.update(found)
+    return programs
+
+
+def locate(tool: Tool) -> Path | None:
+    """The program of a tool that is here already."""
+    for program in _on_path(tool.name):
+        if tool.suits and versions.suits(versions.remembered(program, tool), tool.suits):
+            return program
+    if tool.debian and tool.debian.unpack and (program := debian.unpacked(tool)):
+        return program
+    if tool.go and (program := gomodule.built(tool)):
+        return program
+    if tool.python and (program := pythonlock.installed(tool)):
+        return program
+    return None
+
+
+def _on_path(name: str) -> Iterator[Path]:
+    for folder in os.get_exec_path():
+        program = Path(folder) / name
+        # False too for a folder that this user may not look into; Path.is_file would raise.
+        if os.path.isfile(program) and os.access(program, os.X_OK):
+            yield program
+
+
+def _source(tool: Tool) -> str:
+    """Tools of one source are obtained one after the other: the first brings the rest."""
+    if tool.debian and tool.debian.unpack:
+        return tool.debian.unpack[0]
+    return tool.python.lock if tool.python else tool.name
+
+
+def _obtain_all(tools: list[Tool]) -> dict[str, Path]:
+    return {tool.name: _obtain(tool) for tool in tools}
+
+
+def _obtain(tool: Tool) -> Path:
+    places = list(_places(tool))
+    if not places:
+        raise ToolError(_nowhere(tool))
+    for place in places[:-1]:
+        try:
+            return _checked(tool, place(tool))
+        except ToolError as error:
+            progress.say(tool.name, f"{error}\n  {tool.name:<12} trying the next place")
+    return _checked(tool, places[-1](tool))
+
+
+def _places(tool: Tool) -> Iterator[Callable[[Tool], Path]]:
+    """What can bring this tool on this machine, in order."""
+    if tool.debian and debian.usable():
+        yield debian.unpack if tool.debian.unpack else _install_package
+    if tool.go:
+        yield gomodule.build
+    if tool.python:
+        yield pythonlock.install
+
+
+def _install_package(tool: Tool) -> Path:
+    debian.install(tool.name, tool.debian.package)
+    program = locate(tool)
+    if program is None:
+        raise ToolError(
+            f"{tool.name}: Debian's {tool.debian.package} is installed, "
+            f"but no {tool.name} {tool.suits} is on PATH"
+        )
+    return program
+
+
+def _checked(tool: Tool, program: Path) -> Path:
+    """What was obtained must run and suit."""
+    if not tool.version:
+        return program
+    version = versions.ask(program, tool)
+    if not version or (tool.suits and not versions.suits(version, tool.suits)):
+        raise ToolError(
+            f"{tool.name}: {program} says its version is {version or 'nothing'}, "
+            f"but {tool.suits or 'a version'} is needed"
+        )
+    return program
+
+
+def _nowhere(tool: Tool) -> str:
+    unsuited = [
+        f"{program} is {versions.remembered(program, tool) or 'of no known version'}"
+        for program in _on_path(tool.name)
+    ]
+    seen = f" ({'; '.join(unsuited)})" if unsuited else ""
+    package = tool.debian.package or tool.debian.unpack[0] if tool.debian else ""
+    return (
+        f"{tool.name} {tool.suits} is not on PATH{seen} and only root can install it here: "
+        f"install Debian's {package}, or put {tool.name} on PATH"
+    )

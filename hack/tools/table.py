@@ -1,0 +1,87 @@
+"""Reads tools.toml."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.errors import ToolError
+
+FOLDER = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Debian:
+    """A package to install, or packages to unpack."""
+
+    package: str = ""
+    unpack: tuple[str, ...] = ()
+    program: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Go:
+    """A main package and the module that pins it."""
+
+    module: str
+    package: str
+    tags: str = ""
+    ldflags: str = ""
+
+
+@dataclass(frozen=True)
+class Python:
+    """A lock file, and the program's place in the package when it is not in bin."""
+
+    lock: str
+    package_file: str = ""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One tool of the table."""
+
+    name: str
+    version: tuple[str, ...] = ()
+    suits: str = ""
+    debian: Debian | None = None
+    go: Go | None = None
+    python: Python | None = None
+
+
+def load() -> dict[str, Tool]:
+    """Every tool by its name."""
+    raw = tomllib.loads((FOLDER / "tools.toml").read_text())
+    return {name: _tool(name, entry, raw) for name, entry in raw.items()}
+
+
+def find(name: str) -> Tool:
+    """The tool `name`."""
+    tools = load()
+    if name not in tools:
+        raise ToolError(f"no tool is called {name!r}; there are: {', '.join(tools)}")
+    return tools[name]
+
+
+def _tool(name: str, entry: dict, raw: dict) -> Tool:
+    debian = entry.get("debian")
+    return Tool(
+        name=name,
+        version=tuple(entry.get("version", ())),
+        suits=entry.get("suits", ""),
+        debian=_debian(debian, raw) if debian else None,
+        go=Go(**entry["go"]) if "go" in entry else None,
+        python=Python(**entry["python"]) if "python" in entry else None,
+    )
+
+
+def _debian(entry: dict, raw: dict) -> Debian:
+    fields = {field: value for field, value in entry.items() if field != "unpack_of"}
+    if "unpack_of" in entry:
+        fields["unpack"] = raw[entry["unpack_of"]]["debian"]["unpack"]
+    return Debian(
+        **{
+            field: tuple(value) if isinstance(value, list) else value
+            for field, value in fields.items()
+        }
+    )

@@ -1,0 +1,171 @@
+"""`hack/tools` with programs of the test's own on PATH and a cache of the test's own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support import REPOSITORY
+from tools import versions
+
+
+class Machine:
+    """Folders that stand for PATH, and a cache folder that is empty at first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cache = folder / "cache"
+        self.path: list[Path] = []
+
+    def add(self, folder: str, name: str, script: str) -> Path:
+        """Puts a shell script on PATH, behind what is there."""
+        place = self.folder / folder
+        place.mkdir(exist_ok=True)
+        if place not in self.path:
+            self.path.append(place)
+        program = place / name
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        return program
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "hack/tools", *arguments],
+            cwd=REPOSITORY,
+            env={
+                "PATH": ":".join(map(str, self.path)),
+                "HOME": str(self.folder),
+                "XDG_CACHE_HOME": str(self.cache),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def tools(self, *arguments: str) -> tuple[int, str, str]:
+        """Runs `hack/tools`; gives its exit status, output and errors."""
+        with self.start(*arguments) as process:
+            output, errors = process.communicate()
+        return process.returncode, output, errors
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_a_suitable_program_on_path_comes_first(machine: Machine) -> None:
+    helm = machine.add("bin", "helm", "echo v4.0.1+g123")
+    assert machine.tools("path", "helm") == (0, f"{helm}\n", "")
+
+
+def test_an_unsuitable_version_on_path_is_passed_over(machine: Machine) -> None:
+    machine.add("old", "helm", "echo v3.19.0+g123")
+    machine.add("broken", "helm", "echo v4.9.9; exit 1")
+    suitable = machine.add("new", "helm", "echo v4.1.0+g123")
+    assert machine.tools("path", "helm") == (0, f"{suitable}\n", "")
+
+
+def test_a_program_is_asked_for_its_version_once(machine: Machine) -> None:
+    asked = machine.folder / "asked"
+    machine.add("bin", "helm", f"echo x >>{asked}; echo v4.0.1")
+    for _ in range(3):
+        assert machine.tools("ensure", "helm") == (0, "", "")
+    assert asked.read_text() == "x\n"
+
+
+def test_a_changed_program_is_asked_again(machine: Machine) -> None:
+    machine.add("bin", "ab", "echo 'Version 2.3'")
+    assert machine.tools("ensure", "ab")[0] == 0
+    machine.add("bin", "ab", "echo 'Version 1.3.1'")
+    assert machine.tools("ensure", "ab")[0] == 1
+
+
+def test_run_passes_arguments_and_exit_status(machine: Machine) -> None:
+    machine.add("bin", "helm", '[ "$1" = version ] && echo v4.0.1 || { echo "$@"; exit 7; }')
+    assert machine.tools("run", "helm", "--a", "b c") == (7, "--a b c\n", "")
+
+
+def test_a_tool_that_cannot_be_had_says_what_to_install(machine: Machine) -> None:
+    ab = machine.add("bin", "ab", "echo 'Version 1.3.1'")
+    status, _, errors = machine.tools("ensure", "ab")
+    assert status == 1
+    assert f"{ab} is 1.3.1" in errors
+    assert "apache2-utils" in errors
+
+
+def test_without_go_the_error_says_what_needs_it(machine: Machine) -> None:
+    machine.add("bin", "true", "")
+    status, _, errors = machine.tools("ensure", "helm")
+    assert status == 1
+    assert "go is not on PATH" in errors
+    assert "helm.sh/helm/v4/cmd/helm" in errors
+
+
+def test_a_failed_build_shows_the_end_of_its_log(machine: Machine) -> None:
+    machine.add("bin", "go", "echo no space left on device; exit 3")
+    status, _, errors = machine.tools("ensure", "helm")
+    assert status == 1
+    assert "no space left on device" in errors
+    assert str(machine.cache / "corelane/logs/helm.log") in errors
+
+
+def test_what_was_obtained_must_suit(machine: Machine) -> None:
+    machine.add("bin", "go", FAKE_GO.format(version="v3.0.0", before=":"))
+    status, _, errors = machine.tools("ensure", "helm")
+    assert status == 1
+    assert "says its version is 3.0.0" in errors
+
+
+def test_two_runs_at_once_obtain_a_tool_once(machine: Machine) -> None:
+    built, gate = machine.folder / "built", machine.folder / "gate"
+    os.mkfifo(gate)
+    machine.path.append(Path("/usr/bin"))
+    machine.add(
+        "bin", "go", FAKE_GO.format(version="v4.0.1", before=f"echo x >>{built}; <{gate} read _")
+    )
+    machine.path.reverse()
+    with machine.start("path", "helm") as first, machine.start("path", "helm") as second:
+        # Opening succeeds when the build has started; by the end both runs have met.
+        with open(gate, "w") as opened:
+            for process in (first, second):
+                line = process.stderr.readline()
+                assert "building" in line or "waits for its turn" in line
+            print("go on", file=opened)
+        outputs = [process.communicate()[0] for process in (first, second)]
+    assert [first.returncode, second.returncode] == [0, 0]
+    assert outputs[0] == outputs[1]
+    assert built.read_text() == "x\n"
+
+
+FAKE_GO = """
+{before}
+while [ "$1" != -o ]; do shift; done
+printf '#!/bin/sh\\necho {version}\\n' >"$2"
+/bin/chmod +x "$2"
+"""
+
+
+def test_an_unknown_tool_lists_those_that_are_known(machine: Machine) -> None:
+    status, _, errors = machine.tools("path", "hlem")
+    assert status == 1
+    assert "'hlem'" in errors
+    assert "helm" in errors
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "suits"),
+    [
+        ("4.3", ">=4.0 <5", True),
+        ("4.0.0", ">=4.0 <5", True),
+        ("5.0.0", ">=4.0 <5", False),
+        ("3.19.9", ">=4.0 <5", False),
+        ("2.42.0", ">=2.42 <4", True),
+        ("2.5.0", ">=2.42", False),
+        ("", ">=0", False),
+    ],
+)
+def test_versions_are_compared_by_number(version: str, wanted: str, suits: bool) -> None:
+    assert versions.suits(version, wanted) is suits
