@@ -1,15 +1,20 @@
-//! Takes a server through its drain, phase by phase.
+//! The thread beside the lanes: admin port, signals, and the drain, phase by phase.
 
 use std::future::pending;
-use std::sync::Arc;
+use std::net::TcpListener;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, interval_at, sleep_until};
 
+use crate::admin;
+use crate::error::Error;
 use crate::settings::Drain;
 use crate::shared::{Phase, Shared};
+use crate::threads::Event;
 
 /// How often a drain says what it still waits for.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
@@ -48,7 +53,7 @@ impl ServerHandle {
 }
 
 /// Forwards SIGTERM and SIGINT as requests to stop.
-pub(crate) async fn forward_signals(requests: UnboundedSender<Stop>) -> std::io::Result<()> {
+async fn forward_signals(requests: UnboundedSender<Stop>) -> std::io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     loop {
@@ -64,11 +69,7 @@ pub(crate) async fn forward_signals(requests: UnboundedSender<Stop>) -> std::io:
 
 /// Waits for the first request to stop and walks through the phases. Returns only when what is
 /// left has to be cut, with the number of requests in flight.
-pub(crate) async fn run(
-    shared: &Shared,
-    drain: &Drain,
-    mut requests: UnboundedReceiver<Stop>,
-) -> u64 {
+async fn walk(shared: &Shared, drain: &Drain, mut requests: UnboundedReceiver<Stop>) -> u64 {
     let Some(Stop(why)) = requests.recv().await else { return pending().await };
     let begun = Instant::now();
     tracing::info!(why, settle = ?drain.settle, deadline = ?drain.deadline, "drain: settling");
@@ -103,6 +104,55 @@ async fn report(shared: &Shared, begun: Instant) {
                 let waited = begun.elapsed().as_secs();
                 tracing::info!(lane, connections, in_flight, waited, "drain: still waiting");
             }
+        }
+    }
+}
+
+/// The unpinned thread beside the lanes: admin port, signals, drain.
+pub(crate) struct Controller {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) drain: Drain,
+    pub(crate) admin: Option<TcpListener>,
+    pub(crate) signals: Option<UnboundedSender<Stop>>,
+    pub(crate) requests: UnboundedReceiver<Stop>,
+    pub(crate) finished: oneshot::Receiver<()>,
+    pub(crate) events: mpsc::Sender<Event>,
+}
+
+impl Controller {
+    pub(crate) fn run(self) -> Result<(), Error> {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(Default::default())
+            .and_then(|runtime| runtime.block_on(self.control()))
+            .map_err(Error::system("running the admin port or signals"))
+    }
+
+    async fn control(self) -> std::io::Result<()> {
+        let admin = async {
+            match self.admin {
+                Some(listener) => admin::run(listener, Arc::clone(&self.shared)).await,
+                None => pending().await,
+            }
+        };
+        let signals = async {
+            match self.signals {
+                Some(requests) => forward_signals(requests).await,
+                None => pending().await,
+            }
+        };
+        let drain = async {
+            let cut = walk(&self.shared, &self.drain, self.requests).await;
+            // Told first: the lanes end as soon as the phase changes.
+            let _ = self.events.send(Event::Cut(cut));
+            self.shared.advance(Phase::Stopped);
+            pending::<()>().await;
+        };
+        tokio::select! {
+            result = admin => result,
+            result = signals => result,
+            () = drain => Ok(()),
+            _ = self.finished => Ok(()),
         }
     }
 }

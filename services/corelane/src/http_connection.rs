@@ -73,11 +73,11 @@ pub(crate) async fn serve<S: HttpService>(
         _ = poll_fn(|cx| connection.poll_order(cx)) => return,
     };
     let Ok(Some((protocol, stream))) = opened else { return };
-    let dispatch = Dispatch { service, connection: Rc::clone(connection), lane };
+    let dispatch = Dispatch { service, connection: Rc::clone(connection), lane: Rc::clone(&lane) };
     let ended = match protocol {
         Protocol::Http1 => {
             let http = settings.http1.serve_connection(TokioIo::new(stream), dispatch);
-            drive_http1(http, &registration).await
+            drive_http1(http, &registration, &lane).await
         }
         Protocol::Http2 => {
             connection.set_multiplexed();
@@ -96,6 +96,7 @@ type Http2<S> = http2::Connection<TokioIo<Stream>, Dispatch<S>, LaneExecutor>;
 async fn drive_http1<S: HttpService>(
     mut http: Http1<S>,
     registration: &Registration,
+    lane: &LaneState,
 ) -> hyper::Result<()> {
     let connection = &registration.connection;
     let ended = poll_fn(|cx| {
@@ -112,7 +113,8 @@ async fn drive_http1<S: HttpService>(
         None if connection.in_header() => {
             // RFC 9110 section 15.5.9. Best effort: a client that does not read loses it.
             let mut io = http.into_parts().io.into_inner();
-            let _ = tokio::time::timeout(FAREWELL, say(&mut io, StatusCode::REQUEST_TIMEOUT)).await;
+            let _ = tokio::time::timeout(FAREWELL, say(lane, &mut io, StatusCode::REQUEST_TIMEOUT))
+                .await;
             Ok(())
         }
         None => Ok(()),
@@ -152,7 +154,7 @@ pub(crate) fn refuse(lane: &Rc<LaneState>, mut socket: TcpStream) {
     let lane = Rc::clone(lane);
     spawn_local(async move {
         let farewell = async {
-            say(&mut socket, StatusCode::SERVICE_UNAVAILABLE).await?;
+            say(&lane, &mut socket, StatusCode::SERVICE_UNAVAILABLE).await?;
             // Closing with unread bytes resets the connection, and the reply may be lost with it
             // (RFC 9112 section 9.6): read until the client closes.
             let mut unread = [0; 1024];
@@ -166,20 +168,29 @@ pub(crate) fn refuse(lane: &Rc<LaneState>, mut socket: TcpStream) {
 }
 
 /// Writes a whole reply that ends the connection.
-async fn say(io: &mut (impl AsyncWriteExt + Unpin), status: StatusCode) -> std::io::Result<()> {
+async fn say(
+    lane: &LaneState,
+    io: &mut (impl AsyncWriteExt + Unpin),
+    status: StatusCode,
+) -> std::io::Result<()> {
     let mut problem = Problem::from(status);
     if status == StatusCode::SERVICE_UNAVAILABLE {
         problem = problem.header(RETRY_AFTER, HeaderValue::from_static("1"));
     }
-    let (head, body) = problem.into_response().into_parts();
+    let (mut head, body) = problem.into_response().into_parts();
+    lane.sign(&mut head.headers);
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-    let mut out =
-        format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+    let length = body.len();
+    let mut out = Vec::with_capacity(512);
+    let start = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n");
+    out.extend_from_slice(start.as_bytes());
     for (name, value) in &head.headers {
-        out.push_str(&format!("{name}: {}\r\n", String::from_utf8_lossy(value.as_bytes())));
+        out.extend_from_slice(name.as_str().as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value.as_bytes());
+        out.extend_from_slice(b"\r\n");
     }
-    out.push_str("\r\n");
-    let mut out = out.into_bytes();
+    out.extend_from_slice(b"\r\n");
     out.extend_from_slice(&body);
     io.write_all(&out).await?;
     io.shutdown().await

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::{HeaderMap, HeaderName, HeaderValue};
 use slab::Slab;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
@@ -17,6 +18,7 @@ use crate::error::Error;
 use crate::http_connection::{HttpSettings, refuse, serve};
 use crate::metrics::{LaneMetrics, Refusal};
 use crate::reply::HttpService;
+use crate::server::Builder;
 use crate::settings::{Limits, Timeouts};
 use crate::shared::{Phase, Shared};
 
@@ -40,12 +42,16 @@ impl Lane {
     }
 }
 
+const REPLICA: HeaderName = HeaderName::from_static("corelane-replica");
+const LANE: HeaderName = HeaderName::from_static("corelane-lane");
+
 /// What belongs to one lane and never leaves its thread.
 #[derive(Debug)]
 pub(crate) struct LaneState {
     pub(crate) index: usize,
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
+    replica: Option<HeaderValue>,
     pub(crate) shared: Arc<Shared>,
     /// The server's phase as this lane has noticed it.
     pub(crate) phase: Cell<Phase>,
@@ -59,22 +65,26 @@ pub(crate) struct LaneState {
 }
 
 impl LaneState {
-    pub(crate) fn new(
-        index: usize,
-        limits: Limits,
-        timeouts: Timeouts,
-        shared: Arc<Shared>,
-    ) -> Self {
+    pub(crate) fn new(index: usize, settings: Builder, shared: Arc<Shared>) -> Self {
         LaneState {
             index,
-            limits,
-            timeouts,
+            limits: settings.limits,
+            timeouts: settings.timeouts,
+            replica: settings.replica,
             shared,
             phase: Cell::new(Phase::Serving),
             connections: RefCell::default(),
             emptied: Notify::new(),
             hurry: Notify::new(),
             refusing: Cell::new(0),
+        }
+    }
+
+    /// Names the replica and this lane in a reply.
+    pub(crate) fn sign(&self, headers: &mut HeaderMap) {
+        if let Some(replica) = &self.replica {
+            headers.insert(REPLICA, replica.clone());
+            headers.insert(LANE, HeaderValue::from(self.index));
         }
     }
 

@@ -58,6 +58,7 @@ mod server;
 mod settings;
 mod shared;
 mod stream;
+mod threads;
 
 pub use body::{BodyError, Incoming};
 pub use control::ServerHandle;

@@ -147,6 +147,7 @@ impl Ticket {
             }
             body = Either::Right(Full::default());
         }
+        self.lane.sign(&mut head.headers);
         if self.lane.phase.get() != Phase::Serving {
             if self.version < Version::HTTP_2 {
                 head.headers.insert(CONNECTION, HeaderValue::from_static("close"));

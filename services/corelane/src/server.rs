@@ -1,20 +1,17 @@
 //! Building a server and running it.
 
-use std::future::pending;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, mpsc};
-use std::thread;
-use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body::Body;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 use tower::Service;
 
 use crate::body::Incoming;
-use crate::control::{ServerHandle, Stop, forward_signals};
+use crate::control::{Controller, ServerHandle, Stop};
 use crate::cpu::{CpuView, Lanes, Pin, plan};
 use crate::error::Error;
 use crate::lane::{self, Lane, LaneState};
@@ -22,8 +19,8 @@ use crate::listener::{bind, bind_lanes, raise_file_limit};
 use crate::reply::BoxError;
 use crate::routes::Routes;
 use crate::settings::{self, Drain, Limits, Placement, Timeouts};
-use crate::shared::{Phase, Shared};
-use crate::{admin, control};
+use crate::shared::Shared;
+use crate::threads::{CONTROLLER, spawn, wait_for_end};
 
 /// Collects the settings of a [`Server`]; made by [`Server::builder`].
 #[derive(Clone, Debug)]
@@ -35,10 +32,11 @@ pub struct Builder {
     pin: Pin,
     placement: Placement,
     backlog: u32,
-    limits: Limits,
-    timeouts: Timeouts,
+    pub(crate) limits: Limits,
+    pub(crate) timeouts: Timeouts,
     drain: Drain,
     routes: Vec<String>,
+    pub(crate) replica: Option<HeaderValue>,
     signals: bool,
 }
 
@@ -111,6 +109,14 @@ impl Builder {
         self
     }
 
+    /// Names this replica in its replies: each carries `corelane-replica` with this name and
+    /// `corelane-lane` with the index of the lane that made it. Default: neither. The replies
+    /// that hyper makes before there is a request (400 for what is not HTTP, 431) carry none.
+    pub fn replica(mut self, name: HeaderValue) -> Self {
+        self.replica = Some(name);
+        self
+    }
+
     /// Whether SIGTERM and SIGINT begin the drain, and a second one ends the server at once.
     /// Default true. With false the program calls [`ServerHandle::drain`].
     pub fn signals(mut self, signals: bool) -> Self {
@@ -154,7 +160,7 @@ impl Builder {
 ///
 /// ```no_run
 /// use corelane::{Incoming, Lanes, Server};
-/// use http::{Request, Response};
+/// use http::{HeaderValue, Request, Response};
 /// use http_body_util::Full;
 /// use bytes::Bytes;
 ///
@@ -204,6 +210,7 @@ impl Server {
             timeouts: Timeouts::default(),
             drain: Drain::default(),
             routes: Vec::new(),
+            replica: None,
             signals: true,
         }
     }
@@ -251,15 +258,10 @@ impl Server {
         let factory = Arc::new(factory);
         for (index, listener) in self.listeners.into_iter().enumerate() {
             let lane = Lane { index, cpu: shared.plan.lanes[index] };
-            let (limits, timeouts) = (self.settings.limits.clone(), self.settings.timeouts.clone());
-            let (shared, factory) = (Arc::clone(&shared), Arc::clone(&factory));
+            let (settings, shared) = (self.settings.clone(), Arc::clone(&shared));
+            let factory = Arc::clone(&factory);
             spawn(format!("lane-{index}"), &events, move || {
-                lane::run(
-                    lane,
-                    listener,
-                    LaneState::new(index, limits, timeouts, shared),
-                    &*factory,
-                )
+                lane::run(lane, listener, LaneState::new(index, settings, shared), &*factory)
             })?;
         }
         let (finish, finished) = oneshot::channel();
@@ -293,135 +295,5 @@ impl Server {
             cpus = ?shared.plan.lanes.iter().flatten().collect::<Vec<_>>(),
             "listening"
         );
-    }
-}
-
-/// Name of the thread beside the lanes.
-const CONTROLLER: &str = "admin";
-
-/// What the threads of a server tell the one that called [`Server::serve`].
-enum Event {
-    /// The thread of this name ended; without a result it panicked.
-    Ended { name: String, result: Option<Result<(), Error>> },
-    /// The drain was cut short; this many requests were in flight.
-    Cut(u64),
-}
-
-/// Reports the end of a thread when dropped, so that a panic is reported too.
-struct Ended {
-    name: String,
-    result: Option<Result<(), Error>>,
-    events: mpsc::Sender<Event>,
-}
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let (name, result) = (std::mem::take(&mut self.name), self.result.take());
-        // Nobody listens any more when `serve` has returned.
-        let _ = self.events.send(Event::Ended { name, result });
-    }
-}
-
-/// Starts a thread whose end is reported.
-fn spawn(
-    name: String,
-    events: &mpsc::Sender<Event>,
-    run: impl FnOnce() -> Result<(), Error> + Send + 'static,
-) -> Result<thread::JoinHandle<()>, Error> {
-    let mut ended = Ended { name: name.clone(), result: None, events: events.clone() };
-    thread::Builder::new()
-        .name(name)
-        .spawn(move || {
-            let ended = &mut ended;
-            ended.result = Some(run());
-        })
-        .map_err(Error::system("starting a thread"))
-}
-
-/// How long lanes may take to stop once they are told; a handler that blocks its lane is left.
-const STOP_GRACE: Duration = Duration::from_secs(1);
-
-/// Waits until every lane has ended, or the rest had to be cut.
-fn wait_for_end(inbox: &mpsc::Receiver<Event>, shared: &Shared) -> Result<Drained, Error> {
-    let mut running = shared.lanes.len();
-    let mut cut = None;
-    let mut failure = None;
-    while running > 0 {
-        let stopping = cut.is_some() || failure.is_some();
-        let event = match stopping {
-            true => inbox.recv_timeout(STOP_GRACE).ok(),
-            false => inbox.recv().ok(),
-        };
-        match event {
-            Some(Event::Cut(n)) => cut = Some(n),
-            Some(Event::Ended { name, result }) => {
-                let is_lane = name != CONTROLLER;
-                running -= usize::from(is_lane);
-                match result.unwrap_or(Err(Error::ThreadEnded { name })) {
-                    Ok(()) => {}
-                    Err(error) => {
-                        failure.get_or_insert(error);
-                        shared.advance(Phase::Stopped);
-                    }
-                }
-            }
-            None => break,
-        }
-    }
-    shared.advance(Phase::Stopped);
-    if let Some(error) = failure {
-        return Err(error);
-    }
-    let cut = cut.unwrap_or(0);
-    tracing::info!(cut, "drain: ended");
-    Ok(Drained { cut })
-}
-
-/// The unpinned thread beside the lanes: admin port, signals, drain.
-struct Controller {
-    shared: Arc<Shared>,
-    drain: Drain,
-    admin: Option<TcpListener>,
-    signals: Option<UnboundedSender<Stop>>,
-    requests: UnboundedReceiver<Stop>,
-    finished: oneshot::Receiver<()>,
-    events: mpsc::Sender<Event>,
-}
-
-impl Controller {
-    fn run(self) -> Result<(), Error> {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build_local(Default::default())
-            .and_then(|runtime| runtime.block_on(self.control()))
-            .map_err(Error::system("running the admin port or signals"))
-    }
-
-    async fn control(self) -> std::io::Result<()> {
-        let admin = async {
-            match self.admin {
-                Some(listener) => admin::run(listener, Arc::clone(&self.shared)).await,
-                None => pending().await,
-            }
-        };
-        let signals = async {
-            match self.signals {
-                Some(requests) => forward_signals(requests).await,
-                None => pending().await,
-            }
-        };
-        let drain = async {
-            let cut = control::run(&self.shared, &self.drain, self.requests).await;
-            // Told first: the lanes end as soon as the phase changes.
-            let _ = self.events.send(Event::Cut(cut));
-            self.shared.advance(Phase::Stopped);
-            pending::<()>().await;
-        };
-        tokio::select! {
-            result = admin => result,
-            result = signals => result,
-            () = drain => Ok(()),
-            _ = self.finished => Ok(()),
-        }
     }
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use corelane::{Incoming, Lane, Problem};
 use futures_util::future::Either;
-use http::header::{ALLOW, HeaderName, HeaderValue};
+use http::header::{ALLOW, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use tower::Service;
@@ -22,9 +22,6 @@ use crate::handlers::{div, hello, root, work};
 /// Route templates, as metrics name them.
 pub(crate) const ROUTES: [&str; 6] =
     ["/", "/hello", "/div/{n}", "/work", "/static/", "/static/{*path}"];
-
-const REPLICA: HeaderName = HeaderName::from_static("corelane-replica");
-const LANE: HeaderName = HeaderName::from_static("corelane-lane");
 
 /// A reply that is in memory, or a file on its way.
 pub(crate) type Body = http_body_util::Either<Full<Bytes>, ServeFileSystemResponseBody>;
@@ -39,25 +36,16 @@ pub(crate) struct App(Rc<Instance>);
 struct Instance {
     /// What `GET /` says.
     root: Bytes,
-    replica: HeaderValue,
-    lane: HeaderValue,
     files: Option<Files>,
     max_ops: u64,
 }
 
 impl App {
-    /// Makes the service of each lane.
-    pub(crate) fn factory(config: Config) -> impl Fn(&Lane) -> App + Send + Sync {
-        let replica = match config.replica.as_str() {
-            "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
-            name => name.to_owned(),
-        };
+    /// Makes the service of each lane of this replica.
+    pub(crate) fn factory(config: Config, replica: String) -> impl Fn(&Lane) -> App + Send + Sync {
         move |lane| {
             App(Rc::new(Instance {
                 root: root::text(&replica, lane),
-                replica: HeaderValue::from_str(&replica)
-                    .unwrap_or(HeaderValue::from_static("unnamed")),
-                lane: HeaderValue::from(lane.index()),
                 files: config.static_root.as_deref().map(Files::new),
                 max_ops: config.work_max_ops,
             }))
@@ -81,10 +69,10 @@ impl Service<Request<Incoming>> for App {
             && is_read(request.method())
         {
             let file = files.get(path, &request);
-            return Either::Right(Box::pin(async move { Ok(app.sign(file.await)) }));
+            return Either::Right(Box::pin(async move { Ok(file.await) }));
         }
         let reply = app.answer(&request).map(http_body_util::Either::Left);
-        Either::Left(ready(Ok(app.sign(reply))))
+        Either::Left(ready(Ok(reply)))
     }
 }
 
@@ -115,13 +103,6 @@ impl Instance {
             "/work" => work::reply(uri.query().unwrap_or(""), self.max_ops),
             _ => div::reply(path.strip_prefix("/div/").unwrap_or("")),
         }
-    }
-
-    /// Names the replica and the lane that made a reply.
-    fn sign(&self, mut reply: Response<Body>) -> Response<Body> {
-        reply.headers_mut().insert(REPLICA, self.replica.clone());
-        reply.headers_mut().insert(LANE, self.lane.clone());
-        reply
     }
 }
 

@@ -9,6 +9,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use corelane::{Builder, Drain, Drained, Error, Limits, Server, Timeouts};
+use http::HeaderValue;
 
 use crate::app::{App, ROUTES};
 use crate::config::{Config, ConfigErrors, Invocation};
@@ -50,10 +51,23 @@ fn run() -> Result<ExitCode, ConfigErrors> {
 /// Serves until drained: 0 after a clean drain, 1 when requests were cut or something failed.
 fn serve(config: Config) -> ExitCode {
     logging::start(config.log_level, config.log_format);
-    match builder(&config).build().and_then(|server| server.serve(App::factory(config))) {
+    let replica = replica_name(&config);
+    // A name of printable ASCII, as the schema allows, is always a header value.
+    let builder = match HeaderValue::from_str(&replica) {
+        Ok(name) => builder(&config).replica(name),
+        Err(_) => builder(&config),
+    };
+    match builder.build().and_then(|server| server.serve(App::factory(config, replica))) {
         Ok(Drained { cut: 0 }) => ExitCode::SUCCESS,
         Ok(Drained { .. }) => ExitCode::FAILURE,
         Err(error) => failed(&error),
+    }
+}
+
+fn replica_name(config: &Config) -> String {
+    match config.replica.as_str() {
+        "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        name => name.to_owned(),
     }
 }
 
