@@ -20,7 +20,8 @@ help: ## Show the targets and variables
 	@awk '/^##( |$$)/ {print substr($$0, 4)}' $(MAKEFILE_LIST)
 
 ##
-## Variables of up (and INSTANCE of down, status and logs), as in: make up REPLICAS=4
+## Variables of up, as in: make up REPLICAS=4
+## INSTANCE is also for down, status, logs, loadtest, compare-direct and clean.
 ##   REPLICAS            replicas of the server; one per CPU
 ##   GATEWAY_PORT        8080, where requests go
 ##   ENVOY_ADMIN_PORT    9901

@@ -1,9 +1,13 @@
 """The commands of `python3 hack/local`."""
 
 import argparse
+import os
+import signal
 import sys
+from pathlib import Path
 
-from local import down, logs, settings, status, up
+from local import down, logs, render, settings, status, up
+from tools import resolve
 from tools.errors import ToolError
 
 
@@ -20,18 +24,34 @@ def main(arguments: list[str]) -> int:
     commands.add_parser("status", help="show every process; exit 1 unless all run")
     show = commands.add_parser("logs", help="show the last log lines, or follow one process")
     show.add_argument("name", nargs="?", metavar="NAME")
+    envoy = commands.add_parser("render", help="print the Envoy configuration of a values file")
+    envoy.add_argument("values", type=Path, metavar="VALUES.yaml")
     options = parser.parse_args(arguments)
     try:
-        run = settings.run_folder()
-        if options.command == "up":
-            return up.main(run)
-        if options.command == "down":
-            return down.main(run)
-        if options.command == "status":
-            return status.main(run)
-        return logs.main(run, options.name)
+        result = _run(options)
+        sys.stdout.flush()
+        return result
     except ToolError as error:
         print(f"hack/local: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # As under head(1). At exit Python flushes once more, which must not fail again
+        # (Python's documentation of signal, "Note on SIGPIPE").
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.command == "render":
+        print(render.envoy(options.values, resolve.ensure(("helm", "supervisord"))), end="")
+        return 0
+    run = settings.run_folder()
+    if options.command == "up":
+        return up.main(run)
+    if options.command == "down":
+        return down.main(run)
+    if options.command == "status":
+        return status.main(run)
+    return logs.main(run, options.name)

@@ -15,7 +15,7 @@ KILLED = 5.0
 
 def main(run: Path) -> int:
     """Stops the instance and says what was stopped."""
-    if not run.exists() or not processes.find(run):
+    if not processes.find(run):
         print(f"Nothing is up (instance {run.name}).")
         return 0
     with instance.lock(run):
@@ -32,7 +32,7 @@ def stop(run: Path) -> None:
         if processes.gone(run, PATIENCE):
             return _forget(run)
     elif processes.find(run):
-        _say(run, "supervisord is gone; ending what it left")
+        _say(run, "supervisord cannot be asked; ending each process itself")
         _send_all(run, signal.SIGTERM)
         if processes.gone(run, PATIENCE):
             return _forget(run)

@@ -37,7 +37,7 @@ def _wanted(topology: Topology) -> list[tuple[int, str, str]]:
     parts = [
         (topology.gateway_port, "the gateway", "GATEWAY_PORT"),
         (topology.envoy_admin_port, "Envoy's admin interface", "ENVOY_ADMIN_PORT"),
-        (topology.gateway_stats_port, "the gateway's stats", "GATEWAY_STATS_PORT"),
+        (topology.gateway_stats_port, "the gateway stats", "GATEWAY_STATS_PORT"),
         (topology.prometheus_port, "Prometheus", "PROMETHEUS_PORT"),
     ]
     for replica in topology.replicas:

@@ -20,7 +20,7 @@ def render(topology: Topology, programs: dict[str, Path], run: Path) -> None:
     """Writes envoy.yaml, prometheus.yml and supervisord.conf."""
     values = run / "gateway-values.json"
     values.write_text(json.dumps(gateway_values(topology), indent=2))
-    (run / "envoy.yaml").write_text(_envoy(values, programs))
+    (run / "envoy.yaml").write_text(envoy(values, programs))
     (run / "prometheus.yml").write_text(prometheus(topology))
     (run / "supervisord.conf").write_text(supervisord(topology, programs, run))
 
@@ -44,7 +44,8 @@ def gateway_values(topology: Topology) -> dict:
     }
 
 
-def _envoy(values: Path, programs: dict[str, Path]) -> str:
+def envoy(values: Path, programs: dict[str, Path]) -> str:
+    """The Envoy configuration that the gateway's chart renders for a values file."""
     argv = [programs["helm"], "template", "gateway", CHART, "-f", values]
     argv += ["--show-only", "templates/configmap.yaml"]
     helm = subprocess.run(argv, capture_output=True, text=True, check=False)

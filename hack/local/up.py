@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import signal
+import sys
 from pathlib import Path
 
 from local import (
@@ -23,6 +25,8 @@ from tools.errors import ToolError
 
 def main(run: Path) -> int:
     """Starts the instance, unless it is up."""
+    # SIGTERM unwinds like an interrupt, so that a start that is cut short leaves nothing.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with instance.lock(run):
         if _is_up(run):
             return 0
@@ -76,14 +80,14 @@ def describe(plan: Topology) -> str:
     gateway = f"http://{HOST}:{plan.gateway_port}"
     lines = [
         "",
-        f"  gateway      {gateway}",
-        f"  statistics   http://{HOST}:{plan.gateway_stats_port}/stats/prometheus",
-        f"  Envoy admin  http://{HOST}:{plan.envoy_admin_port}",
-        f"  Prometheus   http://{HOST}:{plan.prometheus_port}",
+        f"  gateway        {gateway}",
+        f"  gateway stats  http://{HOST}:{plan.gateway_stats_port}/stats/prometheus",
+        f"  Envoy admin    http://{HOST}:{plan.envoy_admin_port}/clusters",
+        f"  Prometheus     http://{HOST}:{plan.prometheus_port}/api/v1/targets",
     ]
     for replica in plan.replicas:
         lines.append(
-            f"  {replica.name:<12} http://{HOST}:{replica.port}"
+            f"  {replica.name:<14} http://{HOST}:{replica.port}"
             f"  (CPU {replica.cpu}; metrics: http://{HOST}:{replica.admin_port}/metrics)"
         )
     lines += [

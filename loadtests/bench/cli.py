@@ -8,6 +8,8 @@ from loadtests.bench import compare_direct
 from local.settings import REPOSITORY
 from tools.errors import ToolError
 
+ROUNDS = 5
+
 RESULTS = REPOSITORY / "docs" / "results"
 OUT = REPOSITORY / "loadtests" / "out"
 
@@ -23,7 +25,9 @@ def main(arguments: list[str]) -> int:
         f"ab -n {compare_direct.REQUESTS} -c {compare_direct.CONCURRENCY}, without and with "
         "keep-alive. Uses the instance that is up (INSTANCE), else one of its own.",
     )
-    compare.add_argument("--rounds", type=_positive, default=5, metavar="N", help="default: 5")
+    compare.add_argument(
+        "--rounds", type=_positive, default=ROUNDS, metavar="N", help=f"default: {ROUNDS}"
+    )
     compare.add_argument(
         "--path", type=_path, default="/hello", help="what to get; default: /hello"
     )
@@ -32,12 +36,12 @@ def main(arguments: list[str]) -> int:
         "--out",
         type=Path,
         metavar="FOLDER",
-        help="where the results go; default: docs/results for the full test of /hello, "
-        "else loadtests/out",
+        help="where the results go; default: docs/results for the full test of /hello "
+        f"in {ROUNDS} rounds, else loadtests/out",
     )
     options = parser.parse_args(arguments)
     requests = compare_direct.REQUESTS // (10 if options.quick else 1)
-    full = options.path == "/hello" and not options.quick
+    full = options.path == "/hello" and not options.quick and options.rounds == ROUNDS
     plan = compare_direct.Plan(options.path, requests, compare_direct.CONCURRENCY, options.rounds)
     try:
         return compare_direct.main(plan, options.out or (RESULTS if full else OUT))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from charts.rendering import GATEWAY_VALUES, envoy_config, tool
 from support import REPOSITORY
+from support.rendering import GATEWAY_VALUES, envoy_config, tool
 
 EVERY_VALUES_FILE = pytest.mark.parametrize("values", GATEWAY_VALUES, ids=lambda path: path.stem)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from charts.rendering import envoy_config, tool
 from support import eventually
 from support.client import Reply, ask
 from support.ports import free_ports
+from support.rendering import envoy_config, tool
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from charts.rendering import container, default_values, pod, render
+from support.rendering import container, default_values, pod, render
 
 BOTH = pytest.mark.parametrize("chart", ["gateway", "server"])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from charts.rendering import default_values, envoy_config, render
+from support.rendering import default_values, envoy_config, render
 
 Check = Callable[..., dict[str, str]]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from charts.rendering import CHARTS, default_values, helm, template
+from support.rendering import CHARTS, default_values, helm, template
 
 BOTH = pytest.mark.parametrize("chart", ["gateway", "server"])
 

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -59,11 +60,28 @@ def test_head_equals_get_without_body(platform: Platform, path: str) -> None:
     )
 
 
-def test_stats_are_read_only_and_the_admin_is_on_loopback(platform: Platform) -> None:
+def test_stats_are_read_only(platform: Platform) -> None:
     assert ask(platform.stats, "/ready").status == 200
     assert b"envoy_cluster_upstream_rq_total" in ask(platform.stats, "/stats/prometheus").body
     assert ask(platform.stats, "/quitquitquit", "POST").status in (403, 404, 405)
     assert ask(platform.stats, "/config_dump").status in (403, 404)
+
+
+def test_the_admin_is_on_loopback_only(platform: Platform) -> None:
+    port = urlsplit(platform.envoy_admin).port
+    # proc_net_tcp(5): addresses are hexadecimal in the byte order of the CPU, 0A is LISTEN.
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]
+    ]
+    listening = {row[1] for row in rows if row[3] == "0A"}
+    assert {each for each in listening if int(each.split(":")[1], 16) == port} == {
+        f"0100007F:{port:04X}"
+    }
+
+
+def test_no_other_listener_is_there(platform: Platform) -> None:
     listeners = json.loads(ask(platform.envoy_admin, "/listeners?format=json").body)
     assert {listener["name"] for listener in listeners["listener_statuses"]} == {
         "ingress",
@@ -91,7 +109,7 @@ def end_under_load(platform: Platform, name: str, how: signal.Signals) -> Load:
         load.wait_for(50, name)
         before = platform.pid(name)
         os.kill(before, how)
-        eventually(lambda: platform.pid(name) not in (0, before))
+        eventually(lambda: platform.pid(name) not in (0, before), f"a new {name}")
         load.wait_for(50, name)
     assert set(load.replies) == {replica.name for replica in platform.replicas}
     return load
@@ -121,3 +139,10 @@ def test_http10_is_answered(platform: Platform, head: str) -> None:
             assert part, reply
             reply += part
     assert b" 200 OK\r\n" in reply
+
+
+def test_a_refused_upload_keeps_its_status(platform: Platform) -> None:
+    """A replica that closes with unread bytes resets the connection, and Envoy says 503."""
+    body = b"x" * 900_000
+    statuses = {ask(platform.gateway, "/hello", "POST", body=body).status for _ in range(20)}
+    assert statuses == {405}

@@ -1,12 +1,14 @@
 """`down` leaves no process of its instance, and touches no other."""
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 from local import supervisor
+from support import eventually
 from support.platforms import Platform
 
 
@@ -42,6 +44,29 @@ def test_down_ends_what_a_killed_supervisord_left(
         stranger.kill()
     assert result.returncode == 0
     assert "killing" not in result.stderr
+    assert platform.pids() == []
+
+
+def test_down_needs_no_run_folder(new_platform: Callable[[int], Platform]) -> None:
+    platform = new_platform(1)
+    platform.up()
+    shutil.rmtree(platform.run)
+    result = platform.command("down")
+    assert result.returncode == 0, result.stderr
+    assert "Corelane is down." in result.stdout
+    assert platform.pids() == []
+
+
+def test_a_start_that_is_terminated_leaves_nothing(
+    new_platform: Callable[[int], Platform],
+) -> None:
+    platform = new_platform(1)
+    with platform.begin("up") as process:
+        # It waits for supervisord, to which a process runs after a second (`startsecs`).
+        eventually(platform.pids)
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM
     assert platform.pids() == []
 
 

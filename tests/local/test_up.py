@@ -1,27 +1,25 @@
 """`up`, `status` and `logs` with real processes."""
 
 import json
+import math
 import os
+import re
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 import pytest
 
 from local import processes
 from support import REPOSITORY, eventually
+from support.client import ask
 from support.platforms import Platform
 
 
-def get(url: str) -> tuple[bytes, str]:
-    with urllib.request.urlopen(url, timeout=5) as reply:
-        return reply.read(), reply.headers["corelane-replica"]
-
-
 def test_every_replica_answers_through_the_gateway(platform: Platform) -> None:
-    answers = {get(f"{platform.gateway}/hello")[1] for _ in range(20)}
+    answers = {ask(platform.gateway, "/hello").replica for _ in range(20)}
     assert answers == {replica.name for replica in platform.replicas}
 
 
@@ -37,6 +35,25 @@ def test_second_up_says_it_is_up_and_changes_nothing(platform: Platform) -> None
     assert "is up already" in result.stdout
     assert platform.gateway in result.stdout
     assert sorted(platform.pids()) == before
+
+
+def test_every_address_that_up_prints_answers(platform: Platform) -> None:
+    addresses = set(re.findall(r"http://[^\s;)]+", platform.command("up").stdout))
+    assert len(addresses) >= 4 + 2 * len(platform.replicas)
+    answers = {url: ask(url, urlsplit(url).path or "/").status for url in addresses}
+    assert set(answers.values()) == {200}, answers
+
+
+@pytest.mark.parametrize("command", ["status", "logs"])
+def test_a_reader_that_leaves_early_is_no_error_to_explain(
+    platform: Platform, command: str
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = platform.begin(command, stdout=writer)
+    os.close(writer)
+    _, errors = process.communicate()
+    assert (process.returncode, errors) == (128 + signal.SIGPIPE, "")
 
 
 def test_status_shows_every_process(platform: Platform) -> None:
@@ -62,20 +79,20 @@ def test_logs_show_every_process_and_know_no_other(platform: Platform) -> None:
 def test_a_killed_replica_comes_back(platform: Platform) -> None:
     before = platform.pid("server-1")
     os.kill(before, signal.SIGKILL)
-    eventually(lambda: platform.pid("server-1") not in (0, before))
-    eventually(lambda: get(f"{platform.gateway}/hello")[1] == "server-1")
+    eventually(lambda: platform.pid("server-1") not in (0, before), "a new process")
+    eventually(lambda: ask(platform.gateway, "/hello").replica == "server-1", "its replies")
 
 
 def test_prometheus_scrapes_every_part(platform: Platform) -> None:
     def targets() -> dict[tuple[str, str], str]:
-        body, _ = get(f"{platform.prometheus}/api/v1/targets")
+        body = ask(platform.prometheus, "/api/v1/targets").body
         return {
             (target["labels"]["job"], target["labels"].get("replica", "")): target["health"]
             for target in json.loads(body)["data"]["activeTargets"]
         }
 
     expected = {("server", "server-0"), ("server", "server-1"), ("gateway", "")}
-    eventually(lambda: set(targets().values()) == {"up"})
+    eventually(lambda: set(targets().values()) == {"up"}, "targets that are up")
     assert set(targets()) == expected
 
 
@@ -96,3 +113,14 @@ def test_a_bad_value_is_named(
     result = new_platform(1).command("up", **{variable: value})
     assert result.returncode == 1
     assert f"{variable}={value}" in result.stderr
+
+
+def test_prometheus_answers_a_quantile_with_a_number(platform: Platform) -> None:
+    def quantile() -> float:
+        ask(platform.gateway, "/hello")
+        query = "route:corelane_request_duration_seconds:p99_rate5m%7Broute=%22/hello%22%7D"
+        body = json.loads(ask(platform.prometheus, f"/api/v1/query?query={query}").body)
+        result = body["data"]["result"]
+        return float(result[0]["value"][1]) if result else math.nan
+
+    eventually(lambda: not math.isnan(quantile()), "a quantile")

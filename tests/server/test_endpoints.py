@@ -164,3 +164,15 @@ def test_the_committed_files_are_the_generated_ones() -> None:
 
     for name, content in static_files.contents().items():
         assert (STATIC / name).read_bytes() == content, name
+
+
+def test_histograms_end_in_infinity(server: Server) -> None:
+    """Prometheus computes no quantile from a histogram without a bucket for +Inf."""
+    ask(server.url, "/hello")
+    for lane in ("0", "1"):
+        labels = f'lane="{lane}",route="/hello"'
+        count = server.metrics().get(f"corelane_request_duration_seconds_count{{{labels}}}")
+        bucket = f'corelane_request_duration_seconds_bucket{{le="+Inf",{labels}}}'
+        assert server.metrics().get(bucket) == count
+    counts = [v for k, v in server.metrics().items() if 'le="+Inf"' in k and '"/hello"' in k]
+    assert sum(counts) >= 1

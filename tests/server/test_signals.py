@@ -19,20 +19,35 @@ def held_request(server: Server) -> socket.socket:
     return client
 
 
-def test_sigterm_drains_and_exits_0(start: Callable[..., Server]) -> None:
-    server = start("--drain.settle", "500ms")
-    kept = Client(server.url)
-    assert "connection" not in kept.ask("/hello").headers
+def settling(server: Server) -> None:
+    """Sends SIGTERM and waits until the readiness probe fails."""
     server.process.send_signal(signal.SIGTERM)
-    eventually(lambda: ask(server.admin, "/readyz").status == 503)
-    assert ask(server.admin, "/healthz").status == 200
-    # It goes on answering while it settles, and tells its clients to go.
-    for reply in (kept.ask("/hello"), ask(server.url, "/hello")):
-        assert (reply.status, reply.headers["connection"]) == (200, "close")
+    eventually(lambda: ask(server.admin, "/readyz").status == 503, "a readiness that fails")
+
+
+def test_sigterm_drains_and_exits_0(start: Callable[..., Server]) -> None:
+    server = start("--drain.settle", "0s")
+    kept = Client(server.url)
+    assert kept.ask("/hello").status == 200
+    server.process.send_signal(signal.SIGTERM)
     code, log = server.end()
     assert code == 0, log
     phases = [log.index(f"drain: {phase}") for phase in ("settling", "closing", "ended")]
     assert phases == sorted(phases)
+
+
+def test_it_answers_while_it_settles_and_tells_its_clients_to_go(
+    start: Callable[..., Server],
+) -> None:
+    server = start("--drain.settle", "20s")
+    kept = Client(server.url)
+    assert "connection" not in kept.ask("/hello").headers
+    settling(server)
+    assert ask(server.admin, "/healthz").status == 200
+    for reply in (kept.ask("/hello"), ask(server.url, "/hello")):
+        assert (reply.status, reply.headers["connection"]) == (200, "close")
+    server.process.send_signal(signal.SIGTERM)
+    assert server.end()[0] == 0
 
 
 def test_a_begun_request_is_finished_after_the_listeners_are_closed(
@@ -44,10 +59,11 @@ def test_a_begun_request_is_finished_after_the_listeners_are_closed(
         lambda: (
             sum(v for k, v in server.metrics().items() if k.startswith("corelane_connections{"))
             == 1
-        )
+        ),
+        "one connection",
     )
     server.process.send_signal(signal.SIGTERM)
-    eventually(lambda: server.metrics()['corelane_phase{phase="closing"}'] == 1)
+    eventually(lambda: server.metrics()['corelane_phase{phase="closing"}'] == 1, "closing")
     client.sendall(b"st\r\n\r\n")
     reply = b""
     while part := client.recv(4096):
@@ -70,23 +86,23 @@ def test_the_deadline_ends_what_hangs(start: Callable[..., Server]) -> None:
 
 
 def test_a_second_signal_ends_it_at_once(start: Callable[..., Server]) -> None:
-    server = start("--drain.settle", "30s")
-    server.process.send_signal(signal.SIGTERM)
-    eventually(lambda: ask(server.admin, "/readyz").status == 503)
+    server = start("--drain.settle", "20s")
+    settling(server)
     server.process.send_signal(signal.SIGINT)
     code, log = server.end()
     assert code == 0, log
-    assert "a second time" in log
+    assert "drain: cut short" in log
+    assert "SIGINT" in log
 
 
 def test_no_request_fails_while_clients_follow_the_drain(start: Callable[..., Server]) -> None:
-    """Clients that reconnect when told to are served until the listeners close."""
-    server = start("--drain.settle", "2s")
+    """Clients that reconnect when told to are served as long as the replica settles."""
+    server = start("--drain.settle", "20s")
     with Load(server.url) as load:
-        server.process.send_signal(signal.SIGTERM)
-        eventually(lambda: ask(server.admin, "/readyz").status == 503)
+        settling(server)
         load.wait_for(200)
     assert not load.failures
+    server.process.send_signal(signal.SIGTERM)
     assert server.end()[0] == 0
 
 

@@ -48,7 +48,9 @@ class Load:
             return self.replies[replica] if replica else self.total
 
         wanted = count() + more
-        eventually(lambda: self.failures or count() >= wanted)
+        eventually(
+            lambda: self.failures or count() >= wanted, f"{more} replies of {replica or 'any'}"
+        )
 
     def _run(self) -> None:
         client = Client(self.url)

@@ -47,7 +47,7 @@ class Platform:
 
     @property
     def stats(self) -> str:
-        """URL of the gateway's read-only stats."""
+        """URL of the gateway stats."""
         return self._url("GATEWAY_STATS_PORT")
 
     @property
@@ -85,13 +85,21 @@ class Platform:
 
     def command(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Runs `hack/local` on this instance."""
-        return subprocess.run(
+        with self.begin(*arguments, **variables) as process:
+            output, errors = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+    def begin(
+        self, *arguments: str, stdout: int = subprocess.PIPE, **variables: str
+    ) -> subprocess.Popen[str]:
+        """Starts `hack/local` on this instance; the caller waits for its end."""
+        return subprocess.Popen(
             [sys.executable, "hack/local", *arguments],
             cwd=REPOSITORY,
             env={**os.environ, "INSTANCE": self.instance, **self.variables, **variables},
-            capture_output=True,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
         )
 
     def up(self) -> None:

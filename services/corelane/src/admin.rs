@@ -17,16 +17,23 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
+use tokio::time::timeout;
 
 use crate::metrics::{CONTENT_TYPE as METRICS_TYPE, Exposition};
 use crate::problem::Problem;
 use crate::shared::Shared;
 
 /// Most connections to the admin port at a time; further ones wait in the accept queue.
-const CONNECTIONS: usize = 64;
+const CONNECTIONS: usize = 256;
 
-/// Whole header, and idle time between requests: longer than usual scrape intervals.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
+/// For a whole header, and between two requests.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Oldest that a connection gets, so that nobody can hold the port: probes must get through.
+const CONNECTION_AGE: Duration = Duration::from_secs(60);
+
+/// For the request in flight when a connection has reached its age.
+const LAST_REQUEST: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -59,8 +66,13 @@ pub(crate) async fn run(listener: TcpListener, shared: Arc<Shared>) -> std::io::
             });
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-            // A client that breaks off is no event.
-            let _ = http.serve_connection(TokioIo::new(socket), service).await;
+            let mut connection =
+                std::pin::pin!(http.serve_connection(TokioIo::new(socket), service));
+            // How it ends, and whether its client breaks off, is no event.
+            if timeout(CONNECTION_AGE, connection.as_mut()).await.is_err() {
+                connection.as_mut().graceful_shutdown();
+                let _ = timeout(LAST_REQUEST, connection).await;
+            }
             drop(place);
         });
     }

@@ -6,6 +6,8 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use crate::reply::BoxError;
+
 /// The body of a request, as the service receives it: bounded by
 /// [`Limits::body_bytes`](crate::Limits::body_bytes).
 ///
@@ -23,8 +25,8 @@ use http_body::{Body, Frame, SizeHint};
 #[derive(Debug)]
 pub struct Incoming {
     inner: hyper::body::Incoming,
-    /// Bytes that may still come.
-    left: u64,
+    /// Bytes that may still come; `None` after an error, which ends the body.
+    left: Option<u64>,
 }
 
 /// Why the body of a request ended early.
@@ -37,12 +39,12 @@ pub enum BodyError {
     TooLarge,
     /// The client broke off, or sent what is not HTTP.
     #[error("the request body could not be read: {0}")]
-    Read(#[from] hyper::Error),
+    Read(#[source] BoxError),
 }
 
 impl Incoming {
     pub(crate) fn new(inner: hyper::body::Incoming, limit: u64) -> Self {
-        Incoming { inner, left: limit }
+        Incoming { inner, left: Some(limit) }
     }
 }
 
@@ -54,17 +56,22 @@ impl Body for Incoming {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let frame = match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
+        let Some(left) = self.left.take() else { return Poll::Ready(None) };
+        let polled = Pin::new(&mut self.inner).poll_frame(cx);
+        if polled.is_pending() {
+            self.left = Some(left);
+        }
+        let frame = match ready!(polled) {
             Some(Ok(frame)) => frame,
-            Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+            Some(Err(error)) => return Poll::Ready(Some(Err(BodyError::Read(error.into())))),
             None => return Poll::Ready(None),
         };
         let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
-        match self.left.checked_sub(bytes) {
-            Some(left) => self.left = left,
-            None => return Poll::Ready(Some(Err(BodyError::TooLarge))),
-        }
-        Poll::Ready(Some(Ok(frame)))
+        self.left = left.checked_sub(bytes);
+        Poll::Ready(Some(match self.left {
+            Some(_) => Ok(frame),
+            None => Err(BodyError::TooLarge),
+        }))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -35,15 +35,25 @@ pub struct ServerHandle {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What ends a server: the first begins the drain, the second cuts it short.
-#[derive(Debug)]
-pub(crate) struct Stop(pub(crate) &'static str);
+/// What ends a server, and who asked for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stop {
+    /// Begin the drain.
+    Drain(&'static str),
+    /// Cut what is left.
+    Now(&'static str),
+}
 
 impl ServerHandle {
-    /// Begins the drain, as SIGTERM does. A second call (or signal) ends the server at once.
+    /// Begins the drain, as SIGTERM does. Has no effect when one has begun.
     pub fn drain(&self) {
         // A server that has ended already needs no drain.
-        let _ = self.requests.send(Stop("asked by the program"));
+        let _ = self.requests.send(Stop::Drain("the program"));
+    }
+
+    /// Ends the server at once, as a second signal does: what is in flight is cut.
+    pub fn stop(&self) {
+        let _ = self.requests.send(Stop::Now("the program"));
     }
 
     /// Where the server is in its life.
@@ -52,44 +62,59 @@ impl ServerHandle {
     }
 }
 
-/// Forwards SIGTERM and SIGINT as requests to stop.
+/// Forwards SIGTERM and SIGINT: the first begins the drain, the next cuts it short.
 async fn forward_signals(requests: UnboundedSender<Stop>) -> std::io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut request: fn(&'static str) -> Stop = Stop::Drain;
     loop {
         let name = tokio::select! {
             _ = terminate.recv() => "SIGTERM",
             _ = interrupt.recv() => "SIGINT",
         };
-        if requests.send(Stop(name)).is_err() {
+        if requests.send(request(name)).is_err() {
             return Ok(());
         }
+        request = Stop::Now;
     }
 }
 
 /// Waits for the first request to stop and walks through the phases. Returns only when what is
-/// left has to be cut, with the number of requests in flight.
-async fn walk(shared: &Shared, drain: &Drain, mut requests: UnboundedReceiver<Stop>) -> u64 {
-    let Some(Stop(why)) = requests.recv().await else { return pending().await };
+/// left has to be cut.
+async fn walk(shared: &Shared, drain: &Drain, mut requests: UnboundedReceiver<Stop>) {
+    let who = match requests.recv().await {
+        Some(Stop::Drain(who)) => who,
+        Some(Stop::Now(who)) => return tracing::warn!(who, "told to stop without a drain"),
+        None => return,
+    };
     let begun = Instant::now();
-    tracing::info!(why, settle = ?drain.settle, deadline = ?drain.deadline, "drain: settling");
     shared.advance(Phase::Settling);
+    tracing::info!(who, settle = ?drain.settle, deadline = ?drain.deadline, "drain: settling");
     let calm = async {
         sleep_until(begun + drain.settle).await;
-        tracing::info!(in_flight = shared.in_flight(), "drain: closing");
         shared.advance(Phase::Closing);
+        tracing::info!(in_flight = shared.in_flight(), "drain: closing");
         tokio::select! {
             () = report(shared, begun) => {}
             () = sleep_until(begun + drain.deadline) => {}
         }
     };
-    let why = tokio::select! {
-        () = calm => "the deadline has come",
-        _ = requests.recv() => "asked a second time",
+    let who = tokio::select! {
+        () = calm => "the deadline",
+        who = asked_to_stop(&mut requests) => who,
     };
-    let cut = shared.in_flight();
-    tracing::warn!(cut, why, "drain: cut short");
-    cut
+    tracing::warn!(in_flight = shared.in_flight(), who, "drain: cut short");
+}
+
+/// Who cut the drain short: the second signal, or the program.
+async fn asked_to_stop(requests: &mut UnboundedReceiver<Stop>) -> &'static str {
+    loop {
+        match requests.recv().await {
+            Some(Stop::Now(who)) => return who,
+            Some(Stop::Drain(_)) => {}
+            None => return "the program",
+        }
+    }
 }
 
 /// Says every few seconds what hangs.
@@ -120,11 +145,12 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    pub(crate) fn run(self) -> Result<(), Error> {
+    pub(crate) fn run(self) -> Result<u64, Error> {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build_local(Default::default())
             .and_then(|runtime| runtime.block_on(self.control()))
+            .map(|()| 0)
             .map_err(Error::system("running the admin port or signals"))
     }
 
@@ -142,9 +168,9 @@ impl Controller {
             }
         };
         let drain = async {
-            let cut = walk(&self.shared, &self.drain, self.requests).await;
+            walk(&self.shared, &self.drain, self.requests).await;
             // Told first: the lanes end as soon as the phase changes.
-            let _ = self.events.send(Event::Cut(cut));
+            let _ = self.events.send(Event::CutShort);
             self.shared.advance(Phase::Stopped);
             pending::<()>().await;
         };

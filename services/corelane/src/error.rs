@@ -24,11 +24,12 @@ pub enum Error {
         connections: usize,
         /// The hard limit of open files (getrlimit(2), `RLIMIT_NOFILE`).
         hard: u64,
-        /// Files kept for listeners, logs, the admin port and the files a service serves.
+        /// Files kept for listeners, event loops, connections that are being refused, logs, the
+        /// admin port and the files a service serves.
         reserved: u64,
     },
     /// An address could not be bound.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}; free it or choose another address")]
     Bind {
         /// The address asked for.
         address: SocketAddr,

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::StatusCode;
 use http::header::{HeaderValue, RETRY_AFTER};
@@ -18,6 +18,7 @@ use tokio::task::spawn_local;
 
 use crate::connection::{Order, Registration};
 use crate::lane::LaneState;
+use crate::metrics::Refusal;
 use crate::problem::Problem;
 use crate::reply::{Dispatch, HttpService};
 use crate::settings::Limits;
@@ -50,6 +51,8 @@ impl HttpSettings {
         // Deadlines are the lane's sweep, not a timer of hyper's for each request.
         http1
             .header_read_timeout(None)
+            // A client may end its side after its request and still wants the reply.
+            .half_close(true)
             .max_headers(limits.headers)
             .max_buf_size(limits.header_bytes);
         let mut http2 = http2::Builder::new(LaneExecutor);
@@ -69,6 +72,7 @@ pub(crate) async fn serve<S: HttpService>(
 ) {
     let connection = &registration.connection;
     let opened = tokio::select! {
+        biased;
         opened = Stream::open(socket, Rc::clone(connection)) => opened,
         _ = poll_fn(|cx| connection.poll_order(cx)) => return,
     };
@@ -86,6 +90,10 @@ pub(crate) async fn serve<S: HttpService>(
         }
     };
     if let Err(error) = ended {
+        // hyper has answered 400 or 431 by itself, before there was a request.
+        if error.is_parse() {
+            lane.metrics().refuse(Refusal::BadRequest);
+        }
         tracing::debug!(%error, "a connection ended early");
     }
 }
@@ -103,6 +111,7 @@ async fn drive_http1<S: HttpService>(
         while let Poll::Ready(order) = connection.poll_order(cx) {
             match order {
                 Order::Finish => Pin::new(&mut http).graceful_shutdown(),
+                Order::Expire if connection.is_leaving() => connection.abandon(),
                 Order::Expire => return Poll::Ready(None),
             }
         }
@@ -143,7 +152,7 @@ async fn drive_http2<S: HttpService>(
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Most connections a lane refuses with words at a time; further ones are just closed.
-const REFUSING: usize = 256;
+pub(crate) const REFUSING: usize = 32;
 
 /// Answers a connection that is one too many with 503, and closes it.
 pub(crate) fn refuse(lane: &Rc<LaneState>, mut socket: TcpStream) {
@@ -182,7 +191,11 @@ async fn say(
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let length = body.len();
     let mut out = Vec::with_capacity(512);
-    let start = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n");
+    // RFC 9110 section 6.6.1: a 4xx carries the date.
+    let date = httpdate::fmt_http_date(SystemTime::now());
+    let start = format!(
+        "HTTP/1.1 {status}\r\ndate: {date}\r\nconnection: close\r\ncontent-length: {length}\r\n"
+    );
     out.extend_from_slice(start.as_bytes());
     for (name, value) in &head.headers {
         out.extend_from_slice(name.as_str().as_bytes());

@@ -93,13 +93,13 @@ impl LaneState {
     }
 }
 
-/// Runs a lane on the calling thread until it is drained or stopped.
+/// Runs a lane on the calling thread until it is drained or stopped; the requests that were cut.
 pub(crate) fn run<F, S>(
     lane: Lane,
     listener: TcpListener,
     state: LaneState,
     factory: &F,
-) -> Result<(), Error>
+) -> Result<u64, Error>
 where
     F: Fn(&Lane) -> S,
     S: HttpService,
@@ -122,7 +122,8 @@ where
         state.shared.set_listening(lane.index);
         spawn_local(sweep(Rc::clone(&state)));
         accept_until_drained(&state, listener, service).await;
-        Ok(())
+        let unanswered = state.connections.borrow().iter().map(|(_, c)| c.unanswered()).sum();
+        Ok(unanswered)
     })
 }
 
@@ -143,21 +144,36 @@ async fn accept_until_drained<S: HttpService>(
         }
     }
     if state.phase.get() == Phase::Closing {
-        // Closing a listener resets what its queue still holds, so the queue is emptied first.
-        // Asked directly: the event loop may not have heard yet of what came last.
-        if let Ok(listener) = listener.into_std() {
-            while let Ok((socket, _)) = listener.accept() {
-                match socket.set_nonblocking(true).and_then(|()| TcpStream::from_std(socket)) {
-                    Ok(socket) => admit(state, socket, &settings, &service),
-                    Err(error) => tracing::warn!(lane = state.index, %error, "accept failed"),
-                }
-            }
+        if let Err(error) =
+            empty_queue(listener, |socket| admit(state, socket, &settings, &service))
+        {
+            tracing::warn!(lane = state.index, %error, "the accept queue could not be emptied");
         }
         while !state.connections.borrow().is_empty() && state.phase.get() < Phase::Stopped {
             tokio::select! {
                 () = next_phase(state, &mut phase) => {}
                 () = state.emptied.notified() => {}
             }
+        }
+    }
+}
+
+/// Accepts what waits and closes the listener: closing resets what its queue still holds. The
+/// socket is asked directly, because the event loop may not have heard of what came last.
+fn empty_queue(
+    listener: tokio::net::TcpListener,
+    mut admit: impl FnMut(TcpStream),
+) -> io::Result<()> {
+    let listener = listener.into_std()?;
+    loop {
+        match listener.accept() {
+            Ok((socket, _)) => {
+                socket.set_nonblocking(true)?;
+                admit(TcpStream::from_std(socket)?);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => return Err(error),
         }
     }
 }
@@ -220,7 +236,8 @@ async fn sweep(state: Rc<LaneState>) {
         let pause = if state.phase.get() == Phase::Closing { hurried } else { usual };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = state.hurry.notified() => {}
+            // Not at once: requests that wait in their sockets are read first.
+            () = state.hurry.notified() => tokio::time::sleep(hurried).await,
         }
         let now = Instant::now();
         for (_, connection) in state.connections.borrow().iter() {

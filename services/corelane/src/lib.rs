@@ -16,8 +16,7 @@
 //! # fn main() -> Result<(), corelane::Error> {
 //! let server = Server::builder().bind("127.0.0.1:0".parse().unwrap()).build()?;
 //! # let handle = server.handle();
-//! # handle.drain();
-//! # handle.drain();
+//! # handle.stop();
 //! server.serve(|lane| {
 //!     let lane = lane.index();
 //!     let served = Rc::new(Cell::new(0)); // one per lane: no lock

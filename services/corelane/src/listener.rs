@@ -6,6 +6,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::Error;
+use crate::http_connection::REFUSING;
 
 /// Binds one listener per lane to `address`, all in one `SO_REUSEPORT` group (socket(7)).
 pub(crate) fn bind_lanes(
@@ -16,7 +17,7 @@ pub(crate) fn bind_lanes(
     // A group is joined silently by any process of the same user; a first bind without the
     // option tells a port that another server holds from one that is free.
     if address.port() != 0 {
-        bind(address, backlog, false)?;
+        socket(address, false).map_err(|source| Error::Bind { address, source })?;
     }
     let first = bind(address, backlog, true)?;
     let bound = first.local_addr().map_err(Error::system("reading a listener's address"))?;
@@ -30,27 +31,40 @@ pub(crate) fn bind_lanes(
 /// Binds one listener, ready for an event loop.
 pub(crate) fn bind(address: SocketAddr, backlog: u32, share: bool) -> Result<TcpListener, Error> {
     let open = || {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        socket.set_reuse_port(share)?;
-        socket.set_nonblocking(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(backlog.min(i32::MAX as u32).cast_signed())?;
+        let socket = socket(address, share)?;
+        socket.listen(backlog.min(MAX_BACKLOG).cast_signed())?;
         Ok(TcpListener::from(socket))
     };
     open().map_err(|source| Error::Bind { address, source })
 }
 
-/// Files kept for listeners, logs, the admin port and the files a service serves.
+/// A bound socket that does not listen yet.
+fn socket(address: SocketAddr, share: bool) -> std::io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(share)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Longest accept queue that can be asked for.
+pub(crate) const MAX_BACKLOG: u32 = 65_535;
+
+/// Files kept for logs, the admin port and the files a service serves.
 const RESERVED_FILES: u64 = 256;
+
+/// Files that a lane takes by itself: its listener and its event loop.
+const LANE_FILES: u64 = 8;
 
 /// Raises the soft limit of open files to the hard limit, and refuses more connections than fit.
 /// Containers often start with a soft limit of 1,024.
-pub(crate) fn raise_file_limit(connections: usize) -> Result<(), Error> {
+pub(crate) fn raise_file_limit(connections: usize, lanes: usize) -> Result<(), Error> {
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(u64::MAX);
-    if (connections as u64).saturating_add(RESERVED_FILES) > hard {
-        return Err(Error::FileLimit { connections, hard, reserved: RESERVED_FILES });
+    let reserved = RESERVED_FILES + lanes as u64 * (LANE_FILES + REFUSING as u64);
+    if (connections as u64).saturating_add(reserved) > hard {
+        return Err(Error::FileLimit { connections, hard, reserved });
     }
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).map_err(
         |error| Error::System { what: "raising the limit of open files", source: error.into() },

@@ -95,10 +95,14 @@ fn too_large(lane: &LaneState) -> Problem {
 fn failure(error: BoxError, lane: &LaneState) -> Problem {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error.as_ref());
     while let Some(error) = cause {
-        if matches!(error.downcast_ref(), Some(BodyError::TooLarge)) {
-            return too_large(lane);
+        match error.downcast_ref() {
+            Some(BodyError::TooLarge) => return too_large(lane),
+            Some(BodyError::Read(error)) => {
+                tracing::debug!(lane = lane.index, %error, "a request body could not be read");
+                return Problem::from(StatusCode::BAD_REQUEST);
+            }
+            None => cause = error.source(),
         }
-        cause = error.source();
     }
     tracing::error!(lane = lane.index, %error, "a service returned an error");
     Problem::from(StatusCode::INTERNAL_SERVER_ERROR)
@@ -116,8 +120,12 @@ struct Ticket {
 }
 
 impl Ticket {
-    fn new<B>(lane: &Rc<LaneState>, connection: &Rc<Connection>, request: &Request<B>) -> Self {
-        connection.begin_request();
+    fn new<B: Body>(
+        lane: &Rc<LaneState>,
+        connection: &Rc<Connection>,
+        request: &Request<B>,
+    ) -> Self {
+        connection.begin_request(!request.body().is_end_stream());
         lane.metrics().in_flight.add(1);
         Ticket {
             route: lane.shared.routes.find(request.uri().path()),
@@ -140,7 +148,8 @@ impl Ticket {
         self.status = Some(head.status);
         if self.method == Method::HEAD {
             // RFC 9110 section 9.3.2: the fields of the GET, without its body.
-            if let Some(length) = body.size_hint().exact()
+            if !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+                && let Some(length) = body.size_hint().exact()
                 && !head.headers.contains_key(CONTENT_LENGTH)
             {
                 head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
@@ -245,7 +254,14 @@ where
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        self.project().inner.poll_frame(cx)
+        let this = self.project();
+        let inner = this.inner;
+        catch_unwind(AssertUnwindSafe(|| inner.poll_frame(cx))).unwrap_or_else(|_| {
+            let lane = &this.ticket.lane;
+            lane.metrics().panics.add(1);
+            tracing::error!(lane = lane.index, "the body of a reply panicked");
+            Poll::Ready(Some(Err("the body of a reply panicked".into())))
+        })
     }
 
     fn is_end_stream(&self) -> bool {

@@ -12,15 +12,15 @@ use tower::Service;
 
 use crate::body::Incoming;
 use crate::control::{Controller, ServerHandle, Stop};
-use crate::cpu::{CpuView, Lanes, Pin, plan};
+use crate::cpu::{CpuView, Lanes, MAX_LANES, Pin, plan};
 use crate::error::Error;
 use crate::lane::{self, Lane, LaneState};
-use crate::listener::{bind, bind_lanes, raise_file_limit};
+use crate::listener::{MAX_BACKLOG, bind, bind_lanes, raise_file_limit};
 use crate::reply::BoxError;
 use crate::routes::Routes;
 use crate::settings::{self, Drain, Limits, Placement, Timeouts};
-use crate::shared::Shared;
-use crate::threads::{CONTROLLER, spawn, wait_for_end};
+use crate::shared::{Phase, Shared};
+use crate::threads::{Thread, spawn, wait_for_end};
 
 /// Collects the settings of a [`Server`]; made by [`Server::builder`].
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ impl Builder {
     }
 
     /// Serves `/healthz`, `/readyz` and `/metrics` on this address, from a thread that is never
-    /// pinned. Default: no admin port.
+    /// pinned and without authentication: keep it from clients. Default: no admin port.
     pub fn admin(mut self, address: SocketAddr) -> Self {
         self.admin = Some(address);
         self
@@ -73,7 +73,7 @@ impl Builder {
         self
     }
 
-    /// Length of the accept queue of each listener. Default 4,096. The kernel silently lowers it
+    /// Length of the accept queue of each listener. Default 4,096; 1 to 65,535. The kernel silently lowers it
     /// to `net.core.somaxconn` (listen(2)).
     pub fn backlog(mut self, backlog: u32) -> Self {
         self.backlog = backlog;
@@ -118,7 +118,8 @@ impl Builder {
     }
 
     /// Whether SIGTERM and SIGINT begin the drain, and a second one ends the server at once.
-    /// Default true. With false the program calls [`ServerHandle::drain`].
+    /// Default true. With false the program calls [`ServerHandle::drain`] and
+    /// [`ServerHandle::stop`].
     pub fn signals(mut self, signals: bool) -> Self {
         self.signals = signals;
         self
@@ -131,6 +132,14 @@ impl Builder {
     /// The first setting that is out of its bounds, by name.
     pub fn validate(&self) -> Result<(), Error> {
         settings::check(&self.limits, &self.timeouts, &self.drain).map_err(Error::Setting)?;
+        if !(1..=MAX_BACKLOG).contains(&self.backlog) {
+            return Err(Error::Setting(format!("backlog: 1 to {MAX_BACKLOG}")));
+        }
+        if let Lanes::Count(n) = self.lanes
+            && !(1..=MAX_LANES).contains(&n)
+        {
+            return Err(Error::Setting(format!("lanes: 1 to {MAX_LANES}")));
+        }
         Routes::new(&self.routes).map(drop).map_err(Error::Setting)
     }
 
@@ -146,7 +155,7 @@ impl Builder {
         let routes = Routes::new(&self.routes).map_err(Error::Setting)?;
         let view = CpuView::read().map_err(Error::system("reading the affinity mask"))?;
         let plan = plan(&view, self.lanes, self.pin).map_err(Error::Lanes)?;
-        raise_file_limit(self.limits.connections)?;
+        raise_file_limit(self.limits.connections, plan.lanes.len())?;
         let Placement::Hashed = self.placement;
         let listeners = bind_lanes(self.address, self.backlog, plan.lanes.len())?;
         let admin = self.admin.map(|address| bind(address, 128, false)).transpose()?;
@@ -189,10 +198,11 @@ pub struct Server {
 }
 
 /// How a server ended.
+#[must_use = "requests may have been cut"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// Requests that were still in flight when the deadline or a second signal came. They were
-    /// cut; 0 is a clean end.
+    /// Requests that were cut when the deadline or a second signal came: those in flight, and
+    /// replies whose end the client had not taken. 0 is a clean end.
     pub cut: u64,
 }
 
@@ -256,30 +266,40 @@ impl Server {
         let shared = Arc::clone(&self.handle.shared);
         let (events, inbox) = mpsc::channel();
         let factory = Arc::new(factory);
-        for (index, listener) in self.listeners.into_iter().enumerate() {
-            let lane = Lane { index, cpu: shared.plan.lanes[index] };
-            let (settings, shared) = (self.settings.clone(), Arc::clone(&shared));
-            let factory = Arc::clone(&factory);
-            spawn(format!("lane-{index}"), &events, move || {
-                lane::run(lane, listener, LaneState::new(index, settings, shared), &*factory)
-            })?;
-        }
         let (finish, finished) = oneshot::channel();
         let controller = Controller {
             shared: Arc::clone(&shared),
-            drain: self.settings.drain,
+            drain: self.settings.drain.clone(),
             admin: self.admin,
             signals: self.settings.signals.then(|| self.handle.requests.clone()),
             requests: self.requests,
             finished,
             events: events.clone(),
         };
-        let controller = spawn(CONTROLLER.to_owned(), &events, move || controller.run())?;
-        let outcome = wait_for_end(&inbox, &shared);
+        let controller = spawn(Thread::Admin, &events, move || controller.run())?;
+        let mut started = 0;
+        let mut refused = None;
+        for (index, listener) in self.listeners.into_iter().enumerate() {
+            let lane = Lane { index, cpu: shared.plan.lanes[index] };
+            let (state, factory) = ((self.settings.clone(), Arc::clone(&shared)), factory.clone());
+            let thread = spawn(Thread::Lane(index), &events, move || {
+                lane::run(lane, listener, LaneState::new(index, state.0, state.1), &*factory)
+            });
+            match thread {
+                Ok(_) => started += 1,
+                Err(error) => {
+                    // The lanes that have begun must not go on without the others.
+                    shared.advance(Phase::Stopped);
+                    refused = Some(error);
+                    break;
+                }
+            }
+        }
+        let outcome = wait_for_end(&inbox, &shared, started);
         // It has ended already if it was what ended the lanes.
         let _ = finish.send(());
         let _ = controller.join();
-        outcome
+        refused.map_or(outcome, Err)
     }
 
     fn log_start(&self) {

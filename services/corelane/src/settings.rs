@@ -48,7 +48,7 @@ impl fmt::Display for Placement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Open connections over all lanes. One more is answered `503` with `Retry-After: 1` and
-    /// closed. Default 10,000; at least 1. The server raises its soft limit of open files to the
+    /// closed; when a lane refuses more than 32 at a time, the rest are closed without a word. Default 10,000; at least 1. The server raises its soft limit of open files to the
     /// hard limit, and refuses to start if this number does not fit below it.
     pub connections: usize,
     /// Header fields of a request; more are answered `431`. Default 100; 1 to 1,000. Applies to
@@ -57,7 +57,7 @@ pub struct Limits {
     /// Bytes of a request's header section; more are answered `431`. Default 32 KiB; 8 KiB (the
     /// least that hyper's read buffer takes) to 1 MiB.
     pub header_bytes: usize,
-    /// Bytes of the request target; more are answered `414`. Default 8 KiB; 1 to 64 KiB. RFC 9110
+    /// Bytes of the path and query of the request target; more are answered `414`. Default 8 KiB; 1 to 64 KiB. RFC 9110
     /// section 4.1 recommends to support at least 8,000.
     pub uri_bytes: usize,
     /// Bytes of a request body. A larger `Content-Length` is answered `413` before the service is
@@ -81,7 +81,9 @@ impl Default for Limits {
 /// How long a client may take.
 ///
 /// Deadlines are checked by one sweep per lane rather than by a timer per request, so they cost
-/// the hot path nothing; a connection may outlive its deadline by up to a second.
+/// the hot path nothing; a connection may outlive its deadline by up to a second. There is no
+/// deadline yet for a request's body and for a handler; a client that takes nothing of its reply
+/// counts as idle.
 ///
 /// ```
 /// use std::time::Duration;
@@ -92,7 +94,8 @@ impl Default for Limits {
 pub struct Timeouts {
     /// From the first byte of a request to the end of its header section, and from the accept to
     /// the first byte. Afterwards an HTTP/1.1 client that began a request gets `408`, any other
-    /// is closed. Default 10 s; 100 ms to 1 h.
+    /// is closed. A later header on an HTTP/2 connection is bounded by [`Timeouts::idle`].
+    /// Default 10 s; 100 ms to 1 h.
     pub header: Duration,
     /// Between two requests of a connection. Must be longer than the idle time-out of the proxy
     /// in front, or a reused connection can close under a request. Default 75 s; 100 ms to 24 h.

@@ -1,4 +1,5 @@
-//! What the threads of a server share: none of it is touched per request.
+//! What the threads of a server share. A request reads its route and writes its own lane's counters;
+//! nothing else here is touched on its way.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

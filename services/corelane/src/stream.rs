@@ -29,6 +29,10 @@ pub(crate) struct Stream {
     socket: TcpStream,
     prefix: Bytes,
     connection: Rc<Connection>,
+    /// Whether our side is closed.
+    shut: bool,
+    /// Whether what the client still sends is to be read before the socket is closed.
+    unread: bool,
 }
 
 impl Stream {
@@ -48,7 +52,10 @@ impl Stream {
                 None => continue,
             }
         };
-        Ok(Some((protocol, Stream { socket, prefix: prefix.freeze(), connection })))
+        Ok(Some((
+            protocol,
+            Stream { socket, prefix: prefix.freeze(), connection, shut: false, unread: false },
+        )))
     }
 }
 
@@ -93,7 +100,10 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write(cx, buf)
+        self.connection.writing();
+        let n = ready!(Pin::new(&mut self.socket).poll_write(cx, buf))?;
+        self.connection.wrote();
+        Poll::Ready(Ok(n))
     }
 
     fn poll_write_vectored(
@@ -101,7 +111,10 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write_vectored(cx, bufs)
+        self.connection.writing();
+        let n = ready!(Pin::new(&mut self.socket).poll_write_vectored(cx, bufs))?;
+        self.connection.wrote();
+        Poll::Ready(Ok(n))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -109,11 +122,25 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // hyper flushes the socket only when its own buffer is empty.
+        self.connection.flushed();
         Pin::new(&mut self.socket).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(cx)
+        if !self.shut {
+            ready!(Pin::new(&mut self.socket).poll_shutdown(cx))?;
+            self.shut = true;
+            self.unread = self.connection.leave();
+        }
+        // Until the client closes, or the sweep ends it.
+        let mut discarded = [0; 4096];
+        while self.unread && !self.connection.is_abandoned() {
+            let mut discarded = ReadBuf::new(&mut discarded);
+            let read = ready!(Pin::new(&mut self.socket).poll_read(cx, &mut discarded));
+            self.unread = read.is_ok() && !discarded.filled().is_empty();
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

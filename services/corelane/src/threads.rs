@@ -1,5 +1,7 @@
 //! The threads of a server, and what the one that waits for them hears.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -8,41 +10,56 @@ use crate::error::Error;
 use crate::server::Drained;
 use crate::shared::{Phase, Shared};
 
-/// Name of the thread beside the lanes.
-pub(crate) const CONTROLLER: &str = "admin";
+/// A thread of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thread {
+    Lane(usize),
+    /// The one beside the lanes: admin port, signals, drain.
+    Admin,
+}
 
-/// What the threads of a server tell the one that called [`Server::serve`].
+impl fmt::Display for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Thread::Lane(index) => write!(f, "lane-{index}"),
+            Thread::Admin => f.write_str("admin"),
+        }
+    }
+}
+
+/// What the threads of a server tell the one that called [`Server::serve`](crate::Server::serve).
 pub(crate) enum Event {
-    /// The thread of this name ended; without a result it panicked.
-    Ended { name: String, result: Option<Result<(), Error>> },
-    /// The drain was cut short; this many requests were in flight.
-    Cut(u64),
+    /// A thread ended, with the number of requests that it had to cut; without a result it
+    /// panicked.
+    Ended { thread: Thread, result: Option<Result<u64, Error>> },
+    /// What is left is being cut.
+    CutShort,
 }
 
 /// Reports the end of a thread when dropped, so that a panic is reported too.
 struct Ended {
-    name: String,
-    result: Option<Result<(), Error>>,
+    thread: Thread,
+    result: Option<Result<u64, Error>>,
     events: mpsc::Sender<Event>,
 }
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        let (name, result) = (std::mem::take(&mut self.name), self.result.take());
+        let event = Event::Ended { thread: self.thread, result: self.result.take() };
         // Nobody listens any more when `serve` has returned.
-        let _ = self.events.send(Event::Ended { name, result });
+        let _ = self.events.send(event);
     }
 }
 
 /// Starts a thread whose end is reported.
 pub(crate) fn spawn(
-    name: String,
+    thread: Thread,
     events: &mpsc::Sender<Event>,
-    run: impl FnOnce() -> Result<(), Error> + Send + 'static,
+    run: impl FnOnce() -> Result<u64, Error> + Send + 'static,
 ) -> Result<thread::JoinHandle<()>, Error> {
-    let mut ended = Ended { name: name.clone(), result: None, events: events.clone() };
+    let mut ended = Ended { thread, result: None, events: events.clone() };
     thread::Builder::new()
-        .name(name)
+        .name(thread.to_string())
         .spawn(move || {
             let ended = &mut ended;
             ended.result = Some(run());
@@ -53,29 +70,32 @@ pub(crate) fn spawn(
 /// How long lanes may take to stop once they are told; a handler that blocks its lane is left.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// Waits until every lane has ended, or the rest had to be cut.
+/// Waits until the first `started` lanes have ended, or the rest had to be cut.
 pub(crate) fn wait_for_end(
     inbox: &mpsc::Receiver<Event>,
     shared: &Shared,
+    started: usize,
 ) -> Result<Drained, Error> {
-    let mut running = shared.lanes.len();
-    let mut cut = None;
+    let mut running: BTreeSet<usize> = (0..started).collect();
+    let mut stopping = shared.phase() == Phase::Stopped;
     let mut failure = None;
-    while running > 0 {
-        let stopping = cut.is_some() || failure.is_some();
+    let mut cut = 0;
+    while !running.is_empty() {
         let event = match stopping {
             true => inbox.recv_timeout(STOP_GRACE).ok(),
             false => inbox.recv().ok(),
         };
         match event {
-            Some(Event::Cut(n)) => cut = Some(n),
-            Some(Event::Ended { name, result }) => {
-                let is_lane = name != CONTROLLER;
-                running -= usize::from(is_lane);
-                match result.unwrap_or(Err(Error::ThreadEnded { name })) {
-                    Ok(()) => {}
+            Some(Event::CutShort) => stopping = true,
+            Some(Event::Ended { thread, result }) => {
+                if let Thread::Lane(index) = thread {
+                    running.remove(&index);
+                }
+                match result.unwrap_or(Err(Error::ThreadEnded { name: thread.to_string() })) {
+                    Ok(requests) => cut += requests,
                     Err(error) => {
                         failure.get_or_insert(error);
+                        stopping = true;
                         shared.advance(Phase::Stopped);
                     }
                 }
@@ -84,10 +104,11 @@ pub(crate) fn wait_for_end(
         }
     }
     shared.advance(Phase::Stopped);
+    // A lane that does not stop is left with what it had in flight.
+    cut += running.iter().map(|&lane| shared.lanes[lane].metrics.in_flight.get()).sum::<u64>();
     if let Some(error) = failure {
         return Err(error);
     }
-    let cut = cut.unwrap_or(0);
     tracing::info!(cut, "drain: ended");
     Ok(Drained { cut })
 }

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use corelane::{Drain, Drained, Incoming, Phase};
+use corelane::{Drain, Drained, Incoming, Phase, Timeouts};
 use http::{Request, Response};
 use http_body_util::Full;
-use support::{Handlers, PATIENCE, Running, builder};
+use support::{BIG, Handlers, PATIENCE, Running, big, builder};
 
 const CLEAN: Drained = Drained { cut: 0 };
 
@@ -109,6 +109,19 @@ fn connections_in_the_accept_queue_are_answered() {
 }
 
 #[test]
+fn a_client_that_reads_slowly_gets_its_whole_reply() {
+    let timeouts = Timeouts { header: Duration::from_millis(200), ..Timeouts::default() };
+    let server = Running::start(builder().timeouts(timeouts), big);
+    let mut client = server.connect();
+    client.send_get("/");
+    let (begun, _) = client.read_slowly(1 << 20);
+    server.handle.drain();
+    assert!(begun + client.read_slowly(BIG - begun).0 >= BIG);
+    drop(client);
+    assert_eq!(server.join().expect("a clean end"), CLEAN);
+}
+
+#[test]
 fn the_deadline_cuts_what_hangs() {
     let drain = Drain { settle: Duration::ZERO, deadline: Duration::from_millis(200) };
     let server = Running::start(builder().drain(drain), Handlers::new().factory());
@@ -131,7 +144,7 @@ fn a_second_request_to_stop_ends_it_at_once() {
         server.metric("corelane_requests_in_flight{lane=\"0\"}") == 1.0
     });
     server.handle.drain();
-    server.handle.drain();
+    server.handle.stop();
     assert_eq!(server.join().expect("an end"), Drained { cut: 1 });
 }
 
@@ -150,7 +163,7 @@ fn a_lane_that_is_stuck_cannot_keep_the_process() {
     client.socket.write_all(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n").expect("write");
     lane_is_blocked.recv_timeout(PATIENCE).expect("the lane is blocked");
     server.handle.drain();
-    server.handle.drain();
+    server.handle.stop();
     assert_eq!(server.join().expect("an end"), Drained { cut: 1 });
 }
 

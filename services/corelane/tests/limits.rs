@@ -3,10 +3,11 @@
 mod support;
 
 use std::io::Write;
+use std::net::Shutdown;
 use std::time::Duration;
 
 use corelane::{Error, Limits, Server, Timeouts};
-use support::{Client, Handlers, Running, builder};
+use support::{BIG, Client, Handlers, Running, big, builder};
 
 fn start(limits: Limits, timeouts: Timeouts) -> Running {
     Running::start(builder().limits(limits).timeouts(timeouts), Handlers::new().factory())
@@ -140,6 +141,42 @@ fn a_request_in_flight_is_not_idle() {
     assert!(idle.read_to_close().is_empty());
     handlers.gate.add_permits(1);
     assert_eq!(slow.read_answer().status, 200);
+}
+
+#[test]
+fn a_client_that_reads_slowly_is_not_idle() {
+    let server = Running::start(builder().timeouts(impatient()), big);
+    let mut client = server.connect();
+    client.send_get("/");
+    assert!(client.read_slowly(BIG).0 >= BIG);
+}
+
+#[test]
+fn a_408_never_stands_inside_another_reply() {
+    let server = Running::start(builder().timeouts(impatient()), big);
+    let mut client = server.connect();
+    client.send_get("/");
+    let (begun, _) = client.read_slowly(1 << 20);
+    client.send("GET /next HTTP/1.1\r\nHo");
+    let (more, _) = client.read_slowly(BIG - begun);
+    assert!(begun + more >= BIG, "the first reply is whole");
+    let rest = String::from_utf8(client.read_to_close()).expect("text");
+    let after = rest.trim_start_matches('x');
+    assert!(after.is_empty() || after.starts_with("HTTP/1.1 408"), "{after}");
+}
+
+#[test]
+fn a_refused_upload_is_told_why() {
+    let server = with_limits(Limits { body_bytes: 10, ..Limits::default() });
+    let body = vec![0; 4 << 20];
+    for _ in 0..20 {
+        let mut client = server.connect();
+        let length = body.len();
+        client.send(format!("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n"));
+        client.send(&body);
+        client.socket.shutdown(Shutdown::Write).expect("half a close");
+        assert!(client.read_to_close().starts_with(b"HTTP/1.1 413"));
+    }
 }
 
 #[test]

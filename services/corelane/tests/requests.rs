@@ -5,11 +5,15 @@ mod support;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::net::Shutdown;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use corelane::{Incoming, Lanes, Pin};
-use http::{Request, Response};
+use corelane::{Incoming, Lanes, Limits};
+use http::{HeaderValue, Request, Response};
+use http_body::{Body, Frame};
 use http_body_util::Full;
 use support::{Handlers, Running, builder};
 
@@ -98,6 +102,110 @@ fn a_panic_is_one_requests_500() {
 }
 
 #[test]
+fn a_panic_in_the_body_of_a_reply_is_counted() {
+    struct Panicking;
+    impl Body for Panicking {
+        type Data = Bytes;
+        type Error = Infallible;
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            panic!("in the body")
+        }
+    }
+    let server = Running::start(builder(), |_lane| {
+        tower::service_fn(|_request: Request<Incoming>| async {
+            Ok::<_, Infallible>(Response::new(Panicking))
+        })
+    });
+    let mut client = server.connect();
+    client.send_get("/");
+    client.read_to_close();
+    assert_eq!(server.metric("corelane_panics_total{lane=\"0\"}"), 1.0);
+}
+
+#[test]
+fn a_client_may_end_its_side_before_the_reply() {
+    let handlers = Handlers::new();
+    let server = Running::start(builder(), handlers.factory());
+    let mut client = server.connect();
+    client.send_get("/gate");
+    client.socket.shutdown(Shutdown::Write).expect("half a close");
+    server.wait_until("in flight", || {
+        server.metric("corelane_requests_in_flight{lane=\"0\"}") == 1.0
+    });
+    handlers.gate.add_permits(1);
+    assert_eq!(client.read_answer().text(), "through");
+}
+
+#[test]
+fn a_broken_request_body_is_the_clients_fault() {
+    let server = Running::start(builder(), Handlers::new().factory());
+    let mut client = server.connect();
+    client.send("POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n");
+    assert_eq!(client.read_answer().status, 400);
+
+    let mut leaving = server.connect();
+    leaving.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\nabc");
+    server.wait_until("in flight", || {
+        server.metric("corelane_requests_in_flight{lane=\"0\"}") == 1.0
+    });
+    drop(leaving);
+    server.wait_until("ended", || server.metric("corelane_requests_in_flight{lane=\"0\"}") == 0.0);
+    assert!(!server.admin_get("/metrics").text().contains("code=\"500\""));
+}
+
+#[test]
+fn head_announces_no_length_where_get_has_no_body() {
+    let server = Running::start(builder(), |_lane| {
+        tower::service_fn(|request: Request<Incoming>| async move {
+            let reply = Response::builder().status(&request.uri().path()[1..]);
+            reply.body(Full::<Bytes>::default())
+        })
+    });
+    for status in ["204", "304"] {
+        let mut client = server.connect();
+        client.send(format!("HEAD /{status} HTTP/1.1\r\nHost: test\r\n\r\n"));
+        let head = client.read_head_answer();
+        assert_eq!(head.status.to_string(), status);
+        assert_eq!(head.header("content-length"), None, "RFC 9110 section 8.6");
+    }
+}
+
+#[test]
+fn what_is_not_http_is_counted() {
+    let server = Running::start(builder(), Handlers::new().factory());
+    let mut client = server.connect();
+    client.send("not http\r\n\r\n");
+    assert!(client.read_to_close().starts_with(b"HTTP/1.1 400"));
+    let refused = "corelane_connections_refused_total{lane=\"0\",reason=\"bad_request\"}";
+    server.wait_until("counted", || server.metric(refused) == 1.0);
+}
+
+#[test]
+fn every_reply_names_its_replica() {
+    let limits = Limits { body_bytes: 10, uri_bytes: 10, ..Limits::default() };
+    let named = builder().limits(limits).replica(HeaderValue::from_static("one"));
+    let server = Running::start(named, Handlers::new().factory());
+    let host = "Host: t\r\n";
+    for (request, status) in [
+        (format!("GET /hello HTTP/1.1\r\n{host}\r\n"), 200),
+        (format!("GET /panic HTTP/1.1\r\n{host}\r\n"), 500),
+        (format!("GET /a-long-target HTTP/1.1\r\n{host}\r\n"), 414),
+        (format!("POST /echo HTTP/1.1\r\n{host}Content-Length: 11\r\n\r\n"), 413),
+        ("GET / HTTP/1.1\r\n\r\n".to_owned(), 400),
+    ] {
+        let mut client = server.connect();
+        client.send(&request);
+        let answer = client.read_answer();
+        assert_eq!(answer.status, status, "{request}");
+        assert_eq!(answer.header("corelane-replica"), Some("one"), "{request}");
+        assert_eq!(answer.header("corelane-lane"), Some("0"), "{request}");
+    }
+}
+
+#[test]
 fn an_error_of_the_service_does_not_leak() {
     let server = Running::start(builder(), Handlers::new().factory());
     let answer = server.get("/error");
@@ -138,9 +246,8 @@ fn an_axum_router_is_a_service() {
     client.send("GET /greet/axum HTTP/1.1\r\nHost: t\r\n\r\n");
     assert_eq!(client.read_answer().text(), "hello, axum");
     assert_eq!(client.get("/none").status, 404);
-    handle.drain();
-    handle.drain();
-    thread.join().expect("no panic").expect("an end");
+    handle.stop();
+    assert_eq!(thread.join().expect("no panic").expect("an end").cut, 0);
 }
 
 /// The CPUs that the calling thread may run on, as the kernel writes them (proc(5)).
@@ -152,7 +259,7 @@ fn allowed_cpus() -> String {
 
 #[test]
 fn each_lane_is_pinned_to_its_own_cpu_and_the_admin_thread_to_none() {
-    let server = Running::start(builder().lanes(Lanes::Auto).pin(Pin::On), |lane| {
+    let server = Running::start(builder().lanes(Lanes::Auto).pin(corelane::Pin::On), |lane| {
         let told = lane.cpu().map(|cpu| cpu.to_string()).unwrap_or_default();
         let text = format!("{} {told} {}", lane.index(), allowed_cpus());
         tower::service_fn(move |_request: Request<Incoming>| {

@@ -34,14 +34,19 @@ fn report(error: &dyn std::error::Error) {
     }
 }
 
+/// Prints for whoever still reads; `print!` would panic if nobody does.
+fn show(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
 fn run() -> Result<ExitCode, ConfigErrors> {
     match config::read(std::env::args_os(), std::env::vars_os())? {
-        Invocation::Print(text) => print!("{text}"),
+        Invocation::Print(text) => show(&text),
         Invocation::Check(settings) => {
             if let Err(error) = builder(&Config::parse(&settings)?).validate() {
                 return Ok(failed(&error));
             }
-            print!("{}", config::describe(&settings));
+            show(&config::describe(&settings));
         }
         Invocation::Run(settings) => return Ok(serve(Config::parse(&settings)?)),
     }
@@ -50,7 +55,7 @@ fn run() -> Result<ExitCode, ConfigErrors> {
 
 /// Serves until drained: 0 after a clean drain, 1 when requests were cut or something failed.
 fn serve(config: Config) -> ExitCode {
-    logging::start(config.log_level, config.log_format);
+    let _flush_at_end = logging::start(config.log_level, config.log_format);
     let replica = replica_name(&config);
     // A name of printable ASCII, as the schema allows, is always a header value.
     let builder = match HeaderValue::from_str(&replica) {

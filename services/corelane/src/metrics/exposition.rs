@@ -116,7 +116,7 @@ impl LaneCollector {
             })?;
         }
 
-        let help = "Handlers that panicked; each was answered 500";
+        let help = "Handlers and reply bodies that panicked";
         let mut family =
             out.encode_descriptor("corelane_panics", help, None, MetricType::Counter)?;
         for (lane, shared) in self.each() {
@@ -154,7 +154,7 @@ impl LaneCollector {
     }
 
     fn requests(&self, out: &mut DescriptorEncoder) -> fmt::Result {
-        let help = "Requests between their header and the end of their reply";
+        let help = "Requests between their header and the making of their reply";
         let name = "corelane_requests_in_flight";
         let mut family = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (lane, shared) in self.each() {
@@ -178,7 +178,8 @@ impl LaneCollector {
             }
         }
 
-        let help = "From the request's header to the end of its reply";
+        let help =
+            "From the request's header until its reply is made, not until the client has read it";
         let name = "corelane_request_duration_seconds";
         let mut family = out.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for (lane, shared) in self.each() {

@@ -1,7 +1,7 @@
 //! What is counted, where, and how it is shown.
 //!
 //! Each lane counts in a shard of its own ([`LaneMetrics`]) that only its thread writes, so the
-//! hot path has no locked instruction and shares no cache line. Readers on the admin thread add
+//! hot path has no locked instruction. Readers on the admin thread add
 //! labels and render ([`exposition`]).
 
 mod exposition;

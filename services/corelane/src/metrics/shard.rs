@@ -64,16 +64,19 @@ pub(crate) enum Refusal {
     HeaderTimeout,
     /// [`Timeouts::idle`](crate::Timeouts::idle) ran out.
     IdleTimeout,
-    /// It could not be accepted: the system was out of files or memory.
+    /// An accept failed, once or again: the system was out of files or memory.
     AcceptError,
+    /// What came was not HTTP, or its header was too large: hyper answered 400 or 431.
+    BadRequest,
 }
 
 impl Refusal {
-    pub(super) const ALL: [(Refusal, &'static str); 4] = [
+    pub(super) const ALL: [(Refusal, &'static str); 5] = [
         (Refusal::Limit, "limit"),
         (Refusal::HeaderTimeout, "header_timeout"),
         (Refusal::IdleTimeout, "idle_timeout"),
         (Refusal::AcceptError, "accept_error"),
+        (Refusal::BadRequest, "bad_request"),
     ];
 }
 

@@ -44,11 +44,13 @@ pub(crate) fn builder() -> Builder {
 }
 
 impl Running {
-    pub(crate) fn start<F, S>(builder: Builder, factory: F) -> Running
+    pub(crate) fn start<F, S, B>(builder: Builder, factory: F) -> Running
     where
         F: Fn(&Lane) -> S + Send + Sync + 'static,
-        S: Service<Request<Incoming>, Response = Response<Full<Bytes>>> + Clone + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
         S::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes> + 'static,
+        B::Error: Into<BoxError>,
     {
         let server = builder.build().expect("the server starts");
         let address = server.local_addr().expect("an address");
@@ -102,8 +104,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            self.handle.drain();
-            self.handle.drain();
+            self.handle.stop();
             let _ = thread.join();
         }
     }
@@ -203,11 +204,41 @@ impl Client {
         }
     }
 
+    /// Reads up to `limit` bytes, slowly but steadily, and returns how many there were and their
+    /// end.
+    pub(crate) fn read_slowly(&mut self, limit: usize) -> (usize, Vec<u8>) {
+        let (mut total, mut tail) = (0, Vec::new());
+        let mut chunk = vec![0; 256 << 10];
+        while total < limit {
+            match self.socket.read(&mut chunk) {
+                Ok(n) if n > 0 => {
+                    total += n;
+                    tail = chunk[..n].to_vec();
+                }
+                _ => break,
+            }
+            std::thread::sleep(Duration::from_millis(8));
+        }
+        (total, tail)
+    }
+
     /// Waits until the server closes, and returns what it said before.
     pub(crate) fn read_to_close(&mut self) -> Vec<u8> {
         while self.fill().is_some() {}
         std::mem::take(&mut self.buffer)
     }
+}
+
+/// A body larger than the kernel's socket buffers, so that its end waits for the client.
+pub(crate) const BIG: usize = 24 << 20;
+
+/// Answers every request with [`BIG`] bytes that are in memory.
+pub(crate) fn big(_lane: &Lane) -> TestService {
+    let bytes = Bytes::from(vec![b'x'; BIG]);
+    BoxCloneSyncService::new(tower::service_fn(move |_request| {
+        let bytes = bytes.clone();
+        async move { Ok(Response::new(Full::new(bytes))) }
+    }))
 }
 
 /// Handlers that tests need: `/hello`, `/echo`, `/gate` (waits for a permit), `/panic`, `/error`.

@@ -110,7 +110,8 @@ impl Settings {
             match KEYS.iter().find(|key| key.variable() == *name) {
                 Some(key) => self.set(key, text.clone(), Origin::Environment(name.clone())),
                 None => {
-                    let known = KEYS.iter().map(Key::variable).collect();
+                    let known = KEYS.iter().map(Key::variable);
+                    let known = known.chain([FILE_VARIABLE.to_owned()]).collect();
                     errors.push(unknown(name, text, "environment", known));
                 }
             }
@@ -142,6 +143,9 @@ impl Settings {
             match (key, value) {
                 (None, Value::Table(inner)) if is_table => {
                     self.add_table(path, &format!("{name}."), inner, errors);
+                }
+                (Some(key), _) if self.0.contains_key(key.name) => {
+                    errors.push(format!("{name} = {value} (file {path}): given twice"));
                 }
                 (Some(key), _) => {
                     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

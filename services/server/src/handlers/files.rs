@@ -13,7 +13,8 @@ use tower_http::services::ServeDir;
 use crate::app::Body;
 
 /// The files of one root. Conditional and range requests, media types and the confinement to
-/// the root are tower-http's; files are read on its blocking pool, never on the lane.
+/// the root are tower-http's; files are read by its blocking threads, which share the lane's CPU
+/// but not its event loop.
 #[derive(Clone, Debug)]
 pub(crate) struct Files(ServeDir);
 
