@@ -43,11 +43,14 @@ pub(crate) struct Connection {
     since: Cell<Instant>,
     in_flight: Cell<u32>,
     served: Cell<u64>,
+    /// A request announced a body, of which some may be unread.
     had_body: Cell<bool>,
+    /// The client's side is waited for no longer.
     abandoned: Cell<bool>,
     /// HTTP/2 frames are not requests: bytes alone do not begin a header.
     multiplexed: Cell<bool>,
     order: Cell<Option<Order>>,
+    /// An order was given once.
     told: Cell<bool>,
     /// Bytes of replies wait for the client to read.
     unflushed: Cell<bool>,
