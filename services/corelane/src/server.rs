@@ -277,23 +277,23 @@ impl Server {
             events: events.clone(),
         };
         let controller = spawn(Thread::Admin, &events, move || controller.run())?;
-        let mut started = 0;
         let mut refused = None;
+        let mut started = 0;
         for (index, listener) in self.listeners.into_iter().enumerate() {
             let lane = Lane { index, cpu: shared.plan.lanes[index] };
-            let (state, factory) = ((self.settings.clone(), Arc::clone(&shared)), factory.clone());
+            let (settings, shared_with_lane) = (self.settings.clone(), Arc::clone(&shared));
+            let factory = Arc::clone(&factory);
             let thread = spawn(Thread::Lane(index), &events, move || {
-                lane::run(lane, listener, LaneState::new(index, state.0, state.1), &*factory)
+                let state = LaneState::new(index, settings, shared_with_lane);
+                lane::run(lane, listener, state, &*factory)
             });
-            match thread {
-                Ok(_) => started += 1,
-                Err(error) => {
-                    // The lanes that have begun must not go on without the others.
-                    shared.advance(Phase::Stopped);
-                    refused = Some(error);
-                    break;
-                }
+            if let Err(error) = thread {
+                // The lanes that have begun must not go on without the others.
+                shared.advance(Phase::Stopped);
+                refused = Some(error);
+                break;
             }
+            started += 1;
         }
         let outcome = wait_for_end(&inbox, &shared, started);
         // It has ended already if it was what ended the lanes.

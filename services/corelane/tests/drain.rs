@@ -59,9 +59,7 @@ fn what_is_in_flight_is_finished() {
     let server = Running::start(builder(), handlers.factory());
     let mut client = server.connect();
     client.send_get("/gate");
-    server.wait_until("in flight", || {
-        server.metric("corelane_requests_in_flight{lane=\"0\"}") == 1.0
-    });
+    server.wait_for_in_flight(1);
 
     server.handle.drain();
     server.wait_until("closing", || server.handle.phase() == Phase::Closing);
@@ -127,9 +125,7 @@ fn the_deadline_cuts_what_hangs() {
     let server = Running::start(builder().drain(drain), Handlers::new().factory());
     let mut client = server.connect();
     client.send_get("/gate");
-    server.wait_until("in flight", || {
-        server.metric("corelane_requests_in_flight{lane=\"0\"}") == 1.0
-    });
+    server.wait_for_in_flight(1);
     server.handle.drain();
     assert!(client.read_to_close().is_empty());
     assert_eq!(server.join().expect("an end"), Drained { cut: 1 });
@@ -140,9 +136,7 @@ fn a_second_request_to_stop_ends_it_at_once() {
     let server = Running::start(builder().drain(settling()), Handlers::new().factory());
     let mut client = server.connect();
     client.send_get("/gate");
-    server.wait_until("in flight", || {
-        server.metric("corelane_requests_in_flight{lane=\"0\"}") == 1.0
-    });
+    server.wait_for_in_flight(1);
     server.handle.drain();
     server.handle.stop();
     assert_eq!(server.join().expect("an end"), Drained { cut: 1 });
@@ -178,9 +172,7 @@ fn http2_clients_get_goaway_and_their_replies() {
         let connection = tokio::spawn(connection);
         let request = || Request::get("http://test/gate").body(()).expect("a request");
         let (reply, _) = client.send_request(request(), true).expect("sent");
-        server.wait_until("in flight", || {
-            server.metric("corelane_requests_in_flight{lane=\"0\"}") == 1.0
-        });
+        server.wait_for_in_flight(1);
 
         server.handle.drain();
         // GOAWAY: no further stream on this connection; the one in flight is finished.

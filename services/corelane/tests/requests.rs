@@ -132,9 +132,7 @@ fn a_client_may_end_its_side_before_the_reply() {
     let mut client = server.connect();
     client.send_get("/gate");
     client.socket.shutdown(Shutdown::Write).expect("half a close");
-    server.wait_until("in flight", || {
-        server.metric("corelane_requests_in_flight{lane=\"0\"}") == 1.0
-    });
+    server.wait_for_in_flight(1);
     handlers.gate.add_permits(1);
     assert_eq!(client.read_answer().text(), "through");
 }
@@ -148,11 +146,9 @@ fn a_broken_request_body_is_the_clients_fault() {
 
     let mut leaving = server.connect();
     leaving.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\nabc");
-    server.wait_until("in flight", || {
-        server.metric("corelane_requests_in_flight{lane=\"0\"}") == 1.0
-    });
+    server.wait_for_in_flight(1);
     drop(leaving);
-    server.wait_until("ended", || server.metric("corelane_requests_in_flight{lane=\"0\"}") == 0.0);
+    server.wait_for_in_flight(0);
     assert!(!server.admin_get("/metrics").text().contains("code=\"500\""));
 }
 

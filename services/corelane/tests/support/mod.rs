@@ -71,6 +71,12 @@ impl Running {
         }
     }
 
+    /// Waits until lane 0 has this many requests in flight.
+    pub(crate) fn wait_for_in_flight(&self, requests: u32) {
+        let series = "corelane_requests_in_flight{lane=\"0\"}";
+        self.wait_until("in flight", || self.metric(series) == f64::from(requests));
+    }
+
     /// Waits for the server's own end.
     pub(crate) fn join(mut self) -> Result<Drained, Error> {
         self.thread.take().expect("joined once").join().expect("serve does not panic")
