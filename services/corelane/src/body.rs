@@ -1,15 +1,17 @@
-//! The body of a request, bounded in size.
+//! The body of a request, bounded in size and in the time that its client may take.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use crate::body_watch::BodyWatch;
 use crate::reply::BoxError;
 
 /// The body of a request, as the service receives it: bounded by
-/// [`Limits::body_bytes`](crate::Limits::body_bytes).
+/// [`Limits::body_bytes`](crate::Limits::body_bytes) and [`Timeouts::body`](crate::Timeouts::body).
 ///
 /// It is an [`http_body::Body`] and `Send`, so it works wherever hyper's own body type does, an
 /// axum `Router` included.
@@ -27,6 +29,8 @@ pub struct Incoming {
     inner: hyper::body::Incoming,
     /// Bytes that may still come; `None` after an error, which ends the body.
     left: Option<u64>,
+    /// For a body of which something is still to come.
+    watch: Option<Arc<BodyWatch>>,
 }
 
 /// Why the body of a request ended early.
@@ -37,14 +41,53 @@ pub enum BodyError {
     /// this error (or one that it is the source of) answers `413`.
     #[error("the request body is larger than allowed")]
     TooLarge,
+    /// The service waited longer than [`Timeouts::body`](crate::Timeouts::body) for its next
+    /// bytes. If the head of the reply was not made, the request is answered `408`, whatever its
+    /// handler makes of this error; otherwise the reply is cut off.
+    #[error("the request body did not come in time")]
+    TimedOut,
     /// The client broke off, or sent what is not HTTP.
     #[error("the request body could not be read: {0}")]
     Read(#[source] BoxError),
 }
 
 impl Incoming {
-    pub(crate) fn new(inner: hyper::body::Incoming, limit: u64) -> Self {
-        Incoming { inner, left: Some(limit) }
+    pub(crate) fn new(
+        inner: hyper::body::Incoming,
+        limit: u64,
+        watch: Option<Arc<BodyWatch>>,
+    ) -> Self {
+        Incoming { inner, left: Some(limit), watch }
+    }
+
+    /// Polls hyper's body; an error when its next bytes did not come in time.
+    fn poll_inner(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let polled = Pin::new(&mut self.inner).poll_frame(cx);
+        if let Some(watch) = &self.watch {
+            match polled {
+                Poll::Ready(_) => watch.proceed(),
+                Poll::Pending => {
+                    watch.wait(cx.waker());
+                    // Looked at after the waker is in its place, so that no expiry is missed.
+                    if watch.is_expired() {
+                        return Poll::Ready(Some(Err(BodyError::TimedOut)));
+                    }
+                }
+            }
+        }
+        polled.map(|frame| frame.map(|frame| frame.map_err(|e| BodyError::Read(e.into()))))
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        // The service may have given it up while it waited, and go on without it.
+        if let Some(watch) = &self.watch {
+            watch.proceed();
+        }
     }
 }
 
@@ -57,14 +100,13 @@ impl Body for Incoming {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(left) = self.left.take() else { return Poll::Ready(None) };
-        let polled = Pin::new(&mut self.inner).poll_frame(cx);
+        let polled = self.poll_inner(cx);
         if polled.is_pending() {
             self.left = Some(left);
         }
         let frame = match ready!(polled) {
             Some(Ok(frame)) => frame,
-            Some(Err(error)) => return Poll::Ready(Some(Err(BodyError::Read(error.into())))),
-            None => return Poll::Ready(None),
+            ended => return Poll::Ready(ended),
         };
         let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
         self.left = left.checked_sub(bytes);

@@ -1,29 +1,36 @@
 //! What a lane knows of each of its connections, and how it tells one to end.
+//!
+//! No time is read on a request's way: what happens raises a flag, and the lane's next sweep takes
+//! its own time for it. So a deadline begins late by one sweep at most, and never early.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use crate::body_watch::Bodies;
 use crate::lane::LaneState;
+use crate::load_table::KindIndex;
+use crate::metrics::{Phase as Part, Refusal};
+use crate::placement::Place;
 use crate::shared::Phase;
 
-/// How long a closing lane waits for the first request of a connection it has just accepted.
-const FRESH_GRACE: Duration = Duration::from_secs(1);
+mod due;
 
-/// How long a client may take to close after we did.
-const LAST_WORD: Duration = Duration::from_secs(1);
+pub(crate) use due::{Due, HangsOn};
 
 /// Where a connection is between two requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activity {
-    /// Nothing was asked since `since`.
+    /// Nothing was asked.
     Idle,
-    /// The first byte of an HTTP/1.1 request came at `since`, its header is not complete.
+    /// The TLS handshake has begun.
+    Handshake,
+    /// The first byte of an HTTP/1.1 request came, its header is not complete.
     Header,
     /// Requests are in flight.
     Serving,
-    /// Our side is closed at `since`; the client's is not yet.
+    /// Our side is closed; the client's is not yet.
     Leaving,
 }
 
@@ -34,47 +41,125 @@ pub(crate) enum Order {
     Finish,
     /// The header did not come in time: end now, with 408 where a request had begun.
     Expire,
+    /// The client takes nothing of its replies: drop them, and what the kernel holds of them.
+    Reset,
 }
 
 /// One connection, shared by its I/O, its service and its lane; all on one thread.
 #[derive(Debug)]
 pub(crate) struct Connection {
+    lane: Rc<LaneState>,
     activity: Cell<Activity>,
+    /// Since when, by the sweep.
     since: Cell<Instant>,
+    /// `since` is to be set by the next sweep.
+    touched: Cell<bool>,
     in_flight: Cell<u32>,
+    /// Requests that were begun, and that were ended.
+    begun: Cell<u64>,
     served: Cell<u64>,
+    /// Generation of the last load report that it was sent.
+    reported: Cell<u32>,
     /// A request announced a body, of which some may be unread.
     had_body: Cell<bool>,
+    /// Bodies of requests that the service may wait for.
+    pub(crate) bodies: Bodies,
     /// The client's side is waited for no longer.
     abandoned: Cell<bool>,
     /// HTTP/2 frames are not requests: bytes alone do not begin a header.
     multiplexed: Cell<bool>,
+    /// The client closed its side of an HTTP/1.1 connection while a request waited.
+    gone: Cell<bool>,
     order: Cell<Option<Order>>,
     /// An order was given once.
     told: Cell<bool>,
+    /// When the connection is old enough to go.
+    retires: Option<Instant>,
+    /// Its next reply is its last.
+    last: Cell<bool>,
     /// Bytes of replies wait for the client to read.
     unflushed: Cell<bool>,
+    /// They did so at the last sweep.
+    stalled: Cell<bool>,
     /// The client took bytes since the last sweep.
     progressed: Cell<bool>,
+    /// Closing the socket is to drop what it holds.
+    reset: Cell<bool>,
+    /// What is written belongs to a request that was dispatched, or is ours.
+    asked: Cell<bool>,
+    /// The stream was cut where its framing is ambiguous.
+    ambiguous: Cell<bool>,
     waker: RefCell<Option<Waker>>,
+    /// When it was accepted, until its first request.
+    accepted: Cell<Option<Instant>>,
+    /// Counts the polls of the connection.
+    turn: Cell<u32>,
+    /// The request that ended last, until its reply is written.
+    unwritten: Cell<Option<Unwritten>>,
+}
+
+/// A reply that was made in one of the connection's turns and is not written yet.
+#[derive(Clone, Copy, Debug)]
+struct Unwritten {
+    kind: KindIndex,
+    made: Instant,
+    turn: u32,
 }
 
 impl Connection {
-    fn new() -> Self {
+    fn new(lane: Rc<LaneState>) -> Self {
+        let now = lane.clock.get();
+        let retires = lane.timeouts.connection_age.and_then(|age| {
+            let early = age.mul_f64(0.1 * lane.chance());
+            now.checked_add(age - early)
+        });
         Connection {
+            accepted: Cell::new(Some(Instant::now())),
+            lane,
             activity: Cell::new(Activity::Idle),
-            since: Cell::new(Instant::now()),
+            since: Cell::new(now),
+            touched: Cell::new(true),
             in_flight: Cell::new(0),
+            begun: Cell::new(0),
             served: Cell::new(0),
+            reported: Cell::new(0),
             had_body: Cell::new(false),
+            bodies: Bodies::default(),
             abandoned: Cell::new(false),
             multiplexed: Cell::new(false),
+            gone: Cell::new(false),
             order: Cell::new(None),
             told: Cell::new(false),
+            retires,
+            last: Cell::new(false),
             unflushed: Cell::new(false),
+            stalled: Cell::new(false),
             progressed: Cell::new(false),
+            reset: Cell::new(false),
+            asked: Cell::new(false),
+            ambiguous: Cell::new(false),
             waker: RefCell::new(None),
+            turn: Cell::new(0),
+            unwritten: Cell::new(None),
         }
+    }
+
+    /// The first byte of a TLS handshake came. Its deadline counts from the accept.
+    pub(crate) fn begin_handshake(&self) {
+        self.activity.set(Activity::Handshake);
+    }
+
+    /// The handshake is done. The time it took is part of the time for the first byte of a
+    /// request, except in a drain, whose own deadline is near.
+    pub(crate) fn end_handshake(&self, lane: &LaneState) {
+        self.activity.set(Activity::Idle);
+        if lane.phase.get() != Phase::Serving {
+            self.touched.set(true);
+        }
+    }
+
+    pub(crate) fn lane(&self) -> &LaneState {
+        &self.lane
     }
 
     /// Bytes came from the client.
@@ -93,18 +178,71 @@ impl Connection {
         self.multiplexed.get()
     }
 
-    pub(crate) fn begin_request(&self, has_body: bool) {
+    /// hyper is about to be polled.
+    pub(crate) fn begin_turn(&self) {
+        self.turn.set(self.turn.get().wrapping_add(1));
+    }
+
+    /// A request begins; the first of a connection gets to know when that was accepted.
+    pub(crate) fn begin_request(&self, has_body: bool) -> Option<Instant> {
+        self.asked.set(true);
         self.had_body.set(self.had_body.get() || has_body);
         self.in_flight.set(self.in_flight.get() + 1);
         self.activity.set(Activity::Serving);
+        self.begun.set(self.begun.get() + 1);
+        if self.lane.limits.connection_requests.is_some_and(|limit| self.begun.get() >= limit) {
+            self.retire(Refusal::Requests);
+        }
+        self.accepted.take()
     }
 
-    pub(crate) fn end_request(&self) {
+    /// A request ended; `made` is its kind and when the head of its reply was ready, if it was.
+    pub(crate) fn end_request(&self, made: Option<(KindIndex, Instant)>) {
+        let turn = self.turn.get();
+        let made = made.map(|(kind, made)| Unwritten { kind, made, turn });
+        // Pipelined: the last bytes of the one before go out with those of this one.
+        self.observe_write(self.unwritten.replace(made));
         self.served.set(self.served.get() + 1);
         self.in_flight.set(self.in_flight.get() - 1);
         if self.in_flight.get() == 0 && self.activity.get() != Activity::Leaving {
             self.enter(Activity::Idle);
         }
+    }
+
+    /// Observes how long a reply took to be written. One that the socket took in the turn that
+    /// made it took no time that is worth reading a clock for.
+    fn observe_write(&self, written: Option<Unwritten>) {
+        if let Some(Unwritten { kind, made, turn }) = written {
+            let at_once = turn == self.turn.get();
+            let took = if at_once { Duration::ZERO } else { made.elapsed() };
+            self.lane.metrics().observe_phase(kind, Part::Write, took);
+        }
+    }
+
+    /// Its next reply is its last: by age or number of requests, which is no failure.
+    fn retire(&self, reason: Refusal) {
+        if self.last.replace(true) {
+            return;
+        }
+        self.lane.metrics().refuse(reason);
+        if self.multiplexed.get() {
+            self.tell(Order::Finish);
+        }
+    }
+
+    /// The next reply of an HTTP/1.1 connection is its last.
+    pub(crate) fn close_after_reply(&self) {
+        self.last.set(true);
+    }
+
+    /// Whether the reply that is being made is the last.
+    pub(crate) fn is_last_reply(&self) -> bool {
+        self.last.get()
+    }
+
+    /// Whether a load report of this generation is new to the client; from now on it is not.
+    pub(crate) fn is_news(&self, generation: u32) -> bool {
+        self.reported.replace(generation) != generation
     }
 
     /// Bytes of a reply are to be written.
@@ -120,6 +258,56 @@ impl Connection {
     /// hyper has handed every byte of its replies to the socket.
     pub(crate) fn flushed(&self) {
         self.unflushed.set(false);
+        self.asked.set(self.in_flight.get() > 0);
+        self.observe_write(self.unwritten.take());
+    }
+
+    /// Whether an HTTP/1.1 request waits for its service, and not for its client: then hyper does
+    /// not read, and cannot hear the client leave.
+    pub(crate) fn waits_for_service(&self) -> bool {
+        self.in_flight.get() > 0
+            && !self.multiplexed.get()
+            && !self.unflushed.get()
+            && !self.bodies.is_awaited()
+    }
+
+    /// The client closed the connection, or its side of it.
+    pub(crate) fn set_gone(&self) {
+        self.gone.set(true);
+    }
+
+    /// Whether nobody is there for the reply to a request that waits. A reply that is being
+    /// written is another thing: the client may have closed its side only, and still read.
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.gone.get() && self.waits_for_service()
+    }
+
+    /// Whether closing the socket is to drop what it holds.
+    pub(crate) fn is_reset(&self) -> bool {
+        self.reset.get()
+    }
+
+    pub(crate) fn set_reset(&self) {
+        self.reset.set(true);
+    }
+
+    /// Whether hyper writes what no request asked for: its reply to a head that it refuses. One
+    /// that it writes while bytes of the reply before still wait cannot be told from them.
+    pub(crate) fn is_unasked(&self) -> bool {
+        !self.asked.get() && !self.multiplexed.get()
+    }
+
+    pub(crate) fn set_ambiguous(&self) {
+        self.ambiguous.set(true);
+    }
+
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.ambiguous.get()
+    }
+
+    /// What is written next is a reply of ours.
+    pub(crate) fn speak(&self) {
+        self.asked.set(true);
     }
 
     /// Our side is closed. Whether bytes of the client may be unread: closing then resets the
@@ -152,7 +340,7 @@ impl Connection {
 
     fn enter(&self, activity: Activity) {
         self.activity.set(activity);
-        self.since.set(Instant::now());
+        self.touched.set(true);
     }
 
     /// Whether a client has begun a request, not finished it, and nothing is being sent to it.
@@ -160,12 +348,17 @@ impl Connection {
         self.activity.get() == Activity::Header && !self.unflushed.get()
     }
 
+    /// Whether nothing of a first or next HTTP/1.1 request has come.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.activity.get() == Activity::Idle && !self.multiplexed.get()
+    }
+
     /// Gives an order and wakes the connection's task.
     pub(crate) fn tell(&self, order: Order) {
         self.order.set(Some(order));
         if !self.told.replace(true) && self.activity.get() == Activity::Idle {
             // What is due next counts from the order.
-            self.since.set(Instant::now());
+            self.touched.set(true);
         }
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
@@ -184,41 +377,6 @@ impl Connection {
         }
         Poll::Pending
     }
-
-    /// What is due at `now`, if anything.
-    pub(crate) fn due(&self, lane: &LaneState, now: Instant) -> Option<Due> {
-        if self.progressed.take() {
-            self.since.set(now);
-        }
-        let waited = now.saturating_duration_since(self.since.get());
-        let fresh = self.served.get() == 0;
-        match self.activity.get() {
-            Activity::Serving => None,
-            Activity::Leaving => (waited > LAST_WORD).then_some(Due::Unheeded),
-            // It was told to finish and has nothing to do, but its client keeps it: an HTTP/2
-            // client that never answers the ping of a GOAWAY, or one that stopped reading.
-            _ if self.told.get() => (waited > lane.timeouts.header).then_some(Due::Unheeded),
-            Activity::Header => (waited > lane.timeouts.header).then_some(Due::HeaderTimeout),
-            // A connection that asked nothing yet may have its first request under way: closing
-            // it at once would lose that request.
-            Activity::Idle if lane.phase.get() == Phase::Closing && !self.unflushed.get() => {
-                (!fresh || waited > FRESH_GRACE).then_some(Due::Drain)
-            }
-            Activity::Idle if fresh => {
-                (waited > lane.timeouts.header).then_some(Due::HeaderTimeout)
-            }
-            Activity::Idle => (waited > lane.timeouts.idle).then_some(Due::IdleTimeout),
-        }
-    }
-}
-
-/// Why a connection has to go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
-    HeaderTimeout,
-    IdleTimeout,
-    Drain,
-    Unheeded,
 }
 
 /// A connection's place in its lane, given up when dropped.
@@ -227,15 +385,17 @@ pub(crate) struct Registration {
     pub(crate) connection: Rc<Connection>,
     lane: Rc<LaneState>,
     key: usize,
+    /// Given up with it.
+    _place: Option<Place>,
 }
 
 impl Registration {
     /// Enters a connection that [`Shared::try_open`](crate::shared::Shared::try_open) allowed.
-    pub(crate) fn new(lane: Rc<LaneState>) -> Self {
-        let connection = Rc::new(Connection::new());
+    pub(crate) fn new(lane: Rc<LaneState>, place: Option<Place>) -> Self {
+        let connection = Rc::new(Connection::new(Rc::clone(&lane)));
         let key = lane.connections.borrow_mut().insert(Rc::clone(&connection));
         lane.metrics().open.add(1);
-        Registration { connection, lane, key }
+        Registration { connection, lane, key, _place: place }
     }
 }
 

@@ -1,23 +1,26 @@
-//! The thread beside the lanes: admin port, signals, and the drain, phase by phase.
+//! The thread beside the lanes: admin port, signals, certificates, load reports, CPUs of the lanes,
+//! watchdog, and the drain, phase by phase.
 
 use std::future::pending;
 use std::net::TcpListener;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, interval_at, sleep_until};
 
 use crate::admin;
+use crate::cpu;
 use crate::error::Error;
+use crate::load_report::{self, LoadReports};
+use crate::server::Builder;
 use crate::settings::Drain;
 use crate::shared::{Phase, Shared};
 use crate::threads::Event;
-
-/// How often a drain says what it still waits for.
-const REPORT_EVERY: Duration = Duration::from_secs(5);
+use crate::tls::Watch;
+use crate::watchdog;
 
 /// Drains or stops a running server from another thread.
 ///
@@ -63,9 +66,10 @@ impl ServerHandle {
 }
 
 /// Forwards SIGTERM and SIGINT: the first begins the drain, the next cuts it short.
-async fn forward_signals(requests: UnboundedSender<Stop>) -> std::io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+async fn forward_signals(
+    [mut terminate, mut interrupt]: [Signal; 2],
+    requests: UnboundedSender<Stop>,
+) -> std::io::Result<()> {
     let mut request: fn(&'static str) -> Stop = Stop::Drain;
     loop {
         let name = tokio::select! {
@@ -92,10 +96,12 @@ async fn walk(shared: &Shared, drain: &Drain, mut requests: UnboundedReceiver<St
     tracing::info!(who, settle = ?drain.settle, deadline = ?drain.deadline, "drain: settling");
     let calm = async {
         sleep_until(begun + drain.settle).await;
-        shared.advance(Phase::Closing);
+        shared.listeners.finish_handshakes(begun + drain.deadline).await;
+        // Logged first: lanes with nothing left end at once, and say so.
         tracing::info!(in_flight = shared.in_flight(), "drain: closing");
+        shared.advance(Phase::Closing);
         tokio::select! {
-            () = report(shared, begun) => {}
+            () = report(shared, drain.report) => {}
             () = sleep_until(begun + drain.deadline) => {}
         }
     };
@@ -117,29 +123,44 @@ async fn asked_to_stop(requests: &mut UnboundedReceiver<Stop>) -> &'static str {
     }
 }
 
-/// Says every few seconds what hangs.
-async fn report(shared: &Shared, begun: Instant) {
-    let mut ticks = interval_at(Instant::now() + REPORT_EVERY, REPORT_EVERY);
+/// Says now and then which lanes are held by a handler; the others speak for themselves.
+async fn report(shared: &Shared, every: Duration) {
+    let beats = || shared.lanes.iter().map(|lane| lane.metrics.beats.get()).collect::<Vec<_>>();
+    let mut ticks = interval_at(Instant::now() + every, every);
+    let mut before = beats();
     loop {
         ticks.tick().await;
-        for (lane, state) in shared.lanes.iter().enumerate() {
-            let (connections, in_flight) =
-                (state.metrics.open.get(), state.metrics.in_flight.get());
-            if connections > 0 {
-                let waited = begun.elapsed().as_secs();
-                tracing::info!(lane, connections, in_flight, waited, "drain: still waiting");
+        let now = beats();
+        for (index, lane) in shared.lanes.iter().enumerate() {
+            let stuck = now[index] == before[index];
+            if let Some((kind, held)) =
+                lane.running.get(std::time::Instant::now()).filter(|_| stuck)
+            {
+                tracing::warn!(
+                    lane = index,
+                    connections = lane.metrics.open.get(),
+                    in_flight = lane.metrics.in_flight.get(),
+                    method = kind.method_name(),
+                    route = shared.routes.names()[kind.route()],
+                    held = ?held,
+                    "drain: a handler holds its lane"
+                );
             }
         }
+        before = now;
     }
 }
 
-/// The unpinned thread beside the lanes: admin port, signals, drain.
+/// What the unpinned thread beside the lanes runs.
 pub(crate) struct Controller {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) drain: Drain,
+    pub(crate) settings: Builder,
     pub(crate) admin: Option<TcpListener>,
     pub(crate) signals: Option<UnboundedSender<Stop>>,
     pub(crate) requests: UnboundedReceiver<Stop>,
+    pub(crate) certificates: Option<Watch>,
+    /// Told when signals no longer end the process.
+    pub(crate) armed: mpsc::Sender<()>,
     pub(crate) finished: oneshot::Receiver<()>,
     pub(crate) events: mpsc::Sender<Event>,
 }
@@ -155,20 +176,41 @@ impl Controller {
     }
 
     async fn control(self) -> std::io::Result<()> {
+        let catch = || {
+            let kinds = [SignalKind::terminate(), SignalKind::interrupt()];
+            let [terminate, interrupt] = kinds.map(signal);
+            std::io::Result::Ok([terminate?, interrupt?])
+        };
+        let caught = self.signals.is_some().then(catch).transpose()?;
+        let _ = self.armed.send(());
         let admin = async {
             match self.admin {
-                Some(listener) => admin::run(listener, Arc::clone(&self.shared)).await,
+                Some(listener) => {
+                    admin::run(listener, Arc::clone(&self.shared), &self.settings).await
+                }
                 None => pending().await,
             }
         };
         let signals = async {
-            match self.signals {
-                Some(requests) => forward_signals(requests).await,
-                None => pending().await,
+            match (caught, self.signals) {
+                (Some(caught), Some(requests)) => forward_signals(caught, requests).await,
+                _ => pending().await,
+            }
+        };
+        let certificates = async {
+            if let (Some(watch), Some(tls)) = (self.certificates, &self.shared.tls) {
+                watch.run(tls).await;
+            }
+            pending::<()>().await;
+        };
+        let load_reports = async {
+            match self.settings.load_reports {
+                LoadReports::Off => pending().await,
+                form => load_report::run(&self.shared, form).await,
             }
         };
         let drain = async {
-            walk(&self.shared, &self.drain, self.requests).await;
+            walk(&self.shared, &self.settings.drain, self.requests).await;
             // Told first: the lanes end as soon as the phase changes.
             let _ = self.events.send(Event::CutShort);
             self.shared.advance(Phase::Stopped);
@@ -177,8 +219,12 @@ impl Controller {
         tokio::select! {
             result = admin => result,
             result = signals => result,
+            () = certificates => Ok(()),
+            never = load_reports => match never {},
             () = drain => Ok(()),
+            () = watchdog::run(&self.shared, self.settings.timeouts.stall) => Ok(()),
             _ = self.finished => Ok(()),
+            () = cpu::watch(&self.shared) => Ok(()),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// Why a server could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,14 @@ pub enum Error {
         /// admin port and the files a service serves.
         reserved: u64,
     },
+    /// A file of [`Tls`](crate::Tls) cannot be used.
+    #[error("TLS: {} {problem}", path.display())]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, as a predicate.
+        problem: String,
+    },
     /// An address could not be bound.
     #[error("cannot listen on {address}: {source}; free it or choose another address")]
     Bind {
@@ -44,10 +53,11 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// A thread of the server panicked: a lane's service factory or event loop, or the admin port.
+    /// A thread of the server panicked: a lane's service factory or event loop, the acceptor, or the
+    /// admin port.
     #[error("thread {name} ended unexpectedly")]
     ThreadEnded {
-        /// Name of the thread: `lane-` and its index, or `admin`.
+        /// Name of the thread: `lane-` and its index, `acceptor` or `admin`.
         name: String,
     },
 }
@@ -55,7 +65,10 @@ pub enum Error {
 impl Error {
     /// Whether the caller's settings are at fault rather than the machine.
     pub fn is_setting(&self) -> bool {
-        matches!(self, Error::Setting(_) | Error::Lanes(_) | Error::FileLimit { .. })
+        matches!(
+            self,
+            Error::Setting(_) | Error::Lanes(_) | Error::FileLimit { .. } | Error::Tls { .. }
+        )
     }
 
     pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Error {

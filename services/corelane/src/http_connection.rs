@@ -1,151 +1,247 @@
 //! Speaks HTTP on one connection.
 
+use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::StatusCode;
 use http::header::{HeaderValue, RETRY_AFTER};
-use http_body_util::BodyExt;
-use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 
-use crate::connection::{Order, Registration};
+use crate::connection::{Connection, Order, Registration};
+use crate::farewell::farewell;
 use crate::lane::LaneState;
 use crate::metrics::Refusal;
 use crate::problem::Problem;
 use crate::reply::{Dispatch, HttpService};
-use crate::settings::Limits;
+use crate::socket::Socket;
 use crate::stream::{Protocol, Stream};
+use crate::stream_task::StreamExecutor;
+use crate::tls;
 
-/// Runs tasks on the lane that spawns them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LaneExecutor;
+/// Streams that an HTTP/2 client may have open at a time. RFC 9113 section 6.5.2 recommends no
+/// less than 100.
+const STREAMS: u32 = 100;
 
-impl<F> Executor<F> for LaneExecutor
-where
-    F: Future + 'static,
-    F::Output: 'static,
-{
-    fn execute(&self, future: F) {
-        spawn_local(future);
-    }
-}
+/// Bytes of request bodies that an HTTP/2 client may send before the service takes them: for one
+/// stream, and for all of a connection. The default of HTTP/2 (64 KiB) slows uploads down, hyper's
+/// (1 MiB) lets 1,000 connections hold 1 GiB.
+const STREAM_WINDOW: u32 = 128 * 1024;
+const CONNECTION_WINDOW: u32 = 256 * 1024;
+
+/// Bytes of a reply that h2 takes ahead of the client's window; hyper's 400 KiB for each of 100
+/// streams would be 40 MB for one client that does not read.
+const SEND_BUFFER: usize = 64 * 1024;
+
+/// Streams that the client opened and reset before they were looked at, and streams that we reset
+/// for the client's errors: one more ends the connection (rapid reset, CVE-2023-44487, and its
+/// successor "MadeYouReset", CVE-2025-8671). As many as may be open: a proxy may give all of them
+/// up while a handler holds the lane.
+const RESET_STREAMS: usize = 100;
+const ERROR_STREAMS: usize = 100;
 
 /// hyper's settings, made once for each lane.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpSettings {
     http1: http1::Builder,
-    http2: http2::Builder<LaneExecutor>,
+    http2: http2::Builder<StreamExecutor>,
 }
 
 impl HttpSettings {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(lane: &Rc<LaneState>) -> Self {
+        let limits = &lane.limits;
         let mut http1 = http1::Builder::new();
         // Deadlines are the lane's sweep, not a timer of hyper's for each request.
         http1
             .header_read_timeout(None)
-            // A client may end its side after its request and still wants the reply.
+            // Otherwise hyper reads on while a request is in flight, into a buffer allocated for
+            // it, and drops a complete request if the client's close comes with it. Our stream
+            // looks for the close, and only while a request waits.
             .half_close(true)
-            .max_headers(limits.headers)
             .max_buf_size(limits.header_bytes);
-        let mut http2 = http2::Builder::new(LaneExecutor);
+        // hyper clears its table of fields for each request whose number it was told, at about
+        // 1,000 instructions; its own number costs nothing.
+        if limits.headers != HYPER_HEADERS {
+            http1.max_headers(limits.headers);
+        }
+        let mut http2 = http2::Builder::new(StreamExecutor { lane: Rc::clone(lane) });
         let header_bytes = u32::try_from(limits.header_bytes).unwrap_or(u32::MAX);
-        http2.max_header_list_size(header_bytes).max_concurrent_streams(100);
+        http2
+            // h2 answers a longer list with 431, and ends a connection whose CONTINUATION frames
+            // go on for much longer.
+            .max_header_list_size(header_bytes)
+            .max_concurrent_streams(STREAMS)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(SEND_BUFFER)
+            .max_pending_accept_reset_streams(RESET_STREAMS)
+            .max_local_error_reset_streams(ERROR_STREAMS)
+            // No ping of hyper's, which takes a timer for each connection: the sweep ends one that
+            // is idle, and one that does not take its replies.
+            .keep_alive_interval(None);
         HttpSettings { http1, http2 }
     }
 }
 
-/// Serves a connection until it ends.
+/// Header fields that hyper allows when it is not told a number.
+const HYPER_HEADERS: usize = 100;
+
+/// Serves a connection: tells its protocol, then hands it to a task of its own, because a task is
+/// as large as its largest part for as long as it lives, and most connections are idle most of the
+/// time.
 pub(crate) async fn serve<S: HttpService>(
     lane: Rc<LaneState>,
     registration: Registration,
     socket: TcpStream,
-    settings: HttpSettings,
+    settings: Rc<HttpSettings>,
     service: S,
 ) {
-    let connection = &registration.connection;
-    let opened = tokio::select! {
-        biased;
-        opened = Stream::open(socket, Rc::clone(connection)) => opened,
-        _ = poll_fn(|cx| connection.poll_order(cx)) => return,
-    };
-    let Ok(Some((protocol, stream))) = opened else { return };
-    let dispatch = Dispatch { service, connection: Rc::clone(connection), lane: Rc::clone(&lane) };
-    let ended = match protocol {
+    let connection = Rc::clone(&registration.connection);
+    let Some((protocol, stream)) = open(&lane, &connection, socket).await else { return };
+    let dispatch = Dispatch { service, connection: Rc::clone(&connection), lane };
+    match protocol {
         Protocol::Http1 => {
             let http = settings.http1.serve_connection(TokioIo::new(stream), dispatch);
-            drive_http1(http, &registration, &lane).await
+            spawn_local(run_http1(http, registration));
         }
         Protocol::Http2 => {
             connection.set_multiplexed();
             let http = settings.http2.serve_connection(TokioIo::new(stream), dispatch);
-            drive_http2(http, &registration).await
+            spawn_local(run_http2(http, registration));
         }
-    };
-    if let Err(error) = ended {
-        // hyper has answered 400 or 431 by itself, before there was a request.
-        if error.is_parse() {
-            lane.metrics().refuse(Refusal::BadRequest);
+    }
+}
+
+/// Counts and logs how a connection ended.
+fn ended(connection: &Connection, result: hyper::Result<()>) {
+    if let Err(error) = result {
+        // One that was cut for its framing is counted already.
+        if let Some(reason) = fault(&error).filter(|_| !connection.is_ambiguous()) {
+            connection.lane().metrics().refuse(reason);
         }
         tracing::debug!(%error, "a connection ended early");
     }
 }
 
-type Http1<S> = http1::Connection<TokioIo<Stream>, Dispatch<S>>;
-type Http2<S> = http2::Connection<TokioIo<Stream>, Dispatch<S>, LaneExecutor>;
-
-async fn drive_http1<S: HttpService>(
-    mut http: Http1<S>,
-    registration: &Registration,
-    lane: &LaneState,
-) -> hyper::Result<()> {
-    let connection = &registration.connection;
-    let ended = poll_fn(|cx| {
-        while let Poll::Ready(order) = connection.poll_order(cx) {
-            match order {
-                Order::Finish => Pin::new(&mut http).graceful_shutdown(),
-                Order::Expire if connection.is_leaving() => connection.abandon(),
-                Order::Expire => return Poll::Ready(None),
-            }
-        }
-        Pin::new(&mut http).poll(cx).map(Some)
-    });
-    match ended.await {
-        Some(result) => result,
-        None if connection.in_header() => {
-            // RFC 9110 section 15.5.9. Best effort: a client that does not read loses it.
-            let mut io = http.into_parts().io.into_inner();
-            let _ = tokio::time::timeout(FAREWELL, say(lane, &mut io, StatusCode::REQUEST_TIMEOUT))
-                .await;
-            Ok(())
-        }
-        None => Ok(()),
+/// What the client did wrong, if hyper gave the connection up for it.
+fn fault(error: &hyper::Error) -> Option<Refusal> {
+    // HTTP/1.1: hyper has answered 400 or 431 by itself, before there was a request.
+    if error.is_parse() {
+        let large = error.is_parse_too_large();
+        return Some(if large { Refusal::HeaderTooLarge } else { Refusal::BadRequest });
+    }
+    let error = error.source()?.downcast_ref::<h2::Error>()?;
+    match error.reason()? {
+        _ if !error.is_library() => None, // the client's own GOAWAY
+        h2::Reason::ENHANCE_YOUR_CALM => Some(Refusal::Flood),
+        _ => Some(Refusal::BadRequest),
     }
 }
 
-async fn drive_http2<S: HttpService>(
-    http: Http2<S>,
-    registration: &Registration,
-) -> hyper::Result<()> {
-    let connection = &registration.connection;
-    let mut http = std::pin::pin!(http);
-    poll_fn(|cx| {
-        while let Poll::Ready(order) = connection.poll_order(cx) {
-            match order {
-                Order::Finish => http.as_mut().graceful_shutdown(),
-                Order::Expire => return Poll::Ready(Ok(())),
+/// Shakes hands if the port speaks TLS, and tells the protocol. `None`: nobody is to be served.
+async fn open(
+    lane: &LaneState,
+    connection: &Rc<Connection>,
+    socket: TcpStream,
+) -> Option<(Protocol, Stream)> {
+    let ours = Rc::clone(connection);
+    let opened = async {
+        match &lane.shared.tls {
+            None => Stream::open(Socket::Plain(socket), ours).await,
+            Some(tls) => tls::accept(socket, Arc::clone(&tls.config), ours, lane).await,
+        }
+    };
+    tokio::select! {
+        biased;
+        opened = opened => opened.ok().flatten(),
+        _ = poll_fn(|cx| connection.poll_order(cx)) => None,
+    }
+}
+
+type Http1<S> = http1::Connection<TokioIo<Stream>, Dispatch<S>>;
+type Http2<S> = http2::Connection<TokioIo<Stream>, Dispatch<S>, StreamExecutor>;
+
+/// Not an async function, which would hold the connection twice: as its argument and as its own.
+fn run_http1<S: HttpService>(mut http: Http1<S>, registration: Registration) -> impl Future {
+    async move {
+        let connection = &registration.connection;
+        match poll_fn(|cx| poll_http1(&mut http, connection, cx)).await {
+            Some(result) => ended(connection, result),
+            None if connection.in_header() => {
+                Box::pin(time_out(http.into_parts().io.into_inner(), connection)).await;
+            }
+            None => {}
+        }
+    }
+}
+
+/// `None` when the connection is to be dropped as it is.
+fn poll_http1<S: HttpService>(
+    http: &mut Http1<S>,
+    connection: &Connection,
+    cx: &mut Context<'_>,
+) -> Poll<Option<hyper::Result<()>>> {
+    connection.begin_turn();
+    while let Poll::Ready(order) = connection.poll_order(cx) {
+        match order {
+            Order::Finish => Pin::new(&mut *http).graceful_shutdown(),
+            Order::Expire if connection.is_leaving() => connection.abandon(),
+            Order::Expire => return Poll::Ready(None),
+            Order::Reset => {
+                connection.set_reset();
+                return Poll::Ready(None);
             }
         }
-        http.as_mut().poll(cx)
-    })
-    .await
+    }
+    let polled = Pin::new(http).poll(cx);
+    if polled.is_pending() && connection.is_deserted() {
+        return Poll::Ready(None);
+    }
+    polled.map(Some)
+}
+
+/// Answers a header that did not come in time (RFC 9110 section 15.5.9). Best effort: a client
+/// that does not read loses it.
+async fn time_out(mut io: Stream, connection: &Connection) {
+    connection.speak();
+    let problem = Problem::from(StatusCode::REQUEST_TIMEOUT);
+    let with_body = !io.asks_head();
+    let words = say(connection.lane(), &mut io, problem, with_body);
+    let _ = tokio::time::timeout(FAREWELL, words).await;
+}
+
+fn run_http2<S: HttpService>(mut http: Http2<S>, registration: Registration) -> impl Future {
+    async move {
+        let connection = &registration.connection;
+        ended(connection, poll_fn(|cx| poll_http2(&mut http, connection, cx)).await);
+    }
+}
+
+fn poll_http2<S: HttpService>(
+    http: &mut Http2<S>,
+    connection: &Connection,
+    cx: &mut Context<'_>,
+) -> Poll<hyper::Result<()>> {
+    connection.begin_turn();
+    while let Poll::Ready(order) = connection.poll_order(cx) {
+        match order {
+            Order::Finish => Pin::new(&mut *http).graceful_shutdown(),
+            Order::Expire => return Poll::Ready(Ok(())),
+            Order::Reset => {
+                connection.set_reset();
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+    Pin::new(http).poll(cx)
 }
 
 /// Longest time given to a client to take a last word.
@@ -155,56 +251,41 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(crate) const REFUSING: usize = 32;
 
 /// Answers a connection that is one too many with 503, and closes it.
-pub(crate) fn refuse(lane: &Rc<LaneState>, mut socket: TcpStream) {
+pub(crate) fn refuse(lane: &Rc<LaneState>, socket: TcpStream) {
     if lane.refusing.get() >= REFUSING {
         return;
     }
     lane.refusing.set(lane.refusing.get() + 1);
     let lane = Rc::clone(lane);
     spawn_local(async move {
-        let farewell = async {
-            say(&lane, &mut socket, StatusCode::SERVICE_UNAVAILABLE).await?;
-            // Closing with unread bytes resets the connection, and the reply may be lost with it
-            // (RFC 9112 section 9.6): read until the client closes.
-            let mut unread = [0; 1024];
-            while socket.read(&mut unread).await? > 0 {}
-            std::io::Result::Ok(())
-        };
-        // Either way the socket closes now.
-        let _ = tokio::time::timeout(FAREWELL, farewell).await;
+        let problem = Problem::from(StatusCode::SERVICE_UNAVAILABLE)
+            .header(RETRY_AFTER, HeaderValue::from_static("1"));
+        dismiss(&lane, socket, problem).await;
         lane.refusing.set(lane.refusing.get() - 1);
     });
+}
+
+/// Answers a connection that is not served, whatever its request, and closes it.
+pub(crate) async fn dismiss(lane: &LaneState, mut socket: TcpStream, problem: Problem) {
+    let farewell = async {
+        say(lane, &mut socket, problem, true).await?;
+        // Closing with unread bytes resets the connection, and the reply may be lost with it
+        // (RFC 9112 section 9.6): read until the client closes.
+        let mut unread = [0; 1024];
+        while socket.read(&mut unread).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    // Either way the socket closes now.
+    let _ = tokio::time::timeout(FAREWELL, farewell).await;
 }
 
 /// Writes a whole reply that ends the connection.
 async fn say(
     lane: &LaneState,
     io: &mut (impl AsyncWriteExt + Unpin),
-    status: StatusCode,
+    problem: Problem,
+    with_body: bool,
 ) -> std::io::Result<()> {
-    let mut problem = Problem::from(status);
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        problem = problem.header(RETRY_AFTER, HeaderValue::from_static("1"));
-    }
-    let (mut head, body) = problem.into_response().into_parts();
-    lane.sign(&mut head.headers);
-    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-    let length = body.len();
-    let mut out = Vec::with_capacity(512);
-    // RFC 9110 section 6.6.1: a 4xx carries the date.
-    let date = httpdate::fmt_http_date(SystemTime::now());
-    let start = format!(
-        "HTTP/1.1 {status}\r\ndate: {date}\r\nconnection: close\r\ncontent-length: {length}\r\n"
-    );
-    out.extend_from_slice(start.as_bytes());
-    for (name, value) in &head.headers {
-        out.extend_from_slice(name.as_str().as_bytes());
-        out.extend_from_slice(b": ");
-        out.extend_from_slice(value.as_bytes());
-        out.extend_from_slice(b"\r\n");
-    }
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(&body);
-    io.write_all(&out).await?;
+    io.write_all(&farewell(lane, problem, with_body)).await?;
     io.shutdown().await
 }

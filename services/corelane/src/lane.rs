@@ -1,8 +1,8 @@
 //! A lane: one thread, one event loop, its listener, its connections, its service.
 
 use std::cell::{Cell, RefCell};
-use std::io;
-use std::net::TcpListener;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,21 +13,35 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_local;
 
-use crate::connection::{Connection, Due, Order, Registration};
+use crate::blocking::{Pool, unpin_current_thread};
+use crate::connection::{Connection, Order, Registration};
 use crate::error::Error;
 use crate::http_connection::{HttpSettings, refuse, serve};
+use crate::load_report::{LaneReports, LoadReports};
+use crate::load_table::KindIndex;
 use crate::metrics::{LaneMetrics, Refusal};
+use crate::pending::Pending;
+use crate::placement::{self, Place, Source, accept_until_drained};
+use crate::queue::{self, Queue};
 use crate::reply::HttpService;
 use crate::server::Builder;
 use crate::settings::{Limits, Timeouts};
-use crate::shared::{Phase, Shared};
+use crate::shared::{LaneShared, Phase, Shared};
+use crate::stream_task::Streams;
+use crate::sweep;
 
 /// The lane that a service is made for: passed to the closure of
 /// [`Server::serve`](crate::Server::serve), once on each lane's own thread.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Lane {
     pub(crate) index: usize,
-    pub(crate) cpu: Option<usize>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane").field("index", &self.index).field("cpu", &self.cpu()).finish()
+    }
 }
 
 impl Lane {
@@ -36,9 +50,10 @@ impl Lane {
         self.index
     }
 
-    /// The CPU that the lane is pinned to; `None` when lanes are not pinned.
+    /// The CPU that the lane is pinned to at present; `None` when lanes are not pinned. It changes
+    /// when the process's cpuset does.
     pub fn cpu(&self) -> Option<usize> {
-        self.cpu
+        self.shared.lanes[self.index].cpu.get()
     }
 }
 
@@ -51,15 +66,27 @@ pub(crate) struct LaneState {
     pub(crate) index: usize,
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
-    replica: Option<HeaderValue>,
+    /// Names of the replica and of this lane, for replies.
+    signature: Option<(HeaderValue, HeaderValue)>,
+    load_reports: Option<LaneReports>,
     pub(crate) shared: Arc<Shared>,
     /// The server's phase as this lane has noticed it.
     pub(crate) phase: Cell<Phase>,
     pub(crate) connections: RefCell<Slab<Rc<Connection>>>,
+    pub(crate) queue: Queue,
+    pub(crate) pending: Pending,
+    /// HTTP/2 streams that wait for their clients.
+    pub(crate) streams: Streams,
+    /// The time of the last sweep, without the time in which the lane could hear no client.
+    pub(crate) clock: Cell<Instant>,
+    /// State of the lane's random numbers.
+    random: Cell<u64>,
+    /// How often a drain says what it waits for.
+    pub(crate) report: Duration,
     /// Told when the last connection closes.
     pub(crate) emptied: Notify,
     /// Told when idle connections have to go at once.
-    hurry: Notify,
+    pub(crate) hurry: Notify,
     /// Connections being refused at this moment.
     pub(crate) refusing: Cell<usize>,
 }
@@ -68,9 +95,16 @@ impl LaneState {
     pub(crate) fn new(index: usize, settings: Builder, shared: Arc<Shared>) -> Self {
         LaneState {
             index,
+            queue: Queue::new(settings.limits.slots, settings.limits.queue),
+            pending: Pending::default(),
+            streams: Streams::default(),
+            clock: Cell::new(Instant::now()),
+            random: Cell::new(RandomState::new().build_hasher().finish()),
+            report: settings.drain.report,
             limits: settings.limits,
             timeouts: settings.timeouts,
-            replica: settings.replica,
+            signature: settings.replica.map(|replica| (replica, HeaderValue::from(index))),
+            load_reports: (settings.load_reports != LoadReports::Off).then(LaneReports::default),
             shared,
             phase: Cell::new(Phase::Serving),
             connections: RefCell::default(),
@@ -80,23 +114,50 @@ impl LaneState {
         }
     }
 
+    /// A random number from 0 to 1, for what needs no secrecy: SplitMix64 (Steele, Lea and Flood,
+    /// "Fast splittable pseudorandom number generators", 2014).
+    pub(crate) fn chance(&self) -> f64 {
+        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.set(state);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) as f64 / u64::MAX as f64
+    }
+
     /// Names the replica and this lane in a reply.
     pub(crate) fn sign(&self, headers: &mut HeaderMap) {
-        if let Some(replica) = &self.replica {
+        if let Some((replica, lane)) = &self.signature {
             headers.insert(REPLICA, replica.clone());
-            headers.insert(LANE, HeaderValue::from(self.index));
+            headers.insert(LANE, lane.clone());
         }
     }
 
+    /// Adds the load report to a reply, if one is due on its connection.
+    pub(crate) fn report_load(&self, connection: &Connection, headers: &mut HeaderMap) {
+        if let Some(reports) = &self.load_reports {
+            reports.sign(&self.shared.load_report, connection, headers);
+        }
+    }
+
+    /// What this lane shows to other threads.
+    pub(crate) fn shared(&self) -> &LaneShared {
+        &self.shared.lanes[self.index]
+    }
+
     pub(crate) fn metrics(&self) -> &LaneMetrics {
-        &self.shared.lanes[self.index].metrics
+        &self.shared().metrics
+    }
+
+    /// Template of the route of a kind of request.
+    pub(crate) fn route(&self, kind: KindIndex) -> &str {
+        &self.shared.routes.names()[kind.route()]
     }
 }
 
 /// Runs a lane on the calling thread until it is drained or stopped; the requests that were cut.
 pub(crate) fn run<F, S>(
     lane: Lane,
-    listener: TcpListener,
+    source: Source,
     state: LaneState,
     factory: &F,
 ) -> Result<u64, Error>
@@ -104,82 +165,45 @@ where
     F: Fn(&Lane) -> S,
     S: HttpService,
 {
-    if let Some(cpu) = lane.cpu {
-        crate::cpu::pin_current_thread(cpu).map_err(Error::system("pinning a lane to its CPU"))?;
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let cpu = &lane.shared.lanes[lane.index].cpu;
+    let _occupied = cpu.enter().map_err(Error::system("pinning a lane to its CPU"))?;
+    let Limits { blocking_threads, blocking_queue, .. } = state.limits;
+    let pool = Pool::new(blocking_threads, blocking_queue);
+    Arc::clone(&pool).enter();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    placement::watch_sleep(&mut runtime, &state.shared, lane.index);
+    let runtime = runtime
         .enable_all()
+        .max_blocking_threads(blocking_threads)
+        .on_thread_start(unpin_current_thread)
         .thread_name(format!("lane-{}-blocking", lane.index))
         .build_local(Default::default())
         .map_err(Error::system("starting a lane's event loop"))?;
     // The first to be set is this one: each lane has one thread.
     let _ = state.shared.lanes[lane.index].runtime.set(runtime.handle().metrics());
-    runtime.block_on(async {
-        let listener = tokio::net::TcpListener::from_std(listener)
-            .map_err(Error::system("watching a listener"))?;
+    let ended = runtime.block_on(async {
+        let source = source.watch().map_err(Error::system("watching a listener"))?;
         let service = factory(&lane);
         let state = Rc::new(state);
         state.shared.set_listening(lane.index);
-        spawn_local(sweep(Rc::clone(&state)));
-        accept_until_drained(&state, listener, service).await;
+        spawn_local(sweep::run(Rc::clone(&state)));
+        spawn_local(queue::run(Rc::clone(&state)));
+        let settings = Rc::new(HttpSettings::new(&state));
+        let admission = Admission { state: Rc::clone(&state), settings, service };
+        accept_until_drained(admission, source).await;
         let unanswered = state.connections.borrow().iter().map(|(_, c)| c.unanswered()).sum();
         Ok(unanswered)
-    })
-}
-
-async fn accept_until_drained<S: HttpService>(
-    state: &Rc<LaneState>,
-    listener: tokio::net::TcpListener,
-    service: S,
-) {
-    let settings = HttpSettings::new(&state.limits);
-    let mut phase = state.shared.watch_phase();
-    while state.phase.get() < Phase::Closing {
-        tokio::select! {
-            () = next_phase(state, &mut phase) => {}
-            accepted = listener.accept() => match accepted {
-                Ok((socket, _)) => admit(state, socket, &settings, &service),
-                Err(error) => back_off(state, &error).await,
-            },
-        }
+    });
+    let calls = pool.calls();
+    if calls > 0 {
+        // The end of the event loop waits for them, and nothing else is left to say so.
+        tracing::info!(lane = lane.index, calls, "drain: waiting for blocking calls");
     }
-    if state.phase.get() == Phase::Closing {
-        if let Err(error) =
-            empty_queue(listener, |socket| admit(state, socket, &settings, &service))
-        {
-            tracing::warn!(lane = state.index, %error, "the accept queue could not be emptied");
-        }
-        while !state.connections.borrow().is_empty() && state.phase.get() < Phase::Stopped {
-            tokio::select! {
-                () = next_phase(state, &mut phase) => {}
-                () = state.emptied.notified() => {}
-            }
-        }
-    }
-}
-
-/// Accepts what waits and closes the listener: closing resets what its queue still holds. The
-/// socket is asked directly, because the event loop may not have heard of what came last.
-fn empty_queue(
-    listener: tokio::net::TcpListener,
-    mut admit: impl FnMut(TcpStream),
-) -> io::Result<()> {
-    let listener = listener.into_std()?;
-    loop {
-        match listener.accept() {
-            Ok((socket, _)) => {
-                socket.set_nonblocking(true)?;
-                admit(TcpStream::from_std(socket)?);
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    ended
 }
 
 /// Waits for the server to change its phase and acts on it.
-async fn next_phase(state: &LaneState, phase: &mut watch::Receiver<Phase>) {
+pub(crate) async fn next_phase(state: &LaneState, phase: &mut watch::Receiver<Phase>) {
     if phase.changed().await.is_err() {
         return; // the sender lives in `shared`, which `state` holds
     }
@@ -196,65 +220,42 @@ async fn next_phase(state: &LaneState, phase: &mut watch::Receiver<Phase>) {
     }
 }
 
-/// Takes a new connection in, or refuses it when there are too many.
-fn admit<S: HttpService>(
-    state: &Rc<LaneState>,
-    socket: TcpStream,
-    settings: &HttpSettings,
-    service: &S,
-) {
-    state.metrics().accepted.add(1);
-    if !state.shared.try_open(state.limits.connections) {
-        state.metrics().refuse(Refusal::Limit);
-        refuse(state, socket);
-        return;
-    }
-    let registration = Registration::new(Rc::clone(state));
-    // A reply in several writes must not wait for the acknowledgement of the first (RFC 9293
-    // section 3.7.4, Nagle's algorithm). Fails only for a socket that is gone already.
-    let _ = socket.set_nodelay(true);
-    spawn_local(serve(Rc::clone(state), registration, socket, settings.clone(), service.clone()));
+/// What a new connection is taken in with.
+pub(crate) struct Admission<S> {
+    pub(crate) state: Rc<LaneState>,
+    settings: Rc<HttpSettings>,
+    service: S,
 }
 
-/// Waits a little when the system is out of files or memory: the queue is still readable, so
-/// accepting again at once would spin. Other errors concern one connection (accept(2)).
-async fn back_off(state: &LaneState, error: &io::Error) {
-    state.metrics().refuse(Refusal::AcceptError);
-    tracing::warn!(lane = state.index, %error, "accept failed");
-    if error.kind() != io::ErrorKind::ConnectionAborted {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+impl<S: HttpService> Admission<S> {
+    /// Takes a new connection in, or refuses it when there are too many.
+    pub(crate) fn admit(&self, socket: TcpStream) {
+        let state = &self.state;
+        state.metrics().accepted.add(1);
+        if state.shared.try_open(state.limits.connections) {
+            self.serve(socket, None);
+        } else {
+            self.refuse(socket);
+        }
     }
-}
 
-/// Ends connections that are overdue. One pass over all connections costs a few nanoseconds
-/// each, where a timer per request would cost every request two timer operations.
-async fn sweep(state: Rc<LaneState>) {
-    let shortest = state.timeouts.header.min(state.timeouts.idle);
-    let usual = (shortest / 4).clamp(Duration::from_millis(25), Duration::from_secs(1));
-    let hurried = Duration::from_millis(10);
-    loop {
-        let pause = if state.phase.get() == Phase::Closing { hurried } else { usual };
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            // Not at once: requests that wait in their sockets are read first.
-            () = state.hurry.notified() => tokio::time::sleep(hurried).await,
+    /// Refuses a connection that is one too many.
+    pub(crate) fn refuse(&self, socket: TcpStream) {
+        self.state.metrics().refuse(Refusal::Limit);
+        // Nothing can be said before a handshake, which is what the limit is to spare us.
+        if self.state.shared.tls.is_none() {
+            refuse(&self.state, socket);
         }
-        let now = Instant::now();
-        for (_, connection) in state.connections.borrow().iter() {
-            let order = match connection.due(&state, now) {
-                None => continue,
-                Some(Due::HeaderTimeout) => {
-                    state.metrics().refuse(Refusal::HeaderTimeout);
-                    Order::Expire
-                }
-                Some(Due::IdleTimeout) => {
-                    state.metrics().refuse(Refusal::IdleTimeout);
-                    Order::Finish
-                }
-                Some(Due::Drain) => Order::Finish,
-                Some(Due::Unheeded) => Order::Expire,
-            };
-            connection.tell(order);
-        }
+    }
+
+    /// Serves a connection that has its place among the open ones.
+    pub(crate) fn serve(&self, socket: TcpStream, place: Option<Place>) {
+        let state = Rc::clone(&self.state);
+        let registration = Registration::new(Rc::clone(&state), place);
+        // A reply in several writes must not wait for the acknowledgement of the first (RFC 9293
+        // section 3.7.4, Nagle's algorithm). Fails only for a socket that is gone already.
+        let _ = socket.set_nodelay(true);
+        let (settings, service) = (Rc::clone(&self.settings), self.service.clone());
+        spawn_local(serve(state, registration, socket, settings, service));
     }
 }

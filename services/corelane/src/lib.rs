@@ -1,8 +1,8 @@
 //! A thread-per-core HTTP server.
 //!
 //! A *lane* is one core's worth of server: a thread, pinned to a CPU where the CPUs are ours
-//! alone, with its own event loop, its own share of the listening socket, its own instance of
-//! the service and its own counters. A request never leaves its lane, so its memory stays in that
+//! alone, with its own event loop, its own connections, its own instance of the service and its
+//! own counters. A request never leaves its lane, so its memory stays in that
 //! core's cache, and the way of a request takes no lock and touches no shared atomic.
 //!
 //! ```
@@ -38,33 +38,65 @@
 //! | [`Lanes`], [`Pin`], [`Placement`] | how many lanes, on which CPUs, and how a connection finds its lane |
 //! | [`Limits`], [`Timeouts`] | what a client may ask and how long it may take |
 //! | [`Drain`], [`Phase`], [`ServerHandle`] | how a server ends without losing what it accepted |
+//! | [`Incoming`], [`blocking`], [`deadline`] | what a handler is given, and what it may use |
+//! | [`Tls`] | certificates, and how they are reloaded |
+//! | [`LoadReports`] | what a load balancer in front is told with the replies |
+//! | [`blocking`] | how a handler runs code that blocks |
+//! | [`deadline`] | until when a handler has to have its reply |
 //! | [`Problem`] | errors to clients (RFC 9457) |
 
 mod admin;
+mod blocking;
 mod body;
+mod body_watch;
+mod busy;
+mod conformance;
 mod connection;
 mod control;
 mod cpu;
+mod current;
 mod error;
+mod farewell;
+mod framing;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod http_connection;
 mod lane;
 mod listener;
+mod load_report;
+mod load_table;
 mod metrics;
+mod pending;
+mod placement;
 mod problem;
+mod queue;
 mod reply;
+mod reply_body;
 mod routes;
+mod running;
 mod server;
 mod settings;
 mod shared;
+mod socket;
 mod stream;
+mod stream_task;
+mod sweep;
 mod threads;
+mod ticket;
+mod tls;
+mod watchdog;
 
+pub use blocking::{Blocking, BlockingError, blocking};
 pub use body::{BodyError, Incoming};
 pub use control::ServerHandle;
 pub use cpu::{Lanes, Pin};
+pub use current::deadline;
 pub use error::Error;
 pub use lane::Lane;
+pub use load_report::LoadReports;
 pub use problem::Problem;
 pub use server::{Builder, Drained, Server};
 pub use settings::{Drain, Limits, Placement, Timeouts};
 pub use shared::Phase;
+pub use tls::Tls;

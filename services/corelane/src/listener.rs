@@ -1,7 +1,10 @@
 //! Listening sockets and the process's limit of open files.
 
-use std::net::{SocketAddr, TcpListener};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 
+use rustix::net::{SocketFlags, accept_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -38,8 +41,14 @@ pub(crate) fn bind(address: SocketAddr, backlog: u32, share: bool) -> Result<Tcp
     open().map_err(|source| Error::Bind { address, source })
 }
 
+/// Accepts a connection that waits, without blocking. An event loop may not have heard of what
+/// came last; the socket has.
+pub(crate) fn accept_now(listener: impl AsFd) -> io::Result<TcpStream> {
+    Ok(accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?.into())
+}
+
 /// A bound socket that does not listen yet.
-fn socket(address: SocketAddr, share: bool) -> std::io::Result<Socket> {
+fn socket(address: SocketAddr, share: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(share)?;
@@ -54,7 +63,7 @@ pub(crate) const MAX_BACKLOG: u32 = 65_535;
 /// Files kept for logs, the admin port and the files a service serves.
 const RESERVED_FILES: u64 = 256;
 
-/// Files that a lane takes by itself: its listener and its event loop.
+/// Files that a lane takes by itself: two of its listener, and its event loop.
 const LANE_FILES: u64 = 8;
 
 /// Raises the soft limit of open files to the hard limit, and refuses more connections than fit.

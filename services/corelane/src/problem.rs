@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Map, Value};
 
@@ -58,14 +58,18 @@ impl Problem {
 
     /// The reply to send.
     pub fn into_response(self) -> Response<Full<Bytes>> {
-        let body = Bytes::from(Value::Object(self.members).to_string());
+        let (status, headers, body) = self.into_parts();
         let mut response = Response::new(Full::new(body));
-        *response.status_mut() = self.status;
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
         response
-            .headers_mut()
-            .insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        response.headers_mut().extend(self.headers.into_iter().map(|(k, v)| (Some(k), v)));
-        response
+    }
+
+    pub(crate) fn into_parts(self) -> (StatusCode, HeaderMap, Bytes) {
+        let body = Bytes::from(Value::Object(self.members).to_string());
+        let content_type = HeaderValue::from_static("application/problem+json");
+        let fields = [(CONTENT_TYPE, content_type)].into_iter().chain(self.headers);
+        (self.status, fields.collect(), body)
     }
 }
 

@@ -6,22 +6,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderValue};
-use http::{Method, Request, Response, StatusCode, Version};
-use http_body::{Body, Frame, SizeHint};
-use http_body_util::{Either, Full};
+use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
+use http::{Request, Response, StatusCode, Version};
+use http_body::Body;
+use http_body_util::Either;
 use pin_project_lite::pin_project;
 use tower::Service;
 use tower::util::{Oneshot, ServiceExt};
 
+use crate::blocking::BlockingError;
 use crate::body::{BodyError, Incoming};
-use crate::connection::{Connection, Order};
+use crate::conformance;
+use crate::connection::Connection;
+use crate::current;
 use crate::lane::LaneState;
+use crate::metrics::RequestRefusal;
+use crate::pending;
 use crate::problem::Problem;
-use crate::shared::Phase;
+use crate::queue::{Admission, Place, Queue, Slot};
+use crate::reply_body::ReplyBody;
+use crate::ticket::Ticket;
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
@@ -50,37 +57,76 @@ pub(crate) struct Dispatch<S> {
 impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for Dispatch<S> {
     type Response = Response<ReplyBody<S::Body>>;
     type Error = Infallible;
-    type Future = Reply<Oneshot<S, Request<Incoming>>>;
+    type Future = Reply<S>;
 
-    fn call(&self, request: Request<hyper::body::Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<hyper::body::Incoming>) -> Self::Future {
         let ticket = Ticket::new(&self.lane, &self.connection, &request);
-        if let Some(problem) = refusal(&request, &self.lane) {
-            return Reply { ticket: Some(ticket), work: Work::Refused { problem: Some(problem) } };
-        }
-        let limit = self.lane.limits.body_bytes;
-        let request = request.map(|body| Incoming::new(body, limit));
-        let future = self.service.clone().oneshot(request);
-        Reply { ticket: Some(ticket), work: Work::Running { future } }
+        let work = match refusal(&mut request, &self.lane) {
+            Some((reason, problem)) => Work::refused(&self.lane, reason, problem),
+            None => self.admit(request, &ticket),
+        };
+        Reply { started: ticket.begun, ticket: Some(ticket), pending: None, work }
     }
 }
 
+impl<S: HttpService> Dispatch<S> {
+    /// Starts a request or lets it wait its turn.
+    fn admit(&self, request: Request<hyper::body::Incoming>, ticket: &Ticket) -> Work<S> {
+        let limit = self.lane.limits.body_bytes;
+        let request = request.map(|body| Incoming::new(body, limit, ticket.body_watch()));
+        let service = self.service.clone();
+        if ticket.is_http2() {
+            return Work::Arrived { call: Some((service, request)) };
+        }
+        Work::admitted(service, request, ticket, ticket.expected())
+    }
+}
+
+/// Answers that the lane has more to do than it can; when to come again is what it expects to
+/// need for what it has.
+fn overloaded(lane: &LaneState) -> Problem {
+    let wait = Duration::from_nanos(lane.metrics().expected.get()).as_secs().clamp(1, 60);
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
+        .detail("more requests wait than can be answered in time")
+        .header(RETRY_AFTER, HeaderValue::from(wait))
+}
+
+/// Answers that the request's deadline passed.
+fn expired() -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "deadline-exceeded")
+        .detail("the request was not answered in the time that the server allows")
+        .header(RETRY_AFTER, HeaderValue::from_static("1"))
+}
+
+/// Answers that the body stopped coming.
+fn body_timed_out() -> Problem {
+    Problem::from(StatusCode::REQUEST_TIMEOUT).detail("the request body did not come in time")
+}
+
 /// Why a request may not reach the service, if so.
-fn refusal(request: &Request<hyper::body::Incoming>, lane: &LaneState) -> Option<Problem> {
-    // RFC 9112 section 3.2: a server answers 400 unless there is exactly one Host field.
-    if request.version() == Version::HTTP_11
-        && request.headers().get_all(HOST).iter().take(2).count() != 1
-    {
-        let problem = Problem::new(StatusCode::BAD_REQUEST, "host");
-        return Some(problem.detail("an HTTP/1.1 request needs exactly one Host field"));
+fn refusal(
+    request: &mut Request<hyper::body::Incoming>,
+    lane: &LaneState,
+) -> Option<(RequestRefusal, Problem)> {
+    if let Some(problem) = conformance::refusal(request, lane.shared.tls.is_some()) {
+        return Some((RequestRefusal::Invalid, problem));
+    }
+    // hyper counts those of HTTP/1.1 as it parses them.
+    if request.version() == Version::HTTP_2 && request.headers().len() > lane.limits.headers {
+        let problem = Problem::from(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+        let allowed = lane.limits.headers;
+        let problem = problem.detail(format!("a request may have {allowed} header fields at most"));
+        return Some((RequestRefusal::TooManyHeaders, problem));
     }
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     if target > lane.limits.uri_bytes {
         let problem = Problem::from(StatusCode::URI_TOO_LONG);
         let allowed = lane.limits.uri_bytes;
-        return Some(problem.detail(format!("the target may have {allowed} bytes at most")));
+        let problem = problem.detail(format!("the target may have {allowed} bytes at most"));
+        return Some((RequestRefusal::UriTooLong, problem));
     }
     if request.body().size_hint().lower() > lane.limits.body_bytes {
-        return Some(too_large(lane));
+        return Some((RequestRefusal::BodyTooLarge, too_large(lane)));
     }
     None
 }
@@ -95,11 +141,22 @@ fn too_large(lane: &LaneState) -> Problem {
 fn failure(error: BoxError, lane: &LaneState) -> Problem {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error.as_ref());
     while let Some(error) = cause {
+        if error.is::<BlockingError>() {
+            lane.metrics().refuse_request(RequestRefusal::PoolFull);
+            return overloaded(lane);
+        }
         match error.downcast_ref() {
-            Some(BodyError::TooLarge) => return too_large(lane),
+            Some(BodyError::TooLarge) => {
+                lane.metrics().refuse_request(RequestRefusal::BodyTooLarge);
+                return too_large(lane);
+            }
+            // Counted by the sweep that found it.
+            Some(BodyError::TimedOut) => return body_timed_out(),
             Some(BodyError::Read(error)) => {
                 tracing::debug!(lane = lane.index, %error, "a request body could not be read");
-                return Problem::from(StatusCode::BAD_REQUEST);
+                // Nothing can be read of this connection any more.
+                let close = HeaderValue::from_static("close");
+                return Problem::from(StatusCode::BAD_REQUEST).header(CONNECTION, close);
             }
             None => cause = error.source(),
         }
@@ -108,167 +165,145 @@ fn failure(error: BoxError, lane: &LaneState) -> Problem {
     Problem::from(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// A request in flight: counted from here until it is dropped.
-struct Ticket {
-    lane: Rc<LaneState>,
-    connection: Rc<Connection>,
-    route: usize,
-    method: Method,
-    version: Version,
-    begun: Instant,
-    status: Option<StatusCode>,
-}
-
-impl Ticket {
-    fn new<B: Body>(
-        lane: &Rc<LaneState>,
-        connection: &Rc<Connection>,
-        request: &Request<B>,
-    ) -> Self {
-        connection.begin_request(!request.body().is_end_stream());
-        lane.metrics().in_flight.add(1);
-        Ticket {
-            route: lane.shared.routes.find(request.uri().path()),
-            method: request.method().clone(),
-            version: request.version(),
-            begun: Instant::now(),
-            status: None,
-            lane: Rc::clone(lane),
-            connection: Rc::clone(connection),
-        }
-    }
-
-    /// Finishes the head of a reply and hangs this ticket on its body.
-    fn reply<B>(mut self, response: Response<Either<B, Full<Bytes>>>) -> Response<ReplyBody<B>>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<BoxError>,
-    {
-        let (mut head, mut body) = response.into_parts();
-        self.status = Some(head.status);
-        if self.method == Method::HEAD {
-            // RFC 9110 section 9.3.2: the fields of the GET, without its body.
-            if !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
-                && let Some(length) = body.size_hint().exact()
-                && !head.headers.contains_key(CONTENT_LENGTH)
-            {
-                head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-            }
-            body = Either::Right(Full::default());
-        }
-        self.lane.sign(&mut head.headers);
-        if self.lane.phase.get() != Phase::Serving {
-            if self.version < Version::HTTP_2 {
-                head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
-            } else {
-                self.connection.tell(Order::Finish);
-            }
-        }
-        Response::from_parts(head, ReplyBody { inner: body, ticket: self })
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        let metrics = self.lane.metrics();
-        metrics.in_flight.sub(1);
-        metrics.finish(self.route, &self.method, self.status, self.begun.elapsed());
-        self.connection.end_request();
-    }
-}
-
 pin_project! {
     /// The reply to one request, being made.
-    pub(crate) struct Reply<F> {
+    pub(crate) struct Reply<S: HttpService> {
         ticket: Option<Ticket>,
+        // When its handler started.
+        started: Instant,
+        // Set while it waits for something.
+        pending: Option<pending::Entry>,
         #[pin]
-        work: Work<F>,
+        work: Work<S>,
     }
 }
 
 pin_project! {
     #[project = WorkProjection]
-    enum Work<F> {
+    enum Work<S: HttpService> {
         Refused { problem: Option<Problem> },
-        Running { #[pin] future: F },
+        // An HTTP/2 stream that is not polled yet. Many are called at once and polled one by one:
+        // what the first of them show of their cost is known when the others are admitted.
+        Arrived { call: Option<(S, Request<Incoming>)> },
+        Waiting { place: Place, call: Option<(S, Request<Incoming>)> },
+        Running { #[pin] future: Oneshot<S, Request<Incoming>>, slot: Slot },
+        Done,
     }
 }
 
-impl<F, B, E> Future for Reply<F>
-where
-    F: Future<Output = Result<Response<B>, E>>,
-    E: Into<BoxError>,
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    type Output = Result<Response<ReplyBody<B>>, Infallible>;
+impl<S: HttpService> Work<S> {
+    fn refused(lane: &LaneState, reason: RequestRefusal, problem: Problem) -> Self {
+        lane.metrics().refuse_request(reason);
+        Work::Refused { problem: Some(problem) }
+    }
+
+    fn admitted(service: S, request: Request<Incoming>, ticket: &Ticket, expected: u64) -> Self {
+        let lane = &ticket.lane;
+        match Queue::admit(lane, expected, ticket.begun) {
+            Admission::Start(slot) => Work::Running { future: service.oneshot(request), slot },
+            Admission::Wait(place) => Work::Waiting { place, call: Some((service, request)) },
+            Admission::Shed => Work::refused(lane, RequestRefusal::QueueFull, overloaded(lane)),
+        }
+    }
+}
+
+impl<S: HttpService> Future for Reply<S> {
+    type Output = Result<Response<ReplyBody<S::Body>>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let lane = &this.ticket.as_ref().expect("a future is not polled after it is ready").lane;
-        let result = match this.work.project() {
+        let mut this = self.project();
+        let ticket = this.ticket.as_mut().expect("a future is not polled after it is ready");
+        // The first poll of HTTP/1.1 follows the header at once.
+        let mut polled = ticket.begun;
+        if let WorkProjection::Arrived { call } = this.work.as_mut().project() {
+            let (service, request) = call.take().expect("it arrives once");
+            polled = Instant::now();
+            *this.started = polled;
+            let expected = ticket.expect_anew();
+            this.work.set(Work::admitted(service, request, ticket, expected));
+        }
+        if let Some(entry) = this.pending {
+            polled = Instant::now();
+            if entry.is_expired(cx) {
+                let lane = &ticket.lane;
+                this.work.set(Work::refused(lane, RequestRefusal::Timeout, expired()));
+            }
+        }
+        // The handler may make anything of the error that its body ends with: not asked any more.
+        if ticket.body_timed_out() && !matches!(*this.work, Work::Refused { .. }) {
+            this.work.set(Work::Refused { problem: Some(body_timed_out()) });
+        }
+        if let WorkProjection::Waiting { place, call } = this.work.as_mut().project()
+            && let Poll::Ready(slot) = place.poll(cx)
+        {
+            let (service, request) = call.take().expect("a turn comes once");
+            *this.started = polled;
+            this.work.set(Work::Running { future: service.oneshot(request), slot });
+        }
+        let (result, now) = match this.work.as_mut().project() {
             WorkProjection::Refused { problem } => {
-                Err(problem.take().expect("a future is not polled after it is ready"))
+                (Err(problem.take().expect("answered once")), Instant::now())
             }
-            // A panic is this request's alone: nothing of the service's future is used again.
-            WorkProjection::Running { future } => {
-                match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
-                    Ok(Poll::Pending) => return Poll::Pending,
-                    Ok(Poll::Ready(Ok(response))) => Ok(response),
-                    Ok(Poll::Ready(Err(error))) => Err(failure(error.into(), lane)),
-                    Err(_) => {
-                        lane.metrics().panics.add(1);
-                        tracing::error!(lane = lane.index, "a handler panicked");
-                        Err(Problem::from(StatusCode::INTERNAL_SERVER_ERROR))
-                    }
+            WorkProjection::Running { future, .. } => match run(future, ticket, polled, cx) {
+                Poll::Pending => return wait(this.pending, ticket, cx),
+                Poll::Ready(result) => {
+                    let now = Instant::now();
+                    ticket.learn(*this.started, polled, now);
+                    (result, now)
                 }
-            }
+            },
+            WorkProjection::Waiting { .. } => return wait(this.pending, ticket, cx),
+            WorkProjection::Arrived { .. } => unreachable!("it was admitted above"),
+            WorkProjection::Done => unreachable!("a future is not polled after it is ready"),
         };
+        // Gives the slot back, and what the handler held.
+        this.work.set(Work::Done);
+        *this.pending = None;
         let response = match result {
             Ok(response) => response.map(Either::Left),
             Err(problem) => problem.into_response().map(Either::Right),
         };
         let ticket = this.ticket.take().expect("taken only here");
-        Poll::Ready(Ok(ticket.reply(response)))
+        Poll::Ready(Ok(ticket.reply(response, now)))
     }
 }
 
-pin_project! {
-    /// The body of a reply; its request ends when it is dropped.
-    pub(crate) struct ReplyBody<B> {
-        #[pin]
-        inner: Either<B, Full<Bytes>>,
-        ticket: Ticket,
-    }
+/// Enters a request among those that wait.
+fn wait<T>(pending: &mut Option<pending::Entry>, ticket: &Ticket, cx: &mut Context<'_>) -> Poll<T> {
+    let entry = || pending::Entry::new(&ticket.lane, ticket.kind, ticket.begun);
+    // Entered now or before; nothing can have expired since this poll began.
+    let _ = pending.get_or_insert_with(entry).is_expired(cx);
+    Poll::Pending
 }
 
-impl<B> Body for ReplyBody<B>
+/// Polls the service of a request.
+fn run<F, B, E>(
+    future: Pin<&mut F>,
+    ticket: &mut Ticket,
+    polled: Instant,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Response<B>, Problem>>
 where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
+    F: Future<Output = Result<Response<B>, E>>,
+    E: Into<BoxError>,
 {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = self.project();
-        let inner = this.inner;
-        catch_unwind(AssertUnwindSafe(|| inner.poll_frame(cx))).unwrap_or_else(|_| {
-            let lane = &this.ticket.lane;
+    ticket.begin_poll(polled);
+    let allowed = ticket.lane.timeouts.request;
+    // A panic is this request's alone: nothing of the service's future is used again.
+    let poll = || catch_unwind(AssertUnwindSafe(|| future.poll(cx)));
+    let lane = &ticket.lane;
+    Poll::Ready(match current::within(ticket.begun, allowed, poll) {
+        Ok(Poll::Pending) => {
+            ticket.end_poll(polled);
+            return Poll::Pending;
+        }
+        Ok(Poll::Ready(Ok(response))) => Ok(response),
+        Ok(Poll::Ready(Err(error))) => Err(failure(error.into(), lane)),
+        Err(_) => {
             lane.metrics().panics.add(1);
-            tracing::error!(lane = lane.index, "the body of a reply panicked");
-            Poll::Ready(Some(Err("the body of a reply panicked".into())))
-        })
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
+            let route = lane.route(ticket.kind);
+            tracing::error!(lane = lane.index, route, "a handler panicked");
+            Err(Problem::from(StatusCode::INTERNAL_SERVER_ERROR))
+        }
+    })
 }

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
@@ -12,15 +13,18 @@ use tower::Service;
 
 use crate::body::Incoming;
 use crate::control::{Controller, ServerHandle, Stop};
-use crate::cpu::{CpuView, Lanes, MAX_LANES, Pin, plan};
+use crate::cpu::{CpuView, Cpus, Lanes, MAX_LANES, Pin, plan};
 use crate::error::Error;
 use crate::lane::{self, Lane, LaneState};
 use crate::listener::{MAX_BACKLOG, bind, bind_lanes, raise_file_limit};
-use crate::reply::BoxError;
+use crate::load_report::LoadReports;
+use crate::placement::{self, Acceptor};
+use crate::reply::{BoxError, HttpService};
 use crate::routes::Routes;
 use crate::settings::{self, Drain, Limits, Placement, Timeouts};
 use crate::shared::{Phase, Shared};
 use crate::threads::{Thread, spawn, wait_for_end};
+use crate::tls::{Termination, Tls, Watch};
 
 /// Collects the settings of a [`Server`]; made by [`Server::builder`].
 #[derive(Clone, Debug)]
@@ -28,15 +32,18 @@ use crate::threads::{Thread, spawn, wait_for_end};
 pub struct Builder {
     address: SocketAddr,
     admin: Option<SocketAddr>,
-    lanes: Lanes,
-    pin: Pin,
-    placement: Placement,
-    backlog: u32,
+    pub(crate) lanes: Lanes,
+    pub(crate) pin: Pin,
+    pub(crate) placement: Placement,
+    pub(crate) steering: bool,
+    pub(crate) backlog: u32,
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
-    drain: Drain,
+    pub(crate) drain: Drain,
+    tls: Option<Tls>,
     routes: Vec<String>,
     pub(crate) replica: Option<HeaderValue>,
+    pub(crate) load_reports: LoadReports,
     signals: bool,
 }
 
@@ -48,8 +55,8 @@ impl Builder {
         self
     }
 
-    /// Serves `/healthz`, `/readyz` and `/metrics` on this address, from a thread that is never
-    /// pinned and without authentication: keep it from clients. Default: no admin port.
+    /// Serves `/healthz`, `/readyz`, `/metrics` and `/lanes` on this address, from a thread that
+    /// is never pinned and without authentication: keep it from clients. Default: no admin port.
     pub fn admin(mut self, address: SocketAddr) -> Self {
         self.admin = Some(address);
         self
@@ -73,8 +80,23 @@ impl Builder {
         self
     }
 
-    /// Length of the accept queue of each listener. Default 4,096; 1 to 65,535. The kernel silently lowers it
-    /// to `net.core.somaxconn` (listen(2)).
+    /// Whether a new connection goes to the lane of the CPU that received its first segment.
+    /// Applies to [`Placement::Hashed`] with pinned lanes; where lanes are not pinned, and where
+    /// the kernel refuses the program (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)), the hash decides,
+    /// with a warning. The other placements take no notice of it. The metric `corelane_steering`
+    /// tells which holds. Default false.
+    ///
+    /// It pays where the network card has a receive queue, and so an interrupt, for each lane's
+    /// CPU: a connection is then served where its segments arrive. It hurts wherever few CPUs
+    /// receive: a card with a single queue, or a client or proxy on the same machine, whose
+    /// segments are received by the CPU that sends them. One lane may then get every connection.
+    pub fn steering(mut self, steering: bool) -> Self {
+        self.steering = steering;
+        self
+    }
+
+    /// Length of the accept queue of each listener. Default 4,096; 1 to 65,535. The kernel silently
+    /// lowers it to `net.core.somaxconn` (listen(2)).
     pub fn backlog(mut self, backlog: u32) -> Self {
         self.backlog = backlog;
         self
@@ -98,6 +120,12 @@ impl Builder {
         self
     }
 
+    /// Speaks TLS with clients; the admin port stays plain. Default: no TLS.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// The route templates that metrics name, such as `/div/{n}` or `/static/{*path}`. A path
     /// that none matches counts as `other`, as all do without this setting. At most 64.
     pub fn routes<I>(mut self, templates: I) -> Self
@@ -110,10 +138,16 @@ impl Builder {
     }
 
     /// Names this replica in its replies: each carries `corelane-replica` with this name and
-    /// `corelane-lane` with the index of the lane that made it. Default: neither. The replies
-    /// that hyper makes before there is a request (400 for what is not HTTP, 431) carry none.
+    /// `corelane-lane` with the index of the lane that made it. Default: neither.
     pub fn replica(mut self, name: HeaderValue) -> Self {
         self.replica = Some(name);
+        self
+    }
+
+    /// Whether replies tell a load balancer in front how busy this server is. Default
+    /// [`LoadReports::Off`], which costs nothing.
+    pub fn load_reports(mut self, form: LoadReports) -> Self {
+        self.load_reports = form;
         self
     }
 
@@ -125,13 +159,17 @@ impl Builder {
         self
     }
 
-    /// Checks the settings alone, whatever the machine: bounds and route templates.
+    /// Checks the settings alone, whatever the machine: bounds and route templates. What the
+    /// files of TLS hold, [`Tls::check`] tells.
     ///
     /// # Errors
     ///
     /// The first setting that is out of its bounds, by name.
     pub fn validate(&self) -> Result<(), Error> {
         settings::check(&self.limits, &self.timeouts, &self.drain).map_err(Error::Setting)?;
+        if let Some(tls) = &self.tls {
+            tls.check_bounds().map_err(Error::Setting)?;
+        }
         if !(1..=MAX_BACKLOG).contains(&self.backlog) {
             return Err(Error::Setting(format!("backlog: 1 to {MAX_BACKLOG}")));
         }
@@ -148,24 +186,38 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// A setting is out of its bounds, the CPUs do not allow the lanes, the limit of open files
-    /// is too low, or an address cannot be bound.
+    /// A setting is out of its bounds, a certificate or its key cannot be used, the CPUs do not
+    /// allow the lanes, the limit of open files is too low, or an address cannot be bound.
     pub fn build(self) -> Result<Server, Error> {
         self.validate()?;
         let routes = Routes::new(&self.routes).map_err(Error::Setting)?;
+        let (tls, certificates) = self.tls.as_ref().map(Termination::load).transpose()?.unzip();
         let view = CpuView::read().map_err(Error::system("reading the affinity mask"))?;
         let plan = plan(&view, self.lanes, self.pin).map_err(Error::Lanes)?;
         raise_file_limit(self.limits.connections, plan.lanes.len())?;
-        let Placement::Hashed = self.placement;
-        let listeners = bind_lanes(self.address, self.backlog, plan.lanes.len())?;
+        let listeners = match placement::listeners(self.placement, plan.lanes.len()) {
+            1 => vec![bind(self.address, self.backlog, false)?],
+            many => bind_lanes(self.address, self.backlog, many)?,
+        };
         let admin = self.admin.map(|address| bind(address, 128, false)).transpose()?;
         let (sender, requests) = unbounded_channel();
-        let handle = ServerHandle { requests: sender, shared: Shared::new(plan, routes) };
-        Ok(Server { settings: self, listeners, admin, requests, handle })
+        let cpus = Cpus::new(self.lanes, self.pin, view);
+        let shared = Shared::new(plan, cpus, routes, tls, self.placement, self.steering);
+        let handle = ServerHandle { requests: sender, shared };
+        Ok(Server { settings: self, listeners, admin, certificates, requests, handle })
     }
 }
 
 /// A server whose listeners are bound.
+///
+/// A client that leaves takes its work with it: when an HTTP/1.1 client closes the connection, or
+/// only its own side of it, a request that waits (for its turn, or for something in its handler)
+/// is dropped, and counts as code 499, nginx's for it. Complete requests that came before and whose
+/// handlers do not wait are still answered, and a reply that is being written is finished. An
+/// HTTP/2 stream that its client resets, and all streams of a connection that ends, are dropped
+/// likewise. What a handler holds is dropped with it, so a guard in it sees the end. A close behind
+/// more than 2 KiB that nobody has asked for yet, of the request's body or of further requests, is
+/// noticed only when the request ends.
 ///
 /// ```no_run
 /// use corelane::{Incoming, Lanes, Server};
@@ -193,6 +245,7 @@ pub struct Server {
     settings: Builder,
     listeners: Vec<TcpListener>,
     admin: Option<TcpListener>,
+    certificates: Option<Watch>,
     requests: UnboundedReceiver<Stop>,
     handle: ServerHandle,
 }
@@ -202,7 +255,8 @@ pub struct Server {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
     /// Requests that were cut when the deadline or a second signal came: those in flight, and
-    /// replies whose end the client had not taken. 0 is a clean end.
+    /// replies whose end the client had not taken. 0 is a clean end, unless a handler held its lane
+    /// to the last: what had come by then and no lane had read is lost too, and cannot be counted.
     pub cut: u64,
 }
 
@@ -215,12 +269,15 @@ impl Server {
             lanes: Lanes::default(),
             pin: Pin::default(),
             placement: Placement::default(),
+            steering: false,
             backlog: 4096,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             drain: Drain::default(),
+            tls: None,
             routes: Vec::new(),
             replica: None,
+            load_reports: LoadReports::default(),
             signals: true,
         }
     }
@@ -264,41 +321,86 @@ impl Server {
     {
         self.log_start();
         let shared = Arc::clone(&self.handle.shared);
+        let outcome = self.run(factory);
+        // Whatever went wrong, nothing keeps the port.
+        shared.advance(Phase::Stopped);
+        outcome
+    }
+
+    fn run<F, S>(self, factory: F) -> Result<Drained, Error>
+    where
+        F: Fn(&Lane) -> S + Send + Sync + 'static,
+        S: HttpService,
+    {
+        let shared = Arc::clone(&self.handle.shared);
         let (events, inbox) = mpsc::channel();
         let factory = Arc::new(factory);
         let (finish, finished) = oneshot::channel();
+        let (armed, is_armed) = mpsc::channel();
         let controller = Controller {
             shared: Arc::clone(&shared),
-            drain: self.settings.drain.clone(),
+            settings: self.settings.clone(),
             admin: self.admin,
             signals: self.settings.signals.then(|| self.handle.requests.clone()),
             requests: self.requests,
+            certificates: self.certificates,
+            armed,
             finished,
             events: events.clone(),
         };
+        shared.listeners.open(&self.listeners).map_err(Error::system("copying a listener"))?;
+        shared.listeners.set_cpus(&shared.plan.lanes);
+        let steered = Arc::downgrade(&shared);
+        shared.cpus.on_change(move |cpus| {
+            if let Some(shared) = steered.upgrade() {
+                shared.listeners.set_cpus(cpus);
+            }
+        });
+        let lanes = shared.plan.lanes.len();
+        let (sources, listener) =
+            placement::sources(self.settings.placement, self.listeners, lanes)
+                .map_err(Error::system("copying a listener"))?;
         let controller = spawn(Thread::Admin, &events, move || controller.run())?;
+        // Before the first answer: a signal that came then would end the process without a drain.
+        // Without the thread nobody tells; its end is reported like any other.
+        let _ = is_armed.recv();
         let mut refused = None;
         let mut started = 0;
-        for (index, listener) in self.listeners.into_iter().enumerate() {
-            let lane = Lane { index, cpu: shared.plan.lanes[index] };
+        for (index, source) in sources.into_iter().enumerate() {
+            let lane = Lane { index, shared: Arc::clone(&shared) };
             let (settings, shared_with_lane) = (self.settings.clone(), Arc::clone(&shared));
             let factory = Arc::clone(&factory);
             let thread = spawn(Thread::Lane(index), &events, move || {
                 let state = LaneState::new(index, settings, shared_with_lane);
-                lane::run(lane, listener, state, &*factory)
+                lane::run(lane, source, state, &*factory)
             });
             if let Err(error) = thread {
-                // The lanes that have begun must not go on without the others.
-                shared.advance(Phase::Stopped);
                 refused = Some(error);
                 break;
             }
             started += 1;
         }
+        let mut acceptor_thread = None;
+        if let Some(listener) = listener
+            && refused.is_none()
+        {
+            let limit = self.settings.limits.connections;
+            let acceptor = Acceptor { listener, shared: Arc::clone(&shared), limit };
+            match spawn(Thread::Acceptor, &events, || acceptor.run()) {
+                Ok(thread) => acceptor_thread = Some(thread),
+                Err(error) => refused = Some(error),
+            }
+        }
+        if refused.is_some() {
+            // The threads that have begun must not go on without the others.
+            shared.advance(Phase::Stopped);
+        }
         let outcome = wait_for_end(&inbox, &shared, started);
         // It has ended already if it was what ended the lanes.
         let _ = finish.send(());
         let _ = controller.join();
+        // It ends with the lanes, and the listener with it.
+        let _ = acceptor_thread.map(JoinHandle::join);
         refused.map_or(outcome, Err)
     }
 
@@ -311,6 +413,8 @@ impl Server {
         tracing::info!(
             address = address.map(tracing::field::display),
             admin = self.admin_addr().map(tracing::field::display),
+            tls = shared.tls.is_some(),
+            placement = %self.settings.placement,
             lanes = shared.plan.lanes.len(),
             cpus = ?shared.plan.lanes.iter().flatten().collect::<Vec<_>>(),
             "listening"

@@ -7,17 +7,38 @@ use std::time::Duration;
 /// How a new connection finds its lane.
 ///
 /// ```
-/// assert_eq!("hashed".parse(), Ok(corelane::Placement::Hashed));
+/// assert_eq!("least-loaded".parse(), Ok(corelane::Placement::LeastLoaded));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Placement {
     /// Every lane has a listening socket of its own on the same address (`SO_REUSEPORT`,
-    /// socket(7)); the kernel chooses one by a hash of the connection's addresses and ports.
-    /// Costs nothing per connection and spreads many connections well. Few long-lived
-    /// connections spread badly: 8 over 4 lanes leave a lane without any in 38% of cases.
+    /// socket(7)); the kernel chooses one by a hash of the connection's addresses and ports, or
+    /// by the CPU that received it ([`Builder::steering`](crate::Builder::steering)).
+    ///
+    /// For many connections, or short ones, with requests that cost about the same: nothing is
+    /// shared, and a connection costs nothing extra. Few long-lived connections spread badly (8
+    /// over 4 lanes leave a lane without any in 38% of cases), and what waits behind a handler
+    /// that holds its lane up cannot go to another.
     #[default]
     Hashed,
+    /// All lanes watch one listening socket; whichever has time accepts, one connection in each
+    /// turn of its event loop.
+    ///
+    /// For few lanes with short connections whose requests differ in cost: a lane that is held up
+    /// takes nothing. Every lane that waits is woken for each connection, which costs more the
+    /// more lanes there are, and long-lived connections gather where there was time when they
+    /// came.
+    Shared,
+    /// A thread beside the lanes accepts and hands each connection to the lane with the least
+    /// expected work, and among those whose work differs by less than a millisecond to the one
+    /// with the fewest connections. What a busy lane has not begun, an idle lane takes over after
+    /// a millisecond, or after 10 where that leaves the connections less even.
+    ///
+    /// For few long-lived connections, such as those of a proxy: 8 or 16 idle ones over 2 or 4
+    /// lanes come out exactly even. Each connection passes through one thread more, so a server
+    /// of very many short connections is better off without.
+    LeastLoaded,
 }
 
 impl FromStr for Placement {
@@ -26,16 +47,20 @@ impl FromStr for Placement {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "hashed" => Ok(Placement::Hashed),
-            _ => Err("hashed".to_owned()),
+            "shared" => Ok(Placement::Shared),
+            "least-loaded" => Ok(Placement::LeastLoaded),
+            _ => Err("hashed, shared or least-loaded".to_owned()),
         }
     }
 }
 
 impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Placement::Hashed => f.write_str("hashed"),
-        }
+        f.write_str(match self {
+            Placement::Hashed => "hashed",
+            Placement::Shared => "shared",
+            Placement::LeastLoaded => "least-loaded",
+        })
     }
 }
 
@@ -48,17 +73,35 @@ impl fmt::Display for Placement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Open connections over all lanes. One more is answered `503` with `Retry-After: 1` and
-    /// closed; when a lane refuses more than 32 at a time, the rest are closed without a word. Default 10,000; at least 1. The server raises its soft limit of open files to the
-    /// hard limit, and refuses to start if this number does not fit below it.
+    /// closed; when a lane refuses more than 32 at a time, the rest are closed without a word, as
+    /// all are with TLS. Default 10,000; at least 1. The server raises its soft limit of open files
+    /// to the hard limit, and refuses to start if this number does not fit below it.
     pub connections: usize,
-    /// Header fields of a request; more are answered `431`. Default 100; 1 to 1,000. Applies to
-    /// HTTP/1.1; HTTP/2 is bounded by [`Limits::header_bytes`] alone.
+    /// Requests that a connection may carry; the last is answered with `Connection: close`. HTTP/2
+    /// clients are sent GOAWAY when it comes, and what they sent before they knew is answered too.
+    /// `None`, the default, sets no limit.
+    pub connection_requests: Option<u64>,
+    /// Requests that run on a lane at a time; more wait in its queue. A request holds its slot
+    /// until the head of its reply is made. Default 1,024; at least 1.
+    pub slots: usize,
+    /// Requests that may wait for a slot of their lane; one more is answered `503` with
+    /// `Retry-After`, as is one before which the lane is expected to be busy for longer than
+    /// [`Timeouts::request`]. Default 1,024; 0 lets none wait.
+    pub queue: usize,
+    /// Threads of each lane for [`blocking`](crate::blocking) calls and files that the service
+    /// reads through tokio. Default 8; 1 to 512.
+    pub blocking_threads: usize,
+    /// [`blocking`](crate::blocking) calls of a lane that may wait for a thread. Default 256.
+    pub blocking_queue: usize,
+    /// Header fields of a request; more are answered `431`. Default 100; 1 to 1,000.
     pub headers: usize,
     /// Bytes of a request's header section; more are answered `431`. Default 32 KiB; 8 KiB (the
-    /// least that hyper's read buffer takes) to 1 MiB.
+    /// least that hyper's read buffer takes) to 1 MiB. HTTP/2 counts 32 more for each field (RFC
+    /// 9113 section 10.5.1), and a header that goes on for much longer ends its connection.
     pub header_bytes: usize,
-    /// Bytes of the path and query of the request target; more are answered `414`. Default 8 KiB; 1 to 64 KiB. RFC 9110
-    /// section 4.1 recommends to support at least 8,000.
+    /// Bytes of the path and query of the request target; more are answered `414`, unless the
+    /// whole header is too long then ([`Limits::header_bytes`]). Default 8 KiB; 1 to 64 KiB. RFC
+    /// 9110 section 4.1 recommends to support at least 8,000.
     pub uri_bytes: usize,
     /// Bytes of a request body. A larger `Content-Length` is answered `413` before the service is
     /// called; a longer chunked body ends in [`BodyError::TooLarge`](crate::BodyError). Default
@@ -70,6 +113,11 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             connections: 10_000,
+            connection_requests: None,
+            slots: 1024,
+            queue: 1024,
+            blocking_threads: 8,
+            blocking_queue: 256,
             headers: 100,
             header_bytes: 32 * 1024,
             uri_bytes: 8 * 1024,
@@ -81,9 +129,12 @@ impl Default for Limits {
 /// How long a client may take.
 ///
 /// Deadlines are checked by one sweep per lane rather than by a timer per request, so they cost
-/// the hot path nothing; a connection may outlive its deadline by up to a second. There is no
-/// deadline yet for a request's body and for a handler; a client that takes nothing of its reply
-/// counts as idle.
+/// the hot path nothing; a connection may outlive its deadline by up to a second, and never ends
+/// before it. While a handler holds its lane no client can be heard: that time counts for none but
+/// [`Timeouts::request`].
+///
+/// A client that closes its connection, or only its side of an HTTP/1.1 connection, is waited for
+/// no longer: see [`Server`](crate::Server).
 ///
 /// ```
 /// use std::time::Duration;
@@ -93,18 +144,67 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// From the first byte of a request to the end of its header section, and from the accept to
-    /// the first byte. Afterwards an HTTP/1.1 client that began a request gets `408`, any other
-    /// is closed. A later header on an HTTP/2 connection is bounded by [`Timeouts::idle`].
-    /// Default 10 s; 100 ms to 1 h.
+    /// the first byte, a TLS handshake included. Afterwards an HTTP/1.1 client that began a request
+    /// gets `408`, any other is closed. A later header on an HTTP/2 connection, and the rest of an
+    /// HTTP/1.1 header that came before the last reply was made, are bounded by
+    /// [`Timeouts::idle`]. Default 10 s; 100 ms to 1 h.
     pub header: Duration,
+    /// Longest wait for the next bytes of a request's body, while the service waits for them.
+    /// Afterwards the body ends in [`BodyError::TimedOut`](crate::BodyError); if the head of the
+    /// reply is not made yet, the handler is dropped and the request answered `408`. An HTTP/1.1
+    /// connection is closed then. Until the head is made, all of the body is bounded by
+    /// [`Timeouts::request`] too. Default 30 s; 100 ms to 1 h.
+    pub body: Duration,
+    /// From a request's header until the head of its reply is made, the wait in the queue
+    /// included. Afterwards the handler is dropped and the client gets `503`. Default 60 s; 100 ms
+    /// to 24 h.
+    pub request: Duration,
+    /// Longest time in which a client takes nothing of a reply that waits for it; then its
+    /// connection is reset, and what the kernel holds of the reply is dropped. An HTTP/2 stream
+    /// that takes less than 64 KiB in this time, while it has more to send, is reset alone, and the
+    /// others go on; up to 64 KiB that such a stream still had to send at its end are kept until its
+    /// connection is idle or old. Default 30 s; 100 ms to 1 h.
+    pub write: Duration,
+    /// Oldest that a connection gets before it is told to go with its next reply (HTTP/2: by
+    /// GOAWAY), less up to a tenth, by chance, so that clients that came together do not leave
+    /// together. One that has been idle for a second is closed. Default 1 h; at least 1 s; `None`
+    /// for any age.
+    pub connection_age: Option<Duration>,
     /// Between two requests of a connection. Must be longer than the idle time-out of the proxy
     /// in front, or a reused connection can close under a request. Default 75 s; 100 ms to 24 h.
     pub idle: Duration,
+    /// Longest time in which a handler may hold its lane without waiting. Nothing interrupts a
+    /// handler that takes longer, but the lane counts as stalled: the watchdog logs the route
+    /// and counts it. Default 1 s; 10 ms to 1 h.
+    pub stall: Duration,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Timeouts { header: Duration::from_secs(10), idle: Duration::from_secs(75) }
+        Timeouts {
+            header: Duration::from_secs(10),
+            body: Duration::from_secs(30),
+            request: Duration::from_secs(60),
+            write: Duration::from_secs(30),
+            connection_age: Some(Duration::from_secs(3600)),
+            idle: Duration::from_secs(75),
+            stall: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Timeouts {
+    /// Each by the name of its field; `None` for one that is not set.
+    pub(crate) fn named(&self) -> [(&'static str, Option<Duration>); 7] {
+        [
+            ("header", Some(self.header)),
+            ("body", Some(self.body)),
+            ("request", Some(self.request)),
+            ("write", Some(self.write)),
+            ("connection_age", self.connection_age),
+            ("idle", Some(self.idle)),
+            ("stall", Some(self.stall)),
+        ]
     }
 }
 
@@ -112,9 +212,12 @@ impl Default for Timeouts {
 ///
 /// 1. *Settling*: readiness fails; the server goes on accepting and answers every request with
 ///    `Connection: close` (HTTP/2: GOAWAY), for [`Drain::settle`], while load balancers notice.
-/// 2. *Closing*: each lane empties its accept queue, closes its listener and its idle
-///    connections, and finishes what is in flight.
-/// 3. The server returns the moment nothing is left, at most [`Drain::deadline`] after the start.
+/// 2. The listeners let no new handshake begin; those under way have 100 ms.
+///    Clients that come now find the port closed when they try again.
+/// 3. *Closing*: what waits in the accept queues is taken, the listeners and the idle connections
+///    are closed, and what is in flight is finished.
+/// 4. The server returns the moment nothing is left, at most [`Drain::deadline`] after the start.
+///    [`blocking`](crate::blocking) calls that run are waited for too.
 ///
 /// ```
 /// use std::time::Duration;
@@ -129,11 +232,15 @@ pub struct Drain {
     /// Longest time from the start of the drain to its end; what is then still in flight is cut.
     /// Default 30 s; at least `settle`.
     pub deadline: Duration,
+    /// How often the log says what is still waited for, lane by lane, once the listeners are
+    /// closed. Default 5 s; at least 100 ms.
+    pub report: Duration,
 }
 
 impl Default for Drain {
     fn default() -> Self {
-        Drain { settle: Duration::from_secs(5), deadline: Duration::from_secs(30) }
+        let seconds = Duration::from_secs;
+        Drain { settle: seconds(5), deadline: seconds(30), report: seconds(5) }
     }
 }
 
@@ -143,12 +250,24 @@ pub(crate) fn check(limits: &Limits, timeouts: &Timeouts, drain: &Drain) -> Resu
     let tenth = Duration::from_millis(100);
     let rules = [
         (limits.connections >= 1, "limits.connections: at least 1"),
+        (limits.connection_requests != Some(0), "limits.connection_requests: at least 1, or none"),
+        (limits.slots >= 1, "limits.slots: at least 1"),
+        ((1..=512).contains(&limits.blocking_threads), "limits.blocking_threads: 1 to 512"),
         ((1..=1000).contains(&limits.headers), "limits.headers: 1 to 1000"),
         ((8192..=1 << 20).contains(&limits.header_bytes), "limits.header_bytes: 8KiB to 1MiB"),
         ((1..=65_536).contains(&limits.uri_bytes), "limits.uri_bytes: 1B to 64KiB"),
         ((tenth..=3600 * second).contains(&timeouts.header), "timeouts.header: 100ms to 1h"),
+        ((tenth..=3600 * second).contains(&timeouts.body), "timeouts.body: 100ms to 1h"),
+        ((tenth..=86_400 * second).contains(&timeouts.request), "timeouts.request: 100ms to 24h"),
+        ((tenth..=3600 * second).contains(&timeouts.write), "timeouts.write: 100ms to 1h"),
+        (
+            timeouts.connection_age.is_none_or(|age| age >= second),
+            "timeouts.connection_age: at least 1s, or none",
+        ),
         ((tenth..=86_400 * second).contains(&timeouts.idle), "timeouts.idle: 100ms to 24h"),
+        ((second / 100..=3600 * second).contains(&timeouts.stall), "timeouts.stall: 10ms to 1h"),
         (drain.settle <= drain.deadline, "drain.settle: at most drain.deadline"),
+        (drain.report >= tenth, "drain.report: at least 100ms"),
     ];
     match rules.iter().find(|(holds, _)| !holds) {
         Some((_, rule)) => Err((*rule).to_owned()),

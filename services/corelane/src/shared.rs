@@ -1,15 +1,23 @@
-//! What the threads of a server share. A request reads its route and writes its own lane's counters;
-//! nothing else here is touched on its way.
+//! What the threads of a server share. A request reads its route and the generation of the load
+//! report, and writes its own lane's counters; nothing else here is touched on its way.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use tokio::runtime::RuntimeMetrics;
 use tokio::sync::watch;
 
-use crate::cpu::Plan;
+use crate::cpu::{Cpus, LaneCpu, Plan};
+use crate::load_report::Published;
+use crate::load_table::LoadTable;
 use crate::metrics::LaneMetrics;
+use crate::placement::{Inboxes, ListenerGroup};
 use crate::routes::Routes;
+use crate::running::Running;
+use crate::settings::Placement;
+use crate::tls::Termination;
+use crate::watchdog::Stalls;
 
 /// Where a server is in its life. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,9 +44,18 @@ impl Phase {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
+    /// As decided at the start; [`LaneShared::cpu`] is what holds now.
     pub(crate) plan: Plan,
+    pub(crate) cpus: Cpus,
     pub(crate) routes: Routes,
+    /// Set where the port speaks TLS.
+    pub(crate) tls: Option<Termination>,
     pub(crate) lanes: Vec<LaneShared>,
+    /// What replies tell a load balancer in front.
+    pub(crate) load_report: Published,
+    pub(crate) listeners: ListenerGroup,
+    /// Where an acceptor hands connections to lanes.
+    pub(crate) inboxes: Option<Inboxes>,
     phase: watch::Sender<Phase>,
     /// Open connections over all lanes, for the limit: changed at accept and close only.
     open: AtomicUsize,
@@ -48,22 +65,74 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct LaneShared {
     pub(crate) metrics: LaneMetrics,
+    pub(crate) load_table: LoadTable,
+    pub(crate) running: Running,
+    pub(crate) cpu: LaneCpu,
+    pub(crate) stalls: Stalls,
     /// Of the lane's event loop; set when it runs.
     pub(crate) runtime: OnceLock<RuntimeMetrics>,
     /// The readiness latch: set when the lane accepts.
     listening: AtomicBool,
 }
 
+impl LaneShared {
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listening.load(Ordering::Acquire)
+    }
+
+    /// Wall-clock time that the event loop was not waiting, up to its last turn.
+    pub(crate) fn busy(&self) -> Duration {
+        self.runtime.get().map_or(Duration::ZERO, |runtime| runtime.worker_total_busy_duration(0))
+    }
+
+    /// Time that the lane is expected to need for what is queued and running: the sum of what
+    /// the load table expects of each, less what the running handler has had of its own.
+    pub(crate) fn expected_work(&self, now: Instant) -> Duration {
+        let all = Duration::from_nanos(self.metrics.expected.get());
+        let had = self.running.get(now).map_or(Duration::ZERO, |(kind, since)| {
+            since.min(Duration::from_nanos(self.load_table.expect(kind)))
+        });
+        all.saturating_sub(had)
+    }
+}
+
 impl Shared {
-    pub(crate) fn new(plan: Plan, routes: Routes) -> Arc<Self> {
-        let lanes = plan.lanes.iter().map(|_| LaneShared {
+    pub(crate) fn new(
+        plan: Plan,
+        cpus: Cpus,
+        routes: Routes,
+        tls: Option<Termination>,
+        placement: Placement,
+        steering: bool,
+    ) -> Arc<Self> {
+        let lanes = plan.lanes.iter().map(|&cpu| LaneShared {
             metrics: LaneMetrics::new(routes.names().len()),
+            load_table: LoadTable::new(routes.names().len()),
+            running: Running::new(),
+            cpu: LaneCpu::new(cpu),
+            stalls: Stalls::new(routes.names().len()),
             runtime: OnceLock::new(),
             listening: AtomicBool::new(false),
         });
-        let lanes = lanes.collect();
+        let lanes: Vec<_> = lanes.collect();
+        let least_loaded = placement == Placement::LeastLoaded;
+        let inboxes = least_loaded.then(|| Inboxes::new(lanes.len()));
+        let listeners = ListenerGroup::new(steering && placement == Placement::Hashed);
         let phase = watch::Sender::new(Phase::Serving);
-        Arc::new(Shared { plan, routes, lanes, phase, open: AtomicUsize::new(0) })
+        let load_report = Published::default();
+        let open = AtomicUsize::new(0);
+        Arc::new(Shared {
+            plan,
+            cpus,
+            routes,
+            tls,
+            lanes,
+            load_report,
+            listeners,
+            inboxes,
+            phase,
+            open,
+        })
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -76,6 +145,9 @@ impl Shared {
 
     /// Moves on to `to`; a move backwards is ignored.
     pub(crate) fn advance(&self, to: Phase) {
+        if to >= Phase::Closing {
+            self.listeners.release();
+        }
         self.phase.send_if_modified(|phase| {
             let forward = to > *phase;
             if forward {
@@ -91,8 +163,7 @@ impl Shared {
 
     /// Whether new requests are welcome: every lane listens and no drain has begun.
     pub(crate) fn ready(&self) -> bool {
-        self.phase() == Phase::Serving
-            && self.lanes.iter().all(|lane| lane.listening.load(Ordering::Acquire))
+        self.phase() == Phase::Serving && self.lanes.iter().all(LaneShared::is_listening)
     }
 
     /// Takes a place among the open connections, if there is one.

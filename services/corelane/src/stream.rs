@@ -1,21 +1,41 @@
 //! The bytes of a connection, and which protocol they speak.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
+use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use crate::connection::Connection;
+use crate::farewell::{farewell, refused_head};
+use crate::framing::{Cut, Framing};
+use crate::metrics::Refusal;
+use crate::socket::Socket;
 
 /// How an HTTP/2 client without TLS begins (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// Most bytes read ahead while a request waits: a client's close behind more is heard later.
+const READ_AHEAD: usize = 2048;
+
 /// Room for the first read: an ordinary request's header in one go.
 const FIRST_READ: usize = 2048;
+
+/// A reply of up to this many bytes is copied together and sent: cheaper than a vector of its
+/// parts, which the kernel has to fetch and check first (send(2), writev(2)).
+const JOINED: usize = 512;
+
+fn join(bufs: &[io::IoSlice<'_>], mut joined: &mut [u8]) {
+    for buf in bufs {
+        let (part, rest) = joined.split_at_mut(buf.len());
+        part.copy_from_slice(buf);
+        joined = rest;
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
@@ -23,12 +43,20 @@ pub(crate) enum Protocol {
     Http2,
 }
 
-/// A socket that gives back the bytes read to tell the protocol, and reports each arrival.
+/// A socket that gives back the bytes that were read before hyper asked for them: to tell the
+/// protocol, or to hear a client leave. It reports each arrival. On an HTTP/1.1 connection it ends
+/// the stream where the framing is ambiguous, and puts our words in place of the reply that hyper
+/// makes by itself to a head that it refuses.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    socket: TcpStream,
+    socket: Socket,
     prefix: Bytes,
     connection: Rc<Connection>,
+    framing: Framing,
+    /// Where the stream was cut.
+    cut: Option<Cut>,
+    /// What of our words in place of hyper's is not written yet.
+    instead: Option<Bytes>,
     /// Whether our side is closed.
     shut: bool,
     /// Whether what the client still sends is to be read before the socket is closed.
@@ -36,9 +64,23 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// A stream that begins with `prefix`, which was read from the socket before.
+    pub(crate) fn new(socket: Socket, connection: Rc<Connection>, prefix: Bytes) -> Stream {
+        Stream {
+            socket,
+            prefix,
+            connection,
+            framing: Framing::new(),
+            cut: None,
+            instead: None,
+            shut: false,
+            unread: false,
+        }
+    }
+
     /// Reads until the protocol is certain. `None`: the client went away first.
     pub(crate) async fn open(
-        mut socket: TcpStream,
+        mut socket: Socket,
         connection: Rc<Connection>,
     ) -> io::Result<Option<(Protocol, Stream)>> {
         let mut prefix = BytesMut::with_capacity(FIRST_READ);
@@ -52,10 +94,95 @@ impl Stream {
                 None => continue,
             }
         };
-        Ok(Some((
-            protocol,
-            Stream { socket, prefix: prefix.freeze(), connection, shut: false, unread: false },
-        )))
+        Ok(Some((protocol, Stream::new(socket, connection, prefix.freeze()))))
+    }
+
+    /// Whether the request whose head is being read must get a reply without a body.
+    pub(crate) fn asks_head(&self) -> bool {
+        self.framing.asks_head()
+    }
+
+    /// Looks at the bytes behind the first `known` of `buf`, and takes back what hyper must not
+    /// see.
+    fn follow(&mut self, buf: &mut ReadBuf<'_>, known: usize) {
+        if self.connection.is_multiplexed() {
+            return;
+        }
+        let Some(cut) = self.framing.follow(&buf.filled()[known..]) else { return };
+        buf.set_filled(known + cut.at);
+        self.connection.lane().metrics().refuse(Refusal::AmbiguousFraming);
+        self.connection.set_ambiguous();
+        self.cut = Some(cut).map(|cut| end(cut, buf));
+    }
+
+    /// Writes our reply in place of `hypers`, which is taken as written with the last of ours.
+    fn poll_instead(
+        &mut self,
+        cx: &mut Context<'_>,
+        hypers: &[u8],
+        length: usize,
+    ) -> Poll<io::Result<usize>> {
+        let words = match &mut self.instead {
+            Some(words) => words,
+            None => {
+                let status = hypers.get(9..12).and_then(|code| StatusCode::from_bytes(code).ok());
+                let status = status.unwrap_or(StatusCode::BAD_REQUEST);
+                let ambiguity = self.cut.map(|cut| cut.reason);
+                let problem = refused_head(status, ambiguity, self.framing.spoken());
+                let with_body = !self.framing.asks_head();
+                let words =
+                    problem.map(|problem| farewell(self.connection.lane(), problem, with_body));
+                self.instead.insert(words.unwrap_or_default().into())
+            }
+        };
+        while !words.is_empty() {
+            let n = ready!(Pin::new(&mut self.socket).poll_write(cx, words))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.connection.wrote();
+            words.advance(n);
+        }
+        Poll::Ready(Ok(length))
+    }
+}
+
+/// Gives hyper what fits of the end of a stream that was cut; what is left.
+fn end(mut cut: Cut, buf: &mut ReadBuf<'_>) -> Cut {
+    let (now, later) = cut.tail.split_at(cut.tail.len().min(buf.remaining()));
+    buf.put_slice(now);
+    cut.tail = later;
+    cut
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.connection.is_reset() {
+            // Otherwise the kernel keeps what the client does not take for minutes (tcp(7),
+            // SO_LINGER in socket(7)). Fails only for a socket that is gone already.
+            let _ = self.socket.tcp().set_zero_linger();
+        }
+    }
+}
+
+impl Stream {
+    /// Reads what comes while a request waits for its service, to hear its client leave. What is
+    /// read is kept for hyper, up to [`READ_AHEAD`] bytes.
+    fn read_ahead(&mut self, cx: &mut Context<'_>) {
+        while self.prefix.len() < READ_AHEAD {
+            let mut space = [MaybeUninit::uninit(); READ_AHEAD];
+            let room = READ_AHEAD - self.prefix.len();
+            let mut ahead = ReadBuf::uninit(&mut space[..room]);
+            let Poll::Ready(read) = Pin::new(&mut self.socket).poll_read(cx, &mut ahead) else {
+                return;
+            };
+            if read.is_err() || ahead.filled().is_empty() {
+                return self.connection.set_gone();
+            }
+            self.prefix = [&self.prefix, ahead.filled()].concat().into();
+            // hyper may wait for these very bytes by now, and the socket will not tell it.
+            cx.waker().wake_by_ref();
+        }
     }
 }
 
@@ -76,6 +203,11 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some(cut) = self.cut {
+            self.cut = Some(end(cut, buf));
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
         if !self.prefix.is_empty() {
             let n = self.prefix.len().min(buf.remaining());
             buf.put_slice(&self.prefix[..n]);
@@ -83,12 +215,14 @@ impl AsyncRead for Stream {
             if self.prefix.is_empty() {
                 self.prefix = Bytes::new(); // gives the buffer back
             }
+            self.follow(buf, before);
+            self.connection.received();
             return Poll::Ready(Ok(()));
         }
-        let before = buf.filled().len();
         ready!(Pin::new(&mut self.socket).poll_read(cx, buf))?;
         if buf.filled().len() > before {
             self.connection.received();
+            self.follow(buf, before);
         }
         Poll::Ready(Ok(()))
     }
@@ -101,6 +235,9 @@ impl AsyncWrite for Stream {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.connection.writing();
+        if self.connection.is_unasked() {
+            return self.poll_instead(cx, buf, buf.len());
+        }
         let n = ready!(Pin::new(&mut self.socket).poll_write(cx, buf))?;
         self.connection.wrote();
         Poll::Ready(Ok(n))
@@ -112,7 +249,18 @@ impl AsyncWrite for Stream {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.connection.writing();
-        let n = ready!(Pin::new(&mut self.socket).poll_write_vectored(cx, bufs))?;
+        let length = bufs.iter().map(|buf| buf.len()).sum();
+        if self.connection.is_unasked() {
+            let first = bufs.iter().find(|buf| !buf.is_empty());
+            return self.poll_instead(cx, first.map_or(&[], |buf| buf), length);
+        }
+        let n = if length <= JOINED {
+            let mut joined = [0; JOINED];
+            join(bufs, &mut joined);
+            ready!(Pin::new(&mut self.socket).poll_write(cx, &joined[..length]))?
+        } else {
+            ready!(Pin::new(&mut self.socket).poll_write_vectored(cx, bufs))?
+        };
         self.connection.wrote();
         Poll::Ready(Ok(n))
     }
@@ -122,22 +270,28 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // hyper flushes the socket only when its own buffer is empty.
+        // hyper flushes the socket only when its own buffer is empty, and each time that it is
+        // polled.
+        ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
         self.connection.flushed();
-        Pin::new(&mut self.socket).poll_flush(cx)
+        if self.connection.waits_for_service() {
+            self.read_ahead(cx);
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.shut {
             ready!(Pin::new(&mut self.socket).poll_shutdown(cx))?;
             self.shut = true;
-            self.unread = self.connection.leave();
+            let refused = self.instead.is_some() || self.cut.is_some();
+            self.unread = self.connection.leave() || refused;
         }
         // Until the client closes, or the sweep ends it.
         let mut discarded = [0; 4096];
         while self.unread && !self.connection.is_abandoned() {
             let mut discarded = ReadBuf::new(&mut discarded);
-            let read = ready!(Pin::new(&mut self.socket).poll_read(cx, &mut discarded));
+            let read = ready!(Pin::new(self.socket.tcp()).poll_read(cx, &mut discarded));
             self.unread = read.is_ok() && !discarded.filled().is_empty();
         }
         Poll::Ready(Ok(()))

@@ -14,6 +14,8 @@ use crate::shared::{Phase, Shared};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Thread {
     Lane(usize),
+    /// The one beside the lanes that accepts for them.
+    Acceptor,
     /// The one beside the lanes: admin port, signals, drain.
     Admin,
 }
@@ -22,6 +24,7 @@ impl fmt::Display for Thread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Thread::Lane(index) => write!(f, "lane-{index}"),
+            Thread::Acceptor => f.write_str("acceptor"),
             Thread::Admin => f.write_str("admin"),
         }
     }

@@ -5,7 +5,6 @@ mod support;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::Shutdown;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -15,7 +14,7 @@ use corelane::{Incoming, Lanes, Limits};
 use http::{HeaderValue, Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::Full;
-use support::{Handlers, Running, builder};
+use support::{BIG, Handlers, Running, big, builder};
 
 #[test]
 fn a_connection_carries_many_requests() {
@@ -126,18 +125,6 @@ fn a_panic_in_the_body_of_a_reply_is_counted() {
 }
 
 #[test]
-fn a_client_may_end_its_side_before_the_reply() {
-    let handlers = Handlers::new();
-    let server = Running::start(builder(), handlers.factory());
-    let mut client = server.connect();
-    client.send_get("/gate");
-    client.socket.shutdown(Shutdown::Write).expect("half a close");
-    server.wait_for_in_flight(1);
-    handlers.gate.add_permits(1);
-    assert_eq!(client.read_answer().text(), "through");
-}
-
-#[test]
 fn a_broken_request_body_is_the_clients_fault() {
     let server = Running::start(builder(), Handlers::new().factory());
     let mut client = server.connect();
@@ -170,13 +157,69 @@ fn head_announces_no_length_where_get_has_no_body() {
 }
 
 #[test]
-fn what_is_not_http_is_counted() {
+fn what_is_refused_before_it_is_a_request_is_counted() {
     let server = Running::start(builder(), Handlers::new().factory());
+    let host = "Host: t\r\n";
+    for (head, status, reason, count) in [
+        ("not http\r\n\r\n".to_owned(), 400, "bad_request", 1.0),
+        (format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(200)), 431, "header_too_large", 1.0),
+        (format!("GET / HTTP/1.1\n{host}\r\n"), 400, "ambiguous_framing", 1.0),
+        (
+            format!(
+                "POST / HTTP/1.1\r\n{host}Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
+            ),
+            400,
+            "ambiguous_framing",
+            2.0,
+        ),
+    ] {
+        let mut client = server.connect();
+        client.send(&head);
+        let answer = client.read_answer();
+        assert_eq!(answer.status, status, "{head}");
+        assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{head}");
+        assert!(answer.closes() && client.read_to_close().is_empty(), "{head}");
+        let refused =
+            format!("corelane_connections_refused_total{{lane=\"0\",reason=\"{reason}\"}}");
+        server.wait_until("counted", || server.metric(&refused) == count);
+    }
+    let requests = server.admin_get("/metrics").text();
+    assert!(!requests.contains("corelane_requests_total{"), "none is a request: {requests}");
+}
+
+#[test]
+fn a_refused_head_behind_a_large_reply_is_answered_after_it() {
+    let server = Running::start(builder(), big);
     let mut client = server.connect();
-    client.send("not http\r\n\r\n");
-    assert!(client.read_to_close().starts_with(b"HTTP/1.1 400"));
-    let refused = "corelane_connections_refused_total{lane=\"0\",reason=\"bad_request\"}";
-    server.wait_until("counted", || server.metric(refused) == 1.0);
+    client.send("GET / HTTP/1.1\r\nHost: t\r\n\r\nGET / HTTP/1.1\r\nHost : t\r\n\r\n");
+    assert_eq!(client.read_answer().body.len(), BIG);
+    let answer = client.read_answer();
+    assert_eq!((answer.status, answer.closes()), (400, true));
+    assert!(answer.text().contains("urn:corelane:problem:bad-request"));
+    assert!(client.read_to_close().is_empty());
+}
+
+#[test]
+fn a_head_may_end_anywhere_before_it_is_refused() {
+    let server = Running::start(builder(), Handlers::new().factory());
+    let head =
+        "POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let clients: Vec<_> = (1..head.len())
+        .map(|at| {
+            let mut client = server.connect();
+            client.send(&head[..at]);
+            client
+        })
+        .collect();
+    // Accepted, and so read apart from what follows.
+    let open = "corelane_connections{lane=\"0\"}";
+    server.wait_until("all open", || server.metric(open) >= clients.len() as f64);
+    for (at, mut client) in (1..).zip(clients) {
+        client.send(&head[at..]);
+        let answer = client.read_answer();
+        assert!(answer.text().contains("ambiguous-framing"), "in two parts at {at}: {answer:?}");
+        assert!(client.read_to_close().is_empty());
+    }
 }
 
 #[test]
@@ -191,6 +234,8 @@ fn every_reply_names_its_replica() {
         (format!("GET /a-long-target HTTP/1.1\r\n{host}\r\n"), 414),
         (format!("POST /echo HTTP/1.1\r\n{host}Content-Length: 11\r\n\r\n"), 413),
         ("GET / HTTP/1.1\r\n\r\n".to_owned(), 400),
+        ("not http\r\n\r\n".to_owned(), 400),
+        (format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(200)), 431),
     ] {
         let mut client = server.connect();
         client.send(&request);

@@ -17,7 +17,8 @@ use tower_http::services::fs::ServeFileSystemResponseBody;
 
 use crate::config::Config;
 use crate::handlers::files::Files;
-use crate::handlers::{div, hello, root, work};
+use crate::handlers::root::Root;
+use crate::handlers::{div, hello, work};
 
 /// Route templates, as metrics name them.
 pub(crate) const ROUTES: [&str; 6] =
@@ -34,8 +35,7 @@ type Later = Pin<Box<dyn Future<Output = Reply>>>;
 pub(crate) struct App(Rc<Instance>);
 
 struct Instance {
-    /// What `GET /` says.
-    root: Bytes,
+    root: Root,
     files: Option<Files>,
     max_ops: u64,
 }
@@ -45,7 +45,7 @@ impl App {
     pub(crate) fn factory(config: Config, replica: String) -> impl Fn(&Lane) -> App + Send + Sync {
         move |lane| {
             App(Rc::new(Instance {
-                root: root::text(&replica, lane),
+                root: Root::new(&replica, lane),
                 files: config.static_root.as_deref().map(Files::new),
                 max_ops: config.work_max_ops,
             }))
@@ -86,7 +86,8 @@ impl Instance {
         let uri = request.uri();
         let path = uri.path();
         let known = match path {
-            "/" | "/hello" | "/work" => true,
+            // `*` is the server as a whole, which only OPTIONS asks (RFC 9110 section 9.3.7).
+            "/" | "/hello" | "/work" | "*" => true,
             _ => {
                 path.starts_with("/div/") || (self.files.is_some() && path.starts_with("/static/"))
             }
@@ -98,7 +99,7 @@ impl Instance {
             return not_a_read(request.method());
         }
         match path {
-            "/" => root::reply(&self.root),
+            "/" => self.root.reply(),
             "/hello" => hello::reply(),
             "/work" => work::reply(uri.query().unwrap_or(""), self.max_ops),
             _ => div::reply(path.strip_prefix("/div/").unwrap_or("")),

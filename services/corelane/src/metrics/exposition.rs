@@ -1,36 +1,241 @@
-//! Renders the shards as Prometheus text, on the admin thread.
+//! Renders the shards as OpenMetrics text, on the admin thread.
+//!
+//! Nothing here takes a lock or time of a lane: its counters are read while it writes them. The
+//! work grows with lanes and routes, never with connections or requests.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
-use super::process;
-use crate::shared::{Phase, Shared};
+use super::family::{Family, Value};
+use super::shard::{CODES, LaneMetrics, METHODS};
+use super::{config, process, tls};
+use crate::load_table::{LoadTable, Row};
+use crate::placement::Inbox;
+use crate::server::Builder;
+use crate::shared::{LaneShared, Phase, Shared};
+use crate::watchdog::NO_ROUTE;
 
 /// The media type of [`Exposition::render`]: the OpenMetrics text format.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+type OfLane = (Family, fn(&LaneShared, Instant) -> Value);
+
+/// Families with one value for each lane.
+const OF_LANES: &[OfLane] = &[
+    (
+        Family::counter(
+            "corelane_lane_busy_seconds",
+            "Wall-clock time that the lane's event loop was not waiting",
+        ),
+        |lane, _| lane.busy().into(),
+    ),
+    (
+        Family::gauge(
+            "corelane_lane_expected_seconds",
+            "Time that the lane is expected to need for what is queued and running, by the load \
+             table",
+        ),
+        |lane, now| lane.expected_work(now).into(),
+    ),
+    (
+        Family::gauge(
+            "corelane_lane_stalled",
+            "1 while a handler holds the lane for longer than the time-out stall, or its event \
+             loop does not turn",
+        ),
+        |lane, _| lane.stalls.is_stalled().into(),
+    ),
+    (
+        Family::counter(
+            "corelane_lane_repins",
+            "Times that the lane's CPU mask was set anew because CPUs changed",
+        ),
+        |lane, _| lane.cpu.repins().into(),
+    ),
+    (Family::counter("corelane_panics", "Handlers and reply bodies that panicked"), |lane, _| {
+        lane.metrics.panics.get().into()
+    }),
+    (Family::gauge("corelane_connections", "Open connections"), |lane, _| {
+        lane.metrics.open.get().into()
+    }),
+    (
+        Family::counter("corelane_connections_accepted", "Connections that were accepted"),
+        |lane, _| lane.metrics.accepted.get().into(),
+    ),
+    (
+        Family::gauge(
+            "corelane_requests_in_flight",
+            "Requests between their header and the end of their reply's body",
+        ),
+        |lane, _| lane.metrics.in_flight.get().into(),
+    ),
+    (
+        Family::gauge("corelane_requests_queued", "Requests that wait for a slot or their turn"),
+        |lane, _| lane.metrics.queued.get().into(),
+    ),
+];
+
+type ByReason = (Family, fn(&LaneMetrics) -> Vec<(&'static str, u64)>);
+
+/// Families with one value for each lane and reason.
+const BY_REASON: &[ByReason] = &[
+    (
+        Family::counter(
+            "corelane_connections_refused",
+            "Connections that were refused or given up, by reason",
+        ),
+        |metrics| metrics.refused().collect(),
+    ),
+    (
+        Family::counter(
+            "corelane_requests_refused",
+            "Requests that were answered in place of their handler, by reason",
+        ),
+        |metrics| metrics.refused_requests().collect(),
+    ),
+];
+
+type OfRow = (Family, fn(&Row) -> Value);
+
+/// Families with one value for each row of the load table, merged over lanes.
+const OF_LOAD_TABLE: &[OfRow] = &[
+    (
+        Family::counter(
+            "corelane_load_table_observations",
+            "Requests that the load table has learnt from",
+        ),
+        |row| row.observations.into(),
+    ),
+    (
+        Family::gauge(
+            "corelane_load_table_lane_seconds",
+            "Mean time that a request holds its lane, exponentially weighted",
+        ),
+        |row| row.lane.0.into(),
+    ),
+    (
+        Family::gauge(
+            "corelane_load_table_lane_deviation_seconds",
+            "Mean deviation of the time that a request holds its lane",
+        ),
+        |row| row.lane.1.into(),
+    ),
+    (
+        Family::gauge(
+            "corelane_load_table_service_seconds",
+            "Mean time from the start of a handler to the head of its reply, exponentially \
+             weighted",
+        ),
+        |row| row.service.0.into(),
+    ),
+    (
+        Family::gauge(
+            "corelane_load_table_service_deviation_seconds",
+            "Mean deviation of the time from the start of a handler to the head of its reply",
+        ),
+        |row| row.service.1.into(),
+    ),
+];
+
+const BUILD_INFO: Family = Family::gauge("corelane_build_info", "Version of the library; always 1");
+
+const READY: Family =
+    Family::gauge("corelane_ready", "1 when every lane listens and no drain has begun");
+
+const PHASE: Family = Family::gauge(
+    "corelane_phase",
+    "Where the server is in its life: 1 for the present phase, 0 for the others",
+);
+
+const LANE_INFO: Family = Family::gauge(
+    "corelane_lane_info",
+    "The lanes: their CPU, and whether they are pinned to it; always 1",
+);
+
+const CPUS: Family = Family::gauge(
+    "corelane_cpus",
+    "CPUs that the server may use, by what says so: all that are online, the cgroup's cpuset, the \
+     affinity mask, the CFS quota",
+);
+
+const STEERING: Family = Family::gauge(
+    "corelane_steering",
+    "1 while connections go to the lane of the CPU that received them",
+);
+
+type OfInbox = (Family, fn(&Inbox, &LaneShared) -> Value);
+
+/// Families with one value for each lane, where an acceptor hands connections to lanes.
+const OF_INBOXES: &[OfInbox] = &[
+    (
+        Family::counter(
+            "corelane_connections_placed",
+            "Connections that the acceptor handed to the lane",
+        ),
+        |inbox, _| inbox.placed().into(),
+    ),
+    (
+        Family::counter(
+            "corelane_connections_stolen",
+            "Connections that the lane took from the inbox of another, busy lane",
+        ),
+        |_, lane| lane.metrics.stolen.get().into(),
+    ),
+    (
+        Family::gauge("corelane_connections_queued", "Connections that wait in the lane's inbox"),
+        |inbox, _| inbox.length().into(),
+    ),
+];
+
+const STALLS: Family = Family::counter(
+    "corelane_stalls",
+    "Times that a handler of the route held its lane for longer than the time-out stall; route \
+     none where no handler did but the event loop did not turn",
+);
+
+const REQUESTS: Family =
+    Family::counter("corelane_requests", "Finished requests by route template, method and code");
+
+const DURATION: Family = Family::histogram(
+    "corelane_request_duration_seconds",
+    "From a request's header to the head of its reply; what follows is the phase write",
+);
+
+const PHASES: Family = Family::histogram(
+    "corelane_request_phase_seconds",
+    "Parts of a request's time: accept (of a connection, to the header of its first request), \
+     queue (to the start of the handler), handler (to the head of the reply), write (until the \
+     socket has taken the last byte)",
+);
 
 /// Everything that `/metrics` shows.
 #[derive(Debug)]
 pub(crate) struct Exposition {
     registry: Registry,
+    /// Length of the last text: about that of the next.
+    length: Cell<usize>,
 }
 
 impl Exposition {
-    pub(crate) fn new(shared: Arc<Shared>, version: &'static str) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, settings: &Builder) -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(LaneCollector { shared, version }));
+        registry.register_collector(Box::new(tls::TlsCollector { shared: Arc::clone(&shared) }));
+        registry.register_collector(Box::new(LaneCollector::new(shared)));
+        registry.register_collector(Box::new(config::ConfigCollector::new(settings.clone())));
         registry.register_collector(Box::new(process::ProcessCollector));
-        Exposition { registry }
+        Exposition { registry, length: Cell::new(0) }
     }
 
     pub(crate) fn render(&self) -> Result<String, fmt::Error> {
-        let mut out = String::with_capacity(16 * 1024);
+        let mut out = String::with_capacity(self.length.get() + 16 * 1024);
         text::encode(&mut out, &self.registry)?;
+        self.length.set(out.len());
         Ok(out)
     }
 }
@@ -38,158 +243,205 @@ impl Exposition {
 #[derive(Debug)]
 struct LaneCollector {
     shared: Arc<Shared>,
-    version: &'static str,
-}
-
-/// One series of a family, with its labels.
-fn series<'a, const N: usize>(
-    family: &'a mut MetricEncoder<'_>,
-    labels: &'a [(&'static str, &'a str); N],
-    write: impl FnOnce(MetricEncoder<'_>) -> fmt::Result,
-) -> fmt::Result {
-    write(family.encode_family(labels)?)
-}
-
-fn counter(mut encoder: MetricEncoder<'_>, value: u64) -> fmt::Result {
-    encoder.encode_counter::<NoLabelSet, _, u64>(&value, None)
-}
-
-fn gauge(mut encoder: MetricEncoder<'_>, value: i64) -> fmt::Result {
-    encoder.encode_gauge(&value)
+    /// Index of each lane, as a label.
+    lanes: Vec<String>,
+    /// Codes that have a label of their own, then the label of any other.
+    codes: Vec<String>,
 }
 
 impl Collector for LaneCollector {
     fn encode(&self, mut out: DescriptorEncoder) -> fmt::Result {
         self.state(&mut out)?;
         self.lanes(&mut out)?;
-        self.connections(&mut out)?;
+        self.load_table(&mut out)?;
         self.requests(&mut out)
     }
 }
 
 impl LaneCollector {
+    fn new(shared: Arc<Shared>) -> Self {
+        let lanes = (0..shared.lanes.len()).map(|index| index.to_string()).collect();
+        let codes = CODES.iter().map(u16::to_string).chain(["other".to_owned()]).collect();
+        LaneCollector { shared, lanes, codes }
+    }
+
     /// Index (as a label) and shared part of each lane.
-    fn each(&self) -> impl Iterator<Item = (String, &crate::shared::LaneShared)> {
-        self.shared.lanes.iter().enumerate().map(|(index, lane)| (index.to_string(), lane))
+    fn each(&self) -> impl Iterator<Item = (&str, &LaneShared)> {
+        self.lanes.iter().map(String::as_str).zip(&self.shared.lanes)
     }
 
     fn state(&self, out: &mut DescriptorEncoder) -> fmt::Result {
-        let help = "Version of the library; always 1";
-        let mut family =
-            out.encode_descriptor("corelane_build_info", help, None, MetricType::Gauge)?;
-        series(&mut family, &[("version", self.version)], |e| gauge(e, 1))?;
-
-        let help = "1 when every lane listens and no drain has begun";
-        let family = out.encode_descriptor("corelane_ready", help, None, MetricType::Gauge)?;
-        gauge(family, self.shared.ready().into())?;
-
-        let help = "Where the server is in its life: 1 for the present phase, 0 for the others";
-        let mut family = out.encode_descriptor("corelane_phase", help, None, MetricType::Gauge)?;
+        BUILD_INFO.begin(out)?.add(&[("version", env!("CARGO_PKG_VERSION"))], true)?;
+        READY.single(out, self.shared.ready())?;
+        let mut series = PHASE.begin(out)?;
         let now = self.shared.phase();
-        for (phase, name) in Phase::ALL {
-            series(&mut family, &[("phase", name)], |e| gauge(e, (phase == now).into()))?;
-        }
-        Ok(())
+        Phase::ALL
+            .iter()
+            .try_for_each(|(phase, name)| series.add(&[("phase", name)], *phase == now))
     }
 
     fn lanes(&self, out: &mut DescriptorEncoder) -> fmt::Result {
-        let help = "The lanes: their CPU, and whether they are pinned to it; always 1";
-        let mut family =
-            out.encode_descriptor("corelane_lane_info", help, None, MetricType::Gauge)?;
-        for (index, cpu) in self.shared.plan.lanes.iter().enumerate() {
-            let (lane, pinned) = (index.to_string(), cpu.is_some().to_string());
+        let mut series = LANE_INFO.begin(out)?;
+        for (lane, shared) in self.each() {
+            let cpu = shared.cpu.get();
+            let pinned = cpu.is_some().to_string();
             let cpu = cpu.map_or(String::new(), |cpu| cpu.to_string());
-            let labels = [("lane", lane.as_str()), ("cpu", &cpu), ("pinned", &pinned)];
-            series(&mut family, &labels, |e| gauge(e, 1))?;
+            series.add(&[("lane", lane), ("cpu", &cpu), ("pinned", &pinned)], true)?;
         }
-
-        let help = "Wall-clock time that the lane's event loop was not waiting";
-        let name = "corelane_lane_busy_seconds";
-        let mut family = out.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (lane, shared) in self.each() {
-            let busy = shared
-                .runtime
-                .get()
-                .map_or(0.0, |runtime| runtime.worker_total_busy_duration(0).as_secs_f64());
-            series(&mut family, &[("lane", &lane)], |mut e| {
-                e.encode_counter::<NoLabelSet, _, f64>(&busy, None)
-            })?;
+        let mut series = CPUS.begin(out)?;
+        for (source, n) in self.shared.cpus.view().counts() {
+            series.add(&[("source", source)], n)?;
         }
-
-        let help = "Handlers and reply bodies that panicked";
-        let mut family =
-            out.encode_descriptor("corelane_panics", help, None, MetricType::Counter)?;
+        let now = Instant::now();
+        for (family, read) in OF_LANES {
+            let mut series = family.begin(out)?;
+            self.each()
+                .try_for_each(|(lane, shared)| series.add(&[("lane", lane)], read(shared, now)))?;
+        }
+        for (family, read) in BY_REASON {
+            let mut series = family.begin(out)?;
+            for (lane, shared) in self.each() {
+                for (reason, n) in read(&shared.metrics) {
+                    series.add(&[("lane", lane), ("reason", reason)], n)?;
+                }
+            }
+            // What the acceptor refused before it had a lane.
+            if let Some(inboxes) = &self.shared.inboxes {
+                for (reason, n) in read(&inboxes.acceptor) {
+                    series.add(&[("lane", "acceptor"), ("reason", reason)], n)?;
+                }
+            }
+        }
+        STEERING.single(out, self.shared.listeners.is_steered())?;
+        if let Some(inboxes) = &self.shared.inboxes {
+            for (family, read) in OF_INBOXES {
+                let mut series = family.begin(out)?;
+                for ((lane, shared), inbox) in self.each().zip(&inboxes.lanes) {
+                    series.add(&[("lane", lane)], read(inbox, shared))?;
+                }
+            }
+        }
+        let mut series = STALLS.begin(out)?;
         for (lane, shared) in self.each() {
-            series(&mut family, &[("lane", &lane)], |e| counter(e, shared.metrics.panics.get()))?;
+            // Also those without any: a rate needs the 0 before the first.
+            let routes = self.shared.routes.names().iter().map(String::as_str).chain([NO_ROUTE]);
+            for (route, n) in routes.zip(shared.stalls.counts()) {
+                series.add(&[("lane", lane), ("route", route)], n)?;
+            }
         }
         Ok(())
     }
 
-    fn connections(&self, out: &mut DescriptorEncoder) -> fmt::Result {
-        let help = "Open connections";
-        let mut family =
-            out.encode_descriptor("corelane_connections", help, None, MetricType::Gauge)?;
-        for (lane, shared) in self.each() {
-            let open = shared.metrics.open.get().cast_signed();
-            series(&mut family, &[("lane", &lane)], |e| gauge(e, open))?;
-        }
-
-        let help = "Connections that were accepted";
-        let name = "corelane_connections_accepted";
-        let mut family = out.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (lane, shared) in self.each() {
-            series(&mut family, &[("lane", &lane)], |e| counter(e, shared.metrics.accepted.get()))?;
-        }
-
-        let help = "Connections that were refused or given up, by reason";
-        let name = "corelane_connections_refused";
-        let mut family = out.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (lane, shared) in self.each() {
-            for (reason, n) in shared.metrics.refused() {
-                let labels = [("lane", lane.as_str()), ("reason", reason)];
-                series(&mut family, &labels, |e| counter(e, n))?;
+    fn load_table(&self, out: &mut DescriptorEncoder) -> fmt::Result {
+        let rows = LoadTable::merge(self.shared.lanes.iter().map(|lane| &lane.load_table));
+        for (family, read) in OF_LOAD_TABLE {
+            let mut series = family.begin(out)?;
+            for row in &rows {
+                let route = &self.shared.routes.names()[row.route];
+                series.add(&[("route", route), ("method", row.method)], read(row))?;
             }
         }
         Ok(())
     }
 
     fn requests(&self, out: &mut DescriptorEncoder) -> fmt::Result {
-        let help = "Requests between their header and the making of their reply";
-        let name = "corelane_requests_in_flight";
-        let mut family = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (lane, shared) in self.each() {
-            let n = shared.metrics.in_flight.get().cast_signed();
-            series(&mut family, &[("lane", &lane)], |e| gauge(e, n))?;
-        }
-
         let routes = self.shared.routes.names();
-        let help = "Finished requests by route template, method and status code";
-        let mut family =
-            out.encode_descriptor("corelane_requests", help, None, MetricType::Counter)?;
+        let mut series = REQUESTS.begin(out)?;
         for (lane, shared) in self.each() {
-            for (route, method, code, n) in shared.metrics.requests() {
-                let labels = [
-                    ("lane", lane.as_str()),
-                    ("route", &routes[route]),
-                    ("method", method),
-                    ("code", &code),
-                ];
-                series(&mut family, &labels, |e| counter(e, n))?;
+            for (kind, code, n) in shared.metrics.requests() {
+                let (route, method) = (&routes[kind.route()], METHODS[kind.method()]);
+                let code = &self.codes[code];
+                series.add(
+                    &[("lane", lane), ("route", route), ("method", method), ("code", code)],
+                    n,
+                )?;
             }
         }
-
-        let help =
-            "From the request's header until its reply is made, not until the client has read it";
-        let name = "corelane_request_duration_seconds";
-        let mut family = out.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        let mut series = DURATION.begin(out)?;
         for (lane, shared) in self.each() {
             for (route, histogram) in shared.metrics.durations() {
-                let (sum, count, buckets) = histogram.read();
-                series(&mut family, &[("lane", &lane), ("route", &routes[route])], |mut e| {
-                    e.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
-                })?;
+                series.add_histogram(&[("lane", lane), ("route", &routes[route])], histogram)?;
+            }
+        }
+        let mut series = PHASES.begin(out)?;
+        for (lane, shared) in self.each() {
+            for (phase, route, histogram) in shared.metrics.phases() {
+                let labels = [("lane", lane), ("route", &routes[route]), ("phase", phase)];
+                series.add_histogram(&labels, histogram)?;
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::StatusCode;
+
+    use super::*;
+    use crate::cpu::{CpuView, Cpus, Lanes, Pin, Plan};
+    use crate::load_table::KindIndex;
+    use crate::metrics::Phase as Part;
+    use crate::routes::{MAX_ROUTES, Routes};
+    use crate::server::Server;
+
+    const LANES: usize = 4;
+
+    /// A server of four lanes of which every route has been asked for.
+    fn busy_server(templates: usize) -> Arc<Shared> {
+        let templates: Vec<_> = (0..templates).map(|n| format!("/projects/{n}/{{id}}")).collect();
+        let routes = Routes::new(&templates).expect("valid templates");
+        let lanes = (0..LANES).map(Some).collect();
+        let plan = Plan { lanes, unpinned_because: None };
+        let view = CpuView::read().expect("an affinity mask");
+        let cpus = Cpus::new(Lanes::Auto, Pin::Off, view);
+        let shared = Shared::new(plan, cpus, routes, None, crate::Placement::Hashed, false);
+        for lane in &shared.lanes {
+            lane.metrics.open.add(10_000 / LANES as u64);
+            for (route, n) in
+                (0..=templates.len()).flat_map(|route| (1..100).map(move |n| (route, n)))
+            {
+                let (kind, time) = (KindIndex::new(route, 0), Duration::from_micros(37 * n * n));
+                lane.metrics.finish(kind, Some(StatusCode::OK));
+                lane.metrics.observe_duration(kind, time);
+                lane.load_table.observe(kind, 1000 * n, 2000 * n);
+                for (part, _) in Part::ALL {
+                    lane.metrics.observe_phase(kind, part, time);
+                }
+            }
+        }
+        shared
+    }
+
+    /// On-CPU time of this thread: what a scrape costs, however busy the machine is.
+    fn cpu_time() -> Duration {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("procfs(5)");
+        let nanos = text.split(' ').next().and_then(|nanos| nanos.parse().ok());
+        Duration::from_nanos(nanos.expect("a number"))
+    }
+
+    /// `cargo test --release -p corelane --lib cost_of_a_scrape -- --ignored --nocapture`
+    #[test]
+    #[ignore = "a measurement: it prints what a scrape costs"]
+    fn cost_of_a_scrape() {
+        for templates in [8, MAX_ROUTES] {
+            let exposition = Exposition::new(busy_server(templates), &Server::builder());
+            let mut length = 0;
+            let mut times: Vec<_> = (0..51)
+                .map(|_| {
+                    let begun = cpu_time();
+                    length = exposition.render().expect("text").len();
+                    cpu_time() - begun
+                })
+                .collect();
+            times.sort();
+            let (least, median, most) = (times[0], times[times.len() / 2], times[times.len() - 1]);
+            println!(
+                "{templates} routes, {LANES} lanes: {length} bytes, CPU time {median:?} ({least:?} to \
+                 {most:?})"
+            );
+        }
     }
 }

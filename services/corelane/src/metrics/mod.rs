@@ -4,9 +4,14 @@
 //! hot path has no locked instruction. Readers on the admin thread add
 //! labels and render ([`exposition`]).
 
+mod config;
 mod exposition;
+mod family;
 mod process;
 mod shard;
+mod tls;
 
 pub(crate) use exposition::{CONTENT_TYPE, Exposition};
-pub(crate) use shard::{LaneMetrics, Refusal};
+pub(crate) use shard::{
+    Count, Handshake, LaneMetrics, METHODS, Phase, Refusal, RequestRefusal, method_index,
+};

@@ -5,8 +5,16 @@ use std::fmt;
 use procfs::WithCurrentSystemInfo;
 use procfs::process::{LimitValue, Process};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::family::{Family, Value};
+
+const CPU: Family = Family::counter("process_cpu_seconds", "User and system CPU time");
+const MEMORY: Family = Family::gauge("process_resident_memory_bytes", "Resident memory");
+const START: Family =
+    Family::gauge("process_start_time_seconds", "Start time since the Unix epoch");
+const OPEN_FILES: Family = Family::gauge("process_open_fds", "Open files");
+const MOST_FILES: Family = Family::gauge("process_max_fds", "Most files that may be open");
 
 #[derive(Debug)]
 pub(crate) struct ProcessCollector;
@@ -16,33 +24,21 @@ impl Collector for ProcessCollector {
     fn encode(&self, mut out: DescriptorEncoder) -> fmt::Result {
         let Ok(process) = Process::myself() else { return Ok(()) };
         if let Ok(stat) = process.stat() {
-            let ticks = procfs::ticks_per_second() as f64;
-            let cpu = (stat.utime + stat.stime) as f64 / ticks;
-            let help = "User and system CPU time";
-            let name = "process_cpu_seconds";
-            let mut encoder = out.encode_descriptor(name, help, None, MetricType::Counter)?;
-            encoder.encode_counter::<NoLabelSet, _, f64>(&cpu, None)?;
-            let rss = stat.rss_bytes().get();
-            gauge(&mut out, "process_resident_memory_bytes", "Resident memory", rss)?;
+            let ticks = procfs::ticks_per_second();
+            CPU.single(&mut out, Value::Real((stat.utime + stat.stime) as f64 / ticks as f64))?;
+            MEMORY.single(&mut out, stat.rss_bytes().get())?;
             if let Ok(boot) = procfs::boot_time_secs() {
-                let start = boot + stat.starttime / procfs::ticks_per_second();
-                let help = "Start time since the Unix epoch";
-                gauge(&mut out, "process_start_time_seconds", help, start)?;
+                START.single(&mut out, boot + stat.starttime / ticks)?;
             }
         }
         if let Ok(open) = process.fd_count() {
-            gauge(&mut out, "process_open_fds", "Open files", open as u64)?;
+            OPEN_FILES.single(&mut out, open)?;
         }
         if let Ok(limits) = process.limits()
             && let LimitValue::Value(max) = limits.max_open_files.soft_limit
         {
-            gauge(&mut out, "process_max_fds", "Most files that may be open", max)?;
+            MOST_FILES.single(&mut out, max)?;
         }
         Ok(())
     }
-}
-
-fn gauge(out: &mut DescriptorEncoder, name: &str, help: &str, value: u64) -> fmt::Result {
-    let mut encoder = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    encoder.encode_gauge(&(value as f64))
 }

@@ -2,9 +2,12 @@
 
 #![allow(dead_code, reason = "each test file uses its own part of this module")]
 
+pub(crate) mod stuck;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -35,12 +38,11 @@ pub(crate) struct Running {
 /// One lane, free ports, no signal handlers, a drain that does not wait for load balancers.
 pub(crate) fn builder() -> Builder {
     let free = "127.0.0.1:0".parse().expect("an address");
-    Server::builder()
-        .bind(free)
-        .admin(free)
-        .lanes(Lanes::Count(1))
-        .signals(false)
-        .drain(Drain { settle: Duration::ZERO, deadline: PATIENCE })
+    Server::builder().bind(free).admin(free).lanes(Lanes::Count(1)).signals(false).drain(Drain {
+        settle: Duration::ZERO,
+        deadline: PATIENCE,
+        ..Drain::default()
+    })
 }
 
 impl Running {
@@ -75,6 +77,24 @@ impl Running {
     pub(crate) fn wait_for_in_flight(&self, requests: u32) {
         let series = "corelane_requests_in_flight{lane=\"0\"}";
         self.wait_until("in flight", || self.metric(series) == f64::from(requests));
+    }
+
+    /// Connections that lane 0 refused or gave up for this reason.
+    pub(crate) fn refused(&self, reason: &str) -> f64 {
+        let family = "corelane_connections_refused_total";
+        self.metric(&format!("{family}{{lane=\"0\",reason=\"{reason}\"}}"))
+    }
+
+    /// Requests that lane 0 answered itself for this reason.
+    pub(crate) fn refused_requests(&self, reason: &str) -> f64 {
+        let family = "corelane_requests_refused_total";
+        self.metric(&format!("{family}{{lane=\"0\",reason=\"{reason}\"}}"))
+    }
+
+    /// Waits until lane 0 has this many connections.
+    pub(crate) fn wait_for_connections(&self, connections: u32) {
+        let series = "corelane_connections{lane=\"0\"}";
+        self.wait_until("connected", || self.metric(series) == f64::from(connections));
     }
 
     /// Waits for the server's own end.
@@ -116,9 +136,9 @@ impl Drop for Running {
     }
 }
 
-/// A client's end of one connection.
-pub(crate) struct Client {
-    pub(crate) socket: TcpStream,
+/// A client's end of one connection, over plain TCP if nothing else is said.
+pub(crate) struct Client<S = TcpStream> {
+    pub(crate) socket: S,
     buffer: Vec<u8>,
 }
 
@@ -151,6 +171,12 @@ impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Client {
         let socket = TcpStream::connect(address).expect("connect");
         socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        Client::over(socket)
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    pub(crate) fn over(socket: S) -> Self {
         Client { socket, buffer: Vec::new() }
     }
 
@@ -215,15 +241,21 @@ impl Client {
     pub(crate) fn read_slowly(&mut self, limit: usize) -> (usize, Vec<u8>) {
         let (mut total, mut tail) = (0, Vec::new());
         let mut chunk = vec![0; 256 << 10];
+        let mut since_pause = 0;
         while total < limit {
             match self.socket.read(&mut chunk) {
                 Ok(n) if n > 0 => {
                     total += n;
+                    since_pause += n;
                     tail = chunk[..n].to_vec();
                 }
                 _ => break,
             }
-            std::thread::sleep(Duration::from_millis(8));
+            // TLS gives a record at a time.
+            if since_pause >= chunk.len() {
+                std::thread::sleep(Duration::from_millis(8));
+                since_pause = 0;
+            }
         }
         (total, tail)
     }
@@ -232,6 +264,35 @@ impl Client {
     pub(crate) fn read_to_close(&mut self) -> Vec<u8> {
         while self.fill().is_some() {}
         std::mem::take(&mut self.buffer)
+    }
+}
+
+/// Something that counts how many of it live.
+#[derive(Debug)]
+pub(crate) struct Alive(Arc<AtomicUsize>);
+
+impl Alive {
+    pub(crate) fn new(count: &Arc<AtomicUsize>) -> Alive {
+        count.fetch_add(1, Ordering::SeqCst);
+        Alive(Arc::clone(count))
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Bytes that live until the last part of them is dropped.
+struct Held {
+    bytes: Vec<u8>,
+    _alive: Alive,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -247,15 +308,22 @@ pub(crate) fn big(_lane: &Lane) -> TestService {
     }))
 }
 
-/// Handlers that tests need: `/hello`, `/echo`, `/gate` (waits for a permit), `/panic`, `/error`.
+/// Handlers that tests need: `/hello`, `/echo`, `/gate` (waits for a permit), `/big` ([`BIG`]
+/// bytes), `/panic`, `/error`.
 #[derive(Clone)]
 pub(crate) struct Handlers {
     pub(crate) gate: Arc<Semaphore>,
+    /// Handlers that have begun and are not dropped, and replies of `/big` whose memory is held.
+    pub(crate) alive: Arc<AtomicUsize>,
 }
 
 impl Handlers {
     pub(crate) fn new() -> Handlers {
-        Handlers { gate: Arc::new(Semaphore::new(0)) }
+        Handlers { gate: Arc::new(Semaphore::new(0)), alive: Arc::default() }
+    }
+
+    pub(crate) fn alive(&self) -> usize {
+        self.alive.load(Ordering::SeqCst)
     }
 
     pub(crate) fn factory(&self) -> impl Fn(&Lane) -> TestService + Send + Sync + 'static {
@@ -270,6 +338,7 @@ impl Handlers {
     }
 
     async fn answer(self, request: Request<Incoming>) -> Reply {
+        let alive = Alive::new(&self.alive);
         let text = |text: &str| Ok(Response::new(Full::from(text.to_owned())));
         match request.uri().path() {
             "/gate" => {
@@ -279,6 +348,10 @@ impl Handlers {
             "/echo" => {
                 let body = request.into_body().collect().await?.to_bytes();
                 Ok(Response::new(Full::new(body)))
+            }
+            "/big" => {
+                let held = Held { bytes: vec![b'x'; BIG], _alive: alive };
+                Ok(Response::new(Full::new(Bytes::from_owner(held))))
             }
             "/panic" => panic!("a handler that panics"),
             "/error" => Err("a secret of the server".into()),

@@ -6,7 +6,11 @@ mod values;
 
 use std::fmt::Write as _;
 
+use corelane::Tls;
+
 pub(crate) use schema::Config;
+#[cfg(fuzzing)]
+pub(crate) use sources::read_with;
 pub(crate) use sources::{Invocation, read};
 pub(crate) use values::{LogFormat, LogLevel};
 
@@ -35,6 +39,21 @@ impl std::fmt::Display for Origin {
     }
 }
 
+impl Config {
+    /// TLS, if both of its files are named.
+    pub(crate) fn tls(&self) -> Result<Option<Tls>, ConfigErrors> {
+        let missing = match (&self.tls_certificate, &self.tls_key) {
+            (Some(certificate), Some(key)) => {
+                return Ok(Some(Tls { reload: self.tls_reload, ..Tls::new(certificate, key) }));
+            }
+            (None, None) => return Ok(None),
+            (Some(_), None) => "tls.key is empty: it belongs to tls.certificate",
+            (None, Some(_)) => "tls.certificate is empty: it belongs to tls.key",
+        };
+        Err(ConfigErrors(vec![format!("{missing}, so set both or neither")]))
+    }
+}
+
 /// One setting as text, before it is parsed.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
@@ -42,12 +61,33 @@ pub(crate) struct Setting {
     pub(crate) origin: Origin,
 }
 
-/// The settings in force and where each came from, for `--check`.
+/// The settings in force and where each came from, for `--check`: a file that sets the same.
 pub(crate) fn describe(settings: &sources::Settings) -> String {
     let mut out = String::new();
     for key in schema::KEYS {
         let setting = settings.get(key);
-        let _ = writeln!(out, "{} = {:?}  # {}", key.name, setting.text, setting.origin);
+        // TOML's escapes are not those of Rust.
+        let text = toml::Value::String(setting.text);
+        let _ = writeln!(out, "{} = {text}  # {}", key.name, setting.origin);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+
+    #[test]
+    fn what_check_shows_is_a_file_that_sets_the_same() {
+        // A wide space before a unit is one that durations allow.
+        let flags = ["corelane-server", "--check", "--timeouts.idle", "75\u{2003}s"];
+        let Ok(Invocation::Check(settings)) = read(flags.map(OsString::from), []) else {
+            panic!("the flags are valid")
+        };
+        let shown: toml::Table = describe(&settings).parse().expect("TOML");
+        assert_eq!(shown["timeouts"]["idle"].as_str(), Some("75\u{2003}s"));
+        assert_eq!(shown["lanes"].as_str(), Some("auto"));
+    }
 }

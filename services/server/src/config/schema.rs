@@ -4,10 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use corelane::{Lanes, Pin, Placement};
+use corelane::{Lanes, LoadReports, Pin, Placement};
 
 use super::sources::Settings;
-use super::values::{LogFormat, LogLevel, address, duration, folder, name, number, size, word};
+use super::values::{
+    LogFormat, LogLevel, address, duration, file, folder, name, number, optional, size, switch,
+    word,
+};
 use super::{ConfigErrors, Origin};
 
 /// One key of the schema.
@@ -61,24 +64,38 @@ macro_rules! schema {
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
+/// As humantime counts it: 365.25 days.
+const YEAR: Duration = Duration::from_secs(31_557_600);
 
 schema! {
     "listen" => listen: SocketAddr = "127.0.0.1:8080", address,
         "Address that serves traffic";
     "admin.listen" => admin_listen: SocketAddr = "127.0.0.1:8081", address,
-        "Address of the admin port: /healthz, /readyz, /metrics";
+        "Address of the admin port: /healthz, /readyz, /metrics, /lanes";
     "replica" => replica: String = "", name,
         "Name of this replica in its replies; empty takes the host name";
     "lanes" => lanes: Lanes = "auto", word::<Lanes>,
-        "Number of lanes; auto makes one per CPU of the affinity mask";
+        "Number of lanes; auto makes one per CPU that affinity, cpuset and quota allow";
     "pin" => pin: Pin = "auto", word::<Pin>,
         "Pin each lane to a CPU: on, off, or auto (only where the CPUs are ours alone)";
     "placement" => placement: Placement = "hashed", word::<Placement>,
-        "How a connection finds its lane";
+        "How a connection finds its lane: hashed (by the kernel), shared (idle lanes accept), least-loaded";
+    "steering" => steering: bool = "off", switch,
+        "With placement hashed and pinned lanes: the CPU that receives a connection chooses its lane: on or off";
     "backlog" => backlog: u64 = "4096", number(1, 65_535),
         "Length of each listener's accept queue; the kernel caps it at net.core.somaxconn";
     "limits.connections" => limits_connections: u64 = "10000", number(1, 10_000_000),
         "Open connections; one more is answered 503";
+    "limits.connection_requests" => limits_connection_requests: Option<u64> = "off",
+        optional(number(1, 1 << 40)), "Requests of a connection before it is told to go; off sets no limit";
+    "limits.slots" => limits_slots: u64 = "1024", number(1, 1_000_000),
+        "Requests that run on a lane at a time";
+    "limits.queue" => limits_queue: u64 = "1024", number(0, 1_000_000),
+        "Requests that may wait for a slot of their lane; one more is answered 503";
+    "limits.blocking_threads" => limits_blocking_threads: u64 = "8", number(1, 512),
+        "Threads of each lane for code that blocks and for files";
+    "limits.blocking_queue" => limits_blocking_queue: u64 = "256", number(0, 1_000_000),
+        "Blocking calls of a lane that may wait for a thread";
     "limits.headers" => limits_headers: u64 = "100", number(1, 1_000),
         "Header fields of a request; more are answered 431";
     "limits.header_bytes" => limits_header_bytes: u64 = "32KiB", size(8 << 10, 1 << 20),
@@ -89,12 +106,33 @@ schema! {
         "Bytes of a request's body; more are answered 413";
     "timeouts.header" => timeouts_header: Duration = "10s", duration(100 * MILLISECOND, HOUR),
         "Time for a whole request header";
+    "timeouts.body" => timeouts_body: Duration = "30s", duration(100 * MILLISECOND, HOUR),
+        "Longest wait for the next bytes of a request's body";
+    "timeouts.request" => timeouts_request: Duration = "60s", duration(100 * MILLISECOND, 24 * HOUR),
+        "From a request's header to the head of its reply, the wait in the queue included";
+    "timeouts.write" => timeouts_write: Duration = "30s", duration(100 * MILLISECOND, HOUR),
+        "Longest time in which a client takes nothing of a reply";
+    "timeouts.connection_age" => timeouts_connection_age: Option<Duration> = "1h",
+        optional(duration(Duration::from_secs(1), YEAR)),
+        "Oldest that a connection gets, less up to a tenth by chance; off sets no limit";
     "timeouts.idle" => timeouts_idle: Duration = "75s", duration(100 * MILLISECOND, 24 * HOUR),
         "Time a connection may idle; longer than the gateway's upstream idle time-out";
+    "timeouts.stall" => timeouts_stall: Duration = "1s", duration(10 * MILLISECOND, HOUR),
+        "A handler that holds its lane for longer is logged and counted as a stall";
     "drain.settle" => drain_settle: Duration = "5s", duration(Duration::ZERO, HOUR),
         "After SIGTERM: how long to keep accepting while readiness fails";
     "drain.deadline" => drain_deadline: Duration = "30s", duration(Duration::ZERO, HOUR),
         "Longest time from SIGTERM to the end";
+    "drain.report" => drain_report: Duration = "5s", duration(100 * MILLISECOND, HOUR),
+        "How often a drain logs what its lanes still wait for";
+    "tls.certificate" => tls_certificate: Option<PathBuf> = "", file,
+        "PEM file of the certificate chain for TLS; empty speaks plain HTTP";
+    "tls.key" => tls_key: Option<PathBuf> = "", file,
+        "PEM file of the certificate's private key";
+    "tls.reload" => tls_reload: Duration = "10s", duration(100 * MILLISECOND, 24 * HOUR),
+        "How often the files of TLS are looked at; a changed certificate is taken into use";
+    "load_reports" => load_reports: LoadReports = "off", word::<LoadReports>,
+        "Load reports (ORCA) for the gateway with the replies: off, text or json";
     "static.root" => static_root: Option<PathBuf> = "", folder,
         "Folder served under /static/; empty serves none";
     "work.max_ops" => work_max_ops: u64 = "100000000", number(0, 1_000_000_000_000),

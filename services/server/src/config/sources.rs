@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command};
@@ -36,13 +37,22 @@ pub(crate) fn read(
     arguments: impl IntoIterator<Item = OsString>,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Invocation, ConfigErrors> {
+    read_with(arguments, environment, |path| std::fs::read_to_string(path))
+}
+
+/// As [`read`], with `open` to get the text of a file.
+pub(crate) fn read_with(
+    arguments: impl IntoIterator<Item = OsString>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+    open: impl Fn(&str) -> io::Result<String>,
+) -> Result<Invocation, ConfigErrors> {
     let matches = match command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) => {
             let text = error.render().to_string();
             return match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Invocation::Print(text)),
-                _ => Err(ConfigErrors(vec![text.trim_end().to_owned()])),
+                _ => Err(ConfigErrors(vec![text.trim_start_matches("error: ").to_owned()])),
             };
         }
     };
@@ -56,7 +66,7 @@ pub(crate) fn read(
     let mut errors = Vec::new();
     let file = matches.get_one::<String>("config").or_else(|| variables.get(FILE_VARIABLE));
     if let Some(path) = file {
-        settings.add_file(path, &mut errors);
+        settings.add_file(path, open(path), &mut errors);
     }
     settings.add_environment(&variables, &mut errors);
     for key in KEYS {
@@ -86,11 +96,13 @@ fn command() -> Command {
         .help("Validate the configuration, show it with where each value came from, and exit");
     let keys = KEYS.iter().map(|key| {
         let default = if key.default.is_empty() { "none" } else { key.default };
-        Arg::new(key.name).long(key.flag()).value_name("VALUE").help(format!(
-            "{} [default: {default}] [environment: {}]",
-            key.help,
-            key.variable()
-        ))
+        let (help, variable) = (key.help, key.variable());
+        Arg::new(key.name)
+            .long(key.flag())
+            .value_name("VALUE")
+            // So that the error names the key's bounds, not an unknown flag `-1`.
+            .allow_negative_numbers(true)
+            .help(format!("{help} [default: {default}] [environment: {variable}]"))
     });
     Command::new("corelane-server")
         .version(env!("CARGO_PKG_VERSION"))
@@ -118,8 +130,8 @@ impl Settings {
         }
     }
 
-    fn add_file(&mut self, path: &str, errors: &mut Vec<String>) {
-        let text = match std::fs::read_to_string(path) {
+    fn add_file(&mut self, path: &str, text: io::Result<String>, errors: &mut Vec<String>) {
+        let text = match text {
             Ok(text) => text,
             Err(error) => return errors.push(format!("configuration file {path}: {error}")),
         };
@@ -140,20 +152,21 @@ impl Settings {
             let name = format!("{prefix}{name}");
             let key = KEYS.iter().find(|key| key.name == name);
             let is_table = KEYS.iter().any(|key| key.name.starts_with(&format!("{name}.")));
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             match (key, value) {
                 (None, Value::Table(inner)) if is_table => {
                     self.add_table(path, &format!("{name}."), inner, errors);
                 }
                 (Some(key), _) if self.0.contains_key(key.name) => {
-                    errors.push(format!("{name} = {value} (file {path}): given twice"));
+                    errors.push(format!("{name} = {text:?} (file {path}): given twice"));
                 }
                 (Some(key), _) => {
-                    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                     self.set(key, text, Origin::File(path.to_owned()));
                 }
                 (None, _) => {
-                    let known = KEYS.iter().map(|key| key.name.to_owned()).collect();
-                    errors.push(unknown(&name, &value.to_string(), &format!("file {path}"), known));
+                    let table = KEYS.iter().filter(|key| key.name.starts_with(prefix));
+                    let known = table.map(|key| key.name.to_owned()).collect();
+                    errors.push(unknown(&name, &text, &format!("file {path}"), known));
                 }
             }
         }

@@ -24,6 +24,14 @@ pub(crate) fn word<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
     text.parse()
 }
 
+pub(crate) fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("on or off".to_owned()),
+    }
+}
+
 pub(crate) fn number(min: u64, max: u64) -> impl Fn(&str) -> Result<u64, String> {
     move |text| match text.parse() {
         Ok(n) if (min..=max).contains(&n) => Ok(n),
@@ -56,6 +64,21 @@ pub(crate) fn duration(min: Duration, max: Duration) -> impl Fn(&str) -> Result<
             humantime::format_duration(max)
         )),
     }
+}
+
+/// A value, or `off`.
+pub(crate) fn optional<T>(
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> impl Fn(&str) -> Result<Option<T>, String> {
+    move |text| match text {
+        "off" => Ok(None),
+        _ => parse(text).map(Some).map_err(|allowed| format!("off, or {allowed}")),
+    }
+}
+
+/// A file, which is judged when it is read; empty is none.
+pub(crate) fn file(text: &str) -> Result<Option<PathBuf>, String> {
+    Ok((!text.is_empty()).then(|| PathBuf::from(text)))
 }
 
 /// A folder that exists; empty is none.
@@ -123,6 +146,13 @@ mod tests {
         for wrong in ["5", "61s", "soon", "-1s", ""] {
             assert!(parse(wrong).is_err_and(|e| e.contains("unit") && e.contains("1m")), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_is_optional_may_be_off() {
+        let parse = optional(number(1, 5));
+        assert_eq!((parse("off"), parse("3")), (Ok(None), Ok(Some(3))));
+        assert!(parse("9").is_err_and(|allowed| allowed.starts_with("off, or")));
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(crate) fn reply(n: &str) -> Response<Full<Bytes>> {
 }
 
 /// Long division by two, digit by digit.
-fn half(n: &str) -> Option<String> {
+pub(crate) fn half(n: &str) -> Option<String> {
     let (sign, digits) = n.strip_prefix('-').map_or(("", n), |digits| ("-", digits));
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
     let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());

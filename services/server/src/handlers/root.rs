@@ -1,23 +1,45 @@
 //! `GET /`: who answers.
 
+use std::cell::RefCell;
+
 use bytes::Bytes;
 use corelane::Lane;
 use http::Response;
 use http_body_util::Full;
 use serde_json::json;
 
-/// What a lane says of itself; made once, because it never changes.
-pub(crate) fn text(replica: &str, lane: &Lane) -> Bytes {
+/// What a lane says of itself; only its CPU may change.
+pub(crate) struct Root {
+    replica: String,
+    lane: Lane,
+    /// What was said last, and the CPU that it names.
+    said: RefCell<(Option<usize>, Bytes)>,
+}
+
+impl Root {
+    pub(crate) fn new(replica: &str, lane: &Lane) -> Root {
+        let cpu = lane.cpu();
+        let said = RefCell::new((cpu, text(replica, lane.index(), cpu)));
+        Root { replica: replica.to_owned(), lane: lane.clone(), said }
+    }
+
+    pub(crate) fn reply(&self) -> Response<Full<Bytes>> {
+        let mut said = self.said.borrow_mut();
+        let cpu = self.lane.cpu();
+        if said.0 != cpu {
+            *said = (cpu, text(&self.replica, self.lane.index(), cpu));
+        }
+        super::ok(super::JSON, said.1.clone())
+    }
+}
+
+fn text(replica: &str, lane: usize, cpu: Option<usize>) -> Bytes {
     let me = json!({
         "service": "corelane-server",
         "version": env!("CARGO_PKG_VERSION"),
         "replica": replica,
-        "lane": lane.index(),
-        "cpu": lane.cpu(),
+        "lane": lane,
+        "cpu": cpu,
     });
     Bytes::from(format!("{me}\n"))
-}
-
-pub(crate) fn reply(text: &Bytes) -> Response<Full<Bytes>> {
-    super::ok("application/json", text.clone())
 }

@@ -16,7 +16,7 @@ pub(crate) fn reply(query: &str, max_ops: u64) -> Response<Full<Bytes>> {
     }
 }
 
-fn ops(query: &str, max_ops: u64) -> Option<u64> {
+pub(crate) fn ops(query: &str, max_ops: u64) -> Option<u64> {
     let mut values = parse(query.as_bytes()).filter(|(name, _)| name == "ops");
     let (_, value) = values.next()?;
     let ops = value.parse().ok()?;

@@ -1,21 +1,11 @@
-//! What a client may not do, and what it is told.
+//! How much a client may send.
 
-mod support;
-
-use std::io::Write;
 use std::net::Shutdown;
-use std::time::Duration;
 
-use corelane::{Error, Limits, Server, Timeouts};
-use support::{BIG, Client, Handlers, Running, big, builder};
+use corelane::{Error, Limits, Server};
 
-fn start(limits: Limits, timeouts: Timeouts) -> Running {
-    Running::start(builder().limits(limits).timeouts(timeouts), Handlers::new().factory())
-}
-
-fn with_limits(limits: Limits) -> Running {
-    start(limits, Timeouts::default())
-}
+use super::support::{Client, Handlers, Running, builder};
+use super::with_limits;
 
 #[test]
 fn too_many_or_too_large_headers_are_answered_431() {
@@ -30,6 +20,8 @@ fn too_many_or_too_large_headers_are_answered_431() {
     assert_eq!(ask(&"a: b\r\n".repeat(10)), 431);
     assert_eq!(ask(&format!("a: {}\r\n", "b".repeat(7000))), 200);
     assert_eq!(ask(&format!("a: {}\r\n", "b".repeat(9000))), 431);
+    server.wait_until("counted", || server.refused("header_too_large") == 2.0);
+    server.wait_for_connections(0);
 }
 
 #[test]
@@ -40,6 +32,7 @@ fn a_long_target_is_answered_414() {
     assert_eq!(answer.status, 414);
     assert_eq!(answer.header("content-type"), Some("application/problem+json"));
     assert!(answer.text().contains("urn:corelane:problem:uri-too-long"));
+    assert_eq!(server.refused_requests("uri_too_long"), 1.0);
 }
 
 #[test]
@@ -58,6 +51,7 @@ fn a_large_body_is_answered_413() {
     let answer = post(&format!("{chunk}6\r\n012345\r\n0\r\n\r\n"));
     assert_eq!(answer.status, 413);
     assert!(answer.text().contains("10 bytes"), "{answer:?}");
+    assert_eq!(server.refused_requests("body_too_large"), 2.0);
 }
 
 #[test]
@@ -72,97 +66,11 @@ fn one_connection_too_many_is_answered_503_and_the_next_is_welcome_again() {
     assert_eq!(answer.header("retry-after"), Some("1"));
     assert!(answer.closes());
     assert!(third.read_to_close().is_empty());
-    let refused = "corelane_connections_refused_total{lane=\"0\",reason=\"limit\"}";
-    assert_eq!(server.metric(refused), 1.0);
+    assert_eq!(server.refused("limit"), 1.0);
 
     drop(one);
     server.wait_until("one fewer", || server.metric("corelane_connections{lane=\"0\"}") == 1.0);
     assert_eq!(server.get("/hello").status, 200);
-}
-
-fn impatient() -> Timeouts {
-    Timeouts { header: Duration::from_millis(200), idle: Duration::from_millis(200) }
-}
-
-#[test]
-fn a_header_that_does_not_end_is_answered_408() {
-    let server = start(Limits::default(), impatient());
-    let mut client = server.connect();
-    client.send("GET / HTTP/1.1\r\nHost: te");
-    let answer = client.read_answer();
-    assert_eq!(answer.status, 408);
-    assert!(answer.closes());
-    assert!(client.read_to_close().is_empty());
-    let refused = "corelane_connections_refused_total{lane=\"0\",reason=\"header_timeout\"}";
-    assert_eq!(server.metric(refused), 1.0);
-}
-
-#[test]
-fn the_header_deadline_is_for_the_whole_header() {
-    let server = start(Limits::default(), impatient());
-    let mut client = server.connect();
-    client.send("GET / HTTP/1.1\r\nHost: test\r\n");
-    // One more field now and then would keep a deadline per read alive for ever.
-    let mut fields = 0;
-    while client.socket.write_all(b"a: b\r\n").is_ok() {
-        fields += 1;
-        assert!(fields < 5000, "the server never gave up");
-        std::thread::sleep(Duration::from_millis(4));
-    }
-    let refused = "corelane_connections_refused_total{lane=\"0\",reason=\"header_timeout\"}";
-    assert_eq!(server.metric(refused), 1.0);
-}
-
-#[test]
-fn silent_and_idle_connections_are_closed() {
-    let server = start(Limits::default(), impatient());
-    let mut silent = server.connect();
-    let mut idle = server.connect();
-    assert_eq!(idle.get("/hello").status, 200);
-    assert!(silent.read_to_close().is_empty());
-    assert!(idle.read_to_close().is_empty());
-    let refused = |reason| {
-        server.metric(&format!(
-            "corelane_connections_refused_total{{lane=\"0\",reason=\"{reason}\"}}"
-        ))
-    };
-    assert_eq!((refused("header_timeout"), refused("idle_timeout")), (1.0, 1.0));
-}
-
-#[test]
-fn a_request_in_flight_is_not_idle() {
-    let handlers = Handlers::new();
-    let server = Running::start(builder().timeouts(impatient()), handlers.factory());
-    let mut slow = server.connect();
-    slow.send_get("/gate");
-    let mut idle = server.connect();
-    assert_eq!(idle.get("/hello").status, 200);
-    // When the idle connection has been closed, the slow one has lived longer than both limits.
-    assert!(idle.read_to_close().is_empty());
-    handlers.gate.add_permits(1);
-    assert_eq!(slow.read_answer().status, 200);
-}
-
-#[test]
-fn a_client_that_reads_slowly_is_not_idle() {
-    let server = Running::start(builder().timeouts(impatient()), big);
-    let mut client = server.connect();
-    client.send_get("/");
-    assert!(client.read_slowly(BIG).0 >= BIG);
-}
-
-#[test]
-fn a_408_never_stands_inside_another_reply() {
-    let server = Running::start(builder().timeouts(impatient()), big);
-    let mut client = server.connect();
-    client.send_get("/");
-    let (begun, _) = client.read_slowly(1 << 20);
-    client.send("GET /next HTTP/1.1\r\nHo");
-    let (more, _) = client.read_slowly(BIG - begun);
-    assert!(begun + more >= BIG, "the first reply is whole");
-    let rest = String::from_utf8(client.read_to_close()).expect("text");
-    let after = rest.trim_start_matches('x');
-    assert!(after.is_empty() || after.starts_with("HTTP/1.1 408"), "{after}");
 }
 
 #[test]

@@ -1,15 +1,21 @@
-//! The admin port: probes and metrics, on a thread of its own that is never pinned.
+//! The admin port: probes, metrics and `/lanes`, on a thread of its own that is never pinned.
 //!
 //! A lane that is saturated, or stuck in a handler, therefore never fails a probe or a scrape.
 
+mod lanes;
+mod page;
+
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::header::{
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, VARY,
+};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::server::conn::http1;
@@ -17,11 +23,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
-use tokio::time::timeout;
+use tokio::time::{interval, timeout};
 
+use crate::busy::{BusyShares, SAMPLE_EVERY};
 use crate::metrics::{CONTENT_TYPE as METRICS_TYPE, Exposition};
 use crate::problem::Problem;
+use crate::server::Builder;
 use crate::shared::Shared;
+use lanes::View;
 
 /// Most connections to the admin port at a time; further ones wait in the accept queue.
 const CONNECTIONS: usize = 256;
@@ -36,17 +45,32 @@ const CONNECTION_AGE: Duration = Duration::from_secs(60);
 const LAST_REQUEST: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
 
 struct Admin {
     shared: Arc<Shared>,
+    settings: Builder,
+    started: Instant,
     exposition: Exposition,
+    busy: RefCell<BusyShares>,
 }
 
 /// Serves the admin port for as long as its event loop runs.
-pub(crate) async fn run(listener: TcpListener, shared: Arc<Shared>) -> std::io::Result<()> {
+pub(crate) async fn run(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    settings: &Builder,
+) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let exposition = Exposition::new(Arc::clone(&shared), env!("CARGO_PKG_VERSION"));
-    let admin = Rc::new(Admin { shared, exposition });
+    let admin = Rc::new(Admin {
+        exposition: Exposition::new(Arc::clone(&shared), settings),
+        shared,
+        settings: settings.clone(),
+        started: Instant::now(),
+        busy: RefCell::default(),
+    });
+    spawn_local(sample(Rc::clone(&admin)));
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
@@ -78,12 +102,24 @@ pub(crate) async fn run(listener: TcpListener, shared: Arc<Shared>) -> std::io::
     }
 }
 
+/// Samples how busy the lanes are, for as long as the event loop runs.
+async fn sample(admin: Rc<Admin>) {
+    let mut ticks = interval(SAMPLE_EVERY);
+    loop {
+        ticks.tick().await;
+        admin.busy.borrow_mut().sample(&admin.shared, Instant::now());
+    }
+}
+
 impl Admin {
     fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         let answer = match request.uri().path() {
             "/healthz" => Self::healthz,
             "/readyz" => Self::readyz,
             "/metrics" => Self::metrics,
+            "/lanes" if wants_html(request) => Self::lanes_page,
+            "/lanes" => Self::lanes,
+            "/lanes.html" => Self::lanes_page,
             _ => return Problem::from(StatusCode::NOT_FOUND).into_response(),
         };
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -111,12 +147,48 @@ impl Admin {
     fn metrics(&self) -> Response<Full<Bytes>> {
         match self.exposition.render() {
             Ok(text) => reply(StatusCode::OK, METRICS_TYPE, text),
-            Err(error) => {
-                tracing::error!(%error, "metrics could not be rendered");
-                Problem::from(StatusCode::INTERNAL_SERVER_ERROR).into_response()
-            }
+            Err(error) => unrendered(&error),
         }
     }
+
+    fn view(&self) -> View {
+        let busy = self.busy.borrow();
+        View::take(&self.shared, &self.settings, &busy, self.started, Instant::now())
+    }
+
+    fn lanes(&self) -> Response<Full<Bytes>> {
+        match serde_json::to_string_pretty(&self.view()) {
+            Ok(text) => by_accept(reply(StatusCode::OK, JSON, text + "\n")),
+            Err(error) => unrendered(&error),
+        }
+    }
+
+    fn lanes_page(&self) -> Response<Full<Bytes>> {
+        let mut reply = match page::render(&self.view()) {
+            Ok(text) => by_accept(reply(StatusCode::OK, HTML, text)),
+            Err(error) => return unrendered(&error),
+        };
+        let policy = HeaderValue::from_static(page::POLICY);
+        reply.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+        reply
+    }
+}
+
+/// Whether a page is asked for, as browsers do. Whoever names HTML gets it: the order of
+/// preference (RFC 9110 section 12.5.1) would matter only to a client that takes both.
+fn wants_html<B>(request: &Request<B>) -> bool {
+    let accepted = request.headers().get_all(ACCEPT).iter();
+    accepted.filter_map(|value| value.to_str().ok()).any(|value| value.contains("text/html"))
+}
+
+fn by_accept(mut reply: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+    reply.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+    reply
+}
+
+fn unrendered(error: &dyn std::fmt::Display) -> Response<Full<Bytes>> {
+    tracing::error!(%error, "an answer of the admin port could not be rendered");
+    Problem::from(StatusCode::INTERNAL_SERVER_ERROR).into_response()
 }
 
 fn reply(status: StatusCode, media_type: &'static str, text: String) -> Response<Full<Bytes>> {

@@ -1,6 +1,9 @@
 //! How a server ends: nothing that it accepted is lost.
 
+#[path = "../support/mod.rs"]
 mod support;
+
+mod report;
 
 use std::io::Write;
 use std::sync::mpsc;
@@ -8,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use corelane::{Drain, Drained, Incoming, Phase, Timeouts};
+use corelane::{Drain, Drained, Incoming, Limits, Phase, Timeouts};
 use http::{Request, Response};
 use http_body_util::Full;
 use support::{BIG, Handlers, PATIENCE, Running, big, builder};
@@ -17,7 +20,7 @@ const CLEAN: Drained = Drained { cut: 0 };
 
 /// Settles for as long as a test needs.
 fn settling() -> Drain {
-    Drain { settle: PATIENCE, deadline: PATIENCE }
+    Drain { settle: PATIENCE, deadline: PATIENCE, ..Drain::default() }
 }
 
 #[test]
@@ -43,7 +46,7 @@ fn while_settling_it_accepts_answers_and_tells_clients_to_go() {
 #[test]
 fn an_idle_server_ends_at_once() {
     let deadline = 100 * PATIENCE;
-    let drain = Drain { settle: Duration::ZERO, deadline };
+    let drain = Drain { settle: Duration::ZERO, deadline, ..Drain::default() };
     let server = Running::start(builder().drain(drain), Handlers::new().factory());
     let mut idle = server.connect();
     assert_eq!(idle.get("/hello").status, 200);
@@ -67,6 +70,28 @@ fn what_is_in_flight_is_finished() {
     handlers.gate.add_permits(1);
     let answer = client.read_answer();
     assert!(answer.status == 200 && answer.closes(), "{answer:?}");
+    assert_eq!(server.join().expect("a clean end"), CLEAN);
+}
+
+#[test]
+fn what_waits_for_a_slot_is_answered() {
+    let handlers = Handlers::new();
+    let limits = Limits { slots: 1, ..Limits::default() };
+    let server = Running::start(builder().limits(limits), handlers.factory());
+    let mut clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send_get("/gate");
+    }
+    server.wait_for_in_flight(5);
+    assert_eq!(handlers.alive(), 1, "the others wait");
+
+    server.handle.drain();
+    server.wait_until("closing", || server.handle.phase() == Phase::Closing);
+    handlers.gate.add_permits(5);
+    for client in &mut clients {
+        let answer = client.read_answer();
+        assert!(answer.status == 200 && answer.closes(), "{answer:?}");
+    }
     assert_eq!(server.join().expect("a clean end"), CLEAN);
 }
 
@@ -121,7 +146,8 @@ fn a_client_that_reads_slowly_gets_its_whole_reply() {
 
 #[test]
 fn the_deadline_cuts_what_hangs() {
-    let drain = Drain { settle: Duration::ZERO, deadline: Duration::from_millis(200) };
+    let drain =
+        Drain { settle: Duration::ZERO, deadline: Duration::from_millis(200), ..Drain::default() };
     let server = Running::start(builder().drain(drain), Handlers::new().factory());
     let mut client = server.connect();
     client.send_get("/gate");
@@ -190,4 +216,24 @@ fn http2_clients_get_goaway_and_their_replies() {
         let ended = tokio::time::timeout(PATIENCE, connection).await.expect("in time");
         ended.expect("no panic").expect("a graceful end");
     });
+}
+
+#[test]
+fn an_idle_http2_client_does_not_hold_the_drain() {
+    let deadline = 100 * PATIENCE;
+    let drain = Drain { settle: Duration::ZERO, deadline, ..Drain::default() };
+    let server = Running::start(builder().drain(drain), Handlers::new().factory());
+    tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+        let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
+        let (mut client, connection) = h2::client::handshake(socket).await.expect("handshake");
+        let connection = tokio::spawn(connection);
+        let request = Request::get("http://test/hello").body(()).expect("a request");
+        let (reply, _) = client.send_request(request, true).expect("sent");
+        let mut body = reply.await.expect("a reply").into_body();
+        while body.data().await.is_some() {}
+        server.handle.drain();
+        let ended = tokio::time::timeout(PATIENCE, connection).await.expect("in time");
+        ended.expect("no panic").expect("a graceful end");
+    });
+    assert_eq!(server.join().expect("a clean end"), CLEAN);
 }

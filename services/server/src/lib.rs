@@ -2,6 +2,9 @@
 
 mod app;
 mod config;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handlers;
 mod logging;
 
@@ -17,7 +20,11 @@ use crate::config::{Config, ConfigErrors, Invocation};
 /// Bad usage or configuration (sysexits.h, EX_USAGE).
 const EXIT_USAGE: u8 = 64;
 
-fn main() -> ExitCode {
+/// Runs the program: its command line, environment and file say what to do.
+pub fn main() -> ExitCode {
+    // The allocator asks for huge pages, and each of its blocks would count as used in full. Where
+    // the kernel knows no huge pages there is nothing to refuse.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
     match run() {
         Ok(code) => code,
         Err(errors) => {
@@ -28,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 fn report(error: &dyn std::error::Error) {
-    for line in error.to_string().lines() {
+    for line in error.to_string().lines().filter(|line| !line.is_empty()) {
         // Not `eprintln!`, which panics when nobody reads standard error any more.
         let _ = writeln!(std::io::stderr(), "corelane-server: {line}");
     }
@@ -43,30 +50,34 @@ fn run() -> Result<ExitCode, ConfigErrors> {
     match config::read(std::env::args_os(), std::env::vars_os())? {
         Invocation::Print(text) => show(&text),
         Invocation::Check(settings) => {
-            if let Err(error) = builder(&Config::parse(&settings)?).validate() {
+            let config = Config::parse(&settings)?;
+            let tls = config.tls()?;
+            let valid = builder(&config)?.validate();
+            if let Err(error) = valid.and_then(|()| tls.map_or(Ok(()), |tls| tls.check())) {
                 return Ok(failed(&error));
             }
             show(&config::describe(&settings));
         }
-        Invocation::Run(settings) => return Ok(serve(Config::parse(&settings)?)),
+        Invocation::Run(settings) => return serve(Config::parse(&settings)?),
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Serves until drained: 0 after a clean drain, 1 when requests were cut or something failed.
-fn serve(config: Config) -> ExitCode {
+fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
+    let builder = builder(&config)?;
     let _flush_at_end = logging::start(config.log_level, config.log_format);
     let replica = replica_name(&config);
     // A name of printable ASCII, as the schema allows, is always a header value.
     let builder = match HeaderValue::from_str(&replica) {
-        Ok(name) => builder(&config).replica(name),
-        Err(_) => builder(&config),
+        Ok(name) => builder.replica(name),
+        Err(_) => builder,
     };
-    match builder.build().and_then(|server| server.serve(App::factory(config, replica))) {
+    Ok(match builder.build().and_then(|server| server.serve(App::factory(config, replica))) {
         Ok(Drained { cut: 0 }) => ExitCode::SUCCESS,
         Ok(Drained { .. }) => ExitCode::FAILURE,
         Err(error) => failed(&error),
-    }
+    })
 }
 
 fn replica_name(config: &Config) -> String {
@@ -81,22 +92,59 @@ fn failed(error: &Error) -> ExitCode {
     if error.is_setting() { ExitCode::from(EXIT_USAGE) } else { ExitCode::FAILURE }
 }
 
-fn builder(config: &Config) -> Builder {
-    Server::builder()
+fn builder(config: &Config) -> Result<Builder, ConfigErrors> {
+    let builder = Server::builder()
         .bind(config.listen)
         .admin(config.admin_listen)
         .lanes(config.lanes)
         .pin(config.pin)
         .placement(config.placement)
+        .steering(config.steering)
         .backlog(config.backlog as u32)
         .limits(Limits {
             connections: config.limits_connections as usize,
+            connection_requests: config.limits_connection_requests,
+            slots: config.limits_slots as usize,
+            queue: config.limits_queue as usize,
+            blocking_threads: config.limits_blocking_threads as usize,
+            blocking_queue: config.limits_blocking_queue as usize,
             headers: config.limits_headers as usize,
             header_bytes: config.limits_header_bytes as usize,
             uri_bytes: config.limits_uri_bytes as usize,
             body_bytes: config.limits_body_bytes,
         })
-        .timeouts(Timeouts { header: config.timeouts_header, idle: config.timeouts_idle })
-        .drain(Drain { settle: config.drain_settle, deadline: config.drain_deadline })
-        .routes(ROUTES)
+        .timeouts(Timeouts {
+            header: config.timeouts_header,
+            body: config.timeouts_body,
+            request: config.timeouts_request,
+            write: config.timeouts_write,
+            connection_age: config.timeouts_connection_age,
+            idle: config.timeouts_idle,
+            stall: config.timeouts_stall,
+        })
+        .drain(Drain {
+            settle: config.drain_settle,
+            deadline: config.drain_deadline,
+            report: config.drain_report,
+        })
+        .load_reports(config.load_reports)
+        .routes(ROUTES);
+    Ok(match config.tls()? {
+        Some(tls) => builder.tls(tls),
+        None => builder,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_the_library() {
+        let config = Config::parse(&Default::default()).expect("defaults parse");
+        let ours = builder(&config).expect("defaults fit together");
+        let library = Server::builder().admin(config.admin_listen).routes(ROUTES);
+        assert_eq!(format!("{ours:#?}"), format!("{library:#?}"));
+        assert_eq!(config.tls_reload, corelane::Tls::new("", "").reload);
+    }
 }

@@ -1,0 +1,57 @@
+//! An axum `Router` on lanes: state, a handler that blocks, the deadline of a request.
+//!
+//! ```sh
+//! cargo run --example axum_router 127.0.0.1:8080
+//! curl -i http://127.0.0.1:8080/greet/Ada
+//! curl -i http://127.0.0.1:8080/checksum/10000000
+//! curl -i http://127.0.0.1:8080/left
+//! ```
+
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::get;
+use corelane::Server;
+
+#[derive(Clone)]
+struct Settings {
+    greeting: &'static str,
+}
+
+async fn greet(State(settings): State<Settings>, Path(name): Path<String>) -> String {
+    format!("{}, {name}!\n", settings.greeting)
+}
+
+/// Computes for long, so it does it on a thread of the lane's pool: the lane goes on serving.
+async fn checksum(Path(rounds): Path<u64>) -> Result<String, (StatusCode, String)> {
+    let mix = |sum: u64, n: u64| (sum ^ n).wrapping_mul(0x0000_0100_0000_01b3); // FNV-1a's prime
+    let sum = corelane::blocking(move || (0..rounds).fold(0xcbf2_9ce4_8422_2325, mix));
+    match sum.await {
+        Ok(sum) => Ok(format!("{sum:016x}\n")),
+        Err(full) => Err((StatusCode::SERVICE_UNAVAILABLE, full.to_string())),
+    }
+}
+
+/// A handler that calls others passes on what is left of its time.
+async fn left() -> String {
+    let left = corelane::deadline().map(|at| at.saturating_duration_since(Instant::now()));
+    format!("{:.1} s left\n", left.unwrap_or_default().as_secs_f64())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+    let routes = ["/greet/{name}", "/checksum/{rounds}", "/left"]; // as metrics name them
+    let server = Server::builder().bind(address.parse()?).routes(routes).build()?;
+    println!("listening on {}", server.local_addr()?);
+    let drained = server.serve(|_lane| {
+        Router::new()
+            .route("/greet/{name}", get(greet))
+            .route("/checksum/{rounds}", get(checksum))
+            .route("/left", get(left))
+            .with_state(Settings { greeting: "Hello" })
+    })?;
+    println!("drained; {} requests were cut", drained.cut);
+    Ok(())
+}

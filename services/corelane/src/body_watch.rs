@@ -1,0 +1,129 @@
+//! Watches the bodies of requests: how long the service has waited for the next bytes of one.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use atomic_waker::AtomicWaker;
+use slab::Slab;
+
+/// What a request body and its lane share. The body may be read on any thread; whoever reads it
+/// is the only one to change `waits`.
+#[derive(Debug, Default)]
+pub(crate) struct BodyWatch {
+    /// Counts on as the reader begins to wait and as it ends: odd while it waits.
+    waits: AtomicU32,
+    expired: AtomicBool,
+    reader: AtomicWaker,
+}
+
+impl BodyWatch {
+    /// The reader begins to wait, or goes on doing so.
+    pub(crate) fn wait(&self, waker: &Waker) {
+        self.reader.register(waker);
+        let waits = self.waits.load(Ordering::Relaxed);
+        self.waits.store(waits | 1, Ordering::Release);
+    }
+
+    /// The reader has got something.
+    pub(crate) fn proceed(&self) {
+        let waits = self.waits.load(Ordering::Relaxed);
+        self.waits.store(waits.wrapping_add(waits & 1), Ordering::Release);
+    }
+
+    /// Whether the next bytes did not come in time.
+    pub(crate) fn is_expired(&self) -> bool {
+        self.expired.load(Ordering::Acquire)
+    }
+
+    fn expire(&self) {
+        self.expired.store(true, Ordering::Release);
+        self.reader.wake();
+    }
+}
+
+/// A body as its lane watches it.
+#[derive(Debug)]
+struct Watched {
+    watch: Arc<BodyWatch>,
+    /// The wait that the last sweep found, and when it was first found.
+    seen: u32,
+    since: Instant,
+}
+
+/// The request bodies of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Bodies(RefCell<Slab<Watched>>);
+
+impl Bodies {
+    /// Watches a body until [`Bodies::forget`] is called with the key.
+    pub(crate) fn watch(&self, now: Instant) -> (usize, Arc<BodyWatch>) {
+        let watch = Arc::new(BodyWatch::default());
+        let watched = Watched { watch: Arc::clone(&watch), seen: 0, since: now };
+        (self.0.borrow_mut().insert(watched), watch)
+    }
+
+    pub(crate) fn forget(&self, key: usize) {
+        self.0.borrow_mut().remove(key);
+    }
+
+    /// Whether a service waits for a body.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let bodies = self.0.borrow();
+        bodies.iter().any(|(_, body)| body.watch.waits.load(Ordering::Acquire) & 1 == 1)
+    }
+
+    /// Ends the bodies that were waited for longer than `allowed`; how many.
+    pub(crate) fn expire(&self, allowed: Duration, now: Instant) -> u64 {
+        let mut expired = 0;
+        for (_, body) in self.0.borrow_mut().iter_mut() {
+            let waits = body.watch.waits.load(Ordering::Acquire);
+            if waits & 1 == 0 || waits != body.seen {
+                (body.seen, body.since) = (waits, now);
+            } else if now.saturating_duration_since(body.since) > allowed
+                && !body.watch.is_expired()
+            {
+                body.watch.expire();
+                expired += 1;
+            }
+        }
+        expired
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOWED: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn only_a_reader_that_waits_expires() {
+        let bodies = Bodies::default();
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let (_, watch) = bodies.watch(begun);
+        assert_eq!(bodies.expire(ALLOWED, at(10)), 0, "the service does not read");
+        watch.wait(Waker::noop());
+        assert_eq!(bodies.expire(ALLOWED, at(20)), 0, "first seen waiting");
+        watch.proceed();
+        watch.wait(Waker::noop());
+        assert_eq!(bodies.expire(ALLOWED, at(30)), 0, "waiting again");
+        watch.wait(Waker::noop());
+        assert!(bodies.is_awaited());
+        assert_eq!(bodies.expire(ALLOWED, at(32)), 1, "polled again, without a byte");
+        assert!(watch.is_expired());
+        assert_eq!(bodies.expire(ALLOWED, at(40)), 0, "counted once");
+    }
+
+    #[test]
+    fn a_body_that_is_forgotten_is_freed() {
+        let bodies = Bodies::default();
+        let (key, watch) = bodies.watch(Instant::now());
+        bodies.forget(key);
+        assert_eq!(Arc::strong_count(&watch), 1);
+        assert!(!bodies.is_awaited());
+    }
+}

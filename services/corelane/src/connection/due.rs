@@ -1,0 +1,93 @@
+//! What a sweep finds of a connection.
+
+use std::time::{Duration, Instant};
+
+use super::{Activity, Connection};
+use crate::lane::LaneState;
+use crate::metrics::Refusal;
+use crate::shared::Phase;
+
+/// How long a closing lane waits for the first request of a connection it has just accepted.
+const FRESH_GRACE: Duration = Duration::from_secs(1);
+
+/// How long an old connection has been idle when it is closed without a last reply: a busy one,
+/// between two requests, is told with its next reply, and loses none.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// How long a client may take to close after we did.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// What of its client a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HangsOn {
+    /// The rest of a header.
+    Header,
+    /// That it takes its reply.
+    Reader,
+}
+
+/// Why a connection has to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    HandshakeTimeout,
+    HeaderTimeout,
+    IdleTimeout,
+    WriteTimeout,
+    /// It is idle and old; counted already.
+    Retired,
+    Drain,
+    Unheeded,
+}
+
+impl Connection {
+    /// What is due at `now`, if anything. Only the sweep may call this.
+    pub(crate) fn due(&self, lane: &LaneState, now: Instant) -> Option<Due> {
+        if self.unflushed.get() {
+            let moved = self.progressed.take() | !self.stalled.replace(true);
+            if moved {
+                self.since.set(now);
+            }
+            let waited = now.saturating_duration_since(self.since.get());
+            return (waited > lane.timeouts.write).then_some(Due::WriteTimeout);
+        }
+        if self.stalled.take() | self.touched.take() {
+            self.since.set(now);
+        }
+        let waited = now.saturating_duration_since(self.since.get());
+        let fresh = self.served.get() == 0;
+        if self.activity.get() == Activity::Leaving {
+            return (waited > LAST_WORD).then_some(Due::Unheeded);
+        }
+        let old = self.retires.is_some_and(|at| at <= now);
+        if old && !fresh && !self.told.get() {
+            self.retire(Refusal::Age);
+        }
+        match self.activity.get() {
+            Activity::Serving | Activity::Leaving => None,
+            // It was told to finish and has nothing to do, but its client keeps it: an HTTP/2
+            // client that never answers the ping of a GOAWAY, or keeps a stream's window shut.
+            _ if self.told.get() => (waited > lane.timeouts.header).then_some(Due::Unheeded),
+            Activity::Handshake => (waited > lane.timeouts.header).then_some(Due::HandshakeTimeout),
+            Activity::Header => (waited > lane.timeouts.header).then_some(Due::HeaderTimeout),
+            // A connection that asked nothing yet may have its first request under way: closing
+            // it at once would lose that request.
+            Activity::Idle if lane.phase.get() == Phase::Closing => {
+                (!fresh || waited > FRESH_GRACE).then_some(Due::Drain)
+            }
+            Activity::Idle if fresh => {
+                (waited > lane.timeouts.header).then_some(Due::HeaderTimeout)
+            }
+            Activity::Idle if old && waited > QUIET => Some(Due::Retired),
+            Activity::Idle => (waited > lane.timeouts.idle).then_some(Due::IdleTimeout),
+        }
+    }
+
+    /// What the connection waits for, if anything, in the words of the drain's report.
+    pub(crate) fn hangs_on(&self) -> Option<HangsOn> {
+        match self.activity.get() {
+            _ if self.unflushed.get() => Some(HangsOn::Reader),
+            Activity::Header => Some(HangsOn::Header),
+            _ => None,
+        }
+    }
+}

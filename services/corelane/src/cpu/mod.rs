@@ -1,0 +1,106 @@
+//! Which CPUs there are, how many lanes they make, and whether lanes may be pinned.
+
+pub(crate) mod cgroup;
+mod plan;
+mod repin;
+mod view;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub(crate) use plan::{Plan, plan};
+pub(crate) use repin::{Cpus, LaneCpu, watch};
+pub(crate) use view::CpuView;
+
+/// How many lanes a server has.
+///
+/// ```
+/// use corelane::Lanes;
+/// assert_eq!("auto".parse(), Ok(Lanes::Auto));
+/// assert_eq!("2".parse(), Ok(Lanes::Count(2)));
+/// assert!("0".parse::<Lanes>().is_err());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lanes {
+    /// One lane for each CPU that the affinity mask and the cgroup's cpuset allow, but no more
+    /// than the whole CPUs of the tightest CFS quota, and at least one (the default).
+    #[default]
+    Auto,
+    /// Exactly this many lanes, at least 1 and at most 1024.
+    Count(usize),
+}
+
+/// Most lanes a server may have: the size of the kernel's usual CPU mask.
+pub(crate) const MAX_LANES: usize = 1024;
+
+impl FromStr for Lanes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Lanes::Auto),
+            _ => match text.parse() {
+                Ok(n) if (1..=MAX_LANES).contains(&n) => Ok(Lanes::Count(n)),
+                _ => Err(format!("auto, or a whole number from 1 to {MAX_LANES}")),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Lanes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lanes::Auto => f.write_str("auto"),
+            Lanes::Count(n) => write!(f, "{n}"),
+        }
+    }
+}
+
+/// Whether each lane is pinned to a CPU of its own.
+///
+/// Pinning on CPUs that others use too is worse than not pinning: two processes that both pin to
+/// the first CPU of a shared mask halve each other while another CPU idles.
+///
+/// Lanes that are fewer than the CPUs are put on cores of their own, not on SMT siblings, while
+/// there are such, and on as few NUMA nodes as possible. When the cpuset changes under a running
+/// server, as the kubelet may change it, lanes are pinned anew within about a second; while the
+/// new one does not allow it, they run unpinned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pin {
+    /// Pin only where the CPUs are evidently ours alone (the default): there is one lane for each
+    /// CPU of the mask, the machine has more CPUs, and no CFS quota allows less than all of them.
+    /// Beyond that one of these must hold: the cgroup requests exactly that many CPUs (1,024
+    /// `cpu.shares` each, or the `cpu.weight` that stands for them), which is what a container
+    /// with whole CPUs under the kubelet's static CPU manager looks like; the kernel keeps the
+    /// cpuset from other cgroups; or the cgroup's request is unknown or unset and a number of
+    /// lanes was set.
+    #[default]
+    Auto,
+    /// Pin: the caller knows that the CPUs of the mask are ours. More lanes than CPUs are refused.
+    On,
+    /// Never pin.
+    Off,
+}
+
+impl FromStr for Pin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Pin::Auto),
+            "on" => Ok(Pin::On),
+            "off" => Ok(Pin::Off),
+            _ => Err("auto, on or off".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Pin::Auto => "auto",
+            Pin::On => "on",
+            Pin::Off => "off",
+        })
+    }
+}

@@ -1,0 +1,366 @@
+//! How many lanes, and on which CPUs: pure functions of a [`CpuView`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::view::CpuView;
+use super::{Lanes, MAX_LANES, Pin};
+
+/// The lanes of a server: one entry a lane, holding the CPU that it is pinned to, if any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) lanes: Vec<Option<usize>>,
+    /// Why lanes are not pinned, for the log; `None` when they are or when it was asked for.
+    pub(crate) unpinned_because: Option<String>,
+}
+
+/// Decides the number of lanes and their CPUs.
+pub(crate) fn plan(view: &CpuView, lanes: Lanes, pin: Pin) -> Result<Plan, String> {
+    let cpus = view.cpus();
+    if cpus.is_empty() {
+        return Err("the affinity mask of this process is empty".to_owned());
+    }
+    let count = match lanes {
+        Lanes::Auto => lanes_for(cpus.len(), view.quota),
+        Lanes::Count(n) if (1..=MAX_LANES).contains(&n) => n,
+        Lanes::Count(n) => return Err(format!("{n} lanes: allowed are 1 to {MAX_LANES}")),
+    };
+    if pin == Pin::On && count > cpus.len() {
+        return Err(format!(
+            "cannot pin {count} lanes: this process may use only {} CPUs ({cpus:?})",
+            cpus.len()
+        ));
+    }
+    Ok(assign(view, count, lanes, pin))
+}
+
+/// Decides the CPUs anew for lanes that run: their number stays, and a lane whose CPU is chosen
+/// again keeps it, with what its cache holds.
+pub(crate) fn replan(view: &CpuView, lanes: Lanes, pin: Pin, present: &[Option<usize>]) -> Plan {
+    let mut plan = assign(view, present.len(), lanes, pin);
+    let mut free: BTreeSet<usize> = plan.lanes.iter().copied().flatten().collect();
+    let kept: Vec<_> = present.iter().map(|cpu| cpu.filter(|cpu| free.remove(cpu))).collect();
+    plan.lanes = kept.into_iter().map(|cpu| cpu.or_else(|| free.pop_first())).collect();
+    plan
+}
+
+/// One lane per CPU, at most as many as the quota can keep running. A part of a CPU makes no
+/// lane: lanes that need more than the quota are all stopped at once for the rest of each period
+/// (sched-bwc.rst), and what is left over serves the admin thread.
+fn lanes_for(cpus: usize, quota: Option<f64>) -> usize {
+    // A float turns into the nearest whole number that there is, so this cannot overflow.
+    quota.map_or(cpus, |quota| cpus.min(quota.floor() as usize)).max(1)
+}
+
+/// Pins `count` lanes or says why not.
+fn assign(view: &CpuView, count: usize, lanes: Lanes, pin: Pin) -> Plan {
+    let cpus = view.cpus();
+    let because = match pin {
+        Pin::Off => None,
+        _ if count > cpus.len() => Some(share(count, cpus.len())),
+        Pin::On => return pinned(choose(view, &cpus, count)),
+        Pin::Auto => match shared_because(view, &cpus, count, lanes) {
+            None => return pinned(cpus),
+            because => because,
+        },
+    };
+    Plan { lanes: vec![None; count], unpinned_because: because }
+}
+
+fn pinned(cpus: Vec<usize>) -> Plan {
+    Plan { lanes: cpus.into_iter().map(Some).collect(), unpinned_because: None }
+}
+
+fn share(lanes: usize, cpus: usize) -> String {
+    format!("{lanes} lane(s) for {cpus} CPU(s)")
+}
+
+/// Why the CPUs may not be ours alone; `None` when all that can be seen says that they are.
+///
+/// From inside nothing tells for sure what the kubelet's static CPU manager gave away. What can
+/// be seen then: a cpuset smaller than the machine, no quota below it (none at all since
+/// Kubernetes 1.33), and a request of exactly its CPUs. Containers in the pool that is left over
+/// see a cpuset too, but their requests add up to less than the pool, which always holds CPUs
+/// that are reserved for the system.
+fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) -> Option<String> {
+    let n = cpus.len();
+    if let Some(quota) = view.quota.filter(|&quota| quota < n as f64) {
+        return Some(format!("a quota of {quota} CPUs is less than the {n} CPUs of the mask"));
+    }
+    if count != n {
+        return Some(share(count, n));
+    }
+    if view.online.is_empty() {
+        return Some("the number of CPUs of the machine is unknown".to_owned());
+    }
+    if n >= view.online.len() {
+        return Some(format!("the mask holds all {} CPUs of the machine", view.online.len()));
+    }
+    let requested = view.weight.is_some_and(|weight| weight.requests(n));
+    if view.exclusive || requested {
+        return None;
+    }
+    match view.weight {
+        Some(weight) if !weight.is_default() => {
+            Some(format!("the cgroup's {weight} is not that of a request of {n} CPUs"))
+        }
+        // Whoever sets as many lanes as there are CPUs knows of the CPUs.
+        _ if lanes != Lanes::Auto => None,
+        _ => Some("nothing tells that the CPUs are ours alone, not even a number of lanes".into()),
+    }
+}
+
+/// Chooses `count` of `cpus`, ascending. No two share a core while there are other cores: a lane
+/// loses more to a busy SMT sibling than to another lane's memory, which it never reads. Then as
+/// few NUMA nodes as possible.
+fn choose(view: &CpuView, cpus: &[usize], count: usize) -> Vec<usize> {
+    // Node, then core, then the CPUs of the core.
+    let mut nodes = BTreeMap::<usize, BTreeMap<usize, Vec<usize>>>::new();
+    for &cpu in cpus {
+        let at = view.position(cpu);
+        nodes.entry(at.node).or_default().entry(at.core).or_default().push(cpu);
+    }
+    let mut nodes: Vec<_> = nodes.into_values().collect();
+    // The smallest node that is large enough, else the largest ones.
+    nodes.sort_by_key(|cores| match cores.len() {
+        enough if enough >= count => (false, enough),
+        short => (true, usize::MAX - short),
+    });
+    let siblings = |cores: &BTreeMap<usize, Vec<usize>>| {
+        let ranked = |cpus: &Vec<usize>| cpus.iter().copied().enumerate().collect::<Vec<_>>();
+        cores.values().flat_map(ranked).collect::<Vec<_>>()
+    };
+    let mut ranked: Vec<_> = nodes.iter().flat_map(siblings).collect();
+    // Stable: the order of the nodes stays within the first CPUs of all cores, then the second.
+    ranked.sort_by_key(|&(rank, _)| rank);
+    let mut chosen: Vec<_> = ranked.into_iter().take(count).map(|(_, cpu)| cpu).collect();
+    chosen.sort_unstable();
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cgroup::{Weight, cpu_list};
+    use super::super::view::Position;
+    use super::*;
+
+    fn list(text: &str) -> Vec<usize> {
+        cpu_list(text).expect("a list")
+    }
+
+    /// A process that may run on `affinity` of a machine with the CPUs `online`.
+    fn on(affinity: &str, online: &str) -> CpuView {
+        CpuView { affinity: list(affinity), online: list(online), ..CpuView::default() }
+    }
+
+    impl CpuView {
+        fn cpuset(self, cpus: &str) -> Self {
+            CpuView { cpuset: Some(list(cpus)), ..self }
+        }
+
+        fn quota(self, cpus: f64) -> Self {
+            CpuView { quota: Some(cpus), ..self }
+        }
+
+        fn shares(self, n: u64) -> Self {
+            CpuView { weight: Some(Weight::Shares(n)), ..self }
+        }
+
+        fn weight(self, n: u64) -> Self {
+            CpuView { weight: Some(Weight::Weight(n)), ..self }
+        }
+
+        fn exclusive(self) -> Self {
+            CpuView { exclusive: true, ..self }
+        }
+
+        /// Each text lists the CPUs of a core.
+        fn node(mut self, node: usize, cores: &[&str]) -> Self {
+            for cpus in cores.iter().map(|core| list(core)) {
+                let position = |&cpu: &usize| (cpu, Position { core: cpus[0], node });
+                self.topology.extend(cpus.iter().map(position));
+            }
+            self
+        }
+    }
+
+    /// `4 5` for two pinned lanes, `- -` for two that are not.
+    fn text(lanes: &[Option<usize>]) -> String {
+        let cpus = lanes.iter().map(|cpu| cpu.map_or("-".to_owned(), |cpu| cpu.to_string()));
+        cpus.collect::<Vec<_>>().join(" ")
+    }
+
+    /// View, lanes, pin -> lanes, and what the reason for not pinning contains.
+    type Case = (CpuView, Lanes, Pin, &'static str, Option<&'static str>);
+
+    fn check(cases: impl IntoIterator<Item = Case>) {
+        for (view, lanes, pin, want, because) in cases {
+            let case = format!("lanes {lanes}, pin {pin}, {view:?}");
+            let plan = plan(&view, lanes, pin).expect(&case);
+            assert_eq!(text(&plan.lanes), want, "{case}");
+            match (because, plan.unpinned_because) {
+                (None, None) => {}
+                (Some(part), Some(reason)) if reason.contains(part) => {}
+                (_, reason) => panic!("the reason is {reason:?}: {case}"),
+            }
+        }
+    }
+
+    const AUTO: Lanes = Lanes::Auto;
+
+    fn n(lanes: usize) -> Lanes {
+        Lanes::Count(lanes)
+    }
+
+    #[test]
+    fn number_of_lanes() {
+        use Pin::Off;
+        check([
+            (on("0-1", "0-1"), AUTO, Off, "- -", None),
+            (on("4-5,9", "0-15"), AUTO, Off, "- - -", None),
+            // The kernel cuts the mask to the cpuset; both are looked at all the same.
+            (on("0-7", "0-7").cpuset("2-4"), AUTO, Off, "- - -", None),
+            (on("0-1", "0-7").cpuset("1-4"), AUTO, Off, "-", None),
+            // A cpuset that has nothing of the mask is that of others.
+            (on("0-1", "0-7").cpuset("4-7"), AUTO, Off, "- -", None),
+            (on("0-1", "0-7").cpuset(""), AUTO, Off, "- -", None),
+            // A quota makes no lane of a part of a CPU, and always one lane.
+            (on("0-7", "0-7").quota(4.0), AUTO, Off, "- - - -", None),
+            (on("0-7", "0-7").quota(2.99), AUTO, Off, "- -", None),
+            (on("0-7", "0-7").quota(0.25), AUTO, Off, "-", None),
+            (on("0-1", "0-7").quota(64.0), AUTO, Off, "- -", None),
+            (on("0-1", "0-7").quota(f64::INFINITY), AUTO, Off, "- -", None),
+            (on("0-1", "0-7").quota(f64::NAN), AUTO, Off, "-", None),
+            // What was set is set.
+            (on("0-1", "0-1").quota(1.0), n(3), Off, "- - -", None),
+            (on("0-7", "0-7"), n(1), Off, "-", None),
+        ]);
+    }
+
+    #[test]
+    fn pinned_when_the_cpus_are_evidently_ours() {
+        use Pin::Auto;
+        let pod = || on("3,7", "0-7").cpuset("3,7");
+        check([
+            // Static CPU manager: no quota since Kubernetes 1.33, one as large as the CPUs before.
+            (pod().shares(2048), AUTO, Auto, "3 7", None),
+            (pod().shares(2048).quota(2.0), AUTO, Auto, "3 7", None),
+            (pod().shares(2048), n(2), Auto, "3 7", None),
+            // cgroup v2, old and new conversion of the request.
+            (pod().weight(79), AUTO, Auto, "3 7", None),
+            (pod().weight(174), AUTO, Auto, "3 7", None),
+            (on("5", "0-7").weight(39), AUTO, Auto, "5", None),
+            (on("5", "0-7").weight(100), AUTO, Auto, "5", None),
+            // The kernel says so, whatever the request.
+            (pod().exclusive(), AUTO, Auto, "3 7", None),
+            (pod().exclusive().weight(20), AUTO, Auto, "3 7", None),
+            // A number of lanes was set; the request is unknown or was never set.
+            (pod(), n(2), Auto, "3 7", None),
+            (on("3,7", "0-7"), n(2), Auto, "3 7", None),
+            (pod().shares(1024), n(2), Auto, "3 7", None),
+            (pod().weight(100), n(2), Auto, "3 7", None),
+        ]);
+    }
+
+    #[test]
+    fn not_pinned_when_others_may_use_the_cpus() {
+        use Pin::Auto;
+        let all = || on("0-1", "0-1");
+        let part = || on("0-1", "0-7").cpuset("0-1");
+        let whole = Some("all 2 CPUs of the machine");
+        check([
+            // The whole machine, whatever else is said of it.
+            (all(), AUTO, Auto, "- -", whole),
+            (all(), n(2), Auto, "- -", whole),
+            (all().cpuset("0-1").shares(2048).exclusive(), n(2), Auto, "- -", whole),
+            // A quota without a cpuset: every container would take the same CPUs.
+            (on("0-7", "0-7").quota(2.0).shares(2048), AUTO, Auto, "- -", Some("quota of 2")),
+            (on("0-7", "0-7").quota(8.0), n(8), Auto, "- - - - - - - -", Some("all 8")),
+            // A quota below the cpuset.
+            (part().quota(1.5).shares(2048), n(2), Auto, "- -", Some("quota of 1.5")),
+            (on("3", "0-7").quota(0.5).shares(1024), AUTO, Auto, "-", Some("quota of 0.5")),
+            // Not one lane for each CPU.
+            (on("0-2", "0-7"), n(1), Auto, "-", Some("1 lane(s) for 3")),
+            (on("1", "0-1"), n(3), Auto, "- - -", Some("3 lane(s) for 1")),
+            (part().quota(1.0), AUTO, Auto, "-", Some("quota of 1")),
+            // The shared pool of the static CPU manager: the request is not that of these CPUs.
+            (part().shares(2), AUTO, Auto, "- -", Some("cpu.shares of 2 ")),
+            (part().shares(512), n(2), Auto, "- -", Some("cpu.shares of 512")),
+            (part().shares(3072), n(2), Auto, "- -", Some("cpu.shares of 3072")),
+            (part().weight(1), n(2), Auto, "- -", Some("cpu.weight of 1 ")),
+            (part().weight(80), n(2), Auto, "- -", Some("cpu.weight of 80")),
+            // Nothing known of the request, and nobody said how many lanes.
+            (part(), AUTO, Auto, "- -", Some("nothing tells")),
+            (part().weight(100), AUTO, Auto, "- -", Some("nothing tells")),
+            (on("0-1", ""), n(2), Auto, "- -", Some("unknown")),
+        ]);
+    }
+
+    #[test]
+    fn pinned_when_told() {
+        use Pin::On;
+        let smt = || on("0-7", "0-7").node(0, &["0,4", "1,5", "2,6", "3,7"]);
+        let two = || on("0-7", "0-7").node(0, &["0-1", "2-3"]).node(1, &["4-5", "6-7"]);
+        let uneven = || on("0-5", "0-7").node(0, &["0", "1"]).node(1, &["2", "3", "4", "5"]);
+        check([
+            (on("0-1", "0-1"), AUTO, On, "0 1", None),
+            (on("4-5,9", "0-15"), AUTO, On, "4 5 9", None),
+            (on("4-5,9", "0-15"), n(2), On, "4 5", None),
+            (on("0-3", "0-3").quota(2.5).shares(2), AUTO, On, "0 1", None),
+            (on("0-3", ""), n(1), On, "0", None),
+            // A core each while there are cores, then siblings.
+            (smt(), n(2), On, "0 1", None),
+            (smt(), n(4), On, "0 1 2 3", None),
+            (smt(), n(5), On, "0 1 2 3 4", None),
+            (smt(), AUTO, On, "0 1 2 3 4 5 6 7", None),
+            (on("0,4-5", "0-7").node(0, &["0,4", "1,5"]), n(2), On, "0 5", None),
+            (two(), n(1), On, "0", None),
+            // One node while it has the cores, then the other's cores before siblings.
+            (two(), n(2), On, "0 2", None),
+            (two(), n(3), On, "0 2 4", None),
+            (two(), n(5), On, "0 1 2 4 6", None),
+            // The smallest node that is large enough; the largest first when none is.
+            (uneven(), n(2), On, "0 1", None),
+            (uneven(), n(3), On, "2 3 4", None),
+            (uneven(), n(5), On, "0 2 3 4 5", None),
+        ]);
+    }
+
+    #[test]
+    fn impossible_plans_are_refused() {
+        let refused = |view, lanes, pin| plan(&view, lanes, pin).expect_err("refused");
+        assert!(refused(on("2", "0-3"), n(2), Pin::On).contains("[2]"));
+        assert!(refused(on("0-3", "0-3").cpuset("1"), n(2), Pin::On).contains("[1]"));
+        assert!(refused(on("", "0-3"), AUTO, Pin::Auto).contains("empty"));
+        assert!(refused(on("0", "0-3"), n(0), Pin::Off).contains("1 to 1024"));
+        assert!(refused(on("0", "0-3"), n(1025), Pin::Off).contains("1 to 1024"));
+    }
+
+    #[test]
+    fn lanes_that_run_keep_their_number_and_what_they_can_of_their_cpus() {
+        use Pin::{Auto, Off, On};
+        let two = [Some(0), Some(1)];
+        let cases = [
+            (on("0-1", "0-3"), On, &two[..], "0 1"),
+            (on("1-2", "0-3"), On, &two, "2 1"),
+            (on("2-3", "0-3"), On, &two, "2 3"),
+            (on("1-3", "0-3"), On, &two, "2 1"),
+            (on("1", "0-3"), On, &two, "- -"),
+            (on("0-1", "0-3"), On, &[None, None], "0 1"),
+            (on("0-1", "0-3"), Off, &[None, None], "- -"),
+            // Auto asks for the evidence again, and a number that was decided is not one set.
+            (on("1-2", "0-3").shares(2048), Auto, &two, "2 1"),
+            (on("1-2", "0-3"), Auto, &two, "- -"),
+            (on("1-2", "0-3").shares(2048).quota(1.0), Auto, &two, "- -"),
+            (on("0-3", "0-3").shares(2048), Auto, &two, "- -"),
+            (on("1-3", "0-3").shares(3072), Auto, &two, "- -"),
+        ];
+        for (view, pin, present, want) in cases {
+            let plan = replan(&view, AUTO, pin, present);
+            assert_eq!(text(&plan.lanes), want, "{pin}, {present:?}, {view:?}");
+            let unpinned = want.contains('-') && pin != Off;
+            assert_eq!(plan.unpinned_because.is_some(), unpinned, "{plan:?}");
+        }
+        let set = replan(&on("1-2", "0-3"), n(2), Auto, &two);
+        assert_eq!(text(&set.lanes), "2 1");
+    }
+}

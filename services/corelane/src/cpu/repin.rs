@@ -1,0 +1,274 @@
+//! Keeps lanes on their CPUs while the server runs.
+//!
+//! The kubelet rewrites cpusets under running containers. The kernel then moves threads off CPUs
+//! that are gone, and before Linux 6.2 it forgot what they were pinned to as well. The thread
+//! beside the lanes is never pinned, so its own mask shows the new cpuset.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::plan::{Plan, replan};
+use super::view::{CpuView, affinity_of_this_thread};
+use super::{Lanes, Pin};
+use crate::shared::Shared;
+
+/// How often the masks are looked at: one system call for each lane, about a microsecond.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// [`LaneCpu::cpu`] of a lane that is not pinned.
+const UNPINNED: usize = usize::MAX;
+
+/// Where a lane runs: set by the admin thread, read by anybody.
+#[derive(Debug)]
+pub(crate) struct LaneCpu {
+    /// Id of the lane's thread; 0 while there is none.
+    thread: AtomicI32,
+    cpu: AtomicUsize,
+    repins: AtomicU64,
+}
+
+impl LaneCpu {
+    pub(crate) fn new(cpu: Option<usize>) -> Self {
+        LaneCpu {
+            thread: AtomicI32::new(0),
+            cpu: AtomicUsize::new(cpu.unwrap_or(UNPINNED)),
+            repins: AtomicU64::new(0),
+        }
+    }
+
+    /// The CPU that the lane is pinned to at present.
+    pub(crate) fn get(&self) -> Option<usize> {
+        Some(self.cpu.load(Relaxed)).filter(|&cpu| cpu != UNPINNED)
+    }
+
+    /// How often the lane's mask was set anew.
+    pub(crate) fn repins(&self) -> u64 {
+        self.repins.load(Relaxed)
+    }
+
+    /// Makes the calling thread the lane's, pinned to its CPU, until the guard is dropped.
+    pub(crate) fn enter(&self) -> io::Result<Occupied<'_>> {
+        self.thread.store(gettid().as_raw_nonzero().get(), Relaxed);
+        let occupied = Occupied(self);
+        if let Some(cpu) = self.get() {
+            sched_setaffinity(None, &mask(&[cpu]))?;
+        }
+        Ok(occupied)
+    }
+
+    fn thread(&self) -> Option<Pid> {
+        Pid::from_raw(self.thread.load(Relaxed))
+    }
+
+    fn set(&self, cpu: Option<usize>) {
+        self.cpu.store(cpu.unwrap_or(UNPINNED), Relaxed);
+        self.repins.fetch_add(1, Relaxed);
+    }
+}
+
+/// A lane has a thread while this lives: the id of one that has ended may become another's.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Occupied<'a>(&'a LaneCpu);
+
+impl Drop for Occupied<'_> {
+    fn drop(&mut self) {
+        self.0.thread.store(0, Relaxed);
+    }
+}
+
+/// Called with the CPU of each lane.
+type Hook = Box<dyn Fn(&[Option<usize>]) + Send + Sync>;
+
+/// What was asked for and what there is.
+pub(crate) struct Cpus {
+    lanes: Lanes,
+    pin: Pin,
+    /// As last looked at.
+    view: Mutex<CpuView>,
+    changed: OnceLock<Hook>,
+}
+
+impl fmt::Debug for Cpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cpus { lanes, pin, view, changed: _ } = self;
+        let mut all = f.debug_struct("Cpus");
+        all.field("lanes", lanes).field("pin", pin).field("view", view).finish_non_exhaustive()
+    }
+}
+
+impl Cpus {
+    pub(crate) fn new(lanes: Lanes, pin: Pin, view: CpuView) -> Self {
+        Cpus { lanes, pin, view: Mutex::new(view), changed: OnceLock::new() }
+    }
+
+    /// What there was when the CPUs were last looked at: at the start, and when a mask changed.
+    pub(crate) fn view(&self) -> CpuView {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets what is called, on the admin thread, each time after the CPU of a lane has changed.
+    /// The first to be set is kept.
+    pub(crate) fn on_change(&self, hook: impl Fn(&[Option<usize>]) + Send + Sync + 'static) {
+        let _ = self.changed.set(Box::new(hook));
+    }
+}
+
+/// Looks at the masks again and again. To be run on a thread that is not pinned.
+pub(crate) async fn watch(shared: &Shared) {
+    let mut watch = Watch::new(shared);
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = watch.look() {
+            tracing::warn!(%error, "the CPUs of this process cannot be read");
+        }
+    }
+}
+
+struct Watch<'a> {
+    shared: &'a Shared,
+    /// The mask of this thread when it was last looked at.
+    affinity: Vec<usize>,
+    /// The mask of each lane that was ever set.
+    masks: Vec<Option<CpuSet>>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        let affinity = shared.cpus.view().affinity;
+        let pinned = shared.lanes.iter().map(|lane| lane.cpu.get());
+        let masks = pinned.map(|cpu| cpu.map(|cpu| mask(&[cpu]))).collect();
+        Watch { shared, affinity, masks }
+    }
+
+    fn look(&mut self) -> io::Result<()> {
+        let affinity = affinity_of_this_thread()?;
+        let strayed = (0..self.masks.len()).any(|lane| self.has_strayed(lane));
+        if affinity == self.affinity && !strayed {
+            return Ok(());
+        }
+        let view = CpuView::read()?;
+        let Cpus { lanes, pin, .. } = self.shared.cpus;
+        let before = self.present();
+        let plan = replan(&view, lanes, pin, &before);
+        for (lane, &cpu) in plan.lanes.iter().enumerate() {
+            self.settle(lane, cpu, &view);
+        }
+        self.affinity.clone_from(&view.affinity);
+        *self.shared.cpus.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
+        let now = self.present();
+        self.report(&plan, &now);
+        if let Some(hook) = self.shared.cpus.changed.get().filter(|_| now != before) {
+            hook(&now);
+        }
+        Ok(())
+    }
+
+    fn present(&self) -> Vec<Option<usize>> {
+        self.shared.lanes.iter().map(|lane| lane.cpu.get()).collect()
+    }
+
+    /// Whether a lane may run elsewhere than it was told to.
+    fn has_strayed(&self, lane: usize) -> bool {
+        // A thread that cannot be asked has ended.
+        let mask = || sched_getaffinity(Some(self.shared.lanes[lane].cpu.thread()?)).ok();
+        self.masks[lane].is_some_and(|wanted| mask().is_some_and(|mask| mask != wanted))
+    }
+
+    /// Sets the mask of a lane where it has to change: to its CPU, or to all CPUs of the view if
+    /// it was pinned before.
+    fn settle(&mut self, lane: usize, cpu: Option<usize>, view: &CpuView) {
+        let all = || self.masks[lane].map(|_| mask(&view.cpus()));
+        let Some(wanted) = cpu.map(|cpu| mask(&[cpu])).or_else(all) else { return };
+        let state = &self.shared.lanes[lane].cpu;
+        // All CPUs may be one: the same mask then pins a lane or does not.
+        let same = self.masks[lane] == Some(wanted) && state.get() == cpu;
+        if same && !self.has_strayed(lane) {
+            return;
+        }
+        // A lane whose thread has yet to begin pins itself.
+        let set = state.thread().map_or(Ok(()), |thread| sched_setaffinity(Some(thread), &wanted));
+        match set {
+            Ok(()) => {
+                self.masks[lane] = Some(wanted);
+                state.set(cpu);
+            }
+            // The cpuset has changed again, which the next look will show.
+            Err(error) => tracing::warn!(lane, ?cpu, %error, "a lane cannot be pinned anew"),
+        }
+    }
+
+    fn report(&self, plan: &Plan, now: &[Option<usize>]) {
+        let cpus = &self.affinity;
+        match &plan.unpinned_because {
+            Some(reason) => tracing::warn!(?cpus, reason, "CPUs changed: lanes are not pinned"),
+            None => tracing::info!(?cpus, lanes = ?now, "CPUs changed"),
+        }
+    }
+}
+
+fn mask(cpus: &[usize]) -> CpuSet {
+    let mut mask = CpuSet::new();
+    for &cpu in cpus {
+        mask.set(cpu);
+    }
+    mask
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+
+    use super::super::plan::plan;
+    use super::*;
+    use crate::routes::Routes;
+
+    #[test]
+    fn a_lane_that_moves_is_counted_and_the_hook_is_told() {
+        let view = CpuView::read().expect("a view");
+        let (first, last) = (view.cpus()[0], *view.cpus().last().expect("a CPU"));
+        let mut begun = plan(&view, Lanes::Count(1), Pin::On).expect("a plan");
+        begun.lanes = vec![Some(last)];
+        let cpus = Cpus::new(Lanes::Count(1), Pin::On, view);
+        let (sender, told) = mpsc::channel();
+        cpus.on_change(move |cpus| sender.send(cpus.to_vec()).expect("a test that listens"));
+        let routes = Routes::new(&[]).expect("no routes");
+        let shared = Shared::new(begun, cpus, routes, None, crate::Placement::Hashed, false);
+
+        let (entered, wait_for_entry) = mpsc::channel();
+        let (finish, wait_for_end) = mpsc::channel::<()>();
+        let lane = Arc::clone(&shared);
+        let lane = thread::spawn(move || {
+            let _occupied = lane.lanes[0].cpu.enter().expect("a CPU to run on");
+            entered.send(()).expect("a test that listens");
+            let _ = wait_for_end.recv();
+            affinity_of_this_thread().expect("a mask")
+        });
+        wait_for_entry.recv().expect("a lane that begins");
+
+        let mut watch = Watch::new(&shared);
+        watch.look().expect("a look");
+        assert_eq!(shared.lanes[0].cpu.get(), Some(last), "nothing has changed");
+        assert!(told.try_recv().is_err());
+
+        watch.affinity.clear();
+        watch.look().expect("a look");
+        drop(finish);
+        assert_eq!(lane.join().expect("a mask"), [first]);
+        assert_eq!(shared.lanes[0].cpu.get(), Some(first));
+        assert_eq!(shared.lanes[0].cpu.thread(), None, "the lane has ended");
+        // On a machine with one CPU there is nowhere to go.
+        let moved = first != last;
+        assert_eq!(told.try_recv().ok(), moved.then(|| vec![Some(first)]));
+        assert_eq!(shared.lanes[0].cpu.repins(), u64::from(moved));
+    }
+}

@@ -1,0 +1,368 @@
+//! What there is to know of CPUs before lanes are made.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+use super::cgroup::{self, Place, Weight};
+
+/// What [`plan`](super::plan::plan) decides from: nothing else is looked at, so it can be tested
+/// with a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct CpuView {
+    /// CPUs that this thread may run on, ascending. The kernel has cut it to the cpuset.
+    pub(crate) affinity: Vec<usize>,
+    /// CPUs of the machine that are online; empty when unknown.
+    pub(crate) online: Vec<usize>,
+    /// CPUs of the cgroup's cpuset, if it can be read.
+    pub(crate) cpuset: Option<Vec<usize>>,
+    /// Whether the kernel keeps the CPUs of the cpuset from other cgroups. The kubelet does not
+    /// ask for that: false says nothing.
+    pub(crate) exclusive: bool,
+    /// CPUs' worth of time that the tightest CFS quota allows; `None` without one.
+    pub(crate) quota: Option<f64>,
+    /// The cgroup's claim when CPUs are short, if it can be read.
+    pub(crate) weight: Option<Weight>,
+    /// Where each CPU of `affinity` is. One that is missing is a core of its own on node 0.
+    pub(crate) topology: BTreeMap<usize, Position>,
+}
+
+/// Where a CPU is in the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// Its core, named by the lowest of the CPUs (SMT siblings) that share it.
+    pub(crate) core: usize,
+    /// Its NUMA node.
+    pub(crate) node: usize,
+}
+
+impl CpuView {
+    /// Looks at the calling thread and the machine.
+    pub(crate) fn read() -> io::Result<Self> {
+        Ok(Self::read_below(Path::new("/"), affinity_of_this_thread()?))
+    }
+
+    /// Looks at the files below `root`, for a thread that may run on `affinity`. What cannot be
+    /// read is unknown, never an error: a container may hide any of it.
+    pub(crate) fn read_below(root: &Path, affinity: Vec<usize>) -> Self {
+        let files = Files { root };
+        let members = cgroup::memberships(&files.text("/proc/self/cgroup").unwrap_or_default());
+        let mounts = cgroup::mounts(&files.text("/proc/self/mountinfo").unwrap_or_default());
+        let place = |controller| cgroup::place(&members, &mounts, controller);
+        let (cpuset, exclusive) = place("cpuset").map_or((None, false), |at| files.cpuset(&at));
+        let (quota, weight) =
+            place("cpu").map_or((None, None), |at| (files.quota(&at), files.weight(&at)));
+        CpuView {
+            online: files.list("/sys/devices/system/cpu/online").unwrap_or_default(),
+            topology: files.topology(&affinity),
+            affinity,
+            cpuset,
+            exclusive,
+            quota,
+            weight,
+        }
+    }
+
+    /// CPUs that are ours to run on, ascending.
+    pub(crate) fn cpus(&self) -> Vec<usize> {
+        let inside = |cpu: &usize| self.cpuset.as_ref().is_none_or(|set| set.contains(cpu));
+        let cpus: Vec<_> = self.affinity.iter().copied().filter(inside).collect();
+        // The mask is what the kernel goes by; a cpuset elsewhere is not that of this thread.
+        if cpus.is_empty() { self.affinity.clone() } else { cpus }
+    }
+
+    /// How many CPUs there are by each source that is known, as the metric names them.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let known = |cpus: &Vec<usize>| (!cpus.is_empty()).then_some(cpus.len() as f64);
+        let counts = [
+            ("online", known(&self.online)),
+            ("cpuset", self.cpuset.as_ref().and_then(known)),
+            ("affinity", known(&self.affinity)),
+            ("quota", self.quota),
+        ];
+        counts.into_iter().filter_map(|(source, n)| Some((source, n?)))
+    }
+
+    pub(crate) fn position(&self, cpu: usize) -> Position {
+        self.topology.get(&cpu).copied().unwrap_or(Position { core: cpu, node: 0 })
+    }
+}
+
+/// The CPUs that the calling thread may run on, ascending.
+pub(super) fn affinity_of_this_thread() -> io::Result<Vec<usize>> {
+    Ok(members(&sched_getaffinity(None)?))
+}
+
+/// The CPUs of a mask, ascending.
+fn members(mask: &CpuSet) -> Vec<usize> {
+    (0..CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)).collect()
+}
+
+/// A file system, or the part of one that a test made.
+struct Files<'a> {
+    root: &'a Path,
+}
+
+impl Files<'_> {
+    fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+        let path = path.as_ref();
+        let bytes = fs::read(self.root.join(path.strip_prefix("/").unwrap_or(path))).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn list(&self, path: impl AsRef<Path>) -> Option<Vec<usize>> {
+        cgroup::cpu_list(&self.text(path)?)
+    }
+
+    /// CPUs of the cpuset, and whether the kernel keeps them from others.
+    fn cpuset(&self, place: &Place) -> (Option<Vec<usize>>, bool) {
+        // Effective ones first: in v2 those that were asked for are often not set, and in v1 they
+        // may be offline (cpusets.rst, cgroup-v2.rst of the kernel's admin guide).
+        let names: &[&str] = match place.v1 {
+            true => &["cpuset.effective_cpus", "cpuset.cpus"],
+            false => &["cpuset.cpus.effective"],
+        };
+        // A v2 cgroup without the controller has the cpuset of the nearest ancestor with it.
+        let files = place.directories.iter().flat_map(|at| names.iter().map(|name| at.join(name)));
+        let cpus = files.filter_map(|file| self.list(file)).find(|cpus| !cpus.is_empty());
+        // Of this cgroup alone: an ancestor's CPUs are shared by all cgroups below it.
+        let own = |name: &str| self.text(place.directories.first()?.join(name));
+        let exclusive = match place.v1 {
+            true => own("cpuset.cpu_exclusive").is_some_and(|text| text.trim() == "1"),
+            false => own("cpuset.cpus.partition").is_some_and(|text| cgroup::is_partition(&text)),
+        };
+        (cpus, exclusive)
+    }
+
+    /// The tightest quota of the cgroup and its visible ancestors: each limits all below it.
+    fn quota(&self, place: &Place) -> Option<f64> {
+        let quota = |at: &PathBuf| match place.v1 {
+            true => {
+                let quota = self.text(at.join("cpu.cfs_quota_us"))?;
+                cgroup::cfs_quota(&quota, &self.text(at.join("cpu.cfs_period_us"))?)
+            }
+            false => cgroup::cpu_max(&self.text(at.join("cpu.max"))?),
+        };
+        place.directories.iter().filter_map(quota).min_by(f64::total_cmp)
+    }
+
+    fn weight(&self, place: &Place) -> Option<Weight> {
+        let own = place.directories.first()?;
+        match place.v1 {
+            true => Weight::read_shares(&self.text(own.join("cpu.shares"))?),
+            false => Weight::read_weight(&self.text(own.join("cpu.weight"))?),
+        }
+    }
+
+    /// Core and node of each CPU (sysfs-devices-system-cpu, sysfs-devices-node in the kernel's
+    /// ABI documents).
+    fn topology(&self, cpus: &[usize]) -> BTreeMap<usize, Position> {
+        let nodes = self.list("/sys/devices/system/node/online").unwrap_or_default();
+        let nodes: Vec<_> = nodes.into_iter().map(|node| (node, self.node_cpus(node))).collect();
+        let position = |&cpu: &usize| {
+            let of_cpu = |(_, cpus): &&(usize, Vec<usize>)| cpus.binary_search(&cpu).is_ok();
+            let node = nodes.iter().find(of_cpu).map_or(0, |(node, _)| *node);
+            (cpu, Position { core: self.core(cpu), node })
+        };
+        cpus.iter().map(position).collect()
+    }
+
+    fn node_cpus(&self, node: usize) -> Vec<usize> {
+        self.list(format!("/sys/devices/system/node/node{node}/cpulist")).unwrap_or_default()
+    }
+
+    fn core(&self, cpu: usize) -> usize {
+        let file = |name| format!("/sys/devices/system/cpu/cpu{cpu}/topology/{name}");
+        // The second is the name before Linux 5.3.
+        let siblings = ["core_cpus_list", "thread_siblings_list"];
+        let siblings = siblings.into_iter().find_map(|name| self.list(file(name)));
+        siblings.and_then(|cpus| cpus.first().copied()).unwrap_or(cpu)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory tree that is removed when dropped.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str, files: &[(&str, &str)]) -> Tree {
+            let root = std::env::temp_dir().join(format!("corelane-{}-{name}", std::process::id()));
+            let tree = Tree(root);
+            for (path, text) in files {
+                let path = tree.0.join(path);
+                fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+                fs::write(path, text).expect("a file");
+            }
+            tree
+        }
+
+        fn view(&self, affinity: &[usize]) -> CpuView {
+            CpuView::read_below(&self.0, affinity.to_vec())
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const V1_MOUNTS: &str = "\
+        31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
+        32 30 0:28 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
+        33 30 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+    const V2_MOUNT: &str = "33 30 0:29 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+
+    #[test]
+    fn v1_with_the_tightest_quota_of_all_ancestors() {
+        let cpu = "sys/fs/cgroup/cpu,cpuacct";
+        let cpuset = "sys/fs/cgroup/cpuset/pods/a";
+        let tree = Tree::new(
+            "v1",
+            &[
+                ("proc/self/cgroup", "5:cpuset:/pods/a\n4:cpu,cpuacct:/pods/a\n0::/\n"),
+                ("proc/self/mountinfo", V1_MOUNTS),
+                ("sys/devices/system/cpu/online", "0-7\n"),
+                (&format!("{cpu}/pods/a/cpu.cfs_quota_us"), "-1\n"),
+                (&format!("{cpu}/pods/a/cpu.cfs_period_us"), "100000\n"),
+                (&format!("{cpu}/pods/a/cpu.shares"), "2048\n"),
+                (&format!("{cpu}/pods/cpu.cfs_quota_us"), "250000\n"),
+                (&format!("{cpu}/pods/cpu.cfs_period_us"), "100000\n"),
+                (&format!("{cpu}/cpu.cfs_quota_us"), "400000\n"),
+                (&format!("{cpu}/cpu.cfs_period_us"), "100000\n"),
+                (&format!("{cpuset}/cpuset.cpus"), "2-9\n"),
+                (&format!("{cpuset}/cpuset.effective_cpus"), "2-3\n"),
+                (&format!("{cpuset}/cpuset.cpu_exclusive"), "1\n"),
+            ],
+        );
+        let view = tree.view(&[2, 3]);
+        assert_eq!(view.online.len(), 8);
+        assert_eq!(view.cpuset, Some(vec![2, 3]));
+        assert!(view.exclusive);
+        assert_eq!(view.quota, Some(2.5));
+        assert_eq!(view.weight, Some(Weight::Shares(2048)));
+        let counts: Vec<_> = view.counts().collect();
+        assert_eq!(counts, [("online", 8.0), ("cpuset", 2.0), ("affinity", 2.0), ("quota", 2.5)]);
+    }
+
+    #[test]
+    fn v1_as_a_container_sees_it_and_without_effective_cpus() {
+        let mounts = "\
+            31 30 0:27 /pods/a /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n\
+            32 30 0:28 /pods/a /sys/fs/cgroup/cpuset ro - cgroup cgroup rw,cpuset\n";
+        let tree = Tree::new(
+            "v1-container",
+            &[
+                ("proc/self/cgroup", "5:cpuset:/pods/a\n4:cpu:/pods/a\n"),
+                ("proc/self/mountinfo", mounts),
+                ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000\n"),
+                ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
+                ("sys/fs/cgroup/cpuset/cpuset.cpus", "4,6\n"),
+                ("sys/fs/cgroup/cpuset/cpuset.cpu_exclusive", "0\n"),
+            ],
+        );
+        let view = tree.view(&[4, 6, 7]);
+        assert_eq!((view.quota, view.exclusive), (Some(0.5), false));
+        assert_eq!(view.cpus(), [4, 6]);
+    }
+
+    #[test]
+    fn v2_with_the_cpuset_of_the_nearest_ancestor_that_has_one() {
+        let tree = Tree::new(
+            "v2",
+            &[
+                ("proc/self/cgroup", "0::/a/b\n"),
+                ("proc/self/mountinfo", V2_MOUNT),
+                ("sys/fs/cgroup/cpuset.cpus.effective", "0-7\n"),
+                ("sys/fs/cgroup/a/cpuset.cpus.effective", "1-3\n"),
+                ("sys/fs/cgroup/a/cpuset.cpus.partition", "root\n"),
+                ("sys/fs/cgroup/a/cpu.max", "150000 100000\n"),
+                ("sys/fs/cgroup/a/b/cpu.max", "max 100000\n"),
+                ("sys/fs/cgroup/a/b/cpu.weight", "79\n"),
+            ],
+        );
+        let view = tree.view(&[1, 2, 3]);
+        assert_eq!(view.cpuset, Some(vec![1, 2, 3]));
+        assert!(!view.exclusive, "the partition is shared with other cgroups below it");
+        assert_eq!(view.quota, Some(1.5));
+        assert_eq!(view.weight, Some(Weight::Weight(79)));
+    }
+
+    #[test]
+    fn v2_in_a_cgroup_namespace_with_a_partition() {
+        let tree = Tree::new(
+            "v2-container",
+            &[
+                ("proc/self/cgroup", "0::/\n"),
+                ("proc/self/mountinfo", V2_MOUNT),
+                ("sys/fs/cgroup/cpuset.cpus.effective", "5\n"),
+                ("sys/fs/cgroup/cpuset.cpus.partition", "isolated\n"),
+                ("sys/fs/cgroup/cpu.max", "max 100000\n"),
+            ],
+        );
+        let view = tree.view(&[5]);
+        assert_eq!((view.cpuset, view.exclusive, view.quota), (Some(vec![5]), true, None));
+    }
+
+    #[test]
+    fn hybrid_with_the_cpuset_in_v1_and_the_quota_in_v2() {
+        let mounts = "\
+            32 30 0:28 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
+            33 30 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let tree = Tree::new(
+            "hybrid",
+            &[
+                ("proc/self/cgroup", "3:cpuset:/x\n0::/y\n"),
+                ("proc/self/mountinfo", mounts),
+                ("sys/fs/cgroup/cpuset/x/cpuset.effective_cpus", "0-1\n"),
+                ("sys/fs/cgroup/unified/y/cpu.max", "100000 100000\n"),
+                ("sys/fs/cgroup/unified/y/cpuset.cpus.effective", "7\n"),
+            ],
+        );
+        let view = tree.view(&[0, 1]);
+        assert_eq!((view.cpuset, view.quota), (Some(vec![0, 1]), Some(1.0)));
+    }
+
+    #[test]
+    fn siblings_and_nodes() {
+        let cpu = "sys/devices/system/cpu";
+        let tree = Tree::new(
+            "topology",
+            &[
+                (&format!("{cpu}/cpu0/topology/core_cpus_list"), "0,4\n"),
+                (&format!("{cpu}/cpu0/topology/thread_siblings_list"), "9\n"),
+                (&format!("{cpu}/cpu4/topology/core_cpus_list"), "0,4\n"),
+                (&format!("{cpu}/cpu5/topology/thread_siblings_list"), "1,5\n"),
+                ("sys/devices/system/node/online", "0,2\n"),
+                ("sys/devices/system/node/node0/cpulist", "0-3\n"),
+                ("sys/devices/system/node/node2/cpulist", "4-5\n"),
+            ],
+        );
+        let view = tree.view(&[0, 4, 5, 6]);
+        let positions = view.topology.values().map(|at| (at.core, at.node));
+        assert_eq!(positions.collect::<Vec<_>>(), [(0, 0), (0, 2), (1, 2), (6, 0)]);
+    }
+
+    #[test]
+    fn nothing_to_read_is_nothing_known() {
+        let view = Tree::new("empty", &[]).view(&[3]);
+        let position = Position { core: 3, node: 0 };
+        let topology = BTreeMap::from([(3, position)]);
+        assert_eq!(view, CpuView { affinity: vec![3], topology, ..CpuView::default() });
+        assert_eq!(view.cpus(), [3]);
+        assert_eq!(view.position(9), Position { core: 9, node: 0 });
+    }
+
+    #[test]
+    fn this_machine_can_be_read() {
+        let view = CpuView::read().expect("a view");
+        assert!(!view.cpus().is_empty());
+        assert!(view.affinity.iter().all(|cpu| view.online.contains(cpu)), "{view:?}");
+    }
+}

@@ -1,0 +1,54 @@
+//! Replies that end a connection, written without hyper.
+
+use std::time::SystemTime;
+
+use http::StatusCode;
+
+use crate::framing::Spoken;
+use crate::lane::LaneState;
+use crate::problem::Problem;
+
+/// A whole HTTP/1.1 reply that announces the end of its connection.
+pub(crate) fn farewell(lane: &LaneState, problem: Problem, with_body: bool) -> Vec<u8> {
+    let (status, mut headers, body) = problem.into_parts();
+    lane.sign(&mut headers);
+    let mut out = Vec::with_capacity(512);
+    // RFC 9110 section 6.6.1: a 4xx carries the date.
+    let date = httpdate::fmt_http_date(SystemTime::now());
+    let length = body.len();
+    let start = format!(
+        "HTTP/1.1 {status}\r\ndate: {date}\r\nconnection: close\r\ncontent-length: {length}\r\n"
+    );
+    out.extend_from_slice(start.as_bytes());
+    for (name, value) in &headers {
+        out.extend_from_slice(name.as_str().as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    if with_body {
+        out.extend_from_slice(&body);
+    }
+    out
+}
+
+/// What to say where hyper refused a head with `status`. `None`: nothing, the client does not
+/// speak HTTP.
+pub(crate) fn refused_head(
+    status: StatusCode,
+    ambiguity: Option<&'static str>,
+    spoken: Spoken,
+) -> Option<Problem> {
+    if status != StatusCode::BAD_REQUEST {
+        return Some(Problem::from(status));
+    }
+    if let Some(ambiguity) = ambiguity {
+        return Some(Problem::new(status, "ambiguous-framing").detail(ambiguity));
+    }
+    match spoken {
+        Spoken::Http1 => Some(Problem::from(status).detail("the request is not valid HTTP/1.1")),
+        Spoken::OtherVersion => Some(Problem::from(StatusCode::HTTP_VERSION_NOT_SUPPORTED)),
+        Spoken::Other => None,
+    }
+}

@@ -1,0 +1,409 @@
+//! Follows the message boundaries of an HTTP/1.1 connection beside hyper, and stops what hyper
+//! would make unambiguous without a word.
+//!
+//! hyper takes a Content-Length back when there is a Transfer-Encoding too, merges equal
+//! Content-Length fields, takes a lone LF for a line's end, cuts a fragment off the target and
+//! ignores white space behind a chunk's size. Another parser in front may read each of these
+//! otherwise, and what one takes for a body the other takes for a request (request smuggling, RFC
+//! 9112 section 11.2). None can be seen once the request is parsed, so the bytes are watched on
+//! their way to hyper: at the first such byte the stream ends for hyper, with bytes that it
+//! refuses.
+//!
+//! The tracker need not know what hyper refuses by itself: after that the connection ends, and
+//! the tracker is [lost](State::Lost).
+
+mod request_line;
+
+use memchr::memchr;
+
+use request_line::RequestLine;
+pub(crate) use request_line::Spoken;
+
+/// Ends a head so that hyper refuses it: NUL is allowed nowhere in it (RFC 9110 section 5.5), and
+/// hyper looks at a head that came in parts only when its empty line is there.
+const REFUSED_HEAD: &[u8] = b"\0\r\n\r\n";
+
+const CONTENT_LENGTH: &[u8] = b"content-length";
+const TRANSFER_ENCODING: &[u8] = b"transfer-encoding";
+const USUAL_END: &[u8] = b" HTTP/1.1\r\n";
+
+/// Digits of the largest chunk size (16 of base 16 fill 64 bits); more can only be zeros.
+const CHUNK_SIZE_DIGITS: u8 = 16;
+
+/// Where the bytes have to end, and with what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// Bytes of the chunk that hyper may still see.
+    pub(crate) at: usize,
+    /// What it sees after them, before the end of the stream.
+    pub(crate) tail: &'static [u8],
+    /// For the client.
+    pub(crate) reason: &'static str,
+}
+
+/// The tracker of one connection.
+#[derive(Debug)]
+pub(crate) struct Framing {
+    state: State,
+    /// Of the head that is being read.
+    length: Option<u64>,
+    coded: bool,
+    line: RequestLine,
+    /// A head that hyper may not have parsed yet asks with HEAD.
+    asks_head: bool,
+    spoken: Spoken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before a message: empty lines may come first (RFC 9112 section 2.2).
+    Start,
+    StartLf,
+    RequestLine,
+    FieldStart,
+    /// Within a field's name, as long as it begins like one of the two that matter.
+    Name {
+        expected: &'static [u8],
+        matched: usize,
+    },
+    /// Within a field that does not matter, or the rest of one.
+    Field {
+        after_cr: bool,
+    },
+    Length {
+        place: Place,
+        value: u64,
+    },
+    HeadLf,
+    Body(u64),
+    ChunkSize {
+        digits: u8,
+        value: u64,
+    },
+    /// White space behind a chunk's size, which only an extension may follow.
+    ChunkSpace(u64),
+    ChunkExtension(u64),
+    ChunkSizeLf(u64),
+    ChunkData(u64),
+    ChunkDataCr,
+    ChunkDataLf,
+    TrailerStart,
+    Trailer,
+    TrailerLf,
+    EndLf,
+    /// hyper refuses what came, or the stream was cut: nothing is followed any more.
+    Lost,
+}
+
+/// Where in the value of a Content-Length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Before,
+    Digits,
+    After,
+    Lf,
+}
+
+/// A step through a chunk: how many bytes were understood, or which one must not be passed on.
+type Step = Result<usize, (usize, &'static str)>;
+
+const BARE_LF: &str = "a line ends with LF alone";
+
+impl Framing {
+    pub(crate) fn new() -> Self {
+        Framing {
+            state: State::Start,
+            length: None,
+            coded: false,
+            line: RequestLine::default(),
+            asks_head: false,
+            spoken: Spoken::Http1,
+        }
+    }
+
+    /// Follows what hyper is about to read. `Some`: the stream ends there.
+    pub(crate) fn follow(&mut self, chunk: &[u8]) -> Option<Cut> {
+        if !self.in_head() {
+            // hyper reads on only when it has no whole head left: those before are dispatched.
+            self.asks_head = false;
+        }
+        let mut at = 0;
+        while at < chunk.len() {
+            match self.step(&chunk[at..]) {
+                Ok(understood) => at += understood,
+                Err((offset, reason)) => {
+                    let in_head = self.in_head() || self.state == State::Start;
+                    let tail = if in_head { REFUSED_HEAD } else { b"" };
+                    self.state = State::Lost;
+                    return Some(Cut { at: at + offset, tail, reason });
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether the reply to a head that hyper refuses must have no body (RFC 9110 section 9.3.2).
+    pub(crate) fn asks_head(&self) -> bool {
+        self.asks_head
+    }
+
+    /// What the last request line spoke.
+    pub(crate) fn spoken(&self) -> Spoken {
+        self.spoken
+    }
+
+    /// Whether a head has begun that is not complete, or is refused.
+    fn in_head(&self) -> bool {
+        matches!(
+            self.state,
+            State::StartLf
+                | State::RequestLine
+                | State::FieldStart
+                | State::Name { .. }
+                | State::Field { .. }
+                | State::Length { .. }
+                | State::HeadLf
+                | State::Lost
+        )
+    }
+
+    /// Understands a part of `rest`, which is not empty. 0 bytes: only the state changed, to one
+    /// that takes at least one byte.
+    fn step(&mut self, rest: &[u8]) -> Step {
+        match self.state {
+            State::Start | State::StartLf | State::RequestLine => self.start(rest),
+            State::FieldStart | State::Name { .. } | State::Field { .. } => self.field(rest),
+            State::Length { place, value } => self.length(rest[0], place, value),
+            State::HeadLf => self.expect(rest[0], b'\n', |framing| framing.body()),
+            State::Body(left) => {
+                let (taken, left) = take(rest, left);
+                self.state = if left == 0 { State::Start } else { State::Body(left) };
+                Ok(taken)
+            }
+            State::Lost => Ok(rest.len()),
+            _ => self.chunked(rest),
+        }
+    }
+
+    /// Goes on to `next` if `byte` is the only one that hyper takes here.
+    fn expect(&mut self, byte: u8, only: u8, next: impl FnOnce(&mut Self) -> State) -> Step {
+        self.state = if byte == only { next(self) } else { State::Lost };
+        Ok(1)
+    }
+
+    fn start(&mut self, rest: &[u8]) -> Step {
+        match (self.state, rest[0]) {
+            (State::RequestLine, _) => return self.request_line(rest),
+            (State::Start, b'\r') => self.state = State::StartLf,
+            (State::Start, b'\n') => return Err((0, BARE_LF)),
+            (State::Start, _) => {
+                self.length = None;
+                self.coded = false;
+                self.line = RequestLine::default();
+                self.state = State::RequestLine;
+                return Ok(0);
+            }
+            (_, byte) => return self.expect(byte, b'\n', |_| State::Start),
+        }
+        Ok(1)
+    }
+
+    fn request_line(&mut self, rest: &[u8]) -> Step {
+        let lf = memchr(b'\n', rest);
+        let part = &rest[..lf.map_or(rest.len(), |lf| lf + 1)];
+        let begun = self.line.has_method();
+        self.line.note_method(part);
+        self.asks_head |= self.line.asks_head();
+        // A method may have a number sign, a target may not (RFC 9112 section 3.2).
+        let target = if begun { Some(0) } else { memchr(b' ', part) };
+        if let Some(target) = target
+            && let Some(fragment) = memchr(b'#', &part[target..])
+        {
+            return Err((target + fragment, "the target has a fragment"));
+        }
+        if lf.is_none() {
+            self.line.note(part);
+            return Ok(part.len());
+        }
+        self.state = State::FieldStart;
+        if part.ends_with(USUAL_END) {
+            return Ok(part.len());
+        }
+        self.line.note(part);
+        if !self.line.ends_with_cr() {
+            return Err((part.len() - 1, BARE_LF));
+        }
+        self.spoken = self.line.spoken();
+        if self.spoken != Spoken::Http1 {
+            self.state = State::Lost;
+        }
+        Ok(part.len())
+    }
+
+    fn field(&mut self, rest: &[u8]) -> Step {
+        match (self.state, rest[0]) {
+            (State::FieldStart, b'\r') => self.state = State::HeadLf,
+            (State::FieldStart, b'\n') => return Err((0, BARE_LF)),
+            (State::FieldStart, first) => {
+                self.state = match first {
+                    b'c' | b'C' => State::Name { expected: CONTENT_LENGTH, matched: 0 },
+                    b't' | b'T' => State::Name { expected: TRANSFER_ENCODING, matched: 0 },
+                    _ => State::Field { after_cr: false },
+                };
+                return Ok(0);
+            }
+            (State::Name { expected, matched }, byte) if matched == expected.len() => {
+                if byte == b':' {
+                    return self.framing_field(expected);
+                }
+                self.state = State::Field { after_cr: false };
+                return Ok(0);
+            }
+            (State::Name { expected, matched }, _) => {
+                let n = rest.len().min(expected.len() - matched);
+                if rest[..n].eq_ignore_ascii_case(&expected[matched..matched + n]) {
+                    self.state = State::Name { expected, matched: matched + n };
+                    return Ok(n);
+                }
+                self.state = State::Field { after_cr: false };
+                return Ok(0);
+            }
+            (State::Field { after_cr }, _) => {
+                let Some(lf) = memchr(b'\n', rest) else {
+                    self.state = State::Field { after_cr: rest.ends_with(b"\r") };
+                    return Ok(rest.len());
+                };
+                if !(if lf == 0 { after_cr } else { rest[lf - 1] == b'\r' }) {
+                    return Err((lf, BARE_LF));
+                }
+                self.state = State::FieldStart;
+                return Ok(lf + 1);
+            }
+            _ => self.state = State::Lost,
+        }
+        Ok(1)
+    }
+
+    /// At the colon of one of the fields that say how long the body is.
+    fn framing_field(&mut self, name: &[u8]) -> Step {
+        let is_length = name == CONTENT_LENGTH;
+        if self.length.is_some() && is_length {
+            return Err((0, "there is more than one Content-Length"));
+        }
+        if (self.length.is_some() && !is_length) || (self.coded && is_length) {
+            return Err((0, "there are both Content-Length and Transfer-Encoding"));
+        }
+        if is_length {
+            self.length = Some(0);
+            self.state = State::Length { place: Place::Before, value: 0 };
+        } else {
+            // Which codings there are is checked once hyper has parsed them.
+            self.coded = true;
+            self.state = State::Field { after_cr: false };
+        }
+        Ok(1)
+    }
+
+    fn length(&mut self, byte: u8, place: Place, value: u64) -> Step {
+        let (place, value) = match (place, byte) {
+            (Place::Before, b' ' | b'\t') => (place, value),
+            (Place::Before | Place::Digits, b'0'..=b'9') => {
+                let digit = u64::from(byte - b'0');
+                match value.checked_mul(10).and_then(|tens| tens.checked_add(digit)) {
+                    Some(value) => (Place::Digits, value),
+                    None => return self.lose(),
+                }
+            }
+            (Place::Digits | Place::After, b' ' | b'\t') => (Place::After, value),
+            (Place::Digits | Place::After, b'\r') => (Place::Lf, value),
+            (Place::Digits | Place::After, b'\n') => return Err((0, BARE_LF)),
+            (Place::Lf, b'\n') => {
+                self.length = Some(value);
+                self.state = State::FieldStart;
+                return Ok(1);
+            }
+            _ => return self.lose(),
+        };
+        self.state = State::Length { place, value };
+        Ok(1)
+    }
+
+    /// What comes after the head that has just ended.
+    fn body(&self) -> State {
+        match self.length {
+            _ if self.coded => State::ChunkSize { digits: 0, value: 0 },
+            None | Some(0) => State::Start,
+            Some(length) => State::Body(length),
+        }
+    }
+
+    fn lose(&mut self) -> Step {
+        self.state = State::Lost;
+        Ok(1)
+    }
+
+    /// Within a body in chunks (RFC 9112 section 7.1).
+    fn chunked(&mut self, rest: &[u8]) -> Step {
+        let byte = rest[0];
+        self.state = match self.state {
+            State::ChunkSize { digits, value } => match (byte, (byte as char).to_digit(16)) {
+                (_, Some(_)) if digits == CHUNK_SIZE_DIGITS => {
+                    return Err((0, "a chunk's size has too many digits"));
+                }
+                (_, Some(digit)) => {
+                    State::ChunkSize { digits: digits + 1, value: value << 4 | u64::from(digit) }
+                }
+                _ if digits == 0 => State::Lost,
+                (b' ' | b'\t', _) => State::ChunkSpace(value),
+                (b';', _) => State::ChunkExtension(value),
+                (b'\r', _) => State::ChunkSizeLf(value),
+                _ => State::Lost,
+            },
+            State::ChunkSpace(value) => match byte {
+                b' ' | b'\t' => State::ChunkSpace(value),
+                b';' => State::ChunkExtension(value),
+                b'\r' => return Err((0, "white space follows a chunk's size")),
+                _ => State::Lost,
+            },
+            State::ChunkExtension(value) => match byte {
+                b'\r' => State::ChunkSizeLf(value),
+                b'\n' => State::Lost,
+                b'\t' => State::ChunkExtension(value),
+                _ if byte.is_ascii_control() => {
+                    return Err((0, "a chunk's extension has a control character"));
+                }
+                _ => State::ChunkExtension(value),
+            },
+            State::ChunkSizeLf(0) => return self.expect(byte, b'\n', |_| State::TrailerStart),
+            State::ChunkSizeLf(n) => return self.expect(byte, b'\n', |_| State::ChunkData(n)),
+            State::ChunkData(left) => {
+                let (taken, left) = take(rest, left);
+                self.state = if left == 0 { State::ChunkDataCr } else { State::ChunkData(left) };
+                return Ok(taken);
+            }
+            State::ChunkDataCr => return self.expect(byte, b'\r', |_| State::ChunkDataLf),
+            State::ChunkDataLf => {
+                return self.expect(byte, b'\n', |_| State::ChunkSize { digits: 0, value: 0 });
+            }
+            State::TrailerStart if byte == b'\r' => State::EndLf,
+            State::TrailerStart | State::Trailer => match byte {
+                b'\r' => State::TrailerLf,
+                b'\n' => return Err((0, BARE_LF)),
+                _ => State::Trailer,
+            },
+            State::TrailerLf => return self.expect(byte, b'\n', |_| State::TrailerStart),
+            State::EndLf => return self.expect(byte, b'\n', |_| State::Start),
+            _ => State::Lost,
+        };
+        Ok(1)
+    }
+}
+
+/// Takes up to `left` bytes of `rest`: how many, and how many are then left.
+fn take(rest: &[u8], left: u64) -> (usize, u64) {
+    let taken = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+    (taken, left - taken as u64)
+}
+
+#[cfg(test)]
+mod tests;

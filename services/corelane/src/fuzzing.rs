@@ -1,0 +1,71 @@
+//! Doors to what reads text from outside, for the fuzz targets in `services/fuzz`.
+
+use std::path::PathBuf;
+
+use crate::cpu::cgroup::{self, Weight};
+use crate::framing::{Framing, Spoken};
+use crate::load_report;
+
+/// A list of CPUs, such as `cpuset.cpus`.
+pub fn cpu_list(text: &str) -> Option<Vec<usize>> {
+    cgroup::cpu_list(text)
+}
+
+/// The CPUs that `cpu.max` of cgroup v2 allows.
+pub fn cpu_max(text: &str) -> Option<f64> {
+    cgroup::cpu_max(text)
+}
+
+/// The CPUs that the two files of a quota of cgroup v1 allow.
+pub fn cfs_quota(quota: &str, period: &str) -> Option<f64> {
+    cgroup::cfs_quota(quota, period)
+}
+
+/// Whether `cpuset.cpus.partition` names a valid partition.
+pub fn is_partition(text: &str) -> bool {
+    cgroup::is_partition(text)
+}
+
+/// For how many CPUs, from 1 to `most`, this could be the `cpu.weight`, then the `cpu.shares`, of
+/// a container that requests them.
+pub fn requests(text: &str, most: usize) -> [Vec<usize>; 2] {
+    [Weight::read_weight(text), Weight::read_shares(text)].map(|weight| {
+        let fits = |&cpus: &usize| weight.is_some_and(|weight| weight.requests(cpus));
+        (1..=most).filter(fits).collect()
+    })
+}
+
+/// Where the files of a controller are, by the texts of `/proc/self/cgroup` and
+/// `/proc/self/mountinfo`.
+pub fn directories(members: &str, mountinfo: &str, controller: &str) -> Option<Vec<PathBuf>> {
+    let (members, mounts) = (cgroup::memberships(members), cgroup::mounts(mountinfo));
+    cgroup::place(&members, &mounts, controller).map(|place| place.directories)
+}
+
+/// The load reports of one lane in TEXT and JSON, from its counters: `[elapsed, busy, waits,
+/// finished, failed, in_flight, expected]`, times in nanoseconds.
+pub fn load_reports(samples: impl Iterator<Item = [u64; 7]>) -> Vec<[String; 2]> {
+    load_report::of_one_lane(samples)
+}
+
+/// What is said of the bytes of an HTTP/1 connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// How many bytes may pass, what follows them, and why.
+    pub cut: Option<(usize, &'static [u8], &'static str)>,
+    /// Whether another protocol was spoken, or another version.
+    pub other: bool,
+}
+
+/// Follows a connection whose bytes come in these pieces, none of them empty, up to the first cut.
+pub fn follow<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Followed {
+    let (mut framing, mut before, mut cut) = (Framing::new(), 0, None);
+    for piece in pieces {
+        if let Some(found) = framing.follow(piece) {
+            cut = Some((before + found.at, found.tail, found.reason));
+            break;
+        }
+        before += piece.len();
+    }
+    Followed { cut, other: framing.spoken() != Spoken::Http1 }
+}

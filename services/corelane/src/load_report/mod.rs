@@ -1,0 +1,144 @@
+//! Load reports: how busy this server is, told to the load balancer in front with its replies.
+//!
+//! The admin thread reads the lanes' counters ten times a second ([`sampler`]) and publishes one
+//! header value ([`form`]); each lane puts it into the replies of its connections ([`publish`]).
+
+mod form;
+mod publish;
+mod sampler;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+pub(crate) use publish::{LaneReports, Published};
+use sampler::{Reading, Sampler};
+
+use crate::shared::{LaneShared, Shared};
+
+/// How often a report is made.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// Whether replies carry a load report, and in which form.
+///
+/// A report is the response header `endpoint-load-metrics` of ORCA (Open Request Cost
+/// Aggregation, `xds.data.orca.v3.OrcaLoadReport`), which Envoy's
+/// `client_side_weighted_round_robin` and gRPC's `weighted_round_robin` turn into weights:
+/// requests per second divided by utilization (gRFC A58).
+///
+/// Switch it on when a balancer in front reads it: many gateways that share the replicas, or
+/// replicas of uneven capacity. A single gateway that counts its own requests in flight (least
+/// request) balances better without. Have the gateway strip the header: it is not for clients.
+///
+/// | key | value |
+/// |---|---|
+/// | `application_utilization` | share of wall-clock time that the lanes spent on tasks instead of waiting for events, the mean over the lanes, at least 0.02. A task that waits for its CPU counts, so a replica that is robbed of it says so |
+/// | `rps_fractional` | requests finished per second, whatever their status; above 0 |
+/// | `eps` | replies with a status of 5xx per second |
+/// | `named_metrics.expected_wait` | seconds of lane time that the queued and running requests are still expected to take by what such requests took before, the mean over the lanes |
+/// | `named_metrics.in_flight` | requests in flight over all lanes |
+///
+/// The first three are smoothed over one second: a value weighs `1/e` a second later. The named
+/// metrics are those of the moment.
+///
+/// A report is made every 100 ms, and each connection gets it once, with its first reply after
+/// that. While fewer than 0.1 requests per second finish there is none: an idle server has nothing
+/// to say about what a request costs.
+///
+/// Envoy 1.40 ignores a whole report for one key that it does not know, and its
+/// `error_utilization_penalty` acts as 0 unless it is set, so `eps` then changes nothing. While all
+/// replicas are below 2% their weights follow the requests that each had before.
+///
+/// ```
+/// use corelane::{LoadReports, Server};
+///
+/// let _builder = Server::builder().load_reports(LoadReports::Text);
+/// assert_eq!("json".parse(), Ok(LoadReports::Json));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LoadReports {
+    /// No reply carries one, and nothing is sampled.
+    #[default]
+    Off,
+    /// `TEXT application_utilization=0.2500,rps_fractional=1200.000,...`: the shorter form.
+    Text,
+    /// `JSON {"application_utilization":0.2500,...,"named_metrics":{"expected_wait":0.001000,...}}`
+    Json,
+}
+
+impl FromStr for LoadReports {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "off" => Ok(LoadReports::Off),
+            "text" => Ok(LoadReports::Text),
+            "json" => Ok(LoadReports::Json),
+            _ => Err("off, text or json".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for LoadReports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LoadReports::Off => "off",
+            LoadReports::Text => "text",
+            LoadReports::Json => "json",
+        })
+    }
+}
+
+/// Samples the lanes and publishes what there is to report, on the admin thread, for ever.
+pub(crate) async fn run(shared: &Shared, form: LoadReports) -> Infallible {
+    let mut sampler = Sampler::new(shared.lanes.len());
+    let mut readings = Vec::with_capacity(shared.lanes.len());
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last = Instant::now();
+    loop {
+        ticks.tick().await;
+        readings.clear();
+        let now = Instant::now();
+        readings.extend(shared.lanes.iter().map(|lane| read(lane, now)));
+        let report = sampler.sample(now - last, &readings);
+        last = now;
+        shared.load_report.publish(report.and_then(|report| form::header_value(&report, form)));
+    }
+}
+
+/// The reports of one lane in TEXT and JSON, from `(elapsed, busy, waits, finished, failed,
+/// in_flight, expected)` with times in nanoseconds.
+#[cfg(fuzzing)]
+pub(crate) fn of_one_lane(samples: impl Iterator<Item = [u64; 7]>) -> Vec<[String; 2]> {
+    let mut sampler = Sampler::new(1);
+    let reports =
+        samples.filter_map(|[elapsed, busy, waits, finished, failed, in_flight, left]| {
+            let (busy, expected) = (Duration::from_nanos(busy), Duration::from_nanos(left));
+            let reading = Reading { busy, waits, finished, failed, in_flight, expected };
+            sampler.sample(Duration::from_nanos(elapsed), &[reading])
+        });
+    let text = |report: &sampler::Report, form| {
+        let value = form::header_value(report, form).expect("a header value");
+        value.to_str().expect("ASCII").to_owned()
+    };
+    let forms = [LoadReports::Text, LoadReports::Json];
+    reports.map(|report| forms.map(|form| text(&report, form))).collect()
+}
+
+fn read(lane: &LaneShared, now: Instant) -> Reading {
+    let (metrics, runtime) = (&lane.metrics, lane.runtime.get());
+    Reading {
+        busy: runtime.map_or(Duration::ZERO, |runtime| runtime.worker_total_busy_duration(0)),
+        // A lane that has yet to begin waits.
+        waits: runtime.map_or(1, |runtime| runtime.worker_park_unpark_count(0)),
+        finished: metrics.finished.get(),
+        failed: metrics.failed.get(),
+        in_flight: metrics.in_flight.get(),
+        expected: lane.expected_work(now.into_std()),
+    }
+}

@@ -1,0 +1,219 @@
+//! From counters that only grow to a report: pure arithmetic, without clock or thread.
+
+use std::time::Duration;
+
+/// Time constant of the smoothing.
+const SMOOTHED_OVER: Duration = Duration::from_secs(1);
+
+/// Least utilization that is reported. Weights are inversely proportional to it, so a replica
+/// that said 0.001 would draw nearly every request at once.
+const LEAST_UTILIZATION: f64 = 0.02;
+
+/// Requests per second below which there is no report: their utilization is noise.
+const LEAST_RPS: f64 = 0.1;
+
+/// What a lane shows at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reading {
+    /// Time its event loop has spent on tasks. It grows when a turn of the loop ends, not within.
+    pub(super) busy: Duration,
+    /// How often the event loop began or ended a wait: odd while it waits.
+    pub(super) waits: u64,
+    /// Requests finished.
+    pub(super) finished: u64,
+    /// Of these, answered with 5xx.
+    pub(super) failed: u64,
+    /// Requests in flight now.
+    pub(super) in_flight: u64,
+    /// Lane time that the queued and running requests are still expected to take.
+    pub(super) expected: Duration,
+}
+
+/// What is reported; units as [`LoadReports`](super::LoadReports) has them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Report {
+    pub(super) utilization: f64,
+    pub(super) rps: f64,
+    pub(super) eps: f64,
+    pub(super) expected_wait: f64,
+    pub(super) in_flight: u64,
+}
+
+/// The lanes as they were last seen, and the smoothed values.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    lanes: Vec<LaneUse>,
+    utilization: f64,
+    rps: f64,
+    eps: f64,
+}
+
+impl Sampler {
+    pub(super) fn new(lanes: usize) -> Sampler {
+        Sampler { lanes: vec![LaneUse::default(); lanes], utilization: 0.0, rps: 0.0, eps: 0.0 }
+    }
+
+    /// Takes the readings of all lanes, `elapsed` after the last; `None` while the server is idle.
+    pub(super) fn sample(&mut self, elapsed: Duration, readings: &[Reading]) -> Option<Report> {
+        let elapsed = elapsed.max(Duration::from_millis(1));
+        let (mut busy, mut finished, mut failed) = (Duration::ZERO, 0, 0);
+        for (lane, reading) in self.lanes.iter_mut().zip(readings) {
+            finished += reading.finished.saturating_sub(lane.last.finished);
+            failed += reading.failed.saturating_sub(lane.last.failed);
+            busy += lane.busy(elapsed, reading);
+            lane.last = *reading;
+        }
+        let (seconds, lanes) = (elapsed.as_secs_f64(), self.lanes.len() as f64);
+        self.utilization = smooth(self.utilization, busy.as_secs_f64() / seconds / lanes, elapsed);
+        self.rps = smooth(self.rps, finished as f64 / seconds, elapsed);
+        self.eps = smooth(self.eps, failed as f64 / seconds, elapsed);
+        let expected: Duration = readings.iter().map(|reading| reading.expected).sum();
+        (self.rps >= LEAST_RPS).then(|| Report {
+            utilization: self.utilization.max(LEAST_UTILIZATION),
+            rps: self.rps,
+            eps: self.eps,
+            expected_wait: expected.as_secs_f64() / lanes,
+            in_flight: readings.iter().map(|reading| reading.in_flight).sum(),
+        })
+    }
+}
+
+/// `old` after it moved towards `new` for `elapsed`: `old·e + new·(1 − e)`, `e = exp(−elapsed/τ)`,
+/// as the kernel does it for the load average (kernel/sched/loadavg.c). Late samples weigh more.
+fn smooth(old: f64, new: f64, elapsed: Duration) -> f64 {
+    let kept = (-elapsed.div_duration_f64(SMOOTHED_OVER)).exp();
+    old * kept + new * (1.0 - kept)
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct LaneUse {
+    last: Reading,
+    /// Time taken for busy that the lane's own account has yet to show.
+    ahead: Duration,
+}
+
+impl LaneUse {
+    /// How much of `elapsed` the lane was busy.
+    ///
+    /// A lane inside one long turn accounts for it only at its end and would look idle until then.
+    /// It has not waited since the last reading, so the whole time counts now, and is taken off
+    /// what the lane adds later.
+    fn busy(&mut self, elapsed: Duration, now: &Reading) -> Duration {
+        let added = now.busy.saturating_sub(self.last.busy);
+        let waiting = now.waits % 2 == 1;
+        if added.is_zero() && now.waits == self.last.waits && !waiting {
+            self.ahead += elapsed;
+            return elapsed;
+        }
+        let busy = added.saturating_sub(self.ahead);
+        self.ahead = Duration::ZERO;
+        // The rest belongs to the time before, which has been reported.
+        busy.min(elapsed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(100);
+
+    fn millis(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn near(found: f64, wanted: f64) {
+        assert!((found - wanted).abs() < 1e-6, "{found} is not {wanted}");
+    }
+
+    /// A lane that was busy for `share` percent of each tick, `ticks` long, at 10 requests a tick.
+    fn after(ticks: u64, share: u64) -> Reading {
+        Reading {
+            busy: millis(ticks * share),
+            waits: ticks * 2 + 1,
+            finished: ticks * 10,
+            failed: ticks,
+            ..Reading::default()
+        }
+    }
+
+    fn run(sampler: &mut Sampler, ticks: u64, lanes: impl Fn(u64) -> Vec<Reading>) -> Report {
+        let reports = (1..=ticks).map(|tick| sampler.sample(TICK, &lanes(tick)));
+        reports.last().flatten().expect("a report")
+    }
+
+    #[test]
+    fn settled_values_are_the_true_ones() {
+        // The shares of two lanes in percent, and the mean that is reported.
+        for (shares, utilization) in
+            [([50, 50], 0.5), ([100, 0], 0.5), ([100, 100], 1.0), ([1, 0], 0.02), ([0, 0], 0.02)]
+        {
+            let mut sampler = Sampler::new(2);
+            let report = run(&mut sampler, 300, |tick| shares.map(|s| after(tick, s)).to_vec());
+            near(report.utilization, utilization);
+            near(report.rps, 200.0);
+            near(report.eps, 20.0);
+        }
+    }
+
+    #[test]
+    fn a_value_weighs_one_by_e_a_second_later() {
+        let mut sampler = Sampler::new(1);
+        let full = run(&mut sampler, 300, |tick| vec![after(tick, 100)]);
+        near(full.utilization, 1.0);
+        let later = run(&mut sampler, 10, |_| vec![after(300, 100)]);
+        near(later.utilization, (-1.0f64).exp());
+        near(later.rps, 100.0 * (-1.0f64).exp());
+    }
+
+    #[test]
+    fn one_late_sample_equals_many_in_time() {
+        let (mut often, mut late) = (Sampler::new(1), Sampler::new(1));
+        let report = run(&mut often, 10, |tick| vec![after(tick, 70)]);
+        let once = late.sample(10 * TICK, &[after(10, 70)]).expect("a report");
+        near(once.utilization, report.utilization);
+        near(once.rps, report.rps);
+    }
+
+    #[test]
+    fn a_lane_in_one_long_turn_is_busy() {
+        let mut lane = LaneUse::default();
+        // Busy in total (ms), waits, and what the tick counts (ms).
+        let ticks = [
+            (10, 1, 10),  // parked at the end
+            (30, 2, 20),  // woken, and a long turn has begun
+            (30, 2, 100), // still in it
+            (30, 2, 100),
+            (310, 3, 80),  // it took 280 ms, of which 200 are counted
+            (310, 3, 0),   // parked ever since
+            (710, 4, 100), // more than the tick is long: it was busy before and nobody saw it
+            (710, 6, 0),   // it waited in between, so it is not within a turn
+        ];
+        for (index, (busy, waits, counted)) in ticks.into_iter().enumerate() {
+            let now = Reading { busy: millis(busy), waits, ..Reading::default() };
+            assert_eq!(lane.busy(TICK, &now), millis(counted), "tick {index}");
+            lane.last = now;
+        }
+    }
+
+    #[test]
+    fn named_metrics_are_those_of_the_moment() {
+        let mut sampler = Sampler::new(2);
+        let lane =
+            |in_flight, expected| Reading { in_flight, expected: millis(expected), ..after(1, 10) };
+        let report = sampler.sample(TICK, &[lane(3, 40), lane(4, 0)]).expect("a report");
+        assert_eq!(report.in_flight, 7);
+        near(report.expected_wait, 0.02);
+    }
+
+    #[test]
+    fn an_idle_server_does_not_report() {
+        let mut sampler = Sampler::new(1);
+        assert_eq!(sampler.sample(TICK, &[Reading::default()]), None);
+        let one = Reading { finished: 1, ..Reading::default() };
+        let report = sampler.sample(TICK, &[one]).expect("one request is enough");
+        near(report.rps, 10.0 * (1.0 - (-0.1f64).exp()));
+        assert_eq!(sampler.sample(Duration::from_secs(10), &[one]), None);
+        assert_eq!(sampler.sample(Duration::ZERO, &[one]), None, "no time is no division by zero");
+    }
+}

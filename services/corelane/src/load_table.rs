@@ -1,0 +1,198 @@
+//! What each kind of request costs, learnt from those that were served.
+
+use std::time::Duration;
+
+use crate::metrics::{Count, METHODS};
+
+/// The part of a new observation in the mean: one 8th, and in the deviation: one 4th (RFC 6298
+/// section 2, where they smooth round-trip times).
+const MEAN_SHARE: i64 = 8;
+const DEVIATION_SHARE: i64 = 4;
+
+/// An exponentially weighted mean and mean deviation of a duration, in nanoseconds. One thread
+/// writes, any may read.
+#[derive(Debug, Default)]
+pub(crate) struct Estimate {
+    mean: Count,
+    deviation: Count,
+    observations: Count,
+}
+
+impl Estimate {
+    fn observe(&self, nanos: u64) {
+        // Half of the range of a u64 is 292 years.
+        let (new, old) = (nanos as i64, self.mean.get() as i64);
+        if self.observations.get() == 0 {
+            // RFC 6298 section 2.2: the first observation is the mean, half of it the deviation.
+            self.mean.set(nanos);
+            self.deviation.set(nanos / 2);
+        } else {
+            let deviation = self.deviation.get() as i64;
+            let change = ((new - old).abs() - deviation) / DEVIATION_SHARE;
+            self.deviation.set((deviation + change) as u64);
+            self.mean.set((old + (new - old) / MEAN_SHARE) as u64);
+        }
+        self.observations.add(1);
+    }
+
+    /// `None` before the first observation.
+    fn mean(&self) -> Option<u64> {
+        (self.observations.get() > 0).then(|| self.mean.get())
+    }
+}
+
+/// One kind of request: a method and a route.
+#[derive(Debug, Default)]
+struct Kind {
+    /// Time that it held the lane: its handler was being polled.
+    lane: Estimate,
+    /// From the start of its handler to the head of its reply, waiting included.
+    service: Estimate,
+}
+
+/// The load table of one lane: what a request of each kind is expected to take.
+#[derive(Debug)]
+pub(crate) struct LoadTable {
+    /// By route, then method.
+    kinds: Vec<Kind>,
+    overall: Kind,
+}
+
+/// A row of the load table, merged over lanes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) route: usize,
+    pub(crate) method: &'static str,
+    pub(crate) observations: u64,
+    /// Means and mean deviations.
+    pub(crate) lane: (Duration, Duration),
+    pub(crate) service: (Duration, Duration),
+}
+
+/// Index of a kind of request in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KindIndex(u16);
+
+impl KindIndex {
+    pub(crate) fn new(route: usize, method: usize) -> Self {
+        // At most 65 routes of 10 methods.
+        KindIndex((route * METHODS.len() + method) as u16)
+    }
+
+    pub(crate) const fn from_bits(bits: u16) -> Self {
+        KindIndex(bits)
+    }
+
+    pub(crate) fn bits(self) -> u16 {
+        self.0
+    }
+
+    pub(crate) fn route(self) -> usize {
+        usize::from(self.0) / METHODS.len()
+    }
+
+    pub(crate) fn method(self) -> usize {
+        usize::from(self.0) % METHODS.len()
+    }
+
+    pub(crate) fn method_name(self) -> &'static str {
+        METHODS[self.method()]
+    }
+}
+
+impl LoadTable {
+    pub(crate) fn new(routes: usize) -> Self {
+        let kinds = (0..routes * METHODS.len()).map(|_| Kind::default()).collect();
+        LoadTable { kinds, overall: Kind::default() }
+    }
+
+    /// Nanoseconds of the lane that a request is expected to take. A kind that was never seen is
+    /// expected to be like the mean of all; before any request, to take nothing.
+    pub(crate) fn expect(&self, kind: KindIndex) -> u64 {
+        let known = self.kinds.get(usize::from(kind.0)).and_then(|kind| kind.lane.mean());
+        known.unwrap_or_else(|| self.expect_any())
+    }
+
+    /// Nanoseconds of the lane that a request of unknown kind is expected to take.
+    pub(crate) fn expect_any(&self) -> u64 {
+        self.overall.lane.mean().unwrap_or(0)
+    }
+
+    /// Learns from a request; only the lane's thread may call this.
+    pub(crate) fn observe(&self, kind: KindIndex, lane_nanos: u64, service_nanos: u64) {
+        for kind in [&self.kinds[usize::from(kind.0)], &self.overall] {
+            kind.lane.observe(lane_nanos);
+            kind.service.observe(service_nanos);
+        }
+    }
+
+    /// Merges the tables of several lanes: means weighted by their observations.
+    pub(crate) fn merge<'a>(tables: impl Iterator<Item = &'a LoadTable> + Clone) -> Vec<Row> {
+        let kinds = tables.clone().next().map_or(0, |table| table.kinds.len());
+        let rows = (0..kinds).filter_map(|index| {
+            let kinds = tables.clone().map(|table| &table.kinds[index]);
+            let observations = kinds.clone().map(|kind| kind.lane.observations.get()).sum();
+            let kind = KindIndex(index as u16);
+            (observations > 0).then(|| Row {
+                route: kind.route(),
+                method: kind.method_name(),
+                observations,
+                lane: merge(kinds.clone().map(|kind| &kind.lane)),
+                service: merge(kinds.map(|kind| &kind.service)),
+            })
+        });
+        rows.collect()
+    }
+}
+
+fn merge<'a>(estimates: impl Iterator<Item = &'a Estimate> + Clone) -> (Duration, Duration) {
+    let weighted = |value: fn(&Estimate) -> &Count| {
+        let parts = estimates.clone().map(|estimate| {
+            let weight = estimate.observations.get() as f64;
+            (weight * value(estimate).get() as f64, weight)
+        });
+        let (sum, weights) = parts.fold((0.0, 0.0), |(a, b), (c, d)| (a + c, b + d));
+        Duration::from_nanos((sum / f64::max(weights, 1.0)) as u64)
+    };
+    (weighted(|estimate| &estimate.mean), weighted(|estimate| &estimate.deviation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOW: KindIndex = KindIndex(3);
+
+    #[test]
+    fn an_unknown_kind_is_like_the_mean_of_all() {
+        let table = LoadTable::new(2);
+        assert_eq!(table.expect(SLOW), 0, "nothing is known yet");
+        table.observe(KindIndex::new(0, 0), 1000, 2000);
+        assert_eq!(table.expect(SLOW), 1000);
+        table.observe(SLOW, 5000, 5000);
+        assert_eq!(table.expect(SLOW), 5000);
+        assert_eq!(table.expect_any(), 1500, "one eighth of the way from 1000 to 5000");
+    }
+
+    #[test]
+    fn the_mean_follows_what_changes() {
+        let estimate = Estimate::default();
+        (0..100).for_each(|_| estimate.observe(1000));
+        // Whole nanoseconds: the last few of the deviation stay.
+        assert_eq!((estimate.mean.get(), estimate.deviation.get() / 4), (1000, 0));
+        (0..100).for_each(|_| estimate.observe(9000));
+        assert!((8990..=9000).contains(&estimate.mean.get()), "{estimate:?}");
+    }
+
+    #[test]
+    fn lanes_are_merged_by_their_observations() {
+        let (one, two) = (LoadTable::new(1), LoadTable::new(1));
+        (0..3).for_each(|_| one.observe(SLOW, 1000, 4000));
+        two.observe(SLOW, 5000, 8000);
+        let rows = LoadTable::merge([&one, &two].into_iter());
+        let [row] = rows.as_slice() else { panic!("one kind: {rows:?}") };
+        assert_eq!((row.route, row.method, row.observations), (0, METHODS[3], 4));
+        assert_eq!(row.lane.0, Duration::from_nanos(2000));
+        assert_eq!(row.service.0, Duration::from_nanos(5000));
+    }
+}

@@ -1,0 +1,136 @@
+//! A family of series: its name, type and help, written with the values that it has.
+
+use std::fmt;
+use std::time::Duration;
+
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+use super::shard::Histogram;
+
+/// Type, name and help of a metric family. OpenMetrics counts `_total` as a suffix of a counter's
+/// series, not as a part of its name, so the name here is without.
+#[derive(Debug)]
+pub(super) struct Family {
+    kind: Kind,
+    name: &'static str,
+    help: &'static str,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// What a counter or gauge shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value {
+    Whole(u64),
+    Real(f64),
+}
+
+impl From<u64> for Value {
+    fn from(value: u64) -> Self {
+        Value::Whole(value)
+    }
+}
+
+impl From<usize> for Value {
+    fn from(value: usize) -> Self {
+        Value::Whole(value as u64)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Value::Whole(value.into())
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Value::Real(value)
+    }
+}
+
+impl From<Duration> for Value {
+    /// In seconds, as Prometheus has it.
+    fn from(value: Duration) -> Self {
+        Value::Real(value.as_secs_f64())
+    }
+}
+
+/// Name and value of each label.
+pub(super) type Labels<'a> = &'a [(&'static str, &'a str)];
+
+impl Family {
+    pub(super) const fn counter(name: &'static str, help: &'static str) -> Self {
+        Family { kind: Kind::Counter, name, help }
+    }
+
+    pub(super) const fn gauge(name: &'static str, help: &'static str) -> Self {
+        Family { kind: Kind::Gauge, name, help }
+    }
+
+    pub(super) const fn histogram(name: &'static str, help: &'static str) -> Self {
+        Family { kind: Kind::Histogram, name, help }
+    }
+
+    /// Writes the head of the family; its series follow.
+    pub(super) fn begin<'a>(
+        &self,
+        out: &'a mut DescriptorEncoder<'_>,
+    ) -> Result<Series<'a>, fmt::Error> {
+        let kind = match self.kind {
+            Kind::Counter => MetricType::Counter,
+            Kind::Gauge => MetricType::Gauge,
+            Kind::Histogram => MetricType::Histogram,
+        };
+        let encoder = out.encode_descriptor(self.name, self.help, None, kind)?;
+        Ok(Series { kind: self.kind, encoder })
+    }
+
+    /// Writes the family with its only series, which has no label.
+    pub(super) fn single(
+        &self,
+        out: &mut DescriptorEncoder<'_>,
+        value: impl Into<Value>,
+    ) -> fmt::Result {
+        let Series { kind, encoder } = self.begin(out)?;
+        write(kind, encoder, value.into())
+    }
+}
+
+/// The series of a family that has been begun.
+pub(super) struct Series<'a> {
+    kind: Kind,
+    encoder: MetricEncoder<'a>,
+}
+
+impl Series<'_> {
+    pub(super) fn add(&mut self, labels: Labels<'_>, value: impl Into<Value>) -> fmt::Result {
+        write(self.kind, self.encoder.encode_family(&labels)?, value.into())
+    }
+
+    pub(super) fn add_histogram(
+        &mut self,
+        labels: Labels<'_>,
+        histogram: &Histogram,
+    ) -> fmt::Result {
+        let (sum, count, buckets) = histogram.read();
+        let mut encoder = self.encoder.encode_family(&labels)?;
+        encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+    }
+}
+
+fn write(kind: Kind, mut encoder: MetricEncoder<'_>, value: Value) -> fmt::Result {
+    match (kind, value) {
+        (Kind::Counter, Value::Whole(n)) => encoder.encode_counter::<NoLabelSet, _, u64>(&n, None),
+        (Kind::Counter, Value::Real(x)) => encoder.encode_counter::<NoLabelSet, _, f64>(&x, None),
+        (Kind::Gauge, Value::Whole(n)) => encoder.encode_gauge(&n),
+        (Kind::Gauge, Value::Real(x)) => encoder.encode_gauge(&x),
+        (Kind::Histogram, _) => unreachable!("a histogram has more than one value"),
+    }
+}

@@ -1,0 +1,54 @@
+//! The series of TLS, where the server speaks it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::family::Family;
+use crate::shared::Shared;
+use crate::tls::Reload;
+
+const HANDSHAKES: Family =
+    Family::counter("corelane_tls_handshakes", "Ended TLS handshakes, by result");
+
+const RELOADS: Family = Family::counter(
+    "corelane_tls_reloads",
+    "Reloads of changed certificate files; after a failure the old one stays in use",
+);
+
+const UP_TO_DATE: Family = Family::gauge(
+    "corelane_tls_certificate_up_to_date",
+    "1 while the certificate in use is the one in the files, 0 after a reload that failed",
+);
+
+const NOT_AFTER: Family = Family::gauge(
+    "corelane_tls_certificate_not_after_seconds",
+    "When the certificate in use expires, since the Unix epoch",
+);
+
+#[derive(Debug)]
+pub(super) struct TlsCollector {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Collector for TlsCollector {
+    fn encode(&self, mut out: DescriptorEncoder) -> fmt::Result {
+        let Some(tls) = &self.shared.tls else { return Ok(()) };
+
+        let mut series = HANDSHAKES.begin(&mut out)?;
+        for (index, lane) in self.shared.lanes.iter().enumerate() {
+            let index = index.to_string();
+            for (result, n) in lane.metrics.handshakes() {
+                series.add(&[("lane", &index), ("result", result)], n)?;
+            }
+        }
+        let mut series = RELOADS.begin(&mut out)?;
+        for (result, name) in Reload::ALL {
+            series.add(&[("result", name)], tls.reloads(result))?;
+        }
+        UP_TO_DATE.single(&mut out, tls.up_to_date())?;
+        NOT_AFTER.single(&mut out, tls.not_after())
+    }
+}

@@ -1,0 +1,86 @@
+//! The requests of a lane that wait: in the queue, or for something in their handler.
+//!
+//! A request that is answered the first time it is polled never comes here, so the deadline and
+//! the report of what hangs cost it nothing.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use slab::Slab;
+
+use crate::lane::LaneState;
+use crate::load_table::KindIndex;
+
+/// One request that waits.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) kind: KindIndex,
+    begun: Instant,
+    expired: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// All requests of a lane that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Pending(RefCell<Slab<Rc<Waiting>>>);
+
+impl Pending {
+    /// Wakes the requests that have waited for longer than `allowed`; each then finds itself
+    /// expired.
+    pub(crate) fn expire(&self, allowed: Duration, now: Instant) {
+        for (_, waiting) in self.0.borrow().iter() {
+            if !waiting.expired.get() && now.saturating_duration_since(waiting.begun) > allowed {
+                waiting.expired.set(true);
+                if let Some(waker) = waiting.waker.borrow_mut().take() {
+                    waker.wake();
+                }
+            }
+        }
+    }
+
+    /// Each request that waits, with its age.
+    pub(crate) fn ages(&self, now: Instant) -> Vec<(KindIndex, Duration)> {
+        let waiting = self.0.borrow();
+        let ages = waiting
+            .iter()
+            .map(|(_, waiting)| (waiting.kind, now.saturating_duration_since(waiting.begun)));
+        ages.collect()
+    }
+}
+
+/// A request's entry, removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    lane: Rc<LaneState>,
+    waiting: Rc<Waiting>,
+    key: usize,
+}
+
+impl Entry {
+    pub(crate) fn new(lane: &Rc<LaneState>, kind: KindIndex, begun: Instant) -> Self {
+        let (expired, waker) = (Cell::new(false), RefCell::new(None));
+        let waiting = Rc::new(Waiting { kind, begun, expired, waker });
+        let key = lane.pending.0.borrow_mut().insert(Rc::clone(&waiting));
+        Entry { lane: Rc::clone(lane), waiting, key }
+    }
+
+    /// Whether its deadline has passed; otherwise it is woken when it does.
+    pub(crate) fn is_expired(&self, cx: &mut Context<'_>) -> bool {
+        if self.waiting.expired.get() {
+            return true;
+        }
+        let mut waker = self.waiting.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+        false
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.lane.pending.0.borrow_mut().remove(self.key);
+    }
+}

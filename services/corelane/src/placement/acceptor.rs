@@ -1,0 +1,135 @@
+//! The thread beside the lanes that accepts for all of them (least-loaded placement).
+
+use std::future::pending;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use super::back_off::BackOff;
+use super::inbox::{Inboxes, STEAL_AFTER};
+use crate::error::Error;
+use crate::http_connection::REFUSING;
+use crate::listener::accept_now;
+use crate::metrics::Refusal;
+use crate::shared::{Phase, Shared};
+
+/// Accepts connections and hands each to the lane that is least loaded.
+#[derive(Debug)]
+pub(crate) struct Acceptor {
+    pub(crate) listener: TcpListener,
+    pub(crate) shared: Arc<Shared>,
+    /// Most open connections over all lanes.
+    pub(crate) limit: usize,
+}
+
+impl Acceptor {
+    /// Runs until the server closes and the lanes have taken all that was accepted.
+    pub(crate) fn run(self) -> Result<u64, Error> {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(Default::default())
+            .and_then(|runtime| runtime.block_on(self.accept()))
+            .map(|()| 0)
+            .map_err(Error::system("running the acceptor"))
+    }
+
+    async fn accept(self) -> io::Result<()> {
+        let shared = self.shared;
+        let Some(inboxes) = &shared.inboxes else { return Ok(()) };
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        let mut hands = Hands {
+            shared: &shared,
+            inboxes,
+            limit: self.limit,
+            next: 0,
+            back_off: BackOff::default(),
+        };
+        let mut phase = shared.watch_phase();
+        let mut ticks = interval(STEAL_AFTER);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut pause = None;
+        loop {
+            let now = *phase.borrow_and_update();
+            if pause.is_none() && !inboxes.have_room(&shared) {
+                pause = Some(Instant::now() + STEAL_AFTER);
+            }
+            if now == Phase::Stopped {
+                break;
+            }
+            if now == Phase::Closing && pause.is_none() {
+                match accept_now(&listener) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    accepted => pause = hands.pass_on(accepted),
+                }
+                continue;
+            }
+            tokio::select! {
+                _ = phase.changed() => {}
+                _ = ticks.tick(), if inboxes.waiting() > 0 => inboxes.wake_idle(),
+                () = end_of(pause) => pause = None,
+                accepted = listener.accept(), if pause.is_none() => {
+                    // The socket leaves this event loop; a lane's will watch it.
+                    pause = hands.pass_on(accepted.and_then(|(socket, _)| socket.into_std()));
+                }
+            }
+        }
+        drop(listener);
+        while inboxes.waiting() > 0 && *phase.borrow_and_update() < Phase::Stopped {
+            tokio::select! {
+                _ = phase.changed() => {}
+                _ = ticks.tick() => inboxes.wake_idle(),
+            }
+        }
+        inboxes.finish();
+        Ok(())
+    }
+}
+
+async fn end_of(pause: Option<Instant>) {
+    match pause {
+        Some(end) => sleep_until(end).await,
+        None => pending().await,
+    }
+}
+
+/// What hands connections on.
+struct Hands<'a> {
+    shared: &'a Shared,
+    inboxes: &'a Inboxes,
+    limit: usize,
+    /// The lane that the next tie goes to.
+    next: usize,
+    back_off: BackOff,
+}
+
+impl Hands<'_> {
+    /// Hands a connection to a lane; until when to accept no more, if an accept failed.
+    fn pass_on(&mut self, accepted: io::Result<TcpStream>) -> Option<Instant> {
+        match accepted {
+            Ok(socket) => {
+                self.back_off.accepted();
+                self.place(socket);
+                None
+            }
+            Err(error) => {
+                self.inboxes.acceptor.refuse(Refusal::AcceptError);
+                self.back_off.failed(&error).map(|pause| Instant::now() + pause)
+            }
+        }
+    }
+
+    fn place(&mut self, socket: TcpStream) {
+        // There is room: only this thread fills inboxes, and it has looked.
+        let Some(lane) = self.inboxes.choose(self.shared, self.next) else { return };
+        let welcome = self.shared.try_open(self.limit);
+        if !welcome && self.inboxes.lanes[lane].length() >= REFUSING {
+            // Closed without a word: the lane has enough to refuse.
+            self.inboxes.acceptor.refuse(Refusal::Limit);
+            return;
+        }
+        self.inboxes.put(lane, socket, welcome);
+        self.next = lane + 1;
+    }
+}

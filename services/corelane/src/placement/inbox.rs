@@ -1,0 +1,408 @@
+//! Connections on their way from the acceptor to the lanes, and how idle lanes come to those of
+//! busy ones.
+//!
+//! The acceptor puts each connection into the inbox of one lane and wakes it. A lane takes one
+//! in each turn of its event loop, so that what it has not begun stays open to others. A
+//! connection may be stolen once it has waited for [`STEAL_AFTER`] at a lane that is not asleep:
+//! such a lane is busy. (One that is asleep has been woken and is on its way.) Where that would
+//! leave the connections less even, it has to have waited for [`HELD_UP_AFTER`]: that is no busy
+//! lane any more but one that is held up in a handler, or has lost its CPU.
+//!
+//! No wake-up can be lost: only the acceptor puts connections in, and while any inbox holds one,
+//! it looks every [`STEAL_AFTER`] and wakes lanes that sleep if something may be stolen. A lane
+//! that is about to sleep looks at the flag which the acceptor left, so it need not be woken.
+
+use std::collections::VecDeque;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, watch};
+
+use crate::metrics::LaneMetrics;
+use crate::shared::{LaneShared, Shared};
+
+/// How long a connection waits for a busy lane before others may take it: several turns of an
+/// event loop that is not held up.
+pub(crate) const STEAL_AFTER: Duration = Duration::from_millis(1);
+
+/// How long it waits where its going would leave the lanes' connections less even.
+const HELD_UP_AFTER: Duration = Duration::from_millis(10);
+
+/// Most connections that wait in an inbox; further ones stay in the accept queue.
+const CAPACITY: usize = 1024;
+
+/// Expected work that differs by less does not decide: a lane is then chosen by its connections,
+/// because an imbalance lasts as long as they do.
+const GRAIN: u64 = 1_000_000;
+
+/// A connection on its way to a lane.
+#[derive(Debug)]
+struct Handed {
+    socket: TcpStream,
+    accepted: Instant,
+    welcome: bool,
+}
+
+/// A connection that a lane took from an inbox.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) socket: TcpStream,
+    /// `None`: it is one too many, and to be refused.
+    pub(crate) place: Option<Place>,
+}
+
+/// A connection's place in the count of its lane, given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    shared: Arc<Shared>,
+    lane: usize,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(inboxes) = &self.shared.inboxes {
+            inboxes.lanes[self.lane].connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The inboxes of all lanes, with what the acceptor knows of each.
+#[derive(Debug)]
+pub(crate) struct Inboxes {
+    pub(crate) lanes: Vec<Inbox>,
+    /// What the acceptor itself had to refuse or could not accept.
+    pub(crate) acceptor: LaneMetrics,
+    /// Connections in all inboxes.
+    waiting: AtomicUsize,
+    /// A hint: something could be stolen when the acceptor last looked.
+    stealable: AtomicBool,
+    /// Whether nothing more comes.
+    finished: watch::Sender<bool>,
+}
+
+/// One lane's inbox, on cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Inbox {
+    queue: Mutex<VecDeque<Handed>>,
+    length: AtomicUsize,
+    /// Connections that wait here or are open on the lane.
+    connections: AtomicUsize,
+    /// Connections that were put in.
+    placed: AtomicUsize,
+    /// Whether the lane sleeps, or is about to.
+    asleep: AtomicBool,
+    /// Tells the lane to look.
+    pub(crate) wake: Notify,
+}
+
+impl Inbox {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Handed>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connections that wait here.
+    pub(crate) fn length(&self) -> usize {
+        self.length.load(Ordering::Relaxed)
+    }
+
+    /// Connections that the acceptor put in since the start.
+    pub(crate) fn placed(&self) -> usize {
+        self.placed.load(Ordering::Relaxed)
+    }
+}
+
+impl Inboxes {
+    pub(crate) fn new(lanes: usize) -> Self {
+        Inboxes {
+            lanes: (0..lanes).map(|_| Inbox::default()).collect(),
+            acceptor: LaneMetrics::new(0),
+            waiting: AtomicUsize::new(0),
+            stealable: AtomicBool::new(false),
+            finished: watch::Sender::new(false),
+        }
+    }
+
+    /// Connections in all inboxes.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    /// Puts a connection into the inbox of `lane`, which it wakes; one that is not welcome is to
+    /// be refused there. Only the acceptor may call this.
+    pub(crate) fn put(&self, lane: usize, socket: TcpStream, welcome: bool) {
+        let inbox = &self.lanes[lane];
+        if welcome {
+            inbox.connections.fetch_add(1, Ordering::Relaxed);
+            inbox.placed.fetch_add(1, Ordering::Relaxed);
+        }
+        {
+            let mut queue = inbox.queue();
+            queue.push_back(Handed { socket, accepted: Instant::now(), welcome });
+            inbox.length.store(queue.len(), Ordering::Relaxed);
+            self.waiting.fetch_add(1, Ordering::Release);
+        }
+        inbox.wake.notify_one();
+    }
+
+    /// The next connection for `lane`: the oldest of its own, else one of a busy lane's. Only
+    /// that lane may call this.
+    pub(crate) fn take(&self, shared: &Arc<Shared>, lane: usize) -> Option<Taken> {
+        let handed = self.pop(&self.lanes[lane], |_| true).or_else(|| self.steal(shared, lane))?;
+        let place = handed.welcome.then(|| Place { shared: Arc::clone(shared), lane });
+        Some(Taken { socket: handed.socket, place })
+    }
+
+    fn steal(&self, shared: &Shared, lane: usize) -> Option<Handed> {
+        if !self.stealable.load(Ordering::Acquire) {
+            return None;
+        }
+        let now = Instant::now();
+        let thief = &self.lanes[lane];
+        let (before, after) = self.lanes.split_at(lane);
+        for other in after[1..].iter().chain(before).filter(|other| other.is_awake()) {
+            let patience = thief.patience(other);
+            if let Some(handed) = self.pop(other, |handed| handed.waited(now) >= patience) {
+                if handed.welcome {
+                    other.connections.fetch_sub(1, Ordering::Relaxed);
+                    thief.connections.fetch_add(1, Ordering::Relaxed);
+                }
+                shared.lanes[lane].metrics.stolen.add(1);
+                return Some(handed);
+            }
+        }
+        // The acceptor sets it again if it sees more than this look did.
+        self.stealable.store(false, Ordering::Release);
+        None
+    }
+
+    fn pop(&self, inbox: &Inbox, may: impl Fn(&Handed) -> bool) -> Option<Handed> {
+        if inbox.length() == 0 {
+            return None;
+        }
+        let mut queue = inbox.queue();
+        let handed = queue.pop_front_if(|handed| may(handed))?;
+        inbox.length.store(queue.len(), Ordering::Relaxed);
+        self.waiting.fetch_sub(1, Ordering::Release);
+        Some(handed)
+    }
+
+    /// Wakes sleeping lanes that may steal, one for each overdue connection at most.
+    pub(crate) fn wake_idle(&self) {
+        let now = Instant::now();
+        let busy: Vec<_> = self
+            .lanes
+            .iter()
+            .filter(|inbox| inbox.length() > 0 && inbox.is_awake())
+            .filter_map(|inbox| Some((inbox, inbox.queue().front()?.waited(now))))
+            .filter(|(_, waited)| *waited >= STEAL_AFTER)
+            .collect();
+        if busy.is_empty() {
+            return;
+        }
+        self.stealable.store(true, Ordering::Release);
+        let overdue = busy.iter().map(|(inbox, _)| inbox.length()).sum();
+        self.lanes
+            .iter()
+            .filter(|lane| lane.asleep.load(Ordering::Relaxed))
+            .filter(|lane| busy.iter().any(|(inbox, waited)| *waited >= lane.patience(inbox)))
+            .take(overdue)
+            .for_each(|lane| lane.wake.notify_one());
+    }
+
+    /// Notes that `lane` is about to sleep; one that could steal is woken at once.
+    pub(crate) fn fall_asleep(&self, lane: usize) {
+        let inbox = &self.lanes[lane];
+        inbox.asleep.store(true, Ordering::Relaxed);
+        if self.stealable.load(Ordering::Acquire) {
+            inbox.wake.notify_one();
+        }
+    }
+
+    /// Notes that `lane` has work again.
+    pub(crate) fn wake_up(&self, lane: usize) {
+        self.lanes[lane].asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// Nothing more comes: what still waits is dropped, and lanes that wait for it may end.
+    pub(crate) fn finish(&self) {
+        for inbox in &self.lanes {
+            while self.pop(inbox, |_| true).is_some() {}
+        }
+        self.finished.send_replace(true);
+    }
+
+    pub(crate) fn watch_finished(&self) -> watch::Receiver<bool> {
+        self.finished.subscribe()
+    }
+
+    /// Whether a lane listens that has room.
+    pub(crate) fn have_room(&self, shared: &Shared) -> bool {
+        self.lanes.iter().zip(&shared.lanes).any(|(inbox, lane)| inbox.has_room(lane))
+    }
+
+    /// The lane for the next connection; ties go to the first from `next` on. `None` when no lane
+    /// listens that has room.
+    pub(crate) fn choose(&self, shared: &Shared, next: usize) -> Option<usize> {
+        let now = Instant::now();
+        let loads = self.lanes.iter().zip(&shared.lanes).map(|(inbox, lane)| {
+            let unserved = inbox.length() as u64 * lane.load_table.expect_any();
+            Load {
+                open: inbox.has_room(lane),
+                expected: lane.expected_work(now).as_nanos() as u64 + unserved,
+                connections: inbox.connections.load(Ordering::Relaxed),
+            }
+        });
+        least(loads, next)
+    }
+}
+
+impl Inbox {
+    fn has_room(&self, lane: &LaneShared) -> bool {
+        lane.is_listening() && self.length() < CAPACITY
+    }
+
+    /// How long a connection has to have waited at `other` before this lane may take it.
+    fn patience(&self, other: &Inbox) -> Duration {
+        let connections = |inbox: &Inbox| inbox.connections.load(Ordering::Relaxed);
+        if connections(self) < connections(other) { STEAL_AFTER } else { HELD_UP_AFTER }
+    }
+
+    fn is_awake(&self) -> bool {
+        !self.asleep.load(Ordering::Relaxed)
+    }
+}
+
+impl Handed {
+    fn waited(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.accepted)
+    }
+}
+
+/// What a lane is chosen by.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    /// Whether it can be chosen at all.
+    open: bool,
+    /// Nanoseconds that its requests are expected to take, those of waiting connections included.
+    expected: u64,
+    connections: usize,
+}
+
+/// The lane with the least expected work, then the fewest connections, then the first from `next`.
+fn least(lanes: impl ExactSizeIterator<Item = Load>, next: usize) -> Option<usize> {
+    let count = lanes.len();
+    lanes
+        .enumerate()
+        .filter(|(_, load)| load.open)
+        .min_by_key(|(lane, load)| {
+            (load.expected / GRAIN, load.connections, (lane + count - next % count) % count)
+        })
+        .map(|(lane, _)| lane)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn socket() -> TcpStream {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+        TcpStream::connect(listener.local_addr().expect("an address")).expect("connect")
+    }
+
+    /// Whether a lane was told to look since the last time.
+    fn was_told(inbox: &Inbox) -> bool {
+        let told = std::pin::pin!(inbox.wake.notified());
+        told.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    /// Looks as the acceptor does until lane `lane` is told; whether that happens before one
+    /// that waits 50 times as long as it has to.
+    fn is_woken(inboxes: &Inboxes, lane: usize) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() < 50 * HELD_UP_AFTER {
+            inboxes.wake_idle();
+            if was_told(&inboxes.lanes[lane]) {
+                return true;
+            }
+            std::thread::sleep(STEAL_AFTER);
+        }
+        false
+    }
+
+    #[test]
+    fn what_waits_at_a_busy_lane_wakes_one_that_sleeps() {
+        let inboxes = Inboxes::new(3);
+        inboxes.fall_asleep(2);
+        inboxes.put(0, socket(), true);
+        assert!(was_told(&inboxes.lanes[0]), "its own lane first");
+        assert!(is_woken(&inboxes, 2));
+        assert!(!was_told(&inboxes.lanes[1]), "lane 1 is busy itself");
+        inboxes.fall_asleep(1);
+        assert!(was_told(&inboxes.lanes[1]), "and looks when it has nothing to do");
+    }
+
+    #[test]
+    fn what_waits_at_a_lane_that_sleeps_is_left_to_it() {
+        let inboxes = Inboxes::new(2);
+        inboxes.fall_asleep(0);
+        inboxes.fall_asleep(1);
+        inboxes.put(0, socket(), true);
+        assert!(!is_woken(&inboxes, 1));
+        inboxes.wake_up(0);
+        assert!(is_woken(&inboxes, 1), "until it is awake and does not come");
+    }
+
+    #[test]
+    fn a_steal_that_leaves_lanes_less_even_takes_longer() {
+        let inboxes = Inboxes::new(2);
+        let [here, there] = &inboxes.lanes[..] else { panic!("two lanes") };
+        there.connections.store(3, Ordering::Relaxed);
+        for (connections, patience) in [(0, STEAL_AFTER), (2, STEAL_AFTER), (3, HELD_UP_AFTER)] {
+            here.connections.store(connections, Ordering::Relaxed);
+            assert_eq!(here.patience(there), patience, "{connections} to 3");
+        }
+    }
+
+    #[test]
+    fn the_lane_with_the_least_work_is_chosen() {
+        // (expected work in ms, connections) of each lane, next in turn -> lane
+        let cases = [
+            (vec![(0, 0), (0, 0), (0, 0)], 0, 0),
+            (vec![(0, 0), (0, 0), (0, 0)], 2, 2),
+            (vec![(0, 1), (0, 0), (0, 0)], 0, 1),
+            (vec![(0, 1), (0, 0), (0, 0)], 5, 2),
+            (vec![(7, 0), (0, 9), (8, 0)], 0, 1),
+            (vec![(7, 3), (7, 2)], 0, 1),
+            (vec![(7, 3)], 3, 0),
+        ];
+        for (lanes, next, want) in cases {
+            let loads = lanes.iter().map(|&(ms, connections)| Load {
+                open: true,
+                expected: ms * MS + MS / 2,
+                connections,
+            });
+            assert_eq!(least(loads, next), Some(want), "{lanes:?} from {next}");
+        }
+    }
+
+    #[test]
+    fn less_than_a_millisecond_of_work_does_not_decide() {
+        let load = |expected, connections| Load { open: true, expected, connections };
+        assert_eq!(least([load(900_000, 3), load(0, 4)].into_iter(), 0), Some(0));
+        assert_eq!(least([load(1_100_000, 3), load(0, 4)].into_iter(), 0), Some(1));
+    }
+
+    #[test]
+    fn a_lane_that_cannot_take_more_is_passed_over() {
+        let load = |open| Load { open, expected: 0, connections: 0 };
+        assert_eq!(least([load(false), load(true)].into_iter(), 0), Some(1));
+        assert_eq!(least([load(false), load(false)].into_iter(), 0), None);
+    }
+}

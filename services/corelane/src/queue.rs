@@ -1,0 +1,242 @@
+//! The slots of a lane and the requests that wait for one.
+//!
+//! A brief request starts at once while a slot is free that no other is owed. Any other waits for
+//! its turn: one is started, then the lane looks at its sockets again before the next. So a brief
+//! request waits for one slow handler at most, and never for all that came in the same batch.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::task::yield_now;
+
+use crate::lane::LaneState;
+
+/// A request that is expected to hold the lane for less starts without a turn: waiting for one
+/// would cost more than it spares others.
+const BRIEF: u64 = 100_000; // nanoseconds
+
+/// A request waits as if it had come this many times its expected time later. Cheap ones overtake
+/// dear ones, and each starts in the end, because the handicap does not grow while it waits.
+const HANDICAP: u64 = 8;
+
+/// The slots and the queue of one lane.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    slots: usize,
+    capacity: usize,
+    running: Cell<usize>,
+    waiting: RefCell<BinaryHeap<Reverse<Entry>>>,
+    /// Entries that are still waited for; the heap may hold more.
+    length: Cell<usize>,
+    arrivals: Cell<u64>,
+    /// One that waits found every slot taken: the next that comes free is its own.
+    owed: Cell<bool>,
+    /// Told when a slot is given back or a request begins to wait.
+    changed: Notify,
+}
+
+/// The answer to a request that wants to run.
+#[derive(Debug)]
+pub(crate) enum Admission {
+    Start(Slot),
+    Wait(Place),
+    /// The queue is full, or the request would not start before its deadline.
+    Shed,
+}
+
+impl Queue {
+    pub(crate) fn new(slots: usize, capacity: usize) -> Self {
+        Queue {
+            slots,
+            capacity,
+            running: Cell::new(0),
+            waiting: RefCell::default(),
+            length: Cell::new(0),
+            arrivals: Cell::new(0),
+            owed: Cell::new(false),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Admits a request that came `now` and is expected to hold the lane for `expected`
+    /// nanoseconds.
+    pub(crate) fn admit(lane: &Rc<LaneState>, expected: u64, now: Instant) -> Admission {
+        let queue = &lane.queue;
+        if expected < BRIEF && queue.has_slot_to_spare() {
+            return Admission::Start(Slot::take(lane));
+        }
+        // One that waits only for its turn, not for a slot, does not fill the queue.
+        let full = queue.slots.saturating_add(queue.capacity);
+        // What it takes itself does not delay its start. Were that counted, a route that once took
+        // longer than is allowed would be turned away for ever, and nothing better be learnt of it.
+        let before = lane.metrics().expected.get().saturating_sub(expected);
+        let late = Duration::from_nanos(before) > lane.timeouts.request;
+        if late || queue.running.get() + queue.length.get() >= full {
+            return Admission::Shed;
+        }
+        let turn = Rc::new(Turn::default());
+        let arrival = queue.arrivals.get();
+        queue.arrivals.set(arrival + 1);
+        let handicap = Duration::from_nanos(expected.saturating_mul(HANDICAP));
+        let entry = Entry { since: now + handicap, arrival, turn: Rc::clone(&turn) };
+        queue.waiting.borrow_mut().push(Reverse(entry));
+        queue.lengthen(lane);
+        queue.changed.notify_one();
+        Admission::Wait(Place { lane: Rc::clone(lane), turn, started: false })
+    }
+
+    /// Whether a slot is free that none of those that wait is owed: requests that are brief for the
+    /// lane may hold their slots for long, and would otherwise take each that comes free.
+    fn has_slot_to_spare(&self) -> bool {
+        let owed = self.owed.get() && self.length.get() > 0;
+        self.running.get() + usize::from(owed) < self.slots
+    }
+
+    fn lengthen(&self, lane: &LaneState) {
+        self.length.set(self.length.get() + 1);
+        lane.metrics().queued.add(1);
+    }
+
+    fn shorten(&self, lane: &LaneState) {
+        self.length.set(self.length.get() - 1);
+        lane.metrics().queued.sub(1);
+    }
+
+    /// Forgets requests that left once they are the greater part of the heap.
+    fn prune(&self) {
+        let mut waiting = self.waiting.borrow_mut();
+        if waiting.len() > 64 + 2 * self.length.get() {
+            waiting.retain(|Reverse(entry)| !entry.turn.left.get());
+        }
+    }
+
+    /// Takes the request whose turn it is, if one waits and a slot is free.
+    fn next(&self) -> Option<Rc<Turn>> {
+        self.owed.set(self.running.get() >= self.slots);
+        if self.owed.get() {
+            return None;
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        loop {
+            let Reverse(entry) = waiting.pop()?;
+            if !entry.turn.left.get() {
+                return Some(entry.turn);
+            }
+        }
+    }
+}
+
+/// Gives each waiting request its turn, one at a time.
+pub(crate) async fn run(lane: Rc<LaneState>) {
+    loop {
+        let Some(turn) = lane.queue.next() else {
+            lane.queue.changed.notified().await;
+            continue;
+        };
+        lane.queue.shorten(&lane);
+        turn.slot.replace(Some(Slot::take(&lane)));
+        if let Some(waker) = turn.waker.take() {
+            waker.wake();
+        }
+        // Comes back only after the event loop has looked at its sockets.
+        yield_now().await;
+    }
+}
+
+/// A request in the heap; the least `since` is the next to start.
+#[derive(Debug)]
+struct Entry {
+    since: Instant,
+    arrival: u64,
+    turn: Rc<Turn>,
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.since, self.arrival).cmp(&(other.since, other.arrival))
+    }
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Entry {}
+
+/// What a waiting request and the heap share.
+#[derive(Debug, Default)]
+struct Turn {
+    /// Set when its turn has come.
+    slot: RefCell<Option<Slot>>,
+    /// Nobody waits for it any more.
+    left: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// A request's place in the queue, given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    lane: Rc<LaneState>,
+    turn: Rc<Turn>,
+    started: bool,
+}
+
+impl Place {
+    /// Waits for the turn.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Slot> {
+        if let Some(slot) = self.turn.slot.take() {
+            self.started = true;
+            return Poll::Ready(slot);
+        }
+        self.turn.waker.replace(Some(cx.waker().clone()));
+        Poll::Pending
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // A turn that has come but was not taken gives its slot back as it is dropped.
+        if self.started || self.turn.slot.take().is_some() {
+            return;
+        }
+        self.turn.left.set(true);
+        self.lane.queue.shorten(&self.lane);
+        self.lane.queue.prune();
+    }
+}
+
+/// A slot of a lane, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    lane: Rc<LaneState>,
+}
+
+impl Slot {
+    fn take(lane: &Rc<LaneState>) -> Slot {
+        lane.queue.running.set(lane.queue.running.get() + 1);
+        Slot { lane: Rc::clone(lane) }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let queue = &self.lane.queue;
+        queue.running.set(queue.running.get() - 1);
+        if queue.length.get() > 0 {
+            queue.changed.notify_one();
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The body of a reply on its way to the client.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{Either, Full};
+use pin_project_lite::pin_project;
+
+use crate::reply::BoxError;
+use crate::stream_task::BodyStep;
+use crate::ticket::Ticket;
+
+/// Most bytes that an HTTP/2 stream hands over at a time. hyper keeps what it was given until the
+/// client's window takes it, where nothing can see how long it waits; so it is given little. With
+/// much less, more of the client's windows would end inside a piece, each with a small frame.
+const PIECE: usize = 64 * 1024;
+
+pin_project! {
+    /// The body of a reply; its request ends when it is dropped.
+    pub(crate) struct ReplyBody<B> {
+        #[pin]
+        inner: Either<B, Full<Bytes>>,
+        // What is left of the last frame, over HTTP/2.
+        rest: Bytes,
+        ticket: Ticket,
+    }
+}
+
+impl<B> ReplyBody<B> {
+    pub(crate) fn new(inner: Either<B, Full<Bytes>>, ticket: Ticket) -> Self {
+        ReplyBody { inner, rest: Bytes::new(), ticket }
+    }
+}
+
+impl<B> Body for ReplyBody<B>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.project();
+        let lane = &this.ticket.lane;
+        if !this.rest.is_empty() {
+            lane.streams.note(BodyStep::Gave);
+            let piece = this.rest.split_to(PIECE.min(this.rest.len()));
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+        let inner = this.inner;
+        let polled = catch_unwind(AssertUnwindSafe(|| inner.poll_frame(cx))).unwrap_or_else(|_| {
+            lane.metrics().panics.add(1);
+            tracing::error!(lane = lane.index, "the body of a reply panicked");
+            Poll::Ready(Some(Err("the body of a reply panicked".into())))
+        });
+        if !this.ticket.is_http2() {
+            return polled;
+        }
+        lane.streams.note(if polled.is_pending() { BodyStep::Waits } else { BodyStep::Gave });
+        let frame = ready!(polled).map(|frame| {
+            frame.map(|frame| match frame.into_data() {
+                Ok(mut data) => {
+                    *this.rest = data.split_off(PIECE.min(data.len()));
+                    Frame::data(data)
+                }
+                Err(frame) => frame,
+            })
+        });
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (inner, rest) = (self.inner.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + rest);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}

@@ -1,0 +1,131 @@
+//! Finds what is overdue on a lane.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use tokio::task::yield_now;
+
+use crate::connection::{Connection, Due, HangsOn, Order};
+use crate::lane::LaneState;
+use crate::metrics::{Handshake, Refusal, RequestRefusal};
+use crate::settings::Timeouts;
+use crate::shared::Phase;
+
+/// Time between two sweeps of a lane that closes, so that it ends as soon as it is empty.
+const HURRIED: Duration = Duration::from_millis(10);
+
+/// Most requests that a report of a drain names.
+const NAMED: usize = 5;
+
+/// Time between two sweeps: a quarter of the shortest deadline, at most half a second. A deadline
+/// begins with one sweep and ends with another, so it is late by at most a second.
+fn interval(timeouts: &Timeouts) -> Duration {
+    let Timeouts { header, body, request, write, idle, .. } = timeouts;
+    let shortest = header.min(body).min(request).min(write).min(idle);
+    (*shortest / 4).clamp(Duration::from_millis(25), Duration::from_millis(500))
+}
+
+/// Ends what is overdue, for as long as the lane runs. One pass over all connections costs a few
+/// nanoseconds each, where a timer per request would cost every request two timer operations.
+pub(crate) async fn run(state: Rc<LaneState>) {
+    let usual = interval(&state.timeouts);
+    let mut last = Instant::now();
+    let mut reported = None;
+    loop {
+        let pause = if state.phase.get() == Phase::Closing { HURRIED } else { usual };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // Not at once: requests that wait in their sockets are read first.
+            () = state.hurry.notified() => tokio::time::sleep(HURRIED).await,
+        }
+        // What came while the lane was busy is looked at before it is found missing.
+        yield_now().await;
+        let now = Instant::now();
+        // While a handler held the lane no client could be heard: that is not the client's time.
+        let passed = now.duration_since(last).min(2 * pause);
+        last = now;
+        state.clock.set(state.clock.get() + passed);
+        state.metrics().beats.add(1);
+        state.pending.expire(state.timeouts.request, now);
+        state.streams.expire(&state, state.clock.get());
+        for (_, connection) in state.connections.borrow().iter() {
+            look_at(connection, &state, state.clock.get());
+        }
+        if state.phase.get() == Phase::Closing {
+            let since = *reported.get_or_insert(now);
+            if now.duration_since(since) >= state.report {
+                reported = Some(now);
+                report(&state, now);
+            }
+        }
+    }
+}
+
+/// Ends a connection, or the wait for its requests' bodies, if it is overdue.
+fn look_at(connection: &Connection, state: &LaneState, now: Instant) {
+    let metrics = state.metrics();
+    let late = connection.bodies.expire(state.timeouts.body, now);
+    metrics.refuse_requests(RequestRefusal::BodyTimeout, late);
+    let Some(due) = connection.due(state, now) else { return };
+    connection.tell(match due {
+        Due::HandshakeTimeout => {
+            metrics.shake(Handshake::Timeout);
+            metrics.refuse(Refusal::HandshakeTimeout);
+            Order::Expire
+        }
+        Due::HeaderTimeout => {
+            metrics.refuse(Refusal::HeaderTimeout);
+            // With no request to answer it is a close like any other, by the rules of TLS and
+            // HTTP/2 too.
+            let is_silent = connection.is_silent() || connection.is_multiplexed();
+            if is_silent { Order::Finish } else { Order::Expire }
+        }
+        Due::IdleTimeout => {
+            metrics.refuse(Refusal::IdleTimeout);
+            Order::Finish
+        }
+        Due::WriteTimeout => {
+            metrics.refuse(Refusal::WriteTimeout);
+            Order::Reset
+        }
+        Due::Retired | Due::Drain => Order::Finish,
+        Due::Unheeded => Order::Expire,
+    });
+}
+
+/// Says what a lane that closes still waits for.
+fn report(state: &LaneState, now: Instant) {
+    let connections = state.connections.borrow();
+    if connections.is_empty() {
+        return;
+    }
+    let hang = |on| connections.iter().filter(|(_, c)| c.hangs_on() == Some(on)).count();
+    let mut waiting = state.pending.ages(now);
+    waiting.sort_by_key(|&(_, age)| std::cmp::Reverse(age));
+    let oldest = waiting.iter().take(NAMED).map(|&(kind, age)| {
+        format!("{} {} {:.1}s", kind.method_name(), state.route(kind), age.as_secs_f64())
+    });
+    tracing::info!(
+        lane = state.index,
+        connections = connections.len(),
+        in_flight = state.metrics().in_flight.get(),
+        queued = state.metrics().queued.get(),
+        unfinished_headers = hang(HangsOn::Header),
+        unread_replies = hang(HangsOn::Reader),
+        oldest = oldest.collect::<Vec<_>>().join(", "),
+        "drain: still waiting"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_is_soon_enough_for_the_shortest_deadline() {
+        let with = |body| interval(&Timeouts { body, ..Timeouts::default() });
+        assert_eq!(with(Duration::from_secs(30)), Duration::from_millis(500));
+        assert_eq!(with(Duration::from_millis(400)), Duration::from_millis(100));
+        assert_eq!(with(Duration::from_millis(1)), Duration::from_millis(25));
+    }
+}

@@ -1,0 +1,186 @@
+//! A request in flight: what is counted of it, and when.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Version};
+use http_body::Body;
+use http_body_util::{Either, Full};
+
+use crate::body_watch::BodyWatch;
+use crate::connection::{Connection, Order};
+use crate::lane::LaneState;
+use crate::load_table::KindIndex;
+use crate::metrics::{Phase as Part, method_index};
+use crate::reply::BoxError;
+use crate::reply_body::ReplyBody;
+use crate::shared::Phase;
+
+/// A request in flight: counted from here until it is dropped.
+pub(crate) struct Ticket {
+    pub(crate) lane: Rc<LaneState>,
+    connection: Rc<Connection>,
+    pub(crate) kind: KindIndex,
+    head: bool,
+    version: Version,
+    pub(crate) begun: Instant,
+    /// When the head of the reply was made.
+    made: Option<Instant>,
+    status: Option<StatusCode>,
+    /// Nanoseconds by which this request raised what its lane is expected to do.
+    expected: u64,
+    /// Time that its handler has held the lane in earlier polls.
+    held: Duration,
+    /// Its body, under this key of its connection, if it has one.
+    body: Option<(usize, Arc<BodyWatch>)>,
+}
+
+impl Ticket {
+    pub(crate) fn new<B: Body>(
+        lane: &Rc<LaneState>,
+        connection: &Rc<Connection>,
+        request: &Request<B>,
+    ) -> Self {
+        let begun = Instant::now();
+        let has_body = !request.body().is_end_stream();
+        let accepted = connection.begin_request(has_body);
+        let shared = lane.shared();
+        let route = lane.shared.routes.find(request.uri().path());
+        let kind = KindIndex::new(route, method_index(request.method()));
+        let expected = shared.load_table.expect(kind);
+        if let Some(accepted) = accepted {
+            let waited = begun.saturating_duration_since(accepted);
+            shared.metrics.observe_phase(kind, Part::Accept, waited);
+        }
+        shared.metrics.in_flight.add(1);
+        shared.metrics.expected.add(expected);
+        Ticket {
+            kind,
+            head: request.method() == Method::HEAD,
+            version: request.version(),
+            begun,
+            made: None,
+            status: None,
+            expected,
+            held: Duration::ZERO,
+            body: has_body.then(|| connection.bodies.watch(begun)),
+            lane: Rc::clone(lane),
+            connection: Rc::clone(connection),
+        }
+    }
+
+    /// What watches the request's body.
+    pub(crate) fn body_watch(&self) -> Option<Arc<BodyWatch>> {
+        self.body.as_ref().map(|(_, watch)| Arc::clone(watch))
+    }
+
+    /// Whether the request's body did not come in time. Then the rest of it cannot be told from
+    /// a next request: an HTTP/1.1 connection ends with this reply.
+    pub(crate) fn body_timed_out(&self) -> bool {
+        let timed_out = self.body.as_ref().is_some_and(|(_, watch)| watch.is_expired());
+        if timed_out && self.version < Version::HTTP_2 {
+            self.connection.close_after_reply();
+        }
+        timed_out
+    }
+
+    /// Whether it came over HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.version == Version::HTTP_2
+    }
+
+    /// Nanoseconds of the lane that the request is expected to take.
+    pub(crate) fn expected(&self) -> u64 {
+        self.expected
+    }
+
+    /// The same by what the load table knows by now.
+    pub(crate) fn expect_anew(&mut self) -> u64 {
+        self.settle_expected();
+        self.expected = self.lane.shared().load_table.expect(self.kind);
+        self.lane.metrics().expected.add(self.expected);
+        self.expected
+    }
+
+    /// The lane begins to poll the handler.
+    pub(crate) fn begin_poll(&self, now: Instant) {
+        self.lane.shared().running.begin(self.kind, now);
+    }
+
+    /// It has been polled since `begun` and is not ready.
+    pub(crate) fn end_poll(&mut self, begun: Instant) {
+        self.held += begun.elapsed();
+        self.lane.shared().running.end();
+    }
+
+    /// The handler, started at `started` and last polled since `polled`, has made its reply `now`.
+    pub(crate) fn learn(&mut self, started: Instant, polled: Instant, now: Instant) {
+        let shared = self.lane.shared();
+        shared.running.end();
+        let service = now.saturating_duration_since(started);
+        let held = self.held + now.saturating_duration_since(polled);
+        shared.load_table.observe(self.kind, held.as_nanos() as u64, service.as_nanos() as u64);
+        let queued = started.saturating_duration_since(self.begun);
+        shared.metrics.observe_phase(self.kind, Part::Queue, queued);
+        shared.metrics.observe_phase(self.kind, Part::Handler, service);
+    }
+
+    /// Finishes the head of a reply and hangs this ticket on its body.
+    pub(crate) fn reply<B>(
+        mut self,
+        response: Response<Either<B, Full<Bytes>>>,
+        now: Instant,
+    ) -> Response<ReplyBody<B>>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        let (mut head, mut body) = response.into_parts();
+        self.status = Some(head.status);
+        self.made = Some(now);
+        self.settle_expected();
+        let duration = now.saturating_duration_since(self.begun);
+        self.lane.metrics().observe_duration(self.kind, duration);
+        if self.head {
+            // RFC 9110 section 9.3.2: the fields of the GET, without its body.
+            if !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+                && let Some(length) = body.size_hint().exact()
+                && !head.headers.contains_key(CONTENT_LENGTH)
+            {
+                head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            }
+            body = Either::Right(Full::default());
+        }
+        self.lane.sign(&mut head.headers);
+        self.lane.report_load(&self.connection, &mut head.headers);
+        if self.lane.phase.get() != Phase::Serving || self.connection.is_last_reply() {
+            if self.version < Version::HTTP_2 {
+                head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            } else {
+                self.connection.tell(Order::Finish);
+            }
+        }
+        Response::from_parts(head, ReplyBody::new(body, self))
+    }
+
+    /// The lane is expected to do this request's work no longer.
+    fn settle_expected(&mut self) {
+        self.lane.metrics().expected.sub(std::mem::take(&mut self.expected));
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.settle_expected();
+        let metrics = self.lane.metrics();
+        metrics.in_flight.sub(1);
+        metrics.finish(self.kind, self.status);
+        if let Some((key, _)) = self.body {
+            self.connection.bodies.forget(key);
+        }
+        self.connection.end_request(self.made.map(|made| (self.kind, made)));
+    }
+}

@@ -1,0 +1,63 @@
+//! The beginning of a connection on a port that speaks TLS.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::StatusCode;
+use rustls::ServerConfig;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+use crate::connection::Connection;
+use crate::http_connection::dismiss;
+use crate::lane::LaneState;
+use crate::metrics::{Handshake, Refusal};
+use crate::problem::Problem;
+use crate::socket::Socket;
+use crate::stream::{Protocol, Stream};
+
+/// Shakes hands. `None`: there is nobody to serve, and what is to be counted has been.
+pub(crate) async fn accept(
+    socket: TcpStream,
+    config: Arc<ServerConfig>,
+    connection: Rc<Connection>,
+    lane: &LaneState,
+) -> io::Result<Option<(Protocol, Stream)>> {
+    let mut first = [0];
+    if socket.peek(&mut first).await? == 0 {
+        return Ok(None);
+    }
+    // A method begins with a letter, a TLS record with its type: 22 for a handshake (RFC 8446
+    // section 5.1).
+    if first[0].is_ascii_alphabetic() {
+        lane.metrics().refuse(Refusal::PlainHttp);
+        let problem = Problem::new(StatusCode::BAD_REQUEST, "plain-http")
+            .detail("this port speaks HTTPS, and the request came without TLS");
+        dismiss(lane, socket, problem).await;
+        return Ok(None);
+    }
+    connection.begin_handshake();
+    let stream = match TlsAcceptor::from(config).accept(socket).await {
+        Ok(stream) => Box::new(stream),
+        Err(error) => {
+            lane.metrics().shake(Handshake::Failure);
+            lane.metrics().refuse(Refusal::Handshake);
+            tracing::debug!(lane = lane.index, %error, "a TLS handshake failed");
+            return Err(error);
+        }
+    };
+    lane.metrics().shake(Handshake::Success);
+    connection.end_handshake(lane);
+    let protocol = match stream.get_ref().1.alpn_protocol() {
+        Some(b"h2") => Some(Protocol::Http2),
+        Some(_) => Some(Protocol::Http1),
+        None => None,
+    };
+    match protocol {
+        Some(protocol) => {
+            Ok(Some((protocol, Stream::new(Socket::Tls(stream), connection, Default::default()))))
+        }
+        None => Stream::open(Socket::Tls(stream), connection).await,
+    }
+}

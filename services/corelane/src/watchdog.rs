@@ -1,0 +1,248 @@
+//! The stall watchdog: notices a lane that a handler holds, or whose event loop does not turn.
+//!
+//! It runs beside the lanes and looks at them four times in the allowed time, so it finds a stall
+//! late by up to a quarter of that, and may miss one that is over by then.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::load_table::KindIndex;
+use crate::metrics::{Count, METHODS};
+use crate::shared::{LaneShared, Phase, Shared};
+
+/// The route of a stall that no handler made: a body, a destructor, or a CPU that others hold.
+pub(crate) const NO_ROUTE: &str = "none";
+
+/// A lane's sweep shows at least this often that the event loop turns.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// What the watchdog found of a lane. It alone writes.
+#[derive(Debug)]
+pub(crate) struct Stalls {
+    /// By route; the last is [`NO_ROUTE`].
+    counts: Vec<Count>,
+    stalled: Count,
+}
+
+impl Stalls {
+    pub(crate) fn new(routes: usize) -> Self {
+        let counts = (0..=routes).map(|_| Count::default()).collect();
+        Stalls { counts, stalled: Count::default() }
+    }
+
+    /// Stalls of each route, then those of none.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = u64> {
+        self.counts.iter().map(Count::get)
+    }
+
+    /// Whether the lane is stalled at present.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stalled.get() > 0
+    }
+
+    fn begin(&self, kind: Option<KindIndex>) {
+        let route = kind.map_or(self.counts.len() - 1, KindIndex::route);
+        self.counts[route].add(1);
+        self.stalled.set(1);
+    }
+
+    fn end(&self) {
+        self.stalled.set(0);
+    }
+}
+
+/// Watches every lane for as long as its event loop runs.
+pub(crate) async fn run(shared: &Shared, allowed: Duration) {
+    let period = (allowed / 4).clamp(Duration::from_millis(5), Duration::from_millis(250));
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut looked = Instant::now();
+    let mut watches: Vec<_> = shared.lanes.iter().map(|_| Watch::new(looked)).collect();
+    loop {
+        ticks.tick().await;
+        let now = Instant::now();
+        // Whoever stopped the whole process, or took its CPUs, is no fault of the lanes.
+        let slept = now.saturating_duration_since(looked) > BEAT;
+        looked = now;
+        for (index, (lane, watch)) in shared.lanes.iter().zip(&mut watches).enumerate() {
+            if slept {
+                watch.turned = now;
+            }
+            let change = watch.look(&sight(shared, lane, now), allowed, now);
+            tell(shared, index, change);
+        }
+    }
+}
+
+fn sight(shared: &Shared, lane: &LaneShared, now: Instant) -> Sight {
+    // A lane that has drained has ended while others still drain.
+    let ended = shared.phase() >= Phase::Closing && lane.metrics.open.get() == 0;
+    let turns = lane.is_listening() && !ended;
+    Sight { running: lane.running.get(now), beats: turns.then(|| lane.metrics.beats.get()) }
+}
+
+/// Counts and logs what has changed.
+fn tell(shared: &Shared, lane: usize, change: Option<Change>) {
+    let stalls = &shared.lanes[lane].stalls;
+    let name = |kind: Option<KindIndex>| match kind {
+        Some(kind) => (shared.routes.names()[kind.route()].as_str(), METHODS[kind.method()]),
+        None => (NO_ROUTE, NO_ROUTE),
+    };
+    match change {
+        Some(Change::Began { kind, lasted }) => {
+            stalls.begin(kind);
+            let (route, method) = name(kind);
+            tracing::warn!(lane, route, method, ?lasted, "a lane is stalled");
+        }
+        Some(Change::Ended { kind, lasted }) => {
+            stalls.end();
+            let (route, method) = name(kind);
+            tracing::warn!(lane, route, method, ?lasted, "the stall of a lane is over");
+        }
+        None => {}
+    }
+}
+
+/// What is seen of a lane at a moment.
+struct Sight {
+    /// The handler that is being polled, and for how long.
+    running: Option<(KindIndex, Duration)>,
+    /// What counts on while the event loop turns; `None` before it listens and after its end.
+    beats: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stall {
+    kind: Option<KindIndex>,
+    begun: Instant,
+    /// A single poll of a handler makes it; otherwise the event loop does not turn.
+    in_handler: bool,
+}
+
+#[derive(Debug, PartialEq)]
+enum Change {
+    Began {
+        kind: Option<KindIndex>,
+        lasted: Duration,
+    },
+    /// `lasted` includes the time until this was noticed.
+    Ended {
+        kind: Option<KindIndex>,
+        lasted: Duration,
+    },
+}
+
+/// What the watchdog remembers of a lane.
+struct Watch {
+    beats: u64,
+    /// When the event loop was last seen to have turned.
+    turned: Instant,
+    stall: Option<Stall>,
+}
+
+impl Watch {
+    fn new(now: Instant) -> Self {
+        Watch { beats: 0, turned: now, stall: None }
+    }
+
+    fn look(&mut self, sight: &Sight, allowed: Duration, now: Instant) -> Option<Change> {
+        if sight.beats != Some(self.beats) {
+            self.beats = sight.beats.unwrap_or(0);
+            self.turned = now;
+        }
+        let handler = sight.running.map(|(kind, lasted)| (kind, now - lasted));
+        if let Some(stall) = self.stall {
+            let goes_on = match stall.in_handler {
+                true => handler.is_some_and(|(_, begun)| begun == stall.begun),
+                false => self.turned == stall.begun,
+            };
+            if goes_on {
+                return None;
+            }
+            self.stall = None;
+            self.turned = now;
+            return Some(Change::Ended { kind: stall.kind, lasted: now - stall.begun });
+        }
+        let found = match handler {
+            Some((kind, begun)) if now - begun > allowed => {
+                Stall { kind: Some(kind), begun, in_handler: true }
+            }
+            _ if sight.beats.is_some() && now - self.turned > allowed + BEAT => {
+                let kind = handler.map(|(kind, _)| kind);
+                Stall { kind, begun: self.turned, in_handler: false }
+            }
+            _ => return None,
+        };
+        self.stall = Some(found);
+        Some(Change::Began { kind: found.kind, lasted: now - found.begun })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOWED: Duration = Duration::from_millis(500);
+    const SLOW: KindIndex = KindIndex::from_bits(7);
+
+    /// A lane as the watchdog sees it: at `.0` milliseconds, the handler being polled since `.1`,
+    /// the beats of its event loop.
+    type Moment = (u64, Option<u64>, Option<u64>);
+
+    /// What is found: at which moment, whether a stall began, in a handler, and its length in
+    /// milliseconds.
+    fn watch(moments: &[Moment]) -> Vec<(u64, bool, bool, u128)> {
+        let start = Instant::now();
+        let mut watch = Watch::new(start);
+        let found = moments.iter().filter_map(|&(at, since, beats)| {
+            let now = start + Duration::from_millis(at);
+            let running = since.map(|since| (SLOW, Duration::from_millis(at - since)));
+            let (began, kind, lasted) = match watch.look(&Sight { running, beats }, ALLOWED, now)? {
+                Change::Began { kind, lasted } => (true, kind, lasted),
+                Change::Ended { kind, lasted } => (false, kind, lasted),
+            };
+            Some((at, began, kind.is_some(), lasted.as_millis()))
+        });
+        found.collect()
+    }
+
+    #[test]
+    fn one_long_poll_is_one_stall() {
+        let moments = [
+            (0, None, Some(1)),
+            (400, Some(300), Some(1)),
+            (700, Some(300), Some(1)),
+            (801, Some(300), Some(1)),
+        ];
+        assert_eq!(watch(&moments), [(801, true, true, 501)]);
+        let more = [(3000, Some(300), Some(1)), (3100, Some(3050), Some(1)), (3200, None, Some(2))];
+        assert_eq!(
+            watch(&[&moments[..], &more].concat()),
+            [(801, true, true, 501), (3100, false, true, 2800)]
+        );
+    }
+
+    #[test]
+    fn many_short_polls_are_no_stall_while_the_event_loop_turns() {
+        let moments: Vec<_> =
+            (1..100).map(|n| (n * 100, Some(n * 100 - 99), Some(n / 10))).collect();
+        assert_eq!(watch(&moments), []);
+    }
+
+    #[test]
+    fn an_event_loop_that_does_not_turn_is_a_stall_of_no_route() {
+        let stuck = [(100, None, Some(1)), (1600, None, Some(1)), (1601, None, Some(1))];
+        assert_eq!(watch(&stuck), [(1601, true, false, 1501)]);
+        let over = [&stuck[..], &[(9000, None, Some(1)), (9100, None, Some(2))]].concat();
+        assert_eq!(watch(&over)[1..], [(9100, false, false, 9000)]);
+    }
+
+    #[test]
+    fn a_lane_that_has_not_begun_or_has_ended_is_not_stalled() {
+        let moments =
+            [(0, None, None), (60_000, None, None), (60_100, None, Some(1)), (60_200, None, None)];
+        assert_eq!(watch(&moments), []);
+        assert_eq!(watch(&[&moments[..], &[(90_000, None, None)]].concat()), []);
+    }
+}

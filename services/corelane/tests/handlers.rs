@@ -1,0 +1,215 @@
+//! What a handler may do: block, hold what is not `Send`, ask for its deadline.
+
+mod support;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use bytes::Bytes;
+use corelane::{BlockingError, Drained, Incoming, Lane, Limits, Phase, Timeouts};
+use http::{Request, Response};
+use http_body_util::Full;
+use support::{PATIENCE, Running, builder};
+
+/// Calls that block until they are released.
+#[derive(Clone)]
+struct Gate {
+    entered: Sender<()>,
+    release: Arc<Mutex<Receiver<()>>>,
+}
+
+impl Gate {
+    fn new() -> (Gate, Receiver<()>, Sender<()>) {
+        let (entered, blocked) = channel();
+        let (release, released) = channel();
+        (Gate { entered, release: Arc::new(Mutex::new(released)) }, blocked, release)
+    }
+
+    fn pass(&self) {
+        self.entered.send(()).expect("the test listens");
+        let release = self.release.lock().expect("no panic");
+        release.recv_timeout(PATIENCE).expect("the test releases");
+    }
+}
+
+async fn block(State(gate): State<Gate>) -> Result<&'static str, (StatusCode, String)> {
+    match corelane::blocking(move || gate.pass()).await {
+        Ok(()) => Ok("through"),
+        Err(BlockingError) => Err((StatusCode::SERVICE_UNAVAILABLE, BlockingError.to_string())),
+    }
+}
+
+async fn panics() -> &'static str {
+    let _ = corelane::blocking(|| panic!("a call that panics")).await;
+    "not reached"
+}
+
+fn start(limits: Limits) -> (Running, Receiver<()>, Sender<()>) {
+    let (gate, blocked, release) = Gate::new();
+    let server = Running::start(builder().limits(limits), move |_lane: &Lane| {
+        let router = Router::new().route("/block", get(block)).route("/panic", get(panics));
+        router.route("/hello", get(async || "hello")).with_state(gate.clone())
+    });
+    (server, blocked, release)
+}
+
+#[test]
+fn a_call_that_blocks_does_not_stop_its_lane() {
+    let (server, blocked, release) = start(Limits::default());
+    let mut client = server.connect();
+    client.send_get("/block");
+    blocked.recv_timeout(PATIENCE).expect("the call is made");
+    assert_eq!(server.get("/hello").text(), "hello");
+    release.send(()).expect("the call waits");
+    assert_eq!(client.read_answer().text(), "through");
+}
+
+#[test]
+fn a_full_pool_refuses() {
+    let limits = Limits { blocking_threads: 1, blocking_queue: 1, ..Limits::default() };
+    let (server, blocked, release) = start(limits);
+    let (mut running, mut waiting) = (server.connect(), server.connect());
+    running.send_get("/block");
+    blocked.recv_timeout(PATIENCE).expect("the call is made");
+    waiting.send_get("/block");
+    server.wait_for_in_flight(2);
+    let answer = server.get("/block");
+    assert_eq!((answer.status, answer.text().as_str()), (503, "too many blocking calls"));
+    (0..2).for_each(|_| release.send(()).expect("a call waits"));
+    assert_eq!((running.read_answer().status, waiting.read_answer().status), (200, 200));
+}
+
+#[test]
+fn a_service_that_returns_the_error_of_a_full_pool_is_answered_503() {
+    let (gate, blocked, release) = Gate::new();
+    let limits = Limits { blocking_threads: 1, blocking_queue: 0, ..Limits::default() };
+    let server = Running::start(builder().limits(limits), move |_lane: &Lane| {
+        let gate = gate.clone();
+        tower::service_fn(move |_request: Request<Incoming>| {
+            let call = corelane::blocking({
+                let gate = gate.clone();
+                move || gate.pass()
+            });
+            async move { call.await.map(|()| Response::new(Full::<Bytes>::from("through"))) }
+        })
+    });
+    let mut running = server.connect();
+    running.send_get("/");
+    blocked.recv_timeout(PATIENCE).expect("the call is made");
+    let answer = server.get("/");
+    assert!(answer.status == 503 && answer.header("retry-after").is_some(), "{answer:?}");
+    let refused = "corelane_requests_refused_total{lane=\"0\",reason=\"pool_full\"}";
+    assert_eq!(server.metric(refused), 1.0);
+    release.send(()).expect("the call waits");
+    assert_eq!(running.read_answer().status, 200);
+}
+
+#[test]
+fn a_call_whose_client_left_is_not_made() {
+    let limits = Limits { blocking_threads: 1, ..Limits::default() };
+    let (server, blocked, release) = start(limits);
+    let (mut running, mut waiting) = (server.connect(), server.connect());
+    running.send_get("/block");
+    blocked.recv_timeout(PATIENCE).expect("the call is made");
+    waiting.send_get("/block");
+    server.wait_for_in_flight(2);
+    drop(waiting);
+    server.wait_for_in_flight(1);
+    release.send(()).expect("the call waits");
+    assert_eq!(running.read_answer().status, 200);
+    // The next call is the one after the first: the second was never made.
+    running.send_get("/block");
+    blocked.recv_timeout(PATIENCE).expect("the call is made");
+    release.send(()).expect("the call waits");
+    assert_eq!(running.read_answer().status, 200);
+    assert!(blocked.try_recv().is_err());
+}
+
+#[test]
+fn a_drain_waits_for_a_call_whose_client_left() {
+    let (gate, blocked, release) = Gate::new();
+    let done = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&done);
+    let server = Running::start(builder(), move |_lane: &Lane| {
+        let (gate, ends) = (gate.clone(), Arc::clone(&ends));
+        tower::service_fn(move |_request: Request<Incoming>| {
+            let (gate, ends) = (gate.clone(), Arc::clone(&ends));
+            async move {
+                let call = corelane::blocking(move || {
+                    gate.pass();
+                    ends.store(true, Ordering::SeqCst);
+                });
+                call.await?;
+                Ok::<_, BlockingError>(Response::new(Full::<Bytes>::from("done")))
+            }
+        })
+    });
+    let mut client = server.connect();
+    client.send_get("/");
+    blocked.recv_timeout(PATIENCE).expect("the call is made");
+    drop(client);
+    server.wait_for_connections(0);
+    server.handle.drain();
+    server.wait_until("closing", || server.handle.phase() == Phase::Closing);
+    release.send(()).expect("the call waits");
+    assert_eq!(server.join().expect("a clean end"), Drained { cut: 0 });
+    assert!(done.load(Ordering::SeqCst), "the call was not cut");
+}
+
+#[test]
+fn a_panic_in_a_call_is_its_requests_alone() {
+    let (server, _blocked, _release) = start(Limits::default());
+    let mut client = server.connect();
+    assert_eq!(client.get("/panic").status, 500);
+    assert_eq!(client.get("/hello").status, 200);
+}
+
+#[test]
+fn a_handler_may_hold_what_is_not_send() {
+    let server = Running::start(builder(), |_lane: &Lane| {
+        let served = Rc::new(Cell::new(0));
+        tower::service_fn(move |_request: Request<Incoming>| {
+            let served = Rc::clone(&served);
+            async move {
+                // Held across a wait: this future is not `Send`, and need not be.
+                tokio::task::yield_now().await;
+                served.set(served.get() + 1);
+                let text = served.get().to_string();
+                Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::from(text)))
+            }
+        })
+    });
+    assert_eq!(server.get("/").text(), "1");
+    assert_eq!(server.get("/").text(), "2");
+}
+
+#[test]
+fn a_handler_knows_its_deadline() {
+    let request = Duration::from_secs(1000);
+    let timeouts = Timeouts { request, ..Timeouts::default() };
+    let before = Instant::now();
+    let server = Running::start(builder().timeouts(timeouts), |_lane: &Lane| {
+        Router::new().route(
+            "/",
+            get(async || {
+                let first = corelane::deadline();
+                tokio::task::yield_now().await;
+                assert_eq!(first, corelane::deadline(), "the same in every part of it");
+                let spawned = tokio::spawn(async { corelane::deadline() }).await;
+                assert_eq!(spawned.ok(), Some(None), "a task of its own has none");
+                let at = first.expect("a handler has one");
+                (at - Instant::now()).as_secs_f64().to_string()
+            }),
+        )
+    });
+    let left: f64 = server.get("/").text().parse().expect("seconds");
+    assert!(left <= 1000.0 && left >= 1000.0 - before.elapsed().as_secs_f64(), "{left}");
+}

@@ -1,0 +1,37 @@
+//! What a client may not do, what it is told, and that nothing is kept for it.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod deadlines;
+mod http2;
+mod load;
+mod retirement;
+mod sizes;
+
+use std::time::Duration;
+
+use corelane::{Limits, Timeouts};
+use support::{Handlers, Running, builder};
+
+fn start(limits: Limits, timeouts: Timeouts) -> Running {
+    Running::start(builder().limits(limits).timeouts(timeouts), Handlers::new().factory())
+}
+
+fn with_limits(limits: Limits) -> Running {
+    start(limits, Timeouts::default())
+}
+
+/// Short enough to be waited for.
+const BRIEF: Duration = Duration::from_millis(200);
+
+fn impatient() -> Timeouts {
+    Timeouts { header: BRIEF, idle: BRIEF, ..Timeouts::default() }
+}
+
+/// Waits until nothing is left of what was refused: no connection, no request, no memory.
+fn wait_until_freed(server: &Running, handlers: &Handlers) {
+    server.wait_for_connections(0);
+    server.wait_for_in_flight(0);
+    server.wait_until("freed", || handlers.alive() == 0);
+}

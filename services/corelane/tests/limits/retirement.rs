@@ -1,0 +1,107 @@
+//! Connections that have lived or served for long enough.
+
+use std::time::Duration;
+
+use corelane::{Limits, Timeouts};
+
+use super::support::{Handlers, PATIENCE, Running, builder};
+use super::{start, with_limits};
+
+/// The least that a connection may be allowed.
+const AGE: Duration = Duration::from_secs(1);
+
+fn aging() -> Timeouts {
+    Timeouts { connection_age: Some(AGE), ..Timeouts::default() }
+}
+
+#[test]
+fn an_old_connection_is_told_to_go_with_its_next_reply() {
+    let handlers = Handlers::new();
+    let server = Running::start(builder().timeouts(aging()), handlers.factory());
+    let mut serving = server.connect();
+    assert!(!serving.get("/hello").closes());
+    serving.send_get("/gate");
+    server.wait_for_in_flight(1);
+    server.wait_until("old", || server.refused("age") == 1.0);
+    handlers.gate.add_permits(1);
+    let answer = serving.read_answer();
+    assert!(answer.status == 200 && answer.closes(), "a request in flight is finished: {answer:?}");
+    assert!(serving.read_to_close().is_empty());
+}
+
+#[test]
+fn an_old_connection_that_is_idle_is_closed() {
+    let server = start(Limits::default(), aging());
+    let mut idle = server.connect();
+    assert!(!idle.get("/hello").closes());
+    assert!(idle.read_to_close().is_empty());
+    assert_eq!((server.refused("age"), server.refused("idle_timeout")), (1.0, 0.0));
+    server.wait_for_connections(0);
+}
+
+#[test]
+fn a_busy_connection_gets_no_older_than_it_may() {
+    let server = start(Limits::default(), aging());
+    let mut client = server.connect();
+    server.wait_until("told to go", || client.get("/hello").closes());
+    assert!(client.read_to_close().is_empty());
+    assert_eq!(server.refused("age"), 1.0);
+}
+
+#[test]
+fn a_connection_carries_as_many_requests_as_it_may() {
+    let limits = Limits { connection_requests: Some(3), ..Limits::default() };
+    let server = with_limits(limits);
+    let mut client = server.connect();
+    let closes: Vec<_> = (0..3).map(|_| client.get("/hello").closes()).collect();
+    assert_eq!(closes, [false, false, true]);
+    assert!(client.read_to_close().is_empty());
+
+    let mut pipelining = server.connect();
+    pipelining.send("GET /hello HTTP/1.1\r\nHost: t\r\n\r\n".repeat(5));
+    let replies = String::from_utf8(pipelining.read_to_close()).expect("text");
+    assert_eq!(replies.matches("HTTP/1.1 200").count(), 3);
+    assert_eq!(server.refused("requests"), 2.0);
+}
+
+#[test]
+fn http2_clients_are_sent_goaway() {
+    let limits = Limits { connection_requests: Some(3), ..Limits::default() };
+    for (server, reason) in
+        [(with_limits(limits), "requests"), (start(Limits::default(), aging()), "age")]
+    {
+        tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+            let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
+            let (mut client, connection) = h2::client::handshake(socket).await.expect("handshake");
+            let connection = tokio::spawn(connection);
+            let mut answered = 0;
+            // GOAWAY: no further stream on this connection; those in flight are finished.
+            let refused = async {
+                while let Ok(ready) = client.clone().ready().await {
+                    client = ready;
+                    let request = http::Request::get("http://test/hello").body(());
+                    let sent = client.send_request(request.expect("a request"), true);
+                    let Ok((reply, _)) = sent else { break };
+                    match reply.await {
+                        Ok(mut reply) => {
+                            assert_eq!(reply.status(), 200);
+                            while reply.body_mut().data().await.is_some() {}
+                        }
+                        Err(error) => {
+                            assert!(error.is_go_away() && error.is_remote(), "{error}");
+                            break;
+                        }
+                    }
+                    answered += 1;
+                }
+            };
+            tokio::time::timeout(PATIENCE, refused).await.expect("GOAWAY ends new streams");
+            assert!(answered >= 3, "{answered}");
+            drop(client);
+            let ended = tokio::time::timeout(PATIENCE, connection).await.expect("in time");
+            ended.expect("no panic").expect("a graceful end");
+        });
+        assert_eq!(server.refused(reason), 1.0);
+        server.wait_for_connections(0);
+    }
+}

@@ -1,0 +1,34 @@
+//! Load reports from any counters: both forms say the same, within the bounds that Envoy needs.
+//!
+//! The input is a sequence of samples of 7 numbers of 8 bytes each, little-endian.
+
+#![no_main]
+
+use corelane::fuzzing::load_reports;
+use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
+
+fuzz_target!(|bytes: &[u8]| {
+    let (numbers, _) = bytes.as_chunks::<8>();
+    let (samples, _) = numbers.as_chunks::<7>();
+    let samples = samples.iter().map(|sample| sample.map(u64::from_le_bytes));
+    for [text, json] in load_reports(samples) {
+        let text = text.strip_prefix("TEXT ").expect("the prefix");
+        let json: Value = json.strip_prefix("JSON ").expect("the prefix").parse().expect("JSON");
+        let mut keys = 0;
+        for pair in text.split(',') {
+            let (key, value) = pair.split_once('=').expect("key and value");
+            let value: f64 = value.parse().expect("a number");
+            let pointer = format!("/{}", key.replace('.', "/"));
+            assert_eq!(json.pointer(&pointer).and_then(Value::as_f64), Some(value), "{key}");
+            assert!(value.is_finite() && value >= 0.0, "{pair}");
+            match key {
+                "application_utilization" => assert!((0.02..=1.0).contains(&value), "{pair}"),
+                "rps_fractional" => assert!(value > 0.0, "{pair}"),
+                _ => {}
+            }
+            keys += 1;
+        }
+        assert_eq!(keys, 5, "{text}");
+    }
+});

@@ -1,0 +1,27 @@
+//! Quotas, weights and partitions of a cgroup.
+//!
+//! A quota is a finite number of CPUs above 0 and the same in both versions of cgroups. A weight
+//! stands for few numbers of CPUs, shares for one at most.
+
+#![no_main]
+
+use corelane::fuzzing::{cfs_quota, cpu_max, is_partition, requests};
+use libfuzzer_sys::fuzz_target;
+
+/// CPUs that the weight of a container may stand for.
+const MOST: usize = 1024;
+
+fuzz_target!(|text: &str| {
+    let quota = cpu_max(text);
+    assert!(quota.is_none_or(|cpus| cpus.is_finite() && cpus > 0.0), "{quota:?}");
+    let mut words = text.split_ascii_whitespace();
+    if let (Some(first), Some(second)) = (words.next(), words.next()) {
+        assert_eq!(cfs_quota(first, second), quota);
+        assert_eq!(cfs_quota(&format!(" {first}\n"), &format!("{second}\n")), quota);
+    }
+    let [weight, shares] = requests(text, MOST);
+    assert!(shares.len() <= 1, "{shares:?}");
+    // The conversions agree on neighbours at most.
+    assert!(weight.len() <= 4, "{weight:?}");
+    assert!(!is_partition(text) || quota.is_none() && weight.is_empty() && shares.is_empty());
+});
