@@ -4,7 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from loadtests.bench import compare_direct
+from loadtests.bench import compare_direct, soak
+from loadtests.bench.lanes import rows, run
 from local.settings import REPOSITORY
 from tools.errors import ToolError
 
@@ -18,6 +19,20 @@ def main(arguments: list[str]) -> int:
     """Runs one benchmark; 1 when a request failed or nothing could be measured."""
     parser = argparse.ArgumentParser(prog="python3 loadtests/bench", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_compare_direct(commands)
+    _add_lanes(commands)
+    _add_soak(commands)
+    options = parser.parse_args(arguments)
+    try:
+        return options.run(options)
+    except ToolError as error:
+        print(f"loadtests/bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _add_compare_direct(commands: argparse._SubParsersAction) -> None:
     compare = commands.add_parser(
         "compare-direct",
         help="one replica directly against the gateway over all, under ab",
@@ -25,31 +40,113 @@ def main(arguments: list[str]) -> int:
         f"ab -n {compare_direct.REQUESTS} -c {compare_direct.CONCURRENCY}, without and with "
         "keep-alive. Uses the instance that is up (INSTANCE), else one of its own.",
     )
-    compare.add_argument(
-        "--rounds", type=_positive, default=ROUNDS, metavar="N", help=f"default: {ROUNDS}"
-    )
+    _add_common(compare, "the full test of /hello", "a tenth of the requests")
     compare.add_argument(
         "--path", type=_path, default="/hello", help="what to get; default: /hello"
     )
-    compare.add_argument("--quick", action="store_true", help="a tenth of the requests")
-    compare.add_argument(
-        "--out",
-        type=Path,
-        metavar="FOLDER",
-        help="where the results go; default: docs/results for the full test of /hello "
-        f"in {ROUNDS} rounds, else loadtests/out",
-    )
-    options = parser.parse_args(arguments)
+    compare.set_defaults(run=_compare_direct)
+
+
+def _compare_direct(options: argparse.Namespace) -> int:
     requests = compare_direct.REQUESTS // (10 if options.quick else 1)
     full = options.path == "/hello" and not options.quick and options.rounds == ROUNDS
     plan = compare_direct.Plan(options.path, requests, compare_direct.CONCURRENCY, options.rounds)
-    try:
-        return compare_direct.main(plan, options.out or (RESULTS if full else OUT))
-    except ToolError as error:
-        print(f"loadtests/bench: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return compare_direct.main(plan, options.out or (RESULTS if full else OUT))
+
+
+def _add_lanes(commands: argparse._SubParsersAction) -> None:
+    lanes = commands.add_parser(
+        "lanes",
+        help="corelane-server beside its peers and beside what the kernel alone costs",
+        description="Compares corelane-server with other servers: CPU per request, mixed load on "
+        "one CPU and on two, few connections, memory of idle connections. Builds what it needs.",
+    )
+    _add_common(lanes, "all rows of all servers", "shorter measurements, for a first look")
+    lanes.add_argument(
+        "--only",
+        type=_rows,
+        default=tuple(rows.ROWS),
+        metavar="ROWS",
+        help=f"some rows only, with commas between: {','.join(rows.ROWS)}",
+    )
+    lanes.add_argument(
+        "--servers",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="NAMES",
+        help="some servers only, as in corelane-server,floor",
+    )
+    lanes.add_argument(
+        "--server", type=Path, metavar="PROGRAM", help="another build of corelane-server"
+    )
+    lanes.add_argument(
+        "--profile", default="release", help="cargo's profile of all builds; default: release"
+    )
+    lanes.set_defaults(run=_lanes)
+
+
+def _lanes(options: argparse.Namespace) -> int:
+    plan = run.Plan(
+        rows=options.only,
+        rounds=options.rounds,
+        seconds=run.QUICK if options.quick else run.SECONDS,
+        programs=options.servers,
+        server=options.server and options.server.resolve(),
+        profile=options.profile,
+    )
+    full = plan == run.Plan(tuple(rows.ROWS), ROUNDS, run.SECONDS)
+    return run.main(plan, options.out or (RESULTS if full else OUT))
+
+
+def _add_soak(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "soak",
+        help="one server under clients that come and go; memory and descriptors stay flat",
+        description="Clients of every kind come and go on one server: good ones, half-sent "
+        "requests, aborted uploads, slow readers, HTTP/2. Fails when memory grows after the first "
+        "third, a descriptor or a connection stays open, or a good client misses a reply.",
+    )
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--minutes", type=float, default=5, metavar="N", help="default: 5")
+    length.add_argument("--seconds", type=float, metavar="N", help="instead of minutes")
+    parser.add_argument(
+        "--clients", type=_positive, default=100, metavar="N", help="at a time; default: 100"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of every choice; default: 1")
+    parser.add_argument(
+        "--out", type=Path, default=OUT, metavar="FOLDER", help="default: loadtests/out"
+    )
+    parser.add_argument(
+        "--server", type=Path, metavar="PROGRAM", help="another build of corelane-server"
+    )
+    parser.set_defaults(run=_soak)
+
+
+def _soak(options: argparse.Namespace) -> int:
+    plan = soak.Plan(options.seconds or 60 * options.minutes, options.clients, options.seed)
+    return soak.main(plan, options.out, options.server)
+
+
+def _add_common(command: argparse.ArgumentParser, full: str, quick: str) -> None:
+    command.add_argument(
+        "--rounds", type=_positive, default=ROUNDS, metavar="N", help=f"default: {ROUNDS}"
+    )
+    command.add_argument("--quick", action="store_true", help=quick)
+    command.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help=f"where the results go; default: docs/results for {full} in {ROUNDS} rounds, "
+        "else loadtests/out",
+    )
+
+
+def _rows(text: str) -> tuple[str, ...]:
+    chosen = text.split(",")
+    for name in chosen:
+        if name not in rows.ROWS:
+            raise argparse.ArgumentTypeError(f"{name}: there are {', '.join(rows.ROWS)}")
+    return tuple(row for row in rows.ROWS if row in chosen)
 
 
 def _positive(text: str) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from statistics import median
 
 from loadtests.bench import ab, ports
+from loadtests.bench.text import spread, table
 
 INTRODUCTION = (
     "Written by `make compare-direct`. A figure is the median of the rounds, with the lowest and the "
@@ -72,7 +73,7 @@ def reading(record: dict) -> list[str]:
             f"{replicas:.0f} µs."
         )
     there = ORIGINAL[99][1] / ORIGINAL[99][0]
-    here = _spread(_ratios(record, "close", _time(99)), 2)
+    here = spread(_ratios(record, "close", _time(99)), 2)
     sentences.append(
         f"The 99th percentile through the proxy was {there:.2f} times the direct one in the "
         f"original test; here it is {here} times."
@@ -82,8 +83,8 @@ def reading(record: dict) -> list[str]:
 
 def _compared(ratios: list[float], more: str, less: str) -> str:
     if min(ratios) <= 1 <= max(ratios):
-        return f"the same within the spread ({_spread(ratios, 2)} times)"
-    return f"{more if median(ratios) > 1 else less}: {_spread(ratios, 2)} times the direct one"
+        return f"the same within the spread ({spread(ratios, 2)} times)"
+    return f"{more if median(ratios) > 1 else less}: {spread(ratios, 2)} times the direct one"
 
 
 def _limit(record: dict, mode: str, side: str) -> str:
@@ -131,7 +132,7 @@ def _setting(record: dict) -> str:
         f"each core and its access log on; ab on the same machine. Direct is {record['direct']}",
         "load average": f"{_load(load['before'])} before, {_load(load['after'])} after",
     }
-    return _table(["", ""], [[name, text] for name, text in rows.items()])
+    return table(["", ""], [[name, text] for name, text in rows.items()])
 
 
 def _load(averages: list[float]) -> str:
@@ -146,7 +147,7 @@ def _command(record: dict, mode: str) -> str:
 
 def _times(record: dict, mode: str) -> str:
     rows = [_row(record, mode, f"{percent} %", _time(percent), digits=1) for percent in ab.PERCENTS]
-    return _table(["requests served within", "direct, ms", "gateway, ms", "gateway / direct"], rows)
+    return table(["requests served within", "direct, ms", "gateway, ms", "gateway / direct"], rows)
 
 
 def _costs(record: dict, mode: str) -> str:
@@ -165,18 +166,18 @@ def _costs(record: dict, mode: str) -> str:
     ):
         sums = [str(sum(s[key] for s in record["results"][mode][side])) for side in SIDES]
         rows.append([f"{label}, all rounds", *sums, ""])
-    return _table(["", "direct", "gateway", "gateway / direct"], rows)
+    return table(["", "direct", "gateway", "gateway / direct"], rows)
 
 
 def _row(record: dict, mode: str, label: str, quantity: Quantity, digits: int) -> list[str]:
     row = _plain(record, mode, label, quantity, digits)
-    return [*row[:-1], _spread(_ratios(record, mode, quantity), 2)]
+    return [*row[:-1], spread(_ratios(record, mode, quantity), 2)]
 
 
 def _plain(record: dict, mode: str, label: str, quantity: Quantity, digits: int) -> list[str]:
     """A row without a ratio, where the direct side has nothing to compare with."""
     sides = (record["results"][mode][side] for side in SIDES)
-    return [label, *(_spread(list(map(quantity, samples)), digits) for samples in sides), ""]
+    return [label, *(spread(list(map(quantity, samples)), digits) for samples in sides), ""]
 
 
 def _original() -> str:
@@ -184,10 +185,10 @@ def _original() -> str:
         [f"{percent} %", str(direct), str(proxy), f"{proxy / direct:.2f}"]
         for percent, (direct, proxy) in ORIGINAL.items()
     ]
-    table = _table(["requests served within", "direct, ms", "proxy, ms", "proxy / direct"], rows)
+    figures = table(["requests served within", "direct, ms", "proxy, ms", "proxy / direct"], rows)
     return (
         "Julia processes behind nginx under the same ab command, on another machine: only its "
-        f"ratios can be set beside those above.\n\n{table}"
+        f"ratios can be set beside those above.\n\n{figures}"
     )
 
 
@@ -232,18 +233,3 @@ def _ratios(record: dict, mode: str, quantity: Quantity) -> list[float]:
     sides = record["results"][mode]
     pairs = zip(sides["direct"], sides["gateway"], strict=True)
     return [quantity(gateway) / quantity(direct) for direct, gateway in pairs]
-
-
-def _spread(values: list[float], digits: int) -> str:
-    low, high = min(values), max(values)
-    return f"{median(values):,.{digits}f} ({low:,.{digits}f}–{high:,.{digits}f})"
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table whose columns line up."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = [head, ["-" * width for width in widths], *rows]
-    return "\n".join(
-        f"| {' | '.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))} |"
-        for line in lines
-    )

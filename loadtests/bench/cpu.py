@@ -28,6 +28,18 @@ def seconds(pid: int) -> float:
     raise ToolError(f"process {pid} ended while it was measured: see make logs")
 
 
+def threads(pid: int) -> dict[int, float]:
+    """CPU seconds of each thread that lives, from its schedstat
+    (Documentation/scheduler/sched-stats.rst)."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            found[int(task.name)] = int((task / "schedstat").read_text().split()[0]) / 1e9
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended since
+    return found
+
+
 def children() -> float:
     """CPU time of the ended children of this process."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,0 +1,174 @@
+//! Sends requests to a server of `/hello` and `/work` and reports, as JSON, what came back.
+//!
+//! A measurement has three steps, so that the caller can read the server's counters when no
+//! request is in flight: the generator connects, warms the server up and prints `ready`; a line on
+//! standard input starts the measured part, whose result is printed when every request is
+//! answered; the connections stay open until standard input ends.
+
+mod closed;
+mod exchange;
+mod idle;
+mod open;
+mod pool;
+mod reply;
+mod tally;
+mod trace;
+
+use std::io::{self, BufRead, Write};
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use rustix::thread::set_current_timer_slack;
+
+use crate::exchange::{Exchanges, Kind};
+use crate::pool::{Lost, Pool};
+use crate::tally::Tally;
+use crate::trace::{Arrivals, Plan};
+
+#[derive(Debug, Parser)]
+#[command(about = "Sends requests to a server of /hello and /work and reports what came back")]
+struct Options {
+    #[command(subcommand)]
+    mode: Mode,
+}
+
+#[derive(Debug, Subcommand)]
+enum Mode {
+    /// Each connection asks again as soon as it is answered.
+    Closed {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        period: Period,
+    },
+    /// Requests start when they are due, whether or not earlier ones were answered.
+    Open {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        period: Period,
+        /// Requests per second.
+        #[arg(long)]
+        rate: f64,
+        /// How the arrivals are spaced.
+        #[arg(long, value_enum, default_value = "poisson")]
+        arrivals: Arrivals,
+        /// Share of the requests that are `/work`; the others are `/hello`.
+        #[arg(long, default_value_t = 0.1)]
+        work_share: f64,
+        /// The same seed gives the same arrivals.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// One request on each connection, and then silence.
+    Idle {
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Target {
+    /// Address of the server.
+    #[arg(long)]
+    to: SocketAddr,
+    /// Keep-alive connections.
+    #[arg(long, default_value_t = 64)]
+    connections: usize,
+    /// Iterations of each `/work`; without it, there is only `/hello`.
+    #[arg(long)]
+    ops: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+struct Period {
+    /// Length of the measured part.
+    #[arg(long)]
+    seconds: f64,
+    /// The same load before it, unmeasured.
+    #[arg(long, default_value_t = 1.0)]
+    warm_up: f64,
+}
+
+fn main() -> ExitCode {
+    match run(Options::parse().mode) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("load-generator: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(mode: Mode) -> Result<(), Lost> {
+    // A sleep ends when it is due, not up to 50 µs later (prctl(2), PR_SET_TIMERSLACK).
+    set_current_timer_slack(NonZeroU64::new(1)).map_err(io::Error::from)?;
+    match mode {
+        Mode::Closed { target, period } => {
+            let kind = if target.ops.is_some() { Kind::Work } else { Kind::Hello };
+            let mut pool = target.pool(target.connections)?;
+            let all = 0..pool.len();
+            closed::run(&mut pool, all.clone(), kind, period.warm_up())?;
+            measure(pool, |pool| closed::run(pool, all, kind, period.measured()))
+        }
+        Mode::Open { target, period, rate, arrivals, work_share, seed } => {
+            let mut pool = target.pool(target.connections)?;
+            let work_share = if target.ops.is_some() { work_share } else { 0.0 };
+            let plan = Plan { rate, arrivals, work_share };
+            open::run(&mut pool, &plan.trace(period.warm_up(), !seed))?;
+            let trace = plan.trace(period.measured(), seed);
+            measure(pool, |pool| open::run(pool, &trace))
+        }
+        Mode::Idle { target } => {
+            let mut pool = target.pool(1)?;
+            closed::run(&mut pool, 0..1, Kind::Hello, Duration::ZERO)?;
+            measure(pool, |pool| idle::run(pool, target.connections))
+        }
+    }
+}
+
+impl Target {
+    fn pool(&self, connections: usize) -> Result<Pool, Lost> {
+        Pool::open(self.to, connections, Exchanges::new(self.to, self.ops))
+    }
+}
+
+impl Period {
+    fn warm_up(&self) -> Duration {
+        Duration::from_secs_f64(self.warm_up)
+    }
+
+    fn measured(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+}
+
+/// The measured part, between two lines of the caller.
+fn measure(
+    mut pool: Pool,
+    part: impl FnOnce(&mut Pool) -> Result<Tally, Lost>,
+) -> Result<(), Lost> {
+    say("\"ready\"")?;
+    if !told()? {
+        return Ok(());
+    }
+    let before = tally::own_cpu();
+    let result = part(&mut pool)?;
+    say(&result.json(tally::own_cpu() - before))?;
+    while told()? {}
+    Ok(())
+}
+
+fn say(line: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()
+}
+
+/// Waits for a line of the caller; false when there will be no more.
+fn told() -> io::Result<bool> {
+    Ok(io::stdin().lock().read_line(&mut String::new())? > 0)
+}

@@ -1,0 +1,189 @@
+//! Keep-alive connections to one server, each with at most one request in flight.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::time::Timespec;
+
+use crate::exchange::{Exchanges, Kind};
+use crate::reply::{self, Fault, Reply};
+
+/// Longest wait for any reply.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Longest reply that is read.
+const REPLY: usize = 4096;
+
+/// The server cannot be reached any more.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(crate) struct Lost(#[from] io::Error);
+
+/// The end of one exchange.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) kind: Kind,
+    /// When the request was due.
+    pub(crate) due: Instant,
+    /// When its reply was read.
+    pub(crate) read: Instant,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) lane: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    socket: TcpStream,
+    /// The request in flight.
+    asked: Option<(Kind, Instant)>,
+    /// The first part of a reply that came in several.
+    part: Vec<u8>,
+}
+
+/// The connections and the event loop that watches them.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    to: SocketAddr,
+    exchanges: Exchanges,
+    poll: OwnedFd,
+    connections: Vec<Connection>,
+    in_flight: usize,
+    reopened: u64,
+    buffer: Box<[u8; REPLY]>,
+}
+
+impl Pool {
+    /// Opens `count` connections to `to`.
+    pub(crate) fn open(to: SocketAddr, count: usize, exchanges: Exchanges) -> Result<Self, Lost> {
+        let poll = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from)?;
+        let connections = Vec::with_capacity(count);
+        let buffer = Box::new([0; REPLY]);
+        let mut pool = Pool { to, exchanges, poll, connections, in_flight: 0, reopened: 0, buffer };
+        (0..count).try_for_each(|_| pool.add())?;
+        Ok(pool)
+    }
+
+    /// Opens one more connection.
+    pub(crate) fn add(&mut self) -> Result<(), Lost> {
+        let socket = self.connect(self.connections.len())?;
+        self.connections.push(Connection { socket, asked: None, part: Vec::new() });
+        Ok(())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Sends a request that was due at `due` on a connection without one in flight.
+    pub(crate) fn ask(&mut self, index: usize, kind: Kind, due: Instant) -> Result<(), Lost> {
+        let request = &self.exchanges.of(kind).request;
+        // A keep-alive connection that the server has closed takes one more try on a new one.
+        if send(&self.connections[index].socket, request, SendFlags::NOSIGNAL) != Ok(request.len())
+        {
+            self.reopen(index)?;
+            let request = &self.exchanges.of(kind).request;
+            send(&self.connections[index].socket, request, SendFlags::NOSIGNAL)
+                .map_err(io::Error::from)?;
+        }
+        self.connections[index].asked = Some((kind, due));
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    /// Waits until a connection has something to read, at most `timeout`.
+    pub(crate) fn wait(&self, events: &mut Vec<Event>, timeout: Duration) -> Result<(), Lost> {
+        events.clear();
+        let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+        loop {
+            match epoll::wait(&self.poll, spare_capacity(events), Some(&timeout)) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(io::Error::from(error).into()),
+            }
+        }
+    }
+
+    /// Reads what has arrived; an answer when that ends an exchange.
+    pub(crate) fn receive(&mut self, index: usize) -> Result<Option<Answer>, Lost> {
+        let connection = &mut self.connections[index];
+        let buffer = &mut self.buffer[..];
+        let arrived = match recv(&connection.socket, &mut *buffer, RecvFlags::empty()) {
+            Ok((_, length)) => length,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+            Err(_) => 0,
+        };
+        let Some((kind, due)) = connection.asked else {
+            // Idle: the server has closed it, which it may, or sent what nobody asked for.
+            self.reopen(index)?;
+            return Ok(None);
+        };
+        let body = &self.exchanges.of(kind).body;
+        let reply = if arrived == 0 {
+            Some(Reply { fault: Some(Fault::Closed), closes: true, lane: None })
+        } else if connection.part.is_empty() {
+            reply::read(&buffer[..arrived], body)
+        } else {
+            connection.part.extend_from_slice(&buffer[..arrived]);
+            reply::read(&connection.part, body)
+        };
+        let Some(reply) = reply else {
+            if connection.part.is_empty() {
+                connection.part.extend_from_slice(&buffer[..arrived]);
+            }
+            return Ok(None);
+        };
+        connection.part.clear();
+        connection.asked = None;
+        self.in_flight -= 1;
+        let answer =
+            Answer { kind, due, read: Instant::now(), fault: reply.fault, lane: reply.lane };
+        if reply.closes {
+            self.reopen(index)?;
+        }
+        Ok(Some(answer))
+    }
+
+    /// Gives up on every request in flight; how many there were.
+    pub(crate) fn give_up(&mut self) -> Result<usize, Lost> {
+        for index in 0..self.connections.len() {
+            if self.connections[index].asked.take().is_some() {
+                self.reopen(index)?;
+            }
+        }
+        Ok(std::mem::take(&mut self.in_flight))
+    }
+
+    /// How many connections the server closed, so that they were opened again, since the last call.
+    pub(crate) fn take_reopened(&mut self) -> u64 {
+        std::mem::take(&mut self.reopened)
+    }
+
+    fn reopen(&mut self, index: usize) -> Result<(), Lost> {
+        self.reopened += 1;
+        // Closing the old socket takes it out of the epoll set (epoll(7)).
+        self.connections[index].socket = self.connect(index)?;
+        self.connections[index].part.clear();
+        Ok(())
+    }
+
+    fn connect(&self, index: usize) -> Result<TcpStream, Lost> {
+        let socket = TcpStream::connect_timeout(&self.to, PATIENCE)?;
+        socket.set_nonblocking(true)?;
+        socket.set_nodelay(true)?;
+        // Edge-triggered: one event for each reply, and no second look at it.
+        let flags = EventFlags::IN | EventFlags::ET;
+        epoll::add(&self.poll, &socket, EventData::new_u64(index as u64), flags)
+            .map_err(io::Error::from)?;
+        Ok(socket)
+    }
+}

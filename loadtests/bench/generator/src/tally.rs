@@ -1,0 +1,162 @@
+//! Counts what came back.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Map, Value, json};
+
+use crate::exchange::Kind;
+use crate::pool::{Answer, Lost, Pool};
+use crate::reply::Fault;
+
+/// The percentiles that are reported; the first is the least value, the last the greatest.
+const PERCENTILES: [f64; 6] = [0.0, 50.0, 90.0, 99.0, 99.9, 100.0];
+
+/// Latencies are kept to three digits, in nanoseconds.
+const DIGITS: u8 = 3;
+
+/// What one part of a measurement saw.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    latencies: [Histogram<u64>; 2],
+    faults: BTreeMap<Fault, u64>,
+    /// Replies by the lane that they name.
+    lanes: BTreeMap<usize, u64>,
+    /// How long after it was due a request was looked at: the generator's own lag.
+    lag: Histogram<u64>,
+    /// Requests that found no free connection.
+    queued: u64,
+    reopened: u64,
+    took: Duration,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Tally {
+            latencies: [histogram(), histogram()],
+            faults: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+            lag: histogram(),
+            queued: 0,
+            reopened: 0,
+            took: Duration::ZERO,
+        }
+    }
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new(DIGITS).expect("a valid number of digits")
+}
+
+impl Tally {
+    /// Counts a request that is due.
+    pub(crate) fn start(&mut self, lag: Duration, queued: bool) {
+        record(&mut self.lag, lag);
+        self.queued += u64::from(queued);
+    }
+
+    /// Counts an answer. Only a right one has a latency.
+    pub(crate) fn add(&mut self, answer: &Answer) {
+        match answer.fault {
+            Some(fault) => self.fault(fault, 1),
+            None => record(&mut self.latencies[answer.kind as usize], answer.read - answer.due),
+        }
+        if let Some(lane) = answer.lane {
+            *self.lanes.entry(lane).or_default() += 1;
+        }
+    }
+
+    /// Counts every request in flight as unanswered.
+    pub(crate) fn give_up(&mut self, pool: &mut Pool) -> Result<(), Lost> {
+        let lost = pool.give_up()?;
+        self.unsent(lost);
+        Ok(())
+    }
+
+    /// Counts requests that were never answered.
+    pub(crate) fn unsent(&mut self, count: usize) {
+        self.fault(Fault::Silence, count as u64);
+    }
+
+    fn fault(&mut self, fault: Fault, count: u64) {
+        *self.faults.entry(fault).or_default() += count;
+    }
+
+    /// Notes how long it took.
+    pub(crate) fn end(&mut self, pool: &mut Pool, took: Duration) {
+        self.took = took;
+        self.reopened = pool.take_reopened();
+    }
+
+    /// Adds another part.
+    pub(crate) fn merge(&mut self, other: Tally) {
+        for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
+            mine.add(theirs).expect("histograms of the same make");
+        }
+        self.lag.add(&other.lag).expect("histograms of the same make");
+        for (fault, count) in other.faults {
+            self.fault(fault, count);
+        }
+        for (lane, count) in other.lanes {
+            *self.lanes.entry(lane).or_default() += count;
+        }
+        self.queued += other.queued;
+        self.reopened += other.reopened;
+        self.took += other.took;
+    }
+
+    /// The report.
+    pub(crate) fn json(&self, own_cpu: Duration) -> String {
+        let right: u64 = self.latencies.iter().map(Histogram::len).sum();
+        let wrong: u64 = self.faults.values().sum();
+        let faults: Map<_, _> =
+            self.faults.iter().map(|(fault, count)| (fault.name().into(), json!(count))).collect();
+        let lanes: Map<_, _> =
+            self.lanes.iter().map(|(lane, count)| (lane.to_string(), json!(count))).collect();
+        let latency: Map<_, _> = Kind::ALL
+            .iter()
+            .zip(&self.latencies)
+            .filter(|(_, latencies)| !latencies.is_empty())
+            .map(|(kind, latencies)| (kind.name().into(), summary(latencies)))
+            .collect();
+        json!({
+            "requests": right + wrong,
+            "wrong": wrong,
+            "faults": faults,
+            "seconds": self.took.as_secs_f64(),
+            "requests_per_second": (right + wrong) as f64 / self.took.as_secs_f64(),
+            "generator_cpu_seconds": own_cpu.as_secs_f64(),
+            "latency_us": latency,
+            "lag_us": summary(&self.lag),
+            "queued": self.queued,
+            "reopened": self.reopened,
+            "lanes": lanes,
+        })
+        .to_string()
+    }
+}
+
+fn record(histogram: &mut Histogram<u64>, time: Duration) {
+    // An automatically growing histogram takes every value.
+    let _ = histogram.record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+}
+
+fn summary(times: &Histogram<u64>) -> Value {
+    let microseconds = |nanoseconds: f64| json!((nanoseconds / 10.0).round() / 100.0);
+    let mut fields = Map::new();
+    fields.insert("count".into(), json!(times.len()));
+    fields.insert("mean".into(), microseconds(times.mean()));
+    for percentile in PERCENTILES {
+        let value = times.value_at_percentile(percentile) as f64;
+        fields.insert(percentile.to_string(), microseconds(value));
+    }
+    fields.into()
+}
+
+/// CPU time of this process so far.
+pub(crate) fn own_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}

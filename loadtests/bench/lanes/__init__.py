@@ -1,0 +1,1 @@
+"""`bench-lanes`: Corelane's server beside its peers and beside what the kernel alone costs."""
