@@ -11,6 +11,9 @@ The server's configuration file: config of the values, and what follows from the
 {{- if .Values.static.root -}}
 {{- $_ := set $pod "static" (dict "root" .Values.static.root) -}}
 {{- end -}}
+{{- if .Values.tls.secret -}}
+{{- $_ := set $pod "tls" (dict "certificate" "/etc/corelane-tls/tls.crt" "key" "/etc/corelane-tls/tls.key") -}}
+{{- end -}}
 {{- include "server.toml" (merge $pod .Values.config) -}}
 {{- end -}}
 
@@ -32,5 +35,5 @@ writes whole numbers of a values file as floats. */}}
 {{- end -}}
 
 {{- define "server.tomlValue" -}}
-{{- if kindIs "string" . -}}{{ toJson . }}{{- else -}}{{ int64 . }}{{- end -}}
+{{- if kindIs "string" . -}}{{ toJson . }}{{- else if kindIs "bool" . -}}{{ ternary "on" "off" . | toJson }}{{- else -}}{{ int64 . }}{{- end -}}
 {{- end -}}

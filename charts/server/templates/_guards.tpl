@@ -22,9 +22,11 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 
 {{- define "server.guards.durations" -}}
-{{- range $table := list "timeouts" "drain" -}}
-{{- range $key, $_ := get $.Values.config $table | default dict -}}
+{{- range $table := list "timeouts" "drain" "tls" -}}
+{{- range $key, $value := get $.Values.config $table | default dict -}}
+{{- if not (and (eq $key "connection_age") (has (toString $value) (list "off" "false"))) -}}
 {{- $_ := include "server.milliseconds" (list $ (printf "config.%s.%s" $table $key)) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
