@@ -13,7 +13,7 @@ RULE_TESTS := $(wildcard dashboards/tests/*.test.yaml)
 SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$' -- ':!*.py' ':!*.md')
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs test lint test-services test-platform fmt loadtest compare-direct tools clean
+.PHONY: help up down status logs test lint test-services test-platform fuzz miri fmt loadtest compare-direct pgo bench-lanes soak tools clean
 
 help: ## Show the targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,11 +44,14 @@ status: ## Show every process, its state, CPUs and address
 logs: ## Show the last log lines, or follow one process: NAME=server-0
 	@$(LOCAL) logs $(if $(filter command line,$(origin NAME)),$(NAME))
 
-test: lint test-services test-platform ## Run every check and test
+test: lint test-services fuzz test-platform ## Run every check and test
 
 lint: tools ## Check formats, and what linters find
 	cd services && cargo fmt --check
+	cd services/fuzz && cargo fmt --check
 	cd services && cargo clippy --all-targets --locked -- -D warnings
+	cd loadtests/bench && cargo fmt --check
+	cd loadtests/bench && cargo clippy --all-targets --locked -- -D warnings
 	$(TOOLS) run ruff format --check
 	$(TOOLS) run ruff check
 	$(TOOLS) run shellcheck $(SHELL_FILES)
@@ -56,15 +59,32 @@ lint: tools ## Check formats, and what linters find
 	$(TOOLS) run promtool check rules $(RULES)
 	$(TOOLS) run actionlint -shellcheck "$$($(TOOLS) path shellcheck)" $(WORKFLOWS)
 
-test-services: ## Run the tests of the Rust services
+test-services: ## Run the tests of the Rust services and of the load generator
 	cd services && cargo test --locked
+	cd loadtests/bench && cargo test --locked -p load-generator
 
 test-platform: tools ## Run the tests with real processes, and those of charts and tools
 	$(TOOLS) run promtool test rules $(RULE_TESTS)
 	$(TOOLS) run pytest
 
+# Its seeds alone take no time; a few seconds each find what is easily found.
+fuzz: tools ## Fuzz what reads text from outside: FUZZ_SECONDS=60 TARGETS=div SANITIZER=address
+	$(if $(FUZZ_SECONDS),FUZZ_SECONDS=$(FUZZ_SECONDS)) $(if $(SANITIZER),SANITIZER=$(SANITIZER)) services/fuzz/run $(TARGETS)
+
+# Not those that read files or clocks, move threads, open sockets or call C: miri does not emulate that.
+MIRI_SKIPS := cpu::view cpu::repin tls:: placement:: hyper_sees
+
+miri: ## Look for undefined behaviour in the library's tests; needs nightly Rust with miri
+	@if cargo +nightly miri --version >/dev/null 2>&1; then \
+	  cd services && cargo +nightly miri test --locked -p corelane --lib -- $(addprefix --skip ,$(MIRI_SKIPS)); \
+	else \
+	  echo "miri: skipped; it takes: rustup toolchain install nightly --component miri,rust-src"; \
+	fi
+
 fmt: ## Format Rust and Python
 	cd services && cargo fmt
+	cd services/fuzz && cargo fmt
+	cd loadtests/bench && cargo fmt
 	$(TOOLS) run ruff format
 	$(TOOLS) run ruff check --fix
 
@@ -74,9 +94,21 @@ loadtest: ## Run the k6 smoke test through the gateway
 compare-direct: ## Compare one replica directly with the gateway over all, under ab
 	$(PYTHON) loadtests/bench compare-direct
 
+pgo: ## Build the server with the profile of its own load, for less CPU per request
+	hack/pgo
+
+bench-lanes: ## Compare the server with its peers and with what the kernel alone costs
+	$(PYTHON) loadtests/bench lanes
+
+# bash, too, has a variable of this name.
+soak: ## Keep one server under clients that come and go for 5 minutes: SECONDS=60
+	$(PYTHON) loadtests/bench soak $(if $(filter command line,$(origin SECONDS)),--seconds $(SECONDS))
+
 tools: ## Obtain what tests and checks use
-	@$(TOOLS) ensure helm envoy prometheus promtool supervisord k6 ab shellcheck ruff pytest actionlint
+	@$(TOOLS) ensure helm envoy prometheus promtool supervisord k6 ab shellcheck ruff pytest actionlint h2spec g++
 
 clean: down ## Stop the instance; remove builds, logs and recorded data
 	rm -rf .run/$(or $(INSTANCE),default) .pytest_cache .ruff_cache loadtests/out
 	cd services && cargo clean
+	cd services/fuzz && cargo clean
+	cd loadtests/bench && cargo clean

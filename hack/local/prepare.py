@@ -20,11 +20,12 @@ def prepare(run: Path) -> dict[str, Path]:
     # Each of the two slow builds ends with steps that use one core; together they use both.
     with ThreadPoolExecutor() as pool:
         tools = pool.submit(resolve.ensure, TOOLS)
-        server = pool.submit(_build_server, run)
+        server = pool.submit(build_server, run)
         return {**tools.result(), "server": server.result()}
 
 
-def _build_server(run: Path) -> Path:
+def build_server(run: Path) -> Path:
+    """The release build of the server; its log goes into the folder `run`."""
     log = run / "build.log"
     log.unlink(missing_ok=True)
     argv = ["cargo", "build", "--release", "--locked", "-p", "corelane-server"]

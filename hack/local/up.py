@@ -88,7 +88,7 @@ def describe(plan: Topology) -> str:
     for replica in plan.replicas:
         lines.append(
             f"  {replica.name:<14} http://{HOST}:{replica.port}"
-            f"  (CPU {replica.cpu}; metrics: http://{HOST}:{replica.admin_port}/metrics)"
+            f"  (CPU {replica.cpu}; lanes: http://{HOST}:{replica.admin_port}/lanes)"
         )
     lines += [
         "",

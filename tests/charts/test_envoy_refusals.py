@@ -1,47 +1,13 @@
 """What a running Envoy refuses by itself; no replica is up."""
 
 import json
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-import yaml
 
-from support import eventually
 from support.client import Reply, ask
+from support.envoys import Gateway, gateway_to
 from support.ports import free_ports
-from support.rendering import envoy_config, tool
-
-
-@dataclass(frozen=True)
-class Gateway:
-    """A running Envoy and where it listens."""
-
-    url: str
-    stats: str
-    admin: str
-    log: Path
-
-    def ready(self) -> bool:
-        """Whether the readiness probe would pass."""
-        try:
-            return ask(self.stats, "/ready").status == 200
-        except OSError:
-            return False
-
-    def logged(self, path: str) -> dict:
-        """The entry of the one request for a path in the access log."""
-
-        def entries() -> list[dict]:
-            lines = self.log.read_text().splitlines(keepends=True)
-            whole = [json.loads(line) for line in lines if line.endswith("\n")]
-            return [entry for entry in whole if entry.get("path") == path]
-
-        eventually(entries)
-        (entry,) = entries()
-        return entry
 
 
 def is_problem(reply: Reply, slug: str, title: str) -> bool:
@@ -54,31 +20,10 @@ def is_problem(reply: Reply, slug: str, title: str) -> bool:
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """Envoy in front of a replica that is down."""
-    folder = tmp_path_factory.mktemp("gateway")
-    first = free_ports(5)
-    values = {
-        "listener": {"address": "127.0.0.1", "port": first},
-        "stats": {"address": "127.0.0.1", "port": first + 1},
-        "admin": {"port": first + 2},
-        "upstream": {
-            "discovery": "static",
-            "endpoints": [{"address": "127.0.0.1", "port": first + 3, "adminPort": first + 4}],
-        },
-    }
-    (folder / "values.yaml").write_text(yaml.safe_dump(values))
-    (folder / "envoy.yaml").write_text(yaml.safe_dump(envoy_config(values=folder / "values.yaml")))
-    log = folder / "access.log"
-    arguments = ["-c", folder / "envoy.yaml", "--concurrency", "1", "--disable-hot-restart"]
-    arguments += ["--log-level", "warn", "--file-flush-interval-msec", "50"]
-    with log.open("wb") as output:
-        process = subprocess.Popen([tool("envoy"), *arguments], stdout=output)
-    try:
-        running = Gateway(*(f"http://127.0.0.1:{first + index}" for index in range(3)), log=log)
-        eventually(running.ready)
+    first = free_ports(2)
+    down = {"address": "127.0.0.1", "port": first, "adminPort": first + 1}
+    with gateway_to([down], tmp_path_factory.mktemp("gateway")) as running:
         yield running
-    finally:
-        process.terminate()
-        process.wait(timeout=10)
 
 
 @pytest.mark.parametrize("path", ["/ready", "/stats/prometheus"])

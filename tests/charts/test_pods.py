@@ -132,3 +132,12 @@ def test_static_files_are_mounted_read_only_where_they_are_served() -> None:
     assert volumes["static"]["configMap"] == {"name": "pages"}
     mounts = {mount["name"]: mount for mount in container(objects)["volumeMounts"]}
     assert mounts["static"] == {"name": "static", "mountPath": "/srv", "readOnly": True}
+
+
+def test_the_secret_of_tls_is_mounted_as_a_folder() -> None:
+    objects = render("server", "tls.secret=shop")
+    volumes = {volume["name"]: volume for volume in pod(objects)["volumes"]}
+    assert volumes["tls"]["secret"] == {"secretName": "shop"}
+    mounts = {mount["name"]: mount for mount in container(objects)["volumeMounts"]}
+    assert mounts["tls"] == {"name": "tls", "mountPath": "/etc/corelane-tls", "readOnly": True}
+    assert "tls" not in {volume["name"] for volume in pod(render("server"))["volumes"]}

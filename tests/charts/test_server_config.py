@@ -16,16 +16,30 @@ EVERY_KEY = [
     "pin=off",
     "cpus=2",
     "config.placement=hashed",
+    "config.steering=on",
+    "config.load_reports=text",
     "config.backlog=1024",
     "config.limits.connections=1000",
+    "config.limits.connection_requests=1000",
+    "config.limits.slots=8",
+    "config.limits.queue=64",
+    "config.limits.blocking_threads=4",
+    "config.limits.blocking_queue=16",
     "config.limits.headers=50",
     "config.limits.header_bytes=16KiB",
     "config.limits.uri_bytes=4KiB",
     "config.limits.body_bytes=1MiB",
     "config.timeouts.header=5s",
+    "config.timeouts.body=20s",
+    "config.timeouts.request=10s",
+    "config.timeouts.write=20s",
+    "config.timeouts.connection_age=off",
     "config.timeouts.idle=2m",
+    "config.timeouts.stall=2s",
     "config.drain.settle=250ms",
     "config.drain.deadline=1h",
+    "config.drain.report=1s",
+    "config.tls.reload=1m",
     "config.work.max_ops=1000000000",
     "config.log.level=debug",
     "config.log.format=text",
@@ -71,8 +85,23 @@ def test_every_key_reaches_the_server(check: Check) -> None:
 
 def test_schema_has_every_key_of_the_server(check: Check) -> None:
     set_by_chart = {"listen", "admin.listen", "replica", "lanes", "pin", "static.root"}
+    set_by_chart |= {"tls.certificate", "tls.key"}
     settable = {s.removeprefix("config.").split("=")[0] for s in EVERY_KEY if "config." in s}
     assert set(check()) == settable | set_by_chart
+
+
+@pytest.mark.parametrize("form", ["off", "text", "json"])
+def test_load_reports_may_be_written_plainly(form: str, tmp_path: Path, check: Check) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(f"config: {{load_reports: {form}}}\n")
+    assert check(server_toml(values=values))["load_reports"] == form
+
+
+@pytest.mark.parametrize("steering", ["on", "off"])
+def test_steering_may_be_written_plainly(steering: str, tmp_path: Path, check: Check) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(f"config: {{steering: {steering}}}\n")
+    assert check(server_toml(values=values))["steering"] == steering
 
 
 @pytest.mark.parametrize("pin", ["on", "off", "auto"])
@@ -88,6 +117,14 @@ def test_values_files_may_be_written_plainly(pin: str, tmp_path: Path) -> None:
 def test_static_root_is_where_files_are_served_from() -> None:
     rendered = tomllib.loads(server_toml("static.root=/srv/static"))
     assert rendered["static"] == {"root": "/srv/static"}
+
+
+def test_a_secret_gives_the_server_its_certificate() -> None:
+    rendered = tomllib.loads(server_toml("tls.secret=shop", "config.tls.reload=1m"))
+    folder = "/etc/corelane-tls"
+    files = {"certificate": f"{folder}/tls.crt", "key": f"{folder}/tls.key"}
+    assert rendered["tls"] == {**files, "reload": "1m"}
+    assert "tls" not in tomllib.loads(server_toml())
 
 
 def test_gateway_knows_the_servers_defaults(check: Check) -> None:

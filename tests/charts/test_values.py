@@ -70,6 +70,7 @@ def test_every_value_says_what_it_is_for(chart: str) -> None:
         ("server", "lanes=2", "lanes is 2 but cpus is 1"),
         ("server", "config.drain.deadline=30", "config.drain.deadline is 30: give a whole number"),
         ("server", "config.timeouts.idle=1y", "config.timeouts.idle is 1y: give a whole number"),
+        ("server", "config.tls.reload=10", "config.tls.reload is 10: give a whole number"),
         ("server", "config.drain.settle=31s", "must not be longer than config.drain.deadline"),
         ("server", "shutdown.gracePeriodSeconds=30", "must be longer than config.drain.deadline"),
         ("server", "static.volume.emptyDir.medium=Memory", "static.root is empty"),

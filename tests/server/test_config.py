@@ -48,6 +48,14 @@ def test_the_file_may_be_named_by_the_environment(binary: Path, tmp_path: Path) 
         ("--lanes", "0", "from 1 to 1024"),
         ("--pin", "maybe", "auto, on or off"),
         ("--placement", "random", "hashed"),
+        ("--steering", "true", "on or off"),
+        ("--load-reports", "yes", "off, text or json"),
+        ("--limits.slots", "0", "from 1 to 1000000"),
+        ("--limits.queue", "-1", "from 0 to 1000000"),
+        ("--timeouts.connection-age", "1ms", "off, or a duration"),
+        ("--timeouts.stall", "1ms", "from 10ms to 1h"),
+        ("--drain.report", "0s", "from 100ms to 1h"),
+        ("--tls.reload", "1ms", "from 100ms to 1day"),
         ("--limits.headers", "many", "from 1 to 1000"),
         ("--limits.header-bytes", "32", "with its unit"),
         ("--limits.header-bytes", "1B", "from 8.0 KiB to 1.0 MiB"),
@@ -71,6 +79,20 @@ def test_a_bad_value_is_named_with_what_is_allowed(
         assert allowed in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--tls.certificate", "a.crt"], "tls.key is empty"),
+        (["--tls.key", "a.key"], "tls.certificate is empty"),
+        (["--tls.certificate", "a.crt", "--tls.key", "a.key"], "a.crt cannot be read"),
+    ],
+)
+def test_tls_needs_both_files(binary: Path, flags: list[str], problem: str) -> None:
+    for result in (run(binary, *flags), run(binary, "--check", *flags)):
+        assert result.returncode == 64
+        assert problem in result.stderr
+
+
 def test_every_mistake_is_named_at_once(binary: Path) -> None:
     result = run(binary, "--lanes", "0", "--backlog", "x")
     assert result.returncode == 64
@@ -80,9 +102,10 @@ def test_every_mistake_is_named_at_once(binary: Path) -> None:
 
 def test_unknown_keys_are_refused(binary: Path, tmp_path: Path) -> None:
     file = tmp_path / "server.toml"
-    file.write_text("[limit]\nheaders = 10\n")
+    file.write_text('[limit]\nheaders = 10\n[tls]\nreloads = "1s"\n')
     for result, name in (
         (run(binary, "--config", str(file)), "limit"),
+        (run(binary, "--config", str(file)), 'tls.reloads = "1s"'),
         (run(binary, CORELANE_LANE="2"), "CORELANE_LANE"),
         (run(binary, "--lane", "2"), "--lane"),
     ):

@@ -94,8 +94,9 @@ def test_other_methods_are_405_with_allow(server: Server, path: str, method: str
     problem(reply)
 
 
-def test_options_says_what_is_allowed(server: Server) -> None:
-    reply = ask(server.url, "/hello", "OPTIONS")
+@pytest.mark.parametrize("target", ["/hello", "*"])
+def test_options_says_what_is_allowed(server: Server, target: str) -> None:
+    reply = ask(server.url, target, "OPTIONS")
     assert (reply.status, reply.body) == (204, b"")
     assert reply.headers["allow"] == "GET, HEAD, OPTIONS"
 

@@ -1,0 +1,83 @@
+"""TLS as OpenSSL sees it, and a certificate that changes under the running server."""
+
+import http.client
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from support import PATIENCE, eventually
+from support.certificates import certificate
+from support.client import ask
+from support.servers import Server
+
+
+def connect(server: Server, trusted: Path) -> http.client.HTTPSConnection:
+    """One connection that trusts this certificate alone, after a first request."""
+    context = ssl.create_default_context(cafile=trusted)
+    port = urlsplit(server.url).port
+    client = http.client.HTTPSConnection("localhost", port, timeout=PATIENCE, context=context)
+    assert get(client) == 200
+    return client
+
+
+def get(client: http.client.HTTPSConnection) -> int:
+    """The status of one more request on a connection."""
+    client.request("GET", "/hello")
+    reply = client.getresponse()
+    reply.read()
+    return reply.status
+
+
+def accepts(server: Server, trusted: Path) -> bool:
+    """Whether the server shows this certificate."""
+    try:
+        connect(server, trusted).close()
+    except ssl.SSLCertVerificationError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("key", ["ec", "rsa:2048", "ed25519"])
+def test_a_certificate_is_replaced_under_the_running_server(
+    start: Callable[..., Server], tmp_path: Path, key: str
+) -> None:
+    old, old_key = certificate(tmp_path, "old", key)
+    new, new_key = certificate(tmp_path, "new", key)
+    used, used_key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    used.write_bytes(old.read_bytes())
+    used_key.write_bytes(old_key.read_bytes())
+    flags = ["--tls.certificate", used, "--tls.key", used_key, "--tls.reload", "100ms"]
+    server = start(*flags)
+    kept = connect(server, old)
+    assert not accepts(server, new)
+
+    def reloads(result: str) -> float:
+        return server.metrics()[f'corelane_tls_reloads_total{{result="{result}"}}']
+
+    new_key.replace(used_key)
+    eventually(lambda: reloads("failure") == 1, "a key without its certificate is refused")
+    assert accepts(server, old)
+    following = tmp_path / "next"
+    following.write_bytes(new.read_bytes())
+    following.replace(used)
+    eventually(lambda: reloads("success") == 1, "the pair is taken")
+    assert accepts(server, new)
+    assert not accepts(server, old)
+    assert get(kept) == 200, "an open connection keeps its certificate"
+
+    server.process.terminate()
+    code, log = server.end()
+    assert code == 0, log
+    assert log.count("TLS certificate not reloaded") == 1
+    assert str(used_key) in log
+
+
+def test_a_request_without_tls_is_told_so(start: Callable[..., Server], tmp_path: Path) -> None:
+    used, key = certificate(tmp_path, "tls", "ec")
+    server = start("--tls.certificate", used, "--tls.key", key)
+    reply = ask(server.url, "/hello")
+    assert (reply.status, reply.replica) == (400, "test")
+    assert b"urn:corelane:problem:plain-http" in reply.body
