@@ -39,7 +39,8 @@ pub(crate) enum Activity {
 pub(crate) enum Order {
     /// End as soon as nothing is in flight (HTTP/2: after GOAWAY).
     Finish,
-    /// The header did not come in time: end now, with 408 where a request had begun.
+    /// The client did not send its header in time, or is not there any more: end now, with 408
+    /// where a header had begun.
     Expire,
     /// The client takes nothing of its replies: drop them, and what the kernel holds of them.
     Reset,
@@ -68,8 +69,12 @@ pub(crate) struct Connection {
     abandoned: Cell<bool>,
     /// HTTP/2 frames are not requests: bytes alone do not begin a header.
     multiplexed: Cell<bool>,
-    /// The client closed its side of an HTTP/1.1 connection while a request waited.
+    /// The client reset an HTTP/1.1 connection while a request waited.
     gone: Cell<bool>,
+    /// It ended its side only, or so it seems: a close looks the same at first.
+    ended: Cell<bool>,
+    /// The request, by its number, that the last sweep saw wait for a client that ended its side.
+    missed: Cell<Option<u64>>,
     order: Cell<Option<Order>>,
     /// An order was given once.
     told: Cell<bool>,
@@ -128,6 +133,8 @@ impl Connection {
             abandoned: Cell::new(false),
             multiplexed: Cell::new(false),
             gone: Cell::new(false),
+            ended: Cell::new(false),
+            missed: Cell::new(None),
             order: Cell::new(None),
             told: Cell::new(false),
             retires,
@@ -271,9 +278,14 @@ impl Connection {
             && !self.bodies.is_awaited()
     }
 
-    /// The client closed the connection, or its side of it.
+    /// The client reset the connection.
     pub(crate) fn set_gone(&self) {
         self.gone.set(true);
+    }
+
+    /// The client closed the connection, or its side of it.
+    pub(crate) fn set_ended(&self) {
+        self.ended.set(true);
     }
 
     /// Whether nobody is there for the reply to a request that waits. A reply that is being

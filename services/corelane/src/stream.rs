@@ -176,8 +176,11 @@ impl Stream {
             let Poll::Ready(read) = Pin::new(&mut self.socket).poll_read(cx, &mut ahead) else {
                 return;
             };
-            if read.is_err() || ahead.filled().is_empty() {
+            if read.is_err() {
                 return self.connection.set_gone();
+            }
+            if ahead.filled().is_empty() {
+                return self.connection.set_ended();
             }
             self.prefix = [&self.prefix, ahead.filled()].concat().into();
             // hyper may wait for these very bytes by now, and the socket will not tell it.

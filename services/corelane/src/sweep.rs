@@ -89,7 +89,7 @@ fn look_at(connection: &Connection, state: &LaneState, now: Instant) {
             Order::Reset
         }
         Due::Retired | Due::Drain => Order::Finish,
-        Due::Unheeded => Order::Expire,
+        Due::Deserted | Due::Unheeded => Order::Expire,
     });
 }
 

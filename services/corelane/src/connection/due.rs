@@ -33,6 +33,8 @@ pub(crate) enum Due {
     HeaderTimeout,
     IdleTimeout,
     WriteTimeout,
+    /// A request waits, and its client is not there any more.
+    Deserted,
     /// It is idle and old; counted already.
     Retired,
     Drain,
@@ -49,6 +51,9 @@ impl Connection {
             }
             let waited = now.saturating_duration_since(self.since.get());
             return (waited > lane.timeouts.write).then_some(Due::WriteTimeout);
+        }
+        if self.is_missed() {
+            return Some(Due::Deserted);
         }
         if self.stalled.take() | self.touched.take() {
             self.since.set(now);
@@ -80,6 +85,14 @@ impl Connection {
             Activity::Idle if old && waited > QUIET => Some(Due::Retired),
             Activity::Idle => (waited > lane.timeouts.idle).then_some(Due::IdleTimeout),
         }
+    }
+
+    /// Whether the same request has waited from one sweep to the next for a client that ended its
+    /// side. A reply that is soon there is not lost to a client that only said all it had to say.
+    fn is_missed(&self) -> bool {
+        let waits = self.ended.get() && self.waits_for_service();
+        let request = waits.then(|| self.served.get());
+        self.missed.replace(request) == request && waits
     }
 
     /// What the connection waits for, if anything, in the words of the drain's report.
