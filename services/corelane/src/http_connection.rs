@@ -156,7 +156,8 @@ async fn open(
     let opened = async {
         match &lane.shared.tls {
             None => Stream::open(Socket::Plain(socket), ours).await,
-            Some(tls) => tls::accept(socket, Arc::clone(&tls.config), ours, lane).await,
+            // Boxed: a handshake takes more than a kilobyte, which a plain connection must not pay.
+            Some(tls) => Box::pin(tls::accept(socket, Arc::clone(&tls.config), ours, lane)).await,
         }
     };
     tokio::select! {
@@ -175,9 +176,7 @@ fn run_http1<S: HttpService>(mut http: Http1<S>, registration: Registration) -> 
         let connection = &registration.connection;
         match poll_fn(|cx| poll_http1(&mut http, connection, cx)).await {
             Some(result) => ended(connection, result),
-            None if connection.in_header() => {
-                Box::pin(time_out(http.into_parts().io.into_inner(), connection)).await;
-            }
+            None if connection.in_header() => time_out(http, connection).await,
             None => {}
         }
     }
@@ -209,13 +208,20 @@ fn poll_http1<S: HttpService>(
 }
 
 /// Answers a header that did not come in time (RFC 9110 section 15.5.9). Best effort: a client
-/// that does not read loses it.
-async fn time_out(mut io: Stream, connection: &Connection) {
-    connection.speak();
-    let problem = Problem::from(StatusCode::REQUEST_TIMEOUT);
-    let with_body = !io.asks_head();
-    let words = say(connection.lane(), &mut io, problem, with_body);
-    let _ = tokio::time::timeout(FAREWELL, words).await;
+/// that does not read loses it. Boxed, because few connections come here, and the task of each
+/// would have room for it.
+fn time_out<S: HttpService>(
+    http: Http1<S>,
+    connection: &Connection,
+) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+    let mut io = http.into_parts().io.into_inner();
+    Box::pin(async move {
+        connection.speak();
+        let problem = Problem::from(StatusCode::REQUEST_TIMEOUT);
+        let with_body = !io.asks_head();
+        let words = say(connection.lane(), &mut io, problem, with_body);
+        let _ = tokio::time::timeout(FAREWELL, words).await;
+    })
 }
 
 fn run_http2<S: HttpService>(mut http: Http2<S>, registration: Registration) -> impl Future {
