@@ -6,9 +6,10 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::body_watch::Bodies;
+use crate::clock::Tick;
 use crate::lane::LaneState;
 use crate::load_table::KindIndex;
 use crate::metrics::{Phase as Part, Refusal};
@@ -96,7 +97,7 @@ pub(crate) struct Connection {
     ambiguous: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     /// When it was accepted, until its first request.
-    accepted: Cell<Option<Instant>>,
+    accepted: Cell<Option<Tick>>,
     /// Counts the polls of the connection.
     turn: Cell<u32>,
     /// The request that ended last, until its reply is written.
@@ -107,7 +108,7 @@ pub(crate) struct Connection {
 #[derive(Clone, Copy, Debug)]
 struct Unwritten {
     kind: KindIndex,
-    made: Instant,
+    made: Tick,
     turn: u32,
 }
 
@@ -119,7 +120,7 @@ impl Connection {
             now.checked_add(age - early)
         });
         Connection {
-            accepted: Cell::new(Some(Instant::now())),
+            accepted: Cell::new(Some(Tick::now())),
             lane,
             activity: Cell::new(Activity::Idle),
             since: Cell::new(now),
@@ -191,7 +192,7 @@ impl Connection {
     }
 
     /// A request begins; the first of a connection gets to know when that was accepted.
-    pub(crate) fn begin_request(&self, has_body: bool) -> Option<Instant> {
+    pub(crate) fn begin_request(&self, has_body: bool) -> Option<Tick> {
         self.asked.set(true);
         self.had_body.set(self.had_body.get() || has_body);
         self.in_flight.set(self.in_flight.get() + 1);
@@ -204,7 +205,7 @@ impl Connection {
     }
 
     /// A request ended; `made` is its kind and when the head of its reply was ready, if it was.
-    pub(crate) fn end_request(&self, made: Option<(KindIndex, Instant)>) {
+    pub(crate) fn end_request(&self, made: Option<(KindIndex, Tick)>) {
         let turn = self.turn.get();
         let made = made.map(|(kind, made)| Unwritten { kind, made, turn });
         // Pipelined: the last bytes of the one before go out with those of this one.
@@ -221,7 +222,7 @@ impl Connection {
     fn observe_write(&self, written: Option<Unwritten>) {
         if let Some(Unwritten { kind, made, turn }) = written {
             let at_once = turn == self.turn.get();
-            let took = if at_once { Duration::ZERO } else { made.elapsed() };
+            let took = if at_once { 0 } else { Tick::now().since(made) };
             self.lane.metrics().observe_phase(kind, Part::Write, took);
         }
     }

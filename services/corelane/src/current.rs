@@ -3,9 +3,11 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use crate::clock::Tick;
+
 thread_local! {
     /// When the request whose handler is being polled began, and how long it may take.
-    static CURRENT: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
+    static CURRENT: Cell<Option<(Tick, Duration)>> = const { Cell::new(None) };
 }
 
 /// The time by which the request that is being handled must be answered:
@@ -25,11 +27,11 @@ thread_local! {
 /// assert_eq!(corelane::deadline(), None);
 /// ```
 pub fn deadline() -> Option<Instant> {
-    CURRENT.get().and_then(|(begun, allowed)| begun.checked_add(allowed))
+    CURRENT.get().and_then(|(begun, allowed)| Instant::from(begun).checked_add(allowed))
 }
 
 /// Runs `poll`, which must not panic, as a part of the request that began at `begun`.
-pub(crate) fn within<T>(begun: Instant, allowed: Duration, poll: impl FnOnce() -> T) -> T {
+pub(crate) fn within<T>(begun: Tick, allowed: Duration, poll: impl FnOnce() -> T) -> T {
     let before = CURRENT.replace(Some((begun, allowed)));
     let result = poll();
     CURRENT.set(before);

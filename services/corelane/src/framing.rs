@@ -14,7 +14,7 @@
 
 mod request_line;
 
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 
 use request_line::RequestLine;
 pub(crate) use request_line::Spoken;
@@ -209,17 +209,17 @@ impl Framing {
     }
 
     fn request_line(&mut self, rest: &[u8]) -> Step {
-        let lf = memchr(b'\n', rest);
+        let mut lf = memchr2(b'\n', b'#', rest);
+        let sign = lf.is_some_and(|lf| rest[lf] == b'#');
+        if sign {
+            lf = memchr(b'\n', rest);
+        }
         let part = &rest[..lf.map_or(rest.len(), |lf| lf + 1)];
         let begun = self.line.has_method();
         self.line.note_method(part);
         self.asks_head |= self.line.asks_head();
-        // A method may have a number sign, a target may not (RFC 9112 section 3.2).
-        let target = if begun { Some(0) } else { memchr(b' ', part) };
-        if let Some(target) = target
-            && let Some(fragment) = memchr(b'#', &part[target..])
-        {
-            return Err((target + fragment, "the target has a fragment"));
+        if sign && let Some(fragment) = fragment(part, begun) {
+            return Err((fragment, "the target has a fragment"));
         }
         if lf.is_none() {
             self.line.note(part);
@@ -397,6 +397,13 @@ impl Framing {
         };
         Ok(1)
     }
+}
+
+/// Where the fragment of a target begins. A method may have a number sign, a target may not (RFC
+/// 9112 section 3.2).
+fn fragment(part: &[u8], has_method: bool) -> Option<usize> {
+    let target = if has_method { 0 } else { memchr(b' ', part)? };
+    memchr(b'#', &part[target..]).map(|fragment| target + fragment)
 }
 
 /// Takes up to `left` bytes of `rest`: how many, and how many are then left.

@@ -50,6 +50,7 @@ mod blocking;
 mod body;
 mod body_watch;
 mod busy;
+mod clock;
 mod conformance;
 mod connection;
 mod control;

@@ -6,10 +6,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use slab::Slab;
 
+use crate::clock::Tick;
 use crate::lane::LaneState;
 use crate::load_table::KindIndex;
 
@@ -17,7 +18,7 @@ use crate::load_table::KindIndex;
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) kind: KindIndex,
-    begun: Instant,
+    begun: Tick,
     expired: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
@@ -29,9 +30,9 @@ pub(crate) struct Pending(RefCell<Slab<Rc<Waiting>>>);
 impl Pending {
     /// Wakes the requests that have waited for longer than `allowed`; each then finds itself
     /// expired.
-    pub(crate) fn expire(&self, allowed: Duration, now: Instant) {
+    pub(crate) fn expire(&self, allowed: Duration, now: Tick) {
         for (_, waiting) in self.0.borrow().iter() {
-            if !waiting.expired.get() && now.saturating_duration_since(waiting.begun) > allowed {
+            if !waiting.expired.get() && Duration::from_nanos(now.since(waiting.begun)) > allowed {
                 waiting.expired.set(true);
                 if let Some(waker) = waiting.waker.borrow_mut().take() {
                     waker.wake();
@@ -41,11 +42,11 @@ impl Pending {
     }
 
     /// Each request that waits, with its age.
-    pub(crate) fn ages(&self, now: Instant) -> Vec<(KindIndex, Duration)> {
+    pub(crate) fn ages(&self, now: Tick) -> Vec<(KindIndex, Duration)> {
         let waiting = self.0.borrow();
         let ages = waiting
             .iter()
-            .map(|(_, waiting)| (waiting.kind, now.saturating_duration_since(waiting.begun)));
+            .map(|(_, waiting)| (waiting.kind, Duration::from_nanos(now.since(waiting.begun))));
         ages.collect()
     }
 }
@@ -59,7 +60,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(lane: &Rc<LaneState>, kind: KindIndex, begun: Instant) -> Self {
+    pub(crate) fn new(lane: &Rc<LaneState>, kind: KindIndex, begun: Tick) -> Self {
         let (expired, waker) = (Cell::new(false), RefCell::new(None));
         let waiting = Rc::new(Waiting { kind, begun, expired, waker });
         let key = lane.pending.0.borrow_mut().insert(Rc::clone(&waiting));

@@ -9,11 +9,12 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
+use crate::clock::Tick;
 use crate::lane::LaneState;
 
 /// A request that is expected to hold the lane for less starts without a turn: waiting for one
@@ -65,7 +66,7 @@ impl Queue {
 
     /// Admits a request that came `now` and is expected to hold the lane for `expected`
     /// nanoseconds.
-    pub(crate) fn admit(lane: &Rc<LaneState>, expected: u64, now: Instant) -> Admission {
+    pub(crate) fn admit(lane: &Rc<LaneState>, expected: u64, now: Tick) -> Admission {
         let queue = &lane.queue;
         if expected < BRIEF && queue.has_slot_to_spare() {
             return Admission::Start(Slot::take(lane));
@@ -82,8 +83,8 @@ impl Queue {
         let turn = Rc::new(Turn::default());
         let arrival = queue.arrivals.get();
         queue.arrivals.set(arrival + 1);
-        let handicap = Duration::from_nanos(expected.saturating_mul(HANDICAP));
-        let entry = Entry { since: now + handicap, arrival, turn: Rc::clone(&turn) };
+        let since = now.later(expected.saturating_mul(HANDICAP));
+        let entry = Entry { since, arrival, turn: Rc::clone(&turn) };
         queue.waiting.borrow_mut().push(Reverse(entry));
         queue.lengthen(lane);
         queue.changed.notify_one();
@@ -151,7 +152,7 @@ pub(crate) async fn run(lane: Rc<LaneState>) {
 /// A request in the heap; the least `since` is the next to start.
 #[derive(Debug)]
 struct Entry {
-    since: Instant,
+    since: Tick,
     arrival: u64,
     turn: Rc<Turn>,
 }

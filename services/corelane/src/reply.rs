@@ -5,8 +5,8 @@ use std::error::Error as StdError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
@@ -19,6 +19,7 @@ use tower::util::{Oneshot, ServiceExt};
 
 use crate::blocking::BlockingError;
 use crate::body::{BodyError, Incoming};
+use crate::clock::Tick;
 use crate::conformance;
 use crate::connection::Connection;
 use crate::current;
@@ -74,11 +75,21 @@ impl<S: HttpService> Dispatch<S> {
     fn admit(&self, request: Request<hyper::body::Incoming>, ticket: &Ticket) -> Work<S> {
         let limit = self.lane.limits.body_bytes;
         let request = request.map(|body| Incoming::new(body, limit, ticket.body_watch()));
-        let service = self.service.clone();
+        let mut service = self.service.clone();
         if ticket.is_http2() {
-            return Work::Arrived { call: Some((service, request)) };
+            return Work::Arrived { call: Some(Box::new((service, request))) };
         }
-        Work::admitted(service, request, ticket, ticket.expected())
+        match Queue::admit(&self.lane, ticket.expected(), ticket.begun) {
+            // hyper polls the future at once, with a waker that wakes.
+            Admission::Start(slot) => {
+                let cx = &mut Context::from_waker(Waker::noop());
+                Work::started(&mut service, &mut Some(request), slot, ticket, ticket.begun, cx)
+            }
+            Admission::Wait(place) => {
+                Work::Waiting { place, call: Some(Box::new((service, request))) }
+            }
+            Admission::Shed => Work::shed(&self.lane),
+        }
     }
 }
 
@@ -170,7 +181,7 @@ pin_project! {
     pub(crate) struct Reply<S: HttpService> {
         ticket: Option<Ticket>,
         // When its handler started.
-        started: Instant,
+        started: Tick,
         // Set while it waits for something.
         pending: Option<pending::Entry>,
         #[pin]
@@ -179,14 +190,17 @@ pin_project! {
 }
 
 pin_project! {
+    // What is large is boxed where it is rare: a request is moved as often as its future is.
     #[project = WorkProjection]
     enum Work<S: HttpService> {
-        Refused { problem: Option<Problem> },
+        Refused { problem: Option<Box<Problem>> },
         // An HTTP/2 stream that is not polled yet. Many are called at once and polled one by one:
         // what the first of them show of their cost is known when the others are admitted.
-        Arrived { call: Option<(S, Request<Incoming>)> },
-        Waiting { place: Place, call: Option<(S, Request<Incoming>)> },
-        Running { #[pin] future: Oneshot<S, Request<Incoming>>, slot: Slot },
+        Arrived { call: Option<Box<(S, Request<Incoming>)>> },
+        Waiting { place: Place, call: Option<Box<(S, Request<Incoming>)>> },
+        // The service was not ready when it was first asked.
+        Unready { future: Pin<Box<Oneshot<S, Request<Incoming>>>>, slot: Slot },
+        Running { #[pin] future: S::Future, slot: Slot },
         Done,
     }
 }
@@ -194,15 +208,38 @@ pin_project! {
 impl<S: HttpService> Work<S> {
     fn refused(lane: &LaneState, reason: RequestRefusal, problem: Problem) -> Self {
         lane.metrics().refuse_request(reason);
-        Work::Refused { problem: Some(problem) }
+        Work::failed(problem)
     }
 
-    fn admitted(service: S, request: Request<Incoming>, ticket: &Ticket, expected: u64) -> Self {
-        let lane = &ticket.lane;
-        match Queue::admit(lane, expected, ticket.begun) {
-            Admission::Start(slot) => Work::Running { future: service.oneshot(request), slot },
-            Admission::Wait(place) => Work::Waiting { place, call: Some((service, request)) },
-            Admission::Shed => Work::refused(lane, RequestRefusal::QueueFull, overloaded(lane)),
+    fn failed(problem: Problem) -> Self {
+        Work::Refused { problem: Some(Box::new(problem)) }
+    }
+
+    fn shed(lane: &LaneState) -> Self {
+        Work::refused(lane, RequestRefusal::QueueFull, overloaded(lane))
+    }
+
+    /// Passes a request to its service.
+    fn started(
+        service: &mut S,
+        request: &mut Option<Request<Incoming>>,
+        slot: Slot,
+        ticket: &Ticket,
+        now: Tick,
+        cx: &mut Context<'_>,
+    ) -> Self {
+        ticket.begin_poll(now);
+        let mut taken = || request.take().expect("it is taken once");
+        let started = guard(ticket, || match service.poll_ready(cx) {
+            Poll::Ready(Ok(())) => Ok(Ok(service.call(taken()))),
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Pending => Ok(Err(Box::pin(service.clone().oneshot(taken())))),
+        });
+        match started {
+            Ok(Ok(Ok(future))) => Work::Running { future, slot },
+            Ok(Ok(Err(future))) => Work::Unready { future, slot },
+            Ok(Err(error)) => Work::failed(failure(error.into(), &ticket.lane)),
+            Err(problem) => Work::failed(problem),
         }
     }
 }
@@ -216,14 +253,21 @@ impl<S: HttpService> Future for Reply<S> {
         // The first poll of HTTP/1.1 follows the header at once.
         let mut polled = ticket.begun;
         if let WorkProjection::Arrived { call } = this.work.as_mut().project() {
-            let (service, request) = call.take().expect("it arrives once");
-            polled = Instant::now();
+            let call = call.take().expect("it arrives once");
+            polled = Tick::now();
             *this.started = polled;
             let expected = ticket.expect_anew();
-            this.work.set(Work::admitted(service, request, ticket, expected));
+            this.work.set(match Queue::admit(&ticket.lane, expected, ticket.begun) {
+                Admission::Start(slot) => {
+                    let (mut service, request) = *call;
+                    Work::started(&mut service, &mut Some(request), slot, ticket, polled, cx)
+                }
+                Admission::Wait(place) => Work::Waiting { place, call: Some(call) },
+                Admission::Shed => Work::shed(&ticket.lane),
+            });
         }
         if let Some(entry) = this.pending {
-            polled = Instant::now();
+            polled = Tick::now();
             if entry.is_expired(cx) {
                 let lane = &ticket.lane;
                 this.work.set(Work::refused(lane, RequestRefusal::Timeout, expired()));
@@ -231,31 +275,38 @@ impl<S: HttpService> Future for Reply<S> {
         }
         // The handler may make anything of the error that its body ends with: not asked any more.
         if ticket.body_timed_out() && !matches!(*this.work, Work::Refused { .. }) {
-            this.work.set(Work::Refused { problem: Some(body_timed_out()) });
+            this.work.set(Work::failed(body_timed_out()));
         }
         if let WorkProjection::Waiting { place, call } = this.work.as_mut().project()
             && let Poll::Ready(slot) = place.poll(cx)
         {
-            let (service, request) = call.take().expect("a turn comes once");
+            let (mut service, request) = *call.take().expect("a turn comes once");
             *this.started = polled;
-            this.work.set(Work::Running { future: service.oneshot(request), slot });
+            let request = &mut Some(request);
+            this.work.set(Work::started(&mut service, request, slot, ticket, polled, cx));
         }
-        let (result, now) = match this.work.as_mut().project() {
+        let result = match this.work.as_mut().project() {
             WorkProjection::Refused { problem } => {
-                (Err(problem.take().expect("answered once")), Instant::now())
+                Poll::Ready(Err(*problem.take().expect("answered once")))
             }
-            WorkProjection::Running { future, .. } => match run(future, ticket, polled, cx) {
-                Poll::Pending => return wait(this.pending, ticket, cx),
-                Poll::Ready(result) => {
-                    let now = Instant::now();
-                    ticket.learn(*this.started, polled, now);
-                    (result, now)
-                }
-            },
-            WorkProjection::Waiting { .. } => return wait(this.pending, ticket, cx),
+            WorkProjection::Running { future, .. } => run(future, ticket, polled, cx),
+            WorkProjection::Unready { future, .. } => run(future.as_mut(), ticket, polled, cx),
+            WorkProjection::Waiting { .. } => Poll::Pending,
             WorkProjection::Arrived { .. } => unreachable!("it was admitted above"),
             WorkProjection::Done => unreachable!("a future is not polled after it is ready"),
         };
+        let Poll::Ready(result) = result else {
+            let entry = || pending::Entry::new(&ticket.lane, ticket.kind, ticket.begun);
+            // Entered now or before; nothing can have expired since this poll began.
+            let _ = this.pending.get_or_insert_with(entry).is_expired(cx);
+            return Poll::Pending;
+        };
+        let now = Tick::now();
+        if matches!(*this.work, Work::Refused { .. }) {
+            ticket.abandon_poll();
+        } else {
+            ticket.learn(*this.started, polled, now);
+        }
         // Gives the slot back, and what the handler held.
         this.work.set(Work::Done);
         *this.pending = None;
@@ -268,19 +319,11 @@ impl<S: HttpService> Future for Reply<S> {
     }
 }
 
-/// Enters a request among those that wait.
-fn wait<T>(pending: &mut Option<pending::Entry>, ticket: &Ticket, cx: &mut Context<'_>) -> Poll<T> {
-    let entry = || pending::Entry::new(&ticket.lane, ticket.kind, ticket.begun);
-    // Entered now or before; nothing can have expired since this poll began.
-    let _ = pending.get_or_insert_with(entry).is_expired(cx);
-    Poll::Pending
-}
-
 /// Polls the service of a request.
 fn run<F, B, E>(
     future: Pin<&mut F>,
     ticket: &mut Ticket,
-    polled: Instant,
+    polled: Tick,
     cx: &mut Context<'_>,
 ) -> Poll<Result<Response<B>, Problem>>
 where
@@ -288,22 +331,27 @@ where
     E: Into<BoxError>,
 {
     ticket.begin_poll(polled);
-    let allowed = ticket.lane.timeouts.request;
-    // A panic is this request's alone: nothing of the service's future is used again.
-    let poll = || catch_unwind(AssertUnwindSafe(|| future.poll(cx)));
-    let lane = &ticket.lane;
-    Poll::Ready(match current::within(ticket.begun, allowed, poll) {
+    let result = match guard(ticket, || future.poll(cx)) {
         Ok(Poll::Pending) => {
             ticket.end_poll(polled);
             return Poll::Pending;
         }
         Ok(Poll::Ready(Ok(response))) => Ok(response),
-        Ok(Poll::Ready(Err(error))) => Err(failure(error.into(), lane)),
-        Err(_) => {
-            lane.metrics().panics.add(1);
-            let route = lane.route(ticket.kind);
-            tracing::error!(lane = lane.index, route, "a handler panicked");
-            Err(Problem::from(StatusCode::INTERNAL_SERVER_ERROR))
-        }
+        Ok(Poll::Ready(Err(error))) => Err(failure(error.into(), &ticket.lane)),
+        Err(problem) => Err(problem),
+    };
+    Poll::Ready(result)
+}
+
+/// Runs code of the service as a part of its request. A panic is this request's alone: nothing of
+/// what panicked is used again.
+fn guard<T>(ticket: &Ticket, code: impl FnOnce() -> T) -> Result<T, Problem> {
+    let lane = &ticket.lane;
+    let caught = || catch_unwind(AssertUnwindSafe(code));
+    current::within(ticket.begun, lane.timeouts.request, caught).map_err(|_| {
+        lane.metrics().panics.add(1);
+        let route = lane.route(ticket.kind);
+        tracing::error!(lane = lane.index, route, "a handler panicked");
+        Problem::from(StatusCode::INTERNAL_SERVER_ERROR)
     })
 }

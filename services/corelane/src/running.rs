@@ -3,29 +3,28 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use crate::clock::Tick;
 use crate::load_table::KindIndex;
 
 /// The request whose handler a lane is polling, and since when: one word, so that a reader never
 /// sees the parts of two requests.
 #[derive(Debug)]
 pub(crate) struct Running {
-    epoch: Instant,
     word: AtomicU64,
 }
 
-/// Bits of the time, in microseconds since the epoch: enough for 8 years.
+/// Bits of the time, in microseconds of the monotonic clock: enough for 8 years.
 const TIME_BITS: u32 = 48;
 
 impl Running {
     pub(crate) fn new() -> Self {
-        Running { epoch: Instant::now(), word: AtomicU64::new(0) }
+        Running { word: AtomicU64::new(0) }
     }
 
     /// The lane begins to poll a handler.
-    pub(crate) fn begin(&self, kind: KindIndex, now: Instant) {
-        let micros = now.saturating_duration_since(self.epoch).as_micros() as u64;
+    pub(crate) fn begin(&self, kind: KindIndex, now: Tick) {
         let kind = u64::from(kind.bits()) + 1; // 0 is nothing
-        self.word.store(kind << TIME_BITS | micros & ((1 << TIME_BITS) - 1), Relaxed);
+        self.word.store(kind << TIME_BITS | now.micros() & ((1 << TIME_BITS) - 1), Relaxed);
     }
 
     /// It does no longer.
@@ -37,8 +36,9 @@ impl Running {
     pub(crate) fn get(&self, now: Instant) -> Option<(KindIndex, Duration)> {
         let word = self.word.load(Relaxed);
         let kind = (word >> TIME_BITS).checked_sub(1)?;
-        let since = self.epoch + Duration::from_micros(word & ((1 << TIME_BITS) - 1));
-        Some((KindIndex::from_bits(kind as u16), now.saturating_duration_since(since)))
+        let since = Tick::from_micros(word & ((1 << TIME_BITS) - 1));
+        let lasted = Duration::from_nanos(Tick::from(now).since(since));
+        Some((KindIndex::from_bits(kind as u16), lasted))
     }
 }
 
@@ -51,7 +51,7 @@ mod tests {
         let running = Running::new();
         let begun = Instant::now();
         assert_eq!(running.get(begun), None);
-        running.begin(KindIndex::from_bits(649), begun);
+        running.begin(KindIndex::from_bits(649), begun.into());
         let (kind, since) = running.get(begun + Duration::from_secs(7)).expect("it runs");
         assert_eq!(kind.bits(), 649);
         // Microseconds are cut off, so up to one more.

@@ -29,14 +29,6 @@ const FIRST_READ: usize = 2048;
 /// parts, which the kernel has to fetch and check first (send(2), writev(2)).
 const JOINED: usize = 512;
 
-fn join(bufs: &[io::IoSlice<'_>], mut joined: &mut [u8]) {
-    for buf in bufs {
-        let (part, rest) = joined.split_at_mut(buf.len());
-        part.copy_from_slice(buf);
-        joined = rest;
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
@@ -258,9 +250,10 @@ impl AsyncWrite for Stream {
             return self.poll_instead(cx, first.map_or(&[], |buf| buf), length);
         }
         let n = if length <= JOINED {
-            let mut joined = [0; JOINED];
-            join(bufs, &mut joined);
-            ready!(Pin::new(&mut self.socket).poll_write(cx, &joined[..length]))?
+            let mut space = [MaybeUninit::uninit(); JOINED];
+            let mut joined = ReadBuf::uninit(&mut space);
+            bufs.iter().for_each(|buf| joined.put_slice(buf));
+            ready!(Pin::new(&mut self.socket).poll_write(cx, joined.filled()))?
         } else {
             ready!(Pin::new(&mut self.socket).poll_write_vectored(cx, bufs))?
         };

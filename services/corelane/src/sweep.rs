@@ -46,7 +46,7 @@ pub(crate) async fn run(state: Rc<LaneState>) {
         last = now;
         state.clock.set(state.clock.get() + passed);
         state.metrics().beats.add(1);
-        state.pending.expire(state.timeouts.request, now);
+        state.pending.expire(state.timeouts.request, now.into());
         state.streams.expire(&state, state.clock.get());
         for (_, connection) in state.connections.borrow().iter() {
             look_at(connection, &state, state.clock.get());
@@ -100,7 +100,7 @@ fn report(state: &LaneState, now: Instant) {
         return;
     }
     let hang = |on| connections.iter().filter(|(_, c)| c.hangs_on() == Some(on)).count();
-    let mut waiting = state.pending.ages(now);
+    let mut waiting = state.pending.ages(now.into());
     waiting.sort_by_key(|&(_, age)| std::cmp::Reverse(age));
     let oldest = waiting.iter().take(NAMED).map(|&(kind, age)| {
         format!("{} {} {:.1}s", kind.method_name(), state.route(kind), age.as_secs_f64())

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
@@ -11,6 +10,7 @@ use http_body::Body;
 use http_body_util::{Either, Full};
 
 use crate::body_watch::BodyWatch;
+use crate::clock::Tick;
 use crate::connection::{Connection, Order};
 use crate::lane::LaneState;
 use crate::load_table::KindIndex;
@@ -26,14 +26,14 @@ pub(crate) struct Ticket {
     pub(crate) kind: KindIndex,
     head: bool,
     version: Version,
-    pub(crate) begun: Instant,
+    pub(crate) begun: Tick,
     /// When the head of the reply was made.
-    made: Option<Instant>,
+    made: Option<Tick>,
     status: Option<StatusCode>,
     /// Nanoseconds by which this request raised what its lane is expected to do.
     expected: u64,
-    /// Time that its handler has held the lane in earlier polls.
-    held: Duration,
+    /// Nanoseconds that its handler has held the lane in earlier polls.
+    held: u64,
     /// Its body, under this key of its connection, if it has one.
     body: Option<(usize, Arc<BodyWatch>)>,
 }
@@ -44,7 +44,7 @@ impl Ticket {
         connection: &Rc<Connection>,
         request: &Request<B>,
     ) -> Self {
-        let begun = Instant::now();
+        let begun = Tick::now();
         let has_body = !request.body().is_end_stream();
         let accepted = connection.begin_request(has_body);
         let shared = lane.shared();
@@ -52,8 +52,7 @@ impl Ticket {
         let kind = KindIndex::new(route, method_index(request.method()));
         let expected = shared.load_table.expect(kind);
         if let Some(accepted) = accepted {
-            let waited = begun.saturating_duration_since(accepted);
-            shared.metrics.observe_phase(kind, Part::Accept, waited);
+            shared.metrics.observe_phase(kind, Part::Accept, begun.since(accepted));
         }
         shared.metrics.in_flight.add(1);
         shared.metrics.expected.add(expected);
@@ -65,8 +64,8 @@ impl Ticket {
             made: None,
             status: None,
             expected,
-            held: Duration::ZERO,
-            body: has_body.then(|| connection.bodies.watch(begun)),
+            held: 0,
+            body: has_body.then(|| connection.bodies.watch(lane.clock.get())),
             lane: Rc::clone(lane),
             connection: Rc::clone(connection),
         }
@@ -106,24 +105,29 @@ impl Ticket {
     }
 
     /// The lane begins to poll the handler.
-    pub(crate) fn begin_poll(&self, now: Instant) {
+    pub(crate) fn begin_poll(&self, now: Tick) {
         self.lane.shared().running.begin(self.kind, now);
     }
 
     /// It has been polled since `begun` and is not ready.
-    pub(crate) fn end_poll(&mut self, begun: Instant) {
-        self.held += begun.elapsed();
+    pub(crate) fn end_poll(&mut self, begun: Tick) {
+        self.held += Tick::now().since(begun);
+        self.lane.shared().running.end();
+    }
+
+    /// The handler is polled no more, if it ever was, and made no reply.
+    pub(crate) fn abandon_poll(&self) {
         self.lane.shared().running.end();
     }
 
     /// The handler, started at `started` and last polled since `polled`, has made its reply `now`.
-    pub(crate) fn learn(&mut self, started: Instant, polled: Instant, now: Instant) {
+    pub(crate) fn learn(&mut self, started: Tick, polled: Tick, now: Tick) {
         let shared = self.lane.shared();
         shared.running.end();
-        let service = now.saturating_duration_since(started);
-        let held = self.held + now.saturating_duration_since(polled);
-        shared.load_table.observe(self.kind, held.as_nanos() as u64, service.as_nanos() as u64);
-        let queued = started.saturating_duration_since(self.begun);
+        let service = now.since(started);
+        let held = self.held + now.since(polled);
+        shared.load_table.observe(self.kind, held, service);
+        let queued = started.since(self.begun);
         shared.metrics.observe_phase(self.kind, Part::Queue, queued);
         shared.metrics.observe_phase(self.kind, Part::Handler, service);
     }
@@ -132,7 +136,7 @@ impl Ticket {
     pub(crate) fn reply<B>(
         mut self,
         response: Response<Either<B, Full<Bytes>>>,
-        now: Instant,
+        now: Tick,
     ) -> Response<ReplyBody<B>>
     where
         B: Body<Data = Bytes>,
@@ -142,8 +146,7 @@ impl Ticket {
         self.status = Some(head.status);
         self.made = Some(now);
         self.settle_expected();
-        let duration = now.saturating_duration_since(self.begun);
-        self.lane.metrics().observe_duration(self.kind, duration);
+        self.lane.metrics().observe_duration(self.kind, now.since(self.begun));
         if self.head {
             // RFC 9110 section 9.3.2: the fields of the GET, without its body.
             if !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)

@@ -403,7 +403,7 @@ mod tests {
             for (route, n) in
                 (0..=templates.len()).flat_map(|route| (1..100).map(move |n| (route, n)))
             {
-                let (kind, time) = (KindIndex::new(route, 0), Duration::from_micros(37 * n * n));
+                let (kind, time) = (KindIndex::new(route, 0), 37_000 * n * n);
                 lane.metrics.finish(kind, Some(StatusCode::OK));
                 lane.metrics.observe_duration(kind, time);
                 lane.load_table.observe(kind, 1000 * n, 2000 * n);

@@ -1,0 +1,78 @@
+//! The clock of a request's way.
+
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use nix::time::{ClockId, clock_gettime};
+
+/// A time of the monotonic clock, in nanoseconds: one word. An [`Instant`] is two, and takes
+/// several times the instructions to subtract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Tick(u64);
+
+/// One moment on both clocks, which are the same one to the kernel.
+static EPOCH: LazyLock<(Instant, Tick)> = LazyLock::new(|| (Instant::now(), Tick::now()));
+
+impl Tick {
+    pub(crate) fn now() -> Tick {
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC);
+        // It fails for a clock that the kernel does not have only (clock_gettime(2)).
+        Tick(now.map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64))
+    }
+
+    /// Nanoseconds since `earlier`; 0 if that is not earlier.
+    pub(crate) fn since(self, earlier: Tick) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// This many nanoseconds later.
+    pub(crate) fn later(self, nanos: u64) -> Tick {
+        Tick(self.0.saturating_add(nanos))
+    }
+
+    /// Whole microseconds since the clock's own beginning.
+    pub(crate) fn micros(self) -> u64 {
+        self.0 / 1000
+    }
+
+    /// The inverse of [`Tick::micros`].
+    pub(crate) fn from_micros(micros: u64) -> Tick {
+        Tick(micros.saturating_mul(1000))
+    }
+}
+
+impl From<Instant> for Tick {
+    fn from(instant: Instant) -> Tick {
+        let (origin, tick) = *EPOCH;
+        let nanos = |duration: Duration| duration.as_nanos() as u64;
+        match instant.checked_duration_since(origin) {
+            Some(after) => tick.later(nanos(after)),
+            None => Tick(tick.0.saturating_sub(nanos(origin - instant))),
+        }
+    }
+}
+
+impl From<Tick> for Instant {
+    fn from(tick: Tick) -> Instant {
+        let (origin, epoch) = *EPOCH;
+        let before = Duration::from_nanos(epoch.since(tick));
+        origin.checked_sub(before).unwrap_or(origin) + Duration::from_nanos(tick.since(epoch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_clocks_are_one() {
+        let (first, tick, last) = (Instant::now(), Tick::now(), Instant::now());
+        // The epoch's two readings are apart by however long this thread was stopped in between.
+        let apart = Duration::from_secs(1);
+        assert!(Instant::from(tick) + apart > first && Instant::from(tick) < last + apart);
+        assert_eq!(Tick::from(Instant::from(tick)), tick);
+        assert_eq!(tick.later(5).since(tick), 5);
+        assert_eq!(Tick::from_micros(tick.micros()).since(tick), 0);
+        assert_eq!(tick.since(tick.later(5)), 0);
+    }
+}
