@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -212,4 +213,51 @@ fn a_handler_knows_its_deadline() {
     });
     let left: f64 = server.get("/").text().parse().expect("seconds");
     assert!(left <= 1000.0 && left >= 1000.0 - before.elapsed().as_secs_f64(), "{left}");
+}
+
+/// Is ready only when it is asked again, and never once it has ended.
+#[derive(Clone, Default)]
+struct Hesitant {
+    asked: bool,
+    ended: Arc<AtomicBool>,
+}
+
+impl tower::Service<Request<Incoming>> for Hesitant {
+    type Response = Response<Full<Bytes>>;
+    type Error = std::io::Error;
+    type Future = std::future::Ready<std::io::Result<Response<Full<Bytes>>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        if self.ended.load(Ordering::SeqCst) {
+            return Poll::Ready(Err(std::io::ErrorKind::NotConnected.into()));
+        }
+        if self.asked {
+            return Poll::Ready(Ok(()));
+        }
+        self.asked = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn call(&mut self, _request: Request<Incoming>) -> Self::Future {
+        assert!(self.asked, "it was called before it was ready");
+        std::future::ready(Ok(Response::new("ready".into())))
+    }
+}
+
+#[test]
+fn a_service_is_called_when_it_is_ready_and_answered_for_when_it_fails() {
+    let service = Hesitant::default();
+    let ended = Arc::clone(&service.ended);
+    let server = Running::start(builder(), move |_lane: &Lane| service.clone());
+    assert_eq!(server.get("/").text(), "ready");
+    ended.store(true, Ordering::SeqCst);
+    let answer = server.get("/");
+    assert_eq!(
+        (answer.status, answer.header("content-type")),
+        (500, Some("application/problem+json"))
+    );
+    ended.store(false, Ordering::SeqCst);
+    assert_eq!(server.get("/").text(), "ready", "the lane lives on");
+    server.wait_for_in_flight(0);
 }
