@@ -198,13 +198,23 @@ fn absolute<B>(
     }
 }
 
-/// RFC 9113 section 8.3.1: a Host that differs from `:authority` makes a request malformed.
+/// RFC 9113 section 8.3.1: a Host that differs from `:authority` makes a request malformed, and
+/// either is a host and an optional port, without user information.
 fn authority<B>(request: &Request<B>) -> Option<Problem> {
-    let host = request.headers().get(HOST)?;
-    let authority = request.uri().authority()?;
-    (!host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes())).then(|| {
-        Problem::new(StatusCode::BAD_REQUEST, "host").detail("Host differs from :authority")
-    })
+    let mut hosts = request.headers().get_all(HOST).iter().map(HeaderValue::as_bytes);
+    let (host, more) = (hosts.next(), hosts.next().is_some());
+    let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+    let differs = |authority: &[u8]| host.is_some_and(|host| !host.eq_ignore_ascii_case(authority));
+    let detail = if more {
+        "there is more than one Host field"
+    } else if authority.is_some_and(differs) {
+        "Host differs from :authority"
+    } else if !authority.or(host).is_none_or(is_host) {
+        "the value of :authority or Host is not a host and an optional port"
+    } else {
+        return None;
+    };
+    Some(Problem::new(StatusCode::BAD_REQUEST, "host").detail(detail))
 }
 
 /// RFC 9110 section 15.6.2: no resource of an origin server is reached by a tunnel, and TRACE

@@ -18,6 +18,7 @@ use crate::shared::Phase;
 
 mod due;
 
+use due::Missed;
 pub(crate) use due::{Due, HangsOn};
 
 /// Where a connection is between two requests.
@@ -70,12 +71,14 @@ pub(crate) struct Connection {
     abandoned: Cell<bool>,
     /// HTTP/2 frames are not requests: bytes alone do not begin a header.
     multiplexed: Cell<bool>,
-    /// The client reset an HTTP/1.1 connection while a request waited.
+    /// An HTTP/1.1 connection failed while a request waited: most often the client reset it.
     gone: Cell<bool>,
     /// It ended its side only, or so it seems: a close looks the same at first.
     ended: Cell<bool>,
-    /// The request, by its number, that the last sweep saw wait for a client that ended its side.
-    missed: Cell<Option<u64>>,
+    /// What sweeps saw of a request that waits for a client that ended its side.
+    missed: Cell<Option<Missed>>,
+    /// A request was passed on that hyper has not polled.
+    unpolled: Cell<bool>,
     order: Cell<Option<Order>>,
     /// An order was given once.
     told: Cell<bool>,
@@ -136,6 +139,7 @@ impl Connection {
             gone: Cell::new(false),
             ended: Cell::new(false),
             missed: Cell::new(None),
+            unpolled: Cell::new(false),
             order: Cell::new(None),
             told: Cell::new(false),
             retires,
@@ -194,6 +198,7 @@ impl Connection {
     /// A request begins; the first of a connection gets to know when that was accepted.
     pub(crate) fn begin_request(&self, has_body: bool) -> Option<Tick> {
         self.asked.set(true);
+        self.unpolled.set(!self.multiplexed.get());
         self.had_body.set(self.had_body.get() || has_body);
         self.in_flight.set(self.in_flight.get() + 1);
         self.activity.set(Activity::Serving);
@@ -253,6 +258,23 @@ impl Connection {
         self.reported.replace(generation) != generation
     }
 
+    /// hyper polls the request that it was given last.
+    pub(crate) fn set_polled(&self) {
+        self.unpolled.set(false);
+    }
+
+    /// Whether hyper may have forgotten a request; asked once for each. One that comes while the
+    /// reply before waits for its client is not polled when that is written, unless something
+    /// wakes the connection.
+    pub(crate) fn take_unpolled(&self) -> bool {
+        self.unpolled.take()
+    }
+
+    /// Whether bytes of a reply wait for the client to read.
+    pub(crate) fn is_unflushed(&self) -> bool {
+        self.unflushed.get()
+    }
+
     /// Bytes of a reply are to be written.
     pub(crate) fn writing(&self) {
         self.unflushed.set(true);
@@ -279,7 +301,7 @@ impl Connection {
             && !self.bodies.is_awaited()
     }
 
-    /// The client reset the connection.
+    /// Nothing can be read of the connection any more.
     pub(crate) fn set_gone(&self) {
         self.gone.set(true);
     }

@@ -293,5 +293,6 @@ async fn say(
     with_body: bool,
 ) -> std::io::Result<()> {
     io.write_all(&farewell(lane, problem, with_body)).await?;
+    io.flush().await?;
     io.shutdown().await
 }

@@ -76,11 +76,15 @@ impl<S: HttpService> Dispatch<S> {
         let limit = self.lane.limits.body_bytes;
         let request = request.map(|body| Incoming::new(body, limit, ticket.body_watch()));
         let mut service = self.service.clone();
-        if ticket.is_http2() {
+        // A service that drops a body here would drop it before hyper has read any of it, and
+        // hyper then ends the connection.
+        let has_body = ticket.body_watch().is_some();
+        if ticket.is_http2() || has_body || self.connection.is_unflushed() {
             return Work::Arrived { call: Some(Box::new((service, request))) };
         }
         match Queue::admit(&self.lane, ticket.expected(), ticket.begun) {
-            // hyper polls the future at once, with a waker that wakes.
+            // Nothing is left of the reply before, so hyper polls the future at once, with a waker
+            // that wakes.
             Admission::Start(slot) => {
                 let cx = &mut Context::from_waker(Waker::noop());
                 Work::started(&mut service, &mut Some(request), slot, ticket, ticket.begun, cx)
@@ -194,8 +198,9 @@ pin_project! {
     #[project = WorkProjection]
     enum Work<S: HttpService> {
         Refused { problem: Option<Box<Problem>> },
-        // An HTTP/2 stream that is not polled yet. Many are called at once and polled one by one:
-        // what the first of them show of their cost is known when the others are admitted.
+        // Not polled yet. Streams of HTTP/2 are called many at once and polled one by one: what the
+        // first of them show of their cost is known when the others are admitted. A request of
+        // HTTP/1.1 may be called while the reply before it still waits for its client.
         Arrived { call: Option<Box<(S, Request<Incoming>)>> },
         Waiting { place: Place, call: Option<Box<(S, Request<Incoming>)>> },
         // The service was not ready when it was first asked.
@@ -250,7 +255,8 @@ impl<S: HttpService> Future for Reply<S> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let ticket = this.ticket.as_mut().expect("a future is not polled after it is ready");
-        // The first poll of HTTP/1.1 follows the header at once.
+        ticket.set_polled();
+        // Of a request that was started as it came, the first poll follows at once.
         let mut polled = ticket.begun;
         if let WorkProjection::Arrived { call } = this.work.as_mut().project() {
             let call = call.take().expect("it arrives once");

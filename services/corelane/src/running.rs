@@ -13,7 +13,7 @@ pub(crate) struct Running {
     word: AtomicU64,
 }
 
-/// Bits of the time, in microseconds of the monotonic clock: enough for 8 years.
+/// Bits of the time, in microseconds since the process began: enough for 8 years.
 const TIME_BITS: u32 = 48;
 
 impl Running {

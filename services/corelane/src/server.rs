@@ -212,9 +212,9 @@ impl Builder {
 ///
 /// A client that leaves takes its work with it: when an HTTP/1.1 client closes the connection, or
 /// only its own side of it, a request that waits (for its turn, or for something in its handler)
-/// is dropped, and counts as code 499, nginx's for it: within one second, and not before it has
-/// waited from one of the lane's sweeps to the next, so a client that ended its side early gets what
-/// is soon ready. A reset is acted on at once. A reply that is being written is finished. An
+/// is dropped, and counts as code 499, nginx's for it: within two seconds while the lane is not held
+/// by a handler, and not before it has waited for 0.4 s, so that a client which ended its side early
+/// gets what is soon ready. A reset is acted on at once. A reply that flows is finished. An
 /// HTTP/2 stream that its client resets, and all streams of a connection that ends, are dropped
 /// likewise. What a handler holds is dropped with it, so a guard in it sees the end. A close behind
 /// more than 2 KiB that nobody has asked for yet, of the request's body or of further requests, is

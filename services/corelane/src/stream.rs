@@ -168,11 +168,13 @@ impl Stream {
             let Poll::Ready(read) = Pin::new(&mut self.socket).poll_read(cx, &mut ahead) else {
                 return;
             };
-            if read.is_err() {
-                return self.connection.set_gone();
-            }
-            if ahead.filled().is_empty() {
-                return self.connection.set_ended();
+            match read {
+                Ok(()) if !ahead.filled().is_empty() => {}
+                // So rustls calls an end without its alert (RFC 8446 section 6.1).
+                Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                    return self.connection.set_gone();
+                }
+                _ => return self.connection.set_ended(),
             }
             self.prefix = [&self.prefix, ahead.filled()].concat().into();
             // hyper may wait for these very bytes by now, and the socket will not tell it.
@@ -270,6 +272,9 @@ impl AsyncWrite for Stream {
         // polled.
         ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
         self.connection.flushed();
+        if self.connection.take_unpolled() {
+            cx.waker().wake_by_ref();
+        }
         if self.connection.waits_for_service() {
             self.read_ahead(cx);
         }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::yield_now;
 
+use crate::clock::Tick;
 use crate::connection::{Connection, Due, HangsOn, Order};
 use crate::lane::LaneState;
 use crate::metrics::{Handshake, Refusal, RequestRefusal};
@@ -46,7 +47,7 @@ pub(crate) async fn run(state: Rc<LaneState>) {
         last = now;
         state.clock.set(state.clock.get() + passed);
         state.metrics().beats.add(1);
-        state.pending.expire(state.timeouts.request, now.into());
+        state.pending.expire(state.timeouts.request, Tick::now());
         state.streams.expire(&state, state.clock.get());
         for (_, connection) in state.connections.borrow().iter() {
             look_at(connection, &state, state.clock.get());

@@ -104,6 +104,11 @@ impl Ticket {
         self.expected
     }
 
+    /// hyper polls the reply.
+    pub(crate) fn set_polled(&self) {
+        self.connection.set_polled();
+    }
+
     /// The lane begins to poll the handler.
     pub(crate) fn begin_poll(&self, now: Tick) {
         self.lane.shared().running.begin(self.kind, now);

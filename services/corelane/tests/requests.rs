@@ -64,6 +64,34 @@ fn http11_needs_exactly_one_host() {
 }
 
 #[test]
+fn http2_needs_a_host_that_means_one_thing() {
+    let server = Running::start(builder(), Handlers::new().factory());
+    tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+        let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
+        let (client, connection) = h2::client::handshake(socket).await.expect("handshake");
+        tokio::spawn(connection);
+        let mut client = client.ready().await.expect("ready");
+        for (target, hosts, expected) in [
+            ("http://t/hello", &[][..], 200),
+            ("http://t:80/hello", &["T:80"], 200),
+            ("http://t/hello", &["u"], 400),
+            ("http://t/hello", &["t", "t"], 400),
+            ("http://me@t/hello", &[], 400),
+            ("http://me@t/hello", &["me@t"], 400),
+        ] {
+            let mut request = Request::get(target);
+            for host in hosts {
+                request = request.header("host", *host);
+            }
+            let request = request.body(()).expect("a request");
+            let (reply, _) = client.send_request(request, true).expect("sent");
+            let status = reply.await.expect("a reply").status().as_u16();
+            assert_eq!(status, expected, "{target} {hosts:?}");
+        }
+    });
+}
+
+#[test]
 fn http2_works_without_tls_by_prior_knowledge() {
     let server = Running::start(builder(), Handlers::new().factory());
     tokio::runtime::Runtime::new().expect("a runtime").block_on(async {

@@ -17,6 +17,20 @@ const QUIET: Duration = Duration::from_secs(1);
 /// How long a client may take to close after we did.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
+/// How long, and for how many sweeps, a request may wait for a client that ended its side. The
+/// lane may have been held between two sweeps, and sweeps are close to each other in a drain.
+const DESERTED: Duration = Duration::from_millis(400);
+const DESERTED_SWEEPS: u32 = 3;
+
+/// A request that waits for a client that ended its side, as sweeps saw it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Missed {
+    /// By its number on the connection.
+    request: u64,
+    since: Instant,
+    sweeps: u32,
+}
+
 /// What of its client a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HangsOn {
@@ -44,15 +58,16 @@ pub(crate) enum Due {
 impl Connection {
     /// What is due at `now`, if anything. Only the sweep may call this.
     pub(crate) fn due(&self, lane: &LaneState, now: Instant) -> Option<Due> {
+        let progressed = self.progressed.take();
         if self.unflushed.get() {
-            let moved = self.progressed.take() | !self.stalled.replace(true);
-            if moved {
+            self.missed.set(None);
+            if progressed | !self.stalled.replace(true) {
                 self.since.set(now);
             }
             let waited = now.saturating_duration_since(self.since.get());
             return (waited > lane.timeouts.write).then_some(Due::WriteTimeout);
         }
-        if self.is_missed() {
+        if self.is_missed(progressed, now) {
             return Some(Due::Deserted);
         }
         if self.stalled.take() | self.touched.take() {
@@ -87,12 +102,20 @@ impl Connection {
         }
     }
 
-    /// Whether the same request has waited from one sweep to the next for a client that ended its
-    /// side. A reply that is soon there is not lost to a client that only said all it had to say.
-    fn is_missed(&self) -> bool {
-        let waits = self.ended.get() && self.waits_for_service();
-        let request = waits.then(|| self.served.get());
-        self.missed.replace(request) == request && waits
+    /// Whether a request has waited for too long for a client that ended its side. A reply that is
+    /// soon there, or flows, is not lost to a client that only said all it had to say.
+    fn is_missed(&self, progressed: bool, now: Instant) -> bool {
+        if progressed || !self.ended.get() || !self.waits_for_service() {
+            self.missed.set(None);
+            return false;
+        }
+        let request = self.served.get();
+        let before = self.missed.get().filter(|missed| missed.request == request);
+        let mut missed = before.unwrap_or(Missed { request, since: now, sweeps: 0 });
+        missed.sweeps += 1;
+        self.missed.set(Some(missed));
+        let waited = now.saturating_duration_since(missed.since);
+        waited >= DESERTED && missed.sweeps >= DESERTED_SWEEPS
     }
 
     /// What the connection waits for, if anything, in the words of the drain's report.
