@@ -44,7 +44,7 @@ status: ## Show every process, its state, CPUs and address
 logs: ## Show the last log lines, or follow one process: NAME=server-0
 	@$(LOCAL) logs $(if $(filter command line,$(origin NAME)),$(NAME))
 
-test: lint test-services fuzz test-platform ## Run every check and test
+test: lint test-services fuzz test-platform ## Run all checks and tests but miri and the 5 minutes of soak
 
 lint: tools ## Check formats, and what linters find
 	cd services && cargo fmt --check
@@ -71,10 +71,12 @@ test-platform: tools ## Run the tests with real processes, and those of charts a
 fuzz: tools ## Fuzz what reads text from outside: FUZZ_SECONDS=60 TARGETS=div SANITIZER=address
 	$(if $(FUZZ_SECONDS),FUZZ_SECONDS=$(FUZZ_SECONDS)) $(if $(SANITIZER),SANITIZER=$(SANITIZER)) services/fuzz/run $(TARGETS)
 
+# The crates have no unsafe code (`unsafe_code = "forbid"` in services/Cargo.toml): what miri can find is in
+# that of their dependencies, as they use it.
 # Not those that read files or clocks, move threads, open sockets or call C: miri does not emulate that.
 MIRI_SKIPS := cpu::view cpu::repin tls:: placement:: hyper_sees
 
-miri: ## Look for undefined behaviour in the library's tests; needs nightly Rust with miri
+miri: ## Look for undefined behaviour in what the library calls; needs nightly Rust with miri
 	@if cargo +nightly miri --version >/dev/null 2>&1; then \
 	  cd services && cargo +nightly miri test --locked -p corelane --lib -- $(addprefix --skip ,$(MIRI_SKIPS)); \
 	else \

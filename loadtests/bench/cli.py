@@ -6,10 +6,12 @@ from pathlib import Path
 
 from loadtests.bench import compare_direct, soak
 from loadtests.bench.lanes import rows, run
+from local.prepare import build_server
 from local.settings import REPOSITORY
 from tools.errors import ToolError
 
 ROUNDS = 5
+SOAK = soak.Plan(seconds=300, clients=100, seed=1)
 
 RESULTS = REPOSITORY / "docs" / "results"
 OUT = REPOSITORY / "loadtests" / "out"
@@ -103,18 +105,32 @@ def _add_soak(commands: argparse._SubParsersAction) -> None:
         "soak",
         help="one server under clients that come and go; memory and descriptors stay flat",
         description="Clients of every kind come and go on one server: good ones, half-sent "
-        "requests, aborted uploads, slow readers, HTTP/2. Fails when memory grows after the first "
-        "third, a descriptor or a connection stays open, or a good client misses a reply.",
+        "requests, aborted uploads, too large ones, slow readers, HTTP/2. Fails when memory grows "
+        "after the first third, a descriptor or a connection stays open, or a good client misses a "
+        "reply.",
     )
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--minutes", type=float, default=5, metavar="N", help="default: 5")
+    minutes = SOAK.seconds / 60
+    length.add_argument(
+        "--minutes", type=float, default=minutes, metavar="N", help=f"default: {minutes:g}"
+    )
     length.add_argument("--seconds", type=float, metavar="N", help="instead of minutes")
     parser.add_argument(
-        "--clients", type=_positive, default=100, metavar="N", help="at a time; default: 100"
+        "--clients",
+        type=_positive,
+        default=SOAK.clients,
+        metavar="N",
+        help=f"at a time; default: {SOAK.clients}",
     )
-    parser.add_argument("--seed", type=int, default=1, help="of every choice; default: 1")
     parser.add_argument(
-        "--out", type=Path, default=OUT, metavar="FOLDER", help="default: loadtests/out"
+        "--seed", type=int, default=SOAK.seed, help=f"of every choice; default: {SOAK.seed}"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="where the record goes; default: docs/results for a soak of all defaults, "
+        "else loadtests/out",
     )
     parser.add_argument(
         "--server", type=Path, metavar="PROGRAM", help="another build of corelane-server"
@@ -124,7 +140,10 @@ def _add_soak(commands: argparse._SubParsersAction) -> None:
 
 def _soak(options: argparse.Namespace) -> int:
     plan = soak.Plan(options.seconds or 60 * options.minutes, options.clients, options.seed)
-    return soak.main(plan, options.out, options.server)
+    full = plan == SOAK and options.server is None
+    OUT.mkdir(exist_ok=True)  # for the log of the build
+    program = options.server or build_server(OUT)
+    return soak.main(plan, options.out or (RESULTS if full else OUT), program)
 
 
 def _add_common(command: argparse.ArgumentParser, full: str, quick: str) -> None:

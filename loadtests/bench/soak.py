@@ -18,7 +18,6 @@ from pathlib import Path
 
 from loadtests.bench import machine
 from loadtests.bench.soak_clients import HOST, Clients
-from local.prepare import build_server
 from local.settings import REPOSITORY
 from tools import progress
 from tools.errors import ToolError
@@ -102,10 +101,10 @@ class Server:
         return sum(int(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name}{{"))
 
 
-def main(plan: Plan, out: Path, program: Path | None = None) -> int:
-    """Runs the soak and writes its record; 1 when something did not hold."""
+def main(plan: Plan, out: Path, program: Path) -> int:
+    """Runs the soak on `program` and writes its record; 1 when something did not hold."""
     out.mkdir(parents=True, exist_ok=True)
-    with _server(program or build_server(out)) as server:
+    with _server(program) as server:
         record = {"plan": asdict(plan), "machine": machine.describe(), **_run(plan, server)}
     record["failed"] = failed(record)
     (out / "soak.json").write_text(json.dumps(record, indent=1) + "\n")

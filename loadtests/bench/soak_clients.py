@@ -82,20 +82,34 @@ class _Connection:
         await self.writer.drain()
 
     async def get(self, path: str, *, last: bool = False) -> None:
-        """One exchange, which must be the right one."""
-        await self.send(_request(path, "Connection: close\r\n" if last else ""))
+        """Asks for a path and reads the right answer."""
+        await self.exchange(
+            _request(path, "Connection: close\r\n" if last else ""), ANSWERS[path], path
+        )
+        if last and await self.reader.read(1):
+            raise ValueError(f"{path}: bytes after the end of the connection")
+
+    async def exchange(self, request: bytes, expected: int, what: str) -> None:
+        """Sends a request and reads a whole reply, which must have this status."""
+        await self.send(request)
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode("ascii").lower()
         length = head.partition("content-length:")[2].partition("\r\n")[0]
         await self.reader.readexactly(int(length))
         status = int(head.split(" ", 2)[1])
-        if status != ANSWERS[path]:
-            raise ValueError(f"{path} was answered {status}")
-        if last and await self.reader.read(1):
-            raise ValueError(f"{path}: bytes after the end of the connection")
+        if status != expected:
+            raise ValueError(f"{what} was answered {status}")
 
 
 def _request(path: str, more: str = "", method: str = "GET") -> bytes:
     return f"{method} {path} HTTP/1.1\r\nHost: soak\r\n{more}\r\n".encode("ascii")
+
+
+TOO_LARGE = {
+    "a header of 40,000 bytes": (_request("/hello", f"X-Soak: {'a' * 40_000}\r\n"), 431),
+    "a target of 9,000 bytes": (_request("/" + "a" * 9_000), 414),
+    "a body of 1 GiB": (_request("/hello", f"Content-Length: {1 << 30}\r\n", "POST"), 413),
+}
+"""What is over the server's default limits, and its answer to it."""
 
 
 async def _keep_alive(connection: _Connection, rng: random.Random) -> None:
@@ -129,6 +143,12 @@ async def _gone_in_handler(connection: _Connection, rng: random.Random) -> None:
     for _ in range(rng.randint(1, 3)):
         await connection.send(_request("/work?ops=1000000"))
     await asyncio.sleep(rng.uniform(0, 0.003))
+
+
+async def _refused(connection: _Connection, rng: random.Random) -> None:
+    """Asks for more than the limits allow, and is told so."""
+    what = rng.choice(list(TOO_LARGE))
+    await connection.exchange(*TOO_LARGE[what], what)
 
 
 async def _slow_reader(connection: _Connection, rng: random.Random) -> None:
@@ -197,6 +217,7 @@ KINDS: dict[str, tuple[int, Behaviour]] = {
     "half_header": (8, _half_header),
     "aborted_upload": (8, _aborted_upload),
     "gone_in_handler": (8, _gone_in_handler),
+    "refused": (5, _refused),
     "slow_reader": (5, _slow_reader),
     "idle": (3, _idle),
     "not_http": (5, _not_http),
@@ -205,5 +226,5 @@ KINDS: dict[str, tuple[int, Behaviour]] = {
 }
 """What a client may do, and how often in relation to the others."""
 
-GOOD = {"keep_alive", "new_connection", "http2"}
-"""Those that must get every reply."""
+GOOD = {"keep_alive", "new_connection", "refused", "http2"}
+"""Those that must get every reply, a refusal if it is their due."""

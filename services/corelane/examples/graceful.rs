@@ -27,6 +27,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let server = Server::builder()
         .bind(address.parse()?)
         .admin("127.0.0.1:0".parse()?) // /readyz fails as soon as a drain begins
+        .routes(["/", "/slow", "/drain"]) // what each costs is learnt apart
         .lanes(Lanes::Count(2))
         .limits(Limits { connections: 1000, body_bytes: 64 << 10, ..Limits::default() })
         .timeouts(Timeouts { request: Duration::from_secs(10), ..Timeouts::default() })

@@ -48,7 +48,14 @@ pub(crate) fn refused_head(
     }
     match spoken {
         Spoken::Http1 => Some(Problem::from(status).detail("the request is not valid HTTP/1.1")),
-        Spoken::OtherVersion => Some(Problem::from(StatusCode::HTTP_VERSION_NOT_SUPPORTED)),
+        Spoken::OtherVersion => {
+            // RFC 9110 section 15.6.6: why, and what is supported.
+            let problem = Problem::from(StatusCode::HTTP_VERSION_NOT_SUPPORTED);
+            Some(problem.detail(
+                "a request line can ask for HTTP/1.1 or HTTP/1.0 only; HTTP/2 is supported too, \
+                 and begins with its connection preface",
+            ))
+        }
         Spoken::Other => None,
     }
 }

@@ -32,6 +32,35 @@ use crate::sweep;
 
 /// The lane that a service is made for: passed to the closure of
 /// [`Server::serve`](crate::Server::serve), once on each lane's own thread.
+///
+/// ```
+/// use std::convert::Infallible;
+///
+/// use bytes::Bytes;
+/// use corelane::{Incoming, Lane, Server};
+/// use http::{Request, Response};
+/// use http_body_util::Full;
+///
+/// fn name(lane: &Lane) -> String {
+///     match lane.cpu() {
+///         Some(cpu) => format!("lane {} on CPU {cpu}\n", lane.index()),
+///         None => format!("lane {}, not pinned\n", lane.index()),
+///     }
+/// }
+///
+/// # fn main() -> Result<(), corelane::Error> {
+/// let server = Server::builder().bind("127.0.0.1:0".parse().unwrap()).build()?;
+/// # server.handle().stop();
+/// server.serve(|lane| {
+///     let lane = lane.clone();
+///     tower::service_fn(move |_request: Request<Incoming>| {
+///         let reply = Response::new(Full::<Bytes>::from(name(&lane)));
+///         async move { Ok::<_, Infallible>(reply) }
+///     })
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Lane {
     pub(crate) index: usize,

@@ -34,15 +34,16 @@
 //!
 //! | part | says |
 //! |---|---|
-//! | [`Server`], [`Builder`] | how a server is set up and run |
+//! | [`Server`], [`Builder`], [`Error`] | how a server is set up and run, and why it may not start |
 //! | [`Lanes`], [`Pin`], [`Placement`] | how many lanes, on which CPUs, and how a connection finds its lane |
+//! | [`Lane`] | what a service is told of the lane that it is made for |
 //! | [`Limits`], [`Timeouts`] | what a client may ask and how long it may take |
-//! | [`Drain`], [`Phase`], [`ServerHandle`] | how a server ends without losing what it accepted |
-//! | [`Incoming`], [`blocking`], [`deadline`] | what a handler is given, and what it may use |
+//! | [`Drain`], [`Phase`], [`ServerHandle`], [`Drained`] | how a server ends without losing what it accepted |
+//! | [`Incoming`], [`BodyError`] | the body of a request, and why it may end early |
+//! | [`blocking`], [`BlockingError`] | how a handler runs code that blocks |
+//! | [`deadline`] | until when a handler has to have its reply |
 //! | [`Tls`] | certificates, and how they are reloaded |
 //! | [`LoadReports`] | what a load balancer in front is told with the replies |
-//! | [`blocking`] | how a handler runs code that blocks |
-//! | [`deadline`] | until when a handler has to have its reply |
 //! | [`Problem`] | errors to clients (RFC 9457) |
 
 mod admin;

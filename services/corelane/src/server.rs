@@ -27,6 +27,22 @@ use crate::threads::{Thread, spawn, wait_for_end};
 use crate::tls::{Termination, Tls, Watch};
 
 /// Collects the settings of a [`Server`]; made by [`Server::builder`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use corelane::{Lanes, Limits, Placement, Server, Timeouts};
+///
+/// let builder = Server::builder()
+///     .bind("127.0.0.1:0".parse().unwrap())
+///     .lanes(Lanes::Count(2))
+///     .placement(Placement::LeastLoaded)
+///     .limits(Limits { body_bytes: 64 * 1024, ..Limits::default() })
+///     .timeouts(Timeouts { request: Duration::from_secs(10), ..Timeouts::default() })
+///     .routes(["/", "/div/{n}"]);
+/// assert!(builder.validate().is_ok());
+/// assert!(builder.backlog(0).validate().is_err());
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder {
@@ -126,8 +142,17 @@ impl Builder {
         self
     }
 
-    /// The route templates that metrics name, such as `/div/{n}` or `/static/{*path}`. A path
-    /// that none matches counts as `other`, as all do without this setting. At most 64.
+    /// The templates of the service's routes, such as `/div/{n}` or `/static/{*path}`. At most 64.
+    /// A path that none matches counts as `other`, as all do without this setting.
+    ///
+    /// The load table learns what a request costs by its method and route. From it follow the
+    /// order in which requests wait (cheap ones first), the lane that [`Placement::LeastLoaded`]
+    /// chooses, and which requests are refused at once because they would have to wait for longer
+    /// than [`Timeouts::request`]. Where all routes are `other`, brief and long requests of a
+    /// method are taken to cost the same, and none of this can tell them apart. Metrics, logs and
+    /// `/lanes` name requests by their route too.
+    ///
+    /// Nothing here answers requests, and no `Router` is asked: name the templates that it has.
     pub fn routes<I>(mut self, templates: I) -> Self
     where
         I: IntoIterator,
@@ -308,6 +333,11 @@ impl Server {
     /// `factory` is called once on each lane's thread, so the service it makes need not be `Send`
     /// and may hold `Rc` and `RefCell`. A clone of the service handles each connection, and a
     /// clone of that each request. A handler that panics is answered 500, and the lane lives on.
+    ///
+    /// Each lane is a tokio runtime of one thread that runs local tasks: in `factory` and in
+    /// handlers `tokio::time`, `tokio::net`, `tokio::spawn` and `tokio::task::spawn_local` work, and
+    /// what they start stays on the lane. A task that a handler spawns outlives its request and
+    /// knows no deadline; a drain does not wait for it, and it is dropped when the lane ends.
     ///
     /// # Errors
     ///

@@ -66,6 +66,12 @@ impl fmt::Display for Placement {
 
 /// What a client may ask of the server before it is refused.
 ///
+/// HTTP/2 has bounds of its own, which cannot be set. A connection may have 100 streams open at a
+/// time. Of request bodies that the service has not taken yet, 128 KiB may come on a stream and
+/// 256 KiB on a connection. Up to 64 KiB of a stream's reply wait for the client's window. A
+/// connection ends when a client has opened and reset more than 100 streams before the lane looked
+/// at them (rapid reset), or has made the server reset more than 100 by its errors.
+///
 /// ```
 /// let limits = corelane::Limits { body_bytes: 64 * 1024, ..Default::default() };
 /// assert_eq!(limits.connections, 10_000);
@@ -79,7 +85,7 @@ pub struct Limits {
     pub connections: usize,
     /// Requests that a connection may carry; the last is answered with `Connection: close`. HTTP/2
     /// clients are sent GOAWAY when it comes, and what they sent before they knew is answered too.
-    /// `None`, the default, sets no limit.
+    /// `None`, the default, sets no limit; else at least 1.
     pub connection_requests: Option<u64>,
     /// Requests that run on a lane at a time; more wait in its queue. A request holds its slot
     /// until the head of its reply is made. Default 1,024; at least 1.
@@ -91,7 +97,9 @@ pub struct Limits {
     /// Threads of each lane for [`blocking`](crate::blocking) calls and files that the service
     /// reads through tokio. Default 8; 1 to 512.
     pub blocking_threads: usize,
-    /// [`blocking`](crate::blocking) calls of a lane that may wait for a thread. Default 256.
+    /// [`blocking`](crate::blocking) calls of a lane that may wait for a thread; one more ends in
+    /// [`BlockingError`](crate::BlockingError). Default 256; 0 lets none wait, and there is no
+    /// upper bound.
     pub blocking_queue: usize,
     /// Header fields of a request; more are answered `431`. Default 100; 1 to 1,000.
     pub headers: usize,

@@ -4,7 +4,7 @@ mod support;
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -15,10 +15,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use bytes::Bytes;
-use corelane::{BlockingError, Drained, Incoming, Lane, Limits, Phase, Timeouts};
+use corelane::{BlockingError, Drain, Drained, Incoming, Lane, Limits, Phase, Timeouts};
 use http::{Request, Response};
 use http_body_util::Full;
-use support::{PATIENCE, Running, builder};
+use support::{Alive, BoxError, PATIENCE, Running, builder};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::spawn_local;
 
 /// Calls that block until they are released.
 #[derive(Clone)]
@@ -213,6 +216,53 @@ fn a_handler_knows_its_deadline() {
     });
     let left: f64 = server.get("/").text().parse().expect("seconds");
     assert!(left <= 1000.0 && left >= 1000.0 - before.elapsed().as_secs_f64(), "{left}");
+}
+
+#[test]
+fn a_handler_may_use_tokios_timers_sockets_and_tasks() {
+    let server = Running::start(builder(), |_lane: &Lane| {
+        tower::service_fn(|_request: Request<Incoming>| async {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let address = listener.local_addr()?;
+            let sent = tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                TcpStream::connect(address).await?.write_all(b"heard").await
+            });
+            let heard = spawn_local(async move {
+                let mut text = String::new();
+                listener.accept().await?.0.read_to_string(&mut text).await?;
+                std::io::Result::Ok(Rc::new(text)) // not `Send`
+            });
+            sent.await??;
+            let text = heard.await??.to_string();
+            Ok::<_, BoxError>(Response::new(Full::<Bytes>::from(text)))
+        })
+    });
+    assert_eq!(server.get("/").text(), "heard");
+}
+
+#[test]
+fn a_drain_does_not_wait_for_tasks_that_a_handler_spawned() {
+    let alive = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&alive);
+    let far = Drain { settle: Duration::ZERO, deadline: 100 * PATIENCE, ..Drain::default() };
+    let server = Running::start(builder().drain(far), move |_lane: &Lane| {
+        let count = Arc::clone(&count);
+        tower::service_fn(move |_request: Request<Incoming>| {
+            let task = Alive::new(&count);
+            spawn_local(async move {
+                let _task = task;
+                std::future::pending::<()>().await;
+            });
+            std::future::ready(Ok::<_, BoxError>(Response::new(Full::<Bytes>::from("done"))))
+        })
+    });
+    assert_eq!(server.get("/").text(), "done");
+    assert_eq!(alive.load(Ordering::SeqCst), 1, "it outlives its request");
+    server.handle.drain();
+    server.wait_until("ended", || server.has_ended());
+    assert_eq!(server.join().expect("a clean end"), Drained { cut: 0 });
+    assert_eq!(alive.load(Ordering::SeqCst), 0, "it is dropped with its lane");
 }
 
 /// Is ready only when it is asked again, and never once it has ended.

@@ -4,16 +4,16 @@ use std::io::Write;
 use std::time::Duration;
 
 use bytes::Bytes;
-use corelane::{Incoming, Lane, Limits, Timeouts};
+use corelane::{Incoming, Lane, Timeouts};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 
 use super::support::{BIG, BoxError, Client, Handlers, Running, big, builder};
-use super::{BRIEF, impatient, start, wait_until_freed};
+use super::{BRIEF, impatient, strict, wait_until_freed};
 
 #[test]
 fn a_header_that_does_not_end_is_answered_408() {
-    let server = start(Limits::default(), impatient());
+    let (server, handlers) = strict(impatient());
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: te");
     let answer = client.read_answer();
@@ -21,11 +21,12 @@ fn a_header_that_does_not_end_is_answered_408() {
     assert!(answer.closes());
     assert!(client.read_to_close().is_empty());
     assert_eq!(server.refused("header_timeout"), 1.0);
+    wait_until_freed(&server, &handlers);
 }
 
 #[test]
 fn the_header_deadline_is_for_the_whole_header() {
-    let server = start(Limits::default(), impatient());
+    let (server, handlers) = strict(impatient());
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: test\r\n");
     // One more field now and then would keep a deadline per read alive for ever.
@@ -36,17 +37,19 @@ fn the_header_deadline_is_for_the_whole_header() {
         std::thread::sleep(Duration::from_millis(4));
     }
     assert_eq!(server.refused("header_timeout"), 1.0);
+    wait_until_freed(&server, &handlers);
 }
 
 #[test]
 fn silent_and_idle_connections_are_closed() {
-    let server = start(Limits::default(), impatient());
+    let (server, handlers) = strict(impatient());
     let mut silent = server.connect();
     let mut idle = server.connect();
     assert_eq!(idle.get("/hello").status, 200);
     assert!(silent.read_to_close().is_empty());
     assert!(idle.read_to_close().is_empty());
     assert_eq!((server.refused("header_timeout"), server.refused("idle_timeout")), (1.0, 1.0));
+    wait_until_freed(&server, &handlers);
 }
 
 #[test]
@@ -83,12 +86,6 @@ fn a_408_never_stands_inside_another_reply() {
     let rest = String::from_utf8(client.read_to_close()).expect("text");
     let after = rest.trim_start_matches('x');
     assert!(after.is_empty() || after.starts_with("HTTP/1.1 408"), "{after}");
-}
-
-/// A server that gives a request body and a reader little time, and its handlers.
-fn strict(timeouts: Timeouts) -> (Running, Handlers) {
-    let handlers = Handlers::new();
-    (Running::start(builder().timeouts(timeouts), handlers.factory()), handlers)
 }
 
 /// Begins to upload `length` bytes to `target` and sends three of them.
@@ -197,9 +194,10 @@ fn a_slow_handler_is_not_its_clients_fault() {
     handlers.gate.add_permits(1);
     assert_eq!(client.read_answer().status, 200);
 }
+
 #[test]
 fn a_preface_of_http2_that_does_not_end_is_no_way_to_stay() {
-    let server = start(Limits::default(), impatient());
+    let (server, handlers) = strict(impatient());
     let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let mut clients: Vec<_> = (1..preface.len())
         .map(|at| {
@@ -213,6 +211,7 @@ fn a_preface_of_http2_that_does_not_end_is_no_way_to_stay() {
     }
     let refused = "corelane_connections_refused_total{lane=\"0\",reason=\"header_timeout\"}";
     assert_eq!(server.metric(refused), clients.len() as f64);
+    wait_until_freed(&server, &handlers);
 }
 
 #[test]

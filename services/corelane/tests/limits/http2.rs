@@ -9,8 +9,8 @@ use h2::client::SendRequest;
 use http::{Request, StatusCode};
 use tokio::net::TcpStream;
 
-use super::support::{Client, Handlers, PATIENCE, Running, builder};
-use super::{BRIEF, impatient, wait_until_freed};
+use super::support::{Client, PATIENCE, Running};
+use super::{BRIEF, impatient, strict, wait_until_freed, with_limits};
 
 /// Runs an HTTP/2 client with a worker of its own, so that it goes on while the test polls.
 fn with_client<F, T>(server: &Running, test: impl FnOnce(SendRequest<Bytes>) -> F)
@@ -34,11 +34,6 @@ fn request(target: &str) -> Request<()> {
 async fn status_of(client: &mut SendRequest<Bytes>, request: Request<()>) -> StatusCode {
     let (reply, _) = client.send_request(request, true).expect("sent");
     reply.await.expect("a reply").status()
-}
-
-fn strict(timeouts: Timeouts) -> (Running, Handlers) {
-    let handlers = Handlers::new();
-    (Running::start(builder().timeouts(timeouts), handlers.factory()), handlers)
 }
 
 #[test]
@@ -118,7 +113,7 @@ fn a_slow_but_steady_reader_lives() {
 #[test]
 fn too_many_header_fields_are_answered_431() {
     let limits = Limits { headers: 10, ..Limits::default() };
-    let server = Running::start(builder().limits(limits), Handlers::new().factory());
+    let (server, handlers) = with_limits(limits);
     with_client(&server, |mut client| async move {
         let with = |fields: usize| {
             let mut request = request("/hello");
@@ -132,18 +127,20 @@ fn too_many_header_fields_are_answered_431() {
         assert_eq!(status_of(&mut client, with(11)).await, 431);
     });
     assert_eq!(server.refused_requests("too_many_headers"), 1.0);
+    wait_until_freed(&server, &handlers);
 }
 
 #[test]
 fn a_header_list_that_is_too_large_is_answered_431() {
     let limits = Limits { header_bytes: 8192, ..Limits::default() };
-    let server = Running::start(builder().limits(limits), Handlers::new().factory());
+    let (server, handlers) = with_limits(limits);
     with_client(&server, |mut client| async move {
         let mut large = request("/hello");
         large.headers_mut().insert("a", "b".repeat(9000).parse().expect("a value"));
         assert_eq!(status_of(&mut client, large).await, 431);
         assert_eq!(status_of(&mut client, request("/hello")).await, 200);
     });
+    wait_until_freed(&server, &handlers);
 }
 
 /// A client of raw frames (RFC 9113 section 4.1).

@@ -2,16 +2,12 @@
 
 use corelane::{Limits, Timeouts};
 
-use super::support::{Handlers, Running, builder};
-use super::{BRIEF, wait_until_freed};
+use super::{BRIEF, start, wait_until_freed, with_limits};
 
 #[test]
 fn a_request_that_takes_too_long_is_answered_503_and_its_handler_dropped() {
-    let handlers = Handlers::new();
     let timeouts = Timeouts { request: BRIEF, ..Timeouts::default() };
-    let limits = Limits { slots: 1, ..Limits::default() };
-    let settings = builder().timeouts(timeouts).limits(limits);
-    let server = Running::start(settings, handlers.factory());
+    let (server, handlers) = start(Limits { slots: 1, ..Limits::default() }, timeouts);
     let mut client = server.connect();
     let answer = client.get("/gate");
     assert_eq!(answer.status, 503);
@@ -27,23 +23,21 @@ fn a_request_that_takes_too_long_is_answered_503_and_its_handler_dropped() {
 
 #[test]
 fn a_request_that_waits_for_a_slot_too_long_is_answered_503() {
-    let handlers = Handlers::new();
     let timeouts = Timeouts { request: 2 * BRIEF, ..Timeouts::default() };
-    let limits = Limits { slots: 1, ..Limits::default() };
-    let server = Running::start(builder().timeouts(timeouts).limits(limits), handlers.factory());
+    let (server, handlers) = start(Limits { slots: 1, ..Limits::default() }, timeouts);
     let (mut running, mut waiting) = (server.connect(), server.connect());
     running.send_get("/gate");
     server.wait_for_in_flight(1);
     waiting.send_get("/gate");
     assert_eq!((running.read_answer().status, waiting.read_answer().status), (503, 503));
     assert_eq!(server.get("/hello").status, 200);
+    drop((running, waiting));
+    wait_until_freed(&server, &handlers);
 }
 
 #[test]
 fn a_request_too_many_is_answered_503_at_once() {
-    let handlers = Handlers::new();
-    let limits = Limits { slots: 1, queue: 0, ..Limits::default() };
-    let server = Running::start(builder().limits(limits), handlers.factory());
+    let (server, handlers) = with_limits(Limits { slots: 1, queue: 0, ..Limits::default() });
     let mut running = server.connect();
     running.send_get("/gate");
     server.wait_for_in_flight(1);

@@ -14,12 +14,19 @@ use std::time::Duration;
 use corelane::{Limits, Timeouts};
 use support::{Handlers, Running, builder};
 
-fn start(limits: Limits, timeouts: Timeouts) -> Running {
-    Running::start(builder().limits(limits).timeouts(timeouts), Handlers::new().factory())
+fn start(limits: Limits, timeouts: Timeouts) -> (Running, Handlers) {
+    let handlers = Handlers::new();
+    let settings = builder().limits(limits).timeouts(timeouts);
+    (Running::start(settings, handlers.factory()), handlers)
 }
 
-fn with_limits(limits: Limits) -> Running {
+fn with_limits(limits: Limits) -> (Running, Handlers) {
     start(limits, Timeouts::default())
+}
+
+/// A server that gives its clients little time.
+fn strict(timeouts: Timeouts) -> (Running, Handlers) {
+    start(Limits::default(), timeouts)
 }
 
 /// Short enough to be waited for.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use corelane::{Limits, Timeouts};
 
 use super::support::{Handlers, PATIENCE, Running, builder};
-use super::{start, with_limits};
+use super::{strict, with_limits};
 
 /// The least that a connection may be allowed.
 const AGE: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ fn an_old_connection_is_told_to_go_with_its_next_reply() {
 
 #[test]
 fn an_old_connection_that_is_idle_is_closed() {
-    let server = start(Limits::default(), aging());
+    let (server, _) = strict(aging());
     let mut idle = server.connect();
     assert!(!idle.get("/hello").closes());
     assert!(idle.read_to_close().is_empty());
@@ -41,7 +41,7 @@ fn an_old_connection_that_is_idle_is_closed() {
 
 #[test]
 fn a_busy_connection_gets_no_older_than_it_may() {
-    let server = start(Limits::default(), aging());
+    let (server, _) = strict(aging());
     let mut client = server.connect();
     server.wait_until("told to go", || client.get("/hello").closes());
     assert!(client.read_to_close().is_empty());
@@ -51,7 +51,7 @@ fn a_busy_connection_gets_no_older_than_it_may() {
 #[test]
 fn a_connection_carries_as_many_requests_as_it_may() {
     let limits = Limits { connection_requests: Some(3), ..Limits::default() };
-    let server = with_limits(limits);
+    let (server, _) = with_limits(limits);
     let mut client = server.connect();
     let closes: Vec<_> = (0..3).map(|_| client.get("/hello").closes()).collect();
     assert_eq!(closes, [false, false, true]);
@@ -67,9 +67,7 @@ fn a_connection_carries_as_many_requests_as_it_may() {
 #[test]
 fn http2_clients_are_sent_goaway() {
     let limits = Limits { connection_requests: Some(3), ..Limits::default() };
-    for (server, reason) in
-        [(with_limits(limits), "requests"), (start(Limits::default(), aging()), "age")]
-    {
+    for ((server, _), reason) in [(with_limits(limits), "requests"), (strict(aging()), "age")] {
         tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
             let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
             let (mut client, connection) = h2::client::handshake(socket).await.expect("handshake");

@@ -5,11 +5,12 @@ use std::net::Shutdown;
 use corelane::{Error, Limits, Server};
 
 use super::support::{Client, Handlers, Running, builder};
-use super::with_limits;
+use super::{wait_until_freed, with_limits};
 
 #[test]
 fn too_many_or_too_large_headers_are_answered_431() {
-    let server = with_limits(Limits { headers: 10, header_bytes: 8192, ..Limits::default() });
+    let (server, handlers) =
+        with_limits(Limits { headers: 10, header_bytes: 8192, ..Limits::default() });
     let request = |headers: &str| format!("GET / HTTP/1.1\r\nHost: test\r\n{headers}\r\n");
     let ask = |headers: &str| {
         let mut client = server.connect();
@@ -21,23 +22,24 @@ fn too_many_or_too_large_headers_are_answered_431() {
     assert_eq!(ask(&format!("a: {}\r\n", "b".repeat(7000))), 200);
     assert_eq!(ask(&format!("a: {}\r\n", "b".repeat(9000))), 431);
     server.wait_until("counted", || server.refused("header_too_large") == 2.0);
-    server.wait_for_connections(0);
+    wait_until_freed(&server, &handlers);
 }
 
 #[test]
 fn a_long_target_is_answered_414() {
-    let server = with_limits(Limits { uri_bytes: 100, ..Limits::default() });
+    let (server, handlers) = with_limits(Limits { uri_bytes: 100, ..Limits::default() });
     assert_eq!(server.get(&format!("/{}", "a".repeat(99))).status, 200);
     let answer = server.get(&format!("/{}", "a".repeat(100)));
     assert_eq!(answer.status, 414);
     assert_eq!(answer.header("content-type"), Some("application/problem+json"));
     assert!(answer.text().contains("urn:corelane:problem:uri-too-long"));
     assert_eq!(server.refused_requests("uri_too_long"), 1.0);
+    wait_until_freed(&server, &handlers);
 }
 
 #[test]
 fn a_large_body_is_answered_413() {
-    let server = with_limits(Limits { body_bytes: 10, ..Limits::default() });
+    let (server, handlers) = with_limits(Limits { body_bytes: 10, ..Limits::default() });
     let post = |framing: &str| {
         let mut client = server.connect();
         client.send(format!("POST /echo HTTP/1.1\r\nHost: test\r\n{framing}"));
@@ -52,11 +54,12 @@ fn a_large_body_is_answered_413() {
     assert_eq!(answer.status, 413);
     assert!(answer.text().contains("10 bytes"), "{answer:?}");
     assert_eq!(server.refused_requests("body_too_large"), 2.0);
+    wait_until_freed(&server, &handlers);
 }
 
 #[test]
 fn one_connection_too_many_is_answered_503_and_the_next_is_welcome_again() {
-    let server = with_limits(Limits { connections: 2, ..Limits::default() });
+    let (server, handlers) = with_limits(Limits { connections: 2, ..Limits::default() });
     let (mut one, mut two) = (server.connect(), server.connect());
     assert_eq!((one.get("/hello").status, two.get("/hello").status), (200, 200));
 
@@ -69,13 +72,15 @@ fn one_connection_too_many_is_answered_503_and_the_next_is_welcome_again() {
     assert_eq!(server.refused("limit"), 1.0);
 
     drop(one);
-    server.wait_until("one fewer", || server.metric("corelane_connections{lane=\"0\"}") == 1.0);
+    server.wait_for_connections(1);
     assert_eq!(server.get("/hello").status, 200);
+    drop(two);
+    wait_until_freed(&server, &handlers);
 }
 
 #[test]
 fn a_refused_upload_is_told_why() {
-    let server = with_limits(Limits { body_bytes: 10, ..Limits::default() });
+    let (server, handlers) = with_limits(Limits { body_bytes: 10, ..Limits::default() });
     let body = vec![0; 4 << 20];
     for _ in 0..20 {
         let mut client = server.connect();
@@ -85,6 +90,7 @@ fn a_refused_upload_is_told_why() {
         client.socket.shutdown(Shutdown::Write).expect("half a close");
         assert!(client.read_to_close().starts_with(b"HTTP/1.1 413"));
     }
+    wait_until_freed(&server, &handlers);
 }
 
 #[test]

@@ -109,13 +109,15 @@ pub(crate) struct Expected {
     has: Vec<(&'static str, &'static str)>,
     lacks: Vec<&'static str>,
     body: Option<&'static str>,
+    mentions: Vec<&'static str>,
     problem: Option<&'static str>,
     /// It ends with its head.
     pub(crate) bodiless: bool,
 }
 
 pub(crate) fn reply(status: u16) -> Expected {
-    Expected { status, has: vec![], lacks: vec![], body: None, problem: None, bodiless: false }
+    let (has, lacks, mentions) = (vec![], vec![], vec![]);
+    Expected { status, has, lacks, body: None, mentions, problem: None, bodiless: false }
 }
 
 /// An error as `application/problem+json`, with a date.
@@ -127,6 +129,12 @@ pub(crate) fn problem(status: u16, slug: &'static str) -> Expected {
 impl Expected {
     pub(crate) fn body(mut self, body: &'static str) -> Expected {
         self.body = Some(body);
+        self
+    }
+
+    /// A body with these words in it.
+    pub(crate) fn mentions(mut self, words: &'static str) -> Expected {
+        self.mentions.push(words);
         self
     }
 
@@ -165,6 +173,9 @@ impl Expected {
         }
         if self.body.is_some_and(|body| body != received.body) {
             return fails(format!("not {:?}", self.body));
+        }
+        if let Some(words) = self.mentions.iter().find(|words| !received.body.contains(**words)) {
+            return fails(format!("no {words:?}"));
         }
         let member = |slug: &str| format!("\"type\":\"urn:corelane:problem:{slug}\"");
         if self.problem.is_some_and(|slug| !received.body.contains(&member(slug))) {

@@ -85,6 +85,14 @@ fn persistence() -> Vec<Case> {
             "hyper answers HTTP/1.0 in HTTP/1.0, which nothing but its number distinguishes \
              here, and which old clients expect.",
         ),
+        should(
+            "9112 9.6",
+            "the reply to HTTP/1.0 does not say that the connection closes",
+            "GET /target?last HTTP/1.0\r\n\r\n",
+        )
+        .gives(reply(200).lacks("connection"))
+        .closes()
+        .departs("hyper leaves it out: in HTTP/1.0 a connection closes if nothing else is said."),
     ]
 }
 

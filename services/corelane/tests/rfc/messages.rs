@@ -1,6 +1,6 @@
 //! RFC 9112 sections 2 to 5: start lines, targets, fields.
 
-use crate::case::{Case, may, must, problem, reply, should};
+use crate::case::{Case, Expected, may, must, problem, reply, should};
 
 const BAD: &str = "bad-request";
 
@@ -114,6 +114,13 @@ fn parsing() -> Vec<Case> {
     ]
 }
 
+fn version_not_supported() -> Expected {
+    problem(505, "http-version-not-supported")
+        .has("connection", "close")
+        .mentions("\"detail\":\"a request line can ask for HTTP/1.1 or HTTP/1.0 only")
+        .mentions("HTTP/2 is supported too")
+}
+
 fn request_lines() -> Vec<Case> {
     vec![
         should(
@@ -192,19 +199,21 @@ fn request_lines() -> Vec<Case> {
         .refused_with(400, BAD),
         must("9112 2.3", "a version has a point", "GET /ping HTTP/11\r\nHost: t\r\n\r\n")
             .refused_with(400, BAD),
-        may(
+        should(
             "9110 15.6.6",
-            "HTTP/2.0 in a request line is answered 505",
+            "HTTP/2.0 in a request line is answered 505, which says why and what is supported",
             "GET /ping HTTP/2.0\r\nHost: t\r\n\r\n",
         )
-        .refused_with(505, "http-version-not-supported"),
-        may(
+        .gives(version_not_supported())
+        .closes(),
+        should(
             "9110 15.6.6",
-            "HTTP/0.9 in a request line is answered 505",
+            "HTTP/0.9 in a request line is answered 505, which says why and what is supported",
             "GET /ping HTTP/0.9\r\n\r\n",
         )
-        .refused_with(505, "http-version-not-supported"),
-        should("9110 2.5", "HTTP/1.2 is answered 400", "GET /ping HTTP/1.2\r\nHost: t\r\n\r\n")
+        .gives(version_not_supported())
+        .closes(),
+        should("9110 6.2", "HTTP/1.2 is answered 400", "GET /ping HTTP/1.2\r\nHost: t\r\n\r\n")
             .refused_with(400, BAD)
             .departs(
                 "There is no HTTP/1.2, and a client that sends it tries how parsers differ; \
