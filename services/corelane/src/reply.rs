@@ -157,10 +157,8 @@ fn failure(error: BoxError, lane: &LaneState) -> Problem {
             return overloaded(lane);
         }
         match error.downcast_ref() {
-            Some(BodyError::TooLarge) => {
-                lane.metrics().refuse_request(RequestRefusal::BodyTooLarge);
-                return too_large(lane);
-            }
+            // Counted where it is answered in place of what the handler makes of it.
+            Some(BodyError::TooLarge) => return too_large(lane),
             // Counted by the sweep that found it.
             Some(BodyError::TimedOut) => return body_timed_out(),
             Some(BodyError::Read(error)) => {
@@ -331,16 +329,18 @@ where
     E: Into<BoxError>,
 {
     ticket.begin_poll(polled);
-    let result = match guard(ticket, || future.poll(cx)) {
-        Ok(Poll::Pending) => {
-            ticket.end_poll(polled);
-            return Poll::Pending;
-        }
-        Ok(Poll::Ready(Ok(response))) => Ok(response),
-        Ok(Poll::Ready(Err(error))) => Err(failure(error.into(), &ticket.lane)),
-        Err(problem) => Err(problem),
-    };
-    Poll::Ready(result)
+    let made = guard(ticket, || future.poll(cx));
+    if matches!(made, Ok(Poll::Pending)) {
+        ticket.end_poll(polled);
+        return Poll::Pending;
+    }
+    let lane = &ticket.lane;
+    // What the handler makes of this is its own: an axum extractor makes it a 400, for instance.
+    if ticket.body_is_too_large() {
+        lane.metrics().refuse_request(RequestRefusal::BodyTooLarge);
+        return Poll::Ready(Err(too_large(lane)));
+    }
+    made?.map(|result| result.map_err(|error| failure(error.into(), lane)))
 }
 
 /// Runs code of the service as a part of its request. A panic is this request's alone: nothing of

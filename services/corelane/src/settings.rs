@@ -104,8 +104,9 @@ pub struct Limits {
     /// 9110 section 4.1 recommends to support at least 8,000.
     pub uri_bytes: usize,
     /// Bytes of a request body. A larger `Content-Length` is answered `413` before the service is
-    /// called; a longer chunked body ends in [`BodyError::TooLarge`](crate::BodyError). Default
-    /// 10 MiB; 0 refuses every body.
+    /// called; a longer chunked body ends in [`BodyError::TooLarge`](crate::BodyError), and the
+    /// request is answered `413` if the head of the reply was not made. Default 10 MiB; 0 refuses
+    /// every body.
     pub body_bytes: u64,
 }
 

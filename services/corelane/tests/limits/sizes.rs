@@ -2,7 +2,12 @@
 
 use std::net::Shutdown;
 
-use corelane::{Error, Limits, Server};
+use axum::Router;
+use axum::body::Body;
+use axum::routing::post;
+use bytes::Bytes;
+use corelane::{Error, Lane, Limits, Server};
+use http_body_util::BodyExt;
 
 use super::support::{Client, Handlers, Running, builder};
 use super::with_limits;
@@ -52,6 +57,35 @@ fn a_large_body_is_answered_413() {
     assert_eq!(answer.status, 413);
     assert!(answer.text().contains("10 bytes"), "{answer:?}");
     assert_eq!(server.refused_requests("body_too_large"), 2.0);
+}
+
+#[test]
+fn a_large_body_is_answered_413_whatever_its_handler_makes_of_it() {
+    let limits = Limits { body_bytes: 10, ..Limits::default() };
+    let server = Running::start(builder().limits(limits), |_lane: &Lane| {
+        let length = async |body: Bytes| body.len().to_string();
+        Router::new().route("/", post(length)).route("/panic", post(panics))
+    });
+    for target in ["/", "/panic"] {
+        let send = |chunks: &str| {
+            let mut client = server.connect();
+            let framing = "Transfer-Encoding: chunked";
+            client.send(format!("POST {target} HTTP/1.1\r\nHost: t\r\n{framing}\r\n\r\n{chunks}"));
+            client.read_answer()
+        };
+        let small = send("6\r\n012345\r\n0\r\n\r\n");
+        assert_eq!((small.status, small.text().as_str()), (200, "6"));
+        let large = send("6\r\n012345\r\n6\r\n012345\r\n0\r\n\r\n");
+        assert_eq!(large.status, 413, "{large:?}");
+        assert_eq!(large.header("content-type"), Some("application/problem+json"));
+        assert!(large.text().contains("urn:corelane:problem:body-too-large"), "{large:?}");
+    }
+    assert_eq!(server.refused_requests("body_too_large"), 2.0);
+}
+
+/// A handler that does not expect a body to fail.
+async fn panics(body: Body) -> String {
+    body.collect().await.expect("a whole body").to_bytes().len().to_string()
 }
 
 #[test]
