@@ -152,14 +152,12 @@ fn too_large(lane: &LaneState) -> Problem {
 fn failure(error: BoxError, lane: &LaneState) -> Problem {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error.as_ref());
     while let Some(error) = cause {
+        // Each of these is counted where it is found.
         if error.is::<BlockingError>() {
-            lane.metrics().refuse_request(RequestRefusal::PoolFull);
             return overloaded(lane);
         }
         match error.downcast_ref() {
-            // Counted where it is answered in place of what the handler makes of it.
             Some(BodyError::TooLarge) => return too_large(lane),
-            // Counted by the sweep that found it.
             Some(BodyError::TimedOut) => return body_timed_out(),
             Some(BodyError::Read(error)) => {
                 tracing::debug!(lane = lane.index, %error, "a request body could not be read");

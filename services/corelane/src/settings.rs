@@ -218,7 +218,9 @@ impl Timeouts {
 /// 3. *Closing*: what waits in the accept queues is taken, the listeners and the idle connections
 ///    are closed, and what is in flight is finished.
 /// 4. The server returns the moment nothing is left, at most [`Drain::deadline`] after the start.
-///    [`blocking`](crate::blocking) calls that run are waited for too.
+///    [`blocking`](crate::blocking) calls that run are waited for too. Only where a handler holds
+///    its lane, or a call does not return, is it up to a second later: these cannot be stopped, so
+///    they are given that second and then left.
 ///
 /// ```
 /// use std::time::Duration;
@@ -230,8 +232,8 @@ pub struct Drain {
     /// How long the server keeps accepting after readiness failed. Longer than it takes every
     /// load balancer to notice. Default 5 s; 0 to `deadline`.
     pub settle: Duration,
-    /// Longest time from the start of the drain to its end; what is then still in flight is cut.
-    /// Default 30 s; at least `settle`.
+    /// Longest time from the start of the drain to its end; what is then still in flight is cut,
+    /// and counted in [`Drained::cut`](crate::Drained::cut). Default 30 s; at least `settle`.
     pub deadline: Duration,
     /// How often the log says what is still waited for, lane by lane, once the listeners are
     /// closed. Default 5 s; at least 100 ms.

@@ -155,7 +155,8 @@ pub(crate) enum RequestRefusal {
     /// The lane's queue was full ([`Limits::queue`](crate::Limits::queue)), or the request could
     /// not have started before its deadline.
     QueueFull,
-    /// The threads for [`blocking`](crate::blocking) calls were busy and their queue full.
+    /// The threads for [`blocking`](crate::blocking) calls were busy and their queue full: counted
+    /// for each call that was refused, whatever its handler made of it.
     PoolFull,
     /// [`Timeouts::request`](crate::Timeouts::request) ran out.
     Timeout,
