@@ -97,7 +97,7 @@ pub struct Limits {
     pub headers: usize,
     /// Bytes of a request's header section; more are answered `431`. Default 32 KiB; 8 KiB (the
     /// least that hyper's read buffer takes) to 1 MiB. HTTP/2 counts 32 more for each field (RFC
-    /// 9113 section 10.5.1), and a header that goes on for much longer ends its connection.
+    /// 9113 section 6.5.2), and a header that goes on for much longer ends its connection.
     pub header_bytes: usize,
     /// Bytes of the path and query of the request target; more are answered `414`, unless the
     /// whole header is too long then ([`Limits::header_bytes`]). Default 8 KiB; 1 to 64 KiB. RFC

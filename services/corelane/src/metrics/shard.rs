@@ -170,10 +170,13 @@ pub(crate) enum RequestRefusal {
     BodyTimeout,
     /// An HTTP/2 request had more fields than [`Limits::headers`](crate::Limits::headers).
     TooManyHeaders,
+    /// The header list of an HTTP/2 request was larger than
+    /// [`Limits::header_bytes`](crate::Limits::header_bytes).
+    HeaderTooLarge,
 }
 
 impl RequestRefusal {
-    pub(super) const ALL: [(RequestRefusal, &'static str); 8] = [
+    pub(super) const ALL: [(RequestRefusal, &'static str); 9] = [
         (RequestRefusal::QueueFull, "queue_full"),
         (RequestRefusal::PoolFull, "pool_full"),
         (RequestRefusal::Timeout, "request_timeout"),
@@ -182,6 +185,7 @@ impl RequestRefusal {
         (RequestRefusal::Invalid, "invalid"),
         (RequestRefusal::BodyTimeout, "body_timeout"),
         (RequestRefusal::TooManyHeaders, "too_many_headers"),
+        (RequestRefusal::HeaderTooLarge, "header_too_large"),
     ];
 }
 
