@@ -108,6 +108,28 @@ fn one_connection_too_many_is_answered_503_and_the_next_is_welcome_again() {
 }
 
 #[test]
+fn of_many_connections_too_many_some_are_told_and_all_are_closed() {
+    // Far more than are told at a time, so that a pause of the machine does not let all be told.
+    const MANY: usize = 256;
+    let server = with_limits(Limits { connections: 1, ..Limits::default() });
+    let mut kept = server.connect();
+    assert_eq!(kept.get("/hello").status, 200);
+    let refused: Vec<_> = (0..MANY).map(|_| server.connect()).collect();
+    server.wait_until("refused", || server.refused("limit") == MANY as f64);
+    let answers = refused.into_iter().map(|mut client| client.read_to_close());
+    let (told, silent): (Vec<_>, Vec<_>) = answers.partition(|answer| !answer.is_empty());
+    assert!(told.len() >= 32 && !silent.is_empty(), "{} and {}", told.len(), silent.len());
+    for answer in told {
+        let answer = String::from_utf8(answer).expect("text");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a whole head");
+        assert!(head.starts_with("HTTP/1.1 503 "), "{answer}");
+        assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{answer}");
+        assert!(body.contains("urn:corelane:problem:service-unavailable"), "{answer}");
+    }
+    assert_eq!(kept.get("/hello").status, 200);
+}
+
+#[test]
 fn a_refused_upload_is_told_why() {
     let server = with_limits(Limits { body_bytes: 10, ..Limits::default() });
     let body = vec![0; 4 << 20];
