@@ -12,6 +12,8 @@ use std::time::Instant;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::response::IntoResponse;
 use axum::routing::get;
 use corelane::Server;
 
@@ -25,12 +27,12 @@ async fn greet(State(settings): State<Settings>, Path(name): Path<String>) -> St
 }
 
 /// Computes for long, so it does it on a thread of the lane's pool: the lane goes on serving.
-async fn checksum(Path(rounds): Path<u64>) -> Result<String, (StatusCode, String)> {
+async fn checksum(Path(rounds): Path<u64>) -> Result<String, impl IntoResponse> {
     let mix = |sum: u64, n: u64| (sum ^ n).wrapping_mul(0x0000_0100_0000_01b3); // FNV-1a's prime
     let sum = corelane::blocking(move || (0..rounds).fold(0xcbf2_9ce4_8422_2325, mix));
     match sum.await {
         Ok(sum) => Ok(format!("{sum:016x}\n")),
-        Err(full) => Err((StatusCode::SERVICE_UNAVAILABLE, full.to_string())),
+        Err(full) => Err((StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], full.to_string())),
     }
 }
 

@@ -4,38 +4,69 @@ use std::cell::RefCell;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use tokio::task::JoinHandle;
 
+use crate::lane::Lane;
+use crate::metrics::RequestRefusal;
+use crate::settings::Limits;
+
 thread_local! {
     /// The pool of the lane that runs on this thread.
-    static POOL: RefCell<Option<Arc<Pool>>> = const { RefCell::new(None) };
+    static POOL: RefCell<Option<Pool>> = const { RefCell::new(None) };
 }
 
 /// What bounds the blocking threads of a lane; the threads themselves are its event loop's.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// Calls that run or wait.
-    calls: AtomicUsize,
-    allowed: usize,
+    lane: Lane,
+    allowed: u64,
 }
 
 impl Pool {
-    pub(crate) fn new(threads: usize, queue: usize) -> Arc<Self> {
-        Arc::new(Pool { calls: AtomicUsize::new(0), allowed: threads.saturating_add(queue) })
+    pub(crate) fn new(lane: Lane, limits: &Limits) -> Self {
+        let allowed = limits.blocking_threads.saturating_add(limits.blocking_queue) as u64;
+        Pool { lane, allowed }
     }
 
     /// Makes this the pool of the calling thread.
-    pub(crate) fn enter(self: Arc<Self>) {
+    pub(crate) fn enter(self) {
         POOL.set(Some(self));
     }
 
-    /// Calls that run or wait.
-    pub(crate) fn calls(&self) -> usize {
-        self.calls.load(Relaxed)
+    /// A place for a call, if there is one.
+    fn admit(&self) -> Option<Call> {
+        let shared = self.lane.shared();
+        if shared.calls.unfinished.fetch_add(1, Relaxed) < self.allowed {
+            return Some(Call { state: AtomicU8::new(0), calls: Arc::clone(&shared.calls) });
+        }
+        shared.calls.unfinished.fetch_sub(1, Relaxed);
+        shared.metrics.refuse_request(RequestRefusal::PoolFull);
+        None
+    }
+}
+
+/// The blocking calls of a lane.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    /// Those that run or wait for a thread.
+    unfinished: AtomicU64,
+    /// Those that run though nobody waits for them.
+    abandoned: AtomicU64,
+}
+
+impl Calls {
+    /// Calls that run or wait for a thread.
+    pub(crate) fn unfinished(&self) -> u64 {
+        self.unfinished.load(Relaxed)
+    }
+
+    /// Calls that run though nobody waits for them any more.
+    pub(crate) fn abandoned(&self) -> u64 {
+        self.abandoned.load(Relaxed)
     }
 }
 
@@ -56,11 +87,13 @@ pub(crate) fn unpin_current_thread() {
 /// pinned. When the future is dropped, because the client left or the deadline passed, a call that
 /// still waits is not made; one that runs goes on, and its result is dropped. A drain waits for
 /// calls that run, until [`Drain::deadline`](crate::Drain::deadline), whether or not their clients
-/// have left: they may be in the middle of a write.
+/// have left: they may be in the middle of a write. Those that have not returned by then are
+/// counted in [`Drained::cut`](crate::Drained::cut).
 ///
 /// # Errors
 ///
-/// [`BlockingError`] when the pool is full. A service that returns it (or an error that it is
+/// [`BlockingError`] when the pool is full, which the metric `corelane_requests_refused_total`
+/// counts (reason `pool_full`). A service that returns it (or an error that it is
 /// the source of) answers `503` with `Retry-After`.
 ///
 /// # Panics
@@ -76,31 +109,64 @@ pub(crate) fn unpin_current_thread() {
 /// }
 /// ```
 pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
-    let pool = POOL.with_borrow(Clone::clone).expect("blocking is called on a lane's thread");
-    if pool.calls.fetch_add(1, Relaxed) >= pool.allowed {
-        pool.calls.fetch_sub(1, Relaxed);
-        return Blocking(None);
-    }
-    let call = Call(pool);
-    Blocking(Some(tokio::task::spawn_blocking(move || {
-        let _until_done = call;
+    let call = POOL
+        .with_borrow(|pool| pool.as_ref().expect("blocking is called on a lane's thread").admit());
+    let Some(call) = call else { return Blocking(None) };
+    let call = Arc::new(call);
+    let place = Place(Arc::clone(&call));
+    let result = tokio::task::spawn_blocking(move || {
+        place.begin();
         work()
-    })))
+    });
+    Blocking(Some((result, call)))
+}
+
+/// One call, known to its future and to the thread that makes it.
+#[derive(Debug)]
+struct Call {
+    /// What has happened to it.
+    state: AtomicU8,
+    calls: Arc<Calls>,
+}
+
+const BEGUN: u8 = 1;
+/// Its future was dropped.
+const LEFT: u8 = 2;
+const DONE: u8 = 4;
+const ABANDONED: u8 = BEGUN | LEFT;
+
+impl Call {
+    /// Called once with each.
+    fn note(&self, what: u8) {
+        let before = self.state.fetch_or(what, Relaxed);
+        if before | what == ABANDONED {
+            self.calls.abandoned.fetch_add(1, Relaxed);
+        } else if what == DONE && before == ABANDONED {
+            self.calls.abandoned.fetch_sub(1, Relaxed);
+        }
+    }
 }
 
 /// A call's place in its pool, given up when it has returned or is not made.
-struct Call(Arc<Pool>);
+struct Place(Arc<Call>);
 
-impl Drop for Call {
+impl Place {
+    fn begin(&self) {
+        self.0.note(BEGUN);
+    }
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
-        self.0.calls.fetch_sub(1, Relaxed);
+        self.0.note(DONE);
+        self.0.calls.unfinished.fetch_sub(1, Relaxed);
     }
 }
 
 /// The result of a call of [`blocking`], to come.
 #[derive(Debug)]
 #[must_use = "a call whose future is dropped may not be made"]
-pub struct Blocking<T>(Option<JoinHandle<T>>);
+pub struct Blocking<T>(Option<(JoinHandle<T>, Arc<Call>)>);
 
 /// All threads of the pool are busy and its queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -111,8 +177,8 @@ impl<T> Future for Blocking<T> {
     type Output = Result<T, BlockingError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(call) = &mut self.0 else { return Poll::Ready(Err(BlockingError)) };
-        Pin::new(call).poll(cx).map(|ended| match ended {
+        let Some((result, _)) = &mut self.0 else { return Poll::Ready(Err(BlockingError)) };
+        Pin::new(result).poll(cx).map(|ended| match ended {
             Ok(result) => Ok(result),
             Err(error) => resume_unwind(error.into_panic()),
         })
@@ -121,8 +187,9 @@ impl<T> Future for Blocking<T> {
 
 impl<T> Drop for Blocking<T> {
     fn drop(&mut self) {
-        if let Some(call) = &self.0 {
-            call.abort();
+        if let Some((result, call)) = &self.0 {
+            result.abort();
+            call.note(LEFT);
         }
     }
 }

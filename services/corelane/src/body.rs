@@ -37,8 +37,8 @@ pub struct Incoming {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// It is longer than [`Limits::body_bytes`](crate::Limits::body_bytes). A service that returns
-    /// this error (or one that it is the source of) answers `413`.
+    /// It is longer than [`Limits::body_bytes`](crate::Limits::body_bytes). If the head of the
+    /// reply was not made, the request is answered `413`, whatever its handler makes of this error.
     #[error("the request body is larger than allowed")]
     TooLarge,
     /// The service waited longer than [`Timeouts::body`](crate::Timeouts::body) for its next
@@ -110,10 +110,14 @@ impl Body for Incoming {
         };
         let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
         self.left = left.checked_sub(bytes);
-        Poll::Ready(Some(match self.left {
-            Some(_) => Ok(frame),
-            None => Err(BodyError::TooLarge),
-        }))
+        if self.left.is_some() {
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        // A body without a watch has no bytes.
+        if let Some(watch) = &self.watch {
+            watch.set_too_large();
+        }
+        Poll::Ready(Some(Err(BodyError::TooLarge)))
     }
 
     fn is_end_stream(&self) -> bool {

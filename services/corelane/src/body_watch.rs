@@ -16,6 +16,7 @@ pub(crate) struct BodyWatch {
     /// Counts on as the reader begins to wait and as it ends: odd while it waits.
     waits: AtomicU32,
     expired: AtomicBool,
+    too_large: AtomicBool,
     reader: AtomicWaker,
 }
 
@@ -36,6 +37,15 @@ impl BodyWatch {
     /// Whether the next bytes did not come in time.
     pub(crate) fn is_expired(&self) -> bool {
         self.expired.load(Ordering::Acquire)
+    }
+
+    /// The reader got more than is allowed.
+    pub(crate) fn set_too_large(&self) {
+        self.too_large.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.too_large.load(Ordering::Acquire)
     }
 
     fn expire(&self) {

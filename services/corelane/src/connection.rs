@@ -18,8 +18,8 @@ use crate::shared::Phase;
 
 mod due;
 
-use due::Missed;
 pub(crate) use due::{Due, HangsOn};
+use due::{Missed, retire_after};
 
 /// Where a connection is between two requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,10 +118,8 @@ struct Unwritten {
 impl Connection {
     fn new(lane: Rc<LaneState>) -> Self {
         let now = lane.clock.get();
-        let retires = lane.timeouts.connection_age.and_then(|age| {
-            let early = age.mul_f64(0.1 * lane.chance());
-            now.checked_add(age - early)
-        });
+        let age = lane.timeouts.connection_age;
+        let retires = age.and_then(|age| now.checked_add(retire_after(age, lane.chance())));
         Connection {
             accepted: Cell::new(Some(Tick::now())),
             lane,

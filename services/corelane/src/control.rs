@@ -109,7 +109,8 @@ async fn walk(shared: &Shared, drain: &Drain, mut requests: UnboundedReceiver<St
         () = calm => "the deadline",
         who = asked_to_stop(&mut requests) => who,
     };
-    tracing::warn!(in_flight = shared.in_flight(), who, "drain: cut short");
+    let (in_flight, calls) = (shared.in_flight(), shared.blocking_calls());
+    tracing::warn!(in_flight, calls, who, "drain: cut short");
 }
 
 /// Who cut the drain short: the second signal, or the program.

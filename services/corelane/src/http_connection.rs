@@ -37,6 +37,14 @@ const STREAMS: u32 = 100;
 const STREAM_WINDOW: u32 = 128 * 1024;
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 
+/// How many times [`Limits::header_bytes`](crate::Limits::header_bytes) h2 takes of a header list.
+/// It answers a longer one itself, and nobody learns of it; up to this size the reply counts the
+/// bytes and refuses what is too large. h2 has one number for what it takes and what it advertises
+/// (SETTINGS_MAX_HEADER_LIST_SIZE), so clients are told four times too much, which is advice only
+/// (RFC 9113 section 6.5.2). What a client can have kept is [`STREAMS`] such lists, and those only
+/// until the connection's turn ends.
+const HEADER_LISTS: u32 = 4;
+
 /// Bytes of a reply that h2 takes ahead of the client's window; hyper's 400 KiB for each of 100
 /// streams would be 40 MB for one client that does not read.
 const SEND_BUFFER: usize = 64 * 1024;
@@ -77,7 +85,7 @@ impl HttpSettings {
         http2
             // h2 answers a longer list with 431, and ends a connection whose CONTINUATION frames
             // go on for much longer.
-            .max_header_list_size(header_bytes)
+            .max_header_list_size(header_bytes.saturating_mul(HEADER_LISTS))
             .max_concurrent_streams(STREAMS)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)

@@ -26,7 +26,7 @@ use crate::queue::{self, Queue};
 use crate::reply::HttpService;
 use crate::server::Builder;
 use crate::settings::{Limits, Timeouts};
-use crate::shared::{LaneShared, Phase, Shared};
+use crate::shared::{LaneShared, Left, Phase, Shared};
 use crate::stream_task::Streams;
 use crate::sweep;
 
@@ -79,10 +79,14 @@ impl Lane {
         self.index
     }
 
+    pub(crate) fn shared(&self) -> &LaneShared {
+        &self.shared.lanes[self.index]
+    }
+
     /// The CPU that the lane is pinned to at present; `None` when lanes are not pinned. It changes
     /// when the process's cpuset does.
     pub fn cpu(&self) -> Option<usize> {
-        self.shared.lanes[self.index].cpu.get()
+        self.shared().cpu.get()
     }
 }
 
@@ -194,22 +198,20 @@ where
     F: Fn(&Lane) -> S,
     S: HttpService,
 {
-    let cpu = &lane.shared.lanes[lane.index].cpu;
-    let _occupied = cpu.enter().map_err(Error::system("pinning a lane to its CPU"))?;
-    let Limits { blocking_threads, blocking_queue, .. } = state.limits;
-    let pool = Pool::new(blocking_threads, blocking_queue);
-    Arc::clone(&pool).enter();
+    let shared = lane.shared();
+    let _occupied = shared.cpu.enter().map_err(Error::system("pinning a lane to its CPU"))?;
+    Pool::new(lane.clone(), &state.limits).enter();
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     placement::watch_sleep(&mut runtime, &state.shared, lane.index);
     let runtime = runtime
         .enable_all()
-        .max_blocking_threads(blocking_threads)
+        .max_blocking_threads(state.limits.blocking_threads)
         .on_thread_start(unpin_current_thread)
         .thread_name(format!("lane-{}-blocking", lane.index))
         .build_local(Default::default())
         .map_err(Error::system("starting a lane's event loop"))?;
     // The first to be set is this one: each lane has one thread.
-    let _ = state.shared.lanes[lane.index].runtime.set(runtime.handle().metrics());
+    let _ = shared.runtime.set(runtime.handle().metrics());
     let ended = runtime.block_on(async {
         let source = source.watch().map_err(Error::system("watching a listener"))?;
         let service = factory(&lane);
@@ -221,9 +223,13 @@ where
         let admission = Admission { state: Rc::clone(&state), settings, service };
         accept_until_drained(admission, source).await;
         let unanswered = state.connections.borrow().iter().map(|(_, c)| c.unanswered()).sum();
+        // A call that is waited for is a part of its request, if one is left.
+        let none = unanswered == 0;
+        let calls = if none { shared.calls.unfinished() } else { shared.calls.abandoned() };
+        let _ = shared.left.set(Left { requests: unanswered, calls });
         Ok(unanswered)
     });
-    let calls = pool.calls();
+    let calls = shared.calls.unfinished();
     if calls > 0 {
         // The end of the event loop waits for them, and nothing else is left to say so.
         tracing::info!(lane = lane.index, calls, "drain: waiting for blocking calls");

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
+use http::uri::{Authority, PathAndQuery};
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
 use http_body_util::Either;
@@ -126,12 +127,18 @@ fn refusal(
     if let Some(problem) = conformance::refusal(request, lane.shared.tls.is_some()) {
         return Some((RequestRefusal::Invalid, problem));
     }
-    // hyper counts those of HTTP/1.1 as it parses them.
-    if request.version() == Version::HTTP_2 && request.headers().len() > lane.limits.headers {
-        let problem = Problem::from(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
-        let allowed = lane.limits.headers;
-        let problem = problem.detail(format!("a request may have {allowed} header fields at most"));
-        return Some((RequestRefusal::TooManyHeaders, problem));
+    // hyper bounds those of HTTP/1.1 as it parses them.
+    if request.version() == Version::HTTP_2 {
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        let (fields, bytes) = (lane.limits.headers, lane.limits.header_bytes);
+        if request.headers().len() > fields {
+            let detail = format!("a request may have {fields} header fields at most");
+            return Some((RequestRefusal::TooManyHeaders, Problem::from(status).detail(detail)));
+        }
+        if header_list_bytes(request) > bytes {
+            let detail = format!("a header list may have {bytes} bytes at most, 32 of each field");
+            return Some((RequestRefusal::HeaderTooLarge, Problem::from(status).detail(detail)));
+        }
     }
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     if target > lane.limits.uri_bytes {
@@ -146,6 +153,20 @@ fn refusal(
     None
 }
 
+/// Size of the header list of an HTTP/2 request (RFC 9113 section 6.5.2).
+fn header_list_bytes<B>(request: &Request<B>) -> usize {
+    let uri = request.uri();
+    let pseudo = [
+        (":method", Some(request.method().as_str())),
+        (":scheme", uri.scheme_str()),
+        (":authority", uri.authority().map(Authority::as_str)),
+        (":path", uri.path_and_query().map(PathAndQuery::as_str)),
+    ];
+    let pseudo = pseudo.iter().filter_map(|(name, value)| Some(name.len() + (*value)?.len()));
+    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
+    pseudo.chain(fields).map(|bytes| bytes + 32).sum()
+}
+
 fn too_large(lane: &LaneState) -> Problem {
     let allowed = lane.limits.body_bytes;
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large")
@@ -156,16 +177,12 @@ fn too_large(lane: &LaneState) -> Problem {
 fn failure(error: BoxError, lane: &LaneState) -> Problem {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error.as_ref());
     while let Some(error) = cause {
+        // Each of these is counted where it is found.
         if error.is::<BlockingError>() {
-            lane.metrics().refuse_request(RequestRefusal::PoolFull);
             return overloaded(lane);
         }
         match error.downcast_ref() {
-            Some(BodyError::TooLarge) => {
-                lane.metrics().refuse_request(RequestRefusal::BodyTooLarge);
-                return too_large(lane);
-            }
-            // Counted by the sweep that found it.
+            Some(BodyError::TooLarge) => return too_large(lane),
             Some(BodyError::TimedOut) => return body_timed_out(),
             Some(BodyError::Read(error)) => {
                 tracing::debug!(lane = lane.index, %error, "a request body could not be read");
@@ -337,16 +354,18 @@ where
     E: Into<BoxError>,
 {
     ticket.begin_poll(polled);
-    let result = match guard(ticket, || future.poll(cx)) {
-        Ok(Poll::Pending) => {
-            ticket.end_poll(polled);
-            return Poll::Pending;
-        }
-        Ok(Poll::Ready(Ok(response))) => Ok(response),
-        Ok(Poll::Ready(Err(error))) => Err(failure(error.into(), &ticket.lane)),
-        Err(problem) => Err(problem),
-    };
-    Poll::Ready(result)
+    let made = guard(ticket, || future.poll(cx));
+    if matches!(made, Ok(Poll::Pending)) {
+        ticket.end_poll(polled);
+        return Poll::Pending;
+    }
+    let lane = &ticket.lane;
+    // What the handler makes of this is its own: an axum extractor makes it a 400, for instance.
+    if ticket.body_is_too_large() {
+        lane.metrics().refuse_request(RequestRefusal::BodyTooLarge);
+        return Poll::Ready(Err(too_large(lane)));
+    }
+    made?.map(|result| result.map_err(|error| failure(error.into(), lane)))
 }
 
 /// Runs code of the service as a part of its request. A panic is this request's alone: nothing of

@@ -280,9 +280,11 @@ pub struct Server {
 #[must_use = "requests may have been cut"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// Requests that were cut when the deadline or a second signal came: those in flight, and
-    /// replies whose end the client had not taken. 0 is a clean end, unless a handler held its lane
-    /// to the last: what had come by then and no lane had read is lost too, and cannot be counted.
+    /// What was cut when the deadline or a second signal came: requests in flight, replies whose
+    /// end the client had not taken, and [`blocking`](crate::blocking) calls that had not returned
+    /// a second later though their requests had ended. (The call of a request in flight is a part
+    /// of it.) 0 is a clean end, unless a handler held its lane to the last: what had come by then
+    /// and no lane had read is lost too, and cannot be counted.
     pub cut: u64,
 }
 

@@ -105,15 +105,16 @@ pub struct Limits {
     pub headers: usize,
     /// Bytes of a request's header section; more are answered `431`. Default 32 KiB; 8 KiB (the
     /// least that hyper's read buffer takes) to 1 MiB. HTTP/2 counts 32 more for each field (RFC
-    /// 9113 section 10.5.1), and a header that goes on for much longer ends its connection.
+    /// 9113 section 6.5.2), and a header that goes on for much longer ends its connection.
     pub header_bytes: usize,
     /// Bytes of the path and query of the request target; more are answered `414`, unless the
     /// whole header is too long then ([`Limits::header_bytes`]). Default 8 KiB; 1 to 64 KiB. RFC
     /// 9110 section 4.1 recommends to support at least 8,000.
     pub uri_bytes: usize,
     /// Bytes of a request body. A larger `Content-Length` is answered `413` before the service is
-    /// called; a longer chunked body ends in [`BodyError::TooLarge`](crate::BodyError). Default
-    /// 10 MiB; 0 refuses every body.
+    /// called; a longer chunked body ends in [`BodyError::TooLarge`](crate::BodyError), and the
+    /// request is answered `413` if the head of the reply was not made. Default 10 MiB; 0 refuses
+    /// every body.
     pub body_bytes: u64,
 }
 
@@ -225,7 +226,9 @@ impl Timeouts {
 /// 3. *Closing*: what waits in the accept queues is taken, the listeners and the idle connections
 ///    are closed, and what is in flight is finished.
 /// 4. The server returns the moment nothing is left, at most [`Drain::deadline`] after the start.
-///    [`blocking`](crate::blocking) calls that run are waited for too.
+///    [`blocking`](crate::blocking) calls that run are waited for too. Only where a handler holds
+///    its lane, or a call does not return, is it up to a second later: these cannot be stopped, so
+///    they are given that second and then left.
 ///
 /// ```
 /// use std::time::Duration;
@@ -237,8 +240,8 @@ pub struct Drain {
     /// How long the server keeps accepting after readiness failed. Longer than it takes every
     /// load balancer to notice. Default 5 s; 0 to `deadline`.
     pub settle: Duration,
-    /// Longest time from the start of the drain to its end; what is then still in flight is cut.
-    /// Default 30 s; at least `settle`.
+    /// Longest time from the start of the drain to its end; what is then still in flight is cut,
+    /// and counted in [`Drained::cut`](crate::Drained::cut). Default 30 s; at least `settle`.
     pub deadline: Duration,
     /// How often the log says what is still waited for, lane by lane, once the listeners are
     /// closed. Default 5 s; at least 100 ms.

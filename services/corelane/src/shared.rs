@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::RuntimeMetrics;
 use tokio::sync::watch;
 
+use crate::blocking::Calls;
 use crate::cpu::{Cpus, LaneCpu, Plan};
 use crate::load_report::Published;
 use crate::load_table::LoadTable;
@@ -69,13 +70,34 @@ pub(crate) struct LaneShared {
     pub(crate) running: Running,
     pub(crate) cpu: LaneCpu,
     pub(crate) stalls: Stalls,
+    pub(crate) calls: Arc<Calls>,
+    /// Set when the event loop ends; its thread may then still wait for blocking calls.
+    pub(crate) left: OnceLock<Left>,
     /// Of the lane's event loop; set when it runs.
     pub(crate) runtime: OnceLock<RuntimeMetrics>,
     /// The readiness latch: set when the lane accepts.
     listening: AtomicBool,
 }
 
+/// What a lane had not finished when its event loop ended.
+#[derive(Debug)]
+pub(crate) struct Left {
+    pub(crate) requests: u64,
+    /// Blocking calls that are no part of these.
+    pub(crate) calls: u64,
+}
+
 impl LaneShared {
+    /// What is cut if the lane is left as it is: requests, and blocking calls whose requests have
+    /// ended.
+    pub(crate) fn unfinished(&self) -> u64 {
+        match self.left.get() {
+            // Those that the loop had not begun are not made.
+            Some(left) => left.requests + left.calls.min(self.calls.abandoned()),
+            None => self.metrics.in_flight.get() + self.calls.abandoned(),
+        }
+    }
+
     pub(crate) fn is_listening(&self) -> bool {
         self.listening.load(Ordering::Acquire)
     }
@@ -111,6 +133,8 @@ impl Shared {
             running: Running::new(),
             cpu: LaneCpu::new(cpu),
             stalls: Stalls::new(routes.names().len()),
+            calls: Arc::default(),
+            left: OnceLock::new(),
             runtime: OnceLock::new(),
             listening: AtomicBool::new(false),
         });
@@ -177,6 +201,11 @@ impl Shared {
 
     pub(crate) fn close(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Unfinished blocking calls over all lanes.
+    pub(crate) fn blocking_calls(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.calls.unfinished()).sum()
     }
 
     /// Requests in flight over all lanes.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::server::Drained;
@@ -70,7 +70,8 @@ pub(crate) fn spawn(
         .map_err(Error::system("starting a thread"))
 }
 
-/// How long lanes may take to stop once they are told; a handler that blocks its lane is left.
+/// How long lanes may take to stop once they are told; a handler that blocks its lane is left, and
+/// so are blocking calls.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// Waits until the first `started` lanes have ended, or the rest had to be cut.
@@ -80,16 +81,19 @@ pub(crate) fn wait_for_end(
     started: usize,
 ) -> Result<Drained, Error> {
     let mut running: BTreeSet<usize> = (0..started).collect();
-    let mut stopping = shared.phase() == Phase::Stopped;
+    let grace_from_now = || Instant::now() + STOP_GRACE;
+    let mut until = (shared.phase() == Phase::Stopped).then(grace_from_now);
     let mut failure = None;
     let mut cut = 0;
     while !running.is_empty() {
-        let event = match stopping {
-            true => inbox.recv_timeout(STOP_GRACE).ok(),
-            false => inbox.recv().ok(),
+        let event = match until {
+            Some(until) => inbox.recv_timeout(until - Instant::now()).ok(),
+            None => inbox.recv().ok(),
         };
         match event {
-            Some(Event::CutShort) => stopping = true,
+            Some(Event::CutShort) => {
+                until.get_or_insert_with(grace_from_now);
+            }
             Some(Event::Ended { thread, result }) => {
                 if let Thread::Lane(index) = thread {
                     running.remove(&index);
@@ -98,7 +102,7 @@ pub(crate) fn wait_for_end(
                     Ok(requests) => cut += requests,
                     Err(error) => {
                         failure.get_or_insert(error);
-                        stopping = true;
+                        until.get_or_insert_with(grace_from_now);
                         shared.advance(Phase::Stopped);
                     }
                 }
@@ -107,8 +111,8 @@ pub(crate) fn wait_for_end(
         }
     }
     shared.advance(Phase::Stopped);
-    // A lane that does not stop is left with what it had in flight.
-    cut += running.iter().map(|&lane| shared.lanes[lane].metrics.in_flight.get()).sum::<u64>();
+    // A lane that does not stop is left with what it has not finished.
+    cut += running.iter().map(|&lane| shared.lanes[lane].unfinished()).sum::<u64>();
     if let Some(error) = failure {
         return Err(error);
     }

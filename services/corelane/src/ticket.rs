@@ -86,6 +86,11 @@ impl Ticket {
         timed_out
     }
 
+    /// Whether the service was told that the request's body is too large.
+    pub(crate) fn body_is_too_large(&self) -> bool {
+        self.body.as_ref().is_some_and(|(_, watch)| watch.is_too_large())
+    }
+
     /// Whether it came over HTTP/2.
     pub(crate) fn is_http2(&self) -> bool {
         self.version == Version::HTTP_2

@@ -115,16 +115,38 @@ fn the_docs_list_every_series() {
 }
 
 #[test]
+fn the_docs_list_every_reason_for_a_refusal() {
+    let server = Running::start(builder(), Handlers::new().factory());
+    let text = server.admin_get("/metrics").text();
+    for (heading, what) in
+        [("Refused connections", "connections"), ("Refused requests", "requests")]
+    {
+        let prefix = format!("corelane_{what}_refused_total{{lane=\"0\",reason=\"");
+        let shown =
+            text.lines().filter_map(|line| line.strip_prefix(&prefix)?.strip_suffix("\"} 0"));
+        let documented = documented(heading);
+        let documented: BTreeSet<_> = documented.iter().filter_map(|row| first_name(row)).collect();
+        assert_eq!(documented, shown.collect(), "{heading}");
+    }
+}
+
+/// What is in the first column of a table's row.
+fn first_name(row: &str) -> Option<&str> {
+    row.split('`').nth(1)
+}
+
+#[test]
 fn the_docs_list_every_field_of_lanes() {
     let view: Value = serde_json::from_slice(&start().admin_get("/lanes").body).expect("JSON");
     let mut shown = BTreeSet::new();
     paths(&view, "", &mut shown);
-    let field = |row: &String| row.split('`').nth(1).map(str::to_owned);
-    let documented: BTreeSet<_> = documented("Lanes").iter().filter_map(field).collect();
+    let documented = documented("Lanes");
+    let documented: BTreeSet<_> = documented.iter().filter_map(|row| first_name(row)).collect();
     // Nothing is being polled here: what it would show is in the tests of stalls.
     let polling = ["route", "method", "for_ms"].map(|name| format!("lanes[].polling.{name}"));
     shown.remove("lanes[].polling");
-    assert_eq!(documented, shown.into_iter().chain(polling).collect());
+    shown.extend(polling);
+    assert_eq!(documented, shown.iter().map(String::as_str).collect());
 }
 
 #[test]

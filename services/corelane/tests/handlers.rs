@@ -87,6 +87,7 @@ fn a_full_pool_refuses() {
     server.wait_for_in_flight(2);
     let answer = server.get("/block");
     assert_eq!((answer.status, answer.text().as_str()), (503, "too many blocking calls"));
+    assert_eq!(server.refused_requests("pool_full"), 1.0, "whatever the handler makes of it");
     (0..2).for_each(|_| release.send(()).expect("a call waits"));
     assert_eq!((running.read_answer().status, waiting.read_answer().status), (200, 200));
 }
@@ -110,8 +111,7 @@ fn a_service_that_returns_the_error_of_a_full_pool_is_answered_503() {
     blocked.recv_timeout(PATIENCE).expect("the call is made");
     let answer = server.get("/");
     assert!(answer.status == 503 && answer.header("retry-after").is_some(), "{answer:?}");
-    let refused = "corelane_requests_refused_total{lane=\"0\",reason=\"pool_full\"}";
-    assert_eq!(server.metric(refused), 1.0);
+    assert_eq!(server.refused_requests("pool_full"), 1.0);
     release.send(()).expect("the call waits");
     assert_eq!(running.read_answer().status, 200);
 }
@@ -166,6 +166,40 @@ fn a_drain_waits_for_a_call_whose_client_left() {
     release.send(()).expect("the call waits");
     assert_eq!(server.join().expect("a clean end"), Drained { cut: 0 });
     assert!(done.load(Ordering::SeqCst), "the call was not cut");
+}
+
+/// Ends a server whose only blocking thread is busy with the call of one client, while that of a
+/// second waits for it; so many of them leave first. What was cut.
+fn cut_calls(leaving: usize) -> u64 {
+    let (gate, blocked, release) = Gate::new();
+    let deadline = Duration::from_millis(200);
+    let drain = Drain { settle: Duration::ZERO, deadline, ..Drain::default() };
+    let limits = Limits { blocking_threads: 1, ..Limits::default() };
+    let server = Running::start(builder().limits(limits).drain(drain), move |_lane: &Lane| {
+        Router::new().route("/block", get(block)).with_state(gate.clone())
+    });
+    let mut clients = vec![server.connect(), server.connect()];
+    clients[0].send_get("/block");
+    blocked.recv_timeout(PATIENCE).expect("the call is made");
+    clients[1].send_get("/block");
+    server.wait_for_in_flight(2);
+    clients.drain(..leaving);
+    server.wait_for_connections(2 - leaving as u32);
+    server.handle.drain();
+    let drained = server.join().expect("an end");
+    release.send(()).expect("the call waits still");
+    drained.cut
+}
+
+#[test]
+fn a_call_that_outlives_the_drain_counts_as_cut_though_its_client_left() {
+    assert_eq!(cut_calls(2), 1, "the second call is not made");
+    assert_eq!(cut_calls(1), 2, "the call of one, the request of the other");
+}
+
+#[test]
+fn a_request_that_is_cut_with_its_call_counts_once() {
+    assert_eq!(cut_calls(0), 2);
 }
 
 #[test]

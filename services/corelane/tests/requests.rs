@@ -61,6 +61,7 @@ fn http11_needs_exactly_one_host() {
     assert_eq!(ask("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"), 400);
     assert_eq!(ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
     assert_eq!(ask("GET / HTTP/1.0\r\n\r\n"), 200);
+    assert_eq!(server.refused_requests("invalid"), 2.0);
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn run() -> Result<ExitCode, ConfigErrors> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves until drained: 0 after a clean drain, 1 when requests were cut or something failed.
+/// Serves until drained: 0 after a clean drain, 1 when something was cut or failed.
 fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
     let builder = builder(&config)?;
     let _flush_at_end = logging::start(config.log_level, config.log_format);

@@ -31,6 +31,12 @@ pub(super) struct Missed {
     sweeps: u32,
 }
 
+/// How old a connection gets that may be `age` old: less by up to a tenth, by a `chance` from 0
+/// to 1, so that those that came together do not go together.
+pub(super) fn retire_after(age: Duration, chance: f64) -> Duration {
+    age - age.mul_f64(0.1 * chance)
+}
+
 /// What of its client a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HangsOn {
@@ -125,5 +131,17 @@ impl Connection {
             Activity::Header => Some(HangsOn::Header),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_retires_up_to_a_tenth_early() {
+        let hour = Duration::from_secs(3600);
+        let after = |chance| retire_after(hour, chance).as_secs_f64();
+        assert_eq!([0.0, 0.5, 1.0].map(after), [3600.0, 3420.0, 3240.0]);
     }
 }

@@ -155,7 +155,8 @@ pub(crate) enum RequestRefusal {
     /// The lane's queue was full ([`Limits::queue`](crate::Limits::queue)), or the request could
     /// not have started before its deadline.
     QueueFull,
-    /// The threads for [`blocking`](crate::blocking) calls were busy and their queue full.
+    /// The threads for [`blocking`](crate::blocking) calls were busy and their queue full: counted
+    /// for each call that was refused, whatever its handler made of it.
     PoolFull,
     /// [`Timeouts::request`](crate::Timeouts::request) ran out.
     Timeout,
@@ -169,10 +170,13 @@ pub(crate) enum RequestRefusal {
     BodyTimeout,
     /// An HTTP/2 request had more fields than [`Limits::headers`](crate::Limits::headers).
     TooManyHeaders,
+    /// The header list of an HTTP/2 request was larger than
+    /// [`Limits::header_bytes`](crate::Limits::header_bytes).
+    HeaderTooLarge,
 }
 
 impl RequestRefusal {
-    pub(super) const ALL: [(RequestRefusal, &'static str); 8] = [
+    pub(super) const ALL: [(RequestRefusal, &'static str); 9] = [
         (RequestRefusal::QueueFull, "queue_full"),
         (RequestRefusal::PoolFull, "pool_full"),
         (RequestRefusal::Timeout, "request_timeout"),
@@ -181,6 +185,7 @@ impl RequestRefusal {
         (RequestRefusal::Invalid, "invalid"),
         (RequestRefusal::BodyTimeout, "body_timeout"),
         (RequestRefusal::TooManyHeaders, "too_many_headers"),
+        (RequestRefusal::HeaderTooLarge, "header_too_large"),
     ];
 }
 

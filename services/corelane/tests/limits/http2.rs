@@ -135,12 +135,28 @@ fn a_header_list_that_is_too_large_is_answered_431() {
     let limits = Limits { header_bytes: 8192, ..Limits::default() };
     let (server, handlers) = with_limits(limits);
     with_client(&server, |mut client| async move {
-        let mut large = request("/hello");
-        large.headers_mut().insert("a", "b".repeat(9000).parse().expect("a value"));
-        assert_eq!(status_of(&mut client, large).await, 431);
+        let with = |bytes: usize| {
+            let mut request = request("/hello");
+            request.headers_mut().insert("a", "b".repeat(bytes).parse().expect("a value"));
+            request
+        };
+        // ":method" "GET", ":scheme" "http", ":authority" "test", ":path" "/hello" and "a", with
+        // 32 for each.
+        let rest = (7 + 3) + (7 + 4) + (10 + 4) + (5 + 6) + 1 + 5 * 32;
+        assert_eq!(status_of(&mut client, with(8192 - rest)).await, 200);
+        let (reply, _) = client.send_request(with(8192 - rest + 1), true).expect("sent");
+        let (head, mut body) = reply.await.expect("a reply").into_parts();
+        assert_eq!(head.status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+        assert_eq!(head.headers["content-type"], "application/problem+json");
+        let text = body.data().await.expect("a body").expect("data");
+        let slug = b"urn:corelane:problem:request-header-fields-too-large";
+        assert!(text.windows(slug.len()).any(|part| part == slug), "{text:?}");
+        // What is far too large h2 refuses, and nobody counts it.
+        assert_eq!(status_of(&mut client, with(40_000)).await, 431);
         assert_eq!(status_of(&mut client, request("/hello")).await, 200);
     });
     wait_until_freed(&server, &handlers);
+    assert_eq!(server.refused_requests("header_too_large"), 1.0);
 }
 
 /// A client of raw frames (RFC 9113 section 4.1).

@@ -2,7 +2,12 @@
 
 use std::net::Shutdown;
 
-use corelane::{Error, Limits, Server};
+use axum::Router;
+use axum::body::Body;
+use axum::routing::post;
+use bytes::Bytes;
+use corelane::{Error, Lane, Limits, Server};
+use http_body_util::BodyExt;
 
 use super::support::{Client, Handlers, Running, builder};
 use super::{wait_until_freed, with_limits};
@@ -58,6 +63,35 @@ fn a_large_body_is_answered_413() {
 }
 
 #[test]
+fn a_large_body_is_answered_413_whatever_its_handler_makes_of_it() {
+    let limits = Limits { body_bytes: 10, ..Limits::default() };
+    let server = Running::start(builder().limits(limits), |_lane: &Lane| {
+        let length = async |body: Bytes| body.len().to_string();
+        Router::new().route("/", post(length)).route("/panic", post(panics))
+    });
+    for target in ["/", "/panic"] {
+        let send = |chunks: &str| {
+            let mut client = server.connect();
+            let framing = "Transfer-Encoding: chunked";
+            client.send(format!("POST {target} HTTP/1.1\r\nHost: t\r\n{framing}\r\n\r\n{chunks}"));
+            client.read_answer()
+        };
+        let small = send("6\r\n012345\r\n0\r\n\r\n");
+        assert_eq!((small.status, small.text().as_str()), (200, "6"));
+        let large = send("6\r\n012345\r\n6\r\n012345\r\n0\r\n\r\n");
+        assert_eq!(large.status, 413, "{large:?}");
+        assert_eq!(large.header("content-type"), Some("application/problem+json"));
+        assert!(large.text().contains("urn:corelane:problem:body-too-large"), "{large:?}");
+    }
+    assert_eq!(server.refused_requests("body_too_large"), 2.0);
+}
+
+/// A handler that does not expect a body to fail.
+async fn panics(body: Body) -> String {
+    body.collect().await.expect("a whole body").to_bytes().len().to_string()
+}
+
+#[test]
 fn one_connection_too_many_is_answered_503_and_the_next_is_welcome_again() {
     let (server, handlers) = with_limits(Limits { connections: 2, ..Limits::default() });
     let (mut one, mut two) = (server.connect(), server.connect());
@@ -76,6 +110,28 @@ fn one_connection_too_many_is_answered_503_and_the_next_is_welcome_again() {
     assert_eq!(server.get("/hello").status, 200);
     drop(two);
     wait_until_freed(&server, &handlers);
+}
+
+#[test]
+fn of_many_connections_too_many_some_are_told_and_all_are_closed() {
+    // Far more than are told at a time, so that a pause of the machine does not let all be told.
+    const MANY: usize = 256;
+    let (server, _handlers) = with_limits(Limits { connections: 1, ..Limits::default() });
+    let mut kept = server.connect();
+    assert_eq!(kept.get("/hello").status, 200);
+    let refused: Vec<_> = (0..MANY).map(|_| server.connect()).collect();
+    server.wait_until("refused", || server.refused("limit") == MANY as f64);
+    let answers = refused.into_iter().map(|mut client| client.read_to_close());
+    let (told, silent): (Vec<_>, Vec<_>) = answers.partition(|answer| !answer.is_empty());
+    assert!(told.len() >= 32 && !silent.is_empty(), "{} and {}", told.len(), silent.len());
+    for answer in told {
+        let answer = String::from_utf8(answer).expect("text");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a whole head");
+        assert!(head.starts_with("HTTP/1.1 503 "), "{answer}");
+        assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{answer}");
+        assert!(body.contains("urn:corelane:problem:service-unavailable"), "{answer}");
+    }
+    assert_eq!(kept.get("/hello").status, 200);
 }
 
 #[test]
