@@ -68,6 +68,8 @@ def _start(plan: Topology, programs: dict[str, Path], run: Path) -> None:
         supervisor.start(programs["supervisord"], run, environment.make(run, programs["server"]))
         ready.wait(plan, run)
         topology.save(plan, run)
+        # All is up: only the addresses are left to be said, and nothing is to be undone.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except BaseException:
         down.stop(run)
         raise

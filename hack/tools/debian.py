@@ -11,6 +11,8 @@ from tools.table import Debian, Tool
 
 APT = {"DEBIAN_FRONTEND": "noninteractive"}
 WAIT = ["-o", "DPkg::Lock::Timeout=300"]
+# A mirror that does not answer fails soon; what fails is run once more anyway.
+WAIT += ["-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20"]
 
 
 def usable() -> bool:
@@ -56,7 +58,7 @@ def _fill(folder: Path, tool: Tool) -> None:
     log.unlink(missing_ok=True)
     with progress.step(tool.name, f"unpacking Debian's {packages[0]} into {folder}", log):
         # As its own user, apt cannot write into root's cache folder.
-        argv = ["apt-get", "download", "-o", "APT::Sandbox::User=root", *packages]
+        argv = ["apt-get", "download", *WAIT, "-o", "APT::Sandbox::User=root", *packages]
         failure = f"{tool.name}: apt-get could not download {packages[0]}"
         _with_fresh_lists(argv, log, failure, cwd=fresh / "packages")
         for package in sorted((fresh / "packages").iterdir()):

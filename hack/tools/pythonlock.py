@@ -29,7 +29,8 @@ def install(tool: Tool) -> Path:
 
 
 def _environment(lock: str) -> Path:
-    key = cache.key((FOLDER / "python" / f"{lock}.txt").read_bytes(), sys.prefix, PYTHON)
+    # A virtual environment, such as pytest's own, has the interpreter of its base.
+    key = cache.key((FOLDER / "python" / f"{lock}.txt").read_bytes(), sys.base_prefix, PYTHON)
     return cache.root() / "python" / f"{lock}-{key}"
 
 

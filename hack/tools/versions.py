@@ -51,19 +51,20 @@ def ask(program: Path, tool: Tool) -> str:
 
 
 def remembered(program: Path, tool: Tool) -> str:
-    """As `ask`, but a file that has not changed since is not asked again."""
+    """As `ask`, but a file that has told its version and not changed since is not asked again."""
     stat = program.stat()
     identity = f"{program} {stat.st_mtime_ns} {stat.st_size} {' '.join(tool.version)}"
     file = cache.root() / "versions.json"
-    answers = _read(file)
-    if identity not in answers:
-        version = ask(program, tool)
+    if known := _read(file).get(identity):
+        return known
+    version = ask(program, tool)
+    if version:
         with cache.lock("versions"):
             answers = {**_read(file), identity: version}
             fresh = file.with_suffix(".new")
             fresh.write_text(json.dumps(answers, indent=1))
             os.replace(fresh, file)
-    return answers[identity]
+    return version
 
 
 def _read(file: Path) -> dict[str, str]:

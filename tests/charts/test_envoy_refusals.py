@@ -1,13 +1,13 @@
 """What a running Envoy refuses by itself; no replica is up."""
 
 import json
+import socket
 from collections.abc import Iterator
 
 import pytest
 
 from support.client import Reply, ask
 from support.envoys import Gateway, gateway_to
-from support.ports import free_ports
 
 
 def is_problem(reply: Reply, slug: str, title: str) -> bool:
@@ -20,10 +20,14 @@ def is_problem(reply: Reply, slug: str, title: str) -> bool:
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """Envoy in front of a replica that is down."""
-    first = free_ports(2)
-    down = {"address": "127.0.0.1", "port": first, "adminPort": first + 1}
-    with gateway_to([down], tmp_path_factory.mktemp("gateway")) as running:
-        yield running
+    # Bound, so that nobody else gets the ports, and not listening, so that they refuse.
+    with socket.socket() as traffic, socket.socket() as admin:
+        for held in (traffic, admin):
+            held.bind(("127.0.0.1", 0))
+        ports = {"port": traffic.getsockname()[1], "adminPort": admin.getsockname()[1]}
+        down = {"address": "127.0.0.1", **ports}
+        with gateway_to([down], tmp_path_factory.mktemp("gateway")) as running:
+            yield running
 
 
 @pytest.mark.parametrize("path", ["/ready", "/stats/prometheus"])

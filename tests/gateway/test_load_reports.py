@@ -15,6 +15,9 @@ from support.envoys import Gateway, endpoint, gateway_to
 from support.load import Load
 from support.servers import Server
 
+PATIENCE = 60.0
+"""Longest wait in seconds for a split of requests: each one at the busy replica waits its turn."""
+
 HEADERS = {"endpoint-load-metrics", "endpoint-load-metrics-bin"}
 
 BY_LOAD_REPORT = {
@@ -56,7 +59,8 @@ def pair(
 def share_of_idle(load: Load, requests: int) -> float:
     """Which part of so many further requests the idle replica answers."""
     before = Counter(load.replies)
-    load.wait_for(requests)
+    load.wait_for(requests, patience=PATIENCE)
+    assert not load.failures
     window = load.replies - before
     return window["idle"] / window.total()
 
@@ -67,7 +71,11 @@ def test_envoy_sends_more_to_the_replica_that_reports_less_load(
 ) -> None:
     busy, gateway = pair(form)
     with Load(gateway.url, clients=4) as load:
-        eventually(lambda: share_of_idle(load, 200) > 0.8, "four of five requests at the idle one")
+        eventually(
+            lambda: share_of_idle(load, 200) > 0.8,
+            "four of five requests at the idle one",
+            patience=PATIENCE,
+        )
     assert not load.failures
     # What Envoy has acted on is what the client does not see.
     assert ask(busy.url, "/hello").headers["endpoint-load-metrics"].startswith(form.upper())
@@ -82,7 +90,12 @@ def test_without_reports_the_split_is_even(
 ) -> None:
     busy, gateway = pair("off")
     with Load(gateway.url, clients=4) as load:
-        assert share_of_idle(load, 400) == pytest.approx(0.5, abs=0.05)
+        # Until both have passed a health check, one of them gets all.
+        eventually(
+            lambda: share_of_idle(load, 400) == pytest.approx(0.5, abs=0.05),
+            "an even split",
+            patience=PATIENCE,
+        )
     assert not load.failures
     assert not HEADERS & ask(busy.url, "/hello").headers.keys()
 

@@ -17,14 +17,18 @@ from support.platforms import Platform
 
 def test_every_reply_names_its_replica_and_the_spread_is_even(platform: Platform) -> None:
     client = Client(platform.gateway)
-    names = [client.ask("/hello").replica for _ in range(400)]
-    client.close()
     expected = {replica.name for replica in platform.replicas}
-    assert set(names) == expected
-    # Round robin over two: each worker of Envoy takes turns, so halves differ by a few at most.
-    share = len(names) / len(expected)
-    for name in expected:
-        assert abs(names.count(name) - share) <= 0.1 * share
+
+    def even() -> bool:
+        names = [client.ask("/hello").replica for _ in range(400)]
+        assert set(names) <= expected
+        # Round robin over two: each worker of Envoy takes turns, so halves differ by a few at most.
+        share = len(names) / len(expected)
+        return all(abs(names.count(name) - share) <= 0.1 * share for name in expected)
+
+    # A replica whose health check was late gets nothing until the next one.
+    eventually(even, "an even spread")
+    client.close()
 
 
 @pytest.mark.parametrize(
@@ -72,8 +76,9 @@ def test_the_admin_is_on_loopback_only(platform: Platform) -> None:
     # proc_net_tcp(5): addresses are hexadecimal in the byte order of the CPU, 0A is LISTEN.
     rows = [
         line.split()
-        for table in ("tcp", "tcp6")
-        for line in Path("/proc/net", table).read_text().splitlines()[1:]
+        for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+        if table.exists()  # without IPv6 the second is not there
+        for line in table.read_text().splitlines()[1:]
     ]
     listening = {row[1] for row in rows if row[3] == "0A"}
     assert {each for each in listening if int(each.split(":")[1], 16) == port} == {
@@ -95,8 +100,9 @@ def test_each_request_is_logged_as_json(platform: Platform) -> None:
     log = platform.run / "gateway.log"
 
     def entries() -> list[dict]:
-        lines = (line for line in log.read_text().splitlines() if path in line)
-        return [json.loads(line) for line in lines]
+        # The last line may be half written.
+        lines = log.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if path in line and line.endswith("\n")]
 
     eventually(entries)
     assert entries()[-1]["replica"] == replica
@@ -108,6 +114,8 @@ def end_under_load(platform: Platform, name: str, how: signal.Signals) -> Load:
     with Load(platform.gateway) as load:
         load.wait_for(50, name)
         before = platform.pid(name)
+        # Pid 0 would be every process of this group.
+        assert before
         os.kill(before, how)
         eventually(lambda: platform.pid(name) not in (0, before), f"a new {name}")
         load.wait_for(50, name)

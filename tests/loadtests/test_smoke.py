@@ -118,9 +118,11 @@ def server_with_a_longer_page(binary: Path, tmp_path: Path) -> Iterator[str]:
     traffic, admin = f"127.0.0.1:{first}", f"127.0.0.1:{first + 1}"
     argv = [binary, "--listen", traffic, "--admin.listen", admin, "--static.root", root]
     with subprocess.Popen(argv, stderr=subprocess.DEVNULL, text=True) as process:
-        eventually(Server(process, f"http://{traffic}", f"http://{admin}").ready)
-        yield f"http://{traffic}"
-        process.kill()
+        try:
+            eventually(Server(process, f"http://{traffic}", f"http://{admin}").ready)
+            yield f"http://{traffic}"
+        finally:
+            process.kill()
 
 
 def test_a_wrong_body_fails_it(smoke: Callable[..., Smoke], server_with_a_longer_page: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support import REPOSITORY
+from support import REPOSITORY, eventually
 from tools import versions
 
 
@@ -76,6 +76,13 @@ def test_a_program_is_asked_for_its_version_once(machine: Machine) -> None:
     assert asked.read_text() == "x\n"
 
 
+def test_a_program_that_did_not_tell_its_version_is_asked_again(machine: Machine) -> None:
+    mark = machine.folder / "mark"
+    machine.add("bin", "ab", f"[ -e {mark} ] || {{ >{mark}; exit 1; }}; echo 'Version 2.3'")
+    assert machine.tools("ensure", "ab")[0] == 1
+    assert machine.tools("ensure", "ab") == (0, "", "")
+
+
 def test_a_changed_program_is_asked_again(machine: Machine) -> None:
     machine.add("bin", "ab", "echo 'Version 2.3'")
     assert machine.tools("ensure", "ab")[0] == 0
@@ -128,10 +135,12 @@ def test_two_runs_at_once_obtain_a_tool_once(machine: Machine) -> None:
     )
     machine.path.reverse()
     with machine.start("path", "helm") as first, machine.start("path", "helm") as second:
-        # Opening succeeds when the build has started; by the end both runs have met.
+        # Opening a pipe waits for its other end, which is there when the build has started.
+        eventually(built.exists, "the build")
         with open(gate, "w") as opened:
             for process in (first, second):
                 line = process.stderr.readline()
+                # By then both runs have met.
                 assert "building" in line or "waits for its turn" in line
             print("go on", file=opened)
         outputs = [process.communicate()[0] for process in (first, second)]

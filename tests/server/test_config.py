@@ -126,7 +126,9 @@ def test_settings_that_contradict_each_other_are_refused(binary: Path) -> None:
     result = run(binary, "--check", "--drain.settle", "40s")
     assert result.returncode == 64
     assert "drain.settle" in result.stderr
-    result = run(binary, "--listen", "127.0.0.1:0", "--limits.connections", "10000000")
+    # Where open files have no limit, no number of connections contradicts it.
+    limited = ["-c", 'ulimit -n 1024 && exec "$0" "$@"', str(binary)]
+    result = run(Path("sh"), *limited, "--listen", "127.0.0.1:0", "--limits.connections", "2000")
     assert result.returncode == 64
     assert "limits.connections" in result.stderr
 

@@ -10,9 +10,9 @@ PATIENCE = 20.0
 """Longest wait in seconds; only something broken makes a test wait this long."""
 
 
-def eventually(check: Callable[[], object], what: str = "") -> None:
+def eventually(check: Callable[[], object], what: str = "", *, patience: float = PATIENCE) -> None:
     """Waits until `check` gives something true; `what` is waited for, says the error."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while not check():
-        assert time.monotonic() < deadline, f"not within {PATIENCE} s: {what or check.__name__}"
+        assert time.monotonic() < deadline, f"not within {patience} s: {what or check.__name__}"
         time.sleep(0.02)

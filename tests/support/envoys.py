@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from support import eventually
+from support import PATIENCE, eventually
 from support.client import ask
 from support.ports import free_ports
 from support.rendering import envoy_config, tool
@@ -85,4 +85,8 @@ def gateway_to(
         yield running
     finally:
         process.terminate()
-        process.wait(timeout=10)
+        try:
+            process.wait(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Self
 
-from support import eventually
+from support import PATIENCE, eventually
 from support.client import Client
 
 
@@ -25,10 +25,17 @@ class Load:
 
     def __enter__(self) -> Self:
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._run) for _ in range(self.clients)]
+        self._threads = [
+            threading.Thread(target=self._run, daemon=True) for _ in range(self.clients)
+        ]
         for thread in self._threads:
             thread.start()
-        self.wait_for(1)
+        try:
+            self.wait_for(1)
+        except BaseException:
+            # Python does so only after `__enter__` has returned.
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -41,7 +48,9 @@ class Load:
         """Replies so far."""
         return sum(self.replies.values())
 
-    def wait_for(self, more: int, replica: str | None = None) -> None:
+    def wait_for(
+        self, more: int, replica: str | None = None, *, patience: float = PATIENCE
+    ) -> None:
         """Waits for this many more replies, of one replica or of any."""
 
         def count() -> int:
@@ -49,7 +58,9 @@ class Load:
 
         wanted = count() + more
         eventually(
-            lambda: self.failures or count() >= wanted, f"{more} replies of {replica or 'any'}"
+            lambda: self.failures or count() >= wanted,
+            f"{more} replies of {replica or 'any'}",
+            patience=patience,
         )
 
     def _run(self) -> None:

@@ -77,7 +77,7 @@ class Platform:
 
     def pid(self, name: str) -> int:
         """The pid of a process as supervisord knows it; 0 while it does not run."""
-        return supervisor.states(self.run)[name]["pid"]
+        return supervisor.states(self.run).get(name, {}).get("pid", 0)
 
     def pids(self) -> list[int]:
         """The pids of supervisord and of all that it started."""
