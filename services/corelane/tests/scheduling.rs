@@ -2,11 +2,12 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use corelane::{Lane, Limits, Timeouts};
+use corelane::{Lane, Lanes, Limits, Placement, Timeouts};
 use http::Response;
 use http_body_util::Full;
 use support::{Client, PATIENCE, Running, TestService, builder};
@@ -190,6 +191,74 @@ fn as_many_requests_run_as_there_are_slots() {
     control.notes.gate.add_permits(3);
     for client in &mut clients {
         assert_eq!(client.read_answer().status, 200);
+    }
+}
+
+/// Handlers of one lane that wait at the gate: now, and at most until now.
+#[derive(Default)]
+struct Waiting {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+/// `/gate` waits for a permit; every reply is the index of its lane.
+fn gated(
+    gate: Arc<Semaphore>,
+    waiting: Arc<[Waiting]>,
+) -> impl Fn(&Lane) -> TestService + Send + Sync + 'static {
+    move |lane| {
+        let (gate, waiting, lane) = (Arc::clone(&gate), Arc::clone(&waiting), lane.index());
+        BoxCloneSyncService::new(tower::service_fn(move |request: http::Request<_>| {
+            let (gate, waiting) = (Arc::clone(&gate), Arc::clone(&waiting));
+            async move {
+                if request.uri().path() == "/gate" {
+                    let now = waiting[lane].now.fetch_add(1, Ordering::SeqCst) + 1;
+                    waiting[lane].most.fetch_max(now, Ordering::SeqCst);
+                    gate.acquire().await?.forget();
+                    waiting[lane].now.fetch_sub(1, Ordering::SeqCst);
+                }
+                Ok(Response::new(Full::from(lane.to_string())))
+            }
+        }))
+    }
+}
+
+#[test]
+fn every_lane_runs_as_many_requests_as_it_has_slots() {
+    // One lane with many slots, many lanes with one slot each, many lanes with many slots.
+    for (lanes, slots) in [(1, 1024), (2, 1), (2, 1024)] {
+        let gate = Arc::new(Semaphore::new(0));
+        let waiting: Arc<[Waiting]> = (0..lanes).map(|_| Waiting::default()).collect();
+        let builder = builder()
+            .lanes(Lanes::Count(lanes))
+            .placement(Placement::LeastLoaded)
+            .limits(Limits { slots, ..Limits::default() });
+        let service = gated(Arc::clone(&gate), Arc::clone(&waiting));
+        let server = Running::start(builder, service);
+
+        let mut clients: Vec<Client> = (0..40 * lanes).map(|_| server.connect()).collect();
+        let mut sent = vec![0; lanes];
+        for client in &mut clients {
+            sent[client.get("/").text().parse::<usize>().expect("a lane")] += 1;
+        }
+        assert!(sent.iter().all(|&sent| sent >= 2), "every lane has its share: {sent:?}");
+        clients.iter_mut().for_each(|client| client.send_get("/gate"));
+
+        let running: Vec<usize> = sent.iter().map(|&sent| sent.min(slots)).collect();
+        let metric = |name: &str, lane: usize| {
+            server.metric(&format!("corelane_requests_{name}{{lane=\"{lane}\"}}")) as usize
+        };
+        let settled = |lane: usize| {
+            metric("in_flight", lane) == sent[lane]
+                && metric("queued", lane) == sent[lane] - running[lane]
+                && waiting[lane].now.load(Ordering::SeqCst) == running[lane]
+        };
+        server.wait_until("settled", || (0..lanes).all(settled));
+
+        gate.add_permits(clients.len());
+        clients.iter_mut().for_each(|client| assert_eq!(client.read_answer().status, 200));
+        let most: Vec<_> = waiting.iter().map(|lane| lane.most.load(Ordering::SeqCst)).collect();
+        assert_eq!(most, running, "{lanes} lanes of {slots} slots");
     }
 }
 
