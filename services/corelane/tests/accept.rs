@@ -10,9 +10,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use corelane::{Builder, Drain, Drained, Error, Lanes, Phase, Placement};
+use corelane::{Builder, Drained, Error, Lanes, Phase, Placement};
 use support::stuck::Stuck;
-use support::{Client, PATIENCE, Running, builder};
+use support::{Client, PATIENCE, Running, builder, end_of};
 
 const CLEAN: Drained = Drained { cut: 0 };
 const PLACEMENTS: [Placement; 3] = [Placement::Hashed, Placement::Shared, Placement::LeastLoaded];
@@ -77,16 +77,14 @@ fn connections_made_before_the_lanes_run_are_answered() {
             assert_eq!(client.read_answer().status, 200, "{placement}");
         }
         handle.drain();
-        let ended = thread.join().expect("no panic");
-        assert_eq!(ended.expect("a clean end"), CLEAN, "{placement}");
+        assert_eq!(end_of(thread).expect("a clean end"), CLEAN, "{placement}");
     }
 }
 
 #[test]
 fn connections_made_before_the_lanes_run_survive_a_drain_that_begins_before_them() {
     for placement in PLACEMENTS {
-        let drain = Drain { settle: Duration::ZERO, deadline: 100 * PATIENCE, ..Drain::default() };
-        let server = two_lanes(placement).drain(drain).build().expect("the server starts");
+        let server = two_lanes(placement).build().expect("the server starts");
         let address = server.local_addr().expect("an address");
         let mut early: Vec<_> = (0..64).map(|_| Client::connect(address)).collect();
         early.iter_mut().for_each(|client| client.send_get("/"));
@@ -102,12 +100,7 @@ fn connections_made_before_the_lanes_run_survive_a_drain_that_begins_before_them
                 good(lane)
             })
         });
-        while !thread.is_finished() {
-            assert!(begun.elapsed() < PATIENCE, "{placement}: still not ended");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let ended = thread.join().expect("no panic");
-        assert_eq!(ended.expect("a clean end"), CLEAN, "{placement}");
+        assert_eq!(end_of(thread).expect("a clean end"), CLEAN, "{placement}");
         early.iter_mut().for_each(|client| assert_eq!(client.read_answer().status, 200));
     }
 }
@@ -120,10 +113,12 @@ fn a_lane_that_cannot_begin_holds_no_connection_hostage() {
         let _handle = server.handle();
         let mut early: Vec<_> = (0..16).map(|_| Client::connect(address)).collect();
         let good = Stuck::default().factory();
-        let ended = server.serve(move |lane| {
-            assert_ne!(lane.index(), 1, "this lane cannot begin");
-            good(lane)
-        });
+        let ended = end_of(std::thread::spawn(move || {
+            server.serve(move |lane| {
+                assert_ne!(lane.index(), 1, "this lane cannot begin");
+                good(lane)
+            })
+        }));
         assert!(matches!(ended, Err(Error::ThreadEnded { .. })), "{placement}: {ended:?}");
         early.iter_mut().for_each(|client| assert!(client.read_to_close().is_empty()));
         assert!(TcpStream::connect(address).is_err(), "{placement}: the port is free");

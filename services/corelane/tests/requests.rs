@@ -317,7 +317,7 @@ fn an_axum_router_is_a_service() {
     assert_eq!(client.read_answer().text(), "hello, axum");
     assert_eq!(client.get("/none").status, 404);
     handle.stop();
-    assert_eq!(thread.join().expect("no panic").expect("an end").cut, 0);
+    assert_eq!(support::end_of(thread).expect("an end").cut, 0);
 }
 
 /// The CPUs that the calling thread may run on, as the kernel writes them (proc(5)).
@@ -366,12 +366,14 @@ fn each_lane_is_pinned_to_its_own_cpu_and_the_admin_thread_to_none() {
 #[test]
 fn a_factory_that_panics_ends_the_server_with_an_error() {
     let server = builder().build().expect("the server starts");
-    let ended = server.serve(|lane| {
-        assert!(lane.index() > 0, "a factory that panics");
-        tower::service_fn(|_request: Request<Incoming>| async {
-            Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    let ended = support::end_of(std::thread::spawn(move || {
+        server.serve(|lane| {
+            assert!(lane.index() > 0, "a factory that panics");
+            tower::service_fn(|_request: Request<Incoming>| async {
+                Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+            })
         })
-    });
+    }));
     let named = |name: &str| name == "lane-0";
     let expected = matches!(&ended, Err(corelane::Error::ThreadEnded { name }) if named(name));
     assert!(expected, "{ended:?}");

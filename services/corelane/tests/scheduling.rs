@@ -2,11 +2,12 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use corelane::{Lane, Limits, Timeouts};
+use corelane::{Lane, Lanes, Limits, Placement, Timeouts};
 use http::Response;
 use http_body_util::Full;
 use support::{Client, PATIENCE, Running, TestService, builder};
@@ -14,7 +15,7 @@ use tokio::sync::Semaphore;
 use tower::util::BoxCloneSyncService;
 
 /// Routes whose cost the load table learns apart.
-const ROUTES: [&str; 5] = ["/brief", "/medium", "/slow", "/block", "/gate"];
+const ROUTES: [&str; 6] = ["/brief", "/medium", "/slow", "/long", "/block", "/gate"];
 
 /// A service that notes which requests it began, in their order.
 #[derive(Clone)]
@@ -48,6 +49,7 @@ impl Notes {
         match target.split('?').next().unwrap_or_default() {
             "/medium" => spin(Duration::from_millis(1)),
             "/slow" => spin(Duration::from_millis(4)),
+            "/long" => spin(Duration::from_millis(50)),
             "/block" => {
                 self.blocked.send(())?;
                 let release = self.release.lock().map_err(|error| error.to_string())?;
@@ -82,11 +84,17 @@ fn start(limits: Limits, timeouts: Timeouts) -> Control {
 }
 
 impl Control {
-    /// Lets the load table learn what each route costs.
+    /// Lets the load table learn what each route costs, and forget what it took when the machine
+    /// was busy with something else.
     fn teach(&self) {
-        for target in ["/brief", "/medium", "/slow"] {
+        for (target, most) in [("/brief", 0.0005), ("/medium", 0.0025), ("/slow", 0.008)] {
             let mut client = self.server.connect();
             (0..5).for_each(|_| assert_eq!(client.get(target).status, 200));
+            let labels = format!("route=\"{target}\",method=\"GET\"");
+            self.server.wait_until("learnt", || {
+                client.get(target);
+                self.metric(&format!("corelane_load_table_lane_seconds{{{labels}}}")) < most
+            });
         }
         self.begun().clear();
     }
@@ -193,6 +201,74 @@ fn as_many_requests_run_as_there_are_slots() {
     }
 }
 
+/// Handlers of one lane that wait at the gate: now, and at most until now.
+#[derive(Default)]
+struct Waiting {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+/// `/gate` waits for a permit; every reply is the index of its lane.
+fn gated(
+    gate: Arc<Semaphore>,
+    waiting: Arc<[Waiting]>,
+) -> impl Fn(&Lane) -> TestService + Send + Sync + 'static {
+    move |lane| {
+        let (gate, waiting, lane) = (Arc::clone(&gate), Arc::clone(&waiting), lane.index());
+        BoxCloneSyncService::new(tower::service_fn(move |request: http::Request<_>| {
+            let (gate, waiting) = (Arc::clone(&gate), Arc::clone(&waiting));
+            async move {
+                if request.uri().path() == "/gate" {
+                    let now = waiting[lane].now.fetch_add(1, Ordering::SeqCst) + 1;
+                    waiting[lane].most.fetch_max(now, Ordering::SeqCst);
+                    gate.acquire().await?.forget();
+                    waiting[lane].now.fetch_sub(1, Ordering::SeqCst);
+                }
+                Ok(Response::new(Full::from(lane.to_string())))
+            }
+        }))
+    }
+}
+
+#[test]
+fn every_lane_runs_as_many_requests_as_it_has_slots() {
+    // One lane with many slots, many lanes with one slot each, many lanes with many slots.
+    for (lanes, slots) in [(1, 1024), (2, 1), (2, 1024)] {
+        let gate = Arc::new(Semaphore::new(0));
+        let waiting: Arc<[Waiting]> = (0..lanes).map(|_| Waiting::default()).collect();
+        let builder = builder()
+            .lanes(Lanes::Count(lanes))
+            .placement(Placement::LeastLoaded)
+            .limits(Limits { slots, ..Limits::default() });
+        let service = gated(Arc::clone(&gate), Arc::clone(&waiting));
+        let server = Running::start(builder, service);
+
+        let mut clients: Vec<Client> = (0..40 * lanes).map(|_| server.connect()).collect();
+        let mut sent = vec![0; lanes];
+        for client in &mut clients {
+            sent[client.get("/").text().parse::<usize>().expect("a lane")] += 1;
+        }
+        assert!(sent.iter().all(|&sent| sent >= 2), "every lane has its share: {sent:?}");
+        clients.iter_mut().for_each(|client| client.send_get("/gate"));
+
+        let running: Vec<usize> = sent.iter().map(|&sent| sent.min(slots)).collect();
+        let metric = |name: &str, lane: usize| {
+            server.metric(&format!("corelane_requests_{name}{{lane=\"{lane}\"}}")) as usize
+        };
+        let settled = |lane: usize| {
+            metric("in_flight", lane) == sent[lane]
+                && metric("queued", lane) == sent[lane] - running[lane]
+                && waiting[lane].now.load(Ordering::SeqCst) == running[lane]
+        };
+        server.wait_until("settled", || (0..lanes).all(settled));
+
+        gate.add_permits(clients.len());
+        clients.iter_mut().for_each(|client| assert_eq!(client.read_answer().status, 200));
+        let most: Vec<_> = waiting.iter().map(|lane| lane.most.load(Ordering::SeqCst)).collect();
+        assert_eq!(most, running, "{lanes} lanes of {slots} slots");
+    }
+}
+
 #[test]
 fn a_full_queue_sheds_at_once_and_says_when_to_come_again() {
     let control = start(Limits { slots: 1, queue: 1, ..Limits::default() }, Timeouts::default());
@@ -216,21 +292,21 @@ fn a_full_queue_sheds_at_once_and_says_when_to_come_again() {
 
 #[test]
 fn what_could_not_start_in_time_is_turned_away_before_it_costs_anything() {
-    let timeouts = Timeouts { request: Duration::from_millis(100), ..Timeouts::default() };
+    let timeouts = Timeouts { request: Duration::from_secs(2), ..Timeouts::default() };
     let control = start(Limits::default(), timeouts);
-    control.teach();
+    assert_eq!(control.server.get("/long").status, 200);
     let mut blocker = control.known();
     let mut clients: Vec<Client> = (0..60).map(|_| control.known()).collect();
     control.begun().clear();
     blocker.send_get("/block");
     control.blocked.recv_timeout(PATIENCE).expect("the lane is held");
-    clients.iter_mut().for_each(|client| client.send_get("/slow"));
+    clients.iter_mut().for_each(|client| client.send_get("/long"));
     control.release.send(()).expect("the handler waits");
     let statuses: Vec<u16> = clients.iter_mut().map(|client| client.read_answer().status).collect();
-    // 60 of 4 ms each are more than 100 ms.
+    // 60 of 50 ms each are more than 2 s.
     assert!(statuses.contains(&200) && statuses.contains(&503), "{statuses:?}");
     assert!(control.refused("queue_full") >= 1.0);
-    let begun = control.begun().iter().filter(|target| *target == "/slow").count();
+    let begun = control.begun().iter().filter(|target| *target == "/long").count();
     assert_eq!(begun, statuses.iter().filter(|status| **status == 200).count());
 }
 

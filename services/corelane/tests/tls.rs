@@ -12,7 +12,7 @@ use std::time::Duration;
 use corelane::{Drain, Drained, Limits, Phase, Timeouts};
 use http::Request;
 use rustls::{ClientConnection, ProtocolVersion};
-use support::{BIG, Handlers, PATIENCE, Running, big, builder};
+use support::{BIG, DISTANT, Handlers, Running, big, builder};
 use tls::{Authority, connect, name};
 
 const CLEAN: Drained = Drained { cut: 0 };
@@ -224,7 +224,7 @@ fn a_handshake_that_began_before_the_drain_is_served() {
     let authority = Authority::new();
     // Longer than the time that a closing lane gives to a connection that said nothing.
     let drain =
-        Drain { settle: Duration::from_millis(1500), deadline: PATIENCE, ..Drain::default() };
+        Drain { settle: Duration::from_millis(1500), deadline: DISTANT, ..Drain::default() };
     let builder = builder().tls(authority.ready()).drain(drain);
     let server = Running::start(builder, Handlers::new().factory());
     let mut silent = server.connect();

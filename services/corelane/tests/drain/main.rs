@@ -8,19 +8,19 @@ mod report;
 use std::io::Write;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use corelane::{Drain, Drained, Incoming, Limits, Phase, Timeouts};
 use http::{Request, Response};
 use http_body_util::Full;
-use support::{BIG, Handlers, PATIENCE, Running, big, builder};
+use support::{BIG, DISTANT, Handlers, PATIENCE, Running, big, builder};
 
 const CLEAN: Drained = Drained { cut: 0 };
 
 /// Settles for as long as a test needs.
 fn settling() -> Drain {
-    Drain { settle: PATIENCE, deadline: PATIENCE, ..Drain::default() }
+    Drain { settle: DISTANT, deadline: DISTANT, ..Drain::default() }
 }
 
 #[test]
@@ -45,9 +45,7 @@ fn while_settling_it_accepts_answers_and_tells_clients_to_go() {
 
 #[test]
 fn an_idle_server_ends_at_once() {
-    let deadline = 100 * PATIENCE;
-    let drain = Drain { settle: Duration::ZERO, deadline, ..Drain::default() };
-    let server = Running::start(builder().drain(drain), Handlers::new().factory());
+    let server = Running::start(builder(), Handlers::new().factory());
     let mut idle = server.connect();
     assert_eq!(idle.get("/hello").status, 200);
 
@@ -146,15 +144,20 @@ fn a_client_that_reads_slowly_gets_its_whole_reply() {
 
 #[test]
 fn the_deadline_cuts_what_hangs() {
-    let drain =
-        Drain { settle: Duration::ZERO, deadline: Duration::from_millis(200), ..Drain::default() };
-    let server = Running::start(builder().drain(drain), Handlers::new().factory());
+    let deadline = Duration::from_secs(1);
+    let drain = Drain { settle: Duration::ZERO, deadline, ..Drain::default() };
+    let handlers = Handlers::new();
+    let server = Running::start(builder().drain(drain), handlers.factory());
     let mut client = server.connect();
     client.send_get("/gate");
     server.wait_for_in_flight(1);
+    let begun = Instant::now();
     server.handle.drain();
+    // The gate stays shut: nothing but the deadline ends this, and nothing may end it sooner.
     assert!(client.read_to_close().is_empty());
+    assert!(begun.elapsed() >= deadline, "cut after {:?}", begun.elapsed());
     assert_eq!(server.join().expect("an end"), Drained { cut: 1 });
+    assert_eq!(handlers.alive(), 0, "the handler was dropped");
 }
 
 #[test]
@@ -175,7 +178,7 @@ fn a_lane_that_is_stuck_cannot_keep_the_process() {
         let entered = entered.clone();
         tower::service_fn(move |_request: Request<Incoming>| {
             entered.send(()).expect("the test listens");
-            std::thread::sleep(100 * PATIENCE);
+            std::thread::sleep(DISTANT);
             async { Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::default())) }
         })
     });
@@ -220,9 +223,7 @@ fn http2_clients_get_goaway_and_their_replies() {
 
 #[test]
 fn an_idle_http2_client_does_not_hold_the_drain() {
-    let deadline = 100 * PATIENCE;
-    let drain = Drain { settle: Duration::ZERO, deadline, ..Drain::default() };
-    let server = Running::start(builder().drain(drain), Handlers::new().factory());
+    let server = Running::start(builder(), Handlers::new().factory());
     tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
         let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
         let (mut client, connection) = h2::client::handshake(socket).await.expect("handshake");

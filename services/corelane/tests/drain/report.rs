@@ -10,7 +10,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::support::{Handlers, PATIENCE, Running, builder};
+use super::support::{DISTANT, Handlers, PATIENCE, Running, builder};
 
 /// The log of this process. Its tests run at the same time: each looks for its own route.
 static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
@@ -56,7 +56,7 @@ fn wait_for_line(server: &Running, parts: &[&str]) -> String {
 /// Reports so often that a test need not wait.
 fn reporting() -> Builder {
     let report = Duration::from_millis(100);
-    builder().drain(Drain { settle: Duration::ZERO, deadline: PATIENCE, report })
+    builder().drain(Drain { settle: Duration::ZERO, deadline: DISTANT, report })
 }
 
 #[test]

@@ -22,6 +22,9 @@ use tower::util::BoxCloneSyncService;
 /// Longest wait for anything: only a broken server makes a test wait this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// A drain's deadline that no test waits for: a server that waits for it fails its test.
+pub(crate) const DISTANT: Duration = PATIENCE.saturating_mul(100);
+
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type Reply = Result<Response<Full<Bytes>>, BoxError>;
 pub(crate) type TestService =
@@ -40,7 +43,7 @@ pub(crate) fn builder() -> Builder {
     let free = "127.0.0.1:0".parse().expect("an address");
     Server::builder().bind(free).admin(free).lanes(Lanes::Count(1)).signals(false).drain(Drain {
         settle: Duration::ZERO,
-        deadline: PATIENCE,
+        deadline: DISTANT,
         ..Drain::default()
     })
 }
@@ -99,7 +102,7 @@ impl Running {
 
     /// Waits for the server's own end.
     pub(crate) fn join(mut self) -> Result<Drained, Error> {
-        self.thread.take().expect("joined once").join().expect("serve does not panic")
+        end_of(self.thread.take().expect("joined once"))
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -129,11 +132,22 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            self.handle.stop();
-            let _ = thread.join();
+        self.handle.stop();
+        // A test that has failed already says why, and need not wait.
+        if let Some(thread) = self.thread.take().filter(|_| !std::thread::panicking()) {
+            let _ = end_of(thread);
         }
     }
+}
+
+/// Waits until the server that `thread` serves has ended.
+pub(crate) fn end_of(thread: JoinHandle<Result<Drained, Error>>) -> Result<Drained, Error> {
+    let begun = Instant::now();
+    while !thread.is_finished() {
+        assert!(begun.elapsed() < PATIENCE, "the server does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    thread.join().expect("serve does not panic")
 }
 
 /// A client's end of one connection, over plain TCP if nothing else is said.

@@ -13,8 +13,8 @@ use tower_http::services::ServeDir;
 use crate::app::Body;
 
 /// The files of one root. Conditional and range requests, media types and the confinement to
-/// the root are tower-http's; files are read by its blocking threads, which share the lane's CPU
-/// but not its event loop.
+/// the root are tower-http's. Files are read on blocking threads of the lane's event loop, which are
+/// not pinned: a slow disk keeps neither the event loop nor its CPU.
 #[derive(Clone, Debug)]
 pub(crate) struct Files(ServeDir);
 
