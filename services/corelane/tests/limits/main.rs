@@ -23,7 +23,7 @@ fn with_limits(limits: Limits) -> Running {
 }
 
 /// Short enough to be waited for.
-const BRIEF: Duration = Duration::from_millis(200);
+const BRIEF: Duration = Duration::from_millis(500);
 
 fn impatient() -> Timeouts {
     Timeouts { header: BRIEF, idle: BRIEF, ..Timeouts::default() }
