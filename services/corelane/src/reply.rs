@@ -200,13 +200,14 @@ fn failure(error: BoxError, lane: &LaneState) -> Problem {
 pin_project! {
     /// The reply to one request, being made.
     pub(crate) struct Reply<S: HttpService> {
+        // Dropped before the ticket: a request is in flight until its handler is gone.
+        #[pin]
+        work: Work<S>,
         ticket: Option<Ticket>,
         // When its handler started.
         started: Tick,
         // Set while it waits for something.
         pending: Option<pending::Entry>,
-        #[pin]
-        work: Work<S>,
     }
 }
 

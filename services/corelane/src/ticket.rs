@@ -189,8 +189,9 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         self.settle_expected();
         let metrics = self.lane.metrics();
-        metrics.in_flight.sub(1);
+        // Whoever sees that it is gone sees how it ended.
         metrics.finish(self.kind, self.status);
+        metrics.in_flight.sub(1);
         if let Some((key, _)) = self.body {
             self.connection.bodies.forget(key);
         }

@@ -147,11 +147,17 @@ fn drains_under_load_lose_nothing() {
         for round in 0..20 {
             let server = Running::start(two_lanes(placement), Stuck::default().factory());
             let (address, answered) = (server.address, AtomicUsize::new(0));
+            let handle = server.handle.clone();
             std::thread::scope(|scope| {
                 for _ in 0..3 {
                     scope.spawn(|| {
-                        while ask(address) {
-                            answered.fetch_add(1, Ordering::Relaxed);
+                        loop {
+                            match ask(address) {
+                                true => drop(answered.fetch_add(1, Ordering::Relaxed)),
+                                // Only slow, as long as the server does not drain.
+                                false if handle.phase() == Phase::Serving => {}
+                                false => break,
+                            }
                         }
                     });
                 }

@@ -159,7 +159,7 @@ fn utilization_follows_the_lane_and_never_leaves_its_floor() {
         let mut least = f64::MAX;
         server.wait_until("idle", || {
             // Rarely enough that asking itself keeps no lane busy.
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(100));
             let Some(report) = client.get("/hello").header(NAME).map(parse) else { return false };
             least = least.min(report["application_utilization"]);
             idle(&report)
@@ -169,7 +169,7 @@ fn utilization_follows_the_lane_and_never_leaves_its_floor() {
     calm(&mut client);
     let mut spinning = server.connect();
     server.wait_until("busy", || {
-        spinning.get("/spin/20").header(NAME).is_some_and(|report| busy(&parse(report)))
+        spinning.get("/spin/100").header(NAME).is_some_and(|report| busy(&parse(report)))
     });
     calm(&mut client);
 }

@@ -24,53 +24,83 @@ fn of_lane(server: &Running, name: &str, lane: usize) -> usize {
     server.metric(&format!("{name}{{lane=\"{lane}\"}}")) as usize
 }
 
+/// The sum of a metric over the first `lanes` lanes.
+fn of_all(server: &Running, name: &str, lanes: usize) -> usize {
+    (0..lanes).map(|lane| of_lane(server, name, lane)).sum()
+}
+
+/// Most rounds until one is quiet: a lane that lost its CPU for longer than connections wait loses
+/// them to others, and they are not as even as they were placed.
+const ROUNDS: usize = 20;
+
+/// Checks where connections come to. `false`: some were stolen, so nothing is known.
+fn spreads_evenly(count_of_lanes: usize, connections: usize) -> bool {
+    let server =
+        Running::start(lanes(Placement::LeastLoaded, count_of_lanes), Stuck::default().factory());
+    let mut clients: Vec<_> = (0..connections).map(|_| server.connect()).collect();
+    let spread = lanes_of(&mut clients);
+    assert_eq!(of_all(&server, "corelane_connections_queued", count_of_lanes), 0);
+    assert_eq!(of_all(&server, "corelane_connections_placed_total", count_of_lanes), connections);
+    if of_all(&server, "corelane_connections_stolen_total", count_of_lanes) > 0 {
+        return false;
+    }
+    for lane in 0..count_of_lanes {
+        let each = connections / count_of_lanes;
+        assert_eq!(count(&spread, lane), each, "{connections} over {count_of_lanes}: {spread:?}");
+        assert_eq!(of_lane(&server, "corelane_connections", lane), each);
+    }
+    true
+}
+
 #[test]
 fn few_long_lived_connections_are_spread_evenly_by_least_loaded() {
     for (count_of_lanes, connections) in [(2, 8), (2, 16), (4, 8), (4, 16)] {
-        let server = Running::start(
-            lanes(Placement::LeastLoaded, count_of_lanes),
-            Stuck::default().factory(),
-        );
-        let mut clients: Vec<_> = (0..connections).map(|_| server.connect()).collect();
-        let spread = lanes_of(&mut clients);
-        for lane in 0..count_of_lanes {
-            let each = connections / count_of_lanes;
-            assert_eq!(
-                count(&spread, lane),
-                each,
-                "{connections} over {count_of_lanes}: {spread:?}"
-            );
-            assert_eq!(of_lane(&server, "corelane_connections", lane), each);
-            assert_eq!(of_lane(&server, "corelane_connections_queued", lane), 0);
-        }
-        let placed: usize = (0..count_of_lanes)
-            .map(|lane| of_lane(&server, "corelane_connections_placed_total", lane))
-            .sum();
-        assert_eq!(placed, connections);
+        let quiet = (0..ROUNDS).any(|_| spreads_evenly(count_of_lanes, connections));
+        assert!(quiet, "{connections} over {count_of_lanes}: some are always stolen");
     }
 }
 
 #[test]
 fn connections_that_stay_are_spread_by_a_shared_listener() {
-    let server = Running::start(lanes(Placement::Shared, 2), Stuck::default().factory());
-    let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
-    let spread = lanes_of(&mut clients);
-    for lane in 0..2 {
-        // About half each; the first to wake is not the same lane for ever.
-        assert!(count(&spread, lane) >= 10, "{spread:?}");
-    }
+    let spread = || {
+        let server = Running::start(lanes(Placement::Shared, 2), Stuck::default().factory());
+        let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
+        lanes_of(&mut clients)
+    };
+    // About half each; the first to wake is not the same lane for ever. A lane that has lost its
+    // CPU takes none.
+    let spreads = [(); 3].map(|()| spread());
+    let fair = |spread: &Vec<usize>| (0..2).all(|lane| count(spread, lane) >= 10);
+    assert!(spreads.iter().any(fair), "{spreads:?}");
 }
 
-#[test]
-fn a_lane_that_lost_its_connections_gets_the_next() {
+/// Checks that a lane without connections gets the next. `false`: some were stolen, so nothing is
+/// known.
+fn gets_the_next() -> bool {
     let server = Running::start(lanes(Placement::LeastLoaded, 2), Stuck::default().factory());
     let mut clients: Vec<_> = (0..8).map(|_| server.connect()).collect();
     let spread = lanes_of(&mut clients);
     let mut of = spread.iter();
     clients.retain(|_| of.next() == Some(&1));
     server.wait_until("closed", || of_lane(&server, "corelane_connections", 0) == 0);
-    let mut later: Vec<_> = (0..4).map(|_| server.connect()).collect();
-    assert_eq!(lanes_of(&mut later), [0; 4]);
+    // One by one: what waits to be served counts by what it is expected to take.
+    let mut later = Vec::new();
+    let came_to = [(); 4].map(|()| {
+        let mut client = [server.connect()];
+        let lane = lanes_of(&mut client)[0];
+        later.push(client);
+        lane
+    });
+    if of_all(&server, "corelane_connections_stolen_total", 2) > 0 {
+        return false;
+    }
+    assert_eq!(came_to, [0; 4]);
+    true
+}
+
+#[test]
+fn a_lane_that_lost_its_connections_gets_the_next() {
+    assert!((0..ROUNDS).any(|_| gets_the_next()), "some are always stolen");
 }
 
 #[test]
@@ -79,10 +109,17 @@ fn connections_queued_at_a_stuck_lane_are_stolen_by_one_that_becomes_idle() {
         let stuck = Stuck::default();
         let server = Running::start(lanes(Placement::LeastLoaded, 2), stuck.factory());
         let mut blocked = stuck.block_all(&server, 2);
+        let placed = || of_all(&server, "corelane_connections_placed_total", 2);
+        server.wait_until("placed", || placed() == blocked.len());
+        let open = of_lane(&server, "corelane_connections", idle);
+        let stolen = || of_lane(&server, "corelane_connections_stolen_total", idle);
+        let stolen_before = stolen();
+        let waiting = |lane| of_lane(&server, "corelane_connections_queued", lane);
+        // It may have taken more than two to block both.
+        let early = waiting(0) + waiting(1);
         let mut queued: Vec<_> = (0..40).map(|_| server.connect()).collect();
         queued.iter_mut().for_each(|client| client.send_get("/"));
-        let waiting = |lane| of_lane(&server, "corelane_connections_queued", lane);
-        server.wait_until("queued", || waiting(0) + waiting(1) == 40);
+        server.wait_until("queued", || waiting(0) + waiting(1) == early + 40);
         let held = waiting(1 - idle);
         assert!(held > 0);
 
@@ -91,11 +128,11 @@ fn connections_queued_at_a_stuck_lane_are_stolen_by_one_that_becomes_idle() {
             assert_eq!(client.read_answer().text(), idle.to_string());
         }
         assert_eq!(stuck.blocked(), [1 - idle].into(), "the other is stuck to this moment");
-        assert_eq!(of_lane(&server, "corelane_connections_stolen_total", idle), held);
+        assert_eq!(stolen(), stolen_before + held);
         assert_eq!(waiting(0) + waiting(1), 0);
         stuck.release(1 - idle);
         blocked.iter_mut().for_each(|client| assert_eq!(client.read_answer().status, 200));
-        assert_eq!(of_lane(&server, "corelane_connections", idle), 41);
+        assert_eq!(of_lane(&server, "corelane_connections", idle), open + early + 40);
     }
 }
 

@@ -20,6 +20,9 @@ use support::{Reply, Running, TestService, builder};
 use tower::util::BoxCloneSyncService;
 use tracing_subscriber::fmt::MakeWriter;
 
+/// Longer than a lane is often without its CPU.
+const STALL: Duration = Duration::from_millis(250);
+
 /// What this process has logged.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -103,9 +106,9 @@ impl Blocker {
     }
 }
 
-/// A server whose lanes are stalled after 50 ms.
+/// A server whose lanes are stalled after [`STALL`].
 fn start(blocker: &Blocker, lanes: usize, route: &str) -> Running {
-    let timeouts = Timeouts { stall: Duration::from_millis(50), ..Timeouts::default() };
+    let timeouts = Timeouts { stall: STALL, ..Timeouts::default() };
     let builder = builder().lanes(Lanes::Count(lanes)).timeouts(timeouts);
     Running::start(builder.routes([route, "/waits", "/hello"]), blocker.factory())
 }
@@ -132,7 +135,7 @@ fn a_handler_that_holds_its_lane_is_named() {
     assert_eq!(lane["stalled"], true);
     assert_eq!(lane["polling"]["route"], "/held/{n}");
     assert_eq!(lane["polling"]["method"], "GET");
-    assert!(lane["polling"]["for_ms"].as_f64().is_some_and(|ms| ms > 50.0), "{lane}");
+    assert!(lane["polling"]["for_ms"].as_f64().is_some_and(|ms| ms > 250.0), "{lane}");
     server.wait_until("busy for the whole window", || {
         lanes_view(&server)["lanes"][0]["busy"].as_f64().is_some_and(|busy| busy > 0.95)
     });
@@ -191,7 +194,7 @@ fn an_event_loop_that_does_not_turn_is_a_stall_of_no_route() {
     let log = Log::open();
     let (release, held) = mpsc::sync_channel(1);
     let held = Arc::new(Mutex::new(held));
-    let timeouts = Timeouts { stall: Duration::from_millis(50), ..Timeouts::default() };
+    let timeouts = Timeouts { stall: STALL, ..Timeouts::default() };
     let server = Running::start(builder().timeouts(timeouts).routes(["/body"]), move |_lane| {
         let held = Arc::clone(&held);
         tower::service_fn(move |_request: Request<Incoming>| {
@@ -206,7 +209,12 @@ fn an_event_loop_that_does_not_turn_is_a_stall_of_no_route() {
     assert_eq!(server.metric(&stalls("/body")), 0.0, "its handler has long returned");
     release.send(()).expect("the service lives");
     server.wait_until("over", || server.metric("corelane_lane_stalled{lane=\"0\"}") == 0.0);
-    assert_eq!(log.lines("route=\"none\"").len(), 2, "its begin and its end");
+    assert_eq!(server.metric(&stalls("none")), 1.0, "one stall, however long");
+    // Lanes of other tests that lost their CPU may have added to these.
+    let lines = log.lines("route=\"none\"");
+    for event in ["a lane is stalled", "the stall of a lane is over"] {
+        assert!(lines.iter().any(|line| line.contains(event)), "{event}: {lines:?}");
+    }
 }
 
 #[test]

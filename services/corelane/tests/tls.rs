@@ -102,12 +102,13 @@ fn sessions_resume() {
 #[test]
 fn the_header_deadline_covers_the_handshake() {
     let authority = Authority::new();
-    let timeouts = Timeouts { header: Duration::from_millis(200), ..Timeouts::default() };
+    let timeouts = Timeouts { header: Duration::from_secs(1), ..Timeouts::default() };
     let builder = builder().tls(authority.ready()).timeouts(timeouts);
     let server = Running::start(builder, Handlers::new().factory());
 
+    let hello = client_hello(&authority);
     let mut slow = server.connect();
-    slow.send(&client_hello(&authority)[..20]);
+    slow.send(&hello[..20]);
     assert!(slow.read_to_close().is_empty());
     assert_eq!((refused(&server, "handshake_timeout"), handshakes(&server, "timeout")), (1.0, 1.0));
 
@@ -186,7 +187,7 @@ fn a_refused_upload_is_told_why() {
 #[test]
 fn a_client_that_reads_slowly_gets_its_whole_reply_in_a_drain() {
     let authority = Authority::new();
-    let brief = Duration::from_millis(200);
+    let brief = Duration::from_millis(500);
     let timeouts = Timeouts { header: brief, idle: brief, ..Timeouts::default() };
     let builder = builder().tls(authority.ready()).timeouts(timeouts);
     let server = Running::start(builder, big);

@@ -131,7 +131,7 @@ fn connections_in_the_accept_queue_are_answered() {
 
 #[test]
 fn a_client_that_reads_slowly_gets_its_whole_reply() {
-    let timeouts = Timeouts { header: Duration::from_millis(200), ..Timeouts::default() };
+    let timeouts = Timeouts { header: Duration::from_millis(500), ..Timeouts::default() };
     let server = Running::start(builder().timeouts(timeouts), big);
     let mut client = server.connect();
     client.send_get("/");

@@ -33,8 +33,8 @@ fn the_header_deadline_is_for_the_whole_header() {
     let mut fields = 0;
     while client.socket.write_all(b"a: b\r\n").is_ok() {
         fields += 1;
-        assert!(fields < 5000, "the server never gave up");
-        std::thread::sleep(Duration::from_millis(4));
+        assert!(fields < 1000, "the server never gave up");
+        std::thread::sleep(BRIEF / 25);
     }
     assert_eq!(server.refused("header_timeout"), 1.0);
     wait_until_freed(&server, &handlers);

@@ -102,7 +102,7 @@ fn a_slow_but_steady_reader_lives() {
             body.flow_control().release_capacity(length).expect("released");
             if received >= slept + (1 << 20) {
                 slept = received;
-                tokio::time::sleep(BRIEF / 100).await;
+                tokio::time::sleep(BRIEF / 10).await;
             }
         }
         assert_eq!(received, super::support::BIG);

@@ -27,7 +27,7 @@ fn a_request_that_waits_for_a_slot_too_long_is_answered_503() {
     let (server, handlers) = start(Limits { slots: 1, ..Limits::default() }, timeouts);
     let (mut running, mut waiting) = (server.connect(), server.connect());
     running.send_get("/gate");
-    server.wait_for_in_flight(1);
+    server.wait_until("running", || handlers.alive() == 1);
     waiting.send_get("/gate");
     assert_eq!((running.read_answer().status, waiting.read_answer().status), (503, 503));
     assert_eq!(server.get("/hello").status, 200);

@@ -30,7 +30,7 @@ fn strict(timeouts: Timeouts) -> (Running, Handlers) {
 }
 
 /// Short enough to be waited for.
-const BRIEF: Duration = Duration::from_millis(200);
+const BRIEF: Duration = Duration::from_millis(500);
 
 fn impatient() -> Timeouts {
     Timeouts { header: BRIEF, idle: BRIEF, ..Timeouts::default() }

@@ -184,6 +184,8 @@ impl Answer {
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Client {
         let socket = TcpStream::connect(address).expect("connect");
+        // Without a limit it grows with what is read: up to 32 MiB (tcp_rmem) in newer kernels.
+        socket2::SockRef::from(&socket).set_recv_buffer_size(256 << 10).expect("a buffer");
         socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         Client::over(socket)
     }
@@ -267,7 +269,7 @@ impl<S: Read + Write> Client<S> {
             }
             // TLS gives a record at a time.
             if since_pause >= chunk.len() {
-                std::thread::sleep(Duration::from_millis(8));
+                std::thread::sleep(Duration::from_millis(16));
                 since_pause = 0;
             }
         }

@@ -19,7 +19,7 @@ use rustls::{
 };
 use tempfile::TempDir;
 
-use crate::support::{Client, PATIENCE};
+use crate::support::Client;
 
 /// An issuer, and the folder in which the server looks for its files.
 pub(crate) struct Authority {
@@ -130,8 +130,7 @@ pub(crate) fn name() -> ServerName<'static> {
 
 /// As [`Authority::connect`], with settings of the test's own.
 pub(crate) fn connect(address: std::net::SocketAddr, config: &Arc<ClientConfig>) -> TlsClient {
-    let socket = TcpStream::connect(address).expect("connect");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    let socket = Client::connect(address).socket;
     let session = ClientConnection::new(Arc::clone(config), name()).expect("a session");
     Client::over(StreamOwned::new(session, socket))
 }
