@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, interval_at, sleep_until};
 
 use crate::admin;
+use crate::builder::Builder;
 use crate::cpu;
 use crate::error::Error;
 use crate::load_report::{self, LoadReports};
-use crate::server::Builder;
 use crate::settings::Drain;
 use crate::shared::{Phase, Shared};
 use crate::threads::Event;

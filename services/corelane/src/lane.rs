@@ -14,6 +14,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::spawn_local;
 
 use crate::blocking::{Pool, unpin_current_thread};
+use crate::builder::Builder;
 use crate::connection::{Connection, Order, Registration};
 use crate::error::Error;
 use crate::http_connection::{HttpSettings, refuse, serve};
@@ -24,7 +25,6 @@ use crate::pending::Pending;
 use crate::placement::{self, Place, Source, accept_until_drained};
 use crate::queue::{self, Queue};
 use crate::reply::HttpService;
-use crate::server::Builder;
 use crate::settings::{Limits, Timeouts};
 use crate::shared::{LaneShared, Left, Phase, Shared};
 use crate::stream_task::Streams;

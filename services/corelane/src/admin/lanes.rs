@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::builder::Builder;
 use crate::busy::BusyShares;
 use crate::load_table::{LoadTable, Row};
 use crate::metrics::{METHODS, RequestRefusal};
-use crate::server::Builder;
 use crate::shared::{Phase, Shared};
 
 /// Rows of its load table that a lane shows.

@@ -25,10 +25,10 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
 use tokio::time::{interval, timeout};
 
+use crate::builder::Builder;
 use crate::busy::{BusyShares, SAMPLE_EVERY};
 use crate::metrics::{CONTENT_TYPE as METRICS_TYPE, Exposition};
 use crate::problem::Problem;
-use crate::server::Builder;
 use crate::shared::Shared;
 use lanes::View;
 

@@ -6,7 +6,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::family::{Family, Value};
-use crate::server::Builder;
+use crate::builder::Builder;
 
 const INFO: Family = Family::gauge("corelane_config_info", "Settings that are words; always 1");
 

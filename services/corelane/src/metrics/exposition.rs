@@ -15,9 +15,9 @@ use prometheus_client::registry::Registry;
 use super::family::{Family, Value};
 use super::shard::{CODES, LaneMetrics, METHODS};
 use super::{config, process, tls};
+use crate::builder::Builder;
 use crate::load_table::{LoadTable, Row};
 use crate::placement::Inbox;
-use crate::server::Builder;
 use crate::shared::{LaneShared, Phase, Shared};
 use crate::watchdog::NO_ROUTE;
 
