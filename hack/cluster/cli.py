@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from cluster import down, settings, up
+from cluster import current, down, kind, local, settings, up
 from tools.errors import ToolError
 
 
@@ -44,9 +44,46 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
+    commands = {"local": _local, "kind": _kind, "current": _current}
+    return commands[settings.kind()](options)
+
+
+def _local(options: argparse.Namespace) -> int:
     ours = settings.load()
-    if options.command == "up":
-        return up.main(ours)
-    if options.command == "down":
-        return down.main(ours)
-    raise ToolError("not yet")
+    match options.command:
+        case "up":
+            return up.main(ours)
+        case "down":
+            return down.main(ours)
+        case "load":
+            return local.load(ours, options.archives)
+        case "status":
+            return local.status(ours)
+    print(local.kubeconfig(ours))
+    return 0
+
+
+def _kind(options: argparse.Namespace) -> int:
+    match options.command:
+        case "up":
+            return kind.up()
+        case "down":
+            return kind.down()
+        case "load":
+            return kind.load(options.archives)
+    if not kind.kubeconfig().is_file():
+        raise ToolError("no cluster of kind is up: run make cluster-up CLUSTER=kind")
+    return _show(options, kind.kubeconfig())
+
+
+def _current(options: argparse.Namespace) -> int:
+    if options.command in ("up", "down", "load"):
+        return current.refuse(options.command)
+    return _show(options, current.kubeconfig())
+
+
+def _show(options: argparse.Namespace, file: Path) -> int:
+    if options.command == "status":
+        return local.show(file)
+    print(file)
+    return 0

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cluster import network, processes, state as states
+from cluster import network, processes, records
 from cluster.certificates import Certificates
 from cluster.configuration import NodeFiles
 from cluster.plan import API_PORT, CONTROL, Node, Plan
@@ -15,7 +15,7 @@ class Components:
     """Starts each component in the namespaces that it belongs to."""
 
     def __init__(
-        self, plan: Plan, record: states.Record, programs: Programs, certs: Certificates
+        self, plan: Plan, record: records.Record, programs: Programs, certs: Certificates
     ) -> None:
         self.plan, self.record, self.programs, self.certs = plan, record, programs, certs
         self.anchors: dict[str, int] = {}

@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 
-from cluster import cgroups, conflicts, leftovers, processes, state as states
+from cluster import cgroups, conflicts, leftovers, processes, records
 from cluster.plan import HOST_LINK
 from cluster.settings import Settings
 from tools.errors import ToolError
@@ -16,8 +16,8 @@ def main(settings: Settings) -> int:
     if not settings.state.exists() and not leftovers.find(settings, {}):
         print("No cluster is up.")
         return 0
-    with states.lock(settings.state):
-        record = states.Record(settings.state)
+    with records.lock(settings.state):
+        record = records.Record(settings.state)
         if not record.exists and not leftovers.find(settings, {}):
             print("No cluster is up.")
             return 0
@@ -26,10 +26,10 @@ def main(settings: Settings) -> int:
     return 0
 
 
-def stop(settings: Settings, record: states.Record) -> None:
+def stop(settings: Settings, record: records.Record) -> None:
     """Kills all processes, removes all else, and raises an error if something is left."""
     # An inode of an earlier boot may belong to another namespace by now.
-    same_boot = record.content.get("boot") == states.boot()
+    same_boot = record.content.get("boot") == records.boot()
     namespaces = record.content.get("namespaces", {}) if same_boot else {}
 
     def none_lives() -> bool:
@@ -54,10 +54,10 @@ def stop(settings: Settings, record: states.Record) -> None:
     _forget(settings, record)
 
 
-def _forget(settings: Settings, record: states.Record) -> None:
+def _forget(settings: Settings, record: records.Record) -> None:
     """Removes all files but the logs; nothing is mounted below them any more."""
     for folder in record.content.get("made_folders", []):
         subprocess.run(["rmdir", "--ignore-fail-on-non-empty", folder], check=False)
     for entry in settings.state.iterdir():
-        if entry.name not in states.KEPT:
+        if entry.name not in records.KEPT:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()

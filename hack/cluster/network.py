@@ -8,7 +8,7 @@ a process that sleeps, and is gone with the last process in it.
 import subprocess
 from pathlib import Path
 
-from cluster import processes, state as states
+from cluster import processes, records
 from cluster.plan import CONTROL, HOST_LINK, Plan
 from cluster.programs import Programs
 from tools.errors import ToolError
@@ -19,13 +19,13 @@ ALIAS = "corelane-cluster"
 BRIDGE = "bridge"
 
 
-def anchor(record: states.Record, programs: Programs, name: str) -> int:
+def anchor(record: records.Record, programs: Programs, name: str) -> int:
     """Starts the process that holds the network and mount namespace of a node."""
     # Mounts that a node makes are seen by it alone and end with it.
     argv = ["unshare", "--net", "--mount", "--propagation", "private", "sleep", "infinity"]
     pid = processes.start(record, name, argv, programs.environment())
     if not processes.until(lambda: processes.name(pid) == "sleep", 10, 0.005):
-        raise ToolError(f"no namespaces for {name}: see {states.log(record.file.parent, name)}")
+        raise ToolError(f"no namespaces for {name}: see {records.log(record.file.parent, name)}")
     inodes = {kind: Path(f"/proc/{pid}/ns/{kind}").readlink().name for kind in ("net", "mnt")}
     record.save(namespaces={**record.content.get("namespaces", {}), name: inodes})
     return pid

@@ -8,18 +8,18 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from cluster import state as states
+from cluster import records
 
 MARK = "CORELANE_CLUSTER_STATE"
 """Variable that every process has that up starts, and all that those start on the node."""
 
 
 def start(
-    record: states.Record, name: str, argv: Sequence[object], environment: Mapping[str, str]
+    record: records.Record, name: str, argv: Sequence[object], environment: Mapping[str, str]
 ) -> int:
     """Starts a process with its output in a log file, and records it."""
     folder = record.file.parent
-    file = states.log(folder, name)
+    file = records.log(folder, name)
     file.parent.mkdir(parents=True, exist_ok=True)
     with open(file, "ab") as output:
         process = subprocess.Popen(
