@@ -16,7 +16,7 @@ LINKS = Path("/sys/class/net")
 def require_free(settings: Settings, ip: Path) -> None:
     """Raises an error that names the holder of the interface or of the network."""
     link = LINKS / HOST_LINK
-    if link.exists() and not own_link():
+    if link.exists() and owner() is None:
         raise ToolError(
             f"an interface {HOST_LINK} exists that is not the cluster's: remove it "
             f"(ip link delete {HOST_LINK}) or rename it"
@@ -29,12 +29,22 @@ def require_free(settings: Settings, ip: Path) -> None:
             )
 
 
-def own_link() -> bool:
-    """Whether the cluster's interface on the host exists."""
+def require_ours(state: Path) -> None:
+    """Raises an error when the cluster of another state folder is up: cgroups are shared."""
+    if owner() not in (None, state):
+        raise ToolError(
+            f"there can be one cluster only, and that of CLUSTER_STATE={owner()} is up: "
+            f"use it, or end it with make cluster-down CLUSTER_STATE={owner()}"
+        )
+
+
+def owner() -> Path | None:
+    """The state folder of the cluster whose interface the host has."""
     try:
-        return (LINKS / HOST_LINK / "ifalias").read_text().strip() == ALIAS
+        alias = (LINKS / HOST_LINK / "ifalias").read_text().strip()
     except OSError:
-        return False
+        return None
+    return Path(alias.removeprefix(ALIAS)) if alias.startswith(ALIAS) else None
 
 
 def _in_use(ip: Path) -> list[tuple[ipaddress.IPv4Network, str]]:

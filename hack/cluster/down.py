@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 
-from cluster import cgroups, conflicts, leftovers, processes, records
+from cluster import cgroups, conflicts, leftovers, processes, records, requirements
 from cluster.plan import HOST_LINK
 from cluster.settings import Settings
 from tools.errors import ToolError
@@ -13,9 +13,11 @@ PATIENCE = 30.0
 
 def main(settings: Settings) -> int:
     """Ends the cluster and says so."""
+    conflicts.require_ours(settings.state)
     if not settings.state.exists() and not leftovers.find(settings, {}):
         print("No cluster is up.")
         return 0
+    requirements.require_user()
     with records.lock(settings.state):
         record = records.Record(settings.state)
         if not record.exists and not leftovers.find(settings, {}):
@@ -41,7 +43,7 @@ def stop(settings: Settings, record: records.Record) -> None:
     processes.until(none_lives, PATIENCE)
     for place in leftovers.mounts(settings.state):
         subprocess.run(["umount", "--lazy", place], check=False)
-    if conflicts.own_link():
+    if conflicts.owner() == settings.state:
         subprocess.run(["ip", "link", "delete", HOST_LINK], check=False, capture_output=True)
 
     def all_gone() -> bool:

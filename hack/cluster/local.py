@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from cluster import images, processes, programs, records
+from cluster import images, processes, programs, records, requirements
 from cluster.configuration import NodeFiles
 from cluster.plan import NODES
 from cluster.settings import Settings
@@ -25,6 +25,7 @@ def kubeconfig(settings: Settings) -> Path:
 
 def load(settings: Settings, archives: Iterable[Path]) -> int:
     """Imports archives into both nodes and prints how a pod may name the images."""
+    requirements.require_user()
     kubeconfig(settings)
     files = [NodeFiles(settings.state / name) for name in NODES]
     for reference in images.load(files, programs.obtain(), archives):

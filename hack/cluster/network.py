@@ -13,8 +13,8 @@ from cluster.plan import CONTROL, HOST_LINK, Plan
 from cluster.programs import Programs
 from tools.errors import ToolError
 
-ALIAS = "corelane-cluster"
-"""Written on the host's interface, so that down knows whose it is."""
+ALIAS = "corelane-cluster "
+"""With the state folder behind it, this is written on the host's interface: whose it is."""
 
 BRIDGE = "bridge"
 
@@ -39,14 +39,14 @@ def inside(pid: int) -> list[str]:
     return ["nsenter", "--target", str(pid), "--net", "--mount"]
 
 
-def connect(plan: Plan, programs: Programs, anchors: dict[str, int]) -> None:
+def connect(folder: Path, plan: Plan, programs: Programs, anchors: dict[str, int]) -> None:
     """Joins the host, the control plane and the nodes, and routes pods and Services."""
     ip, control = programs["ip"], anchors[CONTROL]
     length = plan.links.prefixlen
     _batch(
         [ip],
         f"link add {HOST_LINK} type veth peer name host netns {control}",
-        f"link set {HOST_LINK} alias {ALIAS}",
+        f'link set {HOST_LINK} alias "{ALIAS}{folder}"',
         f"addr add {plan.host}/{length} dev {HOST_LINK}",
         f"link set {HOST_LINK} up",
     )

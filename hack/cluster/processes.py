@@ -30,14 +30,13 @@ def start(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_raise_open_files,
         )
     record.add_process(name, process.pid, started(process.pid))
     return process.pid
 
 
-def _raise_open_files() -> None:
-    # Containers inherit the limit of containerd.
+def raise_open_files() -> None:
+    """Raises the limit of this process, which all that it starts inherit, containers too."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

@@ -43,6 +43,7 @@ def main(settings: Settings) -> int:
     # SIGTERM unwinds like an interrupt, so that a start that is cut short leaves nothing.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     requirements.require_user()
+    conflicts.require_ours(settings.state)
     with records.lock(settings.state):
         record = records.Record(settings.state)
         if _is_up(settings, record):
@@ -120,6 +121,7 @@ class Start:
 
     def run(self, archives: list[Path]) -> None:
         """Everything, in order; what does not depend on each other runs side by side."""
+        processes.raise_open_files()
         for log in (self.state / "logs").glob("*.log"):
             log.unlink()
         self.record.save(boot=records.boot(), complete=False, processes={}, namespaces={})
@@ -141,7 +143,7 @@ class Start:
         anchors = self.components.anchors
         for name in (CONTROL, *self.files):
             anchors[name] = network.anchor(self.record, self.programs, name)
-        network.connect(self.plan, self.programs, anchors)
+        network.connect(self.state, self.plan, self.programs, anchors)
         self._mount(CONTROL, f"mkdir {self.state}/etcd; mount -t tmpfs etcd {self.state}/etcd")
         for node in self.plan.nodes:
             configuration.write(self.plan, node, self.files[node.name], self.certs, self.programs)
