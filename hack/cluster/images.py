@@ -80,7 +80,7 @@ def _archive(reference: str, path: str, program: Path) -> Path:
 
 def load(nodes: Iterable[NodeFiles], programs: Programs, archives: Iterable[Path]) -> list[str]:
     """Imports archives into all nodes; returns the references that pods may use."""
-    found = {file: _contents(file) for file in archives}
+    found = {file: contents(file) for file in archives}
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda node: _import(node, programs, found), nodes))
     images = [image for contents in found.values() for image in contents]
@@ -105,7 +105,7 @@ def _ctr(node: NodeFiles, programs: Programs, *arguments: str) -> str:
     return result.stdout
 
 
-def _contents(file: Path) -> list[Named]:
+def contents(file: Path) -> list[Named]:
     """The images that an archive names."""
     try:
         with tarfile.open(file) as tar:

@@ -48,13 +48,15 @@ def main(settings: Settings) -> int:
         record = records.Record(settings.state)
         if _is_up(settings, record):
             return 0
+        conflicts.require_free(settings)
         requirements.require_machine(settings)
         present = cpu_list(Path("/sys/devices/system/cpu/online").read_text())
         plan = make_plan(settings.network, cgroups.usable_cpus(settings.cgroups), present)
         programs = obtain()
         archives = images.own(programs)
         requirements.require_kernel(programs)
-        conflicts.require_free(settings, programs["ip"])
+        # The builds may have taken minutes.
+        conflicts.require_free(settings)
         started = time.monotonic()
         try:
             Start(settings, plan, programs, record).run(archives)
@@ -72,11 +74,12 @@ def _is_up(settings: Settings, record: records.Record) -> bool:
         return False
     entries = record.content.get("processes", {})
     dead = [name for name, entry in entries.items() if not processes.alive(entry)]
-    if record.content.get("complete") and not dead:
+    restarted = record.exists and record.content.get("boot") != records.boot()
+    if record.content.get("complete") and not dead and not restarted:
         print("The cluster is up already.")
         print(describe(settings))
         return True
-    if record.exists and record.content.get("boot") != records.boot():
+    if restarted:
         what = "was ended by a restart of the machine"
     elif dead:
         what = f"is up only in part, these ended: {', '.join(dead)} (logs: {settings.state}/logs)"
