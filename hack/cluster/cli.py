@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from cluster import current, down, kind, local, settings, up
+from cluster import current, down, kind, local, policies, settings, up
 from tools.errors import ToolError
 
 
@@ -38,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("down", help="end the cluster, and check that nothing is left")
     commands.add_parser("status", help="show components, nodes and pods")
     commands.add_parser("kubeconfig", help="print the path of the kubeconfig to use")
+    commands.add_parser("policies", help="enforce NetworkPolicies: up starts this itself")
     load = commands.add_parser("load", help="make images known to all nodes")
     load.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE")
     return parser
@@ -59,6 +60,8 @@ def _local(options: argparse.Namespace) -> int:
             return local.load(ours, options.archives)
         case "status":
             return local.status(ours)
+        case "policies":
+            return policies.main(ours)
     print(local.kubeconfig(ours))
     return 0
 
@@ -77,7 +80,7 @@ def _kind(options: argparse.Namespace) -> int:
 
 
 def _current(options: argparse.Namespace) -> int:
-    if options.command in ("up", "down", "load"):
+    if options.command in ("up", "down", "load", "policies"):
         return current.refuse(options.command)
     return _show(options, current.kubeconfig())
 

@@ -1,5 +1,6 @@
 """The command line of every component."""
 
+import sys
 from pathlib import Path
 
 from cluster import network, processes, records
@@ -7,6 +8,7 @@ from cluster.certificates import Certificates
 from cluster.configuration import NodeFiles
 from cluster.plan import API_PORT, CONTROL, Node, Plan
 from cluster.programs import Programs
+from cluster.settings import FOLDER
 
 ETCD = "http://127.0.0.1:2379"
 
@@ -18,6 +20,7 @@ class Components:
         self, plan: Plan, record: records.Record, programs: Programs, certs: Certificates
     ) -> None:
         self.plan, self.record, self.programs, self.certs = plan, record, programs, certs
+        self.state = record.file.parent
         self.anchors: dict[str, int] = {}
 
     def _start(self, place: str, program: str, *arguments: object, name: str = "") -> None:
@@ -91,6 +94,12 @@ class Components:
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
         )
+
+    def policies(self) -> None:
+        """What enforces NetworkPolicies, see policies.py."""
+        argv = [*network.inside(self.anchors[CONTROL]), sys.executable, FOLDER, "policies"]
+        environment = {**self.programs.environment(), "CLUSTER_STATE": str(self.state)}
+        processes.start(self.record, f"{CONTROL}-policies", argv, environment)
 
     def containerd(self, node: Node, files: NodeFiles) -> None:
         """The node's own container runtime."""

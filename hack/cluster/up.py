@@ -170,10 +170,11 @@ class Start:
             self.components.containerd(node, self.files[node.name])
         with ThreadPoolExecutor() as pool:
             imported = pool.submit(self._import, archives)
-            self.api = Api(self.plan, self.certs)
+            self.api = Api.of(self.state)
             self._wait("the API server", self.api.ready, "control-kube-apiserver")
             self.components.controller_manager()
             self.components.scheduler()
+            self.components.policies()
             imported.result()
 
     def _import(self, archives: list[Path]) -> None:
