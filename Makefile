@@ -16,7 +16,7 @@ SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs test lint test-services test-platform fuzz miri fmt loadtest compare-direct pgo bench-lanes soak tools clean
+.PHONY: help up down status logs deploy undeploy e2e test lint test-services test-platform fuzz miri fmt loadtest compare-direct pgo bench-lanes soak tools clean
 
 help: ## Show the targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,13 @@ help: ## Show the targets and variables
 ##   REPLICA_PORT        8100, the first replica's; the next ones count up
 ##   REPLICA_ADMIN_PORT  8200, the first replica's; the next ones count up
 ##   INSTANCE            default; another name with other ports runs beside it
+##
+## Variables of cluster-up, cluster-down, deploy, undeploy and e2e
+##   CLUSTER             local: two nodes on this machine, without Docker; kind; or current: the current kubeconfig
+## Variables of deploy and undeploy
+##   NAMESPACE           corelane
+##   RELEASE             corelane
+##   VALUES              values files of charts/corelane, separated by commas; those of hack/cluster/values.yaml
 
 up: ## Start replicas, gateway and Prometheus as local processes
 	@$(LOCAL) up
@@ -46,6 +53,16 @@ status: ## Show every process, its state, CPUs and address
 # Some systems set NAME in every environment; only make's own counts.
 logs: ## Show the last log lines, or follow one process: NAME=server-0
 	@$(LOCAL) logs $(if $(filter command line,$(origin NAME)),$(NAME))
+
+# CLUSTER=current installs on the cluster of the current kubeconfig, with the images that VALUES name.
+deploy: ## Build the images and install the charts on the cluster
+	@$(PYTHON) hack/deploy up
+
+undeploy: ## Uninstall what deploy installed
+	@$(PYTHON) hack/deploy down
+
+e2e: tools ## Test roll-outs, pinning and failures on the cluster, or on one of its own: TESTS="-k drain"
+	@hack/e2e $(TESTS)
 
 test: lint test-services fuzz test-platform ## Run all checks and tests but miri and the 5 minutes of soak
 

@@ -2,7 +2,7 @@
 
 import signal
 
-pytest_plugins = ["support.platforms", "support.servers"]
+pytest_plugins = ["support.platforms", "support.releases", "support.servers"]
 
 
 def pytest_sessionstart() -> None:
