@@ -60,6 +60,7 @@ lint: tools ## Check formats, and what linters find
 	$(TOOLS) run shellcheck $(SHELL_FILES)
 	$(TOOLS) run helm lint --strict $(CHARTS)
 	$(TOOLS) run promtool check rules $(RULES)
+	$(PYTHON) hack/release version check
 	$(TOOLS) run actionlint -shellcheck "$$($(TOOLS) path shellcheck)" $(WORKFLOWS)
 
 test-services: ## Run the tests of the Rust services and of the load generator
