@@ -16,7 +16,7 @@ SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs test lint test-services test-platform fuzz miri fmt loadtest compare-direct pgo bench-lanes soak tools clean
+.PHONY: help up down status logs test lint test-services test-platform fuzz miri fmt loadtest compare-direct pgo bench-lanes soak release-dry-run tools clean
 
 help: ## Show the targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,6 +109,9 @@ bench-lanes: ## Compare the server with its peers and with what the kernel alone
 # bash, too, has a variable of this name.
 soak: ## Keep one server under clients that come and go for 5 minutes: SECONDS=60
 	$(PYTHON) loadtests/bench soak $(if $(filter command line,$(origin SECONDS)),--seconds $(SECONDS))
+
+release-dry-run: ## Make a release in a registry of its own, and verify it from there
+	$(PYTHON) hack/release dry-run
 
 tools: ## Obtain what tests and checks use
 	@$(TOOLS) ensure helm envoy prometheus promtool supervisord k6 ab shellcheck ruff pytest actionlint h2spec openssl g++

@@ -11,7 +11,19 @@ from tools.errors import ToolError
 def output(
     argv: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> str:
-    """What the program prints; when it fails, the error shows what it said."""
+    """What the program prints on stdout; when it fails, the error shows all that it said."""
+    return _run(argv, cwd, env).stdout
+
+
+def said(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> str:
+    """What the program prints on stdout and stderr."""
+    result = _run(argv, None, env)
+    return result.stdout + result.stderr
+
+
+def _run(
+    argv: Sequence[str | Path], cwd: Path | None, env: Mapping[str, str] | None
+) -> subprocess.CompletedProcess[str]:
     result = subprocess.run(
         argv,
         cwd=cwd,
@@ -22,7 +34,7 @@ def output(
         check=False,
     )
     if result.returncode != 0:
-        said = "\n".join(f"    {line}" for line in (result.stdout + result.stderr).splitlines())
+        lines = "\n".join(f"    {line}" for line in (result.stdout + result.stderr).splitlines())
         words = " ".join([Path(argv[0]).name, *map(str, argv[1:])])
-        raise ToolError(f"{words} failed (exit {result.returncode}):\n{said}")
-    return result.stdout
+        raise ToolError(f"{words} failed (exit {result.returncode}):\n{lines}")
+    return result
