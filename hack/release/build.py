@@ -20,4 +20,4 @@ def build(root: Path, folder: Path, architectures: Sequence[str] = images.ARCHIT
             raise ToolError(f"hack/images could not build the images for {arch}")
         for name in images.NAMES:
             with progress.step(f"{name}-{arch}", "writing its SBOM"):
-                sbom.make(folder, name, arch)
+                sbom.make(root, folder, name, arch)

@@ -1,13 +1,21 @@
-"""What is in an image, as a CycloneDX document that syft makes."""
+"""What is in an image, as a CycloneDX document: what syft sees in it, and the crates."""
 
 import json
 from pathlib import Path
 
-from release import command, images
+from release import command, crates, images
 from tools import resolve
 from tools.errors import ToolError
 
 OFFLINE = {"SYFT_CHECK_FOR_APP_UPDATE": "false"}
+
+PACKAGES = {
+    "server": ("corelane-server", "corelane-check"),
+    "gateway": ("gateway-agent", "corelane-check"),
+}
+"""The packages of the workspace `services` whose programs are in an image."""
+
+TARGETS = {"amd64": "x86_64-unknown-linux-gnu", "arm64": "aarch64-unknown-linux-gnu"}
 
 
 def document(folder: Path, name: str, arch: str) -> Path:
@@ -15,7 +23,7 @@ def document(folder: Path, name: str, arch: str) -> Path:
     return folder / "sboms" / f"{name}-{arch}.cdx.json"
 
 
-def make(folder: Path, name: str, arch: str) -> None:
+def make(root: Path, folder: Path, name: str, arch: str) -> None:
     """Writes the document from what is in the image's archive."""
     file = document(folder, name, arch)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -23,11 +31,15 @@ def make(folder: Path, name: str, arch: str) -> None:
     archive = images.archive(folder, name, arch)
     argv = [syft, "scan", f"oci-archive:{archive}", "--output", f"cyclonedx-json={file}"]
     command.output(argv, env=OFFLINE)
-    check(json.loads(file.read_text()), file.name)
+    found = json.loads(file.read_text())
+    seen = {each.get("purl") for each in found.setdefault("components", [])}
+    own = crates.components(root, PACKAGES[name], TARGETS[arch])
+    found["components"] += [each for each in own if each["purl"] not in seen]
+    file.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def check(found: dict, what: str) -> None:
-    """Fails unless the crates are in it: without the data of cargo-auditable syft sees none."""
-    components = found.get("components", [])
-    if not any(each.get("purl", "").startswith("pkg:cargo/") for each in components):
-        raise ToolError(f"{what}: the SBOM lists {len(components)} components, and no crate")
+    """Fails unless the document lists crates, with the checksums that Cargo has verified."""
+    listed = [each for each in found["components"] if each.get("purl", "").startswith("pkg:cargo/")]
+    if not any("hashes" in crate for crate in listed):
+        raise ToolError(f"{what}: its SBOM lists {len(listed)} crates, none with a checksum")
