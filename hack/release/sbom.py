@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from release import command, crates, images
+from release import command, crates, images, version
 from tools import resolve
 from tools.errors import ToolError
 
@@ -30,6 +30,8 @@ def make(root: Path, folder: Path, name: str, arch: str) -> None:
     syft = resolve.ensure(["syft"])["syft"]
     archive = images.archive(folder, name, arch)
     argv = [syft, "scan", f"oci-archive:{archive}", "--output", f"cyclonedx-json={file}"]
+    # Without these names the document would name the archive's place on this machine.
+    argv += ["--source-name", f"corelane-{name}", "--source-version", version.current(root)]
     command.output(argv, env=OFFLINE)
     found = json.loads(file.read_text())
     seen = {each.get("purl") for each in found.setdefault("components", [])}
