@@ -24,6 +24,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import yaml
 
@@ -37,6 +38,18 @@ ANNOTATIONS = {"$ref", "title", "description", "default", "examples"}
 """All that may stand beside $ref: draft-07 passes over the rest."""
 
 Schema = dict[str, object]
+
+
+class _Loader(yaml.SafeLoader):
+    """Takes only true and false for booleans (YAML 1.2), so that `off` can name a definition."""
+
+    yaml_implicit_resolvers: ClassVar = {
+        first: [entry for entry in entries if not entry[0].endswith(":bool")]
+        for first, entries in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^(true|false)$"), list("tf"))
 
 
 class Comments:
@@ -78,7 +91,7 @@ class Comments:
             return self.refuse(number, "the @schema block must stand before the description")
         text = "\n".join(re.sub("^# ?", "", line) for line in comment[marks[0] + 1 : marks[1]])
         try:
-            block = yaml.safe_load(text)
+            block = yaml.load(text, Loader=_Loader)
         except yaml.YAMLError as error:
             return self.refuse(number, f"the @schema block is not YAML: {error}")
         if not isinstance(block, dict):
@@ -105,7 +118,10 @@ def of_chart(chart: Path) -> tuple[Schema, list[str]]:
     metadata = yaml.safe_load((chart / "Chart.yaml").read_text())
     comments = Comments(chart / "values.yaml")
     root = comments.root()
-    definitions = {**yaml.safe_load(DEFINITIONS.read_text()), **root.pop("definitions", {})}
+    definitions = {
+        **yaml.load(DEFINITIONS.read_text(), Loader=_Loader),
+        **root.pop("definitions", {}),
+    }
     values = yaml.compose("\n".join(comments.lines)) or yaml.MappingNode("", [])
     subcharts = {"global": "Values for this chart and its parts"}
     for entry in metadata.get("dependencies", []):
