@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from charts import compare
-from charts.schema import SCRIPT
+from support import REPOSITORY
 from support.rendering import helm, tool
+
+SCRIPT = REPOSITORY / "hack" / "charts" / "schema_of_values.py"
 
 
 def generate(folder: Path, values: str, metadata: str = "") -> subprocess.CompletedProcess[str]:
