@@ -1,13 +1,14 @@
 """Packages the charts, with the digests of the images in them, and pushes them."""
 
+import os
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
-from release import command
-from release.artefacts import CHART, INDEX, Artefact, digest_in
+from release import command, pin
+from release.artefacts import CHART, Artefact, digest_in
 from tools import resolve
-from tools.errors import ToolError
 
 
 def released(root: Path) -> list[Path]:
@@ -41,10 +42,13 @@ def package_all(root: Path, images: list[Artefact], folder: Path) -> list[Path]:
     # Links stay: through them a chart finds the pinned copies of those it depends on.
     shutil.copytree(root / "charts", folder / "charts", symlinks=True)
     charts = released(folder)
-    for image in images:
-        if image.kind == INDEX and not any(_pin(chart, image) for chart in charts):
-            raise ToolError(f"no chart takes the image {image.repository}")
-    return [package(chart, folder) for chart in charts]
+    pin.pin(charts, images)
+    # Packages hold the times of files; with that of the commit they are the same each time.
+    time = int(command.output(["git", "log", "-1", "--format=%ct"], cwd=root))
+    _date((folder / "charts").rglob("*"), time)
+    packages = [package(chart, folder) for chart in charts]
+    _date(packages, time)
+    return packages
 
 
 def push(registry: str, version: str, packages: list[Path], options: list[str]) -> list[Artefact]:
@@ -59,32 +63,9 @@ def push(registry: str, version: str, packages: list[Path], options: list[str]) 
     return pushed
 
 
-def pinned(values: str, image: Artefact) -> str | None:
-    """The values of a chart with its image replaced; None if it is a chart of another image."""
-    head, start, rest = values.partition("\nimage:\n")
-    block = re.match(r"(?:(?: .*|#.*)?\n)*", rest)[0] if start else ""
-    registry, name = image.repository.rsplit("/", 1)
-    if not re.search(rf'^  repository: "?{name}"?$', block, re.MULTILINE):
-        return None
-    fields = {"digest": image.digest}
-    if re.search(r"^  registry:", block, re.MULTILINE):
-        fields["registry"] = registry
-    else:
-        fields["repository"] = image.repository
-    new = block
-    for key, value in fields.items():
-        new, count = re.subn(rf"^  {key}:.*$", f"  {key}: {value}", new, flags=re.MULTILINE)
-        if count != 1:
-            raise ToolError(f"values.yaml of the chart that takes {name}: no image.{key}")
-    return head + start + new + rest[len(block) :]
-
-
-def _pin(chart: Path, image: Artefact) -> bool:
-    file = chart / "values.yaml"
-    new = pinned(file.read_text(), image)
-    if new is not None:
-        file.write_text(new)
-    return new is not None
+def _date(files: Iterable[Path], time: int) -> None:
+    for file in files:
+        os.utime(file, (time, time), follow_symlinks=False)
 
 
 def _helm() -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from release import charts
+from release import charts, pin
 from release.artefacts import IMAGE, INDEX, Artefact, digest_in, table
 from support import REPOSITORY
 from support.rendering import helm
@@ -57,32 +57,43 @@ def test_packages_take_the_pushed_images_by_digest(packages: dict[str, Path]) ->
         assert images_of(package) <= references["server"] | references["gateway"]
 
 
-def test_a_mirror_can_replace_the_registry(packages: dict[str, Path]) -> None:
-    settings = ["image.registry=mirror.example", "image.repository=elsewhere"]
-    digest = PUSHED[0].digest
-    assert images_of(packages["server"], *settings) == {f"mirror.example/elsewhere@{digest}"}
+def test_a_mirror_is_one_value(packages: dict[str, Path]) -> None:
+    for name in ("server", "corelane"):
+        found = images_of(packages[name], "global.imageRegistry=mirror.example")
+        assert f"mirror.example/corelane-server@{PUSHED[0].digest}" in found
+        assert all(image.startswith("mirror.example/") for image in found)
 
 
-def test_packaging_changes_only_the_copy(packages: dict[str, Path]) -> None:
+def test_packaging_changes_only_registry_and_digest_of_a_copy(packages: dict[str, Path]) -> None:
     values = "server/values.yaml"
     with tarfile.open(packages["server"]) as archive:
         packaged = yaml.safe_load(archive.extractfile(values).read())
     source = yaml.safe_load((REPOSITORY / "charts" / values).read_text())
-    assert source["image"]["digest"] == ""
-    packaged.pop("image")
-    source.pop("image")
+    assert source["image"]["digest"] == source["global"]["imageRegistry"] == ""
+    source["image"]["digest"] = PUSHED[0].digest
+    source["global"]["imageRegistry"] = REGISTRY
     assert packaged == source
 
 
+def test_packages_of_one_commit_are_the_same_bytes(
+    packages: dict[str, Path], tmp_path: Path
+) -> None:
+    for again in charts.package_all(REPOSITORY, PUSHED, tmp_path / "charts"):
+        assert again.read_bytes() == (packages["server"].parent / again.name).read_bytes()
+
+
 def test_an_image_that_no_chart_takes_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ToolError, match=f"no chart takes the image {REGISTRY}/corelane-other"):
+    with pytest.raises(ToolError, match="no chart takes the image corelane-other"):
         charts.package_all(REPOSITORY, [index("other", "c")], tmp_path / "charts")
 
 
-def test_values_without_a_digest_are_an_error() -> None:
-    values = "replicas: 1\nimage:\n  repository: corelane-server\n  tag: x\nmore:\n  digest: y\n"
-    with pytest.raises(ToolError, match=r"no image\.digest"):
-        charts.pinned(values, PUSHED[0])
+def test_a_value_is_changed_in_its_own_block_only() -> None:
+    values = 'first:\n  key: a\n\nimage:\n  # of what\n  name: x\n\n  key: ""\nlast:\n  other: b\n'
+    assert pin.value(values, "first", "key") == "a"
+    assert pin.value(values, "image", "key") == ""
+    assert pin.changed(values, "image", "key", "c") == values.replace('""', "c")
+    with pytest.raises(ToolError, match=r"no image\.other"):
+        pin.changed(values, "image", "other", "c")
 
 
 def test_a_digest_is_read_only_where_there_is_one() -> None:
