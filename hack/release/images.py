@@ -36,6 +36,14 @@ def unpack(archive: Path, folder: Path) -> Path:
     return folder
 
 
+def labels(archive: Path) -> dict[str, str]:
+    """The labels of an image; its manifest repeats them as annotations."""
+    with tarfile.open(archive) as tar:
+        (descriptor,) = json.load(tar.extractfile("index.json"))["manifests"]
+        blob = f"blobs/{descriptor['digest'].replace(':', '/')}"
+        return json.load(tar.extractfile(blob)).get("annotations", {})
+
+
 def _push(registry: str, name: str, arch: str, folder: Path) -> Artefact:
     layout = unpack(archive(folder, name, arch), folder / "layouts" / f"{name}-{arch}")
     (descriptor,) = json.loads((layout / "index.json").read_text())["manifests"]

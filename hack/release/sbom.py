@@ -1,9 +1,9 @@
-"""What is in an image, as a CycloneDX document: what syft sees in it, and the crates."""
+"""What is in an image, as a CycloneDX document: what syft sees in it, and what it cannot see."""
 
 import json
 from pathlib import Path
 
-from release import command, crates, images, version
+from release import command, contents, crates, images, version
 from tools import resolve
 from tools.errors import ToolError
 
@@ -35,7 +35,8 @@ def make(root: Path, folder: Path, name: str, arch: str) -> None:
     command.output(argv, env=OFFLINE)
     found = json.loads(file.read_text())
     seen = {each.get("purl") for each in found.setdefault("components", [])}
-    own = crates.components(root, PACKAGES[name], TARGETS[arch])
+    own = contents.components(images.labels(archive), arch)
+    own += crates.components(root, PACKAGES[name], TARGETS[arch])
     found["components"] += [each for each in own if each["purl"] not in seen]
     file.write_text(json.dumps(found, indent=1) + "\n")
 

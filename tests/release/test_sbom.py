@@ -1,8 +1,8 @@
-"""The crates that an SBOM lists."""
+"""What an SBOM lists of programs that do not name their parts."""
 
 import re
 
-from release import crates
+from release import contents, crates
 from support import REPOSITORY
 
 VERSION = (REPOSITORY / "VERSION").read_text().strip()
@@ -20,3 +20,11 @@ def test_crates_of_a_program_with_their_checksums_and_licences() -> None:
     assert len({each["purl"] for each in found}) == len(found)
     # Of tests, of macros and of other systems: none of them is in the program.
     assert not by_name.keys() & {"tempfile", "syn", "windows-sys"}
+
+
+def test_labels_of_an_image_become_components() -> None:
+    labels = {"corelane.envoy.version": "1.40.1", "corelane.glibc.version": "2.36-9+deb12u14"}
+    envoy, glibc = contents.components(labels, "arm64")
+    assert envoy["cpe"].startswith("cpe:2.3:a:envoyproxy:envoy:1.40.1:")
+    assert glibc["purl"].startswith("pkg:deb/debian/libc6@2.36-9%2Bdeb12u14?arch=arm64&")
+    assert contents.components({}, "arm64") == []
