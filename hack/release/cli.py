@@ -1,6 +1,7 @@
 """The commands of `python3 hack/release`."""
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -54,9 +55,10 @@ def _version_commands(commands: argparse._SubParsersAction) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
-    version.check(REPOSITORY)
     if options.tag:
         version.check_tag(REPOSITORY, options.tag)
+    else:
+        version.check(REPOSITORY)
 
 
 def _build(options: argparse.Namespace) -> None:
@@ -71,4 +73,6 @@ def _publish(options: argparse.Namespace) -> None:
 
 
 def _dry_run(_options: argparse.Namespace) -> None:
+    # So that what was started is ended, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(artefacts.table(dry_run.run(REPOSITORY, FOLDER)))
