@@ -135,13 +135,16 @@ def _server_flags(folder: Path, first: int) -> list[str]:
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={key}",
         f"--service-account-signing-key-file={key}",
+        # It asks for service accounts that only a controller makes.
+        "--disable-admission-plugins=ServiceAccount",
         # The Service "kubernetes" would have an address of loopback, which is refused.
         "--endpoint-reconciler-type=none",
     ]
 
 
 def _service_account_key(openssl: Path, folder: Path) -> None:
-    argv = [openssl, "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    # Not genpkey: the API server takes the public part only out of keys in this form.
+    argv = [openssl, "ecparam", "-genkey", "-noout", "-name", "prime256v1"]
     argv += ["-out", folder / "service-accounts.key"]
     subprocess.run(argv, check=True, capture_output=True)
 
