@@ -5,6 +5,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "gateway.guards.cpus" . -}}
 {{- include "gateway.guards.discovery" . -}}
 {{- include "gateway.guards.timeouts" . -}}
+{{- include "gateway.guards.shutdown" . -}}
 {{- end -}}
 
 {{- define "gateway.guards.cpus" -}}
