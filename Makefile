@@ -17,7 +17,7 @@ SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs deploy undeploy e2e test lint test-services test-platform fuzz miri fmt loadtest compare-direct pgo bench-lanes soak tools clean release-dry-run charts
+.PHONY: help up down status logs deploy undeploy e2e test lint test-services test-platform fuzz miri fmt loadtest compare-direct pgo bench-lanes soak tools clean release-dry-run charts images
 
 help: ## Show the targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -137,8 +137,11 @@ soak: ## Keep one server under clients that come and go for 5 minutes: SECONDS=6
 release-dry-run: ## Make a release in a registry of its own, and verify it from there
 	$(PYTHON) hack/release dry-run
 
+images: ## Build the images as OCI archives in .run/images: IMAGES="server gateway" ARCH=arm64
+	$(PYTHON) hack/images build $(IMAGES) $(if $(ARCH),--arch $(ARCH)) $(if $(TAG),--tag $(TAG))
+
 tools: ## Obtain what tests and checks use
-	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool supervisord k6 ab shellcheck ruff pytest actionlint h2spec openssl g++
+	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool supervisord k6 ab shellcheck ruff pytest actionlint h2spec openssl g++ skopeo
 
 clean: down ## Stop the instance; remove builds, logs and recorded data
 	rm -rf .run/$(or $(INSTANCE),default) .pytest_cache .ruff_cache loadtests/out
