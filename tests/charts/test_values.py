@@ -91,6 +91,7 @@ def test_every_value_says_what_it_is_for(chart: str) -> None:
         ("server", "rollout.maxSurge=0", "no pod could ever be replaced: set one of them to 1"),
         ("gateway", "rollout.maxSurge=0%", "no pod could ever be replaced: set one of them to 1"),
         ("server", "autoscaling.enabled=true,autoscaling.cpuPercent=0", "nothing to scale by"),
+        ("server", "autoscaling.enabled=true,exclusive=false", "set resources.requests.cpu"),
         ("gateway", "autoscaling.enabled=true,autoscaling.minReplicas=11", "must not be above"),
         ("gateway", "listener.port=10240", "listener.port (10240) is within net.ipv4.ip_local"),
         ("gateway", "stats.port=65535", "stats.port (65535) is within net.ipv4.ip_local"),
