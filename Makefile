@@ -4,6 +4,7 @@ PYTHON ?= python3
 TOOLS := $(PYTHON) hack/tools
 LOCAL := $(PYTHON) hack/local
 CHARTS := $(patsubst %/Chart.yaml,%,$(wildcard charts/*/Chart.yaml))
+CHART_TESTS := $(patsubst %/tests,%,$(wildcard charts/*/tests))
 WORKFLOWS := $(wildcard .github/workflows/*.yaml)
 
 RULES := $(wildcard dashboards/rules/*.rules.yaml)
@@ -69,6 +70,7 @@ test-services: ## Run the tests of the Rust services and of the load generator
 
 test-platform: tools ## Run the tests with real processes, and those of charts and tools
 	$(TOOLS) run promtool test rules $(RULE_TESTS)
+	$(TOOLS) run helm-unittest --strict --with-subchart=false $(CHART_TESTS)
 	$(TOOLS) run pytest
 
 # Its seeds alone take no time; a few seconds each find what is easily found.
@@ -94,8 +96,9 @@ fmt: ## Format Rust and Python
 	$(TOOLS) run ruff format
 	$(TOOLS) run ruff check --fix
 
-charts: ## Write what is generated from the charts: schemas and READMEs
+charts: ## Write what is generated from the charts: schemas, READMEs and golden renders
 	$(PYTHON) hack/charts generate
+	$(PYTHON) hack/charts golden --update
 
 loadtest: ## Run the k6 smoke test through the gateway
 	$(PYTHON) loadtests smoke

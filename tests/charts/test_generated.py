@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from charts import compare
-from charts.schema import SCRIPT
+from support import REPOSITORY
 from support.rendering import helm, tool
+
+SCRIPT = REPOSITORY / "hack" / "charts" / "schema_of_values.py"
 
 
 def generate(folder: Path, values: str, metadata: str = "") -> subprocess.CompletedProcess[str]:
@@ -118,6 +120,13 @@ def test_values_of_parts_are_left_to_their_schemas(tmp_path: Path) -> None:
     assert made["properties"].keys() == {"server", "front", "global", "own"}
     assert made["properties"]["server"]["type"] == "object"
     assert "additionalProperties" not in made["properties"]["server"]
+
+
+def test_global_values_are_judged_as_far_as_the_chart_knows_them(tmp_path: Path) -> None:
+    values = "global:\n  registry: x\n"
+    (tmp_path / "values.schema.json").write_text(json.dumps(schema(tmp_path, values)))
+    assert accepts(tmp_path, 'global.registry="y"', "global.of-another-chart=1")
+    assert not accepts(tmp_path, "global.registry=1")
 
 
 @pytest.mark.parametrize(
