@@ -88,7 +88,7 @@ test-services: ## Run the tests of the Rust services and of the load generator
 
 test-platform: tools ## Run the tests with real processes, and those of charts and tools
 	$(TOOLS) run promtool test rules $(RULE_TESTS)
-	$(TOOLS) run helm-unittest --strict $(CHART_TESTS)
+	$(TOOLS) run helm-unittest --strict --with-subchart=false $(CHART_TESTS)
 	$(TOOLS) run pytest
 
 # Its seeds alone take no time; a few seconds each find what is easily found.

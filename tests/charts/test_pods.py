@@ -212,6 +212,18 @@ def test_pod_takes_what_is_added(chart: str, tmp_path: Path) -> None:
 
 
 @BOTH
+def test_pod_annotations_win_but_for_the_checksum(chart: str) -> None:
+    mine = [r"podAnnotations.prometheus\.io/path=/x", "podAnnotations.checksum/config=x"]
+    plain, changed = (
+        render(chart, *settings)["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+        for settings in ([], mine)
+    )
+    assert changed == {**plain, "prometheus.io/path": "/x"}
+    off = render(chart, "prometheusAnnotations=false")["Deployment"]["spec"]["template"]["metadata"]
+    assert set(off["annotations"]) == {"checksum/config"}
+
+
+@BOTH
 def test_service_account_may_be_one_that_exists(chart: str) -> None:
     objects = render(chart, "serviceAccount.create=false", "serviceAccount.name=mine")
     assert "ServiceAccount" not in objects
