@@ -4,6 +4,7 @@ PYTHON ?= python3
 TOOLS := $(PYTHON) hack/tools
 LOCAL := $(PYTHON) hack/local
 CHARTS := $(patsubst %/Chart.yaml,%,$(wildcard charts/*/Chart.yaml))
+CHART_TESTS := $(patsubst %/tests,%,$(wildcard charts/*/tests))
 WORKFLOWS := $(wildcard .github/workflows/*.yaml)
 
 RULES := $(wildcard dashboards/rules/*.rules.yaml)
@@ -16,7 +17,7 @@ SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs test lint test-services test-platform fuzz miri fmt loadtest compare-direct pgo bench-lanes soak tools clean
+.PHONY: help up down status logs test lint test-services test-platform fuzz miri fmt loadtest compare-direct pgo bench-lanes soak charts tools clean
 
 help: ## Show the targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +60,7 @@ lint: tools ## Check formats, and what linters find
 	$(TOOLS) run ruff check
 	$(TOOLS) run shellcheck $(SHELL_FILES)
 	$(TOOLS) run helm lint --strict $(CHARTS)
+	$(PYTHON) hack/charts check
 	$(TOOLS) run promtool check rules $(RULES)
 	$(TOOLS) run actionlint -shellcheck "$$($(TOOLS) path shellcheck)" $(WORKFLOWS)
 
@@ -68,6 +70,7 @@ test-services: ## Run the tests of the Rust services and of the load generator
 
 test-platform: tools ## Run the tests with real processes, and those of charts and tools
 	$(TOOLS) run promtool test rules $(RULE_TESTS)
+	$(TOOLS) run helm-unittest --strict --with-subchart=false $(CHART_TESTS)
 	$(TOOLS) run pytest
 
 # Its seeds alone take no time; a few seconds each find what is easily found.
@@ -93,6 +96,10 @@ fmt: ## Format Rust and Python
 	$(TOOLS) run ruff format
 	$(TOOLS) run ruff check --fix
 
+charts: ## Write what is generated from the charts: schemas, READMEs and golden renders
+	$(PYTHON) hack/charts generate
+	$(PYTHON) hack/charts golden --update
+
 loadtest: ## Run the k6 smoke test through the gateway
 	$(PYTHON) loadtests smoke
 
@@ -110,7 +117,7 @@ soak: ## Keep one server under clients that come and go for 5 minutes: SECONDS=6
 	$(PYTHON) loadtests/bench soak $(if $(filter command line,$(origin SECONDS)),--seconds $(SECONDS))
 
 tools: ## Obtain what tests and checks use
-	@$(TOOLS) ensure helm envoy prometheus promtool supervisord k6 ab shellcheck ruff pytest actionlint h2spec openssl g++
+	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool supervisord k6 ab shellcheck ruff pytest actionlint h2spec openssl g++
 
 clean: down ## Stop the instance; remove builds, logs and recorded data
 	rm -rf .run/$(or $(INSTANCE),default) .pytest_cache .ruff_cache loadtests/out

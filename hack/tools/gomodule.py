@@ -18,17 +18,23 @@ def built(tool: Tool) -> Path | None:
 def build(tool: Tool) -> Path:
     """Builds a tool and returns its program."""
     program = _program(tool)
-    with cache.lock(tool.name):
+    with cache.lock(_name(tool)):
         if not program.exists():
             _build(tool, program)
     return program
 
 
+def _name(tool: Tool) -> str:
+    """What one build brings: the tool, or all tools of its module."""
+    return tool.go.module if tool.go.together else tool.name
+
+
 def _program(tool: Tool) -> Path:
     module = _module(tool.go)
     content = [(module / file).read_bytes() for file in ("go.mod", "go.sum")]
-    key = cache.key(tool.go.package, tool.go.tags, tool.go.ldflags, *content)
-    return cache.root() / "go" / f"{tool.name}-{key}" / tool.name
+    package = "tool" if tool.go.together else tool.go.package
+    key = cache.key(package, tool.go.tags, tool.go.ldflags, *content)
+    return cache.root() / "go" / f"{_name(tool)}-{key}" / tool.name
 
 
 def _module(go: Go) -> Path:
@@ -42,22 +48,30 @@ def _build(tool: Tool, program: Path) -> None:
             f"{tool.name}: go is not on PATH. It is built from {tool.go.package}: "
             f"install Go {needed} or newer, or put {tool.name} {tool.suits} on PATH"
         )
-    fresh = program.with_name(f"{tool.name}.new")
-    log = cache.log(tool.name)
+    name = _name(tool)
+    # The pattern `tool` is every tool of the go.mod (go help packages).
+    packages = "tool" if tool.go.together else tool.go.package
+    fresh = program.parent / "new"
+    log = cache.log(name)
     log.unlink(missing_ok=True)
-    program.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    output = f"{fresh}/" if tool.go.together else str(fresh / tool.name)
     argv = ["go", "build", "-mod=readonly", "-v", "-trimpath", "-buildvcs=false"]
     argv += ["-tags", tool.go.tags, "-ldflags", f"-s -w {tool.go.ldflags}"]
-    argv += ["-o", str(fresh), tool.go.package]
-    with progress.step(tool.name, f"building {tool.go.package} with Go", log):
+    argv += ["-o", output, packages]
+    what = f"the tools of {tool.go.module}" if tool.go.together else tool.go.package
+    with progress.step(name, f"building {what} with Go", log):
         command.run(
             argv,
             log,
-            failure=f"{tool.name}: go build failed (it needs Go {needed} or newer)",
+            failure=f"{name}: go build failed (it needs Go {needed} or newer)",
             cwd=_module(tool.go),
             env={"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"},
         )
-        os.replace(fresh, program)
+        for built_program in fresh.iterdir():
+            os.replace(built_program, program.parent / built_program.name)
+        fresh.rmdir()
 
 
 def _go_version(go: Go) -> str:

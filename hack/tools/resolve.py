@@ -51,6 +51,8 @@ def _source(tool: Tool) -> str:
     """Tools of one source are obtained one after the other: the first brings the rest."""
     if tool.debian and tool.debian.unpack:
         return tool.debian.unpack[0]
+    if tool.go and tool.go.together:
+        return tool.go.module
     return tool.python.lock if tool.python else tool.name
 
 

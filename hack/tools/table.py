@@ -21,12 +21,13 @@ class Debian:
 
 @dataclass(frozen=True)
 class Go:
-    """A main package and the module that pins it."""
+    """A main package and the module that pins it; `together`: built with the module's other tools."""
 
     module: str
     package: str
     tags: str = ""
     ldflags: str = ""
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,16 @@ def _tool(name: str, entry: dict, raw: dict) -> Tool:
         version=tuple(entry.get("version", ())),
         suits=entry.get("suits", ""),
         debian=_debian(debian, raw) if debian else None,
-        go=Go(**entry["go"]) if "go" in entry else None,
+        go=_go(entry["go"], raw) if "go" in entry else None,
         python=Python(**entry["python"]) if "python" in entry else None,
     )
+
+
+def _go(entry: dict, raw: dict) -> Go:
+    fields = {field: value for field, value in entry.items() if field != "build_of"}
+    if "build_of" in entry:
+        fields = {**raw[entry["build_of"]]["go"], **fields}
+    return Go(**fields)
 
 
 def _debian(entry: dict, raw: dict) -> Debian:

@@ -5,16 +5,16 @@ How a pod ends: Envoy exits the moment it gets SIGTERM, so the agent drains it b
 {{/* Milliseconds from the begin of the drain to SIGTERM, at most. */}}
 {{- define "gateway.shutdown.deadline" -}}
 {{- if .Values.shutdown.deadline -}}
-{{- include "gateway.milliseconds" (list . "shutdown.deadline") -}}
+{{- include "common.milliseconds" (list . "shutdown.deadline") -}}
 {{- else -}}
-{{- $settle := include "gateway.milliseconds" (list . "shutdown.settle") | int64 -}}
-{{- add $settle (include "gateway.milliseconds" (list . "upstream.timeout") | int64) -}}
+{{- $settle := include "common.milliseconds" (list . "shutdown.settle") | int64 -}}
+{{- add $settle (include "common.milliseconds" (list . "upstream.timeout") | int64) -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "gateway.shutdown.graceSeconds" -}}
 {{- $deadline := include "gateway.shutdown.deadline" . | int64 -}}
-{{- $grace := add $deadline (include "gateway.milliseconds" (list . "shutdown.margin") | int64) -}}
+{{- $grace := add $deadline (include "common.milliseconds" (list . "shutdown.margin") | int64) -}}
 {{- div (add $grace 999) 1000 -}}
 {{- end -}}
 
@@ -31,14 +31,14 @@ How a pod ends: Envoy exits the moment it gets SIGTERM, so the agent drains it b
 
 {{- define "gateway.guards.shutdown" -}}
 {{- with .Values.shutdown -}}
-{{- $settle := include "gateway.milliseconds" (list $ "shutdown.settle") | int64 -}}
-{{- if and (not .deadline) (not (include "gateway.milliseconds" (list $ "upstream.timeout") | int64)) -}}
+{{- $settle := include "common.milliseconds" (list $ "shutdown.settle") | int64 -}}
+{{- if and (not .deadline) (not (include "common.milliseconds" (list $ "upstream.timeout") | int64)) -}}
 {{- fail (printf "shutdown.deadline is empty and upstream.timeout is %v, so requests may take for ever: set shutdown.deadline" $.Values.upstream.timeout) -}}
 {{- end -}}
 {{- if lt (include "gateway.shutdown.deadline" $ | int64) $settle -}}
 {{- fail (printf "shutdown.deadline (%v) must not be shorter than shutdown.settle (%v), which it includes" .deadline .settle) -}}
 {{- end -}}
-{{- if not (include "gateway.milliseconds" (list $ "shutdown.margin") | int64) -}}
+{{- if not (include "common.milliseconds" (list $ "shutdown.margin") | int64) -}}
 {{- fail (printf "shutdown.margin is %v: it must be longer than 0s, or the kubelet kills Envoy while the drain comes to its deadline" .margin) -}}
 {{- end -}}
 {{- end -}}

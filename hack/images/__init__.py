@@ -1,0 +1,1 @@
+"""Builds the container images of Corelane as OCI archives: without a daemon, and reproducibly."""

@@ -1,0 +1,3 @@
+module corelane/hack/tools/kube-network-policies
+
+go 1.25.0
