@@ -1,4 +1,4 @@
-"""The real `gateway-agent`, run as the gateway pod's preStop runs it."""
+"""The small programs of the images; `gateway-agent drain` as a gateway pod runs it."""
 
 import json
 import os
