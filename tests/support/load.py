@@ -4,11 +4,13 @@ import http.client
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
 from support import PATIENCE, eventually
 from support.client import Client
+from support.h2c import H2cClient
 
 
 @dataclass
@@ -19,12 +21,14 @@ class Load:
     request is due. A connection that was closed while it was idle is then opened again, as HTTP
     wants it (RFC 9112 section 9.5); one that closes after a request was sent is a failure.
 
-    As a context manager: begins with the first replies, and ends with every client's last.
+    As a context manager: begins with the first replies, and ends with every client's last. Whoever
+    is told that its connection closes goes to `url` again, which may name somebody else by then.
     """
 
     url: str
     path: str = "/hello"
     clients: int = 8
+    connect: Callable[[str], Client | H2cClient] = Client
     rate: float | None = None
     replies: Counter = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
@@ -73,7 +77,7 @@ class Load:
         )
 
     def _run(self, index: int) -> None:
-        client = Client(self.url)
+        client = self.connect(self.url)
         while self._turn(index, client):
             begun = time.monotonic()
             try:
@@ -81,6 +85,7 @@ class Load:
             except (OSError, http.client.HTTPException) as error:
                 self.failures.append(f"{time.strftime('%T')} {type(error).__name__}: {error}")
                 client.close()
+                client = self.connect(self.url)
                 continue
             self.seconds.append(time.monotonic() - begun)
             if reply.status == 200:
@@ -89,9 +94,12 @@ class Load:
                 self.failures.append(
                     f"{time.strftime('%T')} {reply.status} {reply.body!r} {reply.headers}"
                 )
+            if reply.headers.get("connection") == "close":
+                client.close()
+                client = self.connect(self.url)
         client.close()
 
-    def _turn(self, index: int, client: Client) -> bool:
+    def _turn(self, index: int, client: Client | H2cClient) -> bool:
         """Waits until the client's next request is due; whether there is to be one."""
         if self.rate is not None:
             period = self.clients / self.rate
