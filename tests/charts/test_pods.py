@@ -78,10 +78,22 @@ def test_server_has_more_grace_than_its_drain_takes(deadline: str, grace: int) -
     assert pod(objects)["terminationGracePeriodSeconds"] == grace
 
 
-def test_gateway_serves_through_its_pre_stop_pause() -> None:
-    objects = render("gateway", "shutdown.preStop=20s", "shutdown.margin=4s")
-    assert container(objects)["lifecycle"]["preStop"] == {"sleep": {"seconds": 20}}
-    assert pod(objects)["terminationGracePeriodSeconds"] == 24
+@pytest.mark.parametrize(
+    ("settings", "deadline", "grace"),
+    [
+        ((), "45000ms", 50),
+        (("shutdown.settle=20s", "upstream.timeout=1m", "shutdown.margin=4s"), "80000ms", 84),
+        (("shutdown.deadline=20s", "shutdown.margin=1500ms"), "20000ms", 22),
+    ],
+)
+def test_gateway_has_more_grace_than_its_drain_takes(
+    settings: tuple[str, ...], deadline: str, grace: int
+) -> None:
+    objects = render("gateway", "admin.port=9999", *settings)
+    command = container(objects)["lifecycle"]["preStop"]["exec"]["command"]
+    assert command[:3] == ["/gateway-agent", "drain", "--admin=127.0.0.1:9999"]
+    assert f"--deadline={deadline}" in command
+    assert pod(objects)["terminationGracePeriodSeconds"] == grace
 
 
 @pytest.mark.parametrize(
@@ -196,6 +208,18 @@ def test_pod_takes_what_is_added(chart: str, tmp_path: Path) -> None:
     assert metadata["annotations"]["note"] == "x"
     for key in ("nodeSelector", "tolerations", "affinity", "priorityClassName"):
         assert pod(objects)[key] == added[key]
+
+
+@BOTH
+def test_pod_annotations_win_but_for_the_checksum(chart: str) -> None:
+    mine = [r"podAnnotations.prometheus\.io/path=/x", "podAnnotations.checksum/config=x"]
+    plain, changed = (
+        render(chart, *settings)["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+        for settings in ([], mine)
+    )
+    assert changed == {**plain, "prometheus.io/path": "/x"}
+    off = render(chart, "prometheusAnnotations=false")["Deployment"]["spec"]["template"]["metadata"]
+    assert set(off["annotations"]) == {"checksum/config"}
 
 
 @BOTH

@@ -7,6 +7,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "gateway.guards.timeouts" . -}}
 {{- include "gateway.guards.ports" . -}}
 {{- include "gateway.guards.service" . -}}
+{{- include "gateway.guards.shutdown" . -}}
 {{- end -}}
 
 {{- define "gateway.guards.discovery" -}}
