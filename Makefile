@@ -17,7 +17,7 @@ SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs test lint test-services test-platform fuzz miri fmt loadtest compare-direct pgo bench-lanes soak charts images tools clean
+.PHONY: help up down status logs test lint test-services test-platform fuzz miri fmt loadtest compare-direct pgo bench-lanes soak release-dry-run charts images tools clean
 
 help: ## Show the targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,7 @@ lint: tools ## Check formats, and what linters find
 	$(TOOLS) run helm lint --strict $(CHARTS)
 	$(PYTHON) hack/charts check
 	$(TOOLS) run promtool check rules $(RULES)
+	$(PYTHON) hack/release version check
 	$(TOOLS) run actionlint -shellcheck "$$($(TOOLS) path shellcheck)" $(WORKFLOWS)
 
 test-services: ## Run the tests of the Rust services and of the load generator
@@ -118,6 +119,9 @@ soak: ## Keep one server under clients that come and go for 5 minutes: SECONDS=6
 
 images: ## Build the images as OCI archives in .run/images: IMAGES="server gateway" ARCH=arm64
 	$(PYTHON) hack/images build $(IMAGES) $(if $(ARCH),--arch $(ARCH)) $(if $(TAG),--tag $(TAG))
+
+release-dry-run: ## Make a release in a registry of its own, and verify it from there
+	$(PYTHON) hack/release dry-run
 
 tools: ## Obtain what tests and checks use
 	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool supervisord k6 ab shellcheck ruff pytest actionlint h2spec openssl g++ skopeo

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from support import REPOSITORY
 from support.rendering import container, default_values, pod, render
 
 BOTH = pytest.mark.parametrize("chart", ["gateway", "server"])
@@ -251,7 +252,8 @@ def test_gateway_may_be_a_load_balancer() -> None:
 @BOTH
 def test_image_is_taken_by_digest_if_there_is_one(chart: str) -> None:
     digest = "sha256:" + "a" * 64
-    assert container(render(chart))["image"] == f"corelane-{chart}:0.1.0"
+    version = (REPOSITORY / "VERSION").read_text().strip()
+    assert container(render(chart))["image"] == f"corelane-{chart}:{version}"
     assert container(render(chart, "image.tag=x"))["image"] == f"corelane-{chart}:x"
     pinned = render(chart, "image.tag=x", f"image.digest={digest}")
     assert container(pinned)["image"] == f"corelane-{chart}@{digest}"
