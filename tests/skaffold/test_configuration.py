@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 
 import pytest
 import yaml
@@ -38,15 +39,18 @@ def configuration(name: str) -> dict:
     return result
 
 
+def pushed(match: re.Match[str]) -> str:
+    """What Skaffold puts for a part of the name of an image that was pushed."""
+    part, name = match.groups()
+    return {"REPO": f"registry.example/corelane-{name}", "TAG": "x", "DIGEST": DIGEST}[part]
+
+
 def images(name: str) -> dict[str, str]:
     """The image of each Deployment that Helm renders for a profile."""
     (release,) = configuration(name)["deploy"]["helm"]["releases"]
     settings = dict(release.get("setValues", {}))
     for key, template in release.get("setValueTemplates", {}).items():
-        # As Skaffold names an image that was pushed.
-        image = "server" if "_server}}" in template else "gateway"
-        reference = {"REPO": f"registry.example/corelane-{image}", "TAG": "x", "DIGEST": DIGEST}
-        settings[key] = reference[template.removeprefix("{{.IMAGE_").partition("_")[0]]
+        settings[key] = re.sub(r"{{\.IMAGE_([A-Z]+)_corelane_([a-z]+)}}", pushed, template)
     arguments = ["template", release["name"], REPOSITORY / release["chartPath"]]
     for file in release.get("valuesFiles", []):
         arguments += ["--values", REPOSITORY / file]
@@ -65,7 +69,7 @@ def images(name: str) -> dict[str, str]:
 @pytest.mark.parametrize("name", ["", "dev", "production"])
 def test_the_chart_takes_the_images_that_were_pushed(name: str) -> None:
     assert images(name) == {
-        f"corelane-{part}": f"registry.example/corelane-{part}@{DIGEST}"
+        f"corelane-{part}": f"registry.example/corelane-{part}:x@{DIGEST}"
         for part in ("server", "gateway")
     }
 
