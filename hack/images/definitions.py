@@ -11,10 +11,13 @@ from images.platforms import Platform
 from images.stamp import REPOSITORY
 from tools import gomodule, table
 from tools.errors import ToolError
+from tools.table import Tool
 
 PINNED = 0
 """Time of files that are not made from the commit: their layer stays the same over releases, so
 nodes and registries that have it need not load it again."""
+
+LOADTESTS = REPOSITORY / "loadtests"
 
 DISCOVERIES = "enable_kubernetes_sd,enable_dns_sd"
 """How Prometheus finds its targets in a cluster; the local platform needs neither."""
@@ -66,13 +69,19 @@ def _gateway(platform: Platform, folder: Path) -> Content:
 def _prometheus(platform: Platform, _folder: Path) -> Content:
     tool = table.find("prometheus")
     tool = replace(tool, go=replace(tool.go, tags=f"{tool.go.tags},{DISCOVERIES}"))
-    program = gomodule.build_for(tool, platform.arch)
-    found = elf.read(program)
-    if found.machine != platform.machine or found.interpreter:
-        raise ToolError(f"{program} should be static for {platform.machine}; it is {found}")
+    pinned = [*_base(), _go("/prometheus", tool, platform)]
     version = tool.go.ldflags.rpartition("=")[2]
-    pinned = [*_base(), layer.program("/prometheus", program)]
     return Content([Layered(pinned, PINNED)], {"corelane.prometheus.version": version})
+
+
+def _k6(platform: Platform, _folder: Path) -> Content:
+    pinned = [*_base(), _go("/k6", table.find("k6"), platform)]
+    scripts = [
+        File(f"/loadtests/{file.relative_to(LOADTESTS)}", file)
+        for folder in ("lib", "scenarios")
+        for file in sorted((LOADTESTS / folder).glob("*.js"))
+    ]
+    return Content([Layered(pinned, PINNED), Layered(scripts)], {})
 
 
 def _base() -> list[Entry]:
@@ -82,6 +91,15 @@ def _base() -> list[Entry]:
         File("/etc/group", GROUP),
         File("/usr/share/doc/corelane/LICENSE", REPOSITORY / "LICENSE"),
     ]
+
+
+def _go(path: str, tool: Tool, platform: Platform) -> File:
+    """A tool that is built from its Go module; it needs no library of an image."""
+    program = gomodule.build_for(tool, platform.arch)
+    found = elf.read(program)
+    if found.machine != platform.machine or found.interpreter:
+        raise ToolError(f"{program} should be static for {platform.machine}; it is {found}")
+    return layer.program(path, program)
 
 
 def _rust(program: str, platform: Platform) -> File:
@@ -118,6 +136,15 @@ DEFINITIONS = {
             entrypoint="/prometheus",
             ports=(9090,),
             content=_prometheus,
+        ),
+        Definition(
+            name="k6",
+            image="corelane-k6",
+            description="k6 with the load tests of Corelane, for tests inside a cluster",
+            licenses="AGPL-3.0-only AND Apache-2.0",
+            entrypoint="/k6",
+            ports=(),
+            content=_k6,
         ),
     )
 }

@@ -91,4 +91,5 @@ def test_every_image_is_named_as_the_charts_and_users_expect() -> None:
         "server": "corelane-server",
         "gateway": "corelane-gateway",
         "prometheus": "corelane-prometheus",
+        "k6": "corelane-k6",
     }
