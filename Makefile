@@ -134,21 +134,12 @@ bench-lanes: ## Compare the server with its peers and with what the kernel alone
 soak: ## Keep one server under clients that come and go for 5 minutes: SECONDS=60
 	$(PYTHON) loadtests/bench soak $(if $(filter command line,$(origin SECONDS)),--seconds $(SECONDS))
 
-<<<<<<< HEAD
 release-dry-run: ## Make a release in a registry of its own, and verify it from there
 	$(PYTHON) hack/release dry-run
 
 images: ## Build the images as OCI archives in .run/images: IMAGES="server gateway" ARCH=arm64
 	$(PYTHON) hack/images build $(IMAGES) $(if $(ARCH),--arch $(ARCH)) $(if $(TAG),--tag $(TAG))
 
-=======
-images: ## Build the images as OCI archives in .run/images: IMAGES="server gateway" ARCH=arm64
-	$(PYTHON) hack/images build $(IMAGES) $(if $(ARCH),--arch $(ARCH)) $(if $(TAG),--tag $(TAG))
-
-release-dry-run: ## Make a release in a registry of its own, and verify it from there
-	$(PYTHON) hack/release dry-run
-
->>>>>>> a2ab40a78fbf062b2514b4001e4841a05f7a9e2d
 tools: ## Obtain what tests and checks use
 	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool supervisord k6 ab shellcheck ruff pytest actionlint h2spec openssl g++ skopeo
 
