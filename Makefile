@@ -3,6 +3,7 @@
 PYTHON ?= python3
 TOOLS := $(PYTHON) hack/tools
 LOCAL := $(PYTHON) hack/local
+CLUSTER_COMMAND := $(PYTHON) hack/cluster
 CHARTS := $(patsubst %/Chart.yaml,%,$(wildcard charts/*/Chart.yaml))
 CHART_TESTS := $(patsubst %/tests,%,$(wildcard charts/*/tests))
 WORKFLOWS := $(wildcard .github/workflows/*.yaml)
@@ -17,7 +18,8 @@ SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs deploy undeploy e2e test lint test-services test-platform fuzz miri fmt loadtest compare-direct pgo bench-lanes soak tools clean release-dry-run charts images
+.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e test lint test-services test-platform \
+  fuzz miri fmt charts images release-dry-run loadtest compare-direct pgo bench-lanes soak tools clean
 
 help: ## Show the targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +56,16 @@ status: ## Show every process, its state, CPUs and address
 # Some systems set NAME in every environment; only make's own counts.
 logs: ## Show the last log lines, or follow one process: NAME=server-0
 	@$(LOCAL) logs $(if $(filter command line,$(origin NAME)),$(NAME))
+
+# CLUSTER=kind and CLUSTER=current are other clusters than that of this repository.
+cluster-up: ## Start two Kubernetes nodes without Docker, or others: CLUSTER=kind
+	@$(CLUSTER_COMMAND) up
+
+cluster-down: ## End the cluster, and check that nothing of it is left
+	@$(CLUSTER_COMMAND) down
+
+cluster-status: ## Show the cluster's components, nodes and pods
+	@$(CLUSTER_COMMAND) status
 
 # CLUSTER=current installs on the cluster of the current kubeconfig, with the images that VALUES name.
 deploy: ## Build the images and install the charts on the cluster

@@ -5,18 +5,29 @@ import socket
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
 
-from cluster.certificates import Certificates
-from cluster.plan import Plan
+from cluster import records
+
+WATCH = 300
+"""Seconds after which a watch is asked for anew."""
 
 
 class Api:
     """The API server of one cluster."""
 
-    def __init__(self, plan: Plan, certs: Certificates) -> None:
-        self.url = plan.api
-        self.context = ssl.create_default_context(cafile=str(certs.crt("ca")))
-        self.context.load_cert_chain(certs.crt("admin"), certs.key("admin"))
+    @classmethod
+    def of(cls, state: Path) -> "Api":
+        """The API server of the cluster that keeps its files in `state`."""
+        config = json.loads(records.kubeconfig(state).read_text())
+        folder = state / "pki"
+        return cls(config["clusters"][0]["cluster"]["server"], folder)
+
+    def __init__(self, url: str, pki: Path) -> None:
+        self.url = url
+        self.context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+        self.context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
         # No proxy of the environment leads to the cluster.
         self.opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self.context)
@@ -29,6 +40,12 @@ class Api:
                 return reply.read().decode()
         except (urllib.error.URLError, OSError, ValueError):
             return None
+
+    def changes(self, path: str) -> Iterator[bytes]:
+        """A line for each thing that a list has, and then for each of its changes."""
+        query = f"?watch=true&timeoutSeconds={WATCH}"
+        with self.opener.open(self.url + path + query, timeout=WATCH + 30) as reply:
+            yield from reply
 
     def ready(self) -> bool:
         """Whether the API server says that it is ready."""

@@ -6,7 +6,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from cluster import state as states
+from cluster import records
 from cluster.plan import CONTROL, Plan
 from tools.errors import ToolError
 
@@ -30,14 +30,19 @@ class Certificates:
 
     def kubeconfig(self, name: str) -> Path:
         """How a component reaches the API server; the administrator's has a place of its own."""
-        return states.kubeconfig(self.state) if name == "admin" else self.folder / f"{name}.conf"
+        return records.kubeconfig(self.state) if name == "admin" else self.folder / f"{name}.conf"
 
     def make(self, plan: Plan) -> None:
         """Makes all of them. Groups are what Kubernetes' own roles are bound to."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self._request("ca", "/CN=corelane-cluster")
         self._run("genpkey", "-algorithm", "RSA", "-out", self.key("accounts"))
-        api_names = [f"IP:{plan.control}", f"IP:{plan.services[1]}", "IP:127.0.0.1", f"DNS:{CONTROL}"]
+        api_names = [
+            f"IP:{plan.control}",
+            f"IP:{plan.services[1]}",
+            "IP:127.0.0.1",
+            f"DNS:{CONTROL}",
+        ]
         api_names += ["DNS:kubernetes.default.svc", "DNS:kubernetes.default", "DNS:kubernetes"]
         wanted = {
             "api": ("/CN=kube-apiserver", api_names),

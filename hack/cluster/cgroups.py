@@ -31,7 +31,9 @@ def require(root: Path, mounts: Path = MOUNTS) -> None:
 
 def usable_cpus(root: Path) -> frozenset[int]:
     """The CPUs that cgroups may have here."""
-    folder = next(place for place, options in _mounts(root, MOUNTS, "cgroup") if "cpuset" in options)
+    folder = next(
+        place for place, options in _mounts(root, MOUNTS, "cgroup") if "cpuset" in options
+    )
     return plan.cpu_list((folder / "cpuset.effective_cpus").read_text())
 
 

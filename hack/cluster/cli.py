@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from cluster import down, settings, up
+from cluster import current, down, kind, local, policies, settings, up
 from tools.errors import ToolError
 
 
@@ -38,15 +38,55 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("down", help="end the cluster, and check that nothing is left")
     commands.add_parser("status", help="show components, nodes and pods")
     commands.add_parser("kubeconfig", help="print the path of the kubeconfig to use")
+    commands.add_parser("policies", help="enforce NetworkPolicies: up starts this itself")
     load = commands.add_parser("load", help="make images known to all nodes")
     load.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE")
     return parser
 
 
 def _run(options: argparse.Namespace) -> int:
+    commands = {"local": _local, "kind": _kind, "current": _current}
+    return commands[settings.kind()](options)
+
+
+def _local(options: argparse.Namespace) -> int:
     ours = settings.load()
-    if options.command == "up":
-        return up.main(ours)
-    if options.command == "down":
-        return down.main(ours)
-    raise ToolError("not yet")
+    match options.command:
+        case "up":
+            return up.main(ours)
+        case "down":
+            return down.main(ours)
+        case "load":
+            return local.load(ours, options.archives)
+        case "status":
+            return local.status(ours)
+        case "policies":
+            return policies.main(ours)
+    print(local.kubeconfig(ours))
+    return 0
+
+
+def _kind(options: argparse.Namespace) -> int:
+    match options.command:
+        case "up":
+            return kind.up()
+        case "down":
+            return kind.down()
+        case "load":
+            return kind.load(options.archives)
+    if not kind.kubeconfig().is_file():
+        raise ToolError("no cluster of kind is up: run make cluster-up CLUSTER=kind")
+    return _show(options, kind.kubeconfig())
+
+
+def _current(options: argparse.Namespace) -> int:
+    if options.command in ("up", "down", "load", "policies"):
+        return current.refuse(options.command)
+    return _show(options, current.kubeconfig())
+
+
+def _show(options: argparse.Namespace, file: Path) -> int:
+    if options.command == "status":
+        return local.show(file)
+    print(file)
+    return 0

@@ -1,12 +1,14 @@
 """The command line of every component."""
 
+import sys
 from pathlib import Path
 
-from cluster import network, processes, state as states
+from cluster import network, processes, records
 from cluster.certificates import Certificates
 from cluster.configuration import NodeFiles
 from cluster.plan import API_PORT, CONTROL, Node, Plan
 from cluster.programs import Programs
+from cluster.settings import FOLDER
 
 ETCD = "http://127.0.0.1:2379"
 
@@ -15,9 +17,10 @@ class Components:
     """Starts each component in the namespaces that it belongs to."""
 
     def __init__(
-        self, plan: Plan, record: states.Record, programs: Programs, certs: Certificates
+        self, plan: Plan, record: records.Record, programs: Programs, certs: Certificates
     ) -> None:
         self.plan, self.record, self.programs, self.certs = plan, record, programs, certs
+        self.state = record.file.parent
         self.anchors: dict[str, int] = {}
 
     def _start(self, place: str, program: str, *arguments: object, name: str = "") -> None:
@@ -91,6 +94,12 @@ class Components:
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
         )
+
+    def policies(self) -> None:
+        """What enforces NetworkPolicies, see policies.py."""
+        argv = [*network.inside(self.anchors[CONTROL]), sys.executable, FOLDER, "policies"]
+        environment = {**self.programs.environment(), "CLUSTER_STATE": str(self.state)}
+        processes.start(self.record, f"{CONTROL}-policies", argv, environment)
 
     def containerd(self, node: Node, files: NodeFiles) -> None:
         """The node's own container runtime."""

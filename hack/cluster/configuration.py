@@ -14,8 +14,8 @@ COREDNS = "corelane-coredns:cluster"
 class NodeFiles:
     """Where a node keeps what."""
 
-    def __init__(self, state: Path, node: Node) -> None:
-        self.folder = state / node.name
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.socket = self.folder / "containerd.sock"
         self.containerd = self.folder / "containerd.toml"
         self.kubelet = self.folder / "kubelet.yaml"
@@ -25,7 +25,9 @@ class NodeFiles:
         self.resolv = self.folder / "resolv.conf"
 
 
-def write(plan: Plan, node: Node, files: NodeFiles, certs: Certificates, programs: Programs) -> None:
+def write(
+    plan: Plan, node: Node, files: NodeFiles, certs: Certificates, programs: Programs
+) -> None:
     """Writes all files of a node."""
     files.cni.mkdir(parents=True)
     (files.cni / "10-corelane.conflist").write_text(_json(_cni(node, files)))
@@ -103,8 +105,8 @@ def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> d
         # The disk is the machine's: that it is full must not evict pods or delete images.
         "evictionHard": never,
         "imageGCHighThresholdPercent": 100,
-        # An API server on the same machine bears it, and rollouts are faster.
-        "syncFrequency": "10s",
+        # Pods without CPUs of their own leave those of a new exclusive pod soon, not within 10 s.
+        "cpuManagerReconcilePeriod": "1s",
     }
 
 

@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 
-from cluster import cgroups, conflicts, leftovers, processes, state as states
+from cluster import cgroups, conflicts, leftovers, processes, records, requirements
 from cluster.plan import HOST_LINK
 from cluster.settings import Settings
 from tools.errors import ToolError
@@ -13,11 +13,13 @@ PATIENCE = 30.0
 
 def main(settings: Settings) -> int:
     """Ends the cluster and says so."""
+    conflicts.require_ours(settings.state)
     if not settings.state.exists() and not leftovers.find(settings, {}):
         print("No cluster is up.")
         return 0
-    with states.lock(settings.state):
-        record = states.Record(settings.state)
+    requirements.require_user()
+    with records.lock(settings.state):
+        record = records.Record(settings.state)
         if not record.exists and not leftovers.find(settings, {}):
             print("No cluster is up.")
             return 0
@@ -26,10 +28,10 @@ def main(settings: Settings) -> int:
     return 0
 
 
-def stop(settings: Settings, record: states.Record) -> None:
+def stop(settings: Settings, record: records.Record) -> None:
     """Kills all processes, removes all else, and raises an error if something is left."""
     # An inode of an earlier boot may belong to another namespace by now.
-    same_boot = record.content.get("boot") == states.boot()
+    same_boot = record.content.get("boot") == records.boot()
     namespaces = record.content.get("namespaces", {}) if same_boot else {}
 
     def none_lives() -> bool:
@@ -41,7 +43,7 @@ def stop(settings: Settings, record: states.Record) -> None:
     processes.until(none_lives, PATIENCE)
     for place in leftovers.mounts(settings.state):
         subprocess.run(["umount", "--lazy", place], check=False)
-    if conflicts.own_link():
+    if conflicts.owner() == settings.state:
         subprocess.run(["ip", "link", "delete", HOST_LINK], check=False, capture_output=True)
 
     def all_gone() -> bool:
@@ -54,10 +56,10 @@ def stop(settings: Settings, record: states.Record) -> None:
     _forget(settings, record)
 
 
-def _forget(settings: Settings, record: states.Record) -> None:
+def _forget(settings: Settings, record: records.Record) -> None:
     """Removes all files but the logs; nothing is mounted below them any more."""
     for folder in record.content.get("made_folders", []):
         subprocess.run(["rmdir", "--ignore-fail-on-non-empty", folder], check=False)
     for entry in settings.state.iterdir():
-        if entry.name not in states.KEPT:
+        if entry.name not in records.KEPT:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()

@@ -4,8 +4,9 @@ import json
 import platform
 import subprocess
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.configuration import COREDNS, PAUSE, NodeFiles
@@ -19,6 +20,19 @@ from tools.errors import ToolError
 NAME = "io.containerd.image.name"
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+@dataclass(frozen=True)
+class Named:
+    """An image as an archive names it."""
+
+    name: str
+    digest: str
+
+    @property
+    def pinned(self) -> str:
+        """The name with the digest in place of the tag: a pod may pin what it runs."""
+        return f"{self.name.rpartition(':')[0]}@{self.digest}"
 
 
 def own(programs: Programs) -> list[Path]:
@@ -64,34 +78,25 @@ def _archive(reference: str, path: str, program: Path) -> Path:
     return file
 
 
-def load(
-    files: Mapping[str, NodeFiles], programs: Programs, archives: Iterable[Path]
-) -> dict[str, list[str]]:
-    """Imports archives into all nodes, and tells the new references of each node."""
-    archives = list(archives)
-    for archive_file in archives:
-        if not archive_file.is_file():
-            raise ToolError(f"there is no image archive {archive_file}")
+def load(nodes: Iterable[NodeFiles], programs: Programs, archives: Iterable[Path]) -> list[str]:
+    """Imports archives into all nodes; returns the references that pods may use."""
+    found = {file: contents(file) for file in archives}
     with ThreadPoolExecutor() as pool:
-        results = pool.map(lambda node: _import(node, programs, archives), files.values())
-        return dict(zip(files, results, strict=True))
+        list(pool.map(lambda node: _import(node, programs, found), nodes))
+    images = [image for contents in found.values() for image in contents]
+    return [reference for image in images for reference in (image.name, image.pinned)]
 
 
-def _import(node: NodeFiles, programs: Programs, archives: list[Path]) -> list[str]:
-    references = []
-    for file in archives:
-        _ctr(node, programs, "images", "import", str(file.resolve()))
-        for name, digest in _contents(file):
-            # A pod may also pin the digest.
-            pinned = f"{name.rpartition(':')[0]}@{digest}"
-            _ctr(node, programs, "images", "tag", "--force", name, pinned)
-            references += [name, pinned]
-    return references
+def _import(node: NodeFiles, programs: Programs, found: dict[Path, list[Named]]) -> None:
+    for file, images in found.items():
+        _ctr(node, programs, "import", str(file.resolve()))
+        for image in images:
+            _ctr(node, programs, "tag", "--force", image.name, image.pinned)
 
 
 def _ctr(node: NodeFiles, programs: Programs, *arguments: str) -> str:
     argv = [str(programs["ctr"]), "--address", str(node.socket), "--namespace", "k8s.io"]
-    argv += arguments
+    argv += ["images", *arguments]
     result = subprocess.run(
         argv, env=programs.environment(), capture_output=True, text=True, check=False
     )
@@ -100,14 +105,16 @@ def _ctr(node: NodeFiles, programs: Programs, *arguments: str) -> str:
     return result.stdout
 
 
-def _contents(file: Path) -> list[tuple[str, str]]:
-    """The names and digests of the images in an archive."""
+def contents(file: Path) -> list[Named]:
+    """The images that an archive names."""
     try:
         with tarfile.open(file) as tar:
             index = json.load(tar.extractfile("index.json"))
         manifests = index["manifests"]
-        return [(each["annotations"][NAME], each["digest"]) for each in manifests]
-    except (tarfile.TarError, KeyError, ValueError) as error:
+        return [Named(each["annotations"][NAME], each["digest"]) for each in manifests]
+    except FileNotFoundError:
+        raise ToolError(f"there is no image archive {file}: run make images") from None
+    except (OSError, tarfile.TarError, KeyError, ValueError) as error:
         raise ToolError(
             f"{file} is no OCI archive whose index.json names its images by {NAME}: {error}"
         ) from None

@@ -31,7 +31,7 @@ def find(settings: Settings, namespaces: dict[str, dict[str, str]]) -> list[str]
     ]
     found += [f"mount {place}" for place in mounts(settings.state)]
     found += [f"cgroup {folder}" for folder in cgroups.folders(settings.cgroups, CGROUPS)]
-    if conflicts.own_link():
+    if conflicts.owner() == settings.state:
         found.append(f"interface {HOST_LINK}")
     return found
 

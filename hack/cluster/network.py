@@ -8,24 +8,24 @@ a process that sleeps, and is gone with the last process in it.
 import subprocess
 from pathlib import Path
 
-from cluster import processes, state as states
+from cluster import processes, records
 from cluster.plan import CONTROL, HOST_LINK, Plan
 from cluster.programs import Programs
 from tools.errors import ToolError
 
-ALIAS = "corelane-cluster"
-"""Written on the host's interface, so that down knows whose it is."""
+ALIAS = "corelane-cluster "
+"""With the state folder behind it, this is written on the host's interface: whose it is."""
 
 BRIDGE = "bridge"
 
 
-def anchor(record: states.Record, programs: Programs, name: str) -> int:
+def anchor(record: records.Record, programs: Programs, name: str) -> int:
     """Starts the process that holds the network and mount namespace of a node."""
     # Mounts that a node makes are seen by it alone and end with it.
     argv = ["unshare", "--net", "--mount", "--propagation", "private", "sleep", "infinity"]
     pid = processes.start(record, name, argv, programs.environment())
     if not processes.until(lambda: processes.name(pid) == "sleep", 10, 0.005):
-        raise ToolError(f"no namespaces for {name}: see {states.log(record.file.parent, name)}")
+        raise ToolError(f"no namespaces for {name}: see {records.log(record.file.parent, name)}")
     inodes = {kind: Path(f"/proc/{pid}/ns/{kind}").readlink().name for kind in ("net", "mnt")}
     record.save(namespaces={**record.content.get("namespaces", {}), name: inodes})
     return pid
@@ -39,14 +39,14 @@ def inside(pid: int) -> list[str]:
     return ["nsenter", "--target", str(pid), "--net", "--mount"]
 
 
-def connect(plan: Plan, programs: Programs, anchors: dict[str, int]) -> None:
+def connect(folder: Path, plan: Plan, programs: Programs, anchors: dict[str, int]) -> None:
     """Joins the host, the control plane and the nodes, and routes pods and Services."""
     ip, control = programs["ip"], anchors[CONTROL]
     length = plan.links.prefixlen
     _batch(
         [ip],
         f"link add {HOST_LINK} type veth peer name host netns {control}",
-        f"link set {HOST_LINK} alias {ALIAS}",
+        f'link set {HOST_LINK} alias "{ALIAS}{folder}"',
         f"addr add {plan.host}/{length} dev {HOST_LINK}",
         f"link set {HOST_LINK} up",
     )

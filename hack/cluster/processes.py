@@ -8,18 +8,18 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from cluster import state as states
+from cluster import records
 
 MARK = "CORELANE_CLUSTER_STATE"
 """Variable that every process has that up starts, and all that those start on the node."""
 
 
 def start(
-    record: states.Record, name: str, argv: Sequence[object], environment: Mapping[str, str]
+    record: records.Record, name: str, argv: Sequence[object], environment: Mapping[str, str]
 ) -> int:
     """Starts a process with its output in a log file, and records it."""
     folder = record.file.parent
-    file = states.log(folder, name)
+    file = records.log(folder, name)
     file.parent.mkdir(parents=True, exist_ok=True)
     with open(file, "ab") as output:
         process = subprocess.Popen(
@@ -30,14 +30,13 @@ def start(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_raise_open_files,
         )
     record.add_process(name, process.pid, started(process.pid))
     return process.pid
 
 
-def _raise_open_files() -> None:
-    # Containers inherit the limit of containerd.
+def raise_open_files() -> None:
+    """Raises the limit of this process, which all that it starts inherit, containers too."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

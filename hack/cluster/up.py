@@ -16,18 +16,17 @@ from cluster import (
     images,
     leftovers,
     network,
-    plan as plans,
     processes,
-    programs as programs_module,
+    records,
     requirements,
-    state as states,
 )
 from cluster.api import Api, resolves
 from cluster.certificates import Certificates
 from cluster.components import Components
 from cluster.configuration import NodeFiles
-from cluster.plan import CONTROL, Plan
-from cluster.programs import Programs
+from cluster.plan import CONTROL, Plan, cpu_list
+from cluster.plan import make as make_plan
+from cluster.programs import Programs, obtain
 from cluster.settings import FOLDER, Settings
 from tools import progress
 from tools.errors import ToolError
@@ -44,17 +43,20 @@ def main(settings: Settings) -> int:
     # SIGTERM unwinds like an interrupt, so that a start that is cut short leaves nothing.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     requirements.require_user()
-    with states.lock(settings.state):
-        record = states.Record(settings.state)
+    conflicts.require_ours(settings.state)
+    with records.lock(settings.state):
+        record = records.Record(settings.state)
         if _is_up(settings, record):
             return 0
+        conflicts.require_free(settings)
         requirements.require_machine(settings)
-        present = plans.cpu_list(Path("/sys/devices/system/cpu/online").read_text())
-        plan = plans.make(settings.network, cgroups.usable_cpus(settings.cgroups), present)
-        programs = programs_module.obtain()
+        present = cpu_list(Path("/sys/devices/system/cpu/online").read_text())
+        plan = make_plan(settings.network, cgroups.usable_cpus(settings.cgroups), present)
+        programs = obtain()
         archives = images.own(programs)
         requirements.require_kernel(programs)
-        conflicts.require_free(settings, programs["ip"])
+        # The builds may have taken minutes.
+        conflicts.require_free(settings)
         started = time.monotonic()
         try:
             Start(settings, plan, programs, record).run(archives)
@@ -66,17 +68,18 @@ def main(settings: Settings) -> int:
     return 0
 
 
-def _is_up(settings: Settings, record: states.Record) -> bool:
+def _is_up(settings: Settings, record: records.Record) -> bool:
     left = leftovers.find(settings, {})
     if not record.exists and not left:
         return False
     entries = record.content.get("processes", {})
     dead = [name for name, entry in entries.items() if not processes.alive(entry)]
-    if record.content.get("complete") and not dead:
+    restarted = record.exists and record.content.get("boot") != records.boot()
+    if record.content.get("complete") and not dead and not restarted:
         print("The cluster is up already.")
         print(describe(settings))
         return True
-    if record.exists and record.content.get("boot") != states.boot():
+    if restarted:
         what = "was ended by a restart of the machine"
     elif dead:
         what = f"is up only in part, these ended: {', '.join(dead)} (logs: {settings.state}/logs)"
@@ -85,7 +88,7 @@ def _is_up(settings: Settings, record: states.Record) -> bool:
     raise ToolError(f"an earlier cluster {what}. Run make cluster-down first")
 
 
-def _give_up(settings: Settings, record: states.Record, error: BaseException) -> None:
+def _give_up(settings: Settings, record: records.Record, error: BaseException) -> None:
     print(f"  up failed ({type(error).__name__}); taking down what was started", file=sys.stderr)
     try:
         down.stop(settings, record)
@@ -95,7 +98,7 @@ def _give_up(settings: Settings, record: states.Record, error: BaseException) ->
 
 def describe(settings: Settings) -> str:
     """What to do next."""
-    file = states.kubeconfig(settings.state)
+    file = records.kubeconfig(settings.state)
     return "\n".join(
         [
             "",
@@ -111,19 +114,20 @@ class Start:
     """One start, step by step."""
 
     def __init__(
-        self, settings: Settings, plan: Plan, programs: Programs, record: states.Record
+        self, settings: Settings, plan: Plan, programs: Programs, record: records.Record
     ) -> None:
         self.settings, self.plan, self.programs, self.record = settings, plan, programs, record
         self.state = settings.state
         self.certs = Certificates(self.state, programs["openssl"])
-        self.files = {node.name: NodeFiles(self.state, node) for node in plan.nodes}
+        self.files = {node.name: NodeFiles(self.state / node.name) for node in plan.nodes}
         self.components = Components(plan, record, programs, self.certs)
 
     def run(self, archives: list[Path]) -> None:
         """Everything, in order; what does not depend on each other runs side by side."""
+        processes.raise_open_files()
         for log in (self.state / "logs").glob("*.log"):
             log.unlink()
-        self.record.save(boot=states.boot(), complete=False, processes={}, namespaces={})
+        self.record.save(boot=records.boot(), complete=False, processes={}, namespaces={})
         with progress.step("cluster", "namespaces, links, certificates"):
             self._places()
             self.certs.make(self.plan)
@@ -142,12 +146,10 @@ class Start:
         anchors = self.components.anchors
         for name in (CONTROL, *self.files):
             anchors[name] = network.anchor(self.record, self.programs, name)
-        network.connect(self.plan, self.programs, anchors)
+        network.connect(self.state, self.plan, self.programs, anchors)
         self._mount(CONTROL, f"mkdir {self.state}/etcd; mount -t tmpfs etcd {self.state}/etcd")
         for node in self.plan.nodes:
-            configuration.write(
-                self.plan, node, self.files[node.name], self.certs, self.programs
-            )
+            configuration.write(self.plan, node, self.files[node.name], self.certs, self.programs)
             # Paths that containerd, runc, libcni and the kubelet have fixed: each node its own.
             log = self.files[node.name].folder / "log"
             self._mount(
@@ -168,23 +170,24 @@ class Start:
             self.components.containerd(node, self.files[node.name])
         with ThreadPoolExecutor() as pool:
             imported = pool.submit(self._import, archives)
-            self.api = Api(self.plan, self.certs)
+            self.api = Api.of(self.state)
             self._wait("the API server", self.api.ready, "control-kube-apiserver")
             self.components.controller_manager()
             self.components.scheduler()
+            self.components.policies()
             imported.result()
 
     def _import(self, archives: list[Path]) -> None:
         for name, files in self.files.items():
             self._wait(f"containerd of {name}", files.socket.exists, f"{name}-containerd")
-        images.load(self.files, self.programs, archives)
+        images.load(list(self.files.values()), self.programs, archives)
 
     def _nodes(self) -> None:
         for node in self.plan.nodes:
             self.components.kubelet(node, self.files[node.name])
             self.components.proxy(node, self.files[node.name])
         manifest = (FOLDER / "coredns.yaml").read_text().replace("{dns}", str(self.plan.dns))
-        argv = [self.programs["kubectl"], "--kubeconfig", states.kubeconfig(self.state), "apply"]
+        argv = [self.programs["kubectl"], "--kubeconfig", records.kubeconfig(self.state), "apply"]
         result = subprocess.run(
             [*argv, "-f", "-"], input=manifest, capture_output=True, text=True, check=False
         )
@@ -212,7 +215,7 @@ class Start:
         in_time = processes.until(settled, PATIENCE, 0.1)
         ended = self._ended()
         if ended or not in_time:
-            file = states.log(self.state, ended[0] if ended else log)
+            file = records.log(self.state, ended[0] if ended else log)
             lines = "\n".join(f"    {line}" for line in progress.tail(file, 15))
             why = f"{ended[0]} ended" if ended else f"{what} is not ready after {PATIENCE:.0f} s"
             raise ToolError(f"{why}; the end of {file}:\n{lines}")
