@@ -38,6 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("down", help="end the cluster, and check that nothing is left")
     commands.add_parser("status", help="show components, nodes and pods")
     commands.add_parser("kubeconfig", help="print the path of the kubeconfig to use")
+    enter = commands.add_parser("enter", help="run a command, or a shell, inside a node")
+    enter.add_argument("node", metavar="NODE")
+    enter.add_argument("words", nargs=argparse.REMAINDER, metavar="...")
     commands.add_parser("policies", help="enforce NetworkPolicies: up starts this itself")
     load = commands.add_parser("load", help="make images known to all nodes")
     load.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE")
@@ -60,6 +63,8 @@ def _local(options: argparse.Namespace) -> int:
             return local.load(ours, options.archives)
         case "status":
             return local.status(ours)
+        case "enter":
+            return local.enter(ours, options.node, options.words)
         case "policies":
             return policies.main(ours)
     print(local.kubeconfig(ours))
@@ -74,13 +79,15 @@ def _kind(options: argparse.Namespace) -> int:
             return kind.down()
         case "load":
             return kind.load(options.archives)
+        case "enter" | "policies":
+            raise ToolError(f"{options.command} is for the local cluster: leave CLUSTER unset")
     if not kind.kubeconfig().is_file():
         raise ToolError("no cluster of kind is up: run make cluster-up CLUSTER=kind")
     return _show(options, kind.kubeconfig())
 
 
 def _current(options: argparse.Namespace) -> int:
-    if options.command in ("up", "down", "load", "policies"):
+    if options.command not in ("status", "kubeconfig"):
         return current.refuse(options.command)
     return _show(options, current.kubeconfig())
 

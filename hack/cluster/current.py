@@ -23,6 +23,6 @@ def refuse(command: str) -> int:
             "registry that it reaches, and set the charts' values image.registry and image.tag"
         )
     raise ToolError(
-        f"the cluster of the current kubeconfig is not ours to bring {command}: "
-        "leave CLUSTER unset for the local cluster"
+        f"{command}: the cluster of the current kubeconfig is not ours; "
+        "leave CLUSTER unset for the local one"
     )

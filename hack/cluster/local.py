@@ -5,9 +5,9 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from cluster import images, processes, programs, records, requirements
+from cluster import images, network, processes, programs, records, requirements
 from cluster.configuration import NodeFiles
-from cluster.plan import NODES
+from cluster.plan import CONTROL, NODES
 from cluster.settings import Settings
 from tools import resolve
 from tools.errors import ToolError
@@ -31,6 +31,17 @@ def load(settings: Settings, archives: Iterable[Path]) -> int:
     for reference in images.load(files, programs.obtain(), archives):
         print(reference.removeprefix("docker.io/library/"))
     return 0
+
+
+def enter(settings: Settings, name: str, command: list[str]) -> int:
+    """Becomes a command in the namespaces of a node, where the node's own programs are on PATH."""
+    requirements.require_user()
+    entry = records.Record(settings.state).content.get("processes", {}).get(name)
+    if name not in (CONTROL, *NODES) or not entry or not processes.alive(entry):
+        raise ToolError(f"no {name!r} is up; there are {CONTROL}, {' and '.join(NODES)}")
+    argv = [*network.inside(entry["pid"]), *(command or ["sh"])]
+    environment = {**os.environ, **programs.obtain().environment()}
+    os.execvpe(argv[0], argv, environment)
 
 
 def status(settings: Settings) -> int:
