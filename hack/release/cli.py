@@ -66,6 +66,10 @@ def _build(options: argparse.Namespace) -> None:
 
 
 def _publish(options: argparse.Namespace) -> None:
+    if changed := provenance.changed_files(REPOSITORY):
+        raise ToolError(
+            "what is published is a commit, but there is more here:\n" + "\n".join(changed)
+        )
     by_workflow = signer.workflow(options.identity, options.issuer)
     found = publish.publish(REPOSITORY, options.registry, FOLDER, by_workflow, [])
     verify.verify(found, provenance.commit(REPOSITORY), by_workflow, [])
