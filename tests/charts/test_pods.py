@@ -85,6 +85,8 @@ def test_server_has_more_grace_than_its_drain_takes(deadline: str, grace: int) -
         ((), "45000ms", 50),
         (("shutdown.settle=20s", "upstream.timeout=1m", "shutdown.margin=4s"), "80000ms", 84),
         (("shutdown.deadline=20s", "shutdown.margin=1500ms"), "20000ms", 22),
+        # The name of shutdown.settle in 0.1.0.
+        (("shutdown.preStop=20s",), "50000ms", 55),
     ],
 )
 def test_gateway_has_more_grace_than_its_drain_takes(

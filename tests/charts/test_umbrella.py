@@ -141,15 +141,18 @@ def test_helm_test_asks_for_every_replica_through_the_gateway() -> None:
 def test_a_packaged_chart_renders_the_same(tmp_path: Path) -> None:
     """Packed from a copy in which `helm dependency build` ran, which leaves archives beside links."""
     shutil.copytree(CHARTS, tmp_path / "charts", symlinks=True)
-    umbrella = tmp_path / "charts" / "corelane"
-    for argv in (("dependency", "build", umbrella), ("package", umbrella, "-d", tmp_path)):
+    folder = tmp_path / "charts"
+    commands = [
+        ("dependency", "build", folder / part) for part in ("server", "gateway", "corelane")
+    ]
+    for argv in (*commands, ("package", folder / "corelane", "-d", tmp_path)):
         result = helm(*argv)
         assert result.returncode == 0, result.stderr
     (archive,) = tmp_path.glob("corelane-*.tgz")
     with tarfile.open(archive) as packed:
         files = packed.getnames()
     assert len(files) == len(set(files))
-    assert not [name for name in files if name.endswith(".tgz")]
+    assert not [name for name in files if name.endswith((".tgz", ".gotmpl", "_test.yaml"))]
     assert "corelane/charts/server/charts/common/Chart.yaml" in files
     rendered = helm("template", "corelane", archive, "--namespace", "prod")
     assert rendered.returncode == 0, rendered.stderr
