@@ -99,6 +99,7 @@ test-services: ## Run the tests of the Rust services and of the load generator
 	cd loadtests/bench && cargo test --locked -p load-generator
 
 test-platform: tools ## Run the tests with real processes, and those of charts and tools
+	@$(TOOLS) ensure kube-apiserver kubectl etcd crane
 	$(TOOLS) run promtool test rules $(RULE_TESTS)
 	$(TOOLS) run helm-unittest --strict --with-subchart=false $(CHART_TESTS)
 	$(TOOLS) run pytest
