@@ -5,6 +5,7 @@ TOOLS := $(PYTHON) hack/tools
 LOCAL := $(PYTHON) hack/local
 CLUSTER_COMMAND := $(PYTHON) hack/cluster
 CHARTS := $(patsubst %/Chart.yaml,%,$(wildcard charts/*/Chart.yaml))
+CHART_TESTS := $(patsubst %/tests,%,$(wildcard charts/*/tests))
 WORKFLOWS := $(wildcard .github/workflows/*.yaml)
 
 RULES := $(wildcard dashboards/rules/*.rules.yaml)
@@ -17,7 +18,8 @@ SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs cluster-up cluster-down cluster-status test lint test-services test-platform fuzz miri fmt loadtest compare-direct pgo bench-lanes soak tools clean
+.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e test lint test-services test-platform \
+  fuzz miri fmt charts images release-dry-run loadtest compare-direct pgo bench-lanes soak tools clean
 
 help: ## Show the targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +36,13 @@ help: ## Show the targets and variables
 ##   REPLICA_PORT        8100, the first replica's; the next ones count up
 ##   REPLICA_ADMIN_PORT  8200, the first replica's; the next ones count up
 ##   INSTANCE            default; another name with other ports runs beside it
+##
+## Variables of cluster-up, cluster-down, deploy, undeploy and e2e
+##   CLUSTER             local: two nodes on this machine, without Docker; kind; or current: the current kubeconfig
+## Variables of deploy and undeploy
+##   NAMESPACE           corelane
+##   RELEASE             corelane
+##   VALUES              values files of charts/corelane, separated by commas; those of hack/cluster/values.yaml
 
 up: ## Start replicas, gateway and Prometheus as local processes
 	@$(LOCAL) up
@@ -58,6 +67,16 @@ cluster-down: ## End the cluster, and check that nothing of it is left
 cluster-status: ## Show the cluster's components, nodes and pods
 	@$(CLUSTER_COMMAND) status
 
+# CLUSTER=current installs on the cluster of the current kubeconfig, with the images that VALUES name.
+deploy: ## Build the images and install the charts on the cluster
+	@$(PYTHON) hack/deploy up
+
+undeploy: ## Uninstall what deploy installed
+	@$(PYTHON) hack/deploy down
+
+e2e: tools ## Test roll-outs, pinning and failures on the cluster, or on one of its own: TESTS="-k drain"
+	@hack/e2e $(TESTS)
+
 test: lint test-services fuzz test-platform ## Run all checks and tests but miri and the 5 minutes of soak
 
 lint: tools ## Check formats, and what linters find
@@ -70,7 +89,9 @@ lint: tools ## Check formats, and what linters find
 	$(TOOLS) run ruff check
 	$(TOOLS) run shellcheck $(SHELL_FILES)
 	$(TOOLS) run helm lint --strict $(CHARTS)
+	$(PYTHON) hack/charts check
 	$(TOOLS) run promtool check rules $(RULES)
+	$(PYTHON) hack/release version check
 	$(TOOLS) run actionlint -shellcheck "$$($(TOOLS) path shellcheck)" $(WORKFLOWS)
 
 test-services: ## Run the tests of the Rust services and of the load generator
@@ -78,7 +99,9 @@ test-services: ## Run the tests of the Rust services and of the load generator
 	cd loadtests/bench && cargo test --locked -p load-generator
 
 test-platform: tools ## Run the tests with real processes, and those of charts and tools
+	@$(TOOLS) ensure kube-apiserver kubectl etcd crane
 	$(TOOLS) run promtool test rules $(RULE_TESTS)
+	$(TOOLS) run helm-unittest --strict --with-subchart=false $(CHART_TESTS)
 	$(TOOLS) run pytest
 
 # Its seeds alone take no time; a few seconds each find what is easily found.
@@ -104,6 +127,10 @@ fmt: ## Format Rust and Python
 	$(TOOLS) run ruff format
 	$(TOOLS) run ruff check --fix
 
+charts: ## Write what is generated from the charts: schemas, READMEs and golden renders
+	$(PYTHON) hack/charts generate
+	$(PYTHON) hack/charts golden --update
+
 loadtest: ## Run the k6 smoke test through the gateway
 	$(PYTHON) loadtests smoke
 
@@ -120,8 +147,14 @@ bench-lanes: ## Compare the server with its peers and with what the kernel alone
 soak: ## Keep one server under clients that come and go for 5 minutes: SECONDS=60
 	$(PYTHON) loadtests/bench soak $(if $(filter command line,$(origin SECONDS)),--seconds $(SECONDS))
 
+release-dry-run: ## Make a release in a registry of its own, and verify it from there
+	$(PYTHON) hack/release dry-run
+
+images: ## Build the images as OCI archives in .run/images: IMAGES="server gateway" ARCH=arm64
+	$(PYTHON) hack/images build $(IMAGES) $(if $(ARCH),--arch $(ARCH)) $(if $(TAG),--tag $(TAG))
+
 tools: ## Obtain what tests and checks use
-	@$(TOOLS) ensure helm envoy prometheus promtool supervisord k6 ab shellcheck ruff pytest actionlint h2spec openssl g++
+	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool supervisord k6 ab shellcheck ruff pytest actionlint h2spec openssl g++ skopeo
 
 clean: down ## Stop the instance; remove builds, logs and recorded data
 	rm -rf .run/$(or $(INSTANCE),default) .pytest_cache .ruff_cache loadtests/out

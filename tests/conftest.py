@@ -2,7 +2,14 @@
 
 import signal
 
-pytest_plugins = ["support.platforms", "support.servers"]
+import pytest
+
+pytest_plugins = ["support.apiserver", "support.platforms", "support.releases", "support.servers"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--update-golden` takes what the charts render now, as `make charts` does."""
+    parser.addoption("--update-golden", action="store_true", help="take what the charts render now")
 
 
 def pytest_sessionstart() -> None:

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from tools import cache, command, progress
@@ -24,16 +26,27 @@ def build(tool: Tool) -> Path:
     return program
 
 
+def build_for(tool: Tool, arch: str) -> Path:
+    """Builds a tool to be run elsewhere, by exactly the Go that is here; returns its program."""
+    go = _need_go(tool)
+    version = subprocess.run([go, "env", "GOVERSION"], capture_output=True, check=True).stdout
+    program = _program(tool, arch, version)
+    with cache.lock(f"{_name(tool)}-{arch}"):
+        if not program.exists():
+            _build(tool, program, {"GOARCH": arch, "GOOS": "linux"})
+    return program
+
+
 def _name(tool: Tool) -> str:
     """What one build brings: the tool, or all tools of its module."""
     return tool.go.module if tool.go.together else tool.name
 
 
-def _program(tool: Tool) -> Path:
+def _program(tool: Tool, *target: str | bytes) -> Path:
     module = _module(tool.go)
     content = [(module / file).read_bytes() for file in ("go.mod", "go.sum")]
     package = "tool" if tool.go.together else tool.go.package
-    key = cache.key(package, tool.go.tags, tool.go.ldflags, *content)
+    key = cache.key(package, tool.go.tags, tool.go.ldflags, *content, *target)
     return cache.root() / "go" / f"{_name(tool)}-{key}" / tool.name
 
 
@@ -41,13 +54,19 @@ def _module(go: Go) -> Path:
     return FOLDER / "go" / go.module
 
 
-def _build(tool: Tool, program: Path) -> None:
-    needed = _go_version(tool.go)
-    if not shutil.which("go"):
+def _need_go(tool: Tool) -> str:
+    go = shutil.which("go")
+    if not go:
         raise ToolError(
-            f"{tool.name}: go is not on PATH. It is built from {tool.go.package}: "
-            f"install Go {needed} or newer, or put {tool.name} {tool.suits} on PATH"
+            f"{tool.name}: go is not on PATH. It is built from {tool.go.package}: install "
+            f"Go {_go_version(tool.go)} or newer, or put {tool.name} {tool.suits} on PATH"
         )
+    return go
+
+
+def _build(tool: Tool, program: Path, target: Mapping[str, str] | None = None) -> None:
+    _need_go(tool)
+    needed = _go_version(tool.go)
     name = _name(tool)
     # The pattern `tool` is every tool of the go.mod (go help packages).
     packages = "tool" if tool.go.together else tool.go.package
@@ -67,7 +86,7 @@ def _build(tool: Tool, program: Path) -> None:
             log,
             failure=f"{name}: go build failed (it needs Go {needed} or newer)",
             cwd=_module(tool.go),
-            env={"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"},
+            env={"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off", **(target or {})},
         )
         for built_program in fresh.iterdir():
             os.replace(built_program, program.parent / built_program.name)

@@ -1,7 +1,11 @@
 """What the charts ask of Kubernetes."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+from support import REPOSITORY
 from support.rendering import container, default_values, pod, render
 
 BOTH = pytest.mark.parametrize("chart", ["gateway", "server"])
@@ -75,10 +79,24 @@ def test_server_has_more_grace_than_its_drain_takes(deadline: str, grace: int) -
     assert pod(objects)["terminationGracePeriodSeconds"] == grace
 
 
-def test_gateway_serves_through_its_pre_stop_pause() -> None:
-    objects = render("gateway", "shutdown.preStop=20s", "shutdown.margin=4s")
-    assert container(objects)["lifecycle"]["preStop"] == {"sleep": {"seconds": 20}}
-    assert pod(objects)["terminationGracePeriodSeconds"] == 24
+@pytest.mark.parametrize(
+    ("settings", "deadline", "grace"),
+    [
+        ((), "45000ms", 50),
+        (("shutdown.settle=20s", "upstream.timeout=1m", "shutdown.margin=4s"), "80000ms", 84),
+        (("shutdown.deadline=20s", "shutdown.margin=1500ms"), "20000ms", 22),
+        # The name of shutdown.settle in 0.1.0.
+        (("shutdown.preStop=20s",), "50000ms", 55),
+    ],
+)
+def test_gateway_has_more_grace_than_its_drain_takes(
+    settings: tuple[str, ...], deadline: str, grace: int
+) -> None:
+    objects = render("gateway", "admin.port=9999", *settings)
+    command = container(objects)["lifecycle"]["preStop"]["exec"]["command"]
+    assert command[:3] == ["/gateway-agent", "drain", "--admin=127.0.0.1:9999"]
+    assert f"--deadline={deadline}" in command
+    assert pod(objects)["terminationGracePeriodSeconds"] == grace
 
 
 @pytest.mark.parametrize(
@@ -100,19 +118,142 @@ def test_selectors_find_the_pods(chart: str) -> None:
     assert objects["Deployment"]["spec"]["selector"]["matchLabels"].items() <= labels
     assert objects["Service"]["spec"]["selector"].items() <= labels
     assert objects["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"].items() <= labels
-    (spread,) = pod(objects)["topologySpreadConstraints"]
-    assert spread["labelSelector"]["matchLabels"].items() <= labels
+    assert objects["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"].items() <= labels
+    spread = pod(objects)["topologySpreadConstraints"]
+    assert [entry["topologyKey"].split("/")[1] for entry in spread] == ["hostname", "zone"]
+    for entry in spread:
+        assert entry["labelSelector"]["matchLabels"].items() <= labels
 
 
 @BOTH
-def test_one_pod_has_no_disruption_budget(chart: str) -> None:
-    assert "PodDisruptionBudget" not in render(chart, "replicas=1")
+def test_selectors_are_those_of_earlier_versions(chart: str) -> None:
+    """Kubernetes refuses to change them, and Helm would make objects of other names anew."""
+    objects = render(chart, "labels.team=a", "podLabels.tier=b", release="shop")
+    selector = {"app.kubernetes.io/name": f"corelane-{chart}", "app.kubernetes.io/instance": "shop"}
+    assert objects["Deployment"]["spec"]["selector"]["matchLabels"] == selector
+    assert {each["metadata"]["name"] for each in objects.values()} == {f"shop-{chart}"}
+
+
+@BOTH
+def test_a_new_version_alone_does_not_roll_the_pods(chart: str) -> None:
+    labels = render(chart)["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert set(labels) == {"app.kubernetes.io/name", "app.kubernetes.io/instance"}
+
+
+@BOTH
+def test_labels_cannot_replace_those_of_the_selector(chart: str) -> None:
+    mine = r"app\.kubernetes\.io/name=mine"
+    objects = render(chart, f"labels.{mine}", f"podLabels.{mine}", "podLabels.tier=b")
+    template = objects["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert template["app.kubernetes.io/name"] == f"corelane-{chart}"
+    assert template["tier"] == "b"
+    for each in objects.values():
+        assert each["metadata"]["labels"]["app.kubernetes.io/name"] == f"corelane-{chart}"
+
+
+@BOTH
+def test_pod_may_share_its_cpus(chart: str) -> None:
+    objects = render(chart, "exclusive=false", "cpus=2")
+    resources = container(objects)["resources"]
+    assert "cpu" not in resources["limits"]
+    assert resources["requests"]["memory"] == resources["limits"]["memory"]
+    if chart == "gateway":
+        assert argument(objects, "--concurrency") == "2"
+    else:
+        assert "lanes = 2\n" in objects["ConfigMap"]["data"]["server.toml"]
+
+
+@BOTH
+@pytest.mark.parametrize("exclusive", ["true", "false"])
+def test_resources_that_are_given_are_taken(chart: str, exclusive: str) -> None:
+    given = {"cpu": "1", "memory": "1Gi", "hugepages-2Mi": "2Mi"}
+    settings = [
+        f"resources.{part}.{key}={value}"
+        for part in ("requests", "limits")
+        for key, value in given.items()
+    ]
+    resources = container(render(chart, f"exclusive={exclusive}", *settings))["resources"]
+    texts = {
+        part: {key: str(value) for key, value in resources[part].items()} for part in resources
+    }
+    assert texts == {"requests": given, "limits": given}
+
+
+@BOTH
+def test_registry_and_secrets_may_come_from_a_parent_chart(chart: str) -> None:
+    everywhere = ["global.imageRegistry=all.example", "global.imagePullSecrets[0].name=all"]
+    objects = render(chart, *everywhere, "imagePullSecrets[0].name=own")
+    assert container(objects)["image"].startswith(f"all.example/corelane-{chart}:")
+    assert pod(objects)["imagePullSecrets"] == [{"name": "own"}, {"name": "all"}]
+    own = container(render(chart, *everywhere, "image.registry=own.example:5000"))
+    assert own["image"].startswith(f"own.example:5000/corelane-{chart}:")
+
+
+@BOTH
+def test_pod_takes_what_is_added(chart: str, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    added = {
+        "extraEnv": [{"name": "TZ", "value": "UTC"}],
+        "extraVolumes": [{"name": "scratch", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+        "podAnnotations": {"note": "x"},
+        "nodeSelector": {"pool": "fast"},
+        "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "high",
+    }
+    values.write_text(json.dumps(added))
+    objects = render(chart, values=values)
+    assert added["extraEnv"][0] in container(objects)["env"]
+    assert added["extraVolumes"][0] in pod(objects)["volumes"]
+    assert added["extraVolumeMounts"][0] in container(objects)["volumeMounts"]
+    metadata = objects["Deployment"]["spec"]["template"]["metadata"]
+    assert metadata["annotations"]["note"] == "x"
+    for key in ("nodeSelector", "tolerations", "affinity", "priorityClassName"):
+        assert pod(objects)[key] == added[key]
+
+
+@BOTH
+def test_pod_annotations_win_but_for_the_checksum(chart: str) -> None:
+    mine = [r"podAnnotations.prometheus\.io/path=/x", "podAnnotations.checksum/config=x"]
+    plain, changed = (
+        render(chart, *settings)["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+        for settings in ([], mine)
+    )
+    assert changed == {**plain, "prometheus.io/path": "/x"}
+    off = render(chart, "prometheusAnnotations=false")["Deployment"]["spec"]["template"]["metadata"]
+    assert set(off["annotations"]) == {"checksum/config"}
+
+
+@BOTH
+def test_service_account_may_be_one_that_exists(chart: str) -> None:
+    objects = render(chart, "serviceAccount.create=false", "serviceAccount.name=mine")
+    assert "ServiceAccount" not in objects
+    assert pod(objects)["serviceAccountName"] == "mine"
+    assert pod(render(chart, "serviceAccount.create=false"))["serviceAccountName"] == "default"
+
+
+@BOTH
+def test_probes_can_be_timed(chart: str) -> None:
+    probe = container(render(chart, "probes.liveness.periodSeconds=30"))["livenessProbe"]
+    assert (probe["periodSeconds"], probe["failureThreshold"]) == (30, 3)
+
+
+def test_gateway_may_be_a_load_balancer() -> None:
+    settings = ["service.type=LoadBalancer", "service.externalTrafficPolicy=Local"]
+    settings += ["service.loadBalancerSourceRanges[0]=10.0.0.0/8", "service.nodePort=30080"]
+    spec = render("gateway", *settings)["Service"]["spec"]
+    assert (spec["type"], spec["externalTrafficPolicy"]) == ("LoadBalancer", "Local")
+    assert spec["loadBalancerSourceRanges"] == ["10.0.0.0/8"]
+    assert spec["ports"][0]["nodePort"] == 30080
+    assert "externalTrafficPolicy" not in render("gateway")["Service"]["spec"]
 
 
 @BOTH
 def test_image_is_taken_by_digest_if_there_is_one(chart: str) -> None:
     digest = "sha256:" + "a" * 64
-    assert container(render(chart))["image"] == f"corelane-{chart}:0.1.0"
+    version = (REPOSITORY / "VERSION").read_text().strip()
+    assert container(render(chart))["image"] == f"corelane-{chart}:{version}"
     assert container(render(chart, "image.tag=x"))["image"] == f"corelane-{chart}:x"
     pinned = render(chart, "image.tag=x", f"image.digest={digest}")
     assert container(pinned)["image"] == f"corelane-{chart}@{digest}"

@@ -83,6 +83,24 @@ def test_every_key_reaches_the_server(check: Check) -> None:
         assert accepted["lanes" if key == "cpus" else key] == value
 
 
+def test_values_are_the_servers_own_defaults(check: Check) -> None:
+    """But for logs, and for what follows from the pod."""
+    own, charted = check(), check(server_toml())
+    differing = {key for key in own if own[key] != charted[key]}
+    assert differing == {"listen", "admin.listen", "lanes", "log.format"}
+
+
+def test_values_have_every_key_of_the_server(check: Check) -> None:
+    config = default_values("server")["config"]
+    tables = {key: set(value) for key, value in config.items() if isinstance(value, dict)}
+    shown = {f"{table}.{key}" for table, keys in tables.items() for key in keys}
+    shown |= config.keys() - tables.keys()
+    set_by_chart = {"listen", "admin.listen", "replica", "lanes", "pin", "static.root"}
+    set_by_chart |= {"tls.certificate", "tls.key"}
+    # It would say nothing without a certificate.
+    assert set(check()) == shown | set_by_chart | {"tls.reload"}
+
+
 def test_schema_has_every_key_of_the_server(check: Check) -> None:
     set_by_chart = {"listen", "admin.listen", "replica", "lanes", "pin", "static.root"}
     set_by_chart |= {"tls.certificate", "tls.key"}

@@ -34,14 +34,31 @@ def template(
     return helm("template", release, CHARTS / chart, "--namespace", "prod", *files, *sets)
 
 
-def render(chart: str, *settings: str, **options: Any) -> dict[str, dict]:
-    """The objects of a chart by kind; every kind occurs once."""
+def documents(chart: str, *settings: str, **options: Any) -> list[dict]:
+    """All objects of a chart, those of `helm test` included."""
     result = template(chart, *settings, **options)
     assert result.returncode == 0, result.stderr
-    objects = [document for document in yaml.safe_load_all(result.stdout) if document]
+    return [document for document in yaml.safe_load_all(result.stdout) if document]
+
+
+def is_hook(document: dict) -> bool:
+    """Whether Helm runs an object only at a given moment, such as `helm test`."""
+    return "helm.sh/hook" in document["metadata"].get("annotations", {})
+
+
+def render(chart: str, *settings: str, **options: Any) -> dict[str, dict]:
+    """The objects of a chart by kind, without hooks; every kind occurs once."""
+    objects = [each for each in documents(chart, *settings, **options) if not is_hook(each)]
     kinds = {document["kind"]: document for document in objects}
     assert len(kinds) == len(objects)
     return kinds
+
+
+def check_pods(chart: str, *settings: str, **options: Any) -> dict[str, dict]:
+    """The pods of `helm test` by name."""
+    pods = [each for each in documents(chart, *settings, **options) if is_hook(each)]
+    assert {each["kind"] for each in pods} <= {"Pod"}
+    return {each["metadata"]["name"]: each for each in pods}
 
 
 def pod(objects: dict[str, dict]) -> dict:

@@ -2,15 +2,12 @@
 Values that the schema cannot judge. Each refusal names the value and says what to do.
 */}}
 {{- define "gateway.guards" -}}
-{{- include "gateway.guards.cpus" . -}}
+{{- include "common.guards" . -}}
 {{- include "gateway.guards.discovery" . -}}
 {{- include "gateway.guards.timeouts" . -}}
-{{- end -}}
-
-{{- define "gateway.guards.cpus" -}}
-{{- if not (regexMatch "^[1-9][0-9]*$" (toString .Values.cpus)) -}}
-{{- fail (printf "cpus is %v: give a whole number of CPUs, such as 1 or 2. Only a pod with a whole number gets CPUs of its own, and Envoy runs one worker thread on each" .Values.cpus) -}}
-{{- end -}}
+{{- include "gateway.guards.ports" . -}}
+{{- include "gateway.guards.service" . -}}
+{{- include "gateway.guards.shutdown" . -}}
 {{- end -}}
 
 {{- define "gateway.guards.discovery" -}}
@@ -24,16 +21,38 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 
 {{/* To Envoy, 0s is no time-out at all. */}}
 {{- define "gateway.guards.timeouts" -}}
-{{- $idle := include "gateway.milliseconds" (list . "upstream.idleTimeout") | int64 -}}
+{{- $idle := include "common.milliseconds" (list . "upstream.idleTimeout") | int64 -}}
 {{- if .Values.upstream.serverIdleTimeout -}}
-{{- $server := include "gateway.milliseconds" (list . "upstream.serverIdleTimeout") | int64 -}}
+{{- $server := include "common.milliseconds" (list . "upstream.serverIdleTimeout") | int64 -}}
 {{- if or (not $idle) (ge $idle $server) -}}
 {{- fail (printf "upstream.idleTimeout (%v) must be shorter than the server's timeouts.idle (%v, upstream.serverIdleTimeout): otherwise the server closes a connection just as the gateway sends a request on it" .Values.upstream.idleTimeout .Values.upstream.serverIdleTimeout) -}}
 {{- end -}}
 {{- end -}}
-{{- $connect := include "gateway.milliseconds" (list . "upstream.connectTimeout") | int64 -}}
-{{- $reply := include "gateway.milliseconds" (list . "upstream.timeout") | int64 -}}
+{{- $connect := include "common.milliseconds" (list . "upstream.connectTimeout") | int64 -}}
+{{- $reply := include "common.milliseconds" (list . "upstream.timeout") | int64 -}}
 {{- if and $reply (ge $connect $reply) -}}
 {{- fail (printf "upstream.connectTimeout (%v) must be shorter than upstream.timeout (%v), which covers all attempts" .Values.upstream.connectTimeout .Values.upstream.timeout) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The kernel gives the ports of the range to connections that Envoy opens; a listener that finds its
+port taken does not start. One on loopback is a local process, to which sysctls mean nothing. */}}
+{{- define "gateway.guards.ports" -}}
+{{- $local := has .Values.listener.address (list "127.0.0.1" "::1") -}}
+{{- $range := get .Values.sysctls "net.ipv4.ip_local_port_range" -}}
+{{- if and $range (not $local) -}}
+{{- $range := splitList " " $range -}}
+{{- range $name := list "listener" "stats" "admin" -}}
+{{- $port := get $.Values $name | dig "port" 0 | int -}}
+{{- if and (ge $port (index $range 0 | int)) (le $port (index $range 1 | int)) -}}
+{{- fail (printf "%s.port (%d) is within net.ipv4.ip_local_port_range of sysctls (%s), from which the kernel takes ports for connections to replicas: choose a port or a range apart" $name $port (join " " $range)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gateway.guards.service" -}}
+{{- if and .Values.service.nodePort (eq .Values.service.type "ClusterIP") -}}
+{{- fail (printf "service.nodePort is %v but service.type is ClusterIP: set service.type to NodePort or LoadBalancer, or remove the port" .Values.service.nodePort) -}}
 {{- end -}}
 {{- end -}}

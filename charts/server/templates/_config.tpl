@@ -26,7 +26,7 @@ writes whole numbers of a values file as floats. */}}
 {{- end }}
 {{- end }}
 {{- range $key, $value := . }}
-{{- if kindIs "map" $value }}
+{{- if and (kindIs "map" $value) $value }}
 
 [{{ $key }}]
 {{- include "server.toml" $value }}

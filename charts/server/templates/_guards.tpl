@@ -2,22 +2,24 @@
 Values that the schema cannot judge. Each refusal names the value and says what to do.
 */}}
 {{- define "server.guards" -}}
-{{- include "server.guards.cpus" . -}}
+{{- include "common.guards" . -}}
+{{- include "server.guards.lanes" . -}}
 {{- include "server.guards.durations" . -}}
 {{- include "server.guards.drain" . -}}
+{{- include "server.guards.environment" . -}}
 {{- if and .Values.static.volume (not .Values.static.root) -}}
 {{- fail "static.volume is set but static.root is empty: set static.root to the folder at which to mount and serve it, such as /srv/static" -}}
 {{- end -}}
 {{- end -}}
 
-{{- define "server.guards.cpus" -}}
+{{- define "server.guards.lanes" -}}
 {{- $cpus := toString .Values.cpus -}}
-{{- if not (regexMatch "^[1-9][0-9]*$" $cpus) -}}
-{{- fail (printf "cpus is %s: give a whole number of CPUs, such as 1 or 2. Only a pod with a whole number gets CPUs of its own, and each of them runs one lane" $cpus) -}}
-{{- end -}}
 {{- $lanes := toString .Values.lanes | default $cpus -}}
 {{- if ne $lanes $cpus -}}
 {{- fail (printf "lanes is %s but cpus is %s: a lane is one CPU's worth of server, so set both to the same number or leave lanes empty" $lanes $cpus) -}}
+{{- end -}}
+{{- if and (not .Values.exclusive) (has (toString .Values.pin) (list "on" "true")) -}}
+{{- fail "pin is on but exclusive is false: the lanes of all replicas of a node would be pinned to the same CPUs. Set pin to auto, or exclusive to true" -}}
 {{- end -}}
 {{- end -}}
 
@@ -25,20 +27,29 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- range $table := list "timeouts" "drain" "tls" -}}
 {{- range $key, $value := get $.Values.config $table | default dict -}}
 {{- if not (and (eq $key "connection_age") (has (toString $value) (list "off" "false"))) -}}
-{{- $_ := include "server.milliseconds" (list $ (printf "config.%s.%s" $table $key)) -}}
+{{- $_ := include "common.milliseconds" (list $ (printf "config.%s.%s" $table $key)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "server.guards.drain" -}}
-{{- $settle := include "server.milliseconds" (list . "config.drain.settle") | int64 -}}
-{{- $deadline := include "server.milliseconds" (list . "config.drain.deadline") | int64 -}}
+{{- $settle := include "common.milliseconds" (list . "config.drain.settle") | int64 -}}
+{{- $deadline := include "common.milliseconds" (list . "config.drain.deadline") | int64 -}}
 {{- if gt $settle $deadline -}}
 {{- fail (printf "config.drain.settle (%v) must not be longer than config.drain.deadline (%v), which covers it" .Values.config.drain.settle .Values.config.drain.deadline) -}}
 {{- end -}}
 {{- $grace := include "server.gracePeriod" . | int64 -}}
 {{- if le (mul $grace 1000) $deadline -}}
 {{- fail (printf "shutdown.gracePeriodSeconds (%d) must be longer than config.drain.deadline (%v): otherwise the kubelet kills a replica that still drains. Raise it, or leave it empty to have it derived" $grace .Values.config.drain.deadline) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A setting in the environment would win over the file, and over every check of this chart. */}}
+{{- define "server.guards.environment" -}}
+{{- range .Values.extraEnv -}}
+{{- if hasPrefix "CORELANE_" .name -}}
+{{- fail (printf "extraEnv has %s: settings of the server belong in config, where they are checked; other variables must not begin with CORELANE_" .name) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}

@@ -1,36 +1,45 @@
-{{/* Release X gives X-server; releases server and X-server give their own name. */}}
-{{- define "server.fullname" -}}
-{{- $base := .Release.Name | trimSuffix "server" | trimSuffix "-" -}}
-{{- .Values.fullnameOverride | default (list $base "server" | compact | join "-") -}}
-{{- end -}}
-
-{{- define "server.selectorLabels" -}}
-app.kubernetes.io/name: corelane-server
-app.kubernetes.io/instance: {{ .Release.Name }}
-{{- end -}}
-
-{{- define "server.labels" -}}
-{{ include "server.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/component: server
-app.kubernetes.io/part-of: corelane
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
-{{- end -}}
-
-{{- define "server.image" -}}
-{{- with .Values.image -}}
-{{- if .digest -}}
-{{ .repository }}@{{ .digest }}
-{{- else -}}
-{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
 {{/* Seconds until the kubelet kills the pod: the drain, and a margin for the process to end. */}}
 {{- define "server.gracePeriod" -}}
-{{- $deadline := include "server.seconds" (list . "config.drain.deadline") | int64 -}}
-{{- $derived := add $deadline (include "server.seconds" (list . "shutdown.margin")) -}}
+{{- $deadline := include "common.seconds" (list . "config.drain.deadline") | int64 -}}
+{{- $derived := add $deadline (include "common.seconds" (list . "shutdown.margin")) -}}
 {{- .Values.shutdown.gracePeriodSeconds | default $derived | int64 -}}
+{{- end -}}
+
+{{/* What the chart mounts beside the configuration. */}}
+{{- define "server.volumeMounts" -}}
+- name: config
+  mountPath: /etc/corelane
+  readOnly: true
+{{- if .Values.tls.secret }}
+# The whole folder: a file that is mounted by subPath never changes.
+- name: tls
+  mountPath: /etc/corelane-tls
+  readOnly: true
+{{- end }}
+{{- if .Values.static.volume }}
+- name: static
+  mountPath: {{ .Values.static.root | quote }}
+  readOnly: true
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "server.volumes" -}}
+- name: config
+  configMap:
+    name: {{ include "common.fullname" . }}
+{{- with .Values.tls.secret }}
+- name: tls
+  secret:
+    secretName: {{ . | quote }}
+{{- end }}
+{{- with .Values.static.volume }}
+- name: static
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}

@@ -4,7 +4,7 @@ an error can name the value.
 */}}
 
 {{/* Milliseconds of a duration such as 250ms or 5s. */}}
-{{- define "server.milliseconds" -}}
+{{- define "common.milliseconds" -}}
 {{- $root := index . 0 -}}
 {{- $name := index . 1 -}}
 {{- $value := $root.Values -}}
@@ -19,6 +19,6 @@ an error can name the value.
 {{- end -}}
 
 {{/* Seconds, rounded up, as Kubernetes takes them. */}}
-{{- define "server.seconds" -}}
-{{- div (add (include "server.milliseconds" . | int64) 999) 1000 -}}
+{{- define "common.seconds" -}}
+{{- div (add (include "common.milliseconds" . | int64) 999) 1000 -}}
 {{- end -}}

@@ -1,0 +1,44 @@
+{{/*
+Values that no schema can judge and that both charts have. Each refusal names the value and says what
+to do.
+*/}}
+{{- define "common.guards" -}}
+{{- include "common.guards.cpus" . -}}
+{{- include "common.guards.rollout" . -}}
+{{- include "common.guards.autoscaling" . -}}
+{{- include "common.guards.sysctls" . -}}
+{{- end -}}
+
+{{- define "common.guards.rollout" -}}
+{{- $none := list "0" "0%" -}}
+{{- if and (has (toString .Values.rollout.maxSurge) $none) (has (toString .Values.rollout.maxUnavailable) $none) -}}
+{{- fail "rollout.maxSurge and rollout.maxUnavailable are both 0, so no pod could ever be replaced: set one of them to 1" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "common.guards.autoscaling" -}}
+{{- $requests := .Values.resources.requests | default dict -}}
+{{- $known := or .Values.exclusive (get $requests "cpu") -}}
+{{- with .Values.autoscaling -}}
+{{- if .enabled -}}
+{{- if gt (int .minReplicas) (int .maxReplicas) -}}
+{{- fail (printf "autoscaling.minReplicas (%d) must not be above autoscaling.maxReplicas (%d)" (int .minReplicas) (int .maxReplicas)) -}}
+{{- end -}}
+{{- if not (or .cpuPercent .metrics) -}}
+{{- fail "autoscaling.enabled is true but there is nothing to scale by: set autoscaling.cpuPercent or autoscaling.metrics" -}}
+{{- end -}}
+{{- if and .cpuPercent (not $known) -}}
+{{- fail (printf "autoscaling.cpuPercent is %v, of the CPUs that a pod requests, but with exclusive false it requests next to none: set resources.requests.cpu to what it is to use, or autoscaling.cpuPercent to 0 and scale by autoscaling.metrics" .cpuPercent) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A pod with a sysctl that its kubelet does not take for safe is not started. */}}
+{{- define "common.guards.sysctls" -}}
+{{- range $name := list "net.ipv4.tcp_rmem" "net.ipv4.tcp_wmem" -}}
+{{- if and (get $.Values.sysctls $name) (semverCompare "<1.32.0-0" $.Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "sysctls has %s, which Kubernetes takes for safe from 1.32 on, but this is %s: remove it" $name $.Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,28 @@
+{{/* These two must never change: a Deployment's selector is immutable. */}}
+{{- define "common.selectorLabels" -}}
+app.kubernetes.io/name: corelane-{{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{/* Labels of an object. What the chart itself sets wins. */}}
+{{- define "common.labels" -}}
+{{- $own := dict
+  "app.kubernetes.io/version" .Chart.AppVersion
+  "app.kubernetes.io/component" .Chart.Name
+  "app.kubernetes.io/part-of" "corelane"
+  "app.kubernetes.io/managed-by" .Release.Service
+  "helm.sh/chart" (printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_"))
+-}}
+{{- merge (include "common.selectorLabels" . | fromYaml) $own .Values.labels | toYaml -}}
+{{- end -}}
+
+{{/* Labels of a pod: without version and chart, which would roll the pods of every new release. */}}
+{{- define "common.podLabels" -}}
+{{- merge (include "common.selectorLabels" . | fromYaml) .Values.podLabels .Values.labels | toYaml -}}
+{{- end -}}
+
+{{- define "common.metadata" -}}
+name: {{ include "common.fullname" . }}
+labels:
+  {{- include "common.labels" . | nindent 2 }}
+{{- end -}}

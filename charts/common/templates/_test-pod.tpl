@@ -1,0 +1,50 @@
+{{/*
+A pod of helm test: corelane-check of the chart's own image asks a URL.
+*/}}
+
+{{/* Not the labels of a selector: no Service may send this pod requests. */}}
+{{- define "common.test.labels" -}}
+app.kubernetes.io/name: corelane-test
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{/* Takes the root context, the ending of the pod's name, and the arguments of corelane-check. */}}
+{{- define "common.test.pod" -}}
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {{ include "common.fullname" .root }}-test-{{ .name }}
+  labels:
+    {{- merge (include "common.test.labels" .root | fromYaml) (include "common.labels" .root | fromYaml) | toYaml | nindent 4 }}
+  annotations:
+    helm.sh/hook: test
+    # A pod that failed stays, for its log.
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+spec:
+  restartPolicy: Never
+  # More than the deadline of corelane-check, for the image to be pulled.
+  activeDeadlineSeconds: 300
+  {{- include "common.pod.identity" .root | nindent 2 }}
+  securityContext:
+    {{- include "common.pod.security" .root | nindent 4 }}
+  {{- range $key := list "nodeSelector" "tolerations" }}
+  {{- with get $.root.Values $key }}
+  {{ $key }}:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- end }}
+  containers:
+    - name: check
+      {{- include "common.container.image" .root | nindent 6 }}
+      command: [/corelane-check]
+      args:
+        {{- toYaml .arguments | nindent 8 }}
+      # No CPU: the exclusive pods may have taken every CPU that can be requested.
+      resources:
+        requests:
+          memory: 16Mi
+        limits:
+          memory: 32Mi
+      securityContext:
+        {{- include "common.container.security" .root | nindent 8 }}
+{{- end -}}

@@ -1,0 +1,54 @@
+{{/*
+Values of server and gateway that must suit each other. Each refusal names both and says what to do.
+*/}}
+{{- define "corelane.guards" -}}
+{{- if and .Values.server.enabled .Values.gateway.enabled -}}
+{{- include "corelane.guards.idle" . -}}
+{{- include "corelane.guards.health" . -}}
+{{- if eq .Values.gateway.upstream.discovery "dns" -}}
+{{- include "corelane.guards.address" . -}}
+{{- end -}}
+{{- if .Values.server.tls.secret -}}
+{{- fail "server.tls.secret is set, but the gateway speaks to the replicas without TLS: leave it empty, or set gateway.enabled to false for replicas that clients come to directly" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "corelane.guards.idle" -}}
+{{- $gateway := include "common.milliseconds" (list . "gateway.upstream.idleTimeout") | int64 -}}
+{{- $server := include "common.milliseconds" (list . "server.config.timeouts.idle") | int64 -}}
+{{- if or (not $gateway) (ge $gateway $server) -}}
+{{- fail (printf "gateway.upstream.idleTimeout (%v) must be shorter than server.config.timeouts.idle (%v): otherwise the server closes a connection just as the gateway sends a request on it" .Values.gateway.upstream.idleTimeout .Values.server.config.timeouts.idle) -}}
+{{- end -}}
+{{- with .Values.gateway.upstream.serverIdleTimeout -}}
+{{- if ne . $.Values.server.config.timeouts.idle -}}
+{{- fail (printf "gateway.upstream.serverIdleTimeout is %v but server.config.timeouts.idle is %v: leave the first empty, the second is what counts here" . $.Values.server.config.timeouts.idle) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A draining replica answers a health check with 503, which takes it out at once. */}}
+{{- define "corelane.guards.health" -}}
+{{- $interval := include "common.milliseconds" (list . "gateway.upstream.health.interval") | int64 -}}
+{{- $settle := include "common.milliseconds" (list . "server.config.drain.settle") | int64 -}}
+{{- if ge $interval $settle -}}
+{{- fail (printf "gateway.upstream.health.interval (%v) must be shorter than server.config.drain.settle (%v): otherwise a draining replica stops accepting before the gateway has noticed. Well shorter is better" .Values.gateway.upstream.health.interval .Values.server.config.drain.settle) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "corelane.guards.address" -}}
+{{- $dns := .Values.gateway.upstream.dns -}}
+{{- $ports := .Values.server.ports -}}
+{{- range $pair := list (list "port" "traffic") (list "adminPort" "admin") -}}
+{{- $theirs := index $pair 0 -}}
+{{- $ours := index $pair 1 -}}
+{{- if ne (get $dns $theirs | int) (get $ports $ours | int) -}}
+{{- fail (printf "gateway.upstream.dns.%s is %d but server.ports.%s is %d: set both to the same port" $theirs (get $dns $theirs | int) $ours (get $ports $ours | int)) -}}
+{{- end -}}
+{{- end -}}
+{{- $service := include "common.fullname" .Subcharts.server -}}
+{{- $found := include "gateway.envoy.upstreamHost" .Subcharts.gateway | splitList "." | first -}}
+{{- if ne $found $service -}}
+{{- fail (printf "the gateway looks for the Service %s but the server's is %s: set gateway.upstream.dns.hostname to %s.%s.svc.%s." $found $service $service .Release.Namespace $dns.clusterDomain) -}}
+{{- end -}}
+{{- end -}}

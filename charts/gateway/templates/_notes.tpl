@@ -1,0 +1,19 @@
+{{- define "gateway.notes" -}}
+{{- $name := include "common.fullname" . -}}
+{{ $name }}: {{ if .Values.autoscaling.enabled }}{{ .Values.autoscaling.minReplicas }} to {{ .Values.autoscaling.maxReplicas }}{{ else }}{{ .Values.replicas }}{{ end }} pods with {{ .Values.cpus }} worker thread(s) each, for the replicas of
+{{- if eq .Values.upstream.discovery "dns" }}
+  {{ include "gateway.envoy.upstreamHost" . }}:{{ .Values.upstream.dns.port }}
+{{- else }}
+{{- range .Values.upstream.endpoints }}
+  {{ .address }}:{{ .port }}
+{{- end }}
+{{- end }}
+{{ include "common.notes.cpus" . }}
+
+Send a request:
+  kubectl --namespace {{ .Release.Namespace }} port-forward service/{{ $name }} 8080:{{ .Values.service.port }} &
+  curl -i http://127.0.0.1:8080/
+
+The header corelane-replica of the reply names the replica. A reply without it comes from the gateway
+itself; the access log (kubectl logs) says why.
+{{- end -}}

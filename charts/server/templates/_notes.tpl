@@ -1,0 +1,19 @@
+{{- define "server.notes" -}}
+{{- $name := include "common.fullname" . -}}
+{{ $name }}: {{ if .Values.autoscaling.enabled }}{{ .Values.autoscaling.minReplicas }} to {{ .Values.autoscaling.maxReplicas }}{{ else }}{{ .Values.replicas }}{{ end }} replicas with {{ .Values.cpus }} lane(s) each, one per CPU.
+{{ include "common.notes.cpus" . }}
+The metric corelane_lane_info (label pinned) tells whether a lane has its CPU for itself.
+
+The gateway finds the replicas as
+  {{ $name }}.{{ .Release.Namespace }}.svc, port {{ .Values.ports.traffic }} (health: {{ .Values.ports.admin }})
+
+Ask one of them, past the gateway:
+  kubectl --namespace {{ .Release.Namespace }} port-forward deployment/{{ $name }} 8080:{{ .Values.ports.traffic }} 8081:{{ .Values.ports.admin }} &
+  curl -i http{{ if .Values.tls.secret }}s{{ end }}://127.0.0.1:8080/
+  curl http://127.0.0.1:8081/metrics
+{{- if .Values.networkPolicy.enabled }}
+
+A NetworkPolicy lets in the gateway of the release, and Prometheus to the admin port. Others are named in
+networkPolicy.clients and networkPolicy.monitoring.
+{{- end }}
+{{- end -}}

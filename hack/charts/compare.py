@@ -1,0 +1,44 @@
+"""Writes generated files, or shows where they differ from what is there."""
+
+import difflib
+import os
+import sys
+from pathlib import Path
+
+from charts.tree import REPOSITORY
+
+Files = dict[Path, str]
+"""The content that each file should have."""
+
+
+def write(files: Files) -> None:
+    """Writes the files that differ, and names them."""
+    for file, wanted in files.items():
+        if _read(file) != wanted:
+            file.write_text(wanted)
+            print(f"wrote {_name(file)}")
+
+
+def report(files: Files, remedy: str) -> int:
+    """Prints how the files differ and what to run; 1 if any does."""
+    stale = {file: wanted for file, wanted in files.items() if _read(file) != wanted}
+    for file, wanted in stale.items():
+        name = _name(file)
+        found = _read(file).splitlines(keepends=True)
+        sys.stdout.writelines(
+            difflib.unified_diff(
+                found, wanted.splitlines(keepends=True), name, f"{name} (generated)"
+            )
+        )
+    if stale:
+        names = ", ".join(_name(file) for file in stale)
+        print(f"not up to date: {names}. Regenerate with: {remedy}", file=sys.stderr)
+    return 1 if stale else 0
+
+
+def _read(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
+
+
+def _name(file: Path) -> str:
+    return os.path.relpath(file, REPOSITORY)

@@ -1,0 +1,121 @@
+"""The programs of the workspace `services`: static, and the same bytes wherever they are built."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from images import elf, platforms
+from images.platforms import Platform
+from images.stamp import REPOSITORY
+from tools import cache, command, debian, progress
+from tools.errors import ToolError
+
+SERVICES = REPOSITORY / "services"
+TARGET = SERVICES / "target" / "images"
+PROFILE = "image"
+
+
+def build(package: str, program: str, platform: Platform) -> Path:
+    """Builds one package and returns its program.
+
+    One call for each package: cargo unites the features of what it builds together, so the
+    server would be another program when other images are built with it.
+    """
+    _need_rust(platform)
+    environment = _environment(platform)
+    # One folder for each architecture: cargo lets only one build into a folder at a time.
+    target = TARGET / platform.arch
+    target.mkdir(parents=True, exist_ok=True)
+    log = target / f"{program}.log"
+    log.unlink(missing_ok=True)
+    argv = ["cargo", "build", "--locked", "--profile", PROFILE, "--package", package]
+    argv += ["--target", platform.rust, "--target-dir", str(target)]
+    with progress.step(program, f"cargo build for {platform.arch}", log):
+        failure = f"{package} does not build for {platform.rust}"
+        command.run(argv, log, failure=failure, cwd=SERVICES, env=environment)
+    built = target / platform.rust / PROFILE / program
+    _check(built, platform)
+    return built
+
+
+def _environment(platform: Platform) -> dict[str, str]:
+    """Flags that make a static program without names of this machine's folders."""
+    places = _places()
+    # __FILE__ in C follows these.
+    c_flags = [f"-ffile-prefix-map={place}={name}" for place, name in places]
+    rust_flags = ["-Ctarget-feature=+crt-static"]
+    rust_flags += [f"--remap-path-prefix={place}={name}" for place, name in places]
+    environment = {
+        "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(rust_flags),
+        f"CFLAGS_{platform.rust.replace('-', '_')}": " ".join(c_flags),
+        "CARGO_INCREMENTAL": "0",
+        # mimalloc holds __DATE__ and __TIME__, which gcc takes from here. Always the same value:
+        # cargo would not compile again for another.
+        "SOURCE_DATE_EPOCH": "0",
+    }
+    if platform != platforms.native():
+        key = platform.rust.replace("-", "_")
+        environment[f"CC_{key}"] = _cross_compiler(platform)
+        environment[f"CARGO_TARGET_{key.upper()}_LINKER"] = platform.gcc
+    return environment
+
+
+def _places() -> list[tuple[Path, str]]:
+    """Folders whose paths may not be in a program, and the names they get. The last wins."""
+    home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")).resolve()
+    sysroot = Path(_output("rustc", "--print", "sysroot")).resolve()
+    return [
+        (home, "/cargo"),
+        (sysroot, "/rust"),
+        (REPOSITORY, "/corelane"),
+        (TARGET, "/corelane/services/target"),
+    ]
+
+
+def _check(program: Path, platform: Platform) -> None:
+    found = elf.read(program)
+    if found.machine != platform.machine or found.interpreter or found.needed:
+        raise ToolError(f"{program} should be static for {platform.machine}; it is {found}")
+    content = program.read_bytes()
+    for place, _ in _places():
+        if bytes(place) in content:
+            raise ToolError(f"{program} names the folder {place}: it cannot be reproduced")
+
+
+def _need_rust(platform: Platform) -> None:
+    if not shutil.which("cargo"):
+        raise ToolError("cargo is not on PATH: install Rust (README, section Requirements)")
+    libraries = _output("rustc", "--print", "target-libdir", "--target", platform.rust)
+    if Path(libraries).is_dir():
+        return
+    add = ["rustup", "target", "add", platform.rust]
+    if not shutil.which("rustup"):
+        raise ToolError(
+            f"this Rust cannot build for {platform.rust}, and there is no rustup to change that"
+        )
+    log = cache.log(f"rustup-{platform.arch}")
+    log.unlink(missing_ok=True)
+    with cache.lock("rustup"), progress.step("rust", " ".join(add), log):
+        command.run(add, log, failure=f"{' '.join(add)} failed", cwd=SERVICES)
+
+
+def _cross_compiler(platform: Platform) -> str:
+    """The C compiler for another architecture, installed if it is missing."""
+    packages = " ".join(platform.cross_packages)
+    if not shutil.which(platform.gcc) and not debian.usable():
+        raise ToolError(
+            f"building for {platform.arch} takes {platform.gcc}. "
+            f"As root on Debian: apt-get install {packages}"
+        )
+    if not shutil.which(platform.gcc):
+        for package in platform.cross_packages:
+            debian.install(platform.gcc, package)
+    return platform.gcc
+
+
+def _output(*argv: str) -> str:
+    result = subprocess.run(argv, cwd=SERVICES, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise ToolError(f"{' '.join(argv)} failed: {result.stderr.strip()}")
+    return result.stdout.strip()

@@ -1,0 +1,72 @@
+"""Packages the charts, with the digests of the images in them, and pushes them."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from release import command, pin
+from release.artefacts import CHART, Artefact, digest_in
+from tools import resolve
+
+
+def released(root: Path) -> list[Path]:
+    """The charts that users install: all but the library charts."""
+    return [
+        file.parent
+        for file in sorted(root.glob("charts/*/Chart.yaml"))
+        if not re.search(r"^type: *library", file.read_text(), re.MULTILINE)
+    ]
+
+
+def keep_released(root: Path, version: str) -> None:
+    """Packages the charts as they are, where the archives of `version` are missing."""
+    folder = root / "tests" / "charts" / "released"
+    folder.mkdir(parents=True, exist_ok=True)
+    for chart in released(root):
+        if not (folder / f"{chart.name}-{version}.tgz").exists():
+            package(chart, folder)
+
+
+def package(chart: Path, folder: Path) -> Path:
+    """Packages a chart into `folder` and returns the archive."""
+    output = command.output([_helm(), "package", chart, "--destination", folder])
+    # "Successfully packaged chart and saved it to: FILE"
+    return Path(output.strip().rsplit(": ", 1)[1])
+
+
+def package_all(root: Path, images: list[Artefact], folder: Path) -> list[Path]:
+    """Packages the charts of `root` so that they take `images` from where they were pushed."""
+    shutil.rmtree(folder, ignore_errors=True)
+    # Links stay: through them a chart finds the pinned copies of those it depends on.
+    shutil.copytree(root / "charts", folder / "charts", symlinks=True)
+    charts = released(folder)
+    pin.pin(charts, images)
+    # Packages hold the times of files; with that of the commit they are the same each time.
+    time = int(command.output(["git", "log", "-1", "--format=%ct"], cwd=root))
+    _date((folder / "charts").rglob("*"), time)
+    packages = [package(chart, folder) for chart in charts]
+    _date(packages, time)
+    return packages
+
+
+def push(registry: str, version: str, packages: list[Path], options: list[str]) -> list[Artefact]:
+    """Pushes packaged charts to REGISTRY/charts."""
+    pushed = []
+    for file in packages:
+        name = file.name.removesuffix(f"-{version}.tgz")
+        argv = [_helm(), "push", file, f"oci://{registry}/charts", *options]
+        # Helm says it on stderr.
+        digest = digest_in(command.said(argv), "helm push")
+        pushed.append(Artefact(CHART, name, f"{registry}/charts/{name}", digest, tag=version))
+    return pushed
+
+
+def _date(files: Iterable[Path], time: int) -> None:
+    for file in files:
+        os.utime(file, (time, time), follow_symlinks=False)
+
+
+def _helm() -> Path:
+    return resolve.ensure(["helm"])["helm"]

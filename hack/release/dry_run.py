@@ -1,0 +1,22 @@
+"""A release to a registry on loopback, with a throw-away key: everything but the real registry."""
+
+import shutil
+from pathlib import Path
+
+from release import build, provenance, publish, registry, signer, verify
+from release.artefacts import Artefact
+
+PLAIN = ["--plain-http"]
+"""Helm, unlike crane and cosign, takes loopback for a registry with TLS."""
+
+
+def run(root: Path, folder: Path) -> list[Artefact]:
+    """Builds, publishes and verifies; returns what was published."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    build.build(root, folder)
+    key = signer.throw_away(folder / "key")
+    with registry.throw_away(folder) as host:
+        found = publish.publish(root, f"{host}/corelane", folder, key, PLAIN)
+        verify.verify(found, provenance.commit(root), key, PLAIN)
+    return found

@@ -1,0 +1,72 @@
+"""How the artefacts of a release were made, as SLSA v1 provenance (slsa.dev/spec/v1.0/provenance)."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from release import command
+
+GITHUB_BUILD = "https://actions.github.io/buildtypes/workflow/v1"
+"""Its parameters are described at that address."""
+LOCAL_BUILD = "urn:corelane:build:local"
+
+
+def predicate(root: Path, version: str, env: Mapping[str, str] = os.environ) -> dict:
+    """The predicate: GitHub's workflow if one runs this, else this machine."""
+    hosted = env.get("GITHUB_ACTIONS") == "true"
+    build = _github(env, commit(root)) if hosted else _local(root, commit(root))
+    build["buildDefinition"]["externalParameters"]["version"] = version
+    return build
+
+
+def commit(root: Path) -> str:
+    """The commit that is released."""
+    return command.output(["git", "rev-parse", "HEAD"], cwd=root).strip()
+
+
+def changed_files(root: Path) -> list[str]:
+    """What is in the working tree other than in the commit, as git says it."""
+    return command.output(["git", "status", "--porcelain"], cwd=root).splitlines()
+
+
+def _github(env: Mapping[str, str], commit: str) -> dict:
+    repository = f"{env['GITHUB_SERVER_URL']}/{env['GITHUB_REPOSITORY']}"
+    path = env["GITHUB_WORKFLOW_REF"].split("@")[0].removeprefix(f"{env['GITHUB_REPOSITORY']}/")
+    run = f"{repository}/actions/runs/{env['GITHUB_RUN_ID']}"
+    return {
+        "buildDefinition": {
+            "buildType": GITHUB_BUILD,
+            "externalParameters": {
+                "workflow": {"ref": env["GITHUB_REF"], "repository": repository, "path": path}
+            },
+            "internalParameters": {
+                "github": {
+                    "event_name": env["GITHUB_EVENT_NAME"],
+                    "repository_id": env["GITHUB_REPOSITORY_ID"],
+                    "repository_owner_id": env["GITHUB_REPOSITORY_OWNER_ID"],
+                    "runner_environment": env["RUNNER_ENVIRONMENT"],
+                }
+            },
+            "resolvedDependencies": [_source(f"git+{repository}@{env['GITHUB_REF']}", commit)],
+        },
+        "runDetails": {
+            "builder": {"id": f"{env['GITHUB_SERVER_URL']}/{env['GITHUB_WORKFLOW_REF']}"},
+            "metadata": {"invocationId": f"{run}/attempts/{env['GITHUB_RUN_ATTEMPT']}"},
+        },
+    }
+
+
+def _local(root: Path, commit: str) -> dict:
+    return {
+        "buildDefinition": {
+            "buildType": LOCAL_BUILD,
+            "externalParameters": {},
+            "internalParameters": {"changedFiles": len(changed_files(root))},
+            "resolvedDependencies": [_source("git+file:.", commit)],
+        },
+        "runDetails": {"builder": {"id": LOCAL_BUILD}},
+    }
+
+
+def _source(uri: str, commit: str) -> dict:
+    return {"uri": uri, "digest": {"gitCommit": commit}}

@@ -1,0 +1,43 @@
+"""A registry on loopback that lives as long as a dry run."""
+
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tools import progress, resolve
+from tools.errors import ToolError
+
+DEADLINE = 30.0
+
+
+@contextmanager
+def throw_away(folder: Path) -> Iterator[str]:
+    """Starts the registry, yields HOST:PORT, and ends it."""
+    crane = resolve.ensure(["crane"])["crane"]
+    blobs = folder / "registry"
+    blobs.mkdir()
+    log = folder / "registry.log"
+    argv = [crane, "registry", "serve", "--address", "127.0.0.1:0", "--disk", blobs]
+    with open(log, "w") as output:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        yield f"127.0.0.1:{_port(process, log)}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _port(process: subprocess.Popen, log: Path) -> int:
+    """The port that the kernel chose, which the registry logs."""
+    deadline = time.monotonic() + DEADLINE
+    while time.monotonic() < deadline and process.poll() is None:
+        if match := re.search(r"serving on port (\d+)", log.read_text()):
+            return int(match[1])
+        time.sleep(0.05)
+    said = "\n".join(f"    {line}" for line in progress.tail(log, 10))
+    raise ToolError(f"the registry did not start; {log} says:\n{said}")

@@ -1,0 +1,78 @@
+"""Signs and attests artefacts with cosign, and verifies them as a user would."""
+
+import base64
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from release import command
+from release.artefacts import Artefact
+from tools import resolve
+
+SBOM = "cyclonedx"
+PROVENANCE = "slsaprovenance1"
+
+PASSWORD = {"COSIGN_PASSWORD": ""}
+"""The throw-away key has none; without the variable cosign asks the terminal."""
+
+NO_SERVICES = {"mediaType": "application/vnd.dev.sigstore.signingconfig.v0.2+json"}
+"""A signing configuration without certificate authority, transparency log and time stamps."""
+NO_ROOTS = {"mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1"}
+"""A trusted root with no keys of such services: without one cosign would download it."""
+
+
+@dataclass(frozen=True)
+class Signer:
+    """Options of cosign: those that sign, and those that verify what was signed so."""
+
+    signing: tuple[str, ...]
+    verifying: tuple[str, ...]
+
+    def sign(self, artefact: Artefact) -> None:
+        """Signs the artefact; the signature goes to its repository."""
+        self._cosign("sign", "--yes", *self.signing, artefact.reference)
+
+    def attest(self, artefact: Artefact, kind: str, predicate: Path) -> None:
+        """Signs a statement about the artefact; it goes to its repository."""
+        about = ["--type", kind, "--predicate", str(predicate), artefact.reference]
+        self._cosign("attest", "--yes", *self.signing, *about)
+
+    def verify(self, artefact: Artefact) -> None:
+        """Fails unless the artefact is signed."""
+        self._cosign("verify", *self.verifying, artefact.reference)
+
+    def predicate(self, artefact: Artefact, kind: str) -> dict:
+        """The signed statement about the artefact; fails if there is none."""
+        options = ["--type", kind, *self.verifying]
+        lines = self._cosign("verify-attestation", *options, artefact.reference)
+        envelope = json.loads(lines.splitlines()[0])
+        return json.loads(base64.b64decode(envelope["payload"]))["predicate"]
+
+    def _cosign(self, *arguments: str) -> str:
+        return command.output([_cosign(), *arguments], env=PASSWORD)
+
+
+def workflow(identity: str, issuer: str) -> Signer:
+    """Signs as the workflow that runs: with a certificate for its identity, and a public log."""
+    verifying = ("--certificate-identity", identity, "--certificate-oidc-issuer", issuer)
+    return Signer(signing=(), verifying=verifying)
+
+
+def throw_away(folder: Path) -> Signer:
+    """Signs with a new key, and tells no log."""
+    folder.mkdir(parents=True)
+    prefix = folder / "cosign"
+    argv = [_cosign(), "generate-key-pair", "--output-key-prefix", prefix]
+    command.output(argv, env=PASSWORD)
+    services, roots = folder / "signing-config.json", folder / "trusted-root.json"
+    services.write_text(json.dumps(NO_SERVICES))
+    roots.write_text(json.dumps(NO_ROOTS))
+    offline = ("--signing-config", str(services), "--trusted-root", str(roots))
+    return Signer(
+        signing=("--key", f"{prefix}.key", *offline),
+        verifying=("--key", f"{prefix}.pub", "--insecure-ignore-tlog=true"),
+    )
+
+
+def _cosign() -> Path:
+    return resolve.ensure(["cosign"])["cosign"]

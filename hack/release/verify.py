@@ -1,0 +1,53 @@
+"""Verifies a release from the registry alone, as its users can."""
+
+import hashlib
+
+from release import command, sbom
+from release.artefacts import CHART, IMAGE, INDEX, Artefact
+from release.signer import PROVENANCE, SBOM, Signer
+from tools import progress, resolve
+from tools.errors import ToolError
+
+
+def verify(found: list[Artefact], commit: str, signer: Signer, helm_options: list[str]) -> None:
+    """Fails unless all is there, whole, signed and attested, and the charts name the images."""
+    images = [artefact for artefact in found if artefact.kind == INDEX]
+    with progress.step("verify", f"{len(found)} artefacts, pulled by digest"):
+        for artefact in found:
+            _whole(artefact)
+            signer.verify(artefact)
+            _made_from(commit, signer.predicate(artefact, PROVENANCE), artefact)
+            if artefact.kind == IMAGE:
+                sbom.check(signer.predicate(artefact, SBOM), artefact.reference)
+            if artefact.kind == CHART:
+                _names(images, artefact, helm_options)
+
+
+def _whole(artefact: Artefact) -> None:
+    """Pulls by digest; the bytes must have it, and a tag must lead to it."""
+    crane = resolve.ensure(["crane"])["crane"]
+    manifest = command.output([crane, "manifest", artefact.reference])
+    if f"sha256:{hashlib.sha256(manifest.rstrip().encode()).hexdigest()}" != artefact.digest:
+        raise ToolError(f"{artefact.reference}: the registry gave other bytes")
+    if artefact.kind != CHART:
+        command.output([crane, "validate", "--remote", artefact.reference])
+    if artefact.tag:
+        tagged = f"{artefact.repository}:{artefact.tag}"
+        if (digest := command.output([crane, "digest", tagged]).strip()) != artefact.digest:
+            raise ToolError(f"{tagged} is {digest}, not {artefact.digest}")
+
+
+def _made_from(commit: str, provenance: dict, artefact: Artefact) -> None:
+    sources = provenance["buildDefinition"]["resolvedDependencies"]
+    if commit not in [source["digest"].get("gitCommit") for source in sources]:
+        raise ToolError(f"{artefact.reference}: its provenance does not name commit {commit}")
+
+
+def _names(images: list[Artefact], chart: Artefact, helm_options: list[str]) -> None:
+    """Renders the chart from the registry: every image must be one of these, by digest."""
+    helm = resolve.ensure(["helm"])["helm"]
+    reference = f"oci://{chart.reference}"
+    lines = command.output([helm, "template", "verify", reference, *helm_options]).splitlines()
+    named = {line.split("image:", 1)[1].strip(" \"'") for line in lines if " image: " in line}
+    if not named or not named <= {image.reference for image in images}:
+        raise ToolError(f"{reference} names images of no release: {', '.join(sorted(named))}")

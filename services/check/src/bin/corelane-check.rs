@@ -1,0 +1,7 @@
+//! The program `corelane-check`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    corelane_check::main()
+}

@@ -1,0 +1,82 @@
+//! Envoy's admin interface.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use corelane_cli::{ExchangeError, exchange};
+use http_body_util::Empty;
+use hyper::header::HOST;
+use hyper::{Method, Request, StatusCode};
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// Longest time for one answer; the admin shares a thread with Envoy's other chores.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// Pause before an unanswered request is sent again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Why the admin interface did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AdminError {
+    #[error("{0}")]
+    Exchange(#[from] ExchangeError),
+    #[error("no answer from {0} in time")]
+    Silent(SocketAddr),
+    #[error("{0} answered {1} to {2}")]
+    Refused(SocketAddr, StatusCode, String),
+}
+
+/// The admin interface of one Envoy.
+#[derive(Debug)]
+pub(crate) struct Admin {
+    pub(crate) address: SocketAddr,
+}
+
+impl Admin {
+    /// Posts, again and again until there is an answer or the time is up.
+    pub(crate) async fn post(&self, path: &str, until: Instant) -> Result<(), AdminError> {
+        loop {
+            let error = match self.ask(Method::POST, path, until).await {
+                Ok(_) => return Ok(()),
+                Err(error @ AdminError::Refused(..)) => return Err(error),
+                Err(error) => error,
+            };
+            if Instant::now() + PAUSE >= until {
+                return Err(error);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// The values of those of the named statistics that Envoy keeps.
+    pub(crate) async fn statistics(
+        &self,
+        names: &[String],
+        until: Instant,
+    ) -> Result<HashMap<String, u64>, AdminError> {
+        let any = names.join("|").replace('.', "\\.");
+        let path = format!("/stats?filter=^({any})$").replace('\\', "%5C");
+        let text = self.ask(Method::GET, &path, until).await?;
+        let text = String::from_utf8_lossy(&text);
+        let pairs = text.lines().filter_map(|line| line.split_once(": "));
+        Ok(pairs.filter_map(|(name, n)| Some((name.to_owned(), n.parse().ok()?))).collect())
+    }
+
+    async fn ask(&self, method: Method, path: &str, until: Instant) -> Result<Bytes, AdminError> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, self.address.to_string())
+            .body(Empty::new())
+            .expect("paths here are valid");
+        let until = until.min(Instant::now() + ANSWER);
+        let reply = timeout_at(until, exchange(self.address, request)).await;
+        let reply = reply.map_err(|_| AdminError::Silent(self.address))??;
+        match reply.status() {
+            StatusCode::OK => Ok(reply.into_body()),
+            status => Err(AdminError::Refused(self.address, status, path.to_owned())),
+        }
+    }
+}

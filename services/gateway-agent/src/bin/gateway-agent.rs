@@ -1,0 +1,7 @@
+//! The program `gateway-agent`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gateway_agent::main()
+}

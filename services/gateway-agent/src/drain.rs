@@ -1,0 +1,82 @@
+//! The end of a gateway pod, from "it is to end" to "nobody needs it any more".
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::{info, warn};
+
+use crate::admin::{Admin, AdminError};
+
+/// How to drain.
+#[derive(Debug)]
+pub(crate) struct Drain {
+    pub(crate) admin: SocketAddr,
+    /// Statistics prefix of the listener.
+    pub(crate) listener: String,
+    /// The least time that it takes.
+    pub(crate) settle: Duration,
+    /// The most time that it takes.
+    pub(crate) deadline: Duration,
+}
+
+/// Time between two looks at the clients that are left.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Who still needs Envoy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Left {
+    connections: u64,
+    requests: u64,
+}
+
+/// Drains Envoy. An error means that Envoy was not told; a deadline that cuts is none.
+pub(crate) async fn drain(settings: &Drain) -> Result<(), AdminError> {
+    let admin = Admin { address: settings.admin };
+    let began = Instant::now();
+    let deadline = began + settings.deadline;
+
+    // From here on /ready fails, and every reply says `Connection: close`, or GOAWAY over HTTP/2.
+    admin.post("/healthcheck/fail", deadline).await?;
+    // The same by Envoy's own drain. Without `skip_exit` it would close its listeners at --drain-time-s,
+    // while Services may still send clients here.
+    admin.post("/drain_listeners?graceful&skip_exit", deadline).await?;
+    info!(?settings.settle, ?settings.deadline, "drain: begun");
+
+    sleep_until(began + settings.settle).await;
+    let mut last = left(&admin, settings, deadline).await;
+    let (after_ms, connections, requests) = figures(began, last);
+    info!(after_ms, connections, requests, "drain: settled");
+
+    while last.is_none_or(|left| left.connections > 0) && Instant::now() + LOOK < deadline {
+        sleep(LOOK).await;
+        last = left(&admin, settings, deadline).await;
+    }
+    let (after_ms, connections, requests) = figures(began, last);
+    match requests {
+        // Connections that are still there are idle: their clients lose nothing.
+        Some(0) => info!(after_ms, connections, requests, "drain: ended"),
+        _ => warn!(after_ms, connections, requests, "drain: cut at its deadline"),
+    }
+    Ok(())
+}
+
+/// What log lines tell: the time since the begin, and who is left, if that is known.
+fn figures(began: Instant, left: Option<Left>) -> (u64, Option<u64>, Option<u64>) {
+    let after_ms = began.elapsed().as_millis() as u64;
+    (after_ms, left.map(|it| it.connections), left.map(|it| it.requests))
+}
+
+/// Who is left; none if Envoy does not say.
+async fn left(admin: &Admin, settings: &Drain, until: Instant) -> Option<Left> {
+    let connections = format!("listener.{}.downstream_cx_active", settings.listener);
+    let requests = format!("http.{}.downstream_rq_active", settings.listener);
+    let names = [connections, requests];
+    match admin.statistics(&names, until).await {
+        Ok(found) => match names.each_ref().map(|name| found.get(name).copied()) {
+            [Some(connections), Some(requests)] => Some(Left { connections, requests }),
+            _ => None,
+        },
+        Err(_) => None,
+    }
+}

@@ -1,0 +1,173 @@
+"""`hack/charts` makes a closed schema of values.yaml and its comments, or says what is missing."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from charts import compare
+from support import REPOSITORY
+from support.rendering import helm, tool
+
+SCRIPT = REPOSITORY / "hack" / "charts" / "schema_of_values.py"
+
+
+def generate(folder: Path, values: str, metadata: str = "") -> subprocess.CompletedProcess[str]:
+    """Runs the generator on a chart with these values."""
+    folder.mkdir(exist_ok=True)
+    (folder / "Chart.yaml").write_text(f"apiVersion: v2\nname: probe\nversion: 1.0.0\n{metadata}")
+    (folder / "values.yaml").write_text(values)
+    argv = [tool("pytest").parent / "python", SCRIPT, folder]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+def schema(folder: Path, values: str, metadata: str = "") -> dict:
+    result = generate(folder, values, metadata)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def accepts(folder: Path, *settings: str) -> bool:
+    """Whether Helm takes settings for the chart whose schema was made."""
+    (folder / "templates").mkdir(exist_ok=True)
+    sets = [argument for setting in settings for argument in ("--set-json", setting)]
+    return helm("template", "probe", folder, *sets).returncode == 0
+
+
+def test_types_are_those_of_the_defaults(tmp_path: Path) -> None:
+    values = "number: 1\nshare: 0.5\nname: x\nshown: true\nnested:\n  port: 80\n"
+    found = schema(tmp_path, values)["properties"]
+    types = {key: found[key]["type"] for key in ("number", "share", "name", "shown", "nested")}
+    assert types == {
+        "number": "integer",
+        "share": "number",
+        "name": "string",
+        "shown": "boolean",
+        "nested": "object",
+    }
+    assert found["nested"]["properties"] == {"port": {"type": "integer"}}
+
+
+def test_maps_are_closed_unless_a_block_opens_them(tmp_path: Path) -> None:
+    values = """
+shut:
+  key: 1
+  # @schema
+  # properties: {inner: {type: object, properties: {a: {type: string}}}}
+  # @schema
+  described: {}
+# @schema
+# additionalProperties: {type: string}
+# @schema
+open: {}
+"""
+    (tmp_path / "values.schema.json").write_text(json.dumps(schema(tmp_path, values)))
+    assert accepts(tmp_path, 'open={"any": "text"}', 'shut.described.inner={"a": "b"}')
+    for refused in (
+        "surprise=1",
+        "shut.surprise=1",
+        "shut.described.surprise=1",
+        "shut.described.inner.surprise=1",
+        'open={"any": 1}',
+    ):
+        assert not accepts(tmp_path, refused), refused
+
+
+def test_a_block_says_more_than_the_default(tmp_path: Path) -> None:
+    values = """
+# @schema
+# type: [integer, string]
+# minimum: 1
+# pattern: ^[0-9]+%$
+# @schema
+# -- How many,
+# or which part
+number: 2
+"""
+    assert schema(tmp_path, values)["properties"]["number"] == {
+        "description": "How many, or which part",
+        "type": ["integer", "string"],
+        "minimum": 1,
+        "pattern": "^[0-9]+%$",
+    }
+
+
+def test_only_definitions_in_use_are_written(tmp_path: Path) -> None:
+    values = """
+# @schema.root
+# definitions:
+#   pair: {type: array, items: {$ref: "#/definitions/port"}}
+#   unused: {type: string}
+# @schema.root
+
+# @schema
+# $ref: "#/definitions/pair"
+# @schema
+ports: []
+"""
+    made = schema(tmp_path, values)
+    assert made["definitions"].keys() == {"pair", "port"}
+    (tmp_path / "values.schema.json").write_text(json.dumps(made))
+    assert accepts(tmp_path, "ports=[80, 81]")
+    assert not accepts(tmp_path, "ports=[80, 65536]")
+
+
+def test_values_of_parts_are_left_to_their_schemas(tmp_path: Path) -> None:
+    metadata = "dependencies:\n- {name: server, version: 1.0.0}\n- {name: x, alias: front}\n"
+    made = schema(tmp_path, "server:\n  replicas: 2\nown: 1\n", metadata)
+    assert made["additionalProperties"] is False
+    assert made["properties"].keys() == {"server", "front", "global", "own"}
+    assert made["properties"]["server"]["type"] == "object"
+    assert "additionalProperties" not in made["properties"]["server"]
+
+
+def test_global_values_are_judged_as_far_as_the_chart_knows_them(tmp_path: Path) -> None:
+    values = "global:\n  registry: x\n"
+    (tmp_path / "values.schema.json").write_text(json.dumps(schema(tmp_path, values)))
+    assert accepts(tmp_path, 'global.registry="y"', "global.of-another-chart=1")
+    assert not accepts(tmp_path, "global.registry=1")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ("# -- Any\nlist: []\n", "values.yaml:2: list: a list needs a block with its items"),
+        ("map: {}\n", "map: an empty map needs a block"),
+        ("nothing:\n", "nothing: a default of null needs a block with its type"),
+        ("# -- Any\n# @schema\n# minimum: 1\n# @schema\na: 1\n", "before the description"),
+        ("# @schema\n# minimum: 1\na: 1\n", "begins and ends with '# @schema'"),
+        ("# @schema\n# - 1\n# @schema\na: 1\n", "is not a map"),
+        ("# @schema\n# a: b: c\n# @schema\na: 1\n", "is not YAML"),
+        ('# @schema\n# $ref: "#/definitions/nowhere"\n# @schema\na: 1\n', "nowhere: there are"),
+        (
+            '# @schema\n# $ref: "#/definitions/port"\n# minimum: 9\n# @schema\na: 1\n',
+            "draft-07 passes over minimum beside $ref",
+        ),
+    ],
+)
+def test_what_cannot_be_told_is_asked_for(tmp_path: Path, values: str, words: str) -> None:
+    result = generate(tmp_path, values)
+    assert result.returncode == 1
+    assert words in result.stderr
+
+
+def test_all_that_is_missing_is_said_at_once(tmp_path: Path) -> None:
+    assert len(generate(tmp_path, "list: []\nmap: {}\n").stderr.splitlines()) == 2
+
+
+def test_what_is_not_up_to_date_is_shown_and_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {tmp_path / name: "old\nnew\n" for name in ("stale", "missing", "fresh")}
+    (tmp_path / "stale").write_text("old\n")
+    (tmp_path / "fresh").write_text("old\nnew\n")
+    assert compare.report(files, "make charts") == 1
+    output, errors = capsys.readouterr()
+    assert output.count("\n+new\n") == 2
+    assert "fresh" not in output + errors
+    assert errors.endswith("Regenerate with: make charts\n")
+    assert (tmp_path / "stale").read_text() == "old\n"
+    assert not (tmp_path / "missing").exists()
+    compare.write(files)
+    assert compare.report(files, "make charts") == 0

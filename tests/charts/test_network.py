@@ -1,0 +1,141 @@
+"""Who may talk to whom, by the NetworkPolicies and the labels of the pods that the charts render."""
+
+import pytest
+
+from support.rendering import check_pods, render
+
+TRAFFIC, ADMIN, LISTENER, STATS = 8080, 8081, 8080, 9902
+BOTH = pytest.mark.parametrize("chart", ["gateway", "server"])
+PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}
+STRANGER = {"app.kubernetes.io/name": "stranger"}
+
+
+def labels(chart: str, release: str = "corelane") -> dict[str, str]:
+    """The labels of a chart's pods."""
+    objects = render(chart, release=release)
+    return objects["Deployment"]["spec"]["template"]["metadata"]["labels"]
+
+
+def selects(selector: dict, pod: dict[str, str]) -> bool:
+    """Whether a label selector chooses a pod."""
+    expressions = selector.get("matchExpressions", [])
+    assert {entry["operator"] for entry in expressions} <= {"In"}
+    return selector.get("matchLabels", {}).items() <= pod.items() and all(
+        pod.get(entry["key"]) in entry["values"] for entry in expressions
+    )
+
+
+def passes(rules: list[dict], side: str, pod: dict[str, str], port: int) -> bool:
+    """Whether rules let a pod of the same namespace through; an absent side means everybody."""
+    return any(
+        port in {entry["port"] for entry in rule["ports"]}
+        and (
+            side not in rule
+            or any(
+                "namespaceSelector" not in peer and selects(peer.get("podSelector", {}), pod)
+                for peer in rule[side]
+            )
+        )
+        for rule in rules
+    )
+
+
+def enters(
+    chart: str, pod: dict[str, str], port: int, *settings: str, release: str = "corelane"
+) -> bool:
+    """Whether a pod may connect to a port of a chart's pods."""
+    policy = render(chart, *settings, release=release)["NetworkPolicy"]["spec"]
+    return passes(policy["ingress"], "from", pod, port)
+
+
+@BOTH
+def test_what_is_not_listed_is_refused_in_both_directions(chart: str) -> None:
+    policy = render(chart)["NetworkPolicy"]["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert selects(policy["podSelector"], labels(chart))
+    assert "NetworkPolicy" not in render(chart, "networkPolicy.enabled=false")
+
+
+def test_server_takes_requests_from_the_gateway_alone() -> None:
+    gateway = labels("gateway")
+    assert enters("server", gateway, TRAFFIC)
+    assert enters("server", gateway, ADMIN)
+    for port in (TRAFFIC, ADMIN):
+        assert not enters("server", STRANGER, port)
+        assert not enters("server", labels("gateway", release="other"), port)
+
+
+def test_server_of_a_release_of_its_own_knows_its_gateway() -> None:
+    gateway = labels("gateway", release="shop-gateway")
+    assert enters("server", gateway, TRAFFIC, release="shop-server")
+    assert not enters("server", gateway, TRAFFIC, release="other-server")
+
+
+def test_server_takes_clients_that_are_listed() -> None:
+    listed = r"networkPolicy.clients[0].podSelector.matchLabels.app\.kubernetes\.io/name=stranger"
+    assert enters("server", STRANGER, TRAFFIC, listed)
+    assert not enters("server", STRANGER, ADMIN, listed)
+
+
+def test_gateway_takes_everybody_until_clients_are_listed() -> None:
+    assert enters("gateway", STRANGER, LISTENER)
+    listed = "networkPolicy.clients[0].podSelector.matchLabels.role=client"
+    assert enters("gateway", {"role": "client"}, LISTENER, listed)
+    assert not enters("gateway", STRANGER, LISTENER, listed)
+
+
+@pytest.mark.parametrize(("chart", "port"), [("server", ADMIN), ("gateway", STATS)])
+def test_metrics_are_for_monitoring_alone(chart: str, port: int) -> None:
+    assert enters(chart, PROMETHEUS, port)
+    assert not enters(chart, STRANGER, port)
+    assert not enters(chart, PROMETHEUS, port, "networkPolicy.monitoring=null")
+
+
+def test_prometheus_is_no_client_of_the_server() -> None:
+    assert not enters("server", PROMETHEUS, TRAFFIC)
+
+
+def test_server_reaches_nothing_unless_it_is_given() -> None:
+    assert render("server")["NetworkPolicy"]["spec"]["egress"] == []
+    given = render("server", "networkPolicy.egress[0].ports[0].port=5432")["NetworkPolicy"]["spec"]
+    assert given["egress"] == [{"ports": [{"port": 5432}]}]
+
+
+def test_gateway_reaches_dns_and_its_replicas() -> None:
+    rules = render("gateway")["NetworkPolicy"]["spec"]["egress"]
+    server = labels("server")
+    for port in (53, TRAFFIC, ADMIN):
+        assert passes(rules, "to", server, port)
+    for port in (TRAFFIC, ADMIN, 443):
+        assert not passes(rules, "to", STRANGER, port)
+    assert not passes(rules, "to", labels("server", release="other"), TRAFFIC)
+
+
+def test_gateway_reaches_listed_replicas_by_address() -> None:
+    endpoint = "upstream.endpoints[0].{}"
+    settings = [endpoint.format(part) for part in ("address=10.1.2.3", "port=80", "adminPort=81")]
+    objects = render("gateway", "upstream.discovery=static", *settings)
+    (rule,) = objects["NetworkPolicy"]["spec"]["egress"]
+    assert rule["to"] == [{"ipBlock": {"cidr": "10.1.2.3/32"}}]
+    assert [entry["port"] for entry in rule["ports"]] == [80, 81]
+
+
+@BOTH
+@pytest.mark.parametrize("settings", [[], ["networkPolicy.clients[0].podSelector.matchLabels.a=b"]])
+def test_pods_of_helm_test_are_let_in(chart: str, settings: list[str]) -> None:
+    pods = check_pods(chart)
+    assert pods
+    port = LISTENER if chart == "gateway" else ADMIN
+    for pod in pods.values():
+        assert enters(chart, pod["metadata"]["labels"], port, *settings)
+
+
+@BOTH
+def test_pods_of_helm_test_are_nobodys_backend(chart: str) -> None:
+    objects = render(chart)
+    for pod in check_pods(chart).values():
+        for service in (
+            objects["Service"]["spec"]["selector"],
+            objects["Deployment"]["spec"]["selector"]["matchLabels"],
+        ):
+            assert not service.items() <= pod["metadata"]["labels"].items()

@@ -1,0 +1,112 @@
+"""Charts of a release: packaged with the digests of the images that were pushed."""
+
+import re
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from release import charts, pin
+from release.artefacts import IMAGE, INDEX, Artefact, digest_in, table
+from support import REPOSITORY
+from support.rendering import helm
+from tools.errors import ToolError
+
+VERSION = (REPOSITORY / "VERSION").read_text().strip()
+REGISTRY = "registry.example:5000/some/place"
+
+
+def index(name: str, digit: str) -> Artefact:
+    """An image index that was pushed."""
+    repository = f"{REGISTRY}/corelane-{name}"
+    return Artefact(INDEX, name, repository, f"sha256:{digit * 64}", tag=VERSION)
+
+
+PUSHED = [index("server", "a"), index("gateway", "b")]
+
+
+def images_of(package: Path, *settings: str) -> set[str]:
+    """The images that the rendered package names."""
+    sets = [argument for setting in settings for argument in ("--set", setting)]
+    result = helm("template", "test", package, *sets)
+    assert result.returncode == 0, result.stderr
+    return set(re.findall(r"^ *(?:- )?image: \"?([^\"\s]+)", result.stdout, re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The packages by the names of their charts."""
+    found = charts.package_all(REPOSITORY, PUSHED, tmp_path_factory.mktemp("packages") / "charts")
+    return {file.name.removesuffix(f"-{VERSION}.tgz"): file for file in found}
+
+
+def test_every_chart_but_the_library_is_packaged(packages: dict[str, Path]) -> None:
+    kinds = {
+        file.parent.name: yaml.safe_load(file.read_text())["type"]
+        for file in REPOSITORY.glob("charts/*/Chart.yaml")
+    }
+    assert set(packages) == {name for name, kind in kinds.items() if kind == "application"}
+
+
+def test_packages_take_the_pushed_images_by_digest(packages: dict[str, Path]) -> None:
+    references = {image.name: {image.reference} for image in PUSHED}
+    assert images_of(packages["server"]) == references["server"]
+    assert images_of(packages["gateway"]) == references["gateway"]
+    for package in packages.values():
+        assert images_of(package) <= references["server"] | references["gateway"]
+
+
+def test_a_mirror_is_one_value(packages: dict[str, Path]) -> None:
+    for name in ("server", "corelane"):
+        found = images_of(packages[name], "global.imageRegistry=mirror.example")
+        assert f"mirror.example/corelane-server@{PUSHED[0].digest}" in found
+        assert all(image.startswith("mirror.example/") for image in found)
+
+
+def test_packaging_changes_only_registry_and_digest_of_a_copy(packages: dict[str, Path]) -> None:
+    values = "server/values.yaml"
+    with tarfile.open(packages["server"]) as archive:
+        packaged = yaml.safe_load(archive.extractfile(values).read())
+    source = yaml.safe_load((REPOSITORY / "charts" / values).read_text())
+    assert source["image"]["digest"] == source["global"]["imageRegistry"] == ""
+    source["image"]["digest"] = PUSHED[0].digest
+    source["global"]["imageRegistry"] = REGISTRY
+    assert packaged == source
+
+
+def test_packages_of_one_commit_are_the_same_bytes(
+    packages: dict[str, Path], tmp_path: Path
+) -> None:
+    for again in charts.package_all(REPOSITORY, PUSHED, tmp_path / "charts"):
+        assert again.read_bytes() == (packages["server"].parent / again.name).read_bytes()
+
+
+def test_an_image_that_no_chart_takes_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="no chart takes the image corelane-other"):
+        charts.package_all(REPOSITORY, [index("other", "c")], tmp_path / "charts")
+
+
+def test_a_value_is_changed_in_its_own_block_only() -> None:
+    values = 'first:\n  key: a\n\nimage:\n  # of what\n  name: x\n\n  key: ""\nlast:\n  other: b\n'
+    assert pin.value(values, "first", "key") == "a"
+    assert pin.value(values, "image", "key") == ""
+    assert pin.changed(values, "image", "key", "c") == values.replace('""', "c")
+    with pytest.raises(ToolError, match=r"no image\.other"):
+        pin.changed(values, "image", "other", "c")
+
+
+def test_a_digest_is_read_only_where_there_is_one() -> None:
+    digest = "sha256:" + "d" * 64
+    assert digest_in(f"Pushed: x\nDigest: {digest}\n", "push") == digest
+    with pytest.raises(ToolError, match="expected one digest, found 2"):
+        digest_in(f"{digest} {PUSHED[0].digest}", "push")
+
+
+def test_the_table_names_every_artefact() -> None:
+    image = Artefact(IMAGE, "server", f"{REGISTRY}/corelane-server", PUSHED[0].digest, arch="arm64")
+    rows = [line.split() for line in table([PUSHED[1], image]).splitlines()[1:]]
+    assert rows == [
+        ["index", "gateway", "-", VERSION, PUSHED[1].digest],
+        ["image", "server", "arm64", "-", image.digest],
+    ]

@@ -1,0 +1,135 @@
+"""The version in one place: what `python3 hack/release version` does to a copy of the tree."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support import REPOSITORY
+
+WORKSPACES = ("services", "services/fuzz", "loadtests/bench")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """The files of the working tree that git knows or would take."""
+    listed = subprocess.check_output(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=REPOSITORY,
+        text=True,
+    )
+    for name in listed.split("\0"):
+        source = REPOSITORY / name
+        # A link to a folder is a file to git, as with the charts that a chart depends on.
+        if name and (source.is_symlink() or source.is_file()):
+            target = tmp_path / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target, follow_symlinks=False)
+    return tmp_path
+
+
+def version(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command of the copied tree."""
+    command = [sys.executable, tree / "hack" / "release", "version", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def changed(tree: Path, file: str, old: str, new: str) -> None:
+    """Replaces text in a file of the copied tree."""
+    text = (tree / file).read_text()
+    assert old in text
+    (tree / file).write_text(text.replace(old, new))
+
+
+def test_the_tree_says_one_version(tree: Path) -> None:
+    assert version(tree).stdout == (REPOSITORY / "VERSION").read_text()
+    result = version(tree, "check")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_set_writes_it_everywhere_and_cargo_agrees(tree: Path) -> None:
+    assert version(tree, "set", "7.8.9-rc.1").returncode == 0
+    assert (tree / "VERSION").read_text() == "7.8.9-rc.1\n"
+    assert version(tree, "check").returncode == 0
+    for chart in tree.glob("charts/*/Chart.yaml"):
+        assert "7.8.9-rc.1" in chart.read_text()
+    for workspace in WORKSPACES:
+        # --locked: fails if Cargo would write another lock file.
+        cargo = ["cargo", "tree", "--locked", "--depth", "0"]
+        subprocess.run(cargo, cwd=tree / workspace, capture_output=True, check=True)
+
+
+def test_set_keeps_the_outgoing_charts(tree: Path) -> None:
+    outgoing = version(tree).stdout.strip()
+    released = tree / "tests/charts/released"
+    shutil.rmtree(released, ignore_errors=True)
+    released.mkdir()
+    (released / f"server-{outgoing}.tgz").write_bytes(b"kept as it is")
+    assert version(tree, "set", "7.8.9").returncode == 0
+    assert (released / f"server-{outgoing}.tgz").read_bytes() == b"kept as it is"
+    gateway = subprocess.check_output(
+        [sys.executable, REPOSITORY / "hack/tools", "run", "helm", "show", "chart"]
+        + [released / f"gateway-{outgoing}.tgz"],
+        text=True,
+    )
+    assert f"version: {outgoing}\n" in gateway
+
+
+def test_set_refuses_what_is_no_version(tree: Path) -> None:
+    result = version(tree, "set", "v1.2")
+    assert result.returncode == 1
+    assert "'v1.2' is not a version like 1.2.3" in result.stderr
+    assert version(tree, "check").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "named"),
+    [
+        ("charts/server/Chart.yaml", "\nversion: ", "\nversion: 9", "version"),
+        ("charts/gateway/Chart.yaml", 'appVersion: "', 'appVersion: "9', "appVersion"),
+        ("services/Cargo.toml", '\nversion = "', '\nversion = "9', "version"),
+        (
+            "services/fuzz/Cargo.lock",
+            'name = "corelane"\nversion = "',
+            'name = "corelane"\nversion = "9',
+            "version of corelane",
+        ),
+    ],
+)
+def test_check_names_the_file_that_disagrees(
+    tree: Path, file: str, old: str, new: str, named: str
+) -> None:
+    changed(tree, file, old, new)
+    result = version(tree, "check")
+    assert result.returncode == 1
+    wrong = [line for line in result.stderr.splitlines() if line.startswith("  ")]
+    assert len(wrong) == 1
+    assert wrong[0].startswith(f"  {file}:")
+    assert f": {named} is 9{version(tree).stdout.strip()}" in wrong[0]
+
+
+def test_check_covers_the_charts_that_a_chart_depends_on(tree: Path) -> None:
+    chart = tree / "charts/server/Chart.yaml"
+    beside = '  - name: beside\n    version: "0.0.7"\n    repository: file://../beside\n'
+    elsewhere = "  - name: elsewhere\n    version: 0.0.8\n    repository: https://charts.example\n"
+    text = chart.read_text()
+    if "\ndependencies:\n" not in text:
+        text += "dependencies:\n"
+    chart.write_text(text.replace("\ndependencies:\n", f"\ndependencies:\n{elsewhere}{beside}"))
+    result = version(tree, "check")
+    assert "version of a dependency is 0.0.7" in result.stderr
+    assert "0.0.8" not in result.stderr
+    version(tree, "set", version(tree).stdout.strip())
+    assert version(tree, "check").returncode == 0
+    assert "version: 0.0.8\n" in chart.read_text()
+
+
+def test_only_the_tag_of_the_version_is_released(tree: Path) -> None:
+    said = version(tree).stdout.strip()
+    assert version(tree, "check", "--tag", f"v{said}").returncode == 0
+    for tag in (said, "v9.9.9", f"v{said}-rc.1"):
+        result = version(tree, "check", "--tag", tag)
+        assert result.returncode == 1
+        assert f"the tag is {tag}, but VERSION says {said}" in result.stderr
