@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy import images, kubeconfig, releases
+from deploy import images, releases, run, settings
 from support import REPOSITORY, eventually
 from support.client import ask
 from support.kubernetes import ROLL_OUT, Cluster
@@ -98,15 +98,16 @@ class Release:
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
     """The cluster that is up."""
-    return Cluster(kubeconfig.path(), releases.NAMESPACE)
+    return Cluster(run.kubeconfig(), settings.namespace())
 
 
 @pytest.fixture(scope="session")
 def deployed(cluster: Cluster) -> Iterator[Release]:
     """The release with this tree's images; it stays deployed, as `make deploy` leaves it."""
     built = images.load()
-    yield Release(cluster, releases.NAME, releases.values(), images.settings_of(built))
-    releases.install(cluster.kubeconfig, built)
+    releases.install(built)
+    yield Release(cluster, settings.release(), settings.values(), images.settings_of(built))
+    releases.install(built)
 
 
 @pytest.fixture
