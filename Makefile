@@ -17,7 +17,7 @@ SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs test lint test-services test-platform fuzz miri fmt loadtest compare-direct pgo bench-lanes soak release-dry-run charts tools clean
+.PHONY: help up down status logs test lint test-services test-platform fuzz miri fmt loadtest compare-direct pgo bench-lanes soak release-dry-run charts images tools clean
 
 help: ## Show the targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,7 +71,7 @@ test-services: ## Run the tests of the Rust services and of the load generator
 
 test-platform: tools ## Run the tests with real processes, and those of charts and tools
 	$(TOOLS) run promtool test rules $(RULE_TESTS)
-	$(TOOLS) run helm-unittest --strict $(CHART_TESTS)
+	$(TOOLS) run helm-unittest --strict --with-subchart=false $(CHART_TESTS)
 	$(TOOLS) run pytest
 
 # Its seeds alone take no time; a few seconds each find what is easily found.
@@ -117,11 +117,14 @@ bench-lanes: ## Compare the server with its peers and with what the kernel alone
 soak: ## Keep one server under clients that come and go for 5 minutes: SECONDS=60
 	$(PYTHON) loadtests/bench soak $(if $(filter command line,$(origin SECONDS)),--seconds $(SECONDS))
 
+images: ## Build the images as OCI archives in .run/images: IMAGES="server gateway" ARCH=arm64
+	$(PYTHON) hack/images build $(IMAGES) $(if $(ARCH),--arch $(ARCH)) $(if $(TAG),--tag $(TAG))
+
 release-dry-run: ## Make a release in a registry of its own, and verify it from there
 	$(PYTHON) hack/release dry-run
 
 tools: ## Obtain what tests and checks use
-	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool supervisord k6 ab shellcheck ruff pytest actionlint h2spec openssl g++
+	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool supervisord k6 ab shellcheck ruff pytest actionlint h2spec openssl g++ skopeo
 
 clean: down ## Stop the instance; remove builds, logs and recorded data
 	rm -rf .run/$(or $(INSTANCE),default) .pytest_cache .ruff_cache loadtests/out

@@ -142,13 +142,19 @@ def of_chart(chart: Path) -> tuple[Schema, list[str]]:
     return {**schema, **({"definitions": parts} if parts else {})}, comments.errors
 
 
-def _map(node: yaml.MappingNode, comments: Comments, block: Schema, open_: dict) -> Schema:
-    """The schema of a map; what the keys in `open_` hold is judged elsewhere."""
+def _map(node: yaml.MappingNode, comments: Comments, block: Schema, parts: dict) -> Schema:
+    """The schema of a map; what the keys in `parts` hold is judged by the schemas of other charts."""
     properties = {}
     for key, value in node.value:
-        if key.value in open_:
+        if key.value == "global" and parts:
+            # Closed, it would refuse what other charts of the same release read there.
+            properties[key.value] = {
+                "description": parts[key.value],
+                **_map(value, comments, {"additionalProperties": True}, {}),
+            }
+        elif key.value in parts:
             _, described = comments.of(key)
-            described = described or open_[key.value]
+            described = described or parts[key.value]
             properties[key.value] = {"type": "object", "description": described}
         else:
             properties[key.value] = _value(key, value, comments)

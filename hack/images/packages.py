@@ -118,6 +118,7 @@ def _options(platform: Platform, state: Path) -> list[str]:
         # As its own user, apt cannot write into this user's cache folder.
         "APT::Sandbox::User": "root",
         "Acquire::Languages": "none",
+        "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
         "Acquire::Retries": "1",
         "Acquire::http::Timeout": "20",
         "Dir::State": state,

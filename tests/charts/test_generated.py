@@ -122,6 +122,13 @@ def test_values_of_parts_are_left_to_their_schemas(tmp_path: Path) -> None:
     assert "additionalProperties" not in made["properties"]["server"]
 
 
+def test_global_values_are_judged_as_far_as_the_chart_knows_them(tmp_path: Path) -> None:
+    values = "global:\n  registry: x\n"
+    (tmp_path / "values.schema.json").write_text(json.dumps(schema(tmp_path, values)))
+    assert accepts(tmp_path, 'global.registry="y"', "global.of-another-chart=1")
+    assert not accepts(tmp_path, "global.registry=1")
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [

@@ -85,6 +85,8 @@ def test_server_has_more_grace_than_its_drain_takes(deadline: str, grace: int) -
         ((), "45000ms", 50),
         (("shutdown.settle=20s", "upstream.timeout=1m", "shutdown.margin=4s"), "80000ms", 84),
         (("shutdown.deadline=20s", "shutdown.margin=1500ms"), "20000ms", 22),
+        # The name of shutdown.settle in 0.1.0.
+        (("shutdown.preStop=20s",), "50000ms", 55),
     ],
 )
 def test_gateway_has_more_grace_than_its_drain_takes(
@@ -209,6 +211,18 @@ def test_pod_takes_what_is_added(chart: str, tmp_path: Path) -> None:
     assert metadata["annotations"]["note"] == "x"
     for key in ("nodeSelector", "tolerations", "affinity", "priorityClassName"):
         assert pod(objects)[key] == added[key]
+
+
+@BOTH
+def test_pod_annotations_win_but_for_the_checksum(chart: str) -> None:
+    mine = [r"podAnnotations.prometheus\.io/path=/x", "podAnnotations.checksum/config=x"]
+    plain, changed = (
+        render(chart, *settings)["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+        for settings in ([], mine)
+    )
+    assert changed == {**plain, "prometheus.io/path": "/x"}
+    off = render(chart, "prometheusAnnotations=false")["Deployment"]["spec"]["template"]["metadata"]
+    assert set(off["annotations"]) == {"checksum/config"}
 
 
 @BOTH

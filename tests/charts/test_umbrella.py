@@ -98,18 +98,29 @@ def test_one_registry_serves_all_images() -> None:
     assert all(image.startswith("all.example:5000/corelane-") for image in images)
 
 
-def test_values_of_the_test_cluster_leave_its_cpus_to_the_replicas() -> None:
-    objects = documents("corelane", values=REPOSITORY / "hack/cluster/values.yaml")
-    pods = {
+def resources(values: Path) -> dict[str, dict]:
+    """The resources of each Deployment's container."""
+    return {
         each["metadata"]["name"]: each["spec"]["template"]["spec"]["containers"][0]["resources"]
-        for each in objects
+        for each in documents("corelane", values=values)
         if each["kind"] == "Deployment"
     }
-    server = pods["corelane-server"]
+
+
+def test_values_of_the_test_cluster_leave_its_cpus_to_the_replicas() -> None:
+    found = resources(REPOSITORY / "hack/cluster/values.yaml")
+    server = found["corelane-server"]
     assert server["requests"] == server["limits"]
     assert server["requests"]["cpu"] == "1"
-    assert "cpu" not in pods["corelane-gateway"]["requests"]
-    assert "cpu" not in pods["corelane-gateway"]["limits"]
+    assert not [part for part in found["corelane-gateway"].values() if "cpu" in part]
+
+
+def test_values_for_small_clusters_ask_for_no_whole_cpu() -> None:
+    found = resources(CHARTS / "corelane" / "values-small.yaml")
+    assert set(found) == {"corelane-server", "corelane-gateway"}
+    for each in found.values():
+        assert each["requests"]["cpu"] == "100m"
+        assert "cpu" not in each["limits"]
 
 
 def test_helm_test_asks_for_every_replica_through_the_gateway() -> None:
@@ -130,15 +141,18 @@ def test_helm_test_asks_for_every_replica_through_the_gateway() -> None:
 def test_a_packaged_chart_renders_the_same(tmp_path: Path) -> None:
     """Packed from a copy in which `helm dependency build` ran, which leaves archives beside links."""
     shutil.copytree(CHARTS, tmp_path / "charts", symlinks=True)
-    umbrella = tmp_path / "charts" / "corelane"
-    for argv in (("dependency", "build", umbrella), ("package", umbrella, "-d", tmp_path)):
+    folder = tmp_path / "charts"
+    commands = [
+        ("dependency", "build", folder / part) for part in ("server", "gateway", "corelane")
+    ]
+    for argv in (*commands, ("package", folder / "corelane", "-d", tmp_path)):
         result = helm(*argv)
         assert result.returncode == 0, result.stderr
     (archive,) = tmp_path.glob("corelane-*.tgz")
     with tarfile.open(archive) as packed:
         files = packed.getnames()
     assert len(files) == len(set(files))
-    assert not [name for name in files if name.endswith(".tgz")]
+    assert not [name for name in files if name.endswith((".tgz", ".gotmpl", "_test.yaml"))]
     assert "corelane/charts/server/charts/common/Chart.yaml" in files
     rendered = helm("template", "corelane", archive, "--namespace", "prod")
     assert rendered.returncode == 0, rendered.stderr

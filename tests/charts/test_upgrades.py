@@ -80,5 +80,8 @@ def test_every_option_can_be_changed_in_place(api: Api, chart: str) -> None:
         }
         # There and back, so that each case follows a smaller and a larger one.
         for case in itertools.chain(cases[1:], reversed(cases[:-1])):
-            run(api, "upgrade", RELEASE, *case.arguments(), *here)
+            # Without the flag, a case without values would have those of the one before.
+            run(api, "upgrade", RELEASE, *case.arguments(), *here, "--reset-values")
             assert kept.items() <= identities(objects(api, namespace)).items(), case.name
+        # Ports of nodes are of the whole cluster, and another test may want them.
+        run(api, "uninstall", RELEASE, *here)

@@ -52,7 +52,7 @@ def test_schema_knows_every_key_and_refuses_others(chart: str) -> None:
         assert "'surprise' not allowed" in result.stderr
     schema = json.loads((CHARTS / chart / "values.schema.json").read_text())
     for where, part in closed(schema):
-        assert part.get("additionalProperties") is False, where
+        assert part.get("additionalProperties") is (where == ".global"), where
 
 
 @BOTH
@@ -91,6 +91,7 @@ def test_every_value_says_what_it_is_for(chart: str) -> None:
         ("server", "rollout.maxSurge=0", "no pod could ever be replaced: set one of them to 1"),
         ("gateway", "rollout.maxSurge=0%", "no pod could ever be replaced: set one of them to 1"),
         ("server", "autoscaling.enabled=true,autoscaling.cpuPercent=0", "nothing to scale by"),
+        ("server", "autoscaling.enabled=true,exclusive=false", "set resources.requests.cpu"),
         ("gateway", "autoscaling.enabled=true,autoscaling.minReplicas=11", "must not be above"),
         ("gateway", "listener.port=10240", "listener.port (10240) is within net.ipv4.ip_local"),
         ("gateway", "stats.port=65535", "stats.port (65535) is within net.ipv4.ip_local"),

@@ -63,6 +63,8 @@ class Api:
         result = self.kubectl("create", "--filename", "-", text=json.dumps(created))
         assert result.returncode == 0, result.stderr
         yield name
+        # The ports of nodes belong to no namespace: the next test may ask for the same.
+        self.kubectl("delete", "service", "--all", "--namespace", name)
 
     def _run(
         self, program: str, *arguments: str | Path, text: str = ""

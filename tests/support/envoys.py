@@ -24,6 +24,8 @@ class Gateway:
     stats: str
     admin: str
     log: Path
+    process: subprocess.Popen[bytes]
+    errors: Path
 
     def ready(self) -> bool:
         """Whether the readiness probe would pass."""
@@ -74,13 +76,14 @@ def gateway_to(
         )
         server["load_balancing_policy"] = {"policies": [load_balancing_policy]}
     (folder / "envoy.yaml").write_text(yaml.safe_dump(configuration))
-    log = folder / "access.log"
+    log, errors = folder / "access.log", folder / "envoy.log"
     arguments = ["-c", folder / "envoy.yaml", "--concurrency", "1", "--disable-hot-restart"]
     arguments += ["--log-level", "warn", "--file-flush-interval-msec", "50"]
-    with log.open("wb") as output:
-        process = subprocess.Popen([tool("envoy"), *arguments], stdout=output)
+    with log.open("ab") as output, errors.open("ab") as words:
+        process = subprocess.Popen([tool("envoy"), *arguments], stdout=output, stderr=words)
     try:
-        running = Gateway(*(f"http://127.0.0.1:{first + index}" for index in range(3)), log=log)
+        urls = (f"http://127.0.0.1:{first + index}" for index in range(3))
+        running = Gateway(*urls, log=log, process=process, errors=errors)
         eventually(running.ready)
         yield running
     finally:

@@ -3,23 +3,27 @@
 import http.client
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
 from support import PATIENCE, eventually
 from support.client import Client
+from support.h2c import H2cClient
 
 
 @dataclass
 class Load:
     """Keep-alive clients that ask one after the other until told to stop.
 
-    As a context manager: begins with the first replies, and ends with every client's last.
+    As a context manager: begins with the first replies, and ends with every client's last. Whoever
+    is told that its connection closes goes to `url` again, which may name somebody else by then.
     """
 
     url: str
     path: str = "/hello"
     clients: int = 8
+    connect: Callable[[str], Client | H2cClient] = Client
     replies: Counter = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
 
@@ -64,16 +68,20 @@ class Load:
         )
 
     def _run(self) -> None:
-        client = Client(self.url)
+        client = self.connect(self.url)
         while not self._stop.is_set():
             try:
                 reply = client.ask(self.path)
             except (OSError, http.client.HTTPException) as error:
                 self.failures.append(f"{type(error).__name__}: {error}")
                 client.close()
+                client = self.connect(self.url)
                 continue
             if reply.status == 200:
                 self.replies[reply.replica] += 1
             else:
                 self.failures.append(f"{reply.status} {reply.body!r} {reply.headers}")
+            if reply.headers.get("connection") == "close":
+                client.close()
+                client = self.connect(self.url)
         client.close()

@@ -1,6 +1,7 @@
 """The server's own process, alone: the fixtures `binary`, `start` and `server`."""
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,6 +37,20 @@ class Server:
         lines = ask(self.admin, "/metrics").body.decode().splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
         return {series: float(value) for series, value in pairs}
+
+    def stop(self) -> None:
+        """Stops the process until SIGCONT, and waits until none of its threads runs any more."""
+        self.process.send_signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self.process.pid}/task")
+
+        def stopped() -> bool:
+            # proc(5): the state follows the name, which is in brackets.
+            states = [
+                (task / "stat").read_text().rpartition(") ")[2][0] for task in tasks.iterdir()
+            ]
+            return set(states) == {"T"}
+
+        eventually(stopped)
 
     def end(self) -> tuple[int, str]:
         """Waits for the end: exit code and what was logged."""

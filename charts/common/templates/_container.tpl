@@ -5,6 +5,8 @@ Parts of a container.
 {{- define "common.container.image" -}}
 image: {{ include "common.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
+# The last lines of the log become part of the pod's state when it fails: kubectl describe shows them.
+terminationMessagePolicy: FallbackToLogsOnError
 {{- end -}}
 
 {{/* The three probes. Takes the root context, the port, and the paths of readiness and liveness. By

@@ -17,6 +17,8 @@ to do.
 {{- end -}}
 
 {{- define "common.guards.autoscaling" -}}
+{{- $requests := .Values.resources.requests | default dict -}}
+{{- $known := or .Values.exclusive (get $requests "cpu") -}}
 {{- with .Values.autoscaling -}}
 {{- if .enabled -}}
 {{- if gt (int .minReplicas) (int .maxReplicas) -}}
@@ -24,6 +26,9 @@ to do.
 {{- end -}}
 {{- if not (or .cpuPercent .metrics) -}}
 {{- fail "autoscaling.enabled is true but there is nothing to scale by: set autoscaling.cpuPercent or autoscaling.metrics" -}}
+{{- end -}}
+{{- if and .cpuPercent (not $known) -}}
+{{- fail (printf "autoscaling.cpuPercent is %v, of the CPUs that a pod requests, but with exclusive false it requests next to none: set resources.requests.cpu to what it is to use, or autoscaling.cpuPercent to 0 and scale by autoscaling.metrics" .cpuPercent) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

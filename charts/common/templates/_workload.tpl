@@ -18,16 +18,14 @@ strategy:
     {{- toYaml .Values.rollout | nindent 4 }}
 {{- end -}}
 
-{{/* Annotations of the pods: takes the root context, the configuration, and where metrics are. */}}
+{{/* Annotations of the pods: takes the root context, the configuration, and where metrics are. The
+configuration is read once, so its checksum rolls the pods when it changes. */}}
 {{- define "common.podAnnotations" -}}
-# The configuration is read once: a change rolls the pods.
-checksum/config: {{ .config | sha256sum }}
-{{- if .root.Values.prometheusAnnotations }}
-prometheus.io/scrape: "true"
-prometheus.io/port: {{ .port | quote }}
-prometheus.io/path: {{ .path }}
-{{- end }}
-{{- with .root.Values.podAnnotations }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := dict "checksum/config" (sha256sum .config) -}}
+{{- $scrape := dict
+  "prometheus.io/scrape" "true"
+  "prometheus.io/port" (toString .port)
+  "prometheus.io/path" .path
+-}}
+{{- merge $own .root.Values.podAnnotations (ternary $scrape dict .root.Values.prometheusAnnotations) | toYaml -}}
 {{- end -}}

@@ -1,15 +1,5 @@
-{{/*
-Durations by names of this chart. Each takes a list of the root context and the dotted name of a value.
-*/}}
-{{- define "gateway.milliseconds" -}}
-{{- include "common.milliseconds" . -}}
-{{- end -}}
-
-{{- define "gateway.seconds" -}}
-{{- include "common.seconds" . -}}
-{{- end -}}
-
-{{/* The form of protobuf's JSON mapping, the only one that Envoy takes: 0.250s. */}}
+{{/* A duration in the form of protobuf's JSON mapping, the only one that Envoy takes: 0.250s. Takes a list
+of the root context and the dotted name of a value. */}}
 {{- define "gateway.duration" -}}
 {{- $milliseconds := include "common.milliseconds" . | int64 -}}
 {{- if mod $milliseconds 1000 -}}

@@ -1,8 +1,3 @@
-{{/* What the releases of gateway and server share. */}}
-{{- define "gateway.base" -}}
-{{- include "common.base" . -}}
-{{- end -}}
-
 {{- define "gateway.args" -}}
 - --config-path
 - /etc/envoy/envoy.yaml

@@ -2,19 +2,28 @@
 How a pod ends: Envoy exits the moment it gets SIGTERM, so the agent drains it before that.
 */}}
 
+{{/* The key of shutdown that says how long to settle. 0.1.0 called it preStop. */}}
+{{- define "gateway.shutdown.settleKey" -}}
+{{- ternary "preStop" "settle" (hasKey .Values.shutdown "preStop") -}}
+{{- end -}}
+
+{{- define "gateway.shutdown.settle" -}}
+{{- include "common.milliseconds" (list . (printf "shutdown.%s" (include "gateway.shutdown.settleKey" .))) -}}
+{{- end -}}
+
 {{/* Milliseconds from the begin of the drain to SIGTERM, at most. */}}
 {{- define "gateway.shutdown.deadline" -}}
 {{- if .Values.shutdown.deadline -}}
-{{- include "gateway.milliseconds" (list . "shutdown.deadline") -}}
+{{- include "common.milliseconds" (list . "shutdown.deadline") -}}
 {{- else -}}
-{{- $settle := include "gateway.milliseconds" (list . "shutdown.settle") | int64 -}}
-{{- add $settle (include "gateway.milliseconds" (list . "upstream.timeout") | int64) -}}
+{{- $settle := include "gateway.shutdown.settle" . | int64 -}}
+{{- add $settle (include "common.milliseconds" (list . "upstream.timeout") | int64) -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "gateway.shutdown.graceSeconds" -}}
 {{- $deadline := include "gateway.shutdown.deadline" . | int64 -}}
-{{- $grace := add $deadline (include "gateway.milliseconds" (list . "shutdown.margin") | int64) -}}
+{{- $grace := add $deadline (include "common.milliseconds" (list . "shutdown.margin") | int64) -}}
 {{- div (add $grace 999) 1000 -}}
 {{- end -}}
 
@@ -22,7 +31,7 @@ How a pod ends: Envoy exits the moment it gets SIGTERM, so the agent drains it b
 - /gateway-agent
 - drain
 - --admin=127.0.0.1:{{ .Values.admin.port }}
-- --settle={{ .Values.shutdown.settle }}
+- --settle={{ get .Values.shutdown (include "gateway.shutdown.settleKey" .) }}
 - --deadline={{ include "gateway.shutdown.deadline" . }}ms
 - --log-format=json
 # What a hook writes is lost: this is the log of the container.
@@ -31,14 +40,15 @@ How a pod ends: Envoy exits the moment it gets SIGTERM, so the agent drains it b
 
 {{- define "gateway.guards.shutdown" -}}
 {{- with .Values.shutdown -}}
-{{- $settle := include "gateway.milliseconds" (list $ "shutdown.settle") | int64 -}}
-{{- if and (not .deadline) (not (include "gateway.milliseconds" (list $ "upstream.timeout") | int64)) -}}
+{{- $settle := include "gateway.shutdown.settle" $ | int64 -}}
+{{- $key := include "gateway.shutdown.settleKey" $ -}}
+{{- if and (not .deadline) (not (include "common.milliseconds" (list $ "upstream.timeout") | int64)) -}}
 {{- fail (printf "shutdown.deadline is empty and upstream.timeout is %v, so requests may take for ever: set shutdown.deadline" $.Values.upstream.timeout) -}}
 {{- end -}}
 {{- if lt (include "gateway.shutdown.deadline" $ | int64) $settle -}}
-{{- fail (printf "shutdown.deadline (%v) must not be shorter than shutdown.settle (%v), which it includes" .deadline .settle) -}}
+{{- fail (printf "shutdown.deadline (%v) must not be shorter than shutdown.%s (%v), which it includes" .deadline $key (get . $key)) -}}
 {{- end -}}
-{{- if not (include "gateway.milliseconds" (list $ "shutdown.margin") | int64) -}}
+{{- if not (include "common.milliseconds" (list $ "shutdown.margin") | int64) -}}
 {{- fail (printf "shutdown.margin is %v: it must be longer than 0s, or the kubelet kills Envoy while the drain comes to its deadline" .margin) -}}
 {{- end -}}
 {{- end -}}

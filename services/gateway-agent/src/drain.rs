@@ -38,32 +38,33 @@ pub(crate) async fn drain(settings: &Drain) -> Result<(), AdminError> {
 
     // From here on /ready fails, and every reply says `Connection: close`, or GOAWAY over HTTP/2.
     admin.post("/healthcheck/fail", deadline).await?;
-    // The same for connections whose filters look at the drain alone. Without `skip_exit` Envoy would
-    // close its listeners at --drain-time-s, while Services may still send clients here.
+    // The same by Envoy's own drain. Without `skip_exit` it would close its listeners at --drain-time-s,
+    // while Services may still send clients here.
     admin.post("/drain_listeners?graceful&skip_exit", deadline).await?;
-    info!(settle = ?settings.settle, deadline = ?settings.deadline, "drain: begun");
+    info!(?settings.settle, ?settings.deadline, "drain: begun");
 
     sleep_until(began + settings.settle).await;
     let mut last = left(&admin, settings, deadline).await;
-    report("drain: settled", began, last);
+    let (after_ms, connections, requests) = figures(began, last);
+    info!(after_ms, connections, requests, "drain: settled");
 
     while last.is_none_or(|left| left.connections > 0) && Instant::now() + LOOK < deadline {
         sleep(LOOK).await;
         last = left(&admin, settings, deadline).await;
     }
-    match last {
-        Some(Left { requests: 0, .. }) => report("drain: ended", began, last),
-        Some(Left { connections, requests }) => {
-            warn!(after = ?began.elapsed(), connections, requests, "drain: cut at its deadline");
-        }
-        None => warn!(after = ?began.elapsed(), "drain: cut at its deadline, clients unknown"),
+    let (after_ms, connections, requests) = figures(began, last);
+    match requests {
+        // Connections that are still there are idle: their clients lose nothing.
+        Some(0) => info!(after_ms, connections, requests, "drain: ended"),
+        _ => warn!(after_ms, connections, requests, "drain: cut at its deadline"),
     }
     Ok(())
 }
 
-fn report(phase: &str, began: Instant, left: Option<Left>) {
-    let (connections, requests) = (left.map(|it| it.connections), left.map(|it| it.requests));
-    info!(after = ?began.elapsed(), connections, requests, "{phase}");
+/// What log lines tell: the time since the begin, and who is left, if that is known.
+fn figures(began: Instant, left: Option<Left>) -> (u64, Option<u64>, Option<u64>) {
+    let after_ms = began.elapsed().as_millis() as u64;
+    (after_ms, left.map(|it| it.connections), left.map(|it| it.requests))
 }
 
 /// Who is left; none if Envoy does not say.

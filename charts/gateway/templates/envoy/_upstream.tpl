@@ -58,7 +58,7 @@ load_assignment:
 
 {{/* Ends in a dot: an absolute name, which the resolver does not try with each search domain first. */}}
 {{- define "gateway.envoy.upstreamHost" -}}
-{{- $service := list (include "gateway.base" .) "server" | compact | join "-" -}}
+{{- $service := include "common.sibling" (list . "server") -}}
 {{- $derived := printf "%s.%s.svc.%s." $service .Release.Namespace .Values.upstream.dns.clusterDomain -}}
 {{- .Values.upstream.dns.hostname | default $derived -}}
 {{- end -}}

@@ -1,0 +1,1 @@
+"""What skaffold.yaml runs: builds of images without Docker."""

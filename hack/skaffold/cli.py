@@ -1,0 +1,28 @@
+"""The commands of `python3 hack/skaffold`; Skaffold runs them."""
+
+import argparse
+import os
+import sys
+
+from skaffold import local, push
+from tools.errors import ToolError
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one command and returns its exit status."""
+    parser = argparse.ArgumentParser(prog="python3 hack/skaffold", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("push", help="build the image of $IMAGE for $PLATFORMS and push it")
+    commands.add_parser("local", help="build all images and load them into the local cluster")
+    options = parser.parse_args(arguments)
+    try:
+        if options.command == "push":
+            push.main(os.environ)
+        else:
+            local.main()
+        return 0
+    except ToolError as error:
+        print(f"hack/skaffold: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,88 @@
+"""`corelane-check`, the client of `helm test` pods, on real servers and the real Envoy."""
+
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from support import agents
+from support.envoys import endpoint, gateway_to
+from support.ports import free_ports
+from support.servers import Server
+
+SHORT = "--deadline=500ms"
+
+
+def test_the_wanted_status_is_waited_for(server: Server) -> None:
+    assert agents.run("corelane-check", f"{server.url}/hello").returncode == 0
+    assert agents.run("corelane-check", f"{server.url}/none", "--status=404").returncode == 0
+
+
+def test_another_status_is_a_failure_with_words(server: Server) -> None:
+    result = agents.run("corelane-check", f"{server.url}/none", SHORT)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert f"{server.url}/none not as wanted" in result.stderr
+    assert "wanted 200 OK; last: 404 Not Found" in result.stderr
+
+
+def test_names_are_resolved(server: Server) -> None:
+    port = urlsplit(server.url).port
+    assert agents.run("corelane-check", f"http://localhost:{port}/hello").returncode == 0
+    result = agents.run("corelane-check", "http://none.invalid/", SHORT)
+    assert result.returncode == 1
+    assert "cannot resolve the name" in result.stderr
+
+
+def test_a_header_is_demanded(server: Server) -> None:
+    asked = (f"{server.url}/hello", "--header")
+    assert agents.run("corelane-check", *asked, "corelane-replica").returncode == 0
+    result = agents.run("corelane-check", *asked, "x-other", SHORT)
+    assert result.returncode == 1
+    assert "without x-other" in result.stderr
+
+
+def test_distinct_values_of_a_header_are_counted(
+    start: Callable[..., Server], tmp_path: Path
+) -> None:
+    replicas = [start(replica=name) for name in ("one", "two")]
+    endpoints = [endpoint(replica.url, replica.admin) for replica in replicas]
+    with gateway_to(endpoints, tmp_path) as gateway:
+        asked = (f"{gateway.url}/hello", "--header=corelane-replica")
+        result = agents.run("corelane-check", *asked, "--distinct=2")
+        assert result.returncode == 0
+        assert "seen [one, two]" in result.stdout
+        result = agents.run("corelane-check", *asked, "--distinct=3", SHORT)
+        assert result.returncode == 1
+        assert "wanted 200 OK and 3 of corelane-replica, seen [one, two]" in result.stderr
+
+
+def test_nobody_there_is_a_failure() -> None:
+    result = agents.run("corelane-check", f"http://127.0.0.1:{free_ports(1)}/", SHORT)
+    assert result.returncode == 1
+    assert "0 replies, wanted 200 OK; last: cannot connect to 127.0.0.1:" in result.stderr
+
+
+def test_a_server_that_hangs_does_not_outlive_the_deadline(start: Callable[..., Server]) -> None:
+    hanging = start()
+    hanging.stop()
+    result = agents.run("corelane-check", f"{hanging.url}/hello", SHORT)
+    assert result.returncode == 1
+    assert "last: no answer before the deadline" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "<URL>"),
+        (("https://localhost/",), "allowed is http://HOST[:PORT][/PATH]"),
+        (("http://x/", "--status=99"), "allowed is a whole number from 100 to 999"),
+        (("http://x/", "--header=a b"), "allowed is the name of an HTTP header"),
+        (("http://x/", "--distinct=2"), "--distinct 2 counts values of a header"),
+        (("http://x/", "--deadline=60"), "allowed is a duration with its unit"),
+    ],
+)
+def test_bad_flags_are_named(arguments: tuple[str, ...], words: str) -> None:
+    result = agents.run("corelane-check", *arguments)
+    assert (result.returncode, result.stdout) == (64, "")
+    assert words in result.stderr

@@ -1,0 +1,238 @@
+"""The end of a gateway: `gateway-agent drain` on the real Envoy, then SIGTERM."""
+
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from support import PATIENCE, agents, eventually
+from support.client import Client, Reply, ask
+from support.envoys import Gateway, endpoint, gateway_to
+from support.h2c import H2cClient
+from support.load import Load
+from support.ports import free_ports
+from support.rendering import container, render
+from support.servers import Server
+
+
+@pytest.fixture
+def server(start: Callable[..., Server]) -> Server:
+    """One replica of a test's own, which it may stop."""
+    return start()
+
+
+@pytest.fixture
+def gateway(server: Server, tmp_path: Path) -> Iterator[Gateway]:
+    """One gateway to the replica, which a test may end."""
+    with gateway_to([endpoint(server.url, server.admin)], tmp_path) as running:
+        yield running
+
+
+def pre_stop(gateway: Gateway, values: Path, *settings: str) -> list[str]:
+    """The arguments of the chart's preStop, with this process in place of a container's first."""
+    hook = container(render("gateway", *settings, values=values))["lifecycle"]["preStop"]
+    binary, *arguments = hook["exec"]["command"]
+    assert binary == "/gateway-agent"
+    own = f"/proc/{gateway.process.pid}/fd/2"
+    return [argument.replace("/proc/1/fd/2", own) for argument in arguments]
+
+
+def end(gateway: Gateway) -> int:
+    """Ends Envoy as the kubelet does after the hook: its exit code."""
+    gateway.process.send_signal(signal.SIGTERM)
+    return gateway.process.wait(timeout=PATIENCE)
+
+
+def connections(gateway: Gateway) -> int:
+    """The clients that are connected now."""
+    shown = ask(gateway.admin, "/stats?filter=^listener.ingress.downstream_cx_active").body
+    return int(shown.split()[-1])
+
+
+@contextmanager
+def request_in_flight(server: Server, gateway: Gateway) -> Iterator[list[Reply]]:
+    """A request whose replica does not answer until this ends; then its reply is in the list."""
+    replies: list[Reply] = []
+    asking = threading.Thread(target=lambda: replies.append(ask(gateway.url, "/hello")))
+    server.stop()
+    try:
+        asking.start()
+        wanted = b"http.ingress.downstream_rq_active: 1"
+        eventually(lambda: wanted in ask(gateway.admin, "/stats?filter=downstream_rq_active").body)
+        yield replies
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+        asking.join()
+
+
+@pytest.mark.parametrize("connect", [Client, H2cClient])
+def test_no_request_fails_while_a_gateway_ends(
+    server: Server, gateway: Gateway, tmp_path: Path, connect: Callable[[str], Client | H2cClient]
+) -> None:
+    """Clients are sent to another gateway for new connections, as a Service does with them."""
+    (tmp_path / "other").mkdir()
+    arguments = pre_stop(gateway, tmp_path / "values.yaml", "shutdown.settle=1s")
+    replica = endpoint(server.url, server.admin)
+    with (
+        gateway_to([replica], tmp_path / "other") as other,
+        Load(gateway.url, connect=connect) as load,
+        agents.command(tmp_path / "agent.log", *arguments) as drain,
+    ):
+        load.wait_for(50)
+        drain.wait_for("drain: begun")
+        # The Service still names the gateway, which has to serve for just that reason.
+        load.wait_for(50)
+        load.url = other.url
+        eventually(lambda: connections(other) == load.clients, "every client at the other gateway")
+        code, last = drain.end()
+        assert (code, last["message"], last["connections"]) == (0, "drain: ended", 0)
+        assert end(gateway) == 0
+        load.wait_for(50)
+    assert not load.failures
+    assert drain.phases()["drain: settled"]["after_ms"] >= 1000
+    assert '"drain: ended"' in gateway.errors.read_text()
+
+
+def test_every_reply_asks_to_close_and_new_connections_are_served(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    kept = Client(gateway.url)
+    assert "connection" not in kept.ask("/hello").headers
+    over_http2 = H2cClient(gateway.url)
+    assert "connection" not in over_http2.ask("/hello").headers
+    flags = ("--settle=20s", "--deadline=20s")
+    with agents.drain(gateway, tmp_path / "agent.log", *flags) as drain:
+        drain.wait_for("drain: begun")
+        replies = [kept.ask("/hello"), over_http2.ask("/hello")]
+        replies += [ask(gateway.url, "/hello") for _ in range(20)]
+        # A GOAWAY leaves what the client has under way: this may still come over its connection.
+        replies.append(over_http2.ask("/hello"))
+        assert [(reply.status, reply.headers["connection"]) for reply in replies] == [
+            (200, "close")
+        ] * len(replies)
+        assert ask(gateway.stats, "/ready").status == 503
+
+
+def test_a_request_in_flight_is_finished(server: Server, gateway: Gateway, tmp_path: Path) -> None:
+    flags = ("--settle=100ms", "--deadline=20s")
+    with request_in_flight(server, gateway) as replies:
+        with agents.drain(gateway, tmp_path / "agent.log", *flags) as drain:
+            settled = drain.wait_for("drain: settled")
+            assert (settled["connections"], settled["requests"]) == (1, 1)
+            assert drain.process.poll() is None
+            server.process.send_signal(signal.SIGCONT)
+            code, last = drain.end()
+        assert (code, last["message"], last["connections"]) == (0, "drain: ended", 0)
+        assert end(gateway) == 0
+    (reply,) = replies
+    assert (reply.status, reply.headers["connection"]) == (200, "close")
+
+
+def test_the_deadline_cuts_and_says_so(server: Server, gateway: Gateway, tmp_path: Path) -> None:
+    flags = ("--settle=100ms", "--deadline=500ms")
+    with (
+        request_in_flight(server, gateway),
+        agents.drain(gateway, tmp_path / "agent.log", *flags) as drain,
+    ):
+        code, last = drain.end()
+    assert (code, last["level"], last["message"]) == (0, "WARN", "drain: cut at its deadline")
+    assert (last["connections"], last["requests"]) == (1, 1)
+
+
+def test_an_idle_connection_is_waited_for_but_loses_nothing(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    address = urlsplit(gateway.url)
+    flags = ("--settle=100ms", "--deadline=500ms")
+    with (
+        socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as idle,
+        agents.drain(gateway, tmp_path / "agent.log", *flags) as drain,
+    ):
+        code, last = drain.end()
+        assert (code, last["level"], last["message"]) == (0, "INFO", "drain: ended")
+        assert (last["connections"], last["requests"]) == (1, 0)
+        assert last["after_ms"] >= 400
+        assert end(gateway) == 0
+        assert idle.recv(1) == b""
+
+
+def test_a_drain_goes_on_to_its_deadline_when_envoy_falls_silent(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    flags = ("--settle=0s", "--deadline=1s")
+    with (
+        Load(gateway.url),
+        agents.drain(gateway, tmp_path / "agent.log", *flags) as drain,
+    ):
+        drain.wait_for("drain: begun")
+        gateway.process.kill()
+        code, last = drain.end()
+    assert (code, last["level"], last["message"]) == (0, "WARN", "drain: cut at its deadline")
+    assert "connections" not in last
+
+
+def test_an_admin_that_never_answers_is_a_failure() -> None:
+    flags = (f"--admin=127.0.0.1:{free_ports(1)}", "--settle=0s", "--deadline=300ms")
+    result = agents.run("gateway-agent", "drain", *flags)
+    assert result.returncode == 1
+    assert "drain: failed: cannot connect to 127.0.0.1:" in result.stderr
+
+
+def test_an_admin_that_refuses_is_a_failure(gateway: Gateway) -> None:
+    """Not what listens for Prometheus: that passes two paths only."""
+    result = agents.run("gateway-agent", "drain", f"--admin={urlsplit(gateway.stats).netloc}")
+    assert result.returncode == 1
+    assert "answered 404 Not Found to /healthcheck/fail" in result.stderr
+
+
+def test_a_log_file_that_cannot_be_written_stops_nothing(gateway: Gateway, tmp_path: Path) -> None:
+    flags = (f"--log-file={tmp_path}", "--settle=0s", "--deadline=10s")
+    with agents.drain(gateway, tmp_path / "agent.log", *flags) as drain:
+        code, last = drain.end()
+    assert (code, last["message"]) == (0, "drain: ended")
+    assert f"log file {tmp_path} is not written: Is a directory" in drain.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--settle=30", "invalid value '30' for '--settle <DURATION>': allowed is a duration"),
+        ("--deadline=2h", "invalid value '2h' for '--deadline <DURATION>': allowed is a duration"),
+        (
+            "--admin=localhost",
+            "invalid value 'localhost' for '--admin <ADDRESS>': allowed is an IP",
+        ),
+        ("--listener=a.b", "invalid value 'a.b' for '--listener <NAME>': allowed are letters"),
+        ("--log-format=xml", "[possible values: text, json]"),
+        ("--settle=50s", "--settle 50s is longer than --deadline 45s"),
+        ("--settel=1s", "unexpected argument '--settel'"),
+    ],
+)
+def test_bad_flags_are_named(flag: str, words: str) -> None:
+    result = agents.run("gateway-agent", "drain", flag)
+    assert (result.returncode, result.stdout) == (64, "")
+    assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("SETTLE", "invalid value '5' for '--settle <DURATION>'"),
+        ("SETTEL", 'GATEWAY_AGENT_SETTEL = "5": unknown variable; allowed are GATEWAY_AGENT_ADMIN'),
+    ],
+)
+def test_bad_variables_are_named(name: str, words: str) -> None:
+    result = agents.run("gateway-agent", "drain", **{f"GATEWAY_AGENT_{name}": "5"})
+    assert (result.returncode, result.stdout) == (64, "")
+    assert words in result.stderr
+
+
+def test_a_command_is_needed() -> None:
+    result = agents.run("gateway-agent")
+    assert result.returncode == 64
+    assert "requires a subcommand" in result.stderr

@@ -1,0 +1,94 @@
+"""The real programs of images, run where nothing but their image is.
+
+The server's own build takes minutes, so it is not made here: `python3 hack/images verify` does
+that. corelane-check is built in the same way, from the same workspace.
+"""
+
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from images import definitions, envoy, layer, platforms, read, rust
+from images.layer import File
+from support import archives
+
+CHECK = "corelane-check"
+
+
+@pytest.fixture(scope="module")
+def check() -> Path:
+    """The program that pods of `helm test` run, built as for an image."""
+    return rust.build(CHECK, CHECK, platforms.native())
+
+
+@pytest.mark.skipif(not shutil.which("apt-get"), reason="glibc of the image is Debian's")
+def test_envoy_needs_nothing_but_its_layer(tmp_path: Path) -> None:
+    content, labels = envoy.content(platforms.native(), tmp_path)
+    built = archives.write(tmp_path / "envoy.tar", content)
+    archives.unpack(built.file, tmp_path / "root")
+    result = archives.run(tmp_path / "root", "/envoy", "--version")
+    assert result.returncode == 0, result.stderr
+    assert f"/{labels['corelane.envoy.version']}/" in result.stdout
+    with read.read(built.file).layer(0) as tar:
+        programs = {Path(member.name).name for member in tar if member.mode & 0o111}
+    assert not programs & {"sh", "bash", "dash", "busybox"}
+
+
+def test_programs_of_the_workspace_need_no_library(check: Path, tmp_path: Path) -> None:
+    built = archives.write(tmp_path / "a.tar", [layer.program("/check", check)])
+    archives.unpack(built.file, tmp_path / "root")
+    result = archives.run(tmp_path / "root", "/check", "--version")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("corelane-check ")
+
+
+@pytest.fixture
+def site() -> Iterator[int]:
+    """A port of 127.0.0.1 where every connection is answered 200."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_answer, args=(listener,), daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def _answer(listener: socket.socket) -> None:
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+
+
+def test_a_static_program_finds_names_in_the_hosts_file(
+    check: Path, site: int, tmp_path: Path
+) -> None:
+    entries = [layer.program("/check", check), File("/etc/hosts", b"127.0.0.1 gateway.test\n")]
+    built = archives.write(tmp_path / "a.tar", entries)
+    archives.unpack(built.file, tmp_path / "root")
+    url = f"http://gateway.test:{site}/"
+    result = archives.run(tmp_path / "root", "/check", url, "--deadline", "20s")
+    assert result.returncode == 0, result.stderr
+
+
+def test_no_program_names_a_folder_of_this_machine(check: Path) -> None:
+    content = check.read_bytes()
+    for folder in (rust.SERVICES, Path.home()):
+        assert bytes(folder) not in content
+
+
+def test_every_image_is_named_as_the_charts_and_users_expect() -> None:
+    images = {name: each.image for name, each in definitions.DEFINITIONS.items()}
+    assert images == {
+        "server": "corelane-server",
+        "gateway": "corelane-gateway",
+        "prometheus": "corelane-prometheus",
+    }

@@ -1,0 +1,54 @@
+"""Images that tests write, and what an OCI tool and the kernel make of them."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from images import archive, read
+from images.archive import Archive, Image
+from images.layer import Entry
+from tools import resolve
+
+LABELS = {"org.opencontainers.image.title": "corelane-test"}
+
+
+def image(arch: str = "amd64", **changes: object) -> Image:
+    """An image's description; `changes` replace parts of it."""
+    parts = {"name": "corelane-test", "tag": "1.2.3", "arch": arch, "created": 1_700_000_000}
+    parts |= {"entrypoint": ("/program",), "ports": (8080,), "labels": LABELS}
+    return Image(**{**parts, **changes})
+
+
+def write(file: Path, *layers: list[Entry], arch: str = "amd64") -> Archive:
+    """An archive of these layers."""
+    return archive.write(image(arch), layers, file)
+
+
+def inspect(file: Path, *arguments: str, arch: str = "amd64") -> dict:
+    """What skopeo reads from an archive."""
+    return json.loads(skopeo(arch, "inspect", *arguments, f"oci-archive:{file}"))
+
+
+def skopeo(arch: str, *arguments: str) -> str:
+    """Runs skopeo as on a machine of that architecture."""
+    program = resolve.ensure(["skopeo"])["skopeo"]
+    argv = [program, "--insecure-policy", "--override-arch", arch, *arguments]
+    result = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def unpack(file: Path, folder: Path) -> None:
+    """Lays the layers of an image over each other, as a runtime does."""
+    contents = read.read(file)
+    (manifest,) = contents.manifests
+    folder.mkdir()
+    for part in manifest.content["layers"]:
+        blob = contents.blobs[part["digest"]].content
+        subprocess.run(["tar", "--extract", "--gzip", "-C", folder], input=blob, check=True)
+
+
+def run(root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program in a folder as its root, where nothing else of the machine is."""
+    command = ["unshare", "--map-root-user", "chroot", str(root), *argv]
+    return subprocess.run(command, capture_output=True, text=True, env={}, check=False)
