@@ -12,8 +12,6 @@ from images.archive import INDEX, MANIFEST, Blob
 from images.layer import Digest
 from tools.errors import ToolError
 
-GZIP = layer.GZIP
-
 
 @dataclass(frozen=True)
 class Manifest:
@@ -81,7 +79,7 @@ def _manifest(descriptor: dict, blobs: dict[str, Blob]) -> Manifest:
     content = json.loads(_blob(descriptor, blobs).content)
     config = json.loads(_blob(content["config"], blobs).content)
     for part, diff_id in zip(content["layers"], config["rootfs"]["diff_ids"], strict=True):
-        found = _digest(zlib.decompress(_blob(part, blobs).content, GZIP))
+        found = _digest(zlib.decompress(_blob(part, blobs).content, layer.GZIP))
         if found != diff_id:
             raise ValueError(f"the layer {part['digest']} holds {found}, not {diff_id}")
     return Manifest(config["architecture"], descriptor["digest"], content, config)

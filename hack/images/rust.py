@@ -16,16 +16,18 @@ TARGET = SERVICES / "target" / "images"
 PROFILE = "image"
 
 
-def build(package: str, program: str, platform: Platform, target: Path = TARGET) -> Path:
+def build(package: str, program: str, platform: Platform) -> Path:
     """Builds one package and returns its program.
 
     One call for each package: cargo unites the features of what it builds together, so the
     server would be another program when other images are built with it.
     """
     _need_rust(platform)
-    environment = _environment(platform, target)
-    name = f"build-{package}-{platform.arch}"
-    log = cache.log(name)
+    environment = _environment(platform)
+    # One folder for each architecture: cargo lets only one build into a folder at a time.
+    target = TARGET / platform.arch
+    target.mkdir(parents=True, exist_ok=True)
+    log = target / f"{program}.log"
     log.unlink(missing_ok=True)
     argv = ["cargo", "build", "--locked", "--profile", PROFILE, "--package", package]
     argv += ["--target", platform.rust, "--target-dir", str(target)]
@@ -33,13 +35,13 @@ def build(package: str, program: str, platform: Platform, target: Path = TARGET)
         failure = f"{package} does not build for {platform.rust}"
         command.run(argv, log, failure=failure, cwd=SERVICES, env=environment)
     built = target / platform.rust / PROFILE / program
-    _check(built, platform, target)
+    _check(built, platform)
     return built
 
 
-def _environment(platform: Platform, target: Path) -> dict[str, str]:
+def _environment(platform: Platform) -> dict[str, str]:
     """Flags that make a static program without names of this machine's folders."""
-    places = _places(target)
+    places = _places()
     # __FILE__ in C follows these.
     c_flags = [f"-ffile-prefix-map={place}={name}" for place, name in places]
     rust_flags = ["-Ctarget-feature=+crt-static"]
@@ -59,7 +61,7 @@ def _environment(platform: Platform, target: Path) -> dict[str, str]:
     return environment
 
 
-def _places(target: Path) -> list[tuple[Path, str]]:
+def _places() -> list[tuple[Path, str]]:
     """Folders whose paths may not be in a program, and the names they get. The last wins."""
     home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")).resolve()
     sysroot = Path(_output("rustc", "--print", "sysroot")).resolve()
@@ -67,16 +69,16 @@ def _places(target: Path) -> list[tuple[Path, str]]:
         (home, "/cargo"),
         (sysroot, "/rust"),
         (REPOSITORY, "/corelane"),
-        (target, "/corelane/services/target"),
+        (TARGET, "/corelane/services/target"),
     ]
 
 
-def _check(program: Path, platform: Platform, target: Path) -> None:
+def _check(program: Path, platform: Platform) -> None:
     found = elf.read(program)
     if found.machine != platform.machine or found.interpreter or found.needed:
         raise ToolError(f"{program} should be static for {platform.machine}; it is {found}")
     content = program.read_bytes()
-    for place, _ in _places(target):
+    for place, _ in _places():
         if bytes(place) in content:
             raise ToolError(f"{program} names the folder {place}: it cannot be reproduced")
 
