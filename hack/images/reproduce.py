@@ -47,11 +47,16 @@ def _same(here: Archive, folder: Path) -> bool:
     print(f"{here.file.name}: {here.digest}{' twice' if same else ''}")
     if not same:
         print(f"{here.file.name}: {there.descriptor['digest']} in the new clone")
-        ours, theirs = _files(read.read(here.file)), _files(there)
-        for path in sorted(ours.keys() | theirs.keys()):
-            if ours.get(path) != theirs.get(path):
-                print(f"  differs: {path}")
+        for path in differences(read.read(here.file), there):
+            print(f"  differs: {path}")
     return same
+
+
+def differences(ours: read.Contents, theirs: read.Contents) -> list[str]:
+    """The files that are not in both, or not the same in both."""
+    first, second = _files(ours), _files(theirs)
+    every = sorted(first.keys() | second.keys())
+    return [path for path in every if first.get(path) != second.get(path)]
 
 
 def _files(contents: read.Contents) -> dict[str, str]:

@@ -24,15 +24,17 @@ def build(package: str, program: str, platform: Platform) -> Path:
     """
     _need_rust(platform)
     environment = _environment(platform)
-    TARGET.mkdir(parents=True, exist_ok=True)
-    log = TARGET / f"{program}-{platform.arch}.log"
+    # One folder for each architecture: cargo lets only one build into a folder at a time.
+    target = TARGET / platform.arch
+    target.mkdir(parents=True, exist_ok=True)
+    log = target / f"{program}.log"
     log.unlink(missing_ok=True)
     argv = ["cargo", "build", "--locked", "--profile", PROFILE, "--package", package]
-    argv += ["--target", platform.rust, "--target-dir", str(TARGET)]
+    argv += ["--target", platform.rust, "--target-dir", str(target)]
     with progress.step(program, f"cargo build for {platform.arch}", log):
         failure = f"{package} does not build for {platform.rust}"
         command.run(argv, log, failure=failure, cwd=SERVICES, env=environment)
-    built = TARGET / platform.rust / PROFILE / program
+    built = target / platform.rust / PROFILE / program
     _check(built, platform)
     return built
 

@@ -1,6 +1,7 @@
 """The commands of `python3 hack/release`."""
 
 import argparse
+import re
 import signal
 import sys
 from pathlib import Path
@@ -66,6 +67,13 @@ def _build(options: argparse.Namespace) -> None:
 
 
 def _publish(options: argparse.Namespace) -> None:
+    # A first part without a dot or a colon is no host to crane, but a user of its default registry.
+    if not re.match(r"[^/]*[.:][^/]*/.", options.registry):
+        raise ToolError(f"REGISTRY is {options.registry!r}, but should be HOST/PATH")
+    if changed := provenance.changed_files(REPOSITORY):
+        raise ToolError(
+            "what is published is a commit, but there is more here:\n" + "\n".join(changed)
+        )
     by_workflow = signer.workflow(options.identity, options.issuer)
     found = publish.publish(REPOSITORY, options.registry, FOLDER, by_workflow, [])
     verify.verify(found, provenance.commit(REPOSITORY), by_workflow, [])

@@ -11,6 +11,7 @@ from tools.errors import ToolError
 
 NAMES = ("server", "gateway")
 ARCHITECTURES = ("amd64", "arm64")
+REVISION = "org.opencontainers.image.revision"
 
 
 def archive(folder: Path, name: str, arch: str) -> Path:
@@ -18,10 +19,12 @@ def archive(folder: Path, name: str, arch: str) -> Path:
     return folder / "images" / f"{name}-{arch}.tar"
 
 
-def push(registry: str, version: str, folder: Path) -> list[Artefact]:
+def push(registry: str, version: str, commit: str, folder: Path) -> list[Artefact]:
     """Pushes every image of `folder` by its digest, and one tagged index for each name."""
     pushed: list[Artefact] = []
     for name in NAMES:
+        for arch in ARCHITECTURES:
+            check_commit(archive(folder, name, arch), commit)
         images = [_push(registry, name, arch, folder) for arch in ARCHITECTURES]
         pushed += [_index(images, version), *images]
     return pushed
@@ -29,8 +32,6 @@ def push(registry: str, version: str, folder: Path) -> list[Artefact]:
 
 def unpack(archive: Path, folder: Path) -> Path:
     """The OCI layout in an archive, as a folder."""
-    if not archive.exists():
-        raise ToolError(f"{archive} is not there: `python3 hack/release build` makes it")
     with tarfile.open(archive) as tar:
         tar.extractall(folder, filter="data")
     return folder
@@ -38,10 +39,19 @@ def unpack(archive: Path, folder: Path) -> Path:
 
 def labels(archive: Path) -> dict[str, str]:
     """The labels of an image; its manifest repeats them as annotations."""
+    if not archive.exists():
+        raise ToolError(f"{archive} is not there: `python3 hack/release build` makes it")
     with tarfile.open(archive) as tar:
         (descriptor,) = json.load(tar.extractfile("index.json"))["manifests"]
         blob = f"blobs/{descriptor['digest'].replace(':', '/')}"
         return json.load(tar.extractfile(blob)).get("annotations", {})
+
+
+def check_commit(archive: Path, commit: str) -> None:
+    """Fails if the image is of another commit, such as one that an earlier build left."""
+    revision = labels(archive).get(REVISION, "no commit")
+    if revision.removesuffix("-dirty") != commit:
+        raise ToolError(f"{archive} is of {revision}, but {commit} is released: build it again")
 
 
 def _push(registry: str, name: str, arch: str, folder: Path) -> Artefact:

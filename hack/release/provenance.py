@@ -24,6 +24,11 @@ def commit(root: Path) -> str:
     return command.output(["git", "rev-parse", "HEAD"], cwd=root).strip()
 
 
+def changed_files(root: Path) -> list[str]:
+    """What is in the working tree other than in the commit, as git says it."""
+    return command.output(["git", "status", "--porcelain"], cwd=root).splitlines()
+
+
 def _github(env: Mapping[str, str], commit: str) -> dict:
     repository = f"{env['GITHUB_SERVER_URL']}/{env['GITHUB_REPOSITORY']}"
     path = env["GITHUB_WORKFLOW_REF"].split("@")[0].removeprefix(f"{env['GITHUB_REPOSITORY']}/")
@@ -52,12 +57,11 @@ def _github(env: Mapping[str, str], commit: str) -> dict:
 
 
 def _local(root: Path, commit: str) -> dict:
-    changed = command.output(["git", "status", "--porcelain"], cwd=root)
     return {
         "buildDefinition": {
             "buildType": LOCAL_BUILD,
             "externalParameters": {},
-            "internalParameters": {"changedFiles": len(changed.splitlines())},
+            "internalParameters": {"changedFiles": len(changed_files(root))},
             "resolvedDependencies": [_source("git+file:.", commit)],
         },
         "runDetails": {"builder": {"id": LOCAL_BUILD}},

@@ -17,7 +17,7 @@ def publish(
     """Publishes what `build` left in `folder`, and lists it there."""
     number = version.current(root)
     with progress.step("images", f"pushing to {registry}"):
-        pushed = images.push(registry, number, folder)
+        pushed = images.push(registry, number, provenance.commit(root), folder)
     with progress.step("charts", f"packaging and pushing to {registry}/charts"):
         packages = charts.package_all(root, pushed, folder / "packages")
         pushed += charts.push(registry, number, packages, helm_options)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from images import index, layer, read
+from images import index, layer, read, reproduce
 from images.layer import File, Folder, Link
 from support import archives
 from tools.errors import ToolError
@@ -91,6 +91,14 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_another_input_gives_another_digest(tmp_path: Path, other: list[layer.Entry]) -> None:
     first = archives.write(tmp_path / "a.tar", FILES)
     assert archives.write(tmp_path / "b.tar", other).digest != first.digest
+
+
+def test_the_files_that_two_builds_differ_in_are_named(tmp_path: Path) -> None:
+    first = archives.write(tmp_path / "a.tar", FILES)
+    other = [File("/program", b"#?", 0o555), *FILES[1:], File("/new", b"")]
+    second = archives.write(tmp_path / "b.tar", other)
+    found = reproduce.differences(read.read(first.file), read.read(second.file))
+    assert found == ["amd64 /new", "amd64 /program"]
 
 
 def test_a_changed_byte_of_any_blob_is_found(tmp_path: Path) -> None:
