@@ -3,6 +3,7 @@
 PYTHON ?= python3
 TOOLS := $(PYTHON) hack/tools
 LOCAL := $(PYTHON) hack/local
+CLUSTER_COMMAND := $(PYTHON) hack/cluster
 CHARTS := $(patsubst %/Chart.yaml,%,$(wildcard charts/*/Chart.yaml))
 CHART_TESTS := $(patsubst %/tests,%,$(wildcard charts/*/tests))
 WORKFLOWS := $(wildcard .github/workflows/*.yaml)
@@ -17,7 +18,8 @@ SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs test lint test-services test-platform fuzz miri fmt loadtest compare-direct pgo bench-lanes soak release-dry-run charts images tools clean
+.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e test lint test-services test-platform \
+  fuzz miri fmt charts images release-dry-run loadtest compare-direct pgo bench-lanes soak tools clean
 
 help: ## Show the targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +36,13 @@ help: ## Show the targets and variables
 ##   REPLICA_PORT        8100, the first replica's; the next ones count up
 ##   REPLICA_ADMIN_PORT  8200, the first replica's; the next ones count up
 ##   INSTANCE            default; another name with other ports runs beside it
+##
+## Variables of cluster-up, cluster-down, deploy, undeploy and e2e
+##   CLUSTER             local: two nodes on this machine, without Docker; kind; or current: the current kubeconfig
+## Variables of deploy and undeploy
+##   NAMESPACE           corelane
+##   RELEASE             corelane
+##   VALUES              values files of charts/corelane, separated by commas; those of hack/cluster/values.yaml
 
 up: ## Start replicas, gateway and Prometheus as local processes
 	@$(LOCAL) up
@@ -47,6 +56,26 @@ status: ## Show every process, its state, CPUs and address
 # Some systems set NAME in every environment; only make's own counts.
 logs: ## Show the last log lines, or follow one process: NAME=server-0
 	@$(LOCAL) logs $(if $(filter command line,$(origin NAME)),$(NAME))
+
+# CLUSTER=kind and CLUSTER=current are other clusters than that of this repository.
+cluster-up: ## Start two Kubernetes nodes without Docker, or others: CLUSTER=kind
+	@$(CLUSTER_COMMAND) up
+
+cluster-down: ## End the cluster, and check that nothing of it is left
+	@$(CLUSTER_COMMAND) down
+
+cluster-status: ## Show the cluster's components, nodes and pods
+	@$(CLUSTER_COMMAND) status
+
+# CLUSTER=current installs on the cluster of the current kubeconfig, with the images that VALUES name.
+deploy: ## Build the images and install the charts on the cluster
+	@$(PYTHON) hack/deploy up
+
+undeploy: ## Uninstall what deploy installed
+	@$(PYTHON) hack/deploy down
+
+e2e: tools ## Test roll-outs, pinning and failures on the cluster, or on one of its own: TESTS="-k drain"
+	@hack/e2e $(TESTS)
 
 test: lint test-services fuzz test-platform ## Run all checks and tests but miri and the 5 minutes of soak
 
@@ -118,11 +147,11 @@ bench-lanes: ## Compare the server with its peers and with what the kernel alone
 soak: ## Keep one server under clients that come and go for 5 minutes: SECONDS=60
 	$(PYTHON) loadtests/bench soak $(if $(filter command line,$(origin SECONDS)),--seconds $(SECONDS))
 
-images: ## Build the images as OCI archives in .run/images: IMAGES="server gateway" ARCH=arm64
-	$(PYTHON) hack/images build $(IMAGES) $(if $(ARCH),--arch $(ARCH)) $(if $(TAG),--tag $(TAG))
-
 release-dry-run: ## Make a release in a registry of its own, and verify it from there
 	$(PYTHON) hack/release dry-run
+
+images: ## Build the images as OCI archives in .run/images: IMAGES="server gateway" ARCH=arm64
+	$(PYTHON) hack/images build $(IMAGES) $(if $(ARCH),--arch $(ARCH)) $(if $(TAG),--tag $(TAG))
 
 tools: ## Obtain what tests and checks use
 	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool supervisord k6 ab shellcheck ruff pytest actionlint h2spec openssl g++ skopeo

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-pytest_plugins = ["support.apiserver", "support.platforms", "support.servers"]
+pytest_plugins = ["support.apiserver", "support.platforms", "support.releases", "support.servers"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

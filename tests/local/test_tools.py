@@ -157,6 +157,26 @@ printf '#!/bin/sh\\necho {version}\\n' >"$2"
 """
 
 
+def test_tools_that_are_built_together_take_one_build(machine: Machine) -> None:
+    built = machine.folder / "built"
+    machine.add("bin", "go", f"echo x >>{built}\n{FAKE_GO_OF_SEVERAL}")
+    status, _, errors = machine.tools("ensure", "kubectl", "kubelet")
+    assert status == 0, errors
+    status, path, _ = machine.tools("path", "kubelet")
+    assert status == 0
+    assert Path(path.strip()).name == "kubelet"
+    assert built.read_text() == "x\n"
+
+
+FAKE_GO_OF_SEVERAL = """
+while [ "$1" != -o ]; do shift; done
+for name in kubectl kubelet; do
+  printf '#!/bin/sh\\necho v1.34.4\\n' >"$2$name"
+  /bin/chmod +x "$2$name"
+done
+"""
+
+
 def test_an_unknown_tool_lists_those_that_are_known(machine: Machine) -> None:
     status, _, errors = machine.tools("path", "hlem")
     assert status == 1

@@ -1,6 +1,7 @@
 """An HTTP client that shows everything of a reply."""
 
 import http.client
+import select
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -40,6 +41,15 @@ class Client:
         reply = self._connection.getresponse()
         headers = {name.lower(): value for name, value in reply.getheaders()}
         return Reply(reply.status, headers, reply.read())
+
+    def drop_if_closed(self) -> bool:
+        """Closes the idle connection if the other side has; whether it had."""
+        socket = self._connection.sock
+        # An idle connection has nothing to read but its end.
+        if socket is None or not select.select([socket], [], [], 0)[0]:
+            return False
+        self.close()
+        return True
 
     def close(self) -> None:
         """Closes the connection; the next request opens another."""

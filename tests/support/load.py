@@ -2,6 +2,7 @@
 
 import http.client
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +17,10 @@ from support.h2c import H2cClient
 class Load:
     """Keep-alive clients that ask one after the other until told to stop.
 
+    With a `rate`, requests per second of all clients together, each client asks when its next
+    request is due. A connection that was closed while it was idle is then opened again, as HTTP
+    wants it (RFC 9112 section 9.5); one that closes after a request was sent is a failure.
+
     As a context manager: begins with the first replies, and ends with every client's last. Whoever
     is told that its connection closes goes to `url` again, which may name somebody else by then.
     """
@@ -24,13 +29,17 @@ class Load:
     path: str = "/hello"
     clients: int = 8
     connect: Callable[[str], Client | H2cClient] = Client
+    rate: float | None = None
     replies: Counter = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
+    idle_closes: int = 0
+    seconds: list[float] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         self._stop = threading.Event()
         self._threads = [
-            threading.Thread(target=self._run, daemon=True) for _ in range(self.clients)
+            threading.Thread(target=self._run, args=(client,), daemon=True)
+            for client in range(self.clients)
         ]
         for thread in self._threads:
             thread.start()
@@ -67,21 +76,35 @@ class Load:
             patience=patience,
         )
 
-    def _run(self) -> None:
+    def _run(self, index: int) -> None:
         client = self.connect(self.url)
-        while not self._stop.is_set():
+        while self._turn(index, client):
+            begun = time.monotonic()
             try:
                 reply = client.ask(self.path)
             except (OSError, http.client.HTTPException) as error:
-                self.failures.append(f"{type(error).__name__}: {error}")
+                self.failures.append(f"{time.strftime('%T')} {type(error).__name__}: {error}")
                 client.close()
                 client = self.connect(self.url)
                 continue
+            self.seconds.append(time.monotonic() - begun)
             if reply.status == 200:
                 self.replies[reply.replica] += 1
             else:
-                self.failures.append(f"{reply.status} {reply.body!r} {reply.headers}")
+                self.failures.append(
+                    f"{time.strftime('%T')} {reply.status} {reply.body!r} {reply.headers}"
+                )
             if reply.headers.get("connection") == "close":
                 client.close()
                 client = self.connect(self.url)
         client.close()
+
+    def _turn(self, index: int, client: Client | H2cClient) -> bool:
+        """Waits until the client's next request is due; whether there is to be one."""
+        if self.rate is not None:
+            period = self.clients / self.rate
+            offset = period * index / self.clients
+            self._stop.wait(period - (time.monotonic() - offset) % period)
+            if client.drop_if_closed():
+                self.idle_closes += 1
+        return not self._stop.is_set()

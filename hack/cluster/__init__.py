@@ -1,0 +1,1 @@
+"""Two real Kubernetes nodes on one machine, without Docker."""

@@ -1,0 +1,99 @@
+"""The commands of `python3 hack/cluster`."""
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+
+from cluster import current, down, kind, local, policies, settings, up
+from tools.errors import ToolError
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one command and returns its exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        result = _run(options)
+        sys.stdout.flush()
+        return result
+    except ToolError as error:
+        print(f"hack/cluster: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python3 hack/cluster",
+        description="Two Kubernetes nodes on this machine, without Docker.",
+        epilog="Environment: " + ", ".join(settings.VARIABLES),
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("up", help="start the cluster and wait until it can be used")
+    commands.add_parser("down", help="end the cluster, and check that nothing is left")
+    commands.add_parser("status", help="show components, nodes and pods")
+    commands.add_parser("kubeconfig", help="print the path of the kubeconfig to use")
+    enter = commands.add_parser("enter", help="run a command, or a shell, inside a node")
+    enter.add_argument("node", metavar="NODE")
+    enter.add_argument("words", nargs=argparse.REMAINDER, metavar="...")
+    commands.add_parser("policies", help="enforce NetworkPolicies: up starts this itself")
+    load = commands.add_parser("load", help="make images known to all nodes")
+    load.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    commands = {"local": _local, "kind": _kind, "current": _current}
+    return commands[settings.kind()](options)
+
+
+def _local(options: argparse.Namespace) -> int:
+    ours = settings.load()
+    match options.command:
+        case "up":
+            return up.main(ours)
+        case "down":
+            return down.main(ours)
+        case "load":
+            return local.load(ours, options.archives)
+        case "status":
+            return local.status(ours)
+        case "enter":
+            return local.enter(ours, options.node, options.words)
+        case "policies":
+            return policies.main(ours)
+    print(local.kubeconfig(ours))
+    return 0
+
+
+def _kind(options: argparse.Namespace) -> int:
+    match options.command:
+        case "up":
+            return kind.up()
+        case "down":
+            return kind.down()
+        case "load":
+            return kind.load(options.archives)
+        case "enter" | "policies":
+            raise ToolError(f"{options.command} is for the local cluster: leave CLUSTER unset")
+    if not kind.kubeconfig().is_file():
+        raise ToolError("no cluster of kind is up: run make cluster-up CLUSTER=kind")
+    return _show(options, kind.kubeconfig())
+
+
+def _current(options: argparse.Namespace) -> int:
+    if options.command not in ("status", "kubeconfig"):
+        return current.refuse(options.command)
+    return _show(options, current.kubeconfig())
+
+
+def _show(options: argparse.Namespace, file: Path) -> int:
+    if options.command == "status":
+        return local.show(file)
+    print(file)
+    return 0

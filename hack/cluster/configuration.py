@@ -1,0 +1,130 @@
+"""The configuration files of a node. JSON is YAML, so most are written as JSON."""
+
+import json
+from pathlib import Path
+
+from cluster.certificates import Certificates
+from cluster.plan import Node, Plan, cpu_text
+from cluster.programs import Programs
+
+PAUSE = "corelane-pause:cluster"
+COREDNS = "corelane-coredns:cluster"
+
+
+class NodeFiles:
+    """Where a node keeps what."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket = self.folder / "containerd.sock"
+        self.containerd = self.folder / "containerd.toml"
+        self.kubelet = self.folder / "kubelet.yaml"
+        self.kubelet_root = self.folder / "kubelet"
+        self.proxy = self.folder / "kube-proxy.yaml"
+        self.cni = self.folder / "cni"
+        self.resolv = self.folder / "resolv.conf"
+
+
+def write(
+    plan: Plan, node: Node, files: NodeFiles, certs: Certificates, programs: Programs
+) -> None:
+    """Writes all files of a node."""
+    files.cni.mkdir(parents=True)
+    (files.cni / "10-corelane.conflist").write_text(_json(_cni(node, files)))
+    files.containerd.write_text(_containerd(files, programs))
+    files.kubelet.write_text(_json(_kubelet(plan, node, files, certs)))
+    files.proxy.write_text(_json(_proxy(plan, node, certs)))
+    # Pods do not inherit the host's search domains.
+    files.resolv.write_text("")
+
+
+def _json(content: dict) -> str:
+    return json.dumps(content, indent=1)
+
+
+def _containerd(files: NodeFiles, programs: Programs) -> str:
+    folder = files.folder
+    cri = 'plugins."io.containerd.grpc.v1.cri"'
+    return f"""version = 2
+root = "{folder}/containerd"
+state = "{folder}/run"
+disabled_plugins = [
+  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
+  "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs",
+]
+[grpc]
+  address = "{files.socket}"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{folder}/opt"
+[{cri}]
+  sandbox_image = "docker.io/library/{PAUSE}"
+  # Lowering the score below that of the parent takes CAP_SYS_RESOURCE.
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  [{cri}.cni]
+    bin_dir = "{programs.plugins}"
+    conf_dir = "{files.cni}"
+  [{cri}.containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+"""
+
+
+def _cni(node: Node, files: NodeFiles) -> dict:
+    addresses = {
+        "type": "host-local",
+        "dataDir": str(files.folder / "addresses"),
+        "ranges": [[{"subnet": str(node.pods)}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    }
+    pod_link = {"type": "ptp", "ipMasq": False, "mtu": 1500, "ipam": addresses}
+    return {"cniVersion": "1.0.0", "name": "corelane", "plugins": [pod_link]}
+
+
+def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> dict:
+    never = {"memory.available": "50Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%"}
+    never |= {"imagefs.available": "0%", "imagefs.inodesFree": "0%"}
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "authentication": {"x509": {"clientCAFile": str(certs.crt("ca"))}},
+        "tlsCertFile": str(certs.crt(node.name)),
+        "tlsPrivateKeyFile": str(certs.key(node.name)),
+        "containerRuntimeEndpoint": f"unix://{files.socket}",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{node.cgroup}",
+        "cpuManagerPolicy": "static",
+        "reservedSystemCPUs": cpu_text(node.reserved),
+        "failSwapOn": False,
+        "oomScoreAdj": 0,
+        # Kubelets that share a folder delete each other's logs.
+        "podLogsDir": str(files.folder / "pods"),
+        "volumePluginDir": str(files.folder / "volume-plugins"),
+        "resolvConf": str(files.resolv),
+        "clusterDNS": [str(plan.dns)],
+        "clusterDomain": "cluster.local",
+        # The disk is the machine's: that it is full must not evict pods or delete images.
+        "evictionHard": never,
+        "imageGCHighThresholdPercent": 100,
+        # Pods without CPUs of their own leave those of a new exclusive pod soon, not within 10 s.
+        "cpuManagerReconcilePeriod": "1s",
+    }
+
+
+def _proxy(plan: Plan, node: Node, certs: Certificates) -> dict:
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "nftables",
+        "clientConnection": {"kubeconfig": str(certs.kubeconfig("proxy"))},
+        "hostnameOverride": node.name,
+        "clusterCIDR": str(plan.pods),
+        "nftables": {"minSyncPeriod": "0s"},
+        "oomScoreAdj": 0,
+        # These sysctls are the machine's, not the namespace's.
+        "conntrack": {
+            "maxPerCore": 0,
+            "min": 0,
+            "tcpEstablishedTimeout": "0s",
+            "tcpCloseWaitTimeout": "0s",
+        },
+    }

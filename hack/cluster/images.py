@@ -1,0 +1,120 @@
+"""The images of pause and CoreDNS, and loading images into the nodes."""
+
+import json
+import platform
+import subprocess
+import tarfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster.configuration import COREDNS, PAUSE, NodeFiles
+from cluster.programs import Programs
+from cluster.settings import FOLDER
+from images import archive, layer
+from images.archive import Image
+from tools import cache, command
+from tools.errors import ToolError
+
+NAME = "io.containerd.image.name"
+
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+@dataclass(frozen=True)
+class Named:
+    """An image as an archive names it."""
+
+    name: str
+    digest: str
+
+    @property
+    def pinned(self) -> str:
+        """The name with the digest in place of the tag: a pod may pin what it runs."""
+        return f"{self.name.rpartition(':')[0]}@{self.digest}"
+
+
+def own(programs: Programs) -> list[Path]:
+    """Archives of the two images that a cluster cannot do without, made once."""
+    return [_archive(PAUSE, "/pause", _pause()), _archive(COREDNS, "/coredns", programs["coredns"])]
+
+
+def _folder() -> Path:
+    folder = cache.root() / "cluster"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _pause() -> Path:
+    source = FOLDER / "pause"
+    key = cache.key(*(file.read_bytes() for file in sorted(source.iterdir())))
+    program = _folder() / f"pause-{key}"
+    with cache.lock("pause"):
+        if not program.exists():
+            fresh = program.with_suffix(".new")
+            argv = ["go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w"]
+            command.run(
+                [*argv, "-o", str(fresh), "."],
+                cache.log("pause"),
+                failure="pause does not build",
+                cwd=source,
+                env={"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"},
+            )
+            fresh.replace(program)
+    return program
+
+
+def _archive(reference: str, path: str, program: Path) -> Path:
+    name, _, tag = reference.partition(":")
+    stat = program.stat()
+    key = cache.key(reference, str(program), str(stat.st_mtime_ns), str(stat.st_size))
+    file = _folder() / f"{name}-{key}.tar"
+    with cache.lock(name):
+        if not file.exists():
+            arch = ARCHITECTURES[platform.machine()]
+            image = Image(name, tag, arch, created=0, entrypoint=(path,))
+            archive.write(image, [[layer.program(path, program)]], file)
+    return file
+
+
+def load(nodes: Iterable[NodeFiles], programs: Programs, archives: Iterable[Path]) -> list[str]:
+    """Imports archives into all nodes; returns the references that pods may use."""
+    found = {file: contents(file) for file in archives}
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda node: _import(node, programs, found), nodes))
+    images = [image for contents in found.values() for image in contents]
+    return [reference for image in images for reference in (image.name, image.pinned)]
+
+
+def _import(node: NodeFiles, programs: Programs, found: dict[Path, list[Named]]) -> None:
+    for file, images in found.items():
+        _ctr(node, programs, "import", str(file.resolve()))
+        for image in images:
+            _ctr(node, programs, "tag", "--force", image.name, image.pinned)
+
+
+def _ctr(node: NodeFiles, programs: Programs, *arguments: str) -> str:
+    argv = [str(programs["ctr"]), "--address", str(node.socket), "--namespace", "k8s.io"]
+    argv += ["images", *arguments]
+    result = subprocess.run(
+        argv, env=programs.environment(), capture_output=True, text=True, check=False
+    )
+    if result.returncode != 0:
+        raise ToolError(f"{' '.join(argv)} failed: {result.stderr.strip()}")
+    return result.stdout
+
+
+def contents(file: Path) -> list[Named]:
+    """The images that an archive names."""
+    try:
+        with tarfile.open(file) as tar:
+            index = json.load(tar.extractfile("index.json"))
+        manifests = index["manifests"]
+        return [Named(each["annotations"][NAME], each["digest"]) for each in manifests]
+    except FileNotFoundError:
+        raise ToolError(f"there is no image archive {file}: run make images") from None
+    except (OSError, tarfile.TarError, KeyError, ValueError) as error:
+        raise ToolError(
+            f"{file} is no OCI archive whose index.json names its images by {NAME}: {error}"
+        ) from None

@@ -1,0 +1,76 @@
+"""CLUSTER=kind: the same commands on a cluster of kind, which takes a Docker engine."""
+
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from cluster import plan
+from cluster.settings import FOLDER
+from tools import cache, resolve
+from tools.errors import ToolError
+
+NAME = "corelane"
+
+
+def kubeconfig() -> Path:
+    """The kubeconfig that kind writes; the user's own stays as it is."""
+    return cache.root() / "kind" / "kubeconfig"
+
+
+def up() -> int:
+    """Creates the cluster, unless it is there."""
+    if NAME in _clusters():
+        print(f"kind's cluster {NAME} is up already.\n\n  export KUBECONFIG={kubeconfig()}")
+        return 0
+    file = kubeconfig().with_name("kind.yaml")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(configuration(os.sched_getaffinity(0)))
+    _kind("create", "cluster", "--config", file, "--kubeconfig", kubeconfig(), "--wait", "3m")
+    print(f"\n  export KUBECONFIG={kubeconfig()}")
+    return 0
+
+
+def down() -> int:
+    """Deletes the cluster."""
+    if NAME not in _clusters():
+        print(f"No cluster {NAME} of kind is up.")
+        return 0
+    _kind("delete", "cluster", "--name", NAME, "--kubeconfig", kubeconfig())
+    return 0
+
+
+def load(archives: Iterable[Path]) -> int:
+    """Makes images known to all nodes."""
+    for archive in archives:
+        _kind("load", "image-archive", archive, "--name", NAME)
+    return 0
+
+
+def configuration(cpus: Iterable[int]) -> str:
+    """kind.yaml for a machine with these CPUs."""
+    text = (FOLDER / "kind.yaml").read_text()
+    cpus = frozenset(cpus)
+    for number, owned in enumerate(plan.split(cpus), start=1):
+        text = text.replace(f"{{reserved-{number}}}", plan.cpu_text(cpus - owned))
+    return text
+
+
+def _clusters() -> list[str]:
+    result = _run("get", "clusters", capture_output=True, text=True)
+    if result.returncode != 0:
+        raise ToolError(
+            f"CLUSTER=kind takes a Docker engine, and kind says: {result.stderr.strip()}"
+        )
+    return result.stdout.split()
+
+
+def _kind(*arguments: object) -> None:
+    result = _run(*arguments)
+    if result.returncode != 0:
+        raise ToolError(f"kind {arguments[0]} {arguments[1]} failed (exit {result.returncode})")
+
+
+def _run(*arguments: object, **options: object) -> subprocess.CompletedProcess:
+    program = resolve.ensure(["kind"])["kind"]
+    return subprocess.run([str(program), *map(str, arguments)], check=False, **options)

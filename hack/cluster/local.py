@@ -1,0 +1,67 @@
+"""The commands on the local cluster other than up and down."""
+
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from cluster import images, network, processes, programs, records, requirements
+from cluster.configuration import NodeFiles
+from cluster.plan import CONTROL, NODES
+from cluster.settings import Settings
+from tools import resolve
+from tools.errors import ToolError
+
+
+def kubeconfig(settings: Settings) -> Path:
+    """The administrator's kubeconfig of a cluster that is up."""
+    file = records.kubeconfig(settings.state)
+    if not file.exists():
+        raise ToolError("no cluster is up: run make cluster-up")
+    if not os.access(file, os.R_OK):
+        raise ToolError(f"{file} is for root only: use sudo")
+    return file
+
+
+def load(settings: Settings, archives: Iterable[Path]) -> int:
+    """Imports archives into both nodes and prints how a pod may name the images."""
+    requirements.require_user()
+    kubeconfig(settings)
+    files = [NodeFiles(settings.state / name) for name in NODES]
+    for reference in images.load(files, programs.obtain(), archives):
+        print(reference.removeprefix("docker.io/library/"))
+    return 0
+
+
+def enter(settings: Settings, name: str, command: list[str]) -> int:
+    """Becomes a command in the namespaces of a node, where the node's own programs are on PATH."""
+    requirements.require_user()
+    entry = records.Record(settings.state).content.get("processes", {}).get(name)
+    if name not in (CONTROL, *NODES) or not entry or not processes.alive(entry):
+        raise ToolError(f"no {name!r} is up; there are {CONTROL}, {' and '.join(NODES)}")
+    argv = [*network.inside(entry["pid"]), *(command or ["sh"])]
+    environment = {**os.environ, **programs.obtain().environment()}
+    os.execvpe(argv[0], argv, environment)
+
+
+def status(settings: Settings) -> int:
+    """Shows every component; fails unless all live."""
+    entries = records.Record(settings.state).content.get("processes", {})
+    if not entries:
+        print("No cluster is up.")
+        return 1
+    lives = {name: processes.alive(entry) for name, entry in entries.items()}
+    for name, alive in lives.items():
+        print(f"  {name:<32} {'runs, pid ' + str(entries[name]['pid']) if alive else 'ENDED'}")
+    if not all(lives.values()):
+        print(f"Logs: {settings.state / 'logs'}. End it: make cluster-down")
+        return 1
+    return show(kubeconfig(settings))
+
+
+def show(file: Path) -> int:
+    """Shows nodes and pods of any cluster."""
+    kubectl = resolve.ensure(["kubectl"])["kubectl"]
+    argv = [str(kubectl), "get", "nodes,pods", "--all-namespaces", "--output", "wide"]
+    environment = {**os.environ, "KUBECONFIG": str(file)}
+    return subprocess.run(argv, env=environment, check=False).returncode

@@ -1,0 +1,88 @@
+"""Namespaces and links.
+
+Each node has a network namespace and so has the control plane, whose bridge joins them all.
+The host gets one interface. No namespace has a name in /run/netns: each is held by its anchor,
+a process that sleeps, and is gone with the last process in it.
+"""
+
+import subprocess
+from pathlib import Path
+
+from cluster import processes, records
+from cluster.plan import CONTROL, HOST_LINK, Plan
+from cluster.programs import Programs
+from tools.errors import ToolError
+
+ALIAS = "corelane-cluster "
+"""With the state folder behind it, this is written on the host's interface: whose it is."""
+
+BRIDGE = "bridge"
+
+
+def anchor(record: records.Record, programs: Programs, name: str) -> int:
+    """Starts the process that holds the network and mount namespace of a node."""
+    # Mounts that a node makes are seen by it alone and end with it.
+    argv = ["unshare", "--net", "--mount", "--propagation", "private", "sleep", "infinity"]
+    pid = processes.start(record, name, argv, programs.environment())
+    if not processes.until(lambda: processes.name(pid) == "sleep", 10, 0.005):
+        raise ToolError(f"no namespaces for {name}: see {records.log(record.file.parent, name)}")
+    inodes = {kind: Path(f"/proc/{pid}/ns/{kind}").readlink().name for kind in ("net", "mnt")}
+    record.save(namespaces={**record.content.get("namespaces", {}), name: inodes})
+    return pid
+
+
+def inside(pid: int) -> list[str]:
+    """The words in front of a command that runs it in the namespaces of an anchor.
+
+    `ip netns exec` would mount /sys anew and hide the cgroups.
+    """
+    return ["nsenter", "--target", str(pid), "--net", "--mount"]
+
+
+def connect(folder: Path, plan: Plan, programs: Programs, anchors: dict[str, int]) -> None:
+    """Joins the host, the control plane and the nodes, and routes pods and Services."""
+    ip, control = programs["ip"], anchors[CONTROL]
+    length = plan.links.prefixlen
+    _batch(
+        [ip],
+        f"link add {HOST_LINK} type veth peer name host netns {control}",
+        f'link set {HOST_LINK} alias "{ALIAS}{folder}"',
+        f"addr add {plan.host}/{length} dev {HOST_LINK}",
+        f"link set {HOST_LINK} up",
+    )
+    links = [f"link add {BRIDGE} type bridge", "link set lo up", "link set host master bridge up"]
+    for node in plan.nodes:
+        links.append(f"link add {node.name} type veth peer name eth0 netns {anchors[node.name]}")
+        links.append(f"link set {node.name} master {BRIDGE} up")
+    links += [f"addr add {plan.control}/{length} dev {BRIDGE}", f"link set {BRIDGE} up"]
+    _batch([*inside(control), ip], *links)
+    for node in plan.nodes:
+        others = [other for other in plan.nodes if other is not node]
+        _batch(
+            [*inside(anchors[node.name]), ip],
+            "link set lo up",
+            f"addr add {node.address}/{length} dev eth0",
+            "link set eth0 up",
+            f"route add default via {plan.host}",
+            *(f"route add {other.pods} via {other.address}" for other in others),
+        )
+        _forward(anchors[node.name])
+    pods = [f"route add {node.pods} via {node.address}" for node in plan.nodes]
+    _batch([*inside(control), ip], *pods)
+    # The host may reach Services too: kube-proxy of the first node translates.
+    _batch([ip], *pods, f"route add {plan.services} via {plan.nodes[0].address}")
+
+
+def _forward(pid: int) -> None:
+    _run([*inside(pid), "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"])
+
+
+def _batch(ip: list[object], *lines: str) -> None:
+    _run([*ip, "-batch", "-"], "".join(f"{line}\n" for line in lines))
+
+
+def _run(argv: list[object], text: str = "") -> None:
+    words = [str(word) for word in argv]
+    result = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise ToolError(f"{' '.join(words)} failed: {result.stderr.strip()}\n{text}".rstrip())

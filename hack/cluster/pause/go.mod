@@ -1,0 +1,3 @@
+module corelane/hack/cluster/pause
+
+go 1.24.0

@@ -1,0 +1,121 @@
+"""Who has which address and which CPUs: pure functions, so that tests can see them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+
+from tools.errors import ToolError
+
+HOST_LINK = "corelane0"
+"""The only interface that the host gets."""
+
+CONTROL = "control"
+NODES = ("node1", "node2")
+API_PORT = 6443
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node. It takes every CPU but the reserved ones for exclusive pods."""
+
+    name: str
+    address: IPv4Address
+    pods: IPv4Network
+    reserved: frozenset[int]
+
+    @property
+    def cgroup(self) -> str:
+        """Its cgroup, in every hierarchy."""
+        return f"corelane-{self.name}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The whole cluster."""
+
+    network: IPv4Network
+    nodes: tuple[Node, ...]
+
+    def __post_init__(self) -> None:
+        if self.network.prefixlen != 16:
+            raise ValueError(f"{self.network} is no /16")
+
+    def _part(self, third: int, length: int) -> IPv4Network:
+        return IPv4Network((self.network.network_address + third * 256, length))
+
+    @property
+    def links(self) -> IPv4Network:
+        """Where the host, the control plane and the nodes have their addresses."""
+        return self._part(0, 24)
+
+    @property
+    def host(self) -> IPv4Address:
+        """The host, as the nodes see it."""
+        return self.links[1]
+
+    @property
+    def control(self) -> IPv4Address:
+        """The API server."""
+        return self.links[10]
+
+    @property
+    def pods(self) -> IPv4Network:
+        """All pods."""
+        return self._part(64, 18)
+
+    @property
+    def services(self) -> IPv4Network:
+        """All Services."""
+        return self._part(128, 20)
+
+    @property
+    def dns(self) -> IPv4Address:
+        """The Service of CoreDNS."""
+        return self.services[10]
+
+    @property
+    def api(self) -> str:
+        """The URL of the API server."""
+        return f"https://{self.control}:{API_PORT}"
+
+
+def make(network: IPv4Network, usable: Iterable[int], present: Iterable[int]) -> Plan:
+    """Two nodes on the CPUs that may be used, of those that are present.
+
+    Every kubelet sees all CPUs, so each reserves what it does not own: the lower half on
+    node 1, the upper half on node 2.
+    """
+    owned = split(usable)
+    plan = Plan(network, ())
+    nodes = tuple(
+        Node(name, plan.links[11 + index], plan._part(64 + index, 24), frozenset(present) - mine)
+        for index, (name, mine) in enumerate(zip(NODES, owned, strict=True))
+    )
+    return Plan(network, nodes)
+
+
+def split(usable: Iterable[int]) -> tuple[frozenset[int], frozenset[int]]:
+    """The CPUs that each of the two nodes gives to exclusive pods."""
+    cpus = sorted(usable)
+    if len(cpus) < 2:
+        raise ToolError(
+            f"the two nodes need a CPU each, and this machine has {len(cpus)} that may be used: "
+            "take a machine with 2 CPUs, or another cluster with CLUSTER=current"
+        )
+    half = len(cpus) // 2
+    return frozenset(cpus[half:]), frozenset(cpus[:half])
+
+
+def cpu_list(text: str) -> frozenset[int]:
+    """Reads a list as the kernel writes it: 0-3,8."""
+    cpus: set[int] = set()
+    for part in text.strip().split(","):
+        if part:
+            first, _, last = part.partition("-")
+            cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)
+
+
+def cpu_text(cpus: Iterable[int]) -> str:
+    """Writes CPUs as the kubelet reads them."""
+    return ",".join(str(cpu) for cpu in sorted(cpus))

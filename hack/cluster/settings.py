@@ -1,0 +1,47 @@
+"""What the environment sets."""
+
+import ipaddress
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.errors import ToolError
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FOLDER = Path(__file__).resolve().parent
+
+KINDS = ("local", "kind", "current")
+
+VARIABLES = ("CLUSTER", "CLUSTER_STATE", "CLUSTER_NETWORK", "CLUSTER_CGROUPS")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where the cluster keeps its files, and which part of the machine it takes."""
+
+    state: Path
+    network: ipaddress.IPv4Network
+    cgroups: Path
+
+
+def kind() -> str:
+    """Which cluster is meant: ours, kind's, or the one of the current kubeconfig."""
+    name = os.environ.get("CLUSTER") or "local"
+    if name not in KINDS:
+        raise ToolError(f"CLUSTER is {name!r}; it is one of {', '.join(KINDS)}")
+    return name
+
+
+def load() -> Settings:
+    """The settings of the local cluster."""
+    state = Path(os.environ.get("CLUSTER_STATE") or "/var/lib/corelane-cluster")
+    if not state.is_absolute():
+        raise ToolError(f"CLUSTER_STATE is {str(state)!r}; it must be an absolute path")
+    text = os.environ.get("CLUSTER_NETWORK") or "10.213.0.0/16"
+    try:
+        network = ipaddress.IPv4Network(text)
+    except ValueError as error:
+        raise ToolError(f"CLUSTER_NETWORK is no network like 10.213.0.0/16: {error}") from None
+    if network.prefixlen != 16:
+        raise ToolError(f"CLUSTER_NETWORK is {network}; it must be a /16")
+    return Settings(state, network, Path(os.environ.get("CLUSTER_CGROUPS") or "/sys/fs/cgroup"))

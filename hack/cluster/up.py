@@ -1,0 +1,225 @@
+"""`up`: starts the cluster and waits until a pod could use it."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from cluster import (
+    cgroups,
+    configuration,
+    conflicts,
+    down,
+    images,
+    leftovers,
+    network,
+    processes,
+    records,
+    requirements,
+)
+from cluster.api import Api, resolves
+from cluster.certificates import Certificates
+from cluster.components import Components
+from cluster.configuration import NodeFiles
+from cluster.plan import CONTROL, Plan, cpu_list
+from cluster.plan import make as make_plan
+from cluster.programs import Programs, obtain
+from cluster.settings import FOLDER, Settings
+from tools import progress
+from tools.errors import ToolError
+
+PATIENCE = 180.0
+"""Seconds for each step; a busy machine may take long, a healthy one takes a few."""
+
+CNI_RESULTS = Path("/var/lib/cni")
+"""Where libcni keeps results, whatever its configuration says."""
+
+
+def main(settings: Settings) -> int:
+    """Starts the cluster, unless it is up."""
+    # SIGTERM unwinds like an interrupt, so that a start that is cut short leaves nothing.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    requirements.require_user()
+    conflicts.require_ours(settings.state)
+    with records.lock(settings.state):
+        record = records.Record(settings.state)
+        if _is_up(settings, record):
+            return 0
+        conflicts.require_free(settings)
+        requirements.require_machine(settings)
+        present = cpu_list(Path("/sys/devices/system/cpu/online").read_text())
+        plan = make_plan(settings.network, cgroups.usable_cpus(settings.cgroups), present)
+        programs = obtain()
+        archives = images.own(programs)
+        requirements.require_kernel(programs)
+        # The builds may have taken minutes.
+        conflicts.require_free(settings)
+        started = time.monotonic()
+        try:
+            Start(settings, plan, programs, record).run(archives)
+        except BaseException as error:
+            _give_up(settings, record, error)
+            raise
+        print(f"The cluster is up, after {time.monotonic() - started:.0f} s.")
+        print(describe(settings))
+    return 0
+
+
+def _is_up(settings: Settings, record: records.Record) -> bool:
+    left = leftovers.find(settings, {})
+    if not record.exists and not left:
+        return False
+    entries = record.content.get("processes", {})
+    dead = [name for name, entry in entries.items() if not processes.alive(entry)]
+    restarted = record.exists and record.content.get("boot") != records.boot()
+    if record.content.get("complete") and not dead and not restarted:
+        print("The cluster is up already.")
+        print(describe(settings))
+        return True
+    if restarted:
+        what = "was ended by a restart of the machine"
+    elif dead:
+        what = f"is up only in part, these ended: {', '.join(dead)} (logs: {settings.state}/logs)"
+    else:
+        what = f"was not started to the end; {len(left)} things of it are left, as {left[:1]}"
+    raise ToolError(f"an earlier cluster {what}. Run make cluster-down first")
+
+
+def _give_up(settings: Settings, record: records.Record, error: BaseException) -> None:
+    print(f"  up failed ({type(error).__name__}); taking down what was started", file=sys.stderr)
+    try:
+        down.stop(settings, record)
+    except ToolError as left:
+        print(f"hack/cluster: {left}", file=sys.stderr)
+
+
+def describe(settings: Settings) -> str:
+    """What to do next."""
+    file = records.kubeconfig(settings.state)
+    return "\n".join(
+        [
+            "",
+            f"  export KUBECONFIG={file}",
+            "  $(python3 hack/tools path kubectl) get nodes -o wide",
+            "  make cluster-status",
+            "  make cluster-down",
+        ]
+    )
+
+
+class Start:
+    """One start, step by step."""
+
+    def __init__(
+        self, settings: Settings, plan: Plan, programs: Programs, record: records.Record
+    ) -> None:
+        self.settings, self.plan, self.programs, self.record = settings, plan, programs, record
+        self.state = settings.state
+        self.certs = Certificates(self.state, programs["openssl"])
+        self.files = {node.name: NodeFiles(self.state / node.name) for node in plan.nodes}
+        self.components = Components(plan, record, programs, self.certs)
+
+    def run(self, archives: list[Path]) -> None:
+        """Everything, in order; what does not depend on each other runs side by side."""
+        processes.raise_open_files()
+        for log in (self.state / "logs").glob("*.log"):
+            log.unlink()
+        self.record.save(boot=records.boot(), complete=False, processes={}, namespaces={})
+        with progress.step("cluster", "namespaces, links, certificates"):
+            self._places()
+            self.certs.make(self.plan)
+        with progress.step("cluster", "control plane and containerd"):
+            self._control_plane(archives)
+        with progress.step("cluster", "nodes and CoreDNS"):
+            self._nodes()
+        self.record.save(complete=True)
+        # All is up: only words are left to be said, and nothing is to be undone.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    def _places(self) -> None:
+        if not CNI_RESULTS.exists():
+            self.record.save(made_folders=[str(CNI_RESULTS)])
+            CNI_RESULTS.mkdir()
+        anchors = self.components.anchors
+        for name in (CONTROL, *self.files):
+            anchors[name] = network.anchor(self.record, self.programs, name)
+        network.connect(self.state, self.plan, self.programs, anchors)
+        self._mount(CONTROL, f"mkdir {self.state}/etcd; mount -t tmpfs etcd {self.state}/etcd")
+        for node in self.plan.nodes:
+            configuration.write(self.plan, node, self.files[node.name], self.certs, self.programs)
+            # Paths that containerd, runc, libcni and the kubelet have fixed: each node its own.
+            log = self.files[node.name].folder / "log"
+            self._mount(
+                node.name,
+                f"mkdir {log}; mount --bind {log} /var/log; mount -t tmpfs run /run; "
+                f"mount -t tmpfs cni {CNI_RESULTS}",
+            )
+            cgroups.create(self.settings.cgroups, node.cgroup)
+
+    def _mount(self, name: str, script: str) -> None:
+        inside = network.inside(self.components.anchors[name])
+        subprocess.run([*inside, "sh", "-ec", script], check=True)
+
+    def _control_plane(self, archives: list[Path]) -> None:
+        self.components.etcd(self.state / "etcd")
+        self.components.api_server()
+        for node in self.plan.nodes:
+            self.components.containerd(node, self.files[node.name])
+        with ThreadPoolExecutor() as pool:
+            imported = pool.submit(self._import, archives)
+            self.api = Api.of(self.state)
+            self._wait("the API server", self.api.ready, "control-kube-apiserver")
+            self.components.controller_manager()
+            self.components.scheduler()
+            self.components.policies()
+            imported.result()
+
+    def _import(self, archives: list[Path]) -> None:
+        for name, files in self.files.items():
+            self._wait(f"containerd of {name}", files.socket.exists, f"{name}-containerd")
+        images.load(list(self.files.values()), self.programs, archives)
+
+    def _nodes(self) -> None:
+        for node in self.plan.nodes:
+            self.components.kubelet(node, self.files[node.name])
+            self.components.proxy(node, self.files[node.name])
+        manifest = (FOLDER / "coredns.yaml").read_text().replace("{dns}", str(self.plan.dns))
+        argv = [self.programs["kubectl"], "--kubeconfig", records.kubeconfig(self.state), "apply"]
+        result = subprocess.run(
+            [*argv, "-f", "-"], input=manifest, capture_output=True, text=True, check=False
+        )
+        if result.returncode != 0:
+            raise ToolError(f"kubectl cannot apply coredns.yaml: {result.stderr.strip()}")
+        for node in self.plan.nodes:
+            self._wait(
+                f"node {node.name}",
+                lambda name=node.name: name in self.api.ready_nodes(),
+                f"{node.name}-kubelet",
+            )
+        dns = str(self.plan.dns)
+        self._wait(
+            "CoreDNS",
+            lambda: resolves(dns, "kubernetes.default.svc.cluster.local"),
+            "node1-kubelet",
+        )
+
+    def _wait(self, what: str, condition: Callable[[], bool], log: str) -> None:
+        """Waits for a condition; an ended process or the deadline is an error with its log."""
+
+        def settled() -> bool:
+            return bool(self._ended()) or condition()
+
+        in_time = processes.until(settled, PATIENCE, 0.1)
+        ended = self._ended()
+        if ended or not in_time:
+            file = records.log(self.state, ended[0] if ended else log)
+            lines = "\n".join(f"    {line}" for line in progress.tail(file, 15))
+            why = f"{ended[0]} ended" if ended else f"{what} is not ready after {PATIENCE:.0f} s"
+            raise ToolError(f"{why}; the end of {file}:\n{lines}")
+
+    def _ended(self) -> list[str]:
+        entries = dict(self.record.content["processes"])
+        return [name for name, entry in entries.items() if not processes.alive(entry)]

@@ -1,0 +1,1 @@
+"""Installs the platform on a cluster, with the images of this tree."""

@@ -1,0 +1,47 @@
+"""The commands of `python3 hack/deploy`."""
+
+import argparse
+import sys
+
+from deploy import images, releases, run, settings
+from tools import progress
+from tools.errors import ToolError
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one command and returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python3 hack/deploy",
+        description="Installs the platform on a cluster, with the images of this tree.",
+        epilog=f"Environment: {', '.join(settings.VARIABLES)}; make help explains them",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("up", help="build and load the images, install the charts, wait")
+    commands.add_parser("down", help="uninstall, and delete the namespace")
+    options = parser.parse_args(arguments)
+    try:
+        return _up() if options.command == "up" else _down()
+    except ToolError as error:
+        print(f"hack/deploy: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _up() -> int:
+    kubeconfig = run.kubeconfig()
+    # The images of another cluster come from where its values say.
+    built = None if settings.cluster() == "current" else images.load()
+    with progress.step("charts", f"installing {settings.release()} in {settings.namespace()}"):
+        releases.install(built)
+    print(f"gateway     {releases.address()}")
+    print(f"kubectl     export KUBECONFIG={kubeconfig}")
+    return 0
+
+
+def _down() -> int:
+    if releases.uninstall():
+        print(f"uninstalled {settings.release()}; namespace {settings.namespace()} is gone")
+    else:
+        print(f"there is no release {settings.release()} in {settings.namespace()}")
+    return 0

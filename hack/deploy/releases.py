@@ -1,0 +1,65 @@
+"""The release of the umbrella chart: installed, or gone."""
+
+import json
+from pathlib import Path
+
+from deploy import images, run, settings
+
+CHART = settings.REPOSITORY / "charts" / "corelane"
+TIMEOUT = "5m"
+POD_SECURITY = "pod-security.kubernetes.io"
+
+
+def install(built: images.Images | None) -> None:
+    """Installs or upgrades the release and waits until all of it is ready."""
+    prepare_namespace()
+    run.tool("helm", "upgrade", "--install", *arguments(built), "--wait", "--timeout", TIMEOUT)
+
+
+def arguments(built: images.Images | None) -> list[str | Path]:
+    """What Helm is told: release, chart, namespace and values."""
+    values: list[str | Path] = []
+    for file in settings.values():
+        values += ["--values", file]
+    for setting in images.settings_of(built) if built else []:
+        values += ["--set-string", setting]
+    return [settings.release(), CHART, "--namespace", settings.namespace(), *values]
+
+
+def prepare_namespace() -> None:
+    """The namespace takes restricted pods only, from the first one on."""
+    labels = {f"{POD_SECURITY}/enforce": "restricted", f"{POD_SECURITY}/warn": "restricted"}
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": settings.namespace(), "labels": labels},
+    }
+    run.tool("kubectl", "apply", "--filename", "-", stdin=json.dumps(namespace))
+
+
+def uninstall() -> bool:
+    """Removes the release and its namespace; whether there was one."""
+    where = ("--namespace", settings.namespace())
+    found = json.loads(run.tool("helm", "list", "--all", *where, "--output", "json"))
+    present = any(each["name"] == settings.release() for each in found)
+    if present:
+        run.tool("helm", "uninstall", settings.release(), *where, "--wait", "--timeout", TIMEOUT)
+    run.tool("kubectl", "delete", "namespace", settings.namespace(), "--ignore-not-found")
+    return present
+
+
+def address() -> str:
+    """How to reach the gateway from here."""
+    name = f"{settings.release()}-gateway"
+    where = ("--namespace", settings.namespace(), "--output", "json")
+    service = json.loads(run.tool("kubectl", "get", "service", name, *where))
+    port = service["spec"]["ports"][0]
+    if "nodePort" in port:
+        nodes = json.loads(run.tool("kubectl", "get", "nodes", "--output", "json"))["items"]
+        addresses = nodes[0]["status"]["addresses"]
+        ip = next(each["address"] for each in addresses if each["type"] == "InternalIP")
+        return f"http://{ip}:{port['nodePort']}"
+    return (
+        f"kubectl --namespace {settings.namespace()} port-forward service/{name} "
+        f"8080:{port['port']}, then http://127.0.0.1:8080"
+    )

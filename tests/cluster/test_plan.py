@@ -1,0 +1,60 @@
+"""Who gets which addresses and CPUs."""
+
+from ipaddress import IPv4Network
+
+import pytest
+
+from cluster import plan
+from tools.errors import ToolError
+
+NETWORK = IPv4Network("10.213.0.0/16")
+
+
+def test_two_cpus_give_each_node_the_other_ones() -> None:
+    nodes = plan.make(NETWORK, {0, 1}, {0, 1}).nodes
+    assert [node.reserved for node in nodes] == [{0}, {1}]
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 7, 64])
+def test_exclusive_cpus_are_no_two_nodes_and_all_are_used(count: int) -> None:
+    present = frozenset(range(count))
+    first, second = (present - node.reserved for node in plan.make(NETWORK, present, present).nodes)
+    assert first
+    assert second
+    assert not first & second
+    assert first | second == present
+
+
+def test_cpus_that_may_not_be_used_are_reserved_on_both_nodes() -> None:
+    nodes = plan.make(NETWORK, {2, 3}, range(8)).nodes
+    assert [node.reserved for node in nodes] == [{0, 1, 2, 4, 5, 6, 7}, {0, 1, 3, 4, 5, 6, 7}]
+
+
+@pytest.mark.parametrize("cpus", [set(), {5}])
+def test_fewer_than_two_cpus_are_refused(cpus: set[int]) -> None:
+    with pytest.raises(ToolError, match=rf"this machine has {len(cpus)} that may be used"):
+        plan.split(cpus)
+
+
+def test_networks_do_not_overlap() -> None:
+    made = plan.make(NETWORK, {0, 1}, {0, 1})
+    for one, other in (
+        (made.links, made.pods),
+        (made.links, made.services),
+        (made.pods, made.services),
+        (made.nodes[0].pods, made.nodes[1].pods),
+    ):
+        assert not one.overlaps(other)
+    assert all(node.pods.subnet_of(made.pods) for node in made.nodes)
+    addresses = [made.host, made.control, *(node.address for node in made.nodes)]
+    assert len(set(addresses)) == 4
+    assert all(address in made.links for address in addresses)
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [("0\n", {0}), ("0-3,8", {0, 1, 2, 3, 8}), ("", set()), ("1,3-4\n", {1, 3, 4})],
+)
+def test_cpu_lists_of_the_kernel(text: str, cpus: set[int]) -> None:
+    assert plan.cpu_list(text) == cpus
+    assert plan.cpu_list(plan.cpu_text(cpus)) == cpus

@@ -1,0 +1,201 @@
+"""What `up` refuses before it changes anything, and what `down` does with what it finds.
+
+Each command runs in a network namespace of its own, with a state folder and cgroups of the
+test's: nothing here sees or touches a cluster that is up on the machine.
+"""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster import processes, records
+from support import REPOSITORY, eventually
+
+ROOT = os.geteuid() == 0
+ALONE = ["unshare", "--net"] if ROOT else ["unshare", "--user", "--map-root-user", "--net"]
+
+
+class Machine:
+    """Runs hack/cluster where no other cluster is."""
+
+    def __init__(self, folder: Path) -> None:
+        self.state = folder / "state"
+        self.variables = {"CLUSTER": "local", "CLUSTER_STATE": str(self.state)}
+
+    def without_cgroups(self, folder: Path) -> None:
+        """No hierarchy is mounted there: `up` ends at that, `down` finds none of the nodes'."""
+        self.variables["CLUSTER_CGROUPS"] = str(folder)
+
+    def run(self, command: str, before: str = "true") -> subprocess.CompletedProcess[str]:
+        script = f'{before} && exec "$0" hack/cluster {command}'
+        return subprocess.run(
+            [*ALONE, "sh", "-ec", script, sys.executable],
+            cwd=REPOSITORY,
+            env={**os.environ, **self.variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def record(self, **content: object) -> None:
+        self.state.mkdir()
+        records.Record(self.state).save(**content)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    made = Machine(tmp_path)
+    made.without_cgroups(tmp_path)
+    return made
+
+
+@pytest.fixture
+def marked(machine: Machine) -> Iterator[subprocess.Popen[bytes]]:
+    """A process as up starts them."""
+    environment = {"PATH": os.environ["PATH"], processes.MARK: str(machine.state)}
+    with subprocess.Popen(["sleep", "600"], env=environment) as process:
+        yield process
+        process.kill()
+
+
+def test_up_takes_root(machine: Machine) -> None:
+    user = ["unshare", "--user", "--map-user=1000"] if ROOT else []
+    result = subprocess.run(
+        [*user, sys.executable, "hack/cluster", "up"],
+        cwd=REPOSITORY,
+        env={**os.environ, **machine.variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert "takes root" in result.stderr
+    assert not machine.state.exists()
+
+
+def test_up_names_what_cgroups_it_needs(machine: Machine) -> None:
+    result = machine.run("up")
+    assert result.returncode == 1
+    assert "needs cgroup v1 with cpu, cpuacct, cpuset" in result.stderr
+    assert "CLUSTER=kind" in result.stderr
+
+
+def test_an_interface_of_that_name_is_refused(machine: Machine) -> None:
+    result = machine.run("up", "ip link add corelane0 type bridge")
+    assert result.returncode == 1
+    assert "an interface corelane0 exists that is not the cluster's" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("before", "holder"),
+    [
+        ("ip addr add 10.213.7.1/24 dev lo", "lo has 10.213.7.1/24"),
+        (
+            "ip link set lo up && ip route add 10.208.0.0/12 dev lo",
+            "a route to 10.208.0.0/12 by lo",
+        ),
+    ],
+)
+def test_a_network_in_use_names_its_holder(machine: Machine, before: str, holder: str) -> None:
+    result = machine.run("up", before)
+    assert result.returncode == 1
+    assert f"the network 10.213.0.0/16 is in use: {holder}" in result.stderr
+    assert "CLUSTER_NETWORK" in result.stderr
+    machine.variables["CLUSTER_NETWORK"] = "10.77.0.0/16"
+    assert "is in use" not in machine.run("up", before).stderr
+
+
+@pytest.mark.parametrize("network", ["10.213.0.0/24", "10.213.1.0/16", "somewhere"])
+def test_a_network_must_be_a_16(machine: Machine, network: str) -> None:
+    machine.variables["CLUSTER_NETWORK"] = network
+    result = machine.run("up")
+    assert result.returncode == 1
+    assert "CLUSTER_NETWORK is " in result.stderr
+
+
+def test_another_command_at_work_is_refused(machine: Machine) -> None:
+    machine.state.mkdir()
+    with open(machine.state / "lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        for command in ("up", "down"):
+            result = machine.run(command)
+            assert result.returncode == 1
+            assert "another up or down" in result.stderr
+
+
+def test_down_on_nothing_says_so(machine: Machine) -> None:
+    for _ in range(2):
+        result = machine.run("down")
+        assert result.returncode == 0
+        assert result.stdout == "No cluster is up.\n"
+    assert machine.run("status").returncode == 1
+    kubeconfig = machine.run("kubeconfig")
+    assert kubeconfig.returncode == 1
+    assert "make cluster-up" in kubeconfig.stderr
+
+
+def test_a_half_started_cluster_is_refused_until_down(machine: Machine) -> None:
+    dead = {"node1-kubelet": {"pid": os.getpid(), "started": "1"}}
+    machine.record(boot=records.boot(), complete=True, processes=dead)
+    result = machine.run("up")
+    assert result.returncode == 1
+    assert "these ended: node1-kubelet" in result.stderr
+    assert "make cluster-down" in result.stderr
+    assert machine.run("down").stdout == "The cluster is down.\n"
+    assert machine.run("down").stdout == "No cluster is up.\n"
+
+
+def test_a_cluster_from_before_a_restart_is_refused_until_down(machine: Machine) -> None:
+    machine.record(boot="another", complete=True, processes={}, namespaces={"node1": _own_inodes()})
+    result = machine.run("up")
+    assert "ended by a restart of the machine" in result.stderr
+    assert "make cluster-down" in result.stderr
+    # The recorded namespaces may be somebody else's by now: here they are this test's.
+    assert machine.run("down").stdout == "The cluster is down.\n"
+
+
+def _own_inodes() -> dict[str, str]:
+    return {kind: Path(f"/proc/self/ns/{kind}").readlink().name for kind in ("net", "mnt")}
+
+
+@pytest.mark.skipif(not ROOT, reason="a process of another user namespace cannot be looked into")
+def test_down_ends_marked_processes_and_no_others(
+    machine: Machine, marked: subprocess.Popen[bytes]
+) -> None:
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        try:
+            # A recorded pid has a new owner by now.
+            machine.record(processes={"node1": {"pid": stranger.pid, "started": "1"}})
+            result = machine.run("down")
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
+    assert result.returncode == 0, result.stderr
+    eventually(lambda: marked.poll() is not None, "the end of the marked process")
+
+
+@pytest.mark.skipif(not ROOT, reason="a process of another user namespace cannot be looked into")
+def test_processes_without_a_record_are_found(
+    machine: Machine, marked: subprocess.Popen[bytes]
+) -> None:
+    result = machine.run("up")
+    assert f"sleep (pid {marked.pid})" in result.stderr
+    assert "make cluster-down" in result.stderr
+    assert machine.run("down").returncode == 0
+    eventually(lambda: marked.poll() is not None, "the end of the marked process")
+
+
+def test_the_record_is_written_whole(tmp_path: Path) -> None:
+    record = records.Record(tmp_path)
+    assert not record.exists
+    record.add_process("etcd", os.getpid(), processes.started(os.getpid()))
+    again = records.Record(tmp_path)
+    assert again.exists
+    assert processes.alive(again.content["processes"]["etcd"])
+    assert json.loads(record.file.read_text()) == again.content

@@ -1,0 +1,40 @@
+"""What a machine must have, from the files that say so."""
+
+from pathlib import Path
+
+import pytest
+
+from cluster import cgroups
+from tools.errors import ToolError
+
+ROOT = Path("/sys/fs/cgroup")
+
+
+def mounts(folder: Path, *lines: str) -> Path:
+    """A file as /proc/self/mounts."""
+    file = folder / "mounts"
+    file.write_text("".join(f"{line} 0 0\n" for line in lines))
+    return file
+
+
+def hierarchies(*groups: str) -> list[str]:
+    return [f"cgroup {ROOT}/{group} cgroup rw,relatime,{group}" for group in groups]
+
+
+def test_separate_and_joint_hierarchies_suit(tmp_path: Path) -> None:
+    cgroups.require(ROOT, mounts(tmp_path, *hierarchies(*cgroups.NEEDED)))
+    joint = ("cpu,cpuacct", *cgroups.NEEDED[2:])
+    cgroups.require(ROOT, mounts(tmp_path, *hierarchies(*joint)))
+
+
+def test_cgroup_v2_is_refused_and_kind_named(tmp_path: Path) -> None:
+    file = mounts(tmp_path, f"cgroup2 {ROOT} cgroup2 rw,nosuid,nodev")
+    with pytest.raises(ToolError, match=r"has cgroup v2 only: .* cgroup v1 .*CLUSTER=kind"):
+        cgroups.require(ROOT, file)
+
+
+def test_a_hybrid_without_a_controller_names_it(tmp_path: Path) -> None:
+    lines = hierarchies(*(name for name in cgroups.NEEDED if name not in ("cpuset", "pids")))
+    file = mounts(tmp_path, *lines, f"cgroup2 {ROOT}/unified cgroup2 rw")
+    with pytest.raises(ToolError, match="lacks the cgroup v1 controllers cpuset, pids: "):
+        cgroups.require(ROOT, file)

@@ -1,0 +1,88 @@
+"""Pods own whole CPUs, and nothing throttles them there."""
+
+import json
+from collections.abc import Iterable
+
+import pytest
+
+from support.client import ask
+from support.kubernetes import Cluster, Pod
+from support.pinning import Process, parse_cpus, processes_of
+from support.releases import Release
+
+
+def only_process(pod: Pod) -> Process:
+    """The process of a pod that has one container with one process."""
+    (process,) = processes_of(pod.uid)
+    return process
+
+
+def others_on(cluster: Cluster, pod: Pod) -> Iterable[Process]:
+    """The processes of all other pods on the node of a pod, of every namespace."""
+    for found in cluster.items("pods", "--all-namespaces"):
+        other = Pod.of(found)
+        if other.node == pod.node and other.uid != pod.uid:
+            yield from processes_of(other.uid)
+
+
+def lanes_of(cluster: Cluster, pod: Pod) -> list[dict]:
+    """The lanes as the server itself shows them."""
+    with cluster.forwarded(pod.name, 8081) as admin:
+        return json.loads(ask(admin, "/lanes").body)["lanes"]
+
+
+def test_a_server_pod_has_cpus_that_no_other_pod_may_use(release: Release) -> None:
+    for pod in release.cluster.ready_pods("server"):
+        cpus = only_process(pod).cpus
+        assert len(cpus) == 1
+        for other in others_on(release.cluster, pod):
+            assert not cpus & other.cpus, f"{other} may run on the CPUs of {pod.name}"
+
+
+def test_each_lane_is_pinned_to_its_cpu_of_the_pod(release: Release) -> None:
+    for pod in release.cluster.ready_pods("server"):
+        process = only_process(pod)
+        lanes = lanes_of(release.cluster, pod)
+        assert all(lane["pinned"] for lane in lanes)
+        assert {lane["cpu"] for lane in lanes} == process.cpus
+        assert len(lanes) == len(process.cpus)
+
+
+@pytest.mark.parametrize("app", ["server", "gateway"])
+def test_no_cfs_quota_slows_a_pod(release: Release, app: str) -> None:
+    for pod in release.cluster.ready_pods(app):
+        assert only_process(pod).quotas() == ["none", "none"]
+
+
+def test_pods_with_cpus_of_their_own_are_guaranteed(release: Release) -> None:
+    for found in release.cluster.items(
+        "pods", "--selector", "app.kubernetes.io/name=corelane-server"
+    ):
+        assert found["status"]["qosClass"] == "Guaranteed"
+
+
+def test_a_gateway_pod_owns_its_cpu_too_where_it_is_told_to(release: Release) -> None:
+    """One replica less makes room for a gateway with a CPU of its own."""
+    release.upgrade(
+        "server.replicas=1",
+        "gateway.replicas=1",
+        "gateway.exclusive=true",
+        "gateway.resources=null",
+    )
+    (server,) = release.cluster.wait_for_pods("server", 1)
+    (gateway,) = release.cluster.wait_for_pods("gateway", 1)
+    release.wait_until_it_answers()
+    process = only_process(gateway)
+    assert len(process.cpus) == 1
+    assert process.quotas() == ["none", "none"]
+    for other in others_on(release.cluster, gateway):
+        assert not process.cpus & other.cpus
+    # As many workers as CPUs: Envoy names them wrk:worker_N.
+    workers = [name for name in process.threads if name.startswith("wrk:worker")]
+    assert len(workers) == len(process.cpus)
+    assert server.node != gateway.node
+
+
+def test_cpu_lists_are_read_as_the_kernel_writes_them() -> None:
+    assert parse_cpus("0-1,4\n") == {0, 1, 4}
+    assert parse_cpus("\n") == frozenset()

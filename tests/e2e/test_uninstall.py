@@ -1,0 +1,35 @@
+"""What is left after an uninstallation: nothing."""
+
+from support import eventually
+from support.kubernetes import ROLL_OUT
+from support.pinning import processes_of
+from support.releases import Release
+
+KEPT = {"kube-root-ca.crt", "default"}
+"""What every namespace has: the cluster's certificate and the default service account."""
+
+
+def leftovers(release: Release) -> list[str]:
+    """Every object of the namespace that is not the cluster's own."""
+    kinds = release.cluster.kubectl(
+        "api-resources", "--namespaced", "--verbs=list", "--output=name"
+    ).stdout.split()
+    wanted = ",".join(kind for kind in kinds if not kind.startswith("events"))
+    found = release.cluster.kubectl("get", wanted, "--output=name").stdout.split()
+    return [name for name in found if name.split("/")[1] not in KEPT]
+
+
+def test_uninstalling_leaves_nothing_behind(release: Release) -> None:
+    processes = [
+        process
+        for app in ("server", "gateway")
+        for pod in release.cluster.pods(app)
+        for process in processes_of(pod.uid)
+    ]
+    assert processes
+    uids = [pod.uid for app in ("server", "gateway") for pod in release.cluster.pods(app)]
+    assert leftovers(release)
+    release.helm("uninstall", release.name, "--wait")
+    eventually(lambda: not leftovers(release), "an empty namespace", patience=ROLL_OUT)
+    eventually(lambda: not any(map(processes_of, uids)), "the end of the pods", patience=ROLL_OUT)
+    assert release.revision == 0

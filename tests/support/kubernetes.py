@@ -1,0 +1,179 @@
+"""A Kubernetes cluster and a release on it, through kubectl and Helm."""
+
+import json
+import os
+import re
+import subprocess
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from support import eventually
+from support.rendering import tool
+
+ROLL_OUT = 180.0
+"""Longest wait in seconds for pods to come or go."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """What is asked of a pod."""
+
+    name: str
+    uid: str
+    node: str
+    ip: str
+    ready: bool
+    ending: bool
+    restarts: int
+    image: str
+
+    @classmethod
+    def of(cls, found: dict) -> "Pod":
+        """From what the API server says."""
+        status = found["status"]
+        containers = status.get("containerStatuses", [])
+        return cls(
+            name=found["metadata"]["name"],
+            uid=found["metadata"]["uid"],
+            node=found["spec"].get("nodeName", ""),
+            ip=status.get("podIP", ""),
+            ready=bool(containers) and all(each["ready"] for each in containers),
+            ending="deletionTimestamp" in found["metadata"],
+            restarts=sum(each["restartCount"] for each in containers),
+            image=found["spec"]["containers"][0]["image"],
+        )
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command in a pod ended, and what it said."""
+
+    succeeded: bool
+    said: str
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster by its kubeconfig, and the namespace of the tests."""
+
+    kubeconfig: Path
+    namespace: str
+
+    def kubectl(
+        self, *arguments: str, check: bool = True, stdin: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs kubectl in the namespace."""
+        result = subprocess.run(
+            [tool("kubectl"), "--namespace", self.namespace, *arguments],
+            env=self.environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert not check or result.returncode == 0, f"kubectl {arguments}: {result.stderr}"
+        return result
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment for programs that talk to the cluster."""
+        return {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+
+    def get(self, *arguments: str) -> dict:
+        """Objects as the API server has them."""
+        return json.loads(self.kubectl("get", *arguments, "--output", "json").stdout)
+
+    def items(self, *arguments: str) -> list[dict]:
+        """The objects of a list."""
+        return self.get(*arguments)["items"]
+
+    def pods(self, app: str) -> list[Pod]:
+        """The pods of the server or the gateway, those that end included."""
+        selector = f"app.kubernetes.io/name=corelane-{app}"
+        return [Pod.of(found) for found in self.items("pods", "--selector", selector)]
+
+    def ready_pods(self, app: str) -> list[Pod]:
+        """The pods that serve and stay."""
+        return [pod for pod in self.pods(app) if pod.ready and not pod.ending]
+
+    def wait_for_pods(self, app: str, count: int) -> list[Pod]:
+        """Waits until exactly this many pods are left, all ready."""
+
+        def settled() -> bool:
+            pods = self.pods(app)
+            return len(pods) == count and all(pod.ready and not pod.ending for pod in pods)
+
+        eventually(settled, f"{count} ready pods of {app}", patience=ROLL_OUT)
+        return self.pods(app)
+
+    def nodes(self) -> list[str]:
+        """The nodes that run pods of the release, by name."""
+        return [node["metadata"]["name"] for node in self.items("nodes")]
+
+    def address_of(self, service: str) -> str:
+        """URL of a NodePort Service, through the first node."""
+        port = self.get("service", service)["spec"]["ports"][0]["nodePort"]
+        addresses = self.items("nodes")[0]["status"]["addresses"]
+        ip = next(each["address"] for each in addresses if each["type"] == "InternalIP")
+        return f"http://{ip}:{port}"
+
+    def run(self, image: str, *command: str) -> "Ended":
+        """Runs a command in a pod of its own to its end."""
+        name = f"run-{uuid.uuid4().hex[:8]}"
+        self.kubectl("apply", "--filename", "-", stdin=json.dumps(_lone_pod(name, image, command)))
+        try:
+
+            def phase() -> str:
+                return self.get("pod", name)["status"].get("phase", "")
+
+            eventually(
+                lambda: phase() in ("Succeeded", "Failed"), f"the end of {name}", patience=ROLL_OUT
+            )
+            return Ended(phase() == "Succeeded", self.kubectl("logs", name).stdout)
+        finally:
+            self.kubectl("delete", "pod", name, "--now")
+
+    @contextmanager
+    def forwarded(self, pod: str, port: int) -> Iterator[str]:
+        """URL of a port of a pod, by the kubelet: past Services and NetworkPolicies."""
+        with subprocess.Popen(
+            [tool("kubectl"), "--namespace", self.namespace, "port-forward", pod, f":{port}"],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            try:
+                said = process.stdout.readline()
+                found = re.search(r"127\.0\.0\.1:(\d+)", said)
+                assert found, said + process.stdout.read()
+                yield f"http://127.0.0.1:{found[1]}"
+            finally:
+                process.terminate()
+
+
+def _lone_pod(name: str, image: str, command: tuple[str, ...]) -> dict:
+    """A pod that the standard "restricted" takes and that asks for no CPU."""
+    container = {
+        "name": "run",
+        "image": image,
+        "command": list(command),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}

@@ -1,0 +1,121 @@
+"""The platform as a Helm release on a cluster.
+
+Fixtures: `cluster` is the cluster that is up; `release` is the platform on it with the values of
+`make deploy`, whatever the test before it has left.
+"""
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deploy import images, kubeconfig, releases
+from support import REPOSITORY, eventually
+from support.client import ask
+from support.kubernetes import ROLL_OUT, Cluster
+from support.load import Load
+from support.rendering import tool
+
+CHART = REPOSITORY / "charts" / "corelane"
+
+
+@dataclass
+class Release:
+    """A release of the umbrella chart."""
+
+    cluster: Cluster
+    name: str
+    values: list[Path]
+    settings: list[str] = field(default_factory=list)
+
+    def helm(self, *arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Runs Helm in the namespace of the release."""
+        result = subprocess.run(
+            [tool("helm"), "--namespace", self.cluster.namespace, *map(str, arguments)],
+            env=self.cluster.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert not check or result.returncode == 0, f"helm {arguments}: {result.stderr}"
+        return result
+
+    def upgrade(
+        self,
+        *settings: str,
+        chart: Path = CHART,
+        check: bool = True,
+        patience: float = ROLL_OUT,
+    ) -> subprocess.CompletedProcess[str]:
+        """Installs or upgrades to the values of `make deploy` and these settings, and waits."""
+        arguments: list[str | Path] = ["upgrade", "--install", self.name, chart]
+        for file in self.values:
+            arguments += ["--values", file]
+        for setting in [*self.settings, *settings]:
+            arguments += ["--set", setting]
+        arguments += ["--wait", "--timeout", f"{patience:.0f}s"]
+        return self.helm(*arguments, check=check)
+
+    def rollback(self, revision: int) -> None:
+        """Goes back to a revision, and waits."""
+        self.helm("rollback", self.name, str(revision), "--wait", "--timeout", f"{ROLL_OUT:.0f}s")
+
+    @property
+    def revision(self) -> int:
+        """The revision that is in force; 0 where nothing is installed."""
+        found = self.helm("list", "--all", "--filter", f"^{self.name}$", "--output", "json").stdout
+        return max((int(each["revision"]) for each in yaml.safe_load(found)), default=0)
+
+    @property
+    def gateway(self) -> str:
+        """URL of the gateway, as clients outside of the cluster reach it."""
+        return self.cluster.address_of(f"{self.name}-gateway")
+
+    def load(self, **options: object) -> Load:
+        """A constant load on keep-alive connections through the gateway."""
+        return Load(self.gateway, **{"clients": 16, "rate": 200.0, **options})
+
+    def wait_until_it_answers(self) -> None:
+        """Waits until every ready replica has answered through the gateway."""
+        wanted = {pod.name for pod in self.cluster.ready_pods("server")}
+        seen: set[str | None] = set()
+
+        def all_seen() -> bool:
+            try:
+                reply = ask(self.gateway, "/hello")
+            except OSError:
+                return False
+            if reply.status == 200:
+                seen.add(reply.replica)
+            return wanted <= seen
+
+        eventually(all_seen, f"replies of {wanted}", patience=ROLL_OUT)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """The cluster that is up."""
+    return Cluster(kubeconfig.path(), releases.NAMESPACE)
+
+
+@pytest.fixture(scope="session")
+def deployed(cluster: Cluster) -> Iterator[Release]:
+    """The release with this tree's images; it stays deployed, as `make deploy` leaves it."""
+    built = images.load()
+    yield Release(cluster, releases.NAME, releases.values(), images.settings_of(built))
+    releases.install(cluster.kubeconfig, built)
+
+
+@pytest.fixture
+def release(deployed: Release) -> Release:
+    """The release as `make deploy` installs it, serving."""
+    for node in deployed.cluster.nodes():
+        deployed.cluster.kubectl("uncordon", node)
+    deployed.upgrade()
+    deployed.cluster.wait_for_pods("server", 2)
+    deployed.cluster.wait_for_pods("gateway", 2)
+    deployed.wait_until_it_answers()
+    return deployed
