@@ -19,9 +19,12 @@ def pids(settings: Settings, namespaces: dict[str, dict[str, str]]) -> set[int]:
 
 
 def mounts(state: Path) -> list[Path]:
-    """What is mounted below the state folder, as the host sees it; the deepest first."""
+    """What is mounted below the state folder, as the host sees it; the deepest first.
+
+    The folder itself may be a disk of its own, which is not ours.
+    """
     places = [Path(line.split()[1]) for line in Path("/proc/self/mounts").read_text().splitlines()]
-    return sorted((place for place in places if place.is_relative_to(state)), reverse=True)
+    return sorted((place for place in places if state in place.parents), reverse=True)
 
 
 def find(settings: Settings, namespaces: dict[str, dict[str, str]]) -> list[str]:

@@ -38,7 +38,6 @@ def require_user() -> None:
 
 def require_machine(settings: Settings) -> None:
     """Everything that can be seen before anything is obtained."""
-    cgroups.require(settings.cgroups)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard < OPEN_FILES:
         raise ToolError(
@@ -51,6 +50,7 @@ def require_machine(settings: Settings) -> None:
             f"{settings.state} is on a disk with {free >> 20} MiB free, and {DISK >> 20} are "
             "needed: make room, or set CLUSTER_STATE to a folder of another disk"
         )
+    cgroups.require(settings.cgroups)
 
 
 def require_kernel(programs: Programs) -> None:

@@ -7,6 +7,7 @@ test's: nothing here sees or touches a cluster that is up on the machine.
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from cluster import processes, records
 from support import REPOSITORY, eventually
 
 ROOT = os.geteuid() == 0
-ALONE = ["unshare", "--net"] if ROOT else ["unshare", "--user", "--map-root-user", "--net"]
+ALONE = ["unshare", "--net", "--mount", *([] if ROOT else ["--user", "--map-root-user"])]
 
 
 class Machine:
@@ -84,6 +85,21 @@ def test_up_names_what_cgroups_it_needs(machine: Machine) -> None:
     assert result.returncode == 1
     assert "needs cgroup v1 with cpu, cpuacct, cpuset" in result.stderr
     assert "CLUSTER=kind" in result.stderr
+
+
+def test_too_few_open_files_are_refused(machine: Machine) -> None:
+    result = machine.run("up", "ulimit -n 1000")
+    assert result.returncode == 1
+    assert "a process may open 1000 files at most" in result.stderr
+    assert "ulimit -Hn" in result.stderr
+
+
+def test_a_full_disk_is_refused(machine: Machine) -> None:
+    machine.state.mkdir()
+    result = machine.run("up", f"mount -t tmpfs -o size=1m small {machine.state}")
+    assert result.returncode == 1
+    assert re.search(rf"{machine.state} is on a disk with \d MiB free", result.stderr)
+    assert "CLUSTER_STATE" in result.stderr
 
 
 def test_an_interface_of_that_name_is_refused(machine: Machine) -> None:

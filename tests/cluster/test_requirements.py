@@ -1,10 +1,12 @@
 """What a machine must have, from the files that say so."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from cluster import cgroups
+from cluster import cgroups, requirements
+from cluster.programs import Programs
 from tools.errors import ToolError
 
 ROOT = Path("/sys/fs/cgroup")
@@ -38,3 +40,13 @@ def test_a_hybrid_without_a_controller_names_it(tmp_path: Path) -> None:
     file = mounts(tmp_path, *lines, f"cgroup2 {ROOT}/unified cgroup2 rw")
     with pytest.raises(ToolError, match="lacks the cgroup v1 controllers cpuset, pids: "):
         cgroups.require(ROOT, file)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a namespace to try it in takes root")
+def test_a_missing_kernel_feature_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = {"widget (CONFIG_WIDGET)": "ip link add probe0 type widget"}
+    monkeypatch.setattr(requirements, "TRIES", tries)
+    with pytest.raises(
+        ToolError, match=r"this kernel has no widget \(CONFIG_WIDGET\): .*CLUSTER=current"
+    ):
+        requirements.require_kernel(Programs({"containerd": Path("/usr/bin/containerd")}))
