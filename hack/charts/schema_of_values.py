@@ -74,7 +74,7 @@ class Comments:
         while number > 0 and self.lines[number - 1].lstrip().startswith("#"):
             number -= 1
             comment.insert(0, self.lines[number].strip())
-        # An empty line ends what belongs to the key; the block of the chart is no key's.
+        # The block of the chart is no key's, even where no empty line follows it.
         if "# @schema.root" in comment:
             last = len(comment) - comment[::-1].index("# @schema.root")
             comment = comment[last:]

@@ -7,10 +7,11 @@ https://skaffold.dev/docs/builders/builder-types/custom/
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from images import build, definitions
+from images.archive import Archive
 from tools import resolve
 from tools.errors import ToolError
 
@@ -25,13 +26,25 @@ def main(environment: Mapping[str, str]) -> None:
             "engine, which this build does not need. Use `skaffold run --profile local`, or name a "
             "registry with --default-repo"
         )
+    wanted = architectures(environment)
     with tempfile.TemporaryDirectory() as folder:
-        built = build.build([name], tag=tag, arches=architectures(environment), out=Path(folder))
-        layout = Path(folder) / "layout"
-        # The last one: the index, where there are several architectures.
-        with tarfile.open(built[-1].file) as archive:
-            archive.extractall(layout, filter="data")
-        _push(layout, reference, several=len(built) > 1)
+        built = build.build([name], tag=tag, arches=wanted, out=Path(folder))
+        # What follows the images is an index over them, which the registry is to make itself.
+        publish(built[: len(wanted) or 1], reference)
+
+
+def publish(archives: Sequence[Archive], reference: str) -> None:
+    """Pushes one image, or images for several architectures under one name."""
+    if len(archives) == 1:
+        _push(archives[0], reference)
+        return
+    repository = reference.rpartition(":")[0]
+    argv = ["index", "append", "--tag", reference]
+    for archive in archives:
+        image = f"{repository}@{archive.digest}"
+        _push(archive, image)
+        argv += ["--manifest", image]
+    _crane(*argv)
 
 
 def parse(reference: str) -> tuple[str, str]:
@@ -55,8 +68,15 @@ def architectures(environment: Mapping[str, str]) -> list[str]:
     return wanted
 
 
-def _push(layout: Path, reference: str, *, several: bool) -> None:
-    crane = resolve.ensure(["crane"])["crane"]
-    argv = [crane, "push", *(["--index"] if several else []), layout, reference]
+def _push(archive: Archive, reference: str) -> None:
+    with tempfile.TemporaryDirectory() as layout:
+        with tarfile.open(archive.file) as packed:
+            packed.extractall(layout, filter="data")
+        # As a layout: crane takes an archive for Docker's.
+        _crane("push", layout, reference)
+
+
+def _crane(*arguments: str) -> None:
+    argv = [resolve.ensure(["crane"])["crane"], *arguments]
     if subprocess.run(argv, stdin=subprocess.DEVNULL, check=False).returncode != 0:
-        raise ToolError(f"crane could not push {reference}; it says why above")
+        raise ToolError(f"crane {arguments[0]} failed; it says why above")

@@ -3,7 +3,8 @@
 import pytest
 
 from charts import compare, golden
-from support.rendering import helm
+from support import REPOSITORY
+from support.rendering import CHARTS, helm
 
 CASES = golden.cases()
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -25,6 +26,11 @@ def test_render_is_as_before(case: golden.Case, update: bool) -> None:
 
 def test_every_golden_file_has_a_case() -> None:
     assert golden.strays() == []
+
+
+def test_values_files_that_come_with_the_charts_are_cases() -> None:
+    shipped = {str(file.relative_to(REPOSITORY)) for file in CHARTS.glob("*/values-*.yaml")}
+    assert shipped <= {file for case in CASES for file in case.values}
 
 
 @EVERY_CASE

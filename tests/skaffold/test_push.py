@@ -1,5 +1,6 @@
 """The custom builder, as Skaffold calls it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from images import archive
+from images.archive import Image
+from images.layer import File
 from release import registry
 from skaffold import push
 from support import REPOSITORY
@@ -34,6 +38,24 @@ def test_an_image_is_in_the_registry_under_the_name_that_skaffold_wants(tmp_path
         argv = [tool("crane"), "config", reference]
         found = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     assert '"/k6"' in found
+
+
+def test_images_for_several_architectures_have_one_name(tmp_path: Path) -> None:
+    built = []
+    for arch in ("amd64", "arm64"):
+        image = Image("corelane-probe", "x", arch, created=0, entrypoint=("/probe",))
+        content = [[File("/probe", arch.encode())]]
+        built.append(archive.write(image, content, tmp_path / f"{arch}.tar"))
+    with registry.throw_away(tmp_path) as address:
+        reference = f"{address}/corelane-probe:x"
+        push.publish(built, reference)
+        argv = [tool("crane"), "manifest", reference]
+        found = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    manifests = {
+        entry["platform"]["architecture"]: entry["digest"]
+        for entry in json.loads(found)["manifests"]
+    }
+    assert manifests == {each.image.arch: each.digest for each in built}
 
 
 @pytest.mark.parametrize(

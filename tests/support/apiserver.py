@@ -5,6 +5,7 @@ nothing acts on them. The fixture `api` starts one for the whole run.
 """
 
 import json
+import os
 import secrets
 import subprocess
 from collections.abc import Iterator
@@ -54,23 +55,25 @@ class Api:
     def namespace(self) -> Iterator[str]:
         """A namespace of its own, with Pod Security "restricted"."""
         name = f"test-{secrets.token_hex(4)}"
-        labels = {"kubernetes.io/metadata.name": name, **RESTRICTED}
-        created = {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": name, "labels": labels},
-        }
+        metadata = {"name": name, "labels": RESTRICTED}
+        created = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         result = self.kubectl("create", "--filename", "-", text=json.dumps(created))
         assert result.returncode == 0, result.stderr
-        yield name
-        # The ports of nodes belong to no namespace: the next test may ask for the same.
-        self.kubectl("delete", "service", "--all", "--namespace", name)
+        try:
+            yield name
+        finally:
+            # The ports of nodes belong to no namespace: the next test may ask for the same.
+            self.kubectl("delete", "service", "--all", "--namespace", name)
 
     def _run(
         self, program: str, *arguments: str | Path, text: str = ""
     ) -> subprocess.CompletedProcess[str]:
         argv = [self.programs[program], "--kubeconfig", self.kubeconfig, *arguments]
-        return subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
+        # What they learn of this server is of no use to the next one.
+        env = {**os.environ, "KUBECACHEDIR": str(self.kubeconfig.parent / "cache")}
+        return subprocess.run(
+            argv, input=text, capture_output=True, text=True, check=False, env=env
+        )
 
 
 @pytest.fixture(scope="session")
