@@ -17,7 +17,7 @@ to do.
 {{- end -}}
 
 {{- define "common.guards.autoscaling" -}}
-{{- $requests := .Values.resources.requests | default dict -}}
+{{- $requests := (.Values.resources | default dict).requests | default dict -}}
 {{- $known := or .Values.exclusive (get $requests "cpu") -}}
 {{- with .Values.autoscaling -}}
 {{- if .enabled -}}
