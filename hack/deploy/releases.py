@@ -40,12 +40,14 @@ def prepare_namespace() -> None:
 def uninstall() -> bool:
     """Removes the release and its namespace; whether there was one."""
     where = ("--namespace", settings.namespace())
-    found = json.loads(run.tool("helm", "list", "--all", *where, "--output", "json"))
-    present = any(each["name"] == settings.release() for each in found)
-    if present:
-        run.tool("helm", "uninstall", settings.release(), *where, "--wait", "--timeout", TIMEOUT)
+    name = settings.release()
+    found = json.loads(
+        run.tool("helm", "list", "--filter", f"^{name}$", *where, "--output", "json")
+    )
+    if found:
+        run.tool("helm", "uninstall", name, *where, "--wait", "--timeout", TIMEOUT)
     run.tool("kubectl", "delete", "namespace", settings.namespace(), "--ignore-not-found")
-    return present
+    return bool(found)
 
 
 def address() -> str:

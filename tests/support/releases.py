@@ -4,13 +4,13 @@ Fixtures: `cluster` is the cluster that is up; `release` is the platform on it w
 `make deploy`, whatever the test before it has left.
 """
 
+import json
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-import yaml
 
 from deploy import images, releases, run, settings
 from support import REPOSITORY, eventually
@@ -66,8 +66,11 @@ class Release:
     @property
     def revision(self) -> int:
         """The revision that is in force; 0 where nothing is installed."""
-        found = self.helm("list", "--all", "--filter", f"^{self.name}$", "--output", "json").stdout
-        return max((int(each["revision"]) for each in yaml.safe_load(found)), default=0)
+        found = self.helm("status", self.name, "--output", "json", check=False)
+        if found.returncode == 0:
+            return json.loads(found.stdout)["version"]
+        assert "not found" in found.stderr, found.stderr
+        return 0
 
     @property
     def gateway(self) -> str:
