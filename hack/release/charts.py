@@ -3,11 +3,11 @@
 import os
 import re
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 
 from release import command, pin
 from release.artefacts import CHART, Artefact, digest_in
+from release.repack import repack
 from tools import resolve
 
 
@@ -43,11 +43,13 @@ def package_all(root: Path, images: list[Artefact], folder: Path) -> list[Path]:
     shutil.copytree(root / "charts", folder / "charts", symlinks=True)
     charts = released(folder)
     pin.pin(charts, images)
-    # Packages hold the times of files; with that of the commit they are the same each time.
-    time = int(command.output(["git", "log", "-1", "--format=%ct"], cwd=root))
-    _date((folder / "charts").rglob("*"), time)
     packages = [package(chart, folder) for chart in charts]
-    _date(packages, time)
+    # The time of the commit is the same however often it is packaged.
+    time = int(command.output(["git", "log", "-1", "--format=%ct"], cwd=root))
+    for file in packages:
+        repack(file, time)
+        # `helm push` puts the archive's own time into the manifest, whose digest is to be the same too.
+        os.utime(file, (time, time))
     return packages
 
 
@@ -61,11 +63,6 @@ def push(registry: str, version: str, packages: list[Path], options: list[str]) 
         digest = digest_in(command.said(argv), "helm push")
         pushed.append(Artefact(CHART, name, f"{registry}/charts/{name}", digest, tag=version))
     return pushed
-
-
-def _date(files: Iterable[Path], time: int) -> None:
-    for file in files:
-        os.utime(file, (time, time), follow_symlinks=False)
 
 
 def _helm() -> Path:

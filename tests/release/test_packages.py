@@ -2,6 +2,7 @@
 
 import re
 import tarfile
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 
 from release import charts, pin
 from release.artefacts import IMAGE, INDEX, Artefact, digest_in, table
+from release.repack import repack
 from support import REPOSITORY
 from support.rendering import helm
 from tools.errors import ToolError
@@ -80,6 +82,37 @@ def test_packages_of_one_commit_are_the_same_bytes(
 ) -> None:
     for again in charts.package_all(REPOSITORY, PUSHED, tmp_path / "charts"):
         assert again.read_bytes() == (packages["server"].parent / again.name).read_bytes()
+
+
+def test_packages_are_sorted_and_of_the_commit(packages: dict[str, Path]) -> None:
+    for name, package in packages.items():
+        with tarfile.open(package) as archive:
+            members = archive.getmembers()
+        first, *others = [member.name for member in members]
+        assert first == f"{name}/Chart.yaml"
+        assert others == sorted(others)
+        assert {member.mtime for member in members} == {int(package.stat().st_mtime)}
+
+
+def test_the_order_of_an_archive_does_not_matter(tmp_path: Path) -> None:
+    names = ["shop/values.yaml", "shop/charts/b/Chart.yaml", "shop/Chart.yaml", "shop/charts/a/x"]
+    for number, order in enumerate((names, names[::-1])):
+        with tarfile.open(tmp_path / f"{number}.tgz", "w:gz") as archive:
+            for name in order:
+                member = tarfile.TarInfo(name)
+                member.mtime, member.size = number, len(name)
+                archive.addfile(member, BytesIO(name.encode()))
+        repack(tmp_path / f"{number}.tgz", 7)
+    assert (tmp_path / "0.tgz").read_bytes() == (tmp_path / "1.tgz").read_bytes()
+    with tarfile.open(tmp_path / "0.tgz") as archive:
+        found = {name: archive.extractfile(name).read().decode() for name in archive.getnames()}
+    assert found == {name: name for name in names}
+
+
+def test_helm_finds_no_fault_with_packages(packages: dict[str, Path]) -> None:
+    for package in packages.values():
+        result = helm("lint", "--strict", package)
+        assert result.returncode == 0, result.stdout
 
 
 def test_an_image_that_no_chart_takes_is_an_error(tmp_path: Path) -> None:
