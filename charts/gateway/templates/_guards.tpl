@@ -35,17 +35,25 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 
-{{/* The kernel gives the ports of the range to connections that Envoy opens; a listener that finds its
-port taken does not start. One on loopback is a local process, to which sysctls mean nothing. */}}
+{{/* A listener on loopback is a local process, to which limits and sysctls of pods mean nothing. */}}
 {{- define "gateway.guards.ports" -}}
-{{- $local := has .Values.listener.address (list "127.0.0.1" "::1") -}}
-{{- $range := get .Values.sysctls "net.ipv4.ip_local_port_range" -}}
-{{- if and $range (not $local) -}}
-{{- $range := splitList " " $range -}}
-{{- range $name := list "listener" "stats" "admin" -}}
-{{- $port := get $.Values $name | dig "port" 0 | int -}}
+{{- $ports := list . "listener.port" "stats.port" "admin.port" -}}
+{{- include "common.guards.samePorts" $ports -}}
+{{- if not (has .Values.listener.address (list "127.0.0.1" "::1")) -}}
+{{- include "common.guards.lowPorts" $ports -}}
+{{- include "gateway.guards.portRange" $ports -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The kernel gives the ports of the range to connections that Envoy opens; a listener that finds its
+port taken does not start. */}}
+{{- define "gateway.guards.portRange" -}}
+{{- with get (first .).Values.sysctls "net.ipv4.ip_local_port_range" -}}
+{{- $range := splitList " " . -}}
+{{- range $name := rest $ -}}
+{{- $port := list (first $) $name | include "common.port" | int -}}
 {{- if and (ge $port (index $range 0 | int)) (le $port (index $range 1 | int)) -}}
-{{- fail (printf "%s.port (%d) is within net.ipv4.ip_local_port_range of sysctls (%s), from which the kernel takes ports for connections to replicas: choose a port or a range apart" $name $port (join " " $range)) -}}
+{{- fail (printf "%s (%d) is within net.ipv4.ip_local_port_range of sysctls (%s), from which the kernel takes ports for connections to replicas: choose a port or a range apart" $name $port (join " " $range)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -7,6 +7,8 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "server.guards.durations" . -}}
 {{- include "server.guards.drain" . -}}
 {{- include "server.guards.environment" . -}}
+{{- list . "ports.traffic" "ports.admin" | include "common.guards.samePorts" -}}
+{{- list . "ports.traffic" "ports.admin" | include "common.guards.lowPorts" -}}
 {{- if and .Values.static.volume (not .Values.static.root) -}}
 {{- fail "static.volume is set but static.root is empty: set static.root to the folder at which to mount and serve it, such as /srv/static" -}}
 {{- end -}}
