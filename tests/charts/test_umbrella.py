@@ -2,6 +2,7 @@
 
 import shutil
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -107,12 +108,34 @@ def resources(values: Path) -> dict[str, dict]:
     }
 
 
-def test_values_of_the_test_cluster_leave_its_cpus_to_the_replicas() -> None:
-    found = resources(REPOSITORY / "hack/cluster/values.yaml")
+TEST_CLUSTER = REPOSITORY / "hack/cluster/values.yaml"
+ONE_CPU_NODES = CHARTS / "corelane" / "values-one-cpu-nodes.yaml"
+
+
+@pytest.mark.parametrize("values", [ONE_CPU_NODES, TEST_CLUSTER], ids=lambda file: file.name)
+def test_nodes_with_one_cpu_give_it_to_a_replica(values: Path) -> None:
+    found = resources(values)
     server = found["corelane-server"]
     assert server["requests"] == server["limits"]
     assert server["requests"]["cpu"] == "1"
     assert not [part for part in found["corelane-gateway"].values() if "cpu" in part]
+
+
+def test_the_test_cluster_has_the_values_for_its_nodes() -> None:
+    assert leaves(ONE_CPU_NODES) <= leaves(TEST_CLUSTER)
+
+
+def leaves(values: Path) -> set[tuple[str, str]]:
+    """The dotted names of all values in a file, with what they are."""
+
+    def walk(part: dict, prefix: str) -> Iterator[tuple[str, str]]:
+        for key, value in part.items():
+            if isinstance(value, dict):
+                yield from walk(value, f"{prefix}{key}.")
+            else:
+                yield f"{prefix}{key}", str(value)
+
+    return set(walk(yaml.safe_load(values.read_text()), ""))
 
 
 def test_values_for_small_clusters_ask_for_no_whole_cpu() -> None:
