@@ -99,9 +99,10 @@ test-services: ## Run the tests of the Rust services and of the load generator
 	cd loadtests/bench && cargo test --locked -p load-generator
 
 test-platform: tools ## Run the tests with real processes, and those of charts and tools
-	@$(TOOLS) ensure kube-apiserver kubectl etcd crane
+	@$(TOOLS) ensure kube-apiserver kubectl etcd crane kind ip
 	$(TOOLS) run promtool test rules $(RULE_TESTS)
 	$(TOOLS) run helm-unittest --strict --with-subchart=false $(CHART_TESTS)
+	cd services && cargo build --release --locked -p corelane-server
 	$(TOOLS) run pytest
 
 # Its seeds alone take no time; a few seconds each find what is easily found.
@@ -157,7 +158,7 @@ tools: ## Obtain what tests and checks use
 	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool supervisord k6 ab shellcheck ruff pytest actionlint h2spec openssl g++ skopeo
 
 clean: down ## Stop the instance; remove builds, logs and recorded data
-	rm -rf .run/$(or $(INSTANCE),default) .pytest_cache .ruff_cache loadtests/out
+	rm -rf .run/$(or $(INSTANCE),default) .run/images .run/deploy .run/release .pytest_cache .ruff_cache loadtests/out
 	cd services && cargo clean
 	cd services/fuzz && cargo clean
 	cd loadtests/bench && cargo clean

@@ -12,6 +12,9 @@ from tools.errors import ToolError
 
 NAME = "corelane"
 
+CPUS = 4
+"""Fewest CPUs: two of each worker's, of which one is whole beside what kind's network asks for."""
+
 
 def kubeconfig() -> Path:
     """The kubeconfig that kind writes; the user's own stays as it is."""
@@ -23,6 +26,11 @@ def up() -> int:
     if NAME in _clusters():
         print(f"kind's cluster {NAME} is up already.\n\n  export KUBECONFIG={kubeconfig()}")
         return 0
+    if len(os.sched_getaffinity(0)) < CPUS:
+        raise ToolError(
+            f"CLUSTER=kind takes {CPUS} CPUs: kind's own pods ask for a part of each worker's, and "
+            "what is left must hold a replica. Without CLUSTER 2 are enough"
+        )
     file = kubeconfig().with_name("kind.yaml")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(configuration(os.sched_getaffinity(0)))

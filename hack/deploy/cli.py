@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("up", help="build and load the images, install the charts, wait")
-    commands.add_parser("down", help="uninstall, and delete the namespace")
+    commands.add_parser("down", help="uninstall, and delete the namespace if up made it")
     options = parser.parse_args(arguments)
     try:
         return _up() if options.command == "up" else _down()
@@ -41,7 +41,7 @@ def _up() -> int:
 
 def _down() -> int:
     if releases.uninstall():
-        print(f"uninstalled {settings.release()}; namespace {settings.namespace()} is gone")
+        print(f"uninstalled {settings.release()} from {settings.namespace()}")
     else:
         print(f"there is no release {settings.release()} in {settings.namespace()}")
     return 0

@@ -60,6 +60,8 @@ def build(name: str, suffix: str = "") -> Built:
     tag = "-".join(filter(None, [version, digest, suffix]))
     archive = FOLDER / f"{name}-{tag}.tar"
     if not archive.exists():
+        for old in FOLDER.glob(f"{name}-*{suffix}.tar"):
+            old.unlink()
         _rename(plain, archive, index, tag)
     return Built(name, archive, tag)
 

@@ -7,6 +7,8 @@ from deploy import images, run, settings
 
 CHART = settings.REPOSITORY / "charts" / "corelane"
 TIMEOUT = "5m"
+OURS = {"app.kubernetes.io/managed-by": "corelane-deploy"}
+"""Labels of a namespace that was made here, and that may be deleted for that."""
 POD_SECURITY = "pod-security.kubernetes.io"
 
 
@@ -27,18 +29,21 @@ def arguments(built: images.Images | None) -> list[str | Path]:
 
 
 def prepare_namespace() -> None:
-    """The namespace takes restricted pods only, from the first one on."""
+    """Makes the namespace unless it is there. It takes restricted pods only, from the first one on."""
+    if run.tool("kubectl", "get", "namespace", settings.namespace(), "--ignore-not-found"):
+        return
     labels = {f"{POD_SECURITY}/enforce": "restricted", f"{POD_SECURITY}/warn": "restricted"}
+    labels |= OURS
     namespace = {
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {"name": settings.namespace(), "labels": labels},
     }
-    run.tool("kubectl", "apply", "--filename", "-", stdin=json.dumps(namespace))
+    run.tool("kubectl", "create", "--filename", "-", stdin=json.dumps(namespace))
 
 
 def uninstall() -> bool:
-    """Removes the release and its namespace; whether there was one."""
+    """Removes the release, and the namespace if it was made here; whether there was a release."""
     where = ("--namespace", settings.namespace())
     name = settings.release()
     found = json.loads(
@@ -46,7 +51,9 @@ def uninstall() -> bool:
     )
     if found:
         run.tool("helm", "uninstall", name, *where, "--wait", "--timeout", TIMEOUT)
-    run.tool("kubectl", "delete", "namespace", settings.namespace(), "--ignore-not-found")
+    label = ",".join(f"{key}={value}" for key, value in OURS.items())
+    named = f"metadata.name={settings.namespace()}"
+    run.tool("kubectl", "delete", "namespace", "--selector", label, "--field-selector", named)
     return bool(found)
 
 

@@ -31,6 +31,11 @@ def values() -> list[Path]:
     for file in given:
         if not file.is_file():
             raise ToolError(f"VALUES names {file}, which is no file")
-    if given or cluster() == "current":
+    if cluster() == "current" and not given:
+        raise ToolError(
+            "CLUSTER=current takes VALUES=FILE,...: values of charts/corelane that say where the "
+            "images are (global.imageRegistry) and what suits the cluster"
+        )
+    if given:
         return given
     return [REPOSITORY / "hack" / "cluster" / "values.yaml"]

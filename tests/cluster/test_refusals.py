@@ -38,7 +38,7 @@ class Machine:
         return subprocess.run(
             [*ALONE, "sh", "-ec", script, sys.executable],
             cwd=REPOSITORY,
-            env={**os.environ, **self.variables},
+            env={**_without_settings(), **self.variables},
             capture_output=True,
             text=True,
             check=False,
@@ -47,6 +47,10 @@ class Machine:
     def record(self, **content: object) -> None:
         self.state.mkdir()
         records.Record(self.state).save(**content)
+
+
+def _without_settings() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if not key.startswith("CLUSTER")}
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import pytest
 
 from support.client import ask
+from support.kubernetes import Ended
 from support.releases import Release
 
 
@@ -50,25 +51,38 @@ def test_the_pods_have_no_token(release: Release) -> None:
 def test_envoys_admin_interface_is_for_its_own_pod_alone(release: Release) -> None:
     (gateway, *_) = release.cluster.ready_pods("gateway")
     # The pod answers the stranger on one port, so the other's silence is not the network's.
-    assert stranger_gets(release, f"http://{gateway.ip}:8080/hello")
-    assert not stranger_gets(release, f"http://{gateway.ip}:9901/ready")
+    assert_stranger_gets(release, f"http://{gateway.ip}:8080/hello")
+    assert_stranger_finds_nobody(release, f"http://{gateway.ip}:9901/ready")
     with release.cluster.forwarded(gateway.name, 9901) as admin:
         assert ask(admin, "/ready").status == 200
 
 
 def test_strangers_reach_the_replicas_through_the_gateway_alone(release: Release) -> None:
     (server, *_) = release.cluster.ready_pods("server")
-    assert stranger_gets(release, f"http://{release.name}-gateway/hello")
+    assert_stranger_gets(release, f"http://{release.name}-gateway/hello")
     for port, path in ((8080, "/hello"), (8081, "/metrics")):
-        assert not stranger_gets(release, f"http://{server.ip}:{port}{path}")
+        assert_stranger_finds_nobody(release, f"http://{server.ip}:{port}{path}")
     (gateway, *_) = release.cluster.ready_pods("gateway")
-    assert not stranger_gets(release, f"http://{gateway.ip}:9902/ready")
+    assert_stranger_finds_nobody(release, f"http://{gateway.ip}:9902/ready")
 
 
-def stranger_gets(release: Release, url: str) -> bool:
-    """Whether a pod that is nothing to the release gets a 200 from a URL."""
+def assert_stranger_gets(release: Release, url: str) -> None:
+    """A pod that is nothing to the release gets a 200."""
+    ended = ask_as_stranger(release, url, "60s")
+    assert ended.succeeded, ended.said
+
+
+def assert_stranger_finds_nobody(release: Release, url: str) -> None:
+    """It cannot even connect."""
+    ended = ask_as_stranger(release, url, "5s")
+    assert not ended.succeeded
+    assert "cannot connect" in ended.said or "no answer" in ended.said, ended.said
+
+
+def ask_as_stranger(release: Release, url: str, deadline: str) -> Ended:
+    """Asks a URL from a pod of its own until it is answered, or until the deadline."""
     image = release.cluster.ready_pods("server")[0].image
-    return release.cluster.run(image, "/corelane-check", url, "--deadline", "5s").succeeded
+    return release.cluster.run(image, "/corelane-check", url, "--deadline", deadline)
 
 
 def test_the_stats_listener_shows_two_paths_and_takes_no_orders(release: Release) -> None:

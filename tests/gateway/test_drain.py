@@ -134,7 +134,7 @@ def test_a_request_in_flight_is_finished(server: Server, gateway: Gateway, tmp_p
 
 
 def test_the_deadline_cuts_and_says_so(server: Server, gateway: Gateway, tmp_path: Path) -> None:
-    flags = ("--settle=100ms", "--deadline=500ms")
+    flags = ("--settle=100ms", "--deadline=3s")
     with (
         request_in_flight(server, gateway),
         agents.drain(gateway, tmp_path / "agent.log", *flags) as drain,
@@ -148,7 +148,7 @@ def test_an_idle_connection_is_waited_for_but_loses_nothing(
     gateway: Gateway, tmp_path: Path
 ) -> None:
     address = urlsplit(gateway.url)
-    flags = ("--settle=100ms", "--deadline=500ms")
+    flags = ("--settle=100ms", "--deadline=3s")
     with (
         socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as idle,
         agents.drain(gateway, tmp_path / "agent.log", *flags) as drain,
@@ -156,7 +156,7 @@ def test_an_idle_connection_is_waited_for_but_loses_nothing(
         code, last = drain.end()
         assert (code, last["level"], last["message"]) == (0, "INFO", "drain: ended")
         assert (last["connections"], last["requests"]) == (1, 0)
-        assert last["after_ms"] >= 400
+        assert last["after_ms"] >= 2500
         assert end(gateway) == 0
         assert idle.recv(1) == b""
 

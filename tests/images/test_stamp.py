@@ -18,7 +18,9 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
     (tmp_path / "VERSION").write_text("1.2.3\n")
     person = {"NAME": "A", "EMAIL": "a@example.org", "DATE": "1700000000 +0200"}
-    git = {f"GIT_{who}_{key}": value for who in ROLES for key, value in person.items()}
+    # Not the user's own settings, such as signed commits.
+    git = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    git |= {f"GIT_{who}_{key}": value for who in ROLES for key, value in person.items()}
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
         subprocess.run(["git", *arguments], cwd=tmp_path, env={**os.environ, **git}, check=True)
     return tmp_path

@@ -10,9 +10,18 @@ PATIENCE = 20.0
 """Longest wait in seconds; only something broken makes a test wait this long."""
 
 
-def eventually(check: Callable[[], object], what: str = "", *, patience: float = PATIENCE) -> None:
-    """Waits until `check` gives something true; `what` is waited for, says the error."""
+def eventually(
+    check: Callable[[], object],
+    what: str = "",
+    *,
+    patience: float = PATIENCE,
+    pause: float = 0.02,
+) -> None:
+    """Waits until `check` gives something true; `what` is waited for, says the error.
+
+    A `pause` leaves the CPUs to what is waited for, where asking takes a process of its own.
+    """
     deadline = time.monotonic() + patience
     while not check():
         assert time.monotonic() < deadline, f"not within {patience} s: {what or check.__name__}"
-        time.sleep(0.02)
+        time.sleep(pause)

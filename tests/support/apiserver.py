@@ -21,7 +21,7 @@ from tools import resolve
 
 PROGRAMS = ("etcd", "kube-apiserver", "kubectl", "helm", "openssl")
 
-START = 60.0
+START = 180.0
 """Longest time in seconds for a start; most of it the API server writes its first objects."""
 
 RESTRICTED = {
@@ -97,7 +97,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
             assert process.poll() is None, log[-3000:]
             return running.kubectl("get", "--raw", "/readyz").returncode == 0
 
-        eventually(ready, patience=START)
+        eventually(ready, patience=START, pause=0.5)
         yield running
 
 

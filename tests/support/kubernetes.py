@@ -16,6 +16,12 @@ from support.rendering import tool
 ROLL_OUT = 180.0
 """Longest wait in seconds for pods to come or go."""
 
+COMMAND = 600.0
+"""Longest time in seconds for one command: one that hangs must not end the run uncleaned."""
+
+PAUSE = 0.5
+"""Seconds between two questions to the API server, each of which takes a process."""
+
 
 @dataclass(frozen=True)
 class Pod:
@@ -72,6 +78,7 @@ class Cluster:
             input=stdin,
             capture_output=True,
             text=True,
+            timeout=COMMAND,
             check=False,
         )
         assert not check or result.returncode == 0, f"kubectl {arguments}: {result.stderr}"
@@ -106,7 +113,7 @@ class Cluster:
             pods = self.pods(app)
             return len(pods) == count and all(pod.ready and not pod.ending for pod in pods)
 
-        eventually(settled, f"{count} ready pods of {app}", patience=ROLL_OUT)
+        eventually(settled, f"{count} ready pods of {app}", patience=ROLL_OUT, pause=PAUSE)
         return self.pods(app)
 
     def nodes(self) -> list[str]:
@@ -130,7 +137,10 @@ class Cluster:
                 return self.get("pod", name)["status"].get("phase", "")
 
             eventually(
-                lambda: phase() in ("Succeeded", "Failed"), f"the end of {name}", patience=ROLL_OUT
+                lambda: phase() in ("Succeeded", "Failed"),
+                f"the end of {name}",
+                patience=ROLL_OUT,
+                pause=PAUSE,
             )
             return Ended(phase() == "Succeeded", self.kubectl("logs", name).stdout)
         finally:

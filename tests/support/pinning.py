@@ -16,8 +16,11 @@ class Process:
 
     @property
     def cpus(self) -> frozenset[int]:
-        """The CPUs on which the process may run, as its main thread has them."""
-        return _allowed(Path(f"/proc/{self.pid}/status"))
+        """The CPUs on which the process may run, as its main thread has them; none if it has ended."""
+        try:
+            return _allowed(Path(f"/proc/{self.pid}/status"))
+        except (FileNotFoundError, ProcessLookupError):
+            return frozenset()
 
     @property
     def threads(self) -> dict[str, frozenset[int]]:

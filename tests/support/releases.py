@@ -15,7 +15,7 @@ import pytest
 from deploy import images, releases, run, settings
 from support import REPOSITORY, eventually
 from support.client import ask
-from support.kubernetes import ROLL_OUT, Cluster
+from support.kubernetes import COMMAND, ROLL_OUT, Cluster
 from support.load import Load
 from support.rendering import tool
 
@@ -38,6 +38,7 @@ class Release:
             env=self.cluster.environment,
             capture_output=True,
             text=True,
+            timeout=COMMAND,
             check=False,
         )
         assert not check or result.returncode == 0, f"helm {arguments}: {result.stderr}"

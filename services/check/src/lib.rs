@@ -49,13 +49,10 @@ async fn check(settings: &Settings) -> Result<String, String> {
     let deadline = Instant::now() + settings.deadline;
     let mut progress = Progress::new(&settings.wanted);
     loop {
-        match timeout_at(deadline, ask::ask(&settings.url)).await {
-            Ok(reply) => {
-                if progress.note(reply) {
-                    return Ok(progress.to_string());
-                }
-            }
-            Err(_) => progress.unanswered(),
+        if let Ok(reply) = timeout_at(deadline, ask::ask(&settings.url)).await
+            && progress.note(reply)
+        {
+            return Ok(progress.to_string());
         }
         if Instant::now() + settings.interval >= deadline {
             return Err(format!("{} not as wanted: {progress}", settings.url));

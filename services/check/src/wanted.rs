@@ -23,12 +23,13 @@ pub(crate) struct Progress<'w> {
     wanted: &'w Wanted,
     values: BTreeSet<String>,
     replies: usize,
-    last: String,
+    /// The last answer or failure; none before the first.
+    last: Option<String>,
 }
 
 impl<'w> Progress<'w> {
     pub(crate) fn new(wanted: &'w Wanted) -> Self {
-        Self { wanted, values: BTreeSet::new(), replies: 0, last: "no answer yet".to_owned() }
+        Self { wanted, values: BTreeSet::new(), replies: 0, last: None }
     }
 
     /// Takes an answer or its failure, and says whether all that is wanted was seen.
@@ -36,31 +37,29 @@ impl<'w> Progress<'w> {
         let reply = match answer {
             Ok(reply) => reply,
             Err(error) => {
-                self.last = error.to_string();
+                self.last = Some(error.to_string());
                 return false;
             }
         };
         self.replies += 1;
         let body = String::from_utf8_lossy(reply.body());
         let short: String = body.chars().take(200).collect();
-        self.last = format!("{} {short:?}", reply.status());
-        if reply.status() != self.wanted.status {
-            return false;
-        }
-        let Some((header, distinct)) = &self.wanted.header else { return true };
-        match reply.headers().get(header) {
-            Some(value) => self.values.insert(String::from_utf8_lossy(value.as_bytes()).into()),
-            None => {
-                self.last = format!("{} without {header}", self.last);
-                return false;
-            }
-        };
-        self.values.len() >= *distinct
-    }
-
-    /// Notes that the deadline came before the answer.
-    pub(crate) fn unanswered(&mut self) {
-        self.last = "no answer before the deadline".to_owned();
+        let mut last = format!("{} {short:?}", reply.status());
+        let enough = reply.status() == self.wanted.status
+            && self.wanted.header.as_ref().is_none_or(|(header, distinct)| {
+                match reply.headers().get(header) {
+                    Some(value) => {
+                        self.values.insert(String::from_utf8_lossy(value.as_bytes()).into());
+                        self.values.len() >= *distinct
+                    }
+                    None => {
+                        last += &format!(" without {header}");
+                        false
+                    }
+                }
+            });
+        self.last = Some(last);
+        enough
     }
 }
 
@@ -71,6 +70,7 @@ impl fmt::Display for Progress<'_> {
             let values: Vec<_> = self.values.iter().map(String::as_str).collect();
             write!(f, " and {distinct} of {header}, seen [{}]", values.join(", "))?;
         }
-        write!(f, "; last: {}", self.last)
+        let last = self.last.as_deref().unwrap_or("no answer before the deadline");
+        write!(f, "; last: {last}")
     }
 }

@@ -48,7 +48,8 @@ pub(crate) async fn drain(settings: &Drain) -> Result<(), AdminError> {
     let (after_ms, connections, requests) = figures(began, last);
     info!(after_ms, connections, requests, "drain: settled");
 
-    while last.is_none_or(|left| left.connections > 0) && Instant::now() + LOOK < deadline {
+    // The last look has time for its answer.
+    while last.is_none_or(|left| left.connections > 0) && Instant::now() + 2 * LOOK < deadline {
         sleep(LOOK).await;
         last = left(&admin, settings, deadline).await;
     }
