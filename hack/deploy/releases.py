@@ -6,7 +6,7 @@ from pathlib import Path
 from deploy import images, run, settings
 
 CHART = settings.REPOSITORY / "charts" / "corelane"
-TIMEOUT = "5m"
+TIMEOUT = "15m"
 OURS = {"app.kubernetes.io/managed-by": "corelane-deploy"}
 """Labels of a namespace that was made here, and that may be deleted for that."""
 POD_SECURITY = "pod-security.kubernetes.io"
