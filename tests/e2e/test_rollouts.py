@@ -38,6 +38,7 @@ def next_tag() -> str:
     return images.load_as("server", "next")
 
 
+@pytest.mark.usefixtures("round")
 def test_a_new_image_of_the_server_and_the_way_back(release: Release, next_tag: str) -> None:
     good = release.revision
     before = release.cluster.pods("server")
