@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -74,9 +75,11 @@ def test_a_new_configuration_of_the_gateway_and_the_way_back(release: Release) -
         assert not after & {pod.uid for pod in release.cluster.wait_for_pods("gateway", 2)}
 
 
-def test_a_roll_out_of_the_gateway(release: Release) -> None:
-    with unnoticed(release):
+def test_a_roll_out_of_the_gateway(release: Release, tmp_path: Path) -> None:
+    ending = release.cluster.ready_pods("gateway")[0]
+    with unnoticed(release), release.cluster.last_words(ending.name, tmp_path / "log"):
         restart_gateway(release)
+    assert '"drain: ended"' in (tmp_path / "log").read_text()
 
 
 def test_clients_that_ask_rarely_see_an_idle_close_and_no_failure(release: Release) -> None:

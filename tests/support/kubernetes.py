@@ -147,6 +147,20 @@ class Cluster:
             self.kubectl("delete", "pod", name, "--now")
 
     @contextmanager
+    def last_words(self, pod: str, file: Path) -> Iterator[None]:
+        """Writes what a pod logs to a file, until its container has ended."""
+        argv = [tool("kubectl"), "--namespace", self.namespace, "logs", "--follow", pod]
+        with (
+            file.open("wb") as output,
+            subprocess.Popen(argv, env=self.environment, stdout=output) as process,
+        ):
+            try:
+                yield
+                process.wait(ROLL_OUT)
+            finally:
+                process.kill()
+
+    @contextmanager
     def forwarded(self, pod: str, port: int) -> Iterator[str]:
         """URL of a port of a pod, by the kubelet: past Services and NetworkPolicies."""
         with subprocess.Popen(
