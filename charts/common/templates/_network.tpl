@@ -10,18 +10,12 @@ podSelector:
 policyTypes: [Ingress, Egress]
 {{- end -}}
 
-{{/* The pods of the other chart, in the same release or in one that belongs to it: X, X-server and
-X-gateway. Takes a list of the root context and the name of that chart. */}}
-{{- define "common.network.sibling" -}}
+{{/* The pods of another chart in the namespace, of whatever release: a gateway may be installed apart from
+its replicas, under any name. Takes the name of that chart. */}}
+{{- define "common.network.chart" -}}
 - podSelector:
     matchLabels:
-      app.kubernetes.io/name: corelane-{{ index . 1 }}
-    matchExpressions:
-      - key: app.kubernetes.io/instance
-        operator: In
-        values:
-          {{- $base := include "common.base" (index . 0) }}
-          {{- list $base (include "common.sibling" .) | compact | uniq | toYaml | nindent 10 }}
+      app.kubernetes.io/name: corelane-{{ . }}
 {{- end -}}
 
 {{/* The pods of helm test in the release. */}}

@@ -13,7 +13,7 @@ Ask one of them, past the gateway:
   curl http://127.0.0.1:8081/metrics
 {{- if .Values.networkPolicy.enabled }}
 
-A NetworkPolicy lets in the gateway of the release, and Prometheus to the admin port. Others are named in
+A NetworkPolicy lets in the gateways of the namespace, and Prometheus to the admin port. Others are named in
 networkPolicy.clients and networkPolicy.monitoring.
 {{- end }}
 {{- end -}}
