@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from pathlib import Path
 
 from cluster import cgroups, conflicts, leftovers, processes, records, requirements
 from cluster.plan import HOST_LINK
@@ -9,6 +10,9 @@ from cluster.settings import Settings
 from tools.errors import ToolError
 
 PATIENCE = 30.0
+
+REAPING = 15.0
+"""Longest wait in seconds for init to reap what has ended, so that ps does not show it any more."""
 
 
 def main(settings: Settings) -> int:
@@ -34,8 +38,11 @@ def stop(settings: Settings, record: records.Record) -> None:
     same_boot = record.content.get("boot") == records.boot()
     namespaces = record.content.get("namespaces", {}) if same_boot else {}
 
+    ended: set[int] = set()
+
     def none_lives() -> bool:
         found = leftovers.pids(settings, namespaces)
+        ended.update(found)
         processes.kill(found)
         processes.reap()
         return not found
@@ -54,6 +61,7 @@ def stop(settings: Settings, record: records.Record) -> None:
         left = "\n  ".join(leftovers.find(settings, namespaces))
         raise ToolError(f"these are left, end them by hand and run down again:\n  {left}")
     _forget(settings, record)
+    processes.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ended), REAPING)
 
 
 def _forget(settings: Settings, record: records.Record) -> None:
