@@ -1,10 +1,10 @@
 """The commands of `python3 hack/charts`."""
 
 import argparse
-import sys
 
 from charts import compare, golden, readme, schema
 from charts.tree import charts
+from tools import ending
 from tools.errors import ToolError
 
 
@@ -17,13 +17,7 @@ def main(arguments: list[str]) -> int:
     show = commands.add_parser("golden", help="show where the charts render other than before")
     show.add_argument("--update", action="store_true", help="take what they render now")
     options = parser.parse_args(arguments)
-    try:
-        return _COMMANDS[options.command](options)
-    except ToolError as error:
-        print(f"hack/charts: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return ending.status_of("charts", lambda: _COMMANDS[options.command](options))
 
 
 def _generate(_options: argparse.Namespace) -> int:

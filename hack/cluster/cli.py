@@ -1,30 +1,17 @@
 """The commands of `python3 hack/cluster`."""
 
 import argparse
-import os
-import signal
-import sys
 from pathlib import Path
 
 from cluster import current, down, kind, local, policies, settings, up
+from tools import ending
 from tools.errors import ToolError
 
 
 def main(arguments: list[str]) -> int:
     """Runs one command and returns its exit status."""
     options = _parser().parse_args(arguments)
-    try:
-        result = _run(options)
-        sys.stdout.flush()
-        return result
-    except ToolError as error:
-        print(f"hack/cluster: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+    return ending.status_of("cluster", lambda: _run(options))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,11 +1,9 @@
 """The commands of `python3 hack/deploy`."""
 
 import argparse
-import sys
 
 from deploy import images, releases, run, settings
-from tools import progress
-from tools.errors import ToolError
+from tools import ending, progress
 
 
 def main(arguments: list[str]) -> int:
@@ -19,13 +17,7 @@ def main(arguments: list[str]) -> int:
     commands.add_parser("up", help="build and load the images, install the charts, wait")
     commands.add_parser("down", help="uninstall, and delete the namespace if up made it")
     options = parser.parse_args(arguments)
-    try:
-        return _up() if options.command == "up" else _down()
-    except ToolError as error:
-        print(f"hack/deploy: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return ending.status_of("deploy", lambda: _up() if options.command == "up" else _down())
 
 
 def _up() -> int:

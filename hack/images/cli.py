@@ -1,25 +1,17 @@
 """The commands of `python3 hack/images`."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from images import build, definitions, packages, platforms, read, reproduce
 from images.archive import Archive
-from tools.errors import ToolError
+from tools import ending
 
 
 def main(arguments: list[str]) -> int:
     """Runs one command and returns its exit status."""
     options = _parser().parse_args(arguments)
-    try:
-        options.run(options)
-        return 0
-    except ToolError as error:
-        print(f"hack/images: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return ending.status_of("images", lambda: options.run(options))
 
 
 def _parser() -> argparse.ArgumentParser:

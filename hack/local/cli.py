@@ -1,14 +1,10 @@
 """The commands of `python3 hack/local`."""
 
 import argparse
-import os
-import signal
-import sys
 from pathlib import Path
 
 from local import down, logs, render, settings, status, up
-from tools import resolve
-from tools.errors import ToolError
+from tools import ending, resolve
 
 
 def main(arguments: list[str]) -> int:
@@ -27,20 +23,7 @@ def main(arguments: list[str]) -> int:
     envoy = commands.add_parser("render", help="print the Envoy configuration of a values file")
     envoy.add_argument("values", type=Path, metavar="VALUES.yaml")
     options = parser.parse_args(arguments)
-    try:
-        result = _run(options)
-        sys.stdout.flush()
-        return result
-    except ToolError as error:
-        print(f"hack/local: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # As under head(1). At exit Python flushes once more, which must not fail again
-        # (Python's documentation of signal, "Note on SIGPIPE").
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+    return ending.status_of("local", lambda: _run(options))
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -3,10 +3,10 @@
 import argparse
 import re
 import signal
-import sys
 from pathlib import Path
 
 from release import artefacts, build, dry_run, images, provenance, publish, signer, verify, version
+from tools import ending
 from tools.errors import ToolError
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -16,14 +16,7 @@ FOLDER = REPOSITORY / ".run" / "release"
 def main(arguments: list[str]) -> int:
     """Runs one command and returns its exit status."""
     options = _parser().parse_args(arguments)
-    try:
-        options.run(options)
-        return 0
-    except ToolError as error:
-        print(f"hack/release: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return ending.status_of("release", lambda: options.run(options))
 
 
 def _parser() -> argparse.ArgumentParser:

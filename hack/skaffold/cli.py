@@ -2,10 +2,9 @@
 
 import argparse
 import os
-import sys
 
 from skaffold import local, push
-from tools.errors import ToolError
+from tools import ending
 
 
 def main(arguments: list[str]) -> int:
@@ -15,14 +14,6 @@ def main(arguments: list[str]) -> int:
     commands.add_parser("push", help="build the image of $IMAGE for $PLATFORMS and push it")
     commands.add_parser("local", help="build all images and load them into the local cluster")
     options = parser.parse_args(arguments)
-    try:
-        if options.command == "push":
-            push.main(os.environ)
-        else:
-            local.main()
-        return 0
-    except ToolError as error:
-        print(f"hack/skaffold: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return ending.status_of(
+        "skaffold", lambda: push.main(os.environ) if options.command == "push" else local.main()
+    )

@@ -2,10 +2,8 @@
 
 import argparse
 import os
-import sys
 
-from tools import resolve, table, versions
-from tools.errors import ToolError
+from tools import ending, resolve, table, versions
 
 
 def main(arguments: list[str]) -> int:
@@ -21,13 +19,7 @@ def main(arguments: list[str]) -> int:
     path.add_argument("name", metavar="NAME")
     commands.add_parser("list", help="show which tools are here, and where")
     options = parser.parse_args(arguments)
-    try:
-        return _COMMANDS[options.command](options)
-    except ToolError as error:
-        print(f"hack/tools: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return ending.status_of("tools", lambda: _COMMANDS[options.command](options))
 
 
 def _ensure(options: argparse.Namespace) -> int:

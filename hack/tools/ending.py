@@ -1,0 +1,26 @@
+"""How the commands of hack end: the exit status, and what the user sees of an error."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from tools.errors import ToolError
+
+
+def status_of(name: str, command: Callable[[], int | None]) -> int:
+    """Runs a command of hack/NAME and returns its exit status; none is 0."""
+    try:
+        status = command()
+        sys.stdout.flush()
+        return status or 0
+    except ToolError as error:
+        print(f"hack/{name}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # As under head(1). At exit Python flushes once more, which must not fail again
+        # (Python's documentation of signal, "Note on SIGPIPE").
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
