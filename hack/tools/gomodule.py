@@ -44,7 +44,8 @@ def _name(tool: Tool) -> str:
 
 def _program(tool: Tool, *target: str | bytes) -> Path:
     module = _module(tool.go)
-    content = [(module / file).read_bytes() for file in ("go.mod", "go.sum")]
+    files = [module / "go.mod", module / "go.sum", *sorted(module.glob("*.go"))]
+    content = [file.read_bytes() for file in files]
     package = "tool" if tool.go.together else tool.go.package
     key = cache.key(package, tool.go.tags, tool.go.ldflags, *content, *target)
     return cache.root() / "go" / f"{_name(tool)}-{key}" / tool.name
