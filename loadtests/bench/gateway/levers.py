@@ -159,6 +159,17 @@ def _underscores(config: Config) -> None:
     options.pop("headers_with_underscores_action", None)
 
 
+def _whole_prefixes(config: Config) -> None:
+    """Prefixes that Envoy compares as numbers, element by element; others it compares as text."""
+    patterns = config["stats_config"]["stats_matcher"]["inclusion_list"]["patterns"]
+    whole = dict.fromkeys(pattern["prefix"].rpartition(".")[0] + "." for pattern in patterns)
+    patterns[:] = [{"prefix": prefix} for prefix in whole]
+
+
+def _no_stream_deadline(config: Config) -> None:
+    connection_manager(config)["common_http_protocol_options"].pop("max_stream_duration", None)
+
+
 def _log_everything(config: Config) -> None:
     connection_manager(config)["access_log"] = log_of_all(config)
 
@@ -234,6 +245,9 @@ LEVERS = [
     Lever("no statistics", "stats_matcher.reject_all", _top(stats_config=REJECT_ALL)),
     Lever("all statistics", "stats_config absent", lambda config: config.pop("stats_config", None)),
     Lever(
+        "statistics by whole prefixes", "stats_matcher, prefixes that end in a dot", _whole_prefixes
+    ),
+    Lever(
         "no dynamic statistics", "router dynamic_stats: false", _router_setting(dynamic_stats=False)
     ),
     Lever(
@@ -244,6 +258,7 @@ LEVERS = [
     Lever("flush on scrape", "stats_flush_on_admin", _top(stats_flush_on_admin=True)),
     Lever("no timers", "all time-outs of clients and routes 0s", _no_timers),
     Lever("no stream timer", "stream_idle_timeout: 0s", _manager(stream_idle_timeout="0s")),
+    Lever("no stream deadline", "max_stream_duration absent", _no_stream_deadline),
     Lever("no request timer", "request_timeout: 0s", _manager(request_timeout="0s")),
     Lever("no header timer", "request_headers_timeout: 0s", _manager(request_headers_timeout="0s")),
     Lever("no route timer", "route timeout: 0s", _no_route_timeout),
