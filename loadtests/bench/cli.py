@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from loadtests.bench import compare_direct, soak
+from loadtests.bench.gateway import run as gateway
 from loadtests.bench.lanes import rows, run
 from local.prepare import build_server
 from local.settings import REPOSITORY
@@ -23,6 +24,7 @@ def main(arguments: list[str]) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_compare_direct(commands)
     _add_lanes(commands)
+    _add_gateway(commands)
     _add_soak(commands)
     options = parser.parse_args(arguments)
     try:
@@ -98,6 +100,61 @@ def _lanes(options: argparse.Namespace) -> int:
     )
     full = plan == run.Plan(tuple(rows.ROWS), ROUNDS, run.SECONDS)
     return run.main(plan, options.out or (RESULTS if full else OUT))
+
+
+def _add_gateway(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "gateway",
+        help="CPU per request of the gateway, of a minimal Envoy, nginx and HAProxy",
+        description="Compares what the gateway's chart renders with a minimal Envoy, nginx and "
+        "HAProxy as proxies to the same pool: CPU time per request. Builds what it needs.",
+    )
+    parser.add_argument(
+        "--rounds", type=_positive, default=gateway.ROUNDS, help=f"default: {gateway.ROUNDS}"
+    )
+    parser.add_argument("--quick", action="store_true", help="shorter parts, for a first look")
+    parser.add_argument(
+        "--levers",
+        action="store_true",
+        help="the shipped configuration with one change each, instead of the other proxies",
+    )
+    parser.add_argument(
+        "--only",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="NAMES",
+        help="some proxies or levers only, with commas between",
+    )
+    parser.add_argument(
+        "--rate", type=_positive, default=0, metavar="N", help="requests/s of the open loop"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="where the results go; default: docs/results for everything in all rounds, else loadtests/out",
+    )
+    parser.add_argument(
+        "--server", type=Path, metavar="PROGRAM", help="another build of corelane-server"
+    )
+    parser.add_argument(
+        "--profile", default="release", help="cargo's profile of all builds; default: release"
+    )
+    parser.set_defaults(run=_gateway)
+
+
+def _gateway(options: argparse.Namespace) -> int:
+    plan = gateway.Plan(
+        rounds=options.rounds,
+        seconds=gateway.QUICK if options.quick else gateway.SECONDS,
+        only=options.only,
+        levers=options.levers,
+        rate=options.rate,
+        server=options.server and options.server.resolve(),
+        profile=options.profile,
+    )
+    full = plan == gateway.Plan(levers=options.levers)
+    return gateway.main(plan, options.out or (RESULTS if full else OUT))
 
 
 def _add_soak(commands: argparse._SubParsersAction) -> None:

@@ -12,6 +12,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "gateway.guards.tls" . -}}
 {{- include "gateway.guards.overload" . -}}
 {{- include "gateway.guards.tracing" . -}}
+{{- include "gateway.guards.workers" . -}}
 {{- end -}}
 
 {{- define "gateway.guards.discovery" -}}
