@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,9 +56,15 @@ def endpoint(url: str, admin: str) -> dict:
 
 @contextmanager
 def gateway_to(
-    endpoints: list[dict], folder: Path, load_balancing_policy: dict | None = None
+    endpoints: list[dict],
+    folder: Path,
+    load_balancing_policy: dict | None = None,
+    settings: Sequence[str] = (),
 ) -> Iterator[Gateway]:
-    """Envoy with one worker in front of these replicas; a policy replaces the chart's own."""
+    """Envoy with one worker in front of these replicas; a policy replaces the chart's own.
+
+    `settings` are values of the chart, as `--set` takes them.
+    """
     first = free_ports(3)
     values = {
         "listener": {"address": "127.0.0.1", "port": first},
@@ -67,7 +73,7 @@ def gateway_to(
         "upstream": {"discovery": "static", "endpoints": endpoints},
     }
     (folder / "values.yaml").write_text(yaml.safe_dump(values))
-    configuration = envoy_config(values=folder / "values.yaml")
+    configuration = envoy_config(*settings, values=folder / "values.yaml")
     if load_balancing_policy:
         (server,) = (
             cluster

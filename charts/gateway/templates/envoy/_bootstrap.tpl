@@ -6,6 +6,7 @@ node: {id: gateway, cluster: corelane}
 {{ include "gateway.envoy.admin" . }}
 {{ include "gateway.envoy.stats" . }}
 {{ include "gateway.envoy.overload" . }}
+{{ include "gateway.envoy.runtime" . }}
 static_resources:
   listeners:
   {{- include "gateway.envoy.ingress" . | nindent 2 }}
@@ -62,4 +63,12 @@ overload_manager:
     typed_config:
       "@type": type.googleapis.com/envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig
       max_active_downstream_connections: {{ int .Values.listener.connections }}
+{{- end -}}
+
+{{/* Chunks end in CRLF and nothing else (RFC 9112 section 7.1); Envoy by default also takes other ends. */}}
+{{- define "gateway.envoy.runtime" -}}
+layered_runtime:
+  layers:
+  - name: chart
+    static_layer: {envoy.reloadable_features.strict_chunk_parsing: true}
 {{- end -}}
