@@ -4,7 +4,6 @@ The whole Envoy configuration. Each part has a file of its own beside this one.
 {{- define "gateway.envoy" -}}
 node: {id: gateway, cluster: corelane}
 {{ include "gateway.envoy.admin" . }}
-{{ include "gateway.envoy.runtime" . }}
 {{ include "gateway.envoy.stats" . }}
 {{ include "gateway.envoy.overload" . }}
 {{ include "gateway.envoy.runtime" . }}
@@ -43,10 +42,13 @@ admin:
   - {prefix: /healthcheck/}
 {{- end -}}
 
-{{/* The second layer is what the admin interface changes. */}}
+{{/* A later layer goes before an earlier one; the last is what the admin interface changes. */}}
 {{- define "gateway.envoy.runtime" -}}
 layered_runtime:
   layers:
+  # Chunks end in CRLF and nothing else (RFC 9112 section 7.1); Envoy by default takes other ends, too.
+  - name: chart
+    static_layer: {envoy.reloadable_features.strict_chunk_parsing: true}
   - name: static
     static_layer: {{ .Values.runtime | toJson }}
   - name: admin
@@ -83,12 +85,4 @@ stats_config:
       - {prefix: http.ingress.tracing.}
       - {prefix: cluster.collector.upstream_rq}
       {{- end }}
-{{- end -}}
-
-{{/* Chunks end in CRLF and nothing else (RFC 9112 section 7.1); Envoy by default also takes other ends. */}}
-{{- define "gateway.envoy.runtime" -}}
-layered_runtime:
-  layers:
-  - name: chart
-    static_layer: {envoy.reloadable_features.strict_chunk_parsing: true}
 {{- end -}}
