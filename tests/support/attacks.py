@@ -53,28 +53,33 @@ class Bench:
         (final,) = record.requests
         assert (final.line, final.data) == (b"GET /final HTTP/1.1", record.data)
 
-    def cuts(self, data: bytes) -> None:
+    def cuts(self, data: bytes, status: int = 400) -> None:
         """The gateway refuses a payload in its body: the back end sees no end of the request."""
         replies, record = self.send(data)
-        assert [reply.status for reply in replies] == [400], replies
+        assert [reply.status for reply in replies] == [status], replies
         assert not record.requests
         assert not record.unclear
         assert b"0\r\n\r\n" not in record.data
         assert b"smuggled" not in record.data
 
-    def passes(self, data: bytes, *requests: bytes) -> Record:
-        """The back end sees exactly these requests, `line body`, and the server reads them as many.
-
-        Without `requests` it is the one that payloads are made of.
-        """
-        expected = [*(requests or (b"POST /first HTTP/1.1 hello",)), b"GET /final HTTP/1.1"]
+    def arrives(self, data: bytes, *requests: bytes) -> Record:
+        """The back end sees exactly these requests, `line body`, and the final one."""
+        expected = [*requests, b"GET /final HTTP/1.1"]
         replies, record = self.send(data)
         seen = [b" ".join(x for x in (each.line, each.body) if x) for each in record.requests]
         assert (seen, record.unclear) == (expected, []), record
         final = [reply.status for reply in replies if reply.status != 100]
         assert final == [200] * len(expected), replies
+        return record
+
+    def passes(
+        self, data: bytes, *requests: bytes, default: bytes = b"POST /first HTTP/1.1 hello"
+    ) -> Record:
+        """The back end sees these requests, and the real server reads as many."""
+        requests = requests or (default,)
+        record = self.arrives(data, *requests)
         served = [reply for reply in exchange(self.served, data + FINAL) if reply.status != 100]
-        assert [reply.replica for reply in served] == ["test"] * len(expected), served
+        assert [reply.replica for reply in served] == ["test"] * (len(requests) + 1), served
         return record
 
 

@@ -10,7 +10,6 @@ from support.h2c import (
     DATA,
     END_HEADERS,
     END_STREAM,
-    GOAWAY,
     HEADERS,
     PING,
     PREFACE,
@@ -20,8 +19,7 @@ from support.h2c import (
 )
 from support.raw import connect
 
-PRIORITY, CONTINUATION = 2, 9
-NO_ERROR, PROTOCOL_ERROR, REFUSED_STREAM, ENHANCE_YOUR_CALM = 0, 1, 7, 11
+PRIORITY, PUSH_PROMISE, CONTINUATION = 2, 5, 9
 
 Fields = Iterable[tuple[bytes, bytes]]
 
@@ -106,8 +104,8 @@ class Frame:
 class Connection:
     """A connection with its preface sent. Frames are kept as they come."""
 
-    def __init__(self, url: str, settings: bytes = b"") -> None:
-        self.socket = connect(url)
+    def __init__(self, url: str, settings: bytes = b"", receive_bytes: int | None = None) -> None:
+        self.socket = connect(url, receive_bytes)
         self.frames: list[Frame] = []
         self.ended = False
         self._unread = b""
@@ -166,9 +164,3 @@ class Connection:
         for each in self.of(HEADERS, RST_STREAM, stream=stream):
             return status(each.payload) if each.kind == HEADERS else "reset"
         return "ended"
-
-    def farewell(self) -> int | None:
-        """Waits for the end of the connection; the error code of the last GOAWAY before it."""
-        self.until(lambda: False)
-        codes = [int.from_bytes(x.payload[4:8], "big") for x in self.of(GOAWAY)]
-        return codes[-1] if codes else None

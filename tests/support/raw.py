@@ -9,10 +9,17 @@ from support import PATIENCE
 from support.client import Reply
 
 
-def connect(url: str) -> socket.socket:
-    """A connection to the address of a URL."""
+def connect(url: str, receive_bytes: int | None = None) -> socket.socket:
+    """A connection to the address of a URL, with a receive buffer of so many bytes."""
     address = urlsplit(url)
-    return socket.create_connection((address.hostname, address.port), timeout=PATIENCE)
+    connection = socket.socket()
+    if receive_bytes:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    # What is sent goes out at once, and not with what is sent next.
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.settimeout(PATIENCE)
+    connection.connect((address.hostname, address.port))
+    return connection
 
 
 def exchange(url: str, data: bytes) -> list[Reply]:

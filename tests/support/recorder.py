@@ -10,6 +10,7 @@ from support.ports import free_ports
 
 REPLY = b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nrecorded"
 CHUNK = re.compile(rb"([0-9a-f]{1,8})\r\n")
+FOR_ONE_CONNECTION = {b"connection", b"keep-alive", b"proxy-connection", b"upgrade"}
 
 
 class Unclear(Exception):
@@ -34,14 +35,14 @@ class Request:
 class _Peer:
     connection: socket.socket
     is_probe: bool
-    unread: bytes = b""
+    unread: bytearray = field(default_factory=bytearray)
 
 
 @dataclass
 class Record:
     """What has come since the last look."""
 
-    data: bytes = b""
+    data: bytearray = field(default_factory=bytearray)
     requests: list[Request] = field(default_factory=list)
     unclear: list[str] = field(default_factory=list)
 
@@ -127,74 +128,82 @@ class Recorder:
 
     def _answer(self, peer: _Peer) -> None:
         try:
-            while found := parse(peer.unread):
-                request, peer.unread = found
+            while request := parse(peer.unread):
                 if not peer.is_probe:
                     with self._lock:
                         self._record.requests.append(request)
                 peer.connection.sendall(REPLY)
         except Unclear as error:
             with self._lock:
-                self._record.unclear.append(f"{error}: {peer.unread!r}")
+                self._record.unclear.append(f"{error}: {bytes(peer.unread)!r}")
             self._drop(peer)
         except OSError:
             self._drop(peer)
 
 
-def parse(data: bytes) -> tuple[Request, bytes] | None:
-    """The first request and what follows it; nothing while it is not whole.
+def parse(data: bytearray) -> Request | None:
+    """Takes the first request off `data`; nothing while it is not whole.
 
     Stricter than RFC 9112 asks of a server: whatever two readers could understand in two ways
     is `Unclear`.
     """
-    head, end, rest = data.partition(b"\r\n\r\n")
-    if not end:
+    end = data.find(b"\r\n\r\n")
+    if end < 0:
         return None
-    line, *lines = head.split(b"\r\n")
+    line, *lines = bytes(data[:end]).split(b"\r\n")
     if not re.fullmatch(rb"[A-Za-z]+ /[!-~]* HTTP/1\.1", line):
         raise Unclear("request line")
-    fields = []
-    for each in lines:
-        # Names are tokens in lower case, as Envoy writes them; values have no control characters.
-        match = re.fullmatch(rb"([!#$%&'*+.^`|~0-9a-z-]+): ([\t -~\x80-\xff]*)", each)
-        if not match:
-            raise Unclear(f"field {each!r}")
-        fields.append((match[1], match[2].lower()))
-    request = Request(line, tuple(fields), b"", b"")
+    fields = tuple(_field(each) for each in lines)
+    found = _body(fields, data, end + 4)
+    if found is None:
+        return None
+    body, end = found
+    request = Request(line, fields, body, bytes(data[:end]))
+    del data[:end]
+    return request
+
+
+def _field(line: bytes) -> tuple[bytes, bytes]:
+    # Names are tokens in lower case, as Envoy writes them; values have no control characters.
+    match = re.fullmatch(rb"([!#$%&'*+.^`|~0-9a-z-]+): ([\t -~\x80-\xff]*)", line)
+    if not match:
+        raise Unclear(f"field {line!r}")
+    if match[1] in FOR_ONE_CONNECTION:
+        raise Unclear(f"a field for one connection only, {line!r}")
+    return match[1], match[2].lower()
+
+
+def _body(
+    fields: tuple[tuple[bytes, bytes], ...], data: bytearray, start: int
+) -> tuple[bytes, int] | None:
+    """The body that begins at `start`, and where it ends."""
+    request = Request(b"", fields, b"", b"")
     if len(request.values(b"host")) != 1:
         raise Unclear("not one Host")
-    for name in (b"connection", b"keep-alive", b"proxy-connection", b"upgrade"):
-        if request.values(name):
-            raise Unclear(f"a field for one connection only, {name!r}")
     lengths, codings = request.values(b"content-length"), request.values(b"transfer-encoding")
     if codings:
         if lengths or codings != [b"chunked"]:
             raise Unclear("two lengths")
-        unchunked = _chunks(rest)
-    else:
-        if len(lengths) > 1 or not all(each.isdigit() for each in lengths):
-            raise Unclear("length")
-        size = int(lengths[0]) if lengths else 0
-        unchunked = (rest[:size], rest[size:]) if len(rest) >= size else None
-    if unchunked is None:
-        return None
-    body, rest = unchunked
-    return Request(line, tuple(fields), body, data[: len(data) - len(rest)]), rest
+        return _chunks(data, start)
+    if len(lengths) > 1 or not all(each.isdigit() for each in lengths):
+        raise Unclear("length")
+    end = start + (int(lengths[0]) if lengths else 0)
+    return (bytes(data[start:end]), end) if len(data) >= end else None
 
 
-def _chunks(data: bytes) -> tuple[bytes, bytes] | None:
-    body = b""
-    while match := CHUNK.match(data):
+def _chunks(data: bytearray, start: int) -> tuple[bytes, int] | None:
+    parts = []
+    while match := CHUNK.match(data, start):
         size = int(match[1], 16)
-        end = match.end() + size
-        if len(data) < end + 2:
+        start = match.end() + size + 2
+        if len(data) < start:
             return None
-        if data[end : end + 2] != b"\r\n":
+        if data[start - 2 : start] != b"\r\n":
             raise Unclear("end of a chunk")
-        body, data = body + data[match.end() : end], data[end + 2 :]
         if not size:
-            return body, data
-    # Twelve bytes would be a whole line of a chunk.
-    if len(data) > 12:
+            return b"".join(parts), start
+        parts.append(bytes(data[match.end() : start - 2]))
+    # Ten bytes are the longest line of a chunk.
+    if len(data) - start >= 10:
         raise Unclear("size of a chunk")
     return None

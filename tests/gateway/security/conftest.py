@@ -1,6 +1,6 @@
 """The gateway with the chart's configuration, before a recorder and before the real server."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,15 @@ from support.servers import Server, start
 
 
 @pytest.fixture(scope="session")
-def replica(binary: Path) -> Iterator[Server]:
+def start_once(binary: Path) -> Iterator[Callable[..., Server]]:
+    """Starts servers that serve many tests."""
+    yield from start.__wrapped__(binary)
+
+
+@pytest.fixture(scope="session")
+def replica(start_once: Callable[..., Server]) -> Server:
     """The real server, which these tests leave as it was."""
-    maker = start.__wrapped__(binary)
-    run = next(maker)
-    yield run()
-    next(maker, None)
+    return start_once()
 
 
 @pytest.fixture(scope="session")
