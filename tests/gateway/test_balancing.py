@@ -1,5 +1,6 @@
 """The balancing policies, each chosen by the one value, in a real Envoy."""
 
+import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -94,12 +95,12 @@ def test_the_default_passes_a_stuck_replica_by(
             load.wait_for(20, replica="replica-0")
             servers[0].stop()
             load.wait_for(500, replica="replica-1")
-            servers[0].process.send_signal(18)
+            servers[0].process.send_signal(signal.SIGCONT)
             load.wait_for(20, replica="replica-0")
     assert not load.failures
 
 
-def test_a_key_stays_on_its_replica_and_only_a_lost_one_s_keys_move(
+def test_a_key_stays_on_its_replica_until_that_is_lost(
     start: Callable[..., Server], tmp_path: Path
 ) -> None:
     servers = replicas(start, 3)
@@ -109,7 +110,7 @@ def test_a_key_stays_on_its_replica_and_only_a_lost_one_s_keys_move(
         all_answer(client, 3)
 
         def places() -> dict[int, str]:
-            asked = {key: client.ask("/hello", headers={"x-user": f"{key}"}) for key in range(60)}
+            asked = {key: client.ask("/hello", headers={"x-user": f"{key}"}) for key in range(240)}
             assert {reply.status for reply in asked.values()} == {200}
             return {key: reply.replica for key, reply in asked.items()}
 
@@ -120,8 +121,11 @@ def test_a_key_stays_on_its_replica_and_only_a_lost_one_s_keys_move(
         after = places()
         client.close()
     moved = {key for key in before if before[key] != after[key]}
-    assert moved == {key for key, name in before.items() if name == "replica-1"}
+    lost = {key for key, name in before.items() if name == "replica-1"}
     assert "replica-1" not in after.values()
+    # Envoy gives each survivor more points on the ring, so a sixth of the other keys move too; a
+    # plain remainder of the hash would move half of them.
+    assert len(moved - lost) < (len(before) - len(lost)) / 3
 
 
 @contextmanager
@@ -144,9 +148,11 @@ def reporting(name: str, report: str) -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 OPPOSITE = (
@@ -180,7 +186,7 @@ def test_load_aware_weighs_by_the_chosen_metric(
         all_answer(client, 2)
 
         def share() -> float:
-            answered = Counter(client.ask().replica for _ in range(100))
+            answered = Counter(client.ask("/").replica for _ in range(100))
             return answered[favoured] / answered.total()
 
         eventually(lambda: share() > 0.8, f"most requests at the {favoured}")
