@@ -189,6 +189,10 @@ def _requests_per_connection(count: int) -> Callable[[Config], object]:
     return change
 
 
+def _http2_to_replicas(config: Config) -> None:
+    _protocol(config)["explicit_http_config"] = {"http2_protocol_options": {}}
+
+
 def _busy_poll(config: Config) -> None:
     # SOL_SOCKET, SO_BUSY_POLL (asm-generic/socket.h).
     option = {"level": 1, "name": 46, "int_value": 50, "state": "STATE_PREBIND"}
@@ -341,6 +345,7 @@ LEVERS = [
     Lever(
         "1000 requests a connection", "max_requests_per_connection", _requests_per_connection(1000)
     ),
+    Lever("HTTP/2 to replicas", "http2_protocol_options", _http2_to_replicas),
     Lever(
         "buffers of 1 MiB",
         "per_connection_buffer_limit_bytes absent",

@@ -73,6 +73,23 @@ def measured(bench: Bench, proxy: Proxy, seed: int) -> Sample:
         return sample
 
 
+def paired(bench: Bench, base: Proxy, changed: Proxy, pairs: int) -> list[list[Sample]]:
+    """Two proxies on one CPU that are asked in turns, shortly: what disturbs meets both."""
+    place = Place([bench.cpus[1]])
+    with (
+        running(base, bench.programs, [bench.cpus[0]]) as first,
+        running(changed, bench.programs, [bench.cpus[0]]) as second,
+    ):
+        for process in (first, second):
+            _load(bench, process, "closed", place)
+        found = []
+        for number in range(pairs):
+            order = (first, second) if number % 2 else (second, first)
+            parts = {id(process): _load(bench, process, "closed", place) for process in order}
+            found.append([parts[id(first)], parts[id(second)]])
+        return found
+
+
 def _load(bench: Bench, process: Running, mode: str, place: Place, **options: float) -> Sample:
     options |= {"connections": CONNECTIONS, "seconds": bench.seconds, "warm_up": bench.seconds / 3}
     program = bench.programs.generator
