@@ -104,7 +104,7 @@ def _lanes(options: argparse.Namespace) -> int:
 
 _KINDS = {
     "levers": "instead: the shipped configuration with one change each",
-    "profile": "instead: where the time goes, by perf and strace",
+    "perf": "instead: where the time goes, by perf and strace",
 }
 
 

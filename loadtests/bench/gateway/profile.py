@@ -1,4 +1,4 @@
-"""`gateway --profile`: where the CPU time of a request goes, by perf, and its system calls, by strace."""
+"""`gateway --perf`: where the CPU time of a request goes, by perf, and its system calls, by strace."""
 
 import re
 import shutil

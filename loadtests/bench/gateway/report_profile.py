@@ -1,4 +1,4 @@
-"""The report of `gateway --profile`: microseconds of each part of the work, and system calls."""
+"""The report of `gateway --perf`: microseconds of each part of the work, and system calls."""
 
 from loadtests.bench.gateway import report
 from loadtests.bench.text import table
@@ -16,7 +16,7 @@ def markdown(record: dict) -> str:
             [
                 "# Where the CPU time of a request goes",
                 (
-                    "Written by `python3 loadtests/bench gateway --profile`: one run of each proxy in a closed "
+                    "Written by `python3 loadtests/bench gateway --perf`: one run of each proxy in a closed "
                     f"loop, sampled by perf's cpu-clock. CPU per request meanwhile: {costs}."
                 ),
                 report.setting(record),

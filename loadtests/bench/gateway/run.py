@@ -202,5 +202,5 @@ class Kind:
 KINDS = {
     "proxies": Kind("bench-gateway", _proxies, report, rounds=9, seconds=1.5),
     "levers": Kind("bench-gateway-levers", _levers, report_levers, rounds=3, seconds=0.15),
-    "profile": Kind("bench-gateway-profile", _profiles, report_profile, rounds=1, seconds=6.0),
+    "perf": Kind("bench-gateway-profile", _profiles, report_profile, rounds=1, seconds=6.0),
 }
