@@ -14,6 +14,7 @@ from loadtests.bench.lanes.servers import HOST, Running, free_port, running
 
 CONNECTIONS = 64
 REPLICAS = 2
+OTHERS = ("others_cores", "stolen_cores")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 Sample = dict
@@ -86,8 +87,13 @@ def paired(bench: Bench, base: Proxy, changed: Proxy, pairs: int) -> list[list[S
         for number in range(pairs):
             order = (first, second) if number % 2 else (second, first)
             parts = {id(process): _load(bench, process, "closed", place) for process in order}
-            found.append([parts[id(first)], parts[id(second)]])
+            found.append([_needed(parts[id(process)]) for process in (first, second)])
         return found
+
+
+def _needed(part: Sample) -> Sample:
+    """What a report reads of one of very many parts."""
+    return {name: part[name] for name in ("cpu_us", "requests", "wrong", *OTHERS)}
 
 
 def _load(bench: Bench, process: Running, mode: str, place: Place, **options: float) -> Sample:
