@@ -102,6 +102,12 @@ def _lanes(options: argparse.Namespace) -> int:
     return run.main(plan, options.out or (RESULTS if full else OUT))
 
 
+_KINDS = {
+    "levers": "instead: the shipped configuration with one change each",
+    "perf": "instead: where the time goes, by perf and strace",
+}
+
+
 def _add_gateway(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "gateway",
@@ -109,15 +115,15 @@ def _add_gateway(commands: argparse._SubParsersAction) -> None:
         description="Compares what the gateway's chart renders with a minimal Envoy, nginx and "
         "HAProxy as proxies to the same pool: CPU time per request. Builds what it needs.",
     )
+    what = parser.add_mutually_exclusive_group()
+    for name, text in _KINDS.items():
+        what.add_argument(
+            f"--{name}", action="store_const", const=name, dest="what", default="proxies", help=text
+        )
     parser.add_argument(
-        "--rounds", type=_positive, default=gateway.ROUNDS, help=f"default: {gateway.ROUNDS}"
+        "--rounds", type=_positive, default=0, metavar="N", help="default: 9, of levers 3"
     )
     parser.add_argument("--quick", action="store_true", help="shorter parts, for a first look")
-    parser.add_argument(
-        "--levers",
-        action="store_true",
-        help="the shipped configuration with one change each, instead of the other proxies",
-    )
     parser.add_argument(
         "--only",
         type=lambda text: tuple(text.split(",")),
@@ -145,15 +151,15 @@ def _add_gateway(commands: argparse._SubParsersAction) -> None:
 
 def _gateway(options: argparse.Namespace) -> int:
     plan = gateway.Plan(
+        what=options.what,
         rounds=options.rounds,
-        seconds=gateway.QUICK if options.quick else gateway.SECONDS,
+        quick=options.quick,
         only=options.only,
-        levers=options.levers,
         rate=options.rate,
         server=options.server and options.server.resolve(),
         profile=options.profile,
     )
-    full = plan == gateway.Plan(levers=options.levers)
+    full = plan == gateway.Plan(what=options.what)
     return gateway.main(plan, options.out or (RESULTS if full else OUT))
 
 

@@ -46,13 +46,12 @@ def test_a_run_is_measured_and_written(binary: Path, tmp_path: Path) -> None:
     assert (tmp_path / "bench-gateway.md").read_text() == report.markdown(record)
 
 
-def test_a_lever_is_measured_between_two_bases(binary: Path, tmp_path: Path) -> None:
+def test_a_lever_is_measured_and_written(binary: Path, tmp_path: Path) -> None:
     chosen = ["--levers", "--only", "no request ID", "--server", binary]
     result = bench_gateway(tmp_path, *chosen)
     assert result.returncode == 0, result.stderr
     record = json.loads((tmp_path / "bench-gateway-levers.json").read_text())
     ((sample,),) = record["results"].values()
-    assert len(sample["base"]) == 2
     assert all(part["wrong"] == 0 < part["requests"] for part in report.parts(sample))
     assert "| no request ID | generate_request_id: false |" in result.stdout
 
@@ -134,13 +133,16 @@ def test_a_missed_target_is_told() -> None:
     assert "misses the target of at most 1.15" in sentence
 
 
-def test_a_lever_is_compared_with_its_neighbours() -> None:
-    def sample(cpu_us: float, before: float, after: float) -> dict:
-        base = [{"closed": part(before)}, {"closed": part(after)}]
-        return {"closed": part(cpu_us), "base": base}
+def test_a_lever_is_compared_within_pairs() -> None:
+    def sample(*pairs: tuple[float, float]) -> dict:
+        return {"pairs": [[part(base), part(changed)] for base, changed in pairs]}
 
-    samples = [sample(19.0, 18.0, 22.0), sample(44.0, 40.0, 40.0), sample(27.0, 30.0, 30.0)]
-    assert report_levers.differences(samples) == pytest.approx([-5.0, 10.0, -10.0])
+    samples = [
+        sample((20.0, 19.0), (40.0, 38.0), (20.0, 60.0)),
+        sample((20.0, 22.0)),
+        sample((30.0, 27.0)),
+    ]
+    assert [*map(report_levers.difference, samples)] == pytest.approx([-5.0, 10.0, -10.0])
     text = report_levers.markdown(record({"no request ID": samples}))
     assert "-5.0 (-10.0 to +10.0)" in text
-    assert "None of 9,000 requests" in text
+    assert "None of 10,000 requests" in text

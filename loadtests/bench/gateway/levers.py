@@ -91,6 +91,19 @@ def _exact_methods(config: Config) -> None:
     _routes(config)[:] = [*routes, *others]
 
 
+def _not_methods(config: Config) -> None:
+    """First the route of requests whose method is none of those: one comparison sends a GET on."""
+    first, *others = _routes(config)
+    methods = first["match"]["headers"][0]["string_match"]["safe_regex"]["regex"].split("|")
+    once = copy.deepcopy(others[-1])
+    once["match"]["headers"] = [
+        {"name": ":method", "string_match": {"exact": method}, "invert_match": True}
+        for method in methods
+    ]
+    del first["match"]["headers"]
+    _routes(config)[:] = [once, first]
+
+
 def _once_first(config: Config) -> None:
     """POST and PATCH first, whatever else is idempotent."""
     first, *others = _routes(config)
@@ -189,6 +202,10 @@ def _requests_per_connection(count: int) -> Callable[[Config], object]:
     return change
 
 
+def _http2_to_replicas(config: Config) -> None:
+    _protocol(config)["explicit_http_config"] = {"http2_protocol_options": {}}
+
+
 def _busy_poll(config: Config) -> None:
     # SOL_SOCKET, SO_BUSY_POLL (asm-generic/socket.h).
     option = {"level": 1, "name": 46, "int_value": 50, "state": "STATE_PREBIND"}
@@ -282,6 +299,7 @@ LEVERS = [
     Lever("Envoy's own replies", "local_reply_config absent", _without("local_reply_config")),
     Lever("one route", "only the last route", _one_route),
     Lever("methods as text", "a route per method, string_match.exact", _exact_methods),
+    Lever("other methods first", "string_match.exact, invert_match", _not_methods),
     Lever("exceptions first", "POST first, then all others", _once_first),
     Lever("no retries", "retry_policy absent", _no_retries),
     Lever("any host again", "retry_host_predicate absent", _no_host_predicate),
@@ -341,6 +359,7 @@ LEVERS = [
     Lever(
         "1000 requests a connection", "max_requests_per_connection", _requests_per_connection(1000)
     ),
+    Lever("HTTP/2 to replicas", "http2_protocol_options", _http2_to_replicas),
     Lever(
         "buffers of 1 MiB",
         "per_connection_buffer_limit_bytes absent",

@@ -14,6 +14,7 @@ from loadtests.bench.lanes.servers import HOST, Running, free_port, running
 
 CONNECTIONS = 64
 REPLICAS = 2
+OTHERS = ("others_cores", "stolen_cores")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 Sample = dict
@@ -71,6 +72,28 @@ def measured(bench: Bench, proxy: Proxy, seed: int) -> Sample:
             place = Place([bench.cpus[1]], first=True)
             sample["open"] = _load(bench, process, "open", place, rate=bench.rate, seed=seed)
         return sample
+
+
+def paired(bench: Bench, base: Proxy, changed: Proxy, pairs: int) -> list[list[Sample]]:
+    """Two proxies on one CPU that are asked in turns, shortly: what disturbs meets both."""
+    place = Place([bench.cpus[1]])
+    with (
+        running(base, bench.programs, [bench.cpus[0]]) as first,
+        running(changed, bench.programs, [bench.cpus[0]]) as second,
+    ):
+        for process in (first, second):
+            _load(bench, process, "closed", place)
+        found = []
+        for number in range(pairs):
+            order = (first, second) if number % 2 else (second, first)
+            parts = {id(process): _load(bench, process, "closed", place) for process in order}
+            found.append([_needed(parts[id(process)]) for process in (first, second)])
+        return found
+
+
+def _needed(part: Sample) -> Sample:
+    """What a report reads of one of very many parts."""
+    return {name: part[name] for name in ("cpu_us", "requests", "wrong", *OTHERS)}
 
 
 def _load(bench: Bench, process: Running, mode: str, place: Place, **options: float) -> Sample:

@@ -13,16 +13,16 @@ NOISE = 0.05
 """Cores taken by others, from which on the reader is told."""
 
 MODES = {"open": "At the same rate", "closed": "As fast as they can"}
-"""The two loops by their titles; levers have only the closed one."""
+"""The two loops by their titles."""
 
 Sample = dict
 
 
 def parts(sample: Sample) -> Iterator[Sample]:
-    """The runs of the generator in one sample, those of its base included."""
+    """The runs of the generator in one sample, of a proxy or of a lever."""
     yield from (sample[mode] for mode in MODES if mode in sample)
-    for base in sample.get("base", []):
-        yield from parts(base)
+    for pair in sample.get("pairs", []):
+        yield from pair
 
 
 def wrong(record: dict) -> int:
@@ -32,7 +32,8 @@ def wrong(record: dict) -> int:
 
 def _all(record: dict) -> Iterator[Sample]:
     for samples in record["results"].values():
-        for sample in samples:
+        # A profile is one sample, and the generator's run in it is its part "closed".
+        for sample in [samples] if isinstance(samples, dict) else samples:
             yield from parts(sample)
 
 
