@@ -18,7 +18,7 @@ from support.recorder import Recorder
 from support.servers import Server
 
 # Far below the defaults, so that the tests are brief; each of them alone ends some of the clients.
-LIMITS = ("header=1s", "request=2s", "stream=3s", "idle=2s", "buffer=2s")
+LIMITS = {"header": "1s", "request": "2s", "stream": "3s", "idle": "2s", "buffer": "2s"}
 
 FILE = 32 * 1024 * 1024
 """Bytes of a reply: more than all buffers on the way hold."""
@@ -38,12 +38,12 @@ def gateways(
     with (folder / "large.bin").open("wb") as file:
         file.truncate(FILE)
     recorder, server = Recorder(), start_once(static=folder)
-    settings = [f"listener.timeouts.{each}" for each in LIMITS]
+    values = {"listener": {"timeouts": LIMITS}}
     with ExitStack() as stack:
         started = []
         for each in (recorder, server):
             ends, folder = [endpoint(each.url, each.admin)], tmp_path_factory.mktemp("slow")
-            started.append(stack.enter_context(gateway_to(ends, folder, settings=settings)))
+            started.append(stack.enter_context(gateway_to(ends, folder, values=values)))
             eventually(lambda: ask(started[-1].url, "/hello").status == 200)
         yield tuple(started)
     recorder.close()
