@@ -21,6 +21,7 @@ class Bench:
     url: str
     recorder: Recorder
     served: str
+    stats: str
 
     def send(self, data: bytes) -> tuple[list[Reply], Record]:
         """Sends a payload and the final request: all replies, and what the back end was sent."""

@@ -35,18 +35,19 @@ def exchange(url: str, data: bytes) -> list[Reply]:
 
 def until_end(connection: socket.socket) -> bytes:
     """What comes until the other side ends the connection, or resets it."""
-    received = b""
+    received = bytearray()
     try:
         while data := connection.recv(65536):
             received += data
-            if _closes(received):
+            # What is longer is no reply of Envoy's own.
+            if len(received) < 65536 and _closes(bytes(received)):
                 # Envoy reads no more, and gives the client a second to close first.
                 connection.shutdown(socket.SHUT_WR)
     except OSError as error:
         # ENOTCONN comes of closing what was reset.
         if error.errno not in (errno.ECONNRESET, errno.ENOTCONN):
             raise
-    return received
+    return bytes(received)
 
 
 def _closes(received: bytes) -> bool:

@@ -36,5 +36,5 @@ def bench(replica: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     ):
         for each in (first, second):
             eventually(lambda url=each.url: ask(url, "/hello").status == 200)
-        yield Bench(first.url, recorder, second.url)
+        yield Bench(first.url, recorder, second.url, first.stats)
     recorder.close()

