@@ -73,7 +73,7 @@ def all_answer(client: Client, count: int) -> None:
 def test_round_robin_takes_turns(start: Callable[..., Server], tmp_path: Path) -> None:
     servers = replicas(start, 2)
     upstream = {"balancing": {"policy": "round-robin"}}
-    with gateway_to(endpoints(servers), tmp_path, upstream) as gateway:
+    with gateway_to(endpoints(servers), tmp_path, {"upstream": upstream}) as gateway:
         client = Client(gateway.url)
         all_answer(client, 2)
         names = [client.ask("/hello").replica for _ in range(20)]
@@ -87,7 +87,7 @@ def test_the_default_passes_a_stuck_replica_by(
     servers = replicas(start, 2)
     # No health check finds out; in turns, each client would soon wait for the stuck replica.
     upstream = {"health": {"interval": "1h"}, "timeout": "2m"}
-    with gateway_to(endpoints(servers), tmp_path, upstream) as gateway:
+    with gateway_to(endpoints(servers), tmp_path, {"upstream": upstream}) as gateway:
         client = Client(gateway.url)
         all_answer(client, 2)
         client.close()
@@ -105,7 +105,7 @@ def test_a_key_stays_on_its_replica_until_that_is_lost(
 ) -> None:
     servers = replicas(start, 3)
     upstream = {"health": {"interval": "100ms"}, "balancing": BY_USER}
-    with gateway_to(endpoints(servers), tmp_path, upstream) as gateway:
+    with gateway_to(endpoints(servers), tmp_path, {"upstream": upstream}) as gateway:
         client = Client(gateway.url)
         all_answer(client, 3)
 
@@ -180,7 +180,7 @@ def test_load_aware_weighs_by_the_chosen_metric(
         names = zip(("first", "second"), reports, strict=True)
         urls = [stack.enter_context(reporting(*each)) for each in names]
         entries = [endpoint(url, url) for url in urls]
-        gateway = stack.enter_context(gateway_to(entries, tmp_path, upstream))
+        gateway = stack.enter_context(gateway_to(entries, tmp_path, {"upstream": upstream}))
         client = Client(gateway.url)
         stack.callback(client.close)
         all_answer(client, 2)

@@ -22,7 +22,9 @@ HEADERS = {"endpoint-load-metrics", "endpoint-load-metrics-bin"}
 
 # As soon and as often as Envoy allows.
 BY_LOAD_REPORT = {
-    "balancing": {"policy": "load-aware", "loadAware": {"blackout": "0s", "update": "100ms"}}
+    "upstream": {
+        "balancing": {"policy": "load-aware", "loadAware": {"blackout": "0s", "update": "100ms"}}
+    }
 }
 
 
