@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable
 
 from loadtests.bench.balancing.figures import LOST_MS, answers, percentile, recovery
+from loadtests.bench.balancing.policies import ONLY
 from loadtests.bench.balancing.scenarios import (
     REFERENCE,
     SLO_MS,
@@ -14,7 +15,7 @@ from loadtests.bench.balancing.scenarios import (
 )
 from loadtests.bench.balancing.stack import Shape, Stack
 
-SETTLE = 4.0
+SETTLE = 3.0
 """Seconds of moderate load before a scenario, in which weights forget the one before."""
 
 SETTLE_LOAD = 40.0
@@ -22,6 +23,9 @@ SETTLE_LOAD = 40.0
 
 def scenario(stacks: dict[str, Stack], what: Scenario, shape: Shape, seed: int) -> list[dict]:
     """Its cells: one for each policy and load."""
+    stacks = {
+        name: stack for name, stack in stacks.items() if what.name in ONLY.get(name, (what.name,))
+    }
     for stack in stacks.values():
         stack.tell_all(f"times {what.service_ms[0]} {what.service_ms[1]}")
         stack.tell(f"speed {what.speed}")

@@ -3,6 +3,7 @@
 from statistics import median
 from xml.sax.saxutils import escape
 
+from loadtests.bench.balancing.policies import ONLY
 from loadtests.bench.balancing.report import capacities
 from loadtests.bench.balancing.scenarios import SCENARIOS, SLO_MS
 
@@ -38,10 +39,15 @@ def _head(record: dict) -> list[str]:
         "(replicas x gateways; median and range of the seeds)"
     )
     parts = [_text(LEFT, 20, title)]
-    for index, policy in enumerate(record["policies"]):
+    for index, policy in enumerate(_shown(record)):
         x = LEFT + 8 + index * 150
         parts += [_mark(x, 42, index), _text(x + 12, 46, policy)]
     return parts
+
+
+def _shown(record: dict) -> list[str]:
+    """The policies that climb ladders."""
+    return [policy for policy in record["policies"] if policy not in ONLY]
 
 
 def _grid(top: float, bottom: float) -> list[str]:
@@ -56,12 +62,12 @@ def _grid(top: float, bottom: float) -> list[str]:
 
 def _row(record: dict, scenario: str, shape: str, y: float) -> list[str]:
     parts = [_text(LEFT - 10, y + 4, shape, anchor="end")]
-    for index, policy in enumerate(record["policies"]):
+    for index, policy in enumerate(_shown(record)):
         found = capacities(record, scenario, shape, policy)
         if not found:
             continue
         # One below the other, so that equal ones stay visible.
-        at = y + (index - (len(record["policies"]) - 1) / 2) * 5
+        at = y + (index - (len(_shown(record)) - 1) / 2) * 5
         low, high = _x(min(found)), _x(max(found))
         colour = COLOURS[index % len(COLOURS)]
         line = f'<line x1="{low}" x2="{high}" y1="{at}" y2="{at}" stroke="{colour}"/>'

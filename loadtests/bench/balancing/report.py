@@ -5,7 +5,7 @@ from statistics import median
 
 from loadtests.bench.balancing.climb import objective
 from loadtests.bench.balancing.figures import capacity
-from loadtests.bench.balancing.policies import DEFAULT
+from loadtests.bench.balancing.policies import DEFAULT, ONLY
 from loadtests.bench.balancing.scenarios import REFERENCE, SCENARIOS, SLO_MS
 from loadtests.bench.text import spread, table
 
@@ -25,9 +25,14 @@ def capacities(record: dict, scenario: str, shape: str, policy: str) -> list[flo
     return found
 
 
+def measured(record: dict, scenario: str) -> list[str]:
+    """The policies that a scenario was measured with."""
+    return [policy for policy in record["policies"] if scenario in ONLY.get(policy, (scenario,))]
+
+
 def markdown(record: dict) -> str:
     """The whole report."""
-    ladders = [name for name in record["scenarios"] if SCENARIOS[name].load is None]
+    ladders = [name for name in record["scenarios"] if SCENARIOS[name].ladder]
     events = [name for name in record["scenarios"] if SCENARIOS[name].over]
     parts = [
         "# Balancing policies under trouble",
@@ -110,7 +115,7 @@ def _adoption(record: dict) -> Iterator[str]:
             continue
         parts = []
         for name in record["scenarios"]:
-            if SCENARIOS[name].load is not None:
+            if not SCENARIOS[name].ladder:
                 continue
             ratios = [
                 median(theirs) / median(mine)
@@ -151,12 +156,10 @@ def _at(record: dict, scenario: str, shape: str, policy: str, seed: int) -> Cell
     return found[0] if found else None
 
 
-def _rows(record: dict, figure: Callable[[str, str], str]) -> str:
-    head = ["replicas × gateways", *record["policies"]]
-    rows = [
-        [shape, *(figure(shape, policy) for policy in record["policies"])]
-        for shape in record["shapes"]
-    ]
+def _rows(record: dict, scenario: str, figure: Callable[[str, str], str]) -> str:
+    shown = measured(record, scenario)
+    head = ["replicas x gateways", *shown]
+    rows = [[shape, *(figure(shape, policy) for policy in shown)] for shape in record["shapes"]]
     return table(head, rows)
 
 
@@ -165,7 +168,7 @@ def _capacities(record: dict, scenario: str) -> str:
         found = capacities(record, scenario, shape, policy)
         return spread(found, 0) if found else "–"
 
-    return _rows(record, figure)
+    return _rows(record, scenario, figure)
 
 
 def _by_policy(
@@ -180,7 +183,7 @@ def _by_policy(
         ]
         return spread(found, digits) if found else "–"
 
-    return _rows(record, figure)
+    return _rows(record, scenario, figure)
 
 
 def _event(record: dict, scenario: str) -> list[str]:
@@ -199,14 +202,14 @@ def _event(record: dict, scenario: str) -> list[str]:
             f"Load: {load:g}% of {counted} nominal capacity. Seconds until the p99 is within the "
             "objective again:"
         ),
-        _rows(record, recovered),
+        _rows(record, scenario, recovered),
         "Requests without a right answer, in percent:",
         _by_policy(record, scenario, lambda cell: 100 * cell["wrong"] / cell["requests"], 2, load),
     ]
 
 
 def _cpu(record: dict) -> list[str]:
-    name = next((n for n in record["scenarios"] if SCENARIOS[n].load is None), None)
+    name = next((n for n in record["scenarios"] if SCENARIOS[n].ladder), None)
     if name is None:
         return []
     return [

@@ -45,6 +45,8 @@ class Scenario:
     """Offered loads, in percent of what the replicas could do together at full speed."""
     load: float | None = None
     """The load where there is no ladder."""
+    seeds: int = 2
+    """How many are measured at the most; three where it decides."""
     of_others: bool = False
     """Whether `load` counts without the last replica."""
 
@@ -61,7 +63,9 @@ SCENARIOS = {
     scenario.name: scenario
     for scenario in (
         Scenario("homogeneous", "All replicas alike", ladder=(70, 80, 90, 95)),
-        Scenario("half", "One replica with half the capacity", speed=0.5, ladder=(40, *CLIMB)),
+        Scenario(
+            "half", "One replica with half the capacity", speed=0.5, ladder=(40, *CLIMB), seeds=3
+        ),
         Scenario(
             "antagonist",
             "One replica robbed to 0.4 half of the time",
@@ -69,6 +73,7 @@ SCENARIOS = {
             events=(Event(1.0, "speed 0.4"), Event(5.0, "speed 1")),
             over=5.0,
             ladder=(30, 40, *CLIMB),
+            seeds=3,
         ),
         Scenario(
             "mixed", "5% of the requests 20 times as long", mixed=True, ladder=(30, 40, *CLIMB)
