@@ -40,7 +40,7 @@ class Scenario:
     mixed: bool = False
     events: tuple[Event, ...] = ()
     over: float = 0.0
-    """When the trouble is over: recovery counts from here."""
+    """From when recovery counts: the end of the trouble, or its begin where the policy must end it."""
     ladder: tuple[float, ...] = ()
     """Offered loads, in percent of what the replicas could do together at full speed."""
     load: float | None = None
@@ -92,7 +92,7 @@ SCENARIOS = {
             "A replica fails fast for 5 s",
             seconds=11.0,
             events=(Event(3.0, "fail 1"), Event(8.0, "fail 0")),
-            over=8.0,
+            over=3.0,
             load=60,
         ),
     )
