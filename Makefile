@@ -94,9 +94,9 @@ lint: tools ## Check formats, and what linters find
 	$(PYTHON) hack/release version check
 	$(TOOLS) run actionlint -shellcheck "$$($(TOOLS) path shellcheck)" $(WORKFLOWS)
 
-test-services: ## Run the tests of the Rust services and of the load generator
+test-services: ## Run the tests of the Rust services, the load generator and the virtual replica
 	cd services && cargo test --locked
-	cd loadtests/bench && cargo test --locked -p load-generator
+	cd loadtests/bench && cargo test --locked -p load-generator -p virtual-replica
 
 test-platform: tools ## Run the tests with real processes, and those of charts and tools
 	@$(TOOLS) ensure kube-apiserver kubectl etcd crane kind ip

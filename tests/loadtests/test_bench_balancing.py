@@ -109,9 +109,8 @@ def test_the_report_judges_by_the_target(record: dict) -> None:
     text = report.markdown(record)
     assert f"{REFERENCE}% load: the p99 of round-robin is 30.0 (30.0–30.0) times" in text
     assert "meets the target of 10" in text
-    assert (
-        "Capacity of load-aware in that of least-request, over the shapes: homogeneous 1.00" in text
-    )
+    assert "load-aware carries 1.00 (1.00–1.00) of what least-request does" in text
+    assert "does not replace the default" in text
     for scenario in SCENARIOS.values():
         assert scenario.title in text
 

@@ -4,8 +4,8 @@ from statistics import median
 from xml.sax.saxutils import escape
 
 from loadtests.bench.balancing.policies import ONLY
-from loadtests.bench.balancing.report import capacities
 from loadtests.bench.balancing.scenarios import SCENARIOS, SLO_MS
+from loadtests.bench.balancing.verdict import capacities
 
 LEFT, TOP, ROW, GROUP, WIDTH = 70, 84, 30, 50, 640
 RIGHT = 30

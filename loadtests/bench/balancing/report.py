@@ -1,28 +1,16 @@
 """The report of `balancing`: what each policy carries, and what it does when something happens."""
 
-from collections.abc import Callable, Iterator
-from statistics import median
+from collections.abc import Callable
 
-from loadtests.bench.balancing.climb import objective
-from loadtests.bench.balancing.figures import capacity
-from loadtests.bench.balancing.policies import DEFAULT, ONLY
+from loadtests.bench.balancing.policies import ONLY
 from loadtests.bench.balancing.scenarios import REFERENCE, SCENARIOS, SLO_MS
+from loadtests.bench.balancing.verdict import adoption, at, capacities, cells, target
 from loadtests.bench.text import spread, table
 
 Cell = dict
 
 LAG_MS = 5.0
 """The generator's p99 lag from which on a cell counts as disturbed."""
-
-
-def capacities(record: dict, scenario: str, shape: str, policy: str) -> list[float]:
-    """The capacity in each seed."""
-    found = []
-    for seed in record["seeds"]:
-        cells = _cells(record, scenario, shape, policy, seed)
-        if cells:
-            found.append(capacity({cell["load"]: objective(cell) for cell in cells}))
-    return found
 
 
 def measured(record: dict, scenario: str) -> list[str]:
@@ -70,90 +58,33 @@ def markdown(record: dict) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def brief(cells: list[Cell]) -> str:
+def brief(found: list[Cell]) -> str:
     """One scenario in a line, for who watches."""
     last: dict[str, Cell] = {}
-    for cell in cells:
+    for cell in found:
         if cell["load"] == REFERENCE or SCENARIOS[cell["scenario"]].load:
             last[cell["policy"]] = cell
     figures = [
         f"{name} {cell['p99']:.0f} ms" + (f" {cell['wrong']} wrong" if cell["wrong"] else "")
         for name, cell in last.items()
     ]
-    return f"{cells[0]['scenario']}: p99 {', '.join(figures)}"
+    return f"{found[0]['scenario']}: p99 {', '.join(figures)}"
 
 
 def reading(record: dict) -> list[str]:
     """What the figures say, in sentences."""
-    return [*_target(record), *_adoption(record), _disturbance(record)]
-
-
-def _target(record: dict) -> Iterator[str]:
-    """The default beside round robin, with one of three or four replicas slowed."""
-    for name in ("half", "antagonist"):
-        ratios = []
-        for shape in record["shapes"]:
-            for seed in record["seeds"]:
-                mine, theirs = (
-                    _at(record, name, shape, policy, seed) for policy in (DEFAULT, "round-robin")
-                )
-                if shape[0] in "34" and mine and theirs:
-                    ratios.append(theirs["p99"] / mine["p99"])
-        if ratios:
-            verdict = "meets" if median(ratios) >= 10 else "misses"
-            yield (
-                f"{SCENARIOS[name].title}, of three or four, {REFERENCE}% load: the p99 of "
-                f"round-robin is {spread(ratios, 1)} times that of {DEFAULT}, which {verdict} the "
-                "target of 10."
-            )
-
-
-def _adoption(record: dict) -> Iterator[str]:
-    """Each policy beside the default: the mean of its capacity's ratios."""
-    for policy in record["policies"]:
-        if policy == DEFAULT:
-            continue
-        parts = []
-        for name in record["scenarios"]:
-            if not SCENARIOS[name].ladder:
-                continue
-            ratios = [
-                median(theirs) / median(mine)
-                for shape in record["shapes"]
-                if (mine := capacities(record, name, shape, DEFAULT))
-                and (theirs := capacities(record, name, shape, policy))
-                and median(mine)
-            ]
-            if ratios:
-                parts.append(f"{name} {spread(ratios, 2)}")
-        if parts:
-            yield f"Capacity of {policy} in that of {DEFAULT}, over the shapes: {', '.join(parts)}."
+    return [*target(record), *adoption(record), _disturbance(record)]
 
 
 def _disturbance(record: dict) -> str:
-    cells = record["cells"]
-    late = sum(cell["lag_p99"] > LAG_MS for cell in cells)
+    found = record["cells"]
+    late = sum(cell["lag_p99"] > LAG_MS for cell in found)
     return (
         f"The machine was {record['busy_share']:.0%} busy on average, at most "
-        f"{max(cell['busy'] for cell in cells):.0%} during a scenario; {record['stolen_share']:.1%} "
-        f"was stolen by its host. In {late} of {len(cells)} cells the generator sent 1% of the "
+        f"{max(cell['busy'] for cell in found):.0%} during a scenario; {record['stolen_share']:.1%} "
+        f"was stolen by its host. In {late} of {len(found)} cells the generator sent 1% of the "
         f"requests more than {LAG_MS:.0f} ms late."
     )
-
-
-def _cells(record: dict, scenario: str, shape: str, policy: str, seed: int) -> list[Cell]:
-    return [
-        cell
-        for cell in record["cells"]
-        if (cell["scenario"], cell["shape"], cell["policy"], cell["seed"])
-        == (scenario, shape, policy, seed)
-    ]
-
-
-def _at(record: dict, scenario: str, shape: str, policy: str, seed: int) -> Cell | None:
-    load = SCENARIOS[scenario].load or REFERENCE
-    found = [c for c in _cells(record, scenario, shape, policy, seed) if c["load"] == load]
-    return found[0] if found else None
 
 
 def _rows(record: dict, scenario: str, figure: Callable[[str, str], str]) -> str:
@@ -178,7 +109,7 @@ def _by_policy(
         found = [
             value(cell)
             for seed in record["seeds"]
-            for cell in _cells(record, scenario, shape, policy, seed)
+            for cell in cells(record, scenario, shape, policy, seed)
             if cell["load"] == load
         ]
         return spread(found, digits) if found else "–"
@@ -190,8 +121,8 @@ def _event(record: dict, scenario: str) -> list[str]:
     load = SCENARIOS[scenario].load or REFERENCE
 
     def recovered(shape: str, policy: str) -> str:
-        cells = [_at(record, scenario, shape, policy, seed) for seed in record["seeds"]]
-        times = [cell["recovery"] for cell in cells if cell]
+        found = [at(record, scenario, shape, policy, seed) for seed in record["seeds"]]
+        times = [cell["recovery"] for cell in found if cell]
         known = [time for time in times if time is not None]
         never = f"; {len(times) - len(known)} not in time" if len(known) < len(times) else ""
         return (spread(known, 1) if known else "–") + never

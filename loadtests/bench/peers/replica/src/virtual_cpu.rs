@@ -9,8 +9,12 @@ use std::time::{Duration, Instant};
 /// How long a change of speed goes unnoticed.
 const SLICE: Duration = Duration::from_millis(5);
 
-/// Work that follows within this time follows at once: between the two was only the wake-up.
-const BACK_TO_BACK: Duration = Duration::from_millis(1);
+/// Work that begins so soon after the last has followed at once: between the two was only what the
+/// real CPU takes.
+const BACK_TO_BACK: Duration = Duration::from_millis(2);
+
+/// Most time by which a busy machine's late wake-up shortens what follows.
+const LATEST: Duration = Duration::from_millis(20);
 
 /// What may change from outside.
 #[derive(Debug)]
@@ -73,9 +77,9 @@ impl Condition {
 #[derive(Debug)]
 pub(crate) struct VirtualCpu {
     condition: Arc<Condition>,
-    /// When the last work was over, by its own account: a sleep ends late, and what comes next
-    /// must not pay for that.
-    over: Cell<Option<Instant>>,
+    /// When the last work should have been over, and when it was: a sleep ends late, and what comes
+    /// next must not pay for that.
+    over: Cell<Option<(Instant, Instant)>>,
 }
 
 impl VirtualCpu {
@@ -91,7 +95,11 @@ impl VirtualCpu {
     pub(crate) fn hold(&self, kind: Kind) {
         let now = Instant::now();
         let mut at = match self.over.get() {
-            Some(over) if now.saturating_duration_since(over) < BACK_TO_BACK => over,
+            Some((due, was))
+                if now.duration_since(was) < BACK_TO_BACK && was.duration_since(due) < LATEST =>
+            {
+                due
+            }
             _ => now,
         };
         let mut left = Duration::from_micros(self.condition.times[kind as usize].load(Relaxed));
@@ -103,7 +111,7 @@ impl VirtualCpu {
             // Rounding must not leave a remainder for ever.
             left = left.saturating_sub(slice.mul_f64(speed) + Duration::from_nanos(10));
         }
-        self.over.set(Some(at));
+        self.over.set(Some((at, Instant::now())));
     }
 }
 
