@@ -53,7 +53,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build()?;
     let told = Arc::clone(&condition);
     thread::spawn(move || obey(&told));
-    server.serve(move |_lane| {
+    // Only a signal ends it orderly; what is cut then is of no interest.
+    let _drained = server.serve(move |_lane| {
         // A sleep ends when it is due, not up to 50 µs later (prctl(2), PR_SET_TIMERSLACK).
         if let Err(error) = set_current_timer_slack(Some(NonZeroU64::MIN)) {
             eprintln!("virtual-replica: timer slack: {error}");
