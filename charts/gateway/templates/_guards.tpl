@@ -8,6 +8,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "gateway.guards.ports" . -}}
 {{- include "gateway.guards.service" . -}}
 {{- include "gateway.guards.shutdown" . -}}
+{{- include "gateway.guards.api" . -}}
 {{- end -}}
 
 {{- define "gateway.guards.discovery" -}}
