@@ -8,6 +8,10 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "gateway.guards.ports" . -}}
 {{- include "gateway.guards.service" . -}}
 {{- include "gateway.guards.shutdown" . -}}
+{{- include "gateway.guards.listener" . -}}
+{{- include "gateway.guards.tls" . -}}
+{{- include "gateway.guards.overload" . -}}
+{{- include "gateway.guards.tracing" . -}}
 {{- include "gateway.guards.api" . -}}
 {{- end -}}
 
@@ -39,7 +43,14 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{/* A listener on loopback is a local process, to which limits and sysctls of pods mean nothing. */}}
 {{- define "gateway.guards.ports" -}}
 {{- $ports := list . "listener.port" "stats.port" "admin.port" -}}
+{{- if .Values.tls.enabled -}}
+{{- $ports = append $ports "tls.port" -}}
+{{- end -}}
 {{- include "common.guards.samePorts" $ports -}}
+{{- /* By UDP, which may have the number of a TCP port. */ -}}
+{{- if .Values.http3.enabled -}}
+{{- $ports = append $ports "http3.port" -}}
+{{- end -}}
 {{- if not (has .Values.listener.address (list "127.0.0.1" "::1")) -}}
 {{- include "common.guards.lowPorts" $ports -}}
 {{- include "gateway.guards.portRange" $ports -}}

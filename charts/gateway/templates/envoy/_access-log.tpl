@@ -1,10 +1,14 @@
 {{/*
-One JSON object per request. Empty fields are left out, so a refused request has no upstream.
+JSON lines, for what went wrong or took long and for a sample of the rest. Empty fields are left out, so a
+refused request has no upstream.
 */}}
 {{- define "gateway.envoy.accessLog" -}}
 {{- if .Values.accessLog.enabled -}}
 access_log:
 - name: envoy.access_loggers.stdout
+  {{- if lt (float64 .Values.accessLog.percent) 100.0 }}
+  {{- include "gateway.envoy.accessLogFilter" . | nindent 2 }}
+  {{- end }}
   typed_config:
     "@type": type.googleapis.com/envoy.extensions.access_loggers.stream.v3.StdoutAccessLog
     log_format:
@@ -31,5 +35,23 @@ access_log:
         duration_ms: "%DURATION%"
         # From the last byte sent to the replica to the first byte of its reply.
         upstream_us: "%COMMON_DURATION(US_TX_END:US_RX_BEG:us)%"
+        {{- if .Values.tracing.enabled }}
+        trace_id: "%TRACE_ID%"
+        {{- end }}
 {{- end -}}
+{{- end -}}
+
+{{- define "gateway.envoy.accessLogFilter" -}}
+filter:
+  or_filter:
+    filters:
+    - status_code_filter: {comparison: {op: GE, value: {default_value: {{ int .Values.accessLog.status }}, runtime_key: access_log.status}}}
+    - duration_filter: {comparison: {op: GE, value: {default_value: {{ include "common.milliseconds" (list . "accessLog.slow") }}, runtime_key: access_log.slow}}}
+    # Replies that were cut after their status: the replica's connection ended (UC), it reset the stream
+    # (UR), or a time-out did (UT, SI, DT, UMSDR).
+    - response_flag_filter: {flags: [UC, UR, UT, SI, DT, UMSDR]}
+    - runtime_filter:
+        runtime_key: access_log.sample
+        percent_sampled: {numerator: {{ mulf .Values.accessLog.percent 10000 | int }}, denominator: MILLION}
+        use_independent_randomness: true
 {{- end -}}

@@ -4,6 +4,7 @@ The whole Envoy configuration. Each part has a file of its own beside this one.
 {{- define "gateway.envoy" -}}
 node: {id: gateway, cluster: corelane}
 {{ include "gateway.envoy.admin" . }}
+{{ include "gateway.envoy.runtime" . }}
 {{ include "gateway.envoy.stats" . }}
 {{ include "gateway.envoy.overload" . }}
 static_resources:
@@ -13,6 +14,9 @@ static_resources:
   clusters:
   {{- include "gateway.envoy.upstream" . | nindent 2 }}
   {{- include "gateway.envoy.adminCluster" . | nindent 2 }}
+  {{- if .Values.tracing.enabled }}
+  {{- include "gateway.envoy.collector" . | nindent 2 }}
+  {{- end }}
 {{- end -}}
 
 {{/*
@@ -32,8 +36,20 @@ admin:
   - {prefix: /config_dump}
   - {prefix: /server_info}
   - {prefix: /logging}
+  - {prefix: /runtime}
+  - {prefix: /certs}
   - {prefix: /drain_listeners}
   - {prefix: /healthcheck/}
+{{- end -}}
+
+{{/* The second layer is what the admin interface changes. */}}
+{{- define "gateway.envoy.runtime" -}}
+layered_runtime:
+  layers:
+  - name: static
+    static_layer: {{ .Values.runtime | toJson }}
+  - name: admin
+    admin_layer: {}
 {{- end -}}
 
 {{/* A series that is not listed costs nothing: Envoy then does not even count it. */}}
@@ -43,6 +59,7 @@ stats_config:
     inclusion_list:
       patterns:
       - {prefix: server.}
+      - {prefix: overload.}
       - {prefix: listener_manager.}
       - {prefix: listener.ingress.downstream_}
       - {prefix: http.ingress.downstream_}
@@ -53,13 +70,16 @@ stats_config:
       - {prefix: cluster.server.outlier_detection.}
       - {prefix: cluster.server.circuit_breakers.default.}
       - {prefix: cluster.server.update_}
-{{- end -}}
-
-{{- define "gateway.envoy.overload" -}}
-overload_manager:
-  resource_monitors:
-  - name: envoy.resource_monitors.global_downstream_max_connections
-    typed_config:
-      "@type": type.googleapis.com/envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig
-      max_active_downstream_connections: {{ int .Values.listener.connections }}
+      {{- if .Values.tls.enabled }}
+      - {prefix: listener.ingress.ssl.}
+      - {prefix: listener.ingress.server_ssl_socket_factory.}
+      {{- end }}
+      {{- if .Values.rateLimit.enabled }}
+      - {prefix: http_local_rate_limiter.}
+      {{- end }}
+      {{- if .Values.tracing.enabled }}
+      - {prefix: tracing.opentelemetry.}
+      - {prefix: http.ingress.tracing.}
+      - {prefix: cluster.collector.upstream_rq}
+      {{- end }}
 {{- end -}}

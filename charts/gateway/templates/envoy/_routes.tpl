@@ -1,11 +1,17 @@
 {{/*
-Every path goes to the one cluster. Two routes, because what may be retried depends on the method.
+Every path goes to the one cluster. Two routes, because what may be retried depends on the method. Takes
+the root context and the listener.
 */}}
 {{- define "gateway.envoy.routes" -}}
+{{- $listener := .listener -}}
+{{- with .root -}}
 route_config:
   name: ingress
   # Load reports of the replicas are for the gateway alone.
   response_headers_to_remove: [endpoint-load-metrics, endpoint-load-metrics-bin]
+  {{- if and .Values.http3.enabled (eq $listener "tls") }}
+  {{- include "gateway.envoy.altSvc" . | nindent 2 }}
+  {{- end }}
   virtual_hosts:
   - name: server
     domains: ["*"]
@@ -32,6 +38,20 @@ route_config:
         retry_policy:
           retry_on: connect-failure,refused-stream,reset-before-request
           {{- include "gateway.envoy.retryPolicy" . | nindent 10 }}
+{{- end -}}
+{{- end -}}
+
+{{/* To the same URL by https. 308 keeps the method and the body (RFC 9110 section 15.4.9). */}}
+{{- define "gateway.envoy.redirect" -}}
+route_config:
+  name: redirect
+  virtual_hosts:
+  - name: redirect
+    domains: ["*"]
+    routes:
+    - name: redirect
+      match: {prefix: /}
+      redirect: {https_redirect: true, port_redirect: {{ int .Values.service.httpsPort }}, response_code: PERMANENT_REDIRECT}
 {{- end -}}
 
 {{- define "gateway.envoy.retryPolicy" -}}

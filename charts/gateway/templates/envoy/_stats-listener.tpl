@@ -6,8 +6,9 @@ need these two; everything else there changes or reveals something.
 - name: stats
   stat_prefix: stats
   address: {socket_address: {address: {{ .Values.stats.address | quote }}, port_value: {{ .Values.stats.port }}}}
-  # Probes and scrapes must work when clients have used up the connection limit.
+  # Probes and scrapes must work when clients have used up the connection limit or the memory.
   ignore_global_conn_limit: true
+  bypass_overload_manager: true
   per_connection_buffer_limit_bytes: 32768
   filter_chains:
   - filters:

@@ -96,6 +96,17 @@ outlier_detection:
   base_ejection_time: {{ include "gateway.duration" (list $ "upstream.outliers.ejectionTime") }}
   max_ejection_time: {{ include "gateway.duration" (list $ "upstream.outliers.maxEjectionTime") }}
   max_ejection_percent: {{ int .maxPercent }}
+  max_ejection_time_jitter: {{ include "gateway.duration" (list $ "upstream.outliers.jitter") }}
+  {{- if .failurePercent }}
+  # But one that fails nearly everything, while another replica works, does: it fails fast, so that it
+  # always has the fewest requests in flight.
+  failure_percentage_threshold: {{ int .failurePercent }}
+  enforcing_failure_percentage: 100
+  failure_percentage_request_volume: {{ int .failureRequests }}
+  failure_percentage_minimum_hosts: 2
+  # Its health checks may be good, and would take it back within a second.
+  successful_active_health_check_uneject_host: false
+  {{- end }}
 {{- end -}}
 {{- end -}}
 
@@ -108,4 +119,6 @@ circuit_breakers:
     retry_budget:
       budget_percent: {value: {{ .Values.upstream.retries.budget.percent }}}
       min_retry_concurrency: {{ int .Values.upstream.retries.budget.min }}
+  per_host_thresholds:
+  - max_connections: {{ int .Values.upstream.limits.connectionsPerReplica }}
 {{- end -}}

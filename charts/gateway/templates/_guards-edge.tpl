@@ -1,0 +1,51 @@
+{{/*
+Values of what faces clients that the schema cannot judge.
+*/}}
+{{- define "gateway.guards.listener" -}}
+{{- with .Values.listener -}}
+{{- if ge (mul 2 (int .connections)) (int .fileLimit) -}}
+{{- fail (printf "listener.connections (%d) must be below half of listener.fileLimit (%d): each connection may need a second file descriptor, to a replica. Lower it, or raise listener.fileLimit if the container runtime grants more" (int .connections) (int .fileLimit)) -}}
+{{- end -}}
+{{- end -}}
+{{- $total := include "common.milliseconds" (list . "listener.timeouts.total") | int64 -}}
+{{- $reply := include "common.milliseconds" (list . "upstream.timeout") | int64 -}}
+{{- if and $total (or (not $reply) (lt $total $reply)) -}}
+{{- fail (printf "listener.timeouts.total (%v) is shorter than upstream.timeout (%v), which it includes: raise it, or set it to 0s for replies without an end" .Values.listener.timeouts.total .Values.upstream.timeout) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gateway.guards.tls" -}}
+{{- $tls := .Values.tls -}}
+{{- $files := list $tls.files.certificate $tls.files.key $tls.files.sds -}}
+{{- if and $tls.secret (compact $files) -}}
+{{- fail (printf "tls.secret (%s) and tls.files are both given: use the Secret in a cluster, the files for a local process" $tls.secret) -}}
+{{- end -}}
+{{- if and $tls.enabled (not $tls.secret) (ne (len (compact $files)) 3) -}}
+{{- fail "tls.enabled is true but there is no certificate: set tls.secret, or for a local process tls.files.certificate, tls.files.key and tls.files.sds" -}}
+{{- end -}}
+{{- if and $tls.enabled (not $tls.secret) (ne (dir $tls.files.certificate) (dir $tls.files.key)) -}}
+{{- fail (printf "tls.files.certificate (%s) and tls.files.key (%s) must be in one folder: it is watched for new ones" $tls.files.certificate $tls.files.key) -}}
+{{- end -}}
+{{- if and .Values.http3.enabled (not $tls.enabled) -}}
+{{- fail "http3.enabled is true but tls.enabled is not: HTTP/3 is always encrypted, set tls.enabled and tls.secret" -}}
+{{- end -}}
+{{- if and .Values.http3.enabled .Values.listener.proxyProtocol -}}
+{{- fail "http3.enabled and listener.proxyProtocol are both true: the PROXY protocol is for TCP, and the addresses of HTTP/3 clients would be the load balancer's. Turn one of them off" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gateway.guards.overload" -}}
+{{- range $key := list "reduceTimeouts" "resetStreams" -}}
+{{- with get $.Values.overload $key -}}
+{{- if and .from (ge (int .from) (int .to)) -}}
+{{- fail (printf "overload.%s.from (%d) must be below overload.%s.to (%d)" $key (int .from) $key (int .to)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gateway.guards.tracing" -}}
+{{- if and .Values.tracing.enabled (not .Values.tracing.host) -}}
+{{- fail "tracing.enabled is true but tracing.host is empty: set it to the name or address of an OpenTelemetry collector" -}}
+{{- end -}}
+{{- end -}}

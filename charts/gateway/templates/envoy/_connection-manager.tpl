@@ -1,0 +1,129 @@
+{{/*
+How requests are read, limited and passed on; the same for every listener of clients. Takes the root
+context and the listener: plain, redirect, tls or http3.
+*/}}
+{{- define "gateway.envoy.connectionManager" -}}
+{{- $listener := .listener -}}
+{{- with .root -}}
+"@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+stat_prefix: ingress
+{{- if eq $listener "http3" }}
+codec_type: HTTP3
+{{- include "gateway.envoy.http3Options" . | nindent 0 }}
+{{- else }}
+# HTTP/1.1, or HTTP/2: by ALPN, or when the connection begins with its preface (h2c by prior knowledge).
+codec_type: AUTO
+{{- include "gateway.envoy.httpOptions" . | nindent 0 }}
+{{- end }}
+{{- include "gateway.envoy.clientAddress" . | nindent 0 }}
+{{- include "gateway.envoy.requestForm" . | nindent 0 }}
+{{- include "gateway.envoy.clientTimeouts" . | nindent 0 }}
+# Replies keep the replica's own "server" header, or none.
+server_header_transformation: PASS_THROUGH
+{{- include "gateway.envoy.accessLog" . | nindent 0 }}
+{{- if .Values.tracing.enabled }}
+{{- include "gateway.envoy.tracing" . | nindent 0 }}
+{{- end }}
+{{- if has $listener (list "plain" "redirect") }}
+{{- include "gateway.envoy.localReplies" . | nindent 0 }}
+{{- else }}
+local_reply_config: *local_replies
+{{- end }}
+{{- if eq $listener "redirect" }}
+{{- include "gateway.envoy.redirect" . | nindent 0 }}
+{{- else }}
+{{- include "gateway.envoy.routes" (dict "root" . "listener" $listener) | nindent 0 }}
+{{- end }}
+http_filters:
+{{- if .Values.rateLimit.enabled }}
+{{- include "gateway.envoy.rateLimit" . | nindent 0 }}
+{{- end }}
+{{- if .Values.listener.bodyBytes }}
+{{- include "gateway.envoy.bodyLimit" . | nindent 0 }}
+{{- end }}
+{{- include "gateway.envoy.routerFilter" . | nindent 0 }}
+{{- end -}}
+{{- end -}}
+
+{{- define "gateway.envoy.httpOptions" -}}
+{{- if .Values.listener.http10 -}}
+# HTTP/1.0 need not name a host (RFC 9112 section 3.2), but routes need one.
+http_protocol_options: {accept_http_10: true, default_host_for_http_10: unnamed.invalid}
+{{ end -}}
+http2_protocol_options:
+  max_concurrent_streams: {{ int .Values.listener.http2Streams }}
+  {{- with .Values.listener.http2 }}
+  initial_stream_window_size: {{ int .streamWindow }}
+  initial_connection_window_size: {{ int .connectionWindow }}
+  # Rapid reset (CVE-2023-44487) and floods of control frames.
+  stream_reset_burst: {{ int .resetBurst }}
+  stream_reset_rate: {{ int .resetRate }}
+  max_outbound_control_frames: {{ int .controlFrames }}
+  {{- end }}
+  {{- if include "common.milliseconds" (list . "listener.http2.ping") | int64 }}
+  connection_keepalive:
+    interval: {{ include "gateway.duration" (list . "listener.http2.ping") }}
+    timeout: {{ include "gateway.duration" (list . "listener.http2.pingTimeout") }}
+  {{- end }}
+  {{- if .Values.listener.trustedHops }}
+  # The proxy in front sends requests of many clients on one connection: a bad one ends alone.
+  override_stream_error_on_invalid_http_message: true
+  {{- end }}
+{{- end -}}
+
+{{- define "gateway.envoy.clientAddress" -}}
+use_remote_address: true
+xff_num_trusted_hops: {{ int .Values.listener.trustedHops }}
+# No client is "internal": Envoy lets those set time-outs and retries by x-envoy-* headers, and takes
+# every private address for one. An empty list would mean that default, so this names an address that
+# no client has.
+internal_address_config:
+  cidr_ranges: [{address_prefix: 255.255.255.255, prefix_len: 32}]
+{{- end -}}
+
+{{/*
+One reading of a request for everybody behind: what could be read in two ways is refused (RFC 9112
+section 11.2, request smuggling), and paths are normal before routes look at them.
+*/}}
+{{- define "gateway.envoy.requestForm" -}}
+normalize_path: true
+merge_slashes: true
+path_with_escaped_slashes_action: {{ get (dict "reject" "REJECT_REQUEST" "redirect" "UNESCAPE_AND_REDIRECT" "keep" "KEEP_UNCHANGED") .Values.listener.escapedSlashes }}
+max_request_headers_kb: {{ int .Values.listener.headers.kib }}
+{{- end -}}
+
+{{- define "gateway.envoy.clientTimeouts" -}}
+common_http_protocol_options:
+  max_headers_count: {{ int .Values.listener.headers.count }}
+  # Many servers read x_y and x-y as the same name.
+  headers_with_underscores_action: REJECT_REQUEST
+  idle_timeout: {{ include "gateway.duration" (list . "listener.timeouts.idle") }}
+  {{- if include "common.milliseconds" (list . "listener.timeouts.total") | int64 }}
+  max_stream_duration: {{ include "gateway.duration" (list . "listener.timeouts.total") }}
+  {{- end }}
+  {{- if include "common.milliseconds" (list . "listener.timeouts.age") | int64 }}
+  max_connection_duration: {{ include "gateway.duration" (list . "listener.timeouts.age") }}
+  max_connection_duration_jitter: {value: {{ int .Values.listener.timeouts.ageJitter }}}
+# HTTP/1.1, too, is asked to close by a reply, and not cut.
+http1_safe_max_connection_duration: true
+  {{- end }}
+request_headers_timeout: {{ include "gateway.duration" (list . "listener.timeouts.header") }}
+request_timeout: {{ include "gateway.duration" (list . "listener.timeouts.request") }}
+stream_idle_timeout: {{ include "gateway.duration" (list . "listener.timeouts.stream") }}
+{{- end -}}
+
+{{/* It counts what passes; nothing waits for the end of a body. */}}
+{{- define "gateway.envoy.bodyLimit" -}}
+- name: envoy.filters.http.body_size_limit
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.body_size_limit.v3.BodySizeLimit
+    max_request_bytes: {{ int64 .Values.listener.bodyBytes }}
+{{- end -}}
+
+{{- define "gateway.envoy.routerFilter" -}}
+- name: envoy.filters.http.router
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
+    # Neither replicas nor clients need x-envoy-* headers; they tell how the gateway is built.
+    suppress_envoy_headers: true
+{{- end -}}

@@ -1,0 +1,112 @@
+{{/*
+What Envoy does before it runs out of memory or file descriptors. Envoy takes a load-shed point of any
+name without a word; the tests look for each in the binary.
+*/}}
+{{- define "gateway.envoy.overload" -}}
+{{- $monitor := include "gateway.overload.monitor" . -}}
+overload_manager:
+  refresh_interval: 0.250s
+  # Streams are accounted for from 2^20 bytes on; without it none is reset.
+  buffer_factory_config: {minimum_account_to_track_power_of_two: 20}
+  resource_monitors:
+  - name: envoy.resource_monitors.global_downstream_max_connections
+    typed_config:
+      "@type": type.googleapis.com/envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig
+      max_active_downstream_connections: {{ int .Values.listener.connections }}
+  {{- if eq $monitor "cgroup" }}
+  - name: envoy.resource_monitors.cgroup_memory
+    typed_config:
+      "@type": type.googleapis.com/envoy.extensions.resource_monitors.cgroup_memory.v3.CgroupMemoryConfig
+  {{- else if eq $monitor "heap" }}
+  - name: envoy.resource_monitors.fixed_heap
+    typed_config:
+      "@type": type.googleapis.com/envoy.extensions.resource_monitors.fixed_heap.v3.FixedHeapConfig
+      max_heap_size_bytes: {{ include "gateway.overload.heapBytes" . }}
+  {{- end }}
+  {{- if ne $monitor "none" }}
+  {{- with include "gateway.overload.actions" . }}
+  actions:
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- with include "gateway.overload.points" . }}
+  loadshed_points:
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- end }}
+{{- end -}}
+
+{{/* Envoy ends at once where the cgroup it looks for has no files, as on a host of its own. */}}
+{{- define "gateway.overload.monitor" -}}
+{{- if ne .Values.overload.monitor "auto" -}}
+{{- .Values.overload.monitor -}}
+{{- else if has .Values.listener.address (list "127.0.0.1" "::1") -}}
+heap
+{{- else -}}
+cgroup
+{{- end -}}
+{{- end -}}
+
+{{- define "gateway.overload.heapBytes" -}}
+{{- $units := dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 -}}
+{{- mul (regexFind "^[0-9]+" .Values.memory | int64) (get $units (regexFind "[KMG]i$" .Values.memory)) -}}
+{{- end -}}
+
+{{/* The name of the monitor that triggers. */}}
+{{- define "gateway.overload.trigger" -}}
+envoy.resource_monitors.{{ get (dict "cgroup" "cgroup_memory" "heap" "fixed_heap") (include "gateway.overload.monitor" .) }}
+{{- end -}}
+
+{{/* Percent as the fraction that Envoy takes. */}}
+{{- define "gateway.overload.fraction" -}}
+{{- printf "%.2f" (divf . 100) -}}
+{{- end -}}
+
+{{- define "gateway.overload.scaled" -}}
+{{- $range := index . 1 -}}
+triggers: [{name: {{ include "gateway.overload.trigger" (index . 0) }}, scaled: {scaling_threshold: {{ include "gateway.overload.fraction" $range.from }}, saturation_threshold: {{ include "gateway.overload.fraction" $range.to }}}}]
+{{- end -}}
+
+{{- define "gateway.overload.threshold" -}}
+triggers: [{name: {{ include "gateway.overload.trigger" (index . 0) }}, threshold: {value: {{ include "gateway.overload.fraction" (index . 1) }}}}]
+{{- end -}}
+
+{{- define "gateway.overload.actions" -}}
+{{- with .Values.overload }}
+{{- if .reduceTimeouts.from }}
+- name: envoy.overload_actions.reduce_timeouts
+  {{- include "gateway.overload.scaled" (list $ .reduceTimeouts) | nindent 2 }}
+  typed_config:
+    "@type": type.googleapis.com/envoy.config.overload.v3.ScaleTimersOverloadActionConfig
+    timer_scale_factors:
+    - {timer: HTTP_DOWNSTREAM_CONNECTION_IDLE, min_timeout: 2s}
+    - {timer: HTTP_DOWNSTREAM_STREAM_IDLE, min_timeout: 5s}
+{{- end }}
+{{- if .resetStreams.from }}
+- name: envoy.overload_actions.reset_high_memory_stream
+  {{- include "gateway.overload.scaled" (list $ .resetStreams) | nindent 2 }}
+{{- end }}
+{{- range $key, $name := dict "shrinkHeap" "shrink_heap" "disableKeepalive" "disable_http_keepalive" "refuseRequests" "stop_accepting_requests" }}
+{{- with get $.Values.overload $key }}
+- name: envoy.overload_actions.{{ $name }}
+  {{- include "gateway.overload.threshold" (list $ .) | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "gateway.overload.points" -}}
+{{- $names := dict
+  "refuseConnections" (list "tcp_listener_accept")
+  "goAway" (list "http2_server_go_away_on_dispatch" "http3_server_go_away_on_dispatch")
+  "abortRequests" (list "http1_server_abort_dispatch")
+-}}
+{{- range $key, $points := $names }}
+{{- with get $.Values.overload $key }}
+{{- $threshold := . }}
+{{- range $points }}
+- name: envoy.load_shed_points.{{ . }}
+  {{- include "gateway.overload.threshold" (list $ $threshold) | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
