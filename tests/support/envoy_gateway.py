@@ -1,11 +1,13 @@
 """The real Envoy Gateway on this machine, without a cluster, in front of real replicas.
 
-It reads objects from a file, translates them and starts the real Envoy, to which it serves the
-configuration. What it says of the objects, their status, it writes into its log.
+It reads objects from a file, translates them and starts a real Envoy for each Gateway, to which it serves
+the configuration. What it says of the objects, their status, it writes into its log.
 """
 
 import fcntl
+import json
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -23,31 +25,41 @@ NAMESPACE = "prod"
 GROUPS = ("gateway.networking.k8s.io", "gateway.envoyproxy.io")
 ENVOY = "1.40.0"
 PORTS = Path(tempfile.gettempdir()) / "corelane-envoy-gateway.lock"
-"""Held while one runs: its ports (8081, 18000, 19000) cannot be chosen."""
+"""Held while one runs: its ports (8081, 18000, 19000 and others) cannot be chosen."""
+
+STATUS = re.compile(r'Got new status for (\w+)\n(.*?)\t\{"runner": "provider", "key": "(.*?)"\}', re.S)
 
 
 @dataclass(frozen=True)
 class Running:
-    """A running Envoy Gateway with its Envoy."""
+    """A running Envoy Gateway with its Envoys."""
 
-    url: str
     folder: Path
     process: subprocess.Popen[bytes]
 
     @property
     def log(self) -> str:
-        """What Envoy Gateway and Envoy wrote."""
+        """What Envoy Gateway and its Envoys wrote."""
         return (self.folder / "log").read_text()
 
-    def statuses(self) -> dict[str, dict]:
-        """The last status of every object, by kind and name."""
-        found: dict[str, dict] = {}
-        for block in self.log.split("Got new status for ")[1:]:
-            kind, _, rest = block.partition("\\n")
-            text, _, fields = rest.partition('"')
-            text, _, _ = rest.partition('\t')
-            found[kind] = {"text": text, "fields": fields}
+    def conditions(self) -> dict[tuple[str, str], dict[str, str]]:
+        """By kind and name of an object: the last status of each condition, and why."""
+        found: dict[tuple[str, str], dict[str, str]] = {}
+        for kind, text, key in STATUS.findall(self.log):
+            known = found.setdefault((kind, key.rpartition("/")[2]), {})
+            for where, condition in _conditions(yaml.safe_load(text)):
+                why = "" if condition["status"] == "True" else f": {condition['message']}"
+                known[f"{where}{condition['type']}"] = condition["status"] + why
         return found
+
+    def configuration(self, gateway: str) -> dict[str, dict]:
+        """What the Envoy of a Gateway runs with: its parts by the name of their type."""
+        for address in self.folder.glob("run/*/admin-address.txt"):
+            parts = json.loads(ask(f"http://{address.read_text().strip()}", "/config_dump").body)
+            named = {part["@type"].rpartition(".")[2]: part for part in parts["configs"]}
+            if named["BootstrapConfigDump"]["bootstrap"]["node"]["cluster"].endswith(f"/{gateway}"):
+                return named
+        raise AssertionError(f"no Envoy is that of {gateway}")
 
 
 def on_this_machine(objects: list[dict], addresses: list[str], port: int) -> list[dict]:
@@ -56,27 +68,32 @@ def on_this_machine(objects: list[dict], addresses: list[str], port: int) -> lis
     Without an API server there are no Services: the replicas are a Backend, Envoy Gateway's own kind.
     """
     taken = [each for each in objects if each["apiVersion"].split("/")[0] in GROUPS]
-    replicas = {
-        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
-        "kind": "Backend",
-        "metadata": {"name": "replicas"},
-        "spec": {"endpoints": [{"ip": {"address": each, "port": port}} for each in addresses]},
-    }
-    for each in [*taken, replicas]:
+    for each in taken:
         if each["kind"] != "GatewayClass":
             each["metadata"]["namespace"] = NAMESPACE
-        if each["kind"] == "HTTPRoute":
-            for rule in each["spec"]["rules"]:
-                group = "gateway.envoyproxy.io"
-                rule["backendRefs"] = [{"group": group, "kind": "Backend", "name": "replicas"}]
+        for rule in each["spec"].get("rules", []):
+            if "backendRefs" in rule:
+                (reference,) = rule["backendRefs"]
+                assert reference["port"] == port
+                rule["backendRefs"] = [{"group": GROUPS[1], "kind": "Backend", "name": "replicas"}]
         if each["kind"] == "EnvoyProxy":
             each["spec"]["provider"] = {"type": "Host", "host": {"envoyVersion": ENVOY}}
-    return [*taken, replicas]
+    return taken
+
+
+def replicas(addresses: list[str], port: int) -> dict:
+    """The replicas, which differ by their address."""
+    return {
+        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+        "kind": "Backend",
+        "metadata": {"name": "replicas", "namespace": NAMESPACE},
+        "spec": {"endpoints": [{"ip": {"address": each, "port": port}} for each in addresses]},
+    }
 
 
 @contextmanager
-def envoy_gateway(objects: list[dict], folder: Path, port: int) -> Iterator[Running]:
-    """Runs it with these objects, of which one is a Gateway that listens on the port."""
+def envoy_gateway(objects: list[dict], folder: Path, urls: list[str]) -> Iterator[Running]:
+    """Runs it with these objects, whose Gateways listen at the URLs."""
     (folder / "objects.yaml").write_text(yaml.safe_dump_all(objects))
     configuration = _configuration(folder)
     with PORTS.open("w") as lock:
@@ -87,11 +104,12 @@ def envoy_gateway(objects: list[dict], folder: Path, port: int) -> Iterator[Runn
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(argv, stdout=log, stderr=log)
         try:
-            running = Running(f"http://127.0.0.1:{port}", folder, process)
-            eventually(lambda: _answers(running), "Envoy Gateway's Envoy", patience=3 * PATIENCE)
+            running = Running(folder, process)
+            for url in urls:
+                eventually(lambda url=url: _answers(running, url), url, patience=6 * PATIENCE)
             yield running
         finally:
-            # It ends its Envoy before itself.
+            # It ends its Envoys before itself.
             process.terminate()
             try:
                 process.wait(timeout=PATIENCE)
@@ -100,13 +118,29 @@ def envoy_gateway(objects: list[dict], folder: Path, port: int) -> Iterator[Runn
                 process.wait()
 
 
-def _answers(running: Running) -> bool:
-    assert running.process.poll() is None, running.log[-3000:]
-    assert "failed to run envoy" not in running.log, running.log[-3000:]
+def _answers(running: Running, url: str) -> bool:
+    log = running.log
+    assert running.process.poll() is None, log[-3000:]
+    assert "failed to run envoy" not in log, log[-3000:]
     try:
-        return ask(running.url, "/hello").status == 200
+        return ask(url, "/hello").status in (200, 308)
     except OSError:
         return False
+
+
+def _conditions(status: object, where: str = "") -> Iterator[tuple[str, dict]]:
+    """All conditions of a status, those of parts with the name of the part."""
+    if isinstance(status, list):
+        for entry in status:
+            yield from _conditions(entry, where)
+    elif isinstance(status, dict):
+        name = status.get("name", "")
+        inner = f"{where}{name}." if name and name != where else where
+        for key, part in status.items():
+            if key == "conditions":
+                yield from ((inner, condition) for condition in part)
+            elif key in ("listeners", "parents", "ancestors"):
+                yield from _conditions(part, inner)
 
 
 def _configuration(folder: Path) -> Path:
@@ -127,7 +161,7 @@ def _configuration(folder: Path) -> Path:
                 "infrastructure": {"type": "Host", "host": host},
             },
         },
-        "extensionApis": {"enableBackend": True, "enableEnvoyPatchPolicy": True},
+        "extensionApis": {"enableBackend": True},
     }
     file = folder / "envoy-gateway.yaml"
     file.write_text(yaml.safe_dump(content))

@@ -131,12 +131,20 @@ patch:
   value:
     spec:
       internalTrafficPolicy: {{ .Values.service.internalTrafficPolicy }}
-      {{- with .Values.service.nodePort }}
+      {{- with include "gateway.api.nodePorts" . }}
       ports:
-        - port: {{ $.Values.service.port }}
-          protocol: TCP
-          nodePort: {{ . }}
+        {{- . | nindent 8 }}
       {{- end }}
+{{- end -}}
+
+{{- define "gateway.api.nodePorts" -}}
+{{- range list (list .Values.service.port .Values.service.nodePort) (list .Values.service.httpsPort .Values.service.httpsNodePort) -}}
+{{- if index . 1 }}
+- port: {{ index . 0 }}
+  protocol: TCP
+  nodePort: {{ index . 1 }}
+{{- end }}
+{{- end -}}
 {{- end -}}
 
 {{- define "gateway.api.scaling" -}}

@@ -9,6 +9,7 @@ gateway/gateway-api.md.
 {{- end -}}
 {{- include "gateway.guards.api.backend" . -}}
 {{- include "gateway.guards.api.listener" . -}}
+{{- include "gateway.guards.api.edge" . -}}
 {{- end -}}
 {{- end -}}
 
@@ -27,5 +28,17 @@ gateway/gateway-api.md.
 {{- end -}}
 {{- if has (int .Values.service.port) (list 18000 18001 19000 19001 19002 19003) -}}
 {{- fail (printf "service.port is %d, which in mode gatewayAPI is a port of Envoy Gateway's own: choose another one, such as 80" (int .Values.service.port)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gateway.guards.api.edge" -}}
+{{- if and .Values.tls.enabled (not .Values.tls.secret) -}}
+{{- fail "tls.files has a certificate, but in mode gatewayAPI Envoy Gateway takes it from a Secret: set tls.secret, or mode to envoy" -}}
+{{- end -}}
+{{- if and .Values.http3.enabled .Values.http3.advertisedPort (ne (int .Values.http3.advertisedPort) (int .Values.service.httpsPort)) -}}
+{{- fail (printf "http3.advertisedPort is %v, but in mode gatewayAPI Envoy Gateway advertises service.httpsPort (%d): leave it empty, or set mode to envoy" .Values.http3.advertisedPort (int .Values.service.httpsPort)) -}}
+{{- end -}}
+{{- if and .Values.tracing.enabled (ne .Values.tracing.protocol "grpc") -}}
+{{- fail (printf "tracing.protocol is %s, but in mode gatewayAPI Envoy Gateway speaks grpc alone: set it to grpc with the collector's port for it, or mode to envoy" .Values.tracing.protocol) -}}
 {{- end -}}
 {{- end -}}

@@ -82,6 +82,9 @@ healthCheck:
     consecutiveGatewayErrors: 0
     baseEjectionTime: {{ include "gateway.api.duration" (list $ "upstream.outliers.ejectionTime") }}
     maxEjectionPercent: {{ int .maxPercent }}
+    {{- with .failurePercent }}
+    failurePercentageThreshold: {{ int . }}
+    {{- end }}
   {{- end }}
 {{- end -}}
 
@@ -90,12 +93,38 @@ circuitBreaker:
   maxConnections: {{ int .Values.upstream.limits.connections }}
   maxPendingRequests: {{ int .Values.upstream.limits.pending }}
   maxParallelRequests: {{ int .Values.upstream.limits.requests }}
+  perEndpoint:
+    maxConnections: {{ int .Values.upstream.limits.connectionsPerReplica }}
   retryBudget:
     percent:
       # The schema takes fractions of a percent, as Envoy does.
       numerator: {{ mulf .Values.upstream.retries.budget.percent 100 | int }}
       denominator: 10000
     minRetryConcurrency: {{ int .Values.upstream.retries.budget.min }}
+{{- end -}}
+
+{{/* Envoy Gateway has no burst apart from the rate. */}}
+{{- define "gateway.api.rateLimit" -}}
+{{- with .Values.rateLimit -}}
+rateLimit:
+  type: Local
+  local:
+    rules:
+      {{- if .perClient.requests }}
+      - clientSelectors:
+          - sourceCIDR:
+              type: Distinct
+              value: 0.0.0.0/0
+        {{- include "gateway.api.perSecond" .perClient.requests | nindent 8 }}
+      {{- end }}
+      - {{ include "gateway.api.perSecond" .requests | nindent 8 | trim }}
+{{- end -}}
+{{- end -}}
+
+{{- define "gateway.api.perSecond" -}}
+limit:
+  requests: {{ int . }}
+  unit: Second
 {{- end -}}
 
 {{/* The same bodies as in mode envoy. Refusals before a route is chosen keep Envoy's own words. */}}
