@@ -56,25 +56,18 @@ def endpoint(url: str, admin: str) -> dict:
 
 @contextmanager
 def gateway_to(
-    endpoints: list[dict], folder: Path, load_balancing_policy: dict | None = None
+    endpoints: list[dict], folder: Path, upstream: dict | None = None
 ) -> Iterator[Gateway]:
-    """Envoy with one worker in front of these replicas; a policy replaces the chart's own."""
+    """Envoy with one worker in front of these replicas; `upstream` adds to the chart's values."""
     first = free_ports(3)
     values = {
         "listener": {"address": "127.0.0.1", "port": first},
         "stats": {"address": "127.0.0.1", "port": first + 1},
         "admin": {"port": first + 2},
-        "upstream": {"discovery": "static", "endpoints": endpoints},
+        "upstream": {"discovery": "static", "endpoints": endpoints, **(upstream or {})},
     }
     (folder / "values.yaml").write_text(yaml.safe_dump(values))
     configuration = envoy_config(values=folder / "values.yaml")
-    if load_balancing_policy:
-        (server,) = (
-            cluster
-            for cluster in configuration["static_resources"]["clusters"]
-            if cluster["name"] == "server"
-        )
-        server["load_balancing_policy"] = {"policies": [load_balancing_policy]}
     (folder / "envoy.yaml").write_text(yaml.safe_dump(configuration))
     log, errors = folder / "access.log", folder / "envoy.log"
     arguments = ["-c", folder / "envoy.yaml", "--concurrency", "1", "--disable-hot-restart"]
