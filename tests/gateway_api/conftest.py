@@ -44,13 +44,7 @@ RELEASES = {
         "upstream.balancing.slowStart.window=10s",
         "runtime.corelane\\.example=1",
     ],
-    "hashed": [
-        "upstream.balancing.policy=ring-hash",
-        "upstream.balancing.ringHash.key=header",
-        "upstream.balancing.ringHash.name=x-user",
-        "listener.proxyProtocol=true",
-        "accessLog.percent=1",
-    ],
+    "behind": ["listener.proxyProtocol=true", "accessLog.percent=1"],
     "turns": ["upstream.balancing.policy=round-robin", "accessLog.enabled=false"],
 }
 """Releases of the chart, by their name, and their own settings."""
@@ -82,7 +76,7 @@ def platform(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         urls[name], https[name] = f"http://127.0.0.1:{port}", f"https://localhost:{port + 1}"
     with _servers(binary, first), envoy_gateway(
         # Who does not begin with the PROXY protocol is not answered.
-        objects, folder, [url for name, url in urls.items() if name != "hashed"]
+        objects, folder, [url for name, url in urls.items() if name != "behind"]
     ) as running:
         yield Platform(running, objects, urls, https)
 

@@ -7,7 +7,7 @@ import pytest
 from support.envoy_gateway import GROUPS
 from support.rendering import envoy_config
 
-EVERY_RELEASE = pytest.mark.parametrize("release", ["plain", "edge", "hashed", "turns"])
+EVERY_RELEASE = pytest.mark.parametrize("release", ["plain", "edge", "behind", "turns"])
 
 JUDGED = {"GatewayClass", "Gateway", "HTTPRoute", "ClientTrafficPolicy", "BackendTrafficPolicy"}
 """The kinds that have a status; an EnvoyProxy has that of its Gateway."""

@@ -39,7 +39,11 @@ gateway.envoyproxy.io/owning-gateway-namespace: {{ .Release.Namespace }}
 {{/* A duration as Gateway API takes it: 1s500ms, no fractions (GEP-2257). Takes a list of the root context
 and the dotted name of a value. */}}
 {{- define "gateway.api.duration" -}}
-{{- $milliseconds := include "common.milliseconds" . | int64 -}}
+{{- include "gateway.api.milliseconds" (include "common.milliseconds" . | int64) -}}
+{{- end -}}
+
+{{- define "gateway.api.milliseconds" -}}
+{{- $milliseconds := int64 . -}}
 {{- $seconds := div $milliseconds 1000 -}}
 {{- $rest := mod $milliseconds 1000 -}}
 {{- if or $seconds (not $rest) }}{{ $seconds }}s{{ end }}{{ if $rest }}{{ $rest }}ms{{ end -}}
