@@ -24,61 +24,34 @@ COMMON = [
     "overload.monitor=heap",
     "accessLog.percent=100",
 ]
-"""Settings of all releases."""
-
-RELEASES = {
-    "plain": ["listener.http2.ping=0s", "upstream.timeout=2s"],
-    "edge": [
-        "tls.enabled=true",
-        "tls.secret=certificate",
-        "tls.minVersion=1.3",
-        "http3.enabled=true",
-        "rateLimit.enabled=true",
-        "rateLimit.requests=5",
-        "rateLimit.perClient.requests=3",
-        "tracing.enabled=true",
-        "tracing.host=127.0.0.1",
-        "listener.trustedHops=1",
-        "listener.escapedSlashes=redirect",
-        "upstream.balancing.policy=load-aware",
-        "upstream.balancing.slowStart.window=10s",
-        "runtime.corelane\\.example=1",
-    ],
-    "behind": ["listener.proxyProtocol=true", "accessLog.percent=1"],
-    "turns": ["upstream.balancing.policy=round-robin", "accessLog.enabled=false"],
-}
-"""Releases of the chart, by their name, and their own settings."""
+"""Settings of all modules, which add their own as SETTINGS."""
 
 
 @dataclass(frozen=True)
 class Platform:
-    """Everything that runs, and where each release listens."""
+    """Everything that runs, and where its Envoy listens."""
 
     running: Running
     objects: list[dict]
-    urls: dict[str, str]
-    https: dict[str, str]
+    url: str
+    https: str
 
 
-@pytest.fixture(scope="session")
-def platform(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    """Envoy Gateway with all releases, in front of two replicas."""
+@pytest.fixture(scope="module")
+def platform(
+    request: pytest.FixtureRequest, binary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Platform]:
+    """Envoy Gateway with the objects of the chart, in front of two replicas."""
     folder = tmp_path_factory.mktemp("envoy-gateway")
-    first = free_ports(2 + 2 * len(RELEASES))
-    objects, urls, https = [replicas(ADDRESSES, first), _secret(folder)], {}, {}
-    for index, (name, settings) in enumerate(RELEASES.items()):
-        port = first + 2 + 2 * index
-        places = [f"service.port={port}", f"service.httpsPort={port + 1}"]
-        places += [f"upstream.dns.port={first}", f"upstream.dns.adminPort={first + 1}"]
-        rendered = documents("gateway", *COMMON, *places, *settings, release=name)
-        own = [each for each in rendered if not is_hook(each)]
-        objects += on_this_machine(own, ADDRESSES, first)
-        urls[name], https[name] = f"http://127.0.0.1:{port}", f"https://localhost:{port + 1}"
-    with _servers(binary, first), envoy_gateway(
-        # Who does not begin with the PROXY protocol is not answered.
-        objects, folder, [url for name, url in urls.items() if name != "behind"]
-    ) as running:
-        yield Platform(running, objects, urls, https)
+    first = free_ports(4)
+    places = [f"service.port={first + 2}", f"service.httpsPort={first + 3}"]
+    places += [f"upstream.dns.port={first}", f"upstream.dns.adminPort={first + 1}"]
+    rendered = documents("gateway", *COMMON, *places, *request.module.SETTINGS)
+    own = on_this_machine([each for each in rendered if not is_hook(each)], first)
+    more = [replicas(ADDRESSES, first), _secret(folder)]
+    url, https = f"http://127.0.0.1:{first + 2}", f"https://localhost:{first + 3}"
+    with _servers(binary, first), envoy_gateway([*own, *more], folder, url) as running:
+        yield Platform(running, own, url, https)
 
 
 def _secret(folder: Path) -> dict:

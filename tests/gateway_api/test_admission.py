@@ -76,6 +76,8 @@ def test_every_key_of_ring_hash_is_admitted(api: Api, settings: list[str]) -> No
 def test_what_breaks_a_rule_of_the_definitions_is_refused(api: Api) -> None:
     result = template("gateway", "mode=gatewayAPI")
     assert "type: LeastRequest" in result.stdout
-    status, words = admitted(api, result.stdout.replace("type: LeastRequest", "type: ConsistentHash"))
+    status, words = admitted(
+        api, result.stdout.replace("type: LeastRequest", "type: ConsistentHash")
+    )
     assert status != 0
     assert "consistentHash field needs to be set" in words

@@ -1,7 +1,7 @@
 """The real Envoy Gateway on this machine, without a cluster, in front of real replicas.
 
-It reads objects from a file, translates them and starts a real Envoy for each Gateway, to which it serves
-the configuration. What it says of the objects, their status, it writes into its log.
+It reads objects from a file, translates them and starts a real Envoy, to which it serves the
+configuration. What it says of the objects, their status, it writes into its log.
 """
 
 import fcntl
@@ -27,19 +27,21 @@ ENVOY = "1.40.0"
 PORTS = Path(tempfile.gettempdir()) / "corelane-envoy-gateway.lock"
 """Held while one runs: its ports (8081, 18000, 19000 and others) cannot be chosen."""
 
-STATUS = re.compile(r'Got new status for (\w+)\n(.*?)\t\{"runner": "provider", "key": "(.*?)"\}', re.S)
+STATUS = re.compile(
+    r'Got new status for (\w+)\n(.*?)\t\{"runner": "provider", "key": "(.*?)"\}', re.DOTALL
+)
 
 
 @dataclass(frozen=True)
 class Running:
-    """A running Envoy Gateway with its Envoys."""
+    """A running Envoy Gateway with its Envoy."""
 
     folder: Path
     process: subprocess.Popen[bytes]
 
     @property
     def log(self) -> str:
-        """What Envoy Gateway and its Envoys wrote."""
+        """What Envoy Gateway and Envoy wrote."""
         return (self.folder / "log").read_text()
 
     def conditions(self) -> dict[tuple[str, str], dict[str, str]]:
@@ -52,17 +54,14 @@ class Running:
                 known[f"{where}{condition['type']}"] = condition["status"] + why
         return found
 
-    def configuration(self, gateway: str) -> dict[str, dict]:
-        """What the Envoy of a Gateway runs with: its parts by the name of their type."""
-        for address in self.folder.glob("run/*/admin-address.txt"):
-            parts = json.loads(ask(f"http://{address.read_text().strip()}", "/config_dump").body)
-            named = {part["@type"].rpartition(".")[2]: part for part in parts["configs"]}
-            if named["BootstrapConfigDump"]["bootstrap"]["node"]["cluster"].endswith(f"/{gateway}"):
-                return named
-        raise AssertionError(f"no Envoy is that of {gateway}")
+    def configuration(self) -> dict[str, dict]:
+        """What Envoy runs with: its parts by the name of their type."""
+        (address,) = self.folder.glob("run/*/admin-address.txt")
+        parts = json.loads(ask(f"http://{address.read_text().strip()}", "/config_dump").body)
+        return {part["@type"].rpartition(".")[2]: part for part in parts["configs"]}
 
 
-def on_this_machine(objects: list[dict], addresses: list[str], port: int) -> list[dict]:
+def on_this_machine(objects: list[dict], port: int) -> list[dict]:
     """What the chart renders, with replicas that are processes of this machine.
 
     Without an API server there are no Services: the replicas are a Backend, Envoy Gateway's own kind.
@@ -81,6 +80,36 @@ def on_this_machine(objects: list[dict], addresses: list[str], port: int) -> lis
     return taken
 
 
+def cluster(configuration: dict[str, dict]) -> dict:
+    """The one cluster of the replicas."""
+    (only,) = [
+        each["cluster"]
+        for each in configuration["ClustersConfigDump"]["dynamic_active_clusters"]
+        if each["cluster"]["name"].startswith("backend/")
+    ]
+    return only
+
+
+def policy(configuration: dict[str, dict]) -> str:
+    """The balancing policy of the replicas."""
+    (only,) = cluster(configuration)["load_balancing_policy"]["policies"]
+    return only["typed_extension_config"]["name"].rpartition(".")[2]
+
+
+def unhappy(running: Running, objects: list[dict]) -> dict[tuple[str, str], dict[str, str]]:
+    """The objects that are not accepted, or have a condition that is not true."""
+    known = running.conditions()
+    found = {}
+    for each in objects:
+        name = each["kind"], each["metadata"]["name"]
+        # An EnvoyProxy has the status of its Gateway, and that of a class is lost without a cluster.
+        if each["kind"] not in ("EnvoyProxy", "GatewayClass"):
+            found[name] = {key: why for key, why in known.get(name, {}).items() if why != "True"}
+            if not any(key.endswith("Accepted") for key in known.get(name, {})):
+                found[name]["Accepted"] = "there is no such condition"
+    return {name: conditions for name, conditions in found.items() if conditions}
+
+
 def replicas(addresses: list[str], port: int) -> dict:
     """The replicas, which differ by their address."""
     return {
@@ -92,8 +121,8 @@ def replicas(addresses: list[str], port: int) -> dict:
 
 
 @contextmanager
-def envoy_gateway(objects: list[dict], folder: Path, urls: list[str]) -> Iterator[Running]:
-    """Runs it with these objects, whose Gateways listen at the URLs."""
+def envoy_gateway(objects: list[dict], folder: Path, url: str) -> Iterator[Running]:
+    """Runs it with these objects, whose Gateway listens at the URL. Without a cluster there is only one."""
     (folder / "objects.yaml").write_text(yaml.safe_dump_all(objects))
     configuration = _configuration(folder)
     with PORTS.open("w") as lock:
@@ -105,11 +134,10 @@ def envoy_gateway(objects: list[dict], folder: Path, urls: list[str]) -> Iterato
             process = subprocess.Popen(argv, stdout=log, stderr=log)
         try:
             running = Running(folder, process)
-            for url in urls:
-                eventually(lambda url=url: _answers(running, url), url, patience=6 * PATIENCE)
+            eventually(lambda: _answers(running, url), url, patience=6 * PATIENCE)
             yield running
         finally:
-            # It ends its Envoys before itself.
+            # It ends its Envoy before itself.
             process.terminate()
             try:
                 process.wait(timeout=PATIENCE)
