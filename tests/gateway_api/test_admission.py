@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,8 @@ MODULE = "github.com/envoyproxy/gateway"
 
 
 @pytest.fixture(scope="module")
-def definitions(api: Api) -> Iterator[None]:
-    """The definitions of the pinned module; they are gone afterwards."""
+def definitions(api: Api) -> None:
+    """The definitions of the pinned module."""
     argv = ["go", "mod", "download", "-json", MODULE]
     folder = REPOSITORY / "hack/tools/go/envoy-gateway"
     found = subprocess.run(argv, cwd=folder, capture_output=True, check=True)
@@ -31,8 +30,6 @@ def definitions(api: Api) -> Iterator[None]:
     assert applied.returncode == 0, applied.stderr
     waited = api.kubectl("wait", "--for=condition=Established", *everything, "--timeout=60s")
     assert waited.returncode == 0, waited.stderr
-    yield
-    api.kubectl("delete", "--wait=false", *everything)
 
 
 def admitted(api: Api, objects: str) -> tuple[int, str]:
