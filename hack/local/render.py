@@ -41,6 +41,8 @@ def gateway_values(topology: Topology) -> dict:
             # Well below the drain.settle of local replicas.
             "health": {"interval": "200ms"},
         },
+        # To be looked at by whoever has just sent a request.
+        "accessLog": {"percent": 100},
     }
 
 

@@ -2,8 +2,10 @@
 
 import http.client
 import select
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from support import PATIENCE
@@ -24,10 +26,18 @@ class Reply:
 
 
 class Client:
-    """One keep-alive connection, opened again when the other side has closed it."""
+    """One keep-alive connection, opened again when the other side has closed it.
 
-    def __init__(self, url: str) -> None:
-        self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE)
+    By TLS if there is a certificate to trust.
+    """
+
+    def __init__(self, url: str, authority: Path | None = None) -> None:
+        host = urlsplit(url).netloc
+        if authority:
+            tls = ssl.create_default_context(cafile=str(authority))
+            self._connection = http.client.HTTPSConnection(host, timeout=PATIENCE, context=tls)
+        else:
+            self._connection = http.client.HTTPConnection(host, timeout=PATIENCE)
 
     def ask(
         self,
@@ -56,9 +66,11 @@ class Client:
         self._connection.close()
 
 
-def ask(url: str, path: str = "/", method: str = "GET", **more: object) -> Reply:
+def ask(
+    url: str, path: str = "/", method: str = "GET", authority: Path | None = None, **more: object
+) -> Reply:
     """One request on a connection of its own."""
-    client = Client(url)
+    client = Client(url, authority)
     try:
         return client.ask(path, method, **more)
     finally:

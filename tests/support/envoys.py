@@ -13,7 +13,7 @@ import yaml
 from support import PATIENCE, eventually
 from support.client import ask
 from support.ports import free_ports
-from support.rendering import envoy_config, tool
+from support.rendering import render, tool
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class Gateway:
     log: Path
     process: subprocess.Popen[bytes]
     errors: Path
+    tls: str = ""
+    """URL of the listener with TLS, where the values have one; HTTP/3 has the same port by UDP."""
 
     def ready(self) -> bool:
         """Whether the readiness probe would pass."""
@@ -46,6 +48,11 @@ class Gateway:
         (entry,) = entries()
         return entry
 
+    def counted(self, name: str) -> int:
+        """The value of a statistic, by its whole name; 0 where nothing was counted yet."""
+        lines = ask(self.admin, f"/stats?filter=^{name}$").body.decode().splitlines()
+        return int(lines[0].rpartition(" ")[2]) if lines else 0
+
 
 def endpoint(url: str, admin: str) -> dict:
     """A replica as the chart's values name it."""
@@ -54,27 +61,41 @@ def endpoint(url: str, admin: str) -> dict:
     return {"address": address.hostname, "port": address.port, "adminPort": admin_port}
 
 
+def merged(values: dict, more: dict) -> dict:
+    """Values with others over them, as Helm lays one values file over another."""
+    both = {
+        key: merged(values[key], more[key])
+        for key in values.keys() & more.keys()
+        if isinstance(values[key], dict) and isinstance(more[key], dict)
+    }
+    return {**values, **more, **both}
+
+
 @contextmanager
 def gateway_to(
-    endpoints: list[dict], folder: Path, load_balancing_policy: dict | None = None
+    endpoints: list[dict],
+    folder: Path,
+    values: dict | None = None,
 ) -> Iterator[Gateway]:
-    """Envoy with one worker in front of these replicas; a policy replaces the chart's own."""
-    first = free_ports(3)
-    values = {
+    """Envoy with one worker in front of these replicas; it logs every request.
+
+    Further `values` of the chart are laid over those of the fixture.
+    """
+    first = free_ports(4)
+    own = {
         "listener": {"address": "127.0.0.1", "port": first},
         "stats": {"address": "127.0.0.1", "port": first + 1},
         "admin": {"port": first + 2},
+        "tls": {"port": first + 3, "files": {"sds": f"{folder}/certificate.yaml"}},
+        "http3": {"port": first + 3},
         "upstream": {"discovery": "static", "endpoints": endpoints},
+        "accessLog": {"percent": 100},
     }
-    (folder / "values.yaml").write_text(yaml.safe_dump(values))
-    configuration = envoy_config(values=folder / "values.yaml")
-    if load_balancing_policy:
-        (server,) = (
-            cluster
-            for cluster in configuration["static_resources"]["clusters"]
-            if cluster["name"] == "server"
-        )
-        server["load_balancing_policy"] = {"policies": [load_balancing_policy]}
+    (folder / "values.yaml").write_text(yaml.safe_dump(merged(own, values or {})))
+    data = render("gateway", values=folder / "values.yaml")["ConfigMap"]["data"]
+    configuration = yaml.safe_load(data.pop("envoy.yaml"))
+    for name, text in data.items():
+        (folder / name).write_text(text)
     (folder / "envoy.yaml").write_text(yaml.safe_dump(configuration))
     log, errors = folder / "access.log", folder / "envoy.log"
     arguments = ["-c", folder / "envoy.yaml", "--concurrency", "1", "--disable-hot-restart"]
@@ -83,7 +104,8 @@ def gateway_to(
         process = subprocess.Popen([tool("envoy"), *arguments], stdout=output, stderr=words)
     try:
         urls = (f"http://127.0.0.1:{first + index}" for index in range(3))
-        running = Gateway(*urls, log=log, process=process, errors=errors)
+        tls = f"https://localhost:{first + 3}"
+        running = Gateway(*urls, log=log, process=process, errors=errors, tls=tls)
         eventually(running.ready)
         yield running
     finally:

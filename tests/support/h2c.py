@@ -1,6 +1,7 @@
-"""An HTTP/2 client without TLS, of just what tests of connections need (RFC 9113)."""
+"""An HTTP/2 client of just what tests of connections need (RFC 9113); without TLS, or with it."""
 
 import socket
+import ssl
 from urllib.parse import urlsplit
 
 from support import PATIENCE
@@ -17,10 +18,14 @@ STATUSES = {0x88: 200, 0x89: 204, 0x8A: 206, 0x8B: 304, 0x8C: 400, 0x8D: 404, 0x
 class H2cClient:
     """One connection, one request at a time. Replies show `connection: close` after a GOAWAY."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, tls: ssl.SSLContext | None = None) -> None:
         address = urlsplit(url)
         self._authority = address.netloc.encode()
+        # RFC 7541, appendix A: `:scheme: https` and `:scheme: http`.
+        self._scheme = b"\x87" if tls else b"\x86"
         self._socket = socket.create_connection((address.hostname, address.port), timeout=PATIENCE)
+        if tls:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=address.hostname)
         self._received = self._socket.makefile("rb")
         self._stream = -1
         self._leaving = False
@@ -53,9 +58,13 @@ class H2cClient:
         self._socket.close()
 
     def _head(self, path: bytes) -> bytes:
-        # GET and http by index, path and authority as plain text (RFC 7541, section 6.2.2).
+        # GET and scheme by index, path and authority as plain text (RFC 7541, section 6.2.2).
         texts = ((0x04, path), (0x01, self._authority))
-        return b"\x82\x86" + b"".join(bytes([name, len(text)]) + text for name, text in texts)
+        return (
+            b"\x82"
+            + self._scheme
+            + b"".join(bytes([name, len(text)]) + text for name, text in texts)
+        )
 
     def _serve(self, kind: int, flags: int, payload: bytes) -> None:
         """Does what a connection needs whoever the frame is for."""

@@ -7,10 +7,10 @@ Values of what faces clients that the schema cannot judge.
 {{- fail (printf "listener.connections (%d) must be below half of listener.fileLimit (%d): each connection may need a second file descriptor, to a replica. Lower it, or raise listener.fileLimit if the container runtime grants more" (int .connections) (int .fileLimit)) -}}
 {{- end -}}
 {{- end -}}
-{{- $total := include "common.milliseconds" (list . "listener.timeouts.total") | int64 -}}
+{{- $total := include "gateway.envoy.total" . | int64 -}}
 {{- $reply := include "common.milliseconds" (list . "upstream.timeout") | int64 -}}
 {{- if and $total (or (not $reply) (lt $total $reply)) -}}
-{{- fail (printf "listener.timeouts.total (%v) is shorter than upstream.timeout (%v), which it includes: raise it, or set it to 0s for replies without an end" .Values.listener.timeouts.total .Values.upstream.timeout) -}}
+{{- fail (printf "listener.timeouts.total (%v) is shorter than upstream.timeout (%v), which it includes: raise it, or leave it empty to have it follow" .Values.listener.timeouts.total .Values.upstream.timeout) -}}
 {{- end -}}
 {{- end -}}
 

@@ -98,8 +98,8 @@ common_http_protocol_options:
   # Many servers read x_y and x-y as the same name.
   headers_with_underscores_action: REJECT_REQUEST
   idle_timeout: {{ include "gateway.duration" (list . "listener.timeouts.idle") }}
-  {{- if include "common.milliseconds" (list . "listener.timeouts.total") | int64 }}
-  max_stream_duration: {{ include "gateway.duration" (list . "listener.timeouts.total") }}
+  {{- with include "gateway.envoy.total" . | int64 }}
+  max_stream_duration: {{ div . 1000 }}.{{ mod . 1000 | printf "%03d" }}s
   {{- end }}
   {{- if include "common.milliseconds" (list . "listener.timeouts.age") | int64 }}
   max_connection_duration: {{ include "gateway.duration" (list . "listener.timeouts.age") }}
@@ -110,6 +110,18 @@ http1_safe_max_connection_duration: true
 request_headers_timeout: {{ include "gateway.duration" (list . "listener.timeouts.header") }}
 request_timeout: {{ include "gateway.duration" (list . "listener.timeouts.request") }}
 stream_idle_timeout: {{ include "gateway.duration" (list . "listener.timeouts.stream") }}
+{{- end -}}
+
+{{/* Milliseconds of a whole exchange at most; 0 without a limit. */}}
+{{- define "gateway.envoy.total" -}}
+{{- if .Values.listener.timeouts.total -}}
+{{- include "common.milliseconds" (list . "listener.timeouts.total") -}}
+{{- else -}}
+{{- $request := include "common.milliseconds" (list . "listener.timeouts.request") | int64 -}}
+{{- $reply := include "common.milliseconds" (list . "upstream.timeout") | int64 -}}
+{{- $silence := include "common.milliseconds" (list . "listener.timeouts.stream") | int64 -}}
+{{- ternary (add $request $reply $silence) 0 (and (ne $request 0) (ne $reply 0) (ne $silence 0)) -}}
+{{- end -}}
 {{- end -}}
 
 {{/* It counts what passes; nothing waits for the end of a body. */}}
@@ -126,4 +138,7 @@ stream_idle_timeout: {{ include "gateway.duration" (list . "listener.timeouts.st
     "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
     # Neither replicas nor clients need x-envoy-* headers; they tell how the gateway is built.
     suppress_envoy_headers: true
+    {{- if not .Values.stats.replies }}
+    dynamic_stats: false
+    {{- end }}
 {{- end -}}

@@ -2,11 +2,11 @@
 How the replicas are found.
 */}}
 
-{{/* A name to look up means DNS: in 0.1.0, where there was no other way, it was all that had to be set. */}}
+{{/* A name to look up means DNS: in 0.1.0, where there was no other way, it was all that had to be set. In
+mode gatewayAPI the name leads to the Service, and the agent has nothing to do. */}}
 {{- define "gateway.discovery" -}}
-{{- with .Values.upstream -}}
-{{- ternary "dns" .discovery (and (eq .discovery "eds") (ne .dns.hostname "")) -}}
-{{- end -}}
+{{- $named := or (ne .Values.upstream.dns.hostname "") (ne .Values.mode "envoy") -}}
+{{- ternary "dns" .Values.upstream.discovery (and (eq .Values.upstream.discovery "eds") $named) -}}
 {{- end -}}
 
 {{/* The file that the agent writes. Envoy notices only what is moved into the folder. */}}

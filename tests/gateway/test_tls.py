@@ -1,0 +1,170 @@
+"""TLS at the gateway: protocols by ALPN, and certificates that are renewed under the running Envoy."""
+
+import os
+import shutil
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from support import eventually
+from support.certificates import certificate
+from support.client import ask
+from support.envoys import Gateway, endpoint, gateway_to
+from support.h2c import H2cClient
+from support.servers import Server
+
+
+class Folder:
+    """A folder as the kubelet mounts a Secret: what it holds changes by one rename."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._versions = 0
+        path.mkdir()
+        for name in ("tls.crt", "tls.key"):
+            (path / name).symlink_to(Path("..data") / name)
+
+    def put(self, chain: Path, key: Path) -> None:
+        """Replaces both files at once."""
+        self._versions += 1
+        version = self.path / f"..{self._versions}"
+        version.mkdir()
+        shutil.copy(chain, version / "tls.crt")
+        shutil.copy(key, version / "tls.key")
+        (self.path / "..next").symlink_to(version.name)
+        os.rename(self.path / "..next", self.path / "..data")
+
+    def values(self, **more: object) -> dict:
+        """The values of a gateway with this certificate."""
+        files = {"certificate": f"{self.path}/tls.crt", "key": f"{self.path}/tls.key"}
+        return {"tls": {"enabled": True, "files": files, **more}}
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
+    """Two certificates and their keys."""
+    folder = tmp_path_factory.mktemp("certificates")
+    return {name: certificate(folder, name, "ec") for name in ("old", "new")}
+
+
+@pytest.fixture(scope="module")
+def folder(pairs: dict[str, tuple[Path, Path]], tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    """The folder of the gateway's certificate."""
+    folder = Folder(tmp_path_factory.mktemp("tls") / "secret")
+    folder.put(*pairs["old"])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    server: Server, folder: Folder, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Gateway]:
+    """A gateway with TLS; its port without TLS redirects."""
+    replicas = [endpoint(server.url, server.admin)]
+    path = tmp_path_factory.mktemp("gateway")
+    with gateway_to(replicas, path, values=folder.values()) as running:
+        eventually(lambda: running.counted("cluster.server.membership_healthy") == 1)
+        yield running
+
+
+def trusting(authority: Path, *protocols: str) -> ssl.SSLContext:
+    """What a client needs that trusts one certificate and offers these protocols."""
+    context = ssl.create_default_context(cafile=str(authority))
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
+    return context
+
+
+def opened(gateway: Gateway, context: ssl.SSLContext) -> ssl.SSLSocket:
+    """A new connection after its handshake."""
+    address = urlsplit(gateway.tls)
+    plain = socket.create_connection(("127.0.0.1", address.port), timeout=20)
+    return context.wrap_socket(plain, server_hostname="localhost")
+
+
+def get(connection: ssl.SSLSocket) -> bytes:
+    """The status line of one GET by HTTP/1.1, whose small reply is read to its end."""
+    connection.sendall(b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    reply = b""
+    while not reply.endswith(b"Hello, World!"):
+        part = connection.recv(65536)
+        assert part, reply
+        reply += part
+    return reply.partition(b"\r\n")[0]
+
+
+def shows(gateway: Gateway, authority: Path) -> bool:
+    """Whether new connections get this certificate."""
+    try:
+        opened(gateway, trusting(authority)).close()
+    except ssl.SSLCertVerificationError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("protocols", [("http/1.1",), ("acme", "http/1.1"), ()])
+def test_clients_without_http2_get_http11(
+    gateway: Gateway, pairs: dict[str, tuple[Path, Path]], protocols: tuple[str, ...]
+) -> None:
+    with opened(gateway, trusting(pairs["old"][0], *protocols)) as connection:
+        assert connection.selected_alpn_protocol() == ("http/1.1" if protocols else None)
+        assert get(connection) == b"HTTP/1.1 200 OK"
+
+
+def test_http2_is_agreed_on_by_alpn(gateway: Gateway, pairs: dict[str, tuple[Path, Path]]) -> None:
+    context = trusting(pairs["old"][0], "http/1.1", "h2")
+    with opened(gateway, context) as connection:
+        assert connection.selected_alpn_protocol() == "h2"
+    client = H2cClient(gateway.tls, context)
+    assert [client.ask("/hello").status for _ in range(3)] == [200] * 3
+    client.close()
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_without_tls_there_is_only_the_way_to_it(gateway: Gateway, method: str) -> None:
+    reply = ask(gateway.url, "/div/4?x=1", method, headers={"host": "shop.example:8080"})
+    assert reply.status == 308
+    assert reply.headers["location"] == "https://shop.example:443/div/4?x=1"
+    assert reply.replica is None
+
+
+def test_a_renewed_certificate_is_taken_without_a_restart(
+    gateway: Gateway, pairs: dict[str, tuple[Path, Path]], folder: Folder
+) -> None:
+    (old, old_key), (new, new_key) = pairs["old"], pairs["new"]
+    with opened(gateway, trusting(old)) as kept:
+        folder.put(new, new_key)
+        eventually(lambda: shows(gateway, new), "the new certificate")
+        assert not shows(gateway, old)
+        assert get(kept) == b"HTTP/1.1 200 OK"
+    # A pair that does not fit is left alone; what was there goes on.
+    folder.put(old, new_key)
+    eventually(lambda: "Failed to load" in words(gateway), "a word about the wrong key")
+    assert shows(gateway, new)
+    folder.put(old, old_key)
+    eventually(lambda: shows(gateway, old), "the pair that fits again")
+    assert gateway.process.poll() is None
+
+
+def words(gateway: Gateway) -> str:
+    """What Envoy has logged of itself."""
+    return gateway.errors.read_text()
+
+
+def test_an_older_tls_than_is_wanted_is_refused(
+    server: Server, pairs: dict[str, tuple[Path, Path]], folder: Folder, tmp_path: Path
+) -> None:
+    replicas = [endpoint(server.url, server.admin)]
+    values = folder.values(minVersion="1.3", plain="serve")
+    context = trusting(pairs["old"][0])
+    with gateway_to(replicas, tmp_path, values=values) as gateway:
+        with opened(gateway, context) as connection:
+            assert connection.version() == "TLSv1.3"
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        with pytest.raises(ssl.SSLError, match="ALERT_PROTOCOL_VERSION"):
+            opened(gateway, context)
+        eventually(lambda: ask(gateway.url, "/hello").status == 200)
