@@ -78,7 +78,7 @@ stats_config:
       - {prefix: listener.ingress.server_ssl_socket_factory.}
       {{- end }}
       {{- if .Values.rateLimit.enabled }}
-      - {prefix: http_local_rate_limiter.}
+      - {prefix: ingress.http_local_rate_limit.}
       {{- end }}
       {{- if .Values.tracing.enabled }}
       - {prefix: tracing.opentelemetry.}
