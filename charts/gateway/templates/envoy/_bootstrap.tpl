@@ -3,6 +3,7 @@ The whole Envoy configuration. Each part has a file of its own beside this one.
 */}}
 {{- define "gateway.envoy" -}}
 node: {id: gateway, cluster: corelane}
+{{- include "gateway.envoy.workers" . }}
 {{ include "gateway.envoy.admin" . }}
 {{ include "gateway.envoy.stats" . }}
 {{ include "gateway.envoy.overload" . }}

@@ -29,6 +29,9 @@ route_config:
       route:
         cluster: server
         timeout: {{ include "gateway.duration" (list . "upstream.timeout") }}
+        {{- with include "gateway.envoy.hashPolicy" . }}
+        {{- . | nindent 8 }}
+        {{- end }}
         retry_policy:
           retry_on: connect-failure,refused-stream,reset,retriable-headers
           retriable_headers: [{name: {{ .Values.upstream.retries.shedHeader | quote }}, present_match: true}]
@@ -43,6 +46,9 @@ route_config:
       route:
         cluster: server
         timeout: {{ include "gateway.duration" (list . "upstream.timeout") }}
+        {{- with include "gateway.envoy.hashPolicy" . }}
+        {{- . | nindent 8 }}
+        {{- end }}
         retry_policy:
           retry_on: connect-failure,refused-stream,reset-before-request
           {{- include "gateway.envoy.retryPolicy" . | nindent 10 }}
