@@ -72,8 +72,9 @@ def test_a_replica_that_fails_everything_is_left_out_though_its_check_is_good(
     name = "cluster.server.outlier_detection.ejections_enforced_failure_percentage"
     with failing("answer") as (url, seen):
         replicas = [endpoint(url, url), endpoint(server.url, server.admin)]
-        # For the rest of the test.
-        values = {"upstream": {"outliers": {"ejectionTime": "10m", "maxEjectionTime": "10m"}}}
+        # For the rest of the test, and after what a slow machine sends in a second.
+        outliers = {"ejectionTime": "10m", "maxEjectionTime": "10m", "failureRequests": 3}
+        values = {"upstream": {"outliers": outliers}}
         with gateway_to(replicas, tmp_path, values=values) as gateway:
             with Load(gateway.url, clients=4):
                 eventually(lambda: gateway.counted(name) == 1, "an ejection")
