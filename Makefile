@@ -19,7 +19,8 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e test lint test-services test-platform \
-  fuzz miri fmt charts images release-dry-run loadtest compare-direct pgo bench-lanes bench-gateway soak tools clean
+  fuzz miri fmt charts images release-dry-run loadtest compare-direct pgo bench-balancing bench-gateway bench-lanes soak \
+  tools clean
 
 help: ## Show the targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,9 +95,9 @@ lint: tools ## Check formats, and what linters find
 	$(PYTHON) hack/release version check
 	$(TOOLS) run actionlint -shellcheck "$$($(TOOLS) path shellcheck)" $(WORKFLOWS)
 
-test-services: ## Run the tests of the Rust services and of the load generator
+test-services: ## Run the tests of the Rust services, the load generator and the virtual replica
 	cd services && cargo test --locked
-	cd loadtests/bench && cargo test --locked -p load-generator
+	cd loadtests/bench && cargo test --locked -p load-generator -p virtual-replica
 
 test-platform: tools ## Run the tests with real processes, and those of charts and tools
 	@$(TOOLS) ensure kube-apiserver kubectl etcd crane kind ip
@@ -140,6 +141,9 @@ compare-direct: ## Compare one replica directly with the gateway over all, under
 
 pgo: ## Build the server with the profile of its own load, for less CPU per request
 	hack/pgo
+
+bench-balancing: ## Compare the gateway's balancing policies by the load that they carry in trouble
+	$(PYTHON) loadtests/bench balancing
 
 bench-lanes: ## Compare the server with its peers and with what the kernel alone costs
 	$(PYTHON) loadtests/bench lanes

@@ -2,9 +2,13 @@
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from loadtests.bench import compare_direct, soak
+from loadtests.bench.balancing import run as balancing
+from loadtests.bench.balancing.scenarios import SCENARIOS
+from loadtests.bench.balancing.stack import Shape
 from loadtests.bench.gateway import run as gateway
 from loadtests.bench.lanes import rows, run
 from local.prepare import build_server
@@ -22,6 +26,7 @@ def main(arguments: list[str]) -> int:
     """Runs one benchmark; 1 when a request failed or nothing could be measured."""
     parser = argparse.ArgumentParser(prog="python3 loadtests/bench", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_balancing(commands)
     _add_compare_direct(commands)
     _add_lanes(commands)
     _add_gateway(commands)
@@ -34,6 +39,66 @@ def main(arguments: list[str]) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _add_balancing(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "balancing",
+        help="the balancing policies of the gateway, by the load that they carry in trouble",
+        description="Takes the balancing policies through a slow replica, a robbed one, mixed "
+        "requests, a replica that joins and one that fails: virtual replicas, real gateways.",
+    )
+    parser.add_argument("--quick", action="store_true", help="one shape of the fleet, one seed")
+    parser.add_argument(
+        "--scenarios",
+        type=lambda text: tuple(text.split(",")),
+        metavar="NAMES",
+        help=f"some only, with commas between: {','.join(SCENARIOS)}",
+    )
+    parser.add_argument(
+        "--seeds", type=_positive, metavar="N", help=f"default: {len(balancing.SEEDS)}"
+    )
+    parser.add_argument(
+        "--shapes",
+        type=_shapes,
+        metavar="SHAPES",
+        help=f"replicas x gateways, as in 2x1,4x3; default: {','.join(map(str, balancing.SHAPES))}",
+    )
+    parser.add_argument(
+        "--at-once", type=_positive, metavar="N", help="shapes of the fleet measured side by side"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="where the results go; default: docs/results for everything, else loadtests/out",
+    )
+    parser.set_defaults(run=_balancing)
+
+
+def _balancing(options: argparse.Namespace) -> int:
+    plan = balancing.QUICK if options.quick else balancing.Plan()
+    if unknown := set(options.scenarios or ()) - set(SCENARIOS):
+        raise ToolError(
+            f"--scenarios {','.join(sorted(unknown))}: there are {', '.join(SCENARIOS)}"
+        )
+    plan = replace(
+        plan,
+        shapes=options.shapes or plan.shapes,
+        scenarios=options.scenarios or plan.scenarios,
+        seeds=tuple(range(1, options.seeds + 1)) if options.seeds else plan.seeds,
+        at_once=options.at_once or plan.at_once,
+    )
+    full = plan == replace(balancing.Plan(), at_once=plan.at_once)
+    return balancing.main(plan, options.out or (RESULTS if full else OUT))
+
+
+def _shapes(text: str) -> tuple[Shape, ...]:
+    try:
+        pairs = [tuple(map(int, part.split("x"))) for part in text.split(",")]
+        return tuple(Shape(replicas, gateways) for replicas, gateways in pairs)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text}: give replicas x gateways, as in 3x1") from None
 
 
 def _add_compare_direct(commands: argparse._SubParsersAction) -> None:

@@ -20,16 +20,10 @@ PATIENCE = 60.0
 
 HEADERS = {"endpoint-load-metrics", "endpoint-load-metrics-bin"}
 
+# As soon and as often as Envoy allows.
 BY_LOAD_REPORT = {
-    "typed_extension_config": {
-        "name": "envoy.load_balancing_policies.client_side_weighted_round_robin",
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.load_balancing_policies"
-            ".client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin",
-            # As soon and as often as Envoy allows; by default it waits 10 s and acts each second.
-            "blackout_period": "0s",
-            "weight_update_period": "0.1s",
-        },
+    "upstream": {
+        "balancing": {"policy": "load-aware", "loadAware": {"blackout": "0s", "update": "100ms"}}
     }
 }
 

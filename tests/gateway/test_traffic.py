@@ -22,9 +22,9 @@ def test_every_reply_names_its_replica_and_the_spread_is_even(platform: Platform
     def even() -> bool:
         names = [client.ask("/hello").replica for _ in range(400)]
         assert set(names) <= expected
-        # Round robin over two: each worker of Envoy takes turns, so halves differ by a few at most.
+        # Of two idle replicas each request takes one at random.
         share = len(names) / len(expected)
-        return all(abs(names.count(name) - share) <= 0.1 * share for name in expected)
+        return all(abs(names.count(name) - share) <= 0.2 * share for name in expected)
 
     # A replica whose health check was late gets nothing until the next one.
     eventually(even, "an even spread")

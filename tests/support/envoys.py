@@ -75,12 +75,11 @@ def merged(values: dict, more: dict) -> dict:
 def gateway_to(
     endpoints: list[dict],
     folder: Path,
-    load_balancing_policy: dict | None = None,
     values: dict | None = None,
 ) -> Iterator[Gateway]:
-    """Envoy with one worker in front of these replicas; a policy replaces the chart's own.
+    """Envoy with one worker in front of these replicas; it logs every request.
 
-    It logs every request. Further `values` of the chart are laid over those of the fixture.
+    Further `values` of the chart are laid over those of the fixture.
     """
     first = free_ports(4)
     own = {
@@ -97,13 +96,6 @@ def gateway_to(
     configuration = yaml.safe_load(data.pop("envoy.yaml"))
     for name, text in data.items():
         (folder / name).write_text(text)
-    if load_balancing_policy:
-        (server,) = (
-            cluster
-            for cluster in configuration["static_resources"]["clusters"]
-            if cluster["name"] == "server"
-        )
-        server["load_balancing_policy"] = {"policies": [load_balancing_policy]}
     (folder / "envoy.yaml").write_text(yaml.safe_dump(configuration))
     log, errors = folder / "access.log", folder / "envoy.log"
     arguments = ["-c", folder / "envoy.yaml", "--concurrency", "1", "--disable-hot-restart"]

@@ -5,6 +5,7 @@ Values of server and gateway that must suit each other. Each refusal names both 
 {{- if and .Values.server.enabled .Values.gateway.enabled -}}
 {{- include "corelane.guards.idle" . -}}
 {{- include "corelane.guards.health" . -}}
+{{- include "corelane.guards.loadReports" . -}}
 {{- if eq .Values.gateway.upstream.discovery "dns" -}}
 {{- include "corelane.guards.address" . -}}
 {{- end -}}
@@ -33,6 +34,14 @@ Values of server and gateway that must suit each other. Each refusal names both 
 {{- $settle := include "common.milliseconds" (list . "server.config.drain.settle") | int64 -}}
 {{- if ge $interval $settle -}}
 {{- fail (printf "gateway.upstream.health.interval (%v) must be shorter than server.config.drain.settle (%v): otherwise a draining replica stops accepting before the gateway has noticed. Well shorter is better" .Values.gateway.upstream.health.interval .Values.server.config.drain.settle) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Without reports the policy is round robin, and says so nowhere. YAML reads a bare off as false. */}}
+{{- define "corelane.guards.loadReports" -}}
+{{- $off := has (toString .Values.server.config.load_reports) (list "off" "false") -}}
+{{- if and (eq .Values.gateway.upstream.balancing.policy "load-aware") $off -}}
+{{- fail "gateway.upstream.balancing.policy is load-aware but server.config.load_reports is off: set server.config.load_reports to text, so that replicas say how busy they are" -}}
 {{- end -}}
 {{- end -}}
 

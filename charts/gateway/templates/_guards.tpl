@@ -4,6 +4,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- define "gateway.guards" -}}
 {{- include "common.guards" . -}}
 {{- include "gateway.guards.discovery" . -}}
+{{- include "gateway.guards.balancing" . -}}
 {{- include "gateway.guards.timeouts" . -}}
 {{- include "gateway.guards.ports" . -}}
 {{- include "gateway.guards.service" . -}}
@@ -13,6 +14,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "gateway.guards.overload" . -}}
 {{- include "gateway.guards.tracing" . -}}
 {{- include "gateway.guards.workers" . -}}
+{{- include "gateway.guards.api" . -}}
 {{- end -}}
 
 {{- define "gateway.guards.discovery" -}}

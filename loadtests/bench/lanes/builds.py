@@ -45,13 +45,13 @@ def obtain(names: set[str], server: Path | None, profile: str) -> Programs:
     packages += ["floor"] if "floor" in names else []
     packages += ["frameworks"] if FRAMEWORKS & names else []
     return Programs(
-        server=server or _build(SERVICES, ["corelane-server"], profile) / "corelane-server",
+        server=server or build(SERVICES, ["corelane-server"], profile) / "corelane-server",
         nginx=resolve.ensure(["nginx"])["nginx"] if "nginx" in names else None,
-        peers=_build(BENCH, packages, profile),
+        peers=build(BENCH, packages, profile),
     )
 
 
-def _build(workspace: Path, packages: list[str], profile: str) -> Path:
+def build(workspace: Path, packages: list[str], profile: str) -> Path:
     """Builds packages of a workspace; the folder of their programs."""
     argv = ["cargo", "build", "--locked", "--profile", profile]
     argv += [argument for package in packages for argument in ("-p", package)]

@@ -5,9 +5,9 @@ The whole Envoy configuration. Each part has a file of its own beside this one.
 node: {id: gateway, cluster: corelane}
 {{- include "gateway.envoy.workers" . }}
 {{ include "gateway.envoy.admin" . }}
-{{ include "gateway.envoy.runtime" . }}
 {{ include "gateway.envoy.stats" . }}
 {{ include "gateway.envoy.overload" . }}
+{{ include "gateway.envoy.runtime" . }}
 static_resources:
   listeners:
   {{- include "gateway.envoy.ingress" . | nindent 2 }}
@@ -43,10 +43,13 @@ admin:
   - {prefix: /healthcheck/}
 {{- end -}}
 
-{{/* The second layer is what the admin interface changes. */}}
+{{/* A later layer goes before an earlier one; the last is what the admin interface changes. */}}
 {{- define "gateway.envoy.runtime" -}}
 layered_runtime:
   layers:
+  # Chunks end in CRLF and nothing else (RFC 9112 section 7.1); Envoy by default takes other ends, too.
+  - name: chart
+    static_layer: {envoy.reloadable_features.strict_chunk_parsing: true}
   - name: static
     static_layer: {{ .Values.runtime | toJson }}
   - name: admin

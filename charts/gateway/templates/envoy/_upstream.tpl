@@ -4,12 +4,7 @@ The replicas: how they are found, balanced, judged and limited.
 {{- define "gateway.envoy.upstream" -}}
 - name: server
   {{- include (printf "gateway.envoy.discovery.%s" .Values.upstream.discovery) . | nindent 2 }}
-  load_balancing_policy:
-    policies:
-    - typed_extension_config:
-        name: envoy.load_balancing_policies.round_robin
-        typed_config:
-          "@type": type.googleapis.com/envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin
+  {{- include "gateway.envoy.balancing" . | nindent 2 }}
   connect_timeout: {{ include "gateway.duration" (list . "upstream.connectTimeout") }}
   per_connection_buffer_limit_bytes: {{ int .Values.upstream.bufferBytes }}
   typed_extension_protocol_options:

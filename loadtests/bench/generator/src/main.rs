@@ -13,6 +13,7 @@ mod pool;
 mod reply;
 mod tally;
 mod trace;
+mod turns;
 
 use std::io::{self, BufRead, Write};
 use std::net::SocketAddr;
@@ -62,6 +63,17 @@ enum Mode {
         /// The same seed gives the same arrivals.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+    },
+    /// Open loops one after the other on the same connections to several servers. Each line of
+    /// standard input is one of them, as JSON: rate, seconds, work_share, seed. The report has
+    /// every answer.
+    Turns {
+        /// Addresses of the servers, with commas between.
+        #[arg(long, value_delimiter = ',', required = true)]
+        to: Vec<SocketAddr>,
+        /// Keep-alive connections to each.
+        #[arg(long, default_value_t = 64)]
+        connections: usize,
     },
     /// One request on each connection, and then silence.
     Idle {
@@ -117,11 +129,12 @@ fn run(mode: Mode) -> Result<(), Lost> {
         Mode::Open { target, period, rate, arrivals, work_share, seed } => {
             let mut pool = target.pool(target.connections)?;
             let work_share = if target.ops.is_some() { work_share } else { 0.0 };
-            let plan = Plan { rate, arrivals, work_share };
+            let plan = Plan { rate, arrivals, work_share, targets: 1 };
             open::run(&mut pool, &plan.trace(period.warm_up(), !seed))?;
             let trace = plan.trace(period.measured(), seed);
             measure(pool, |pool| open::run(pool, &trace))
         }
+        Mode::Turns { to, connections } => turns::run(to, connections),
         Mode::Idle { target } => {
             let mut pool = target.pool(1)?;
             closed::run(&mut pool, 0..1, Kind::Hello, Duration::ZERO)?;
@@ -132,7 +145,7 @@ fn run(mode: Mode) -> Result<(), Lost> {
 
 impl Target {
     fn pool(&self, connections: usize) -> Result<Pool, Lost> {
-        Pool::open(self.to, connections, Exchanges::new(self.to, self.ops))
+        Pool::open(vec![self.to], connections, Exchanges::new(self.to, self.ops))
     }
 }
 
@@ -162,7 +175,7 @@ fn measure(
     Ok(())
 }
 
-fn say(line: &str) -> io::Result<()> {
+pub(crate) fn say(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()

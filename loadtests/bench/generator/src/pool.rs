@@ -1,4 +1,5 @@
-//! Keep-alive connections to one server, each with at most one request in flight.
+//! Keep-alive connections, each with at most one request in flight; to one server, or in turn to
+//! several that are the same, such as gateways.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -49,7 +50,7 @@ struct Connection {
 /// The connections and the event loop that watches them.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    to: SocketAddr,
+    to: Vec<SocketAddr>,
     exchanges: Exchanges,
     poll: OwnedFd,
     connections: Vec<Connection>,
@@ -59,8 +60,12 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Opens `count` connections to `to`.
-    pub(crate) fn open(to: SocketAddr, count: usize, exchanges: Exchanges) -> Result<Self, Lost> {
+    /// Opens `count` connections, in turn to each of `to`.
+    pub(crate) fn open(
+        to: Vec<SocketAddr>,
+        count: usize,
+        exchanges: Exchanges,
+    ) -> Result<Self, Lost> {
         let poll = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from)?;
         let connections = Vec::with_capacity(count);
         let buffer = Box::new([0; REPLY]);
@@ -78,6 +83,11 @@ impl Pool {
 
     pub(crate) fn len(&self) -> usize {
         self.connections.len()
+    }
+
+    /// How many servers there are; connection `index` goes to the server `index % targets`.
+    pub(crate) fn targets(&self) -> usize {
+        self.to.len()
     }
 
     pub(crate) fn in_flight(&self) -> usize {
@@ -177,7 +187,7 @@ impl Pool {
     }
 
     fn connect(&self, index: usize) -> Result<TcpStream, Lost> {
-        let socket = TcpStream::connect_timeout(&self.to, PATIENCE)?;
+        let socket = TcpStream::connect_timeout(&self.to[index % self.to.len()], PATIENCE)?;
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
         // Edge-triggered: one event for each reply, and no second look at it.

@@ -1,7 +1,7 @@
 //! Counts what came back.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
@@ -30,6 +30,18 @@ pub(crate) struct Tally {
     queued: u64,
     reopened: u64,
     took: Duration,
+    /// Every answer, where they are to be told one by one.
+    samples: Option<Samples>,
+}
+
+/// Answers one by one, as columns.
+#[derive(Debug)]
+struct Samples {
+    begun: Instant,
+    due_ms: Vec<f64>,
+    latency_ms: Vec<f64>,
+    work: Vec<u8>,
+    right: Vec<u8>,
 }
 
 impl Default for Tally {
@@ -42,7 +54,18 @@ impl Default for Tally {
             queued: 0,
             reopened: 0,
             took: Duration::ZERO,
+            samples: None,
         }
+    }
+}
+
+impl Samples {
+    fn add(&mut self, answer: &Answer) {
+        let ms = |time: Duration| (time.as_secs_f64() * 1e5).round() / 100.0;
+        self.due_ms.push(ms(answer.due - self.begun));
+        self.latency_ms.push(ms(answer.read - answer.due));
+        self.work.push(u8::from(answer.kind == Kind::Work));
+        self.right.push(u8::from(answer.fault.is_none()));
     }
 }
 
@@ -51,6 +74,13 @@ fn histogram() -> Histogram<u64> {
 }
 
 impl Tally {
+    /// A tally that keeps every answer.
+    pub(crate) fn with_samples(begun: Instant) -> Self {
+        let (due_ms, latency_ms) = (Vec::new(), Vec::new());
+        let samples = Samples { begun, due_ms, latency_ms, work: Vec::new(), right: Vec::new() };
+        Tally { samples: Some(samples), ..Tally::default() }
+    }
+
     /// Counts a request that is due.
     pub(crate) fn start(&mut self, lag: Duration, queued: bool) {
         record(&mut self.lag, lag);
@@ -62,6 +92,9 @@ impl Tally {
         match answer.fault {
             Some(fault) => self.fault(fault, 1),
             None => record(&mut self.latencies[answer.kind as usize], answer.read - answer.due),
+        }
+        if let Some(samples) = &mut self.samples {
+            samples.add(answer);
         }
         if let Some(lane) = answer.lane {
             *self.lanes.entry(lane).or_default() += 1;
@@ -121,7 +154,7 @@ impl Tally {
             .filter(|(_, latencies)| !latencies.is_empty())
             .map(|(kind, latencies)| (kind.name().into(), summary(latencies)))
             .collect();
-        json!({
+        let mut report = json!({
             "requests": right + wrong,
             "wrong": wrong,
             "faults": faults,
@@ -133,8 +166,16 @@ impl Tally {
             "queued": self.queued,
             "reopened": self.reopened,
             "lanes": lanes,
-        })
-        .to_string()
+        });
+        if let Some(samples) = &self.samples {
+            report["samples"] = json!({
+                "due_ms": samples.due_ms,
+                "latency_ms": samples.latency_ms,
+                "work": samples.work,
+                "right": samples.right,
+            });
+        }
+        report.to_string()
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct Arrival {
     /// Counted from the begin.
     pub(crate) due: Duration,
     pub(crate) kind: Kind,
+    /// To which of the servers it goes.
+    pub(crate) target: usize,
 }
 
 /// What the trace is made from.
@@ -32,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) arrivals: Arrivals,
     /// Share of the requests that are [`Kind::Work`].
     pub(crate) work_share: f64,
+    /// Servers, of which each arrival takes one at random.
+    pub(crate) targets: usize,
 }
 
 impl Plan {
@@ -51,7 +55,8 @@ impl Plan {
                 return trace;
             }
             let kind = if random.f64() < self.work_share { Kind::Work } else { Kind::Hello };
-            trace.push(Arrival { due: Duration::from_secs_f64(due), kind });
+            let target = if self.targets > 1 { random.usize(..self.targets) } else { 0 };
+            trace.push(Arrival { due: Duration::from_secs_f64(due), kind, target });
         }
     }
 }
@@ -60,7 +65,8 @@ impl Plan {
 mod tests {
     use super::*;
 
-    const PLAN: Plan = Plan { rate: 1000.0, arrivals: Arrivals::Poisson, work_share: 0.1 };
+    const PLAN: Plan =
+        Plan { rate: 1000.0, arrivals: Arrivals::Poisson, work_share: 0.1, targets: 3 };
     const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
@@ -79,6 +85,11 @@ mod tests {
             let work = trace.iter().filter(|arrival| arrival.kind == Kind::Work).count();
             let share = work as f64 / trace.len() as f64;
             assert!((share - 0.1).abs() < 0.01, "{share}");
+            for target in 0..3 {
+                let share = trace.iter().filter(|arrival| arrival.target == target).count();
+                let share = share as f64 / trace.len() as f64;
+                assert!((share - 1.0 / 3.0).abs() < 0.02, "{target}: {share}");
+            }
         }
     }
 

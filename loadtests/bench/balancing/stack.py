@@ -1,0 +1,206 @@
+"""One policy under measurement: its replicas, gateways and generator."""
+
+import http.client
+import json
+import random
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Self
+
+from loadtests.bench import cpu
+from local import render
+from local.topology import HOST
+from tools.errors import ToolError
+
+PATIENCE = 60.0
+CONNECTIONS = 256
+"""Of the generator to each gateway."""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What runs."""
+
+    replica: Path
+    generator: Path
+    tools: dict[str, Path]
+    """helm, envoy and supervisord, whose Python reads YAML."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many of each."""
+
+    replicas: int
+    gateways: int
+
+    def __str__(self) -> str:
+        return f"{self.replicas}x{self.gateways}"
+
+
+class Stack(ExitStack):
+    """As a context manager: everything is up when it is entered."""
+
+    def __init__(
+        self,
+        programs: Programs,
+        shape: Shape,
+        upstream: dict,
+        folder: Path,
+    ) -> None:
+        super().__init__()
+        self.shape = shape
+        self._programs = programs
+        self._upstream = upstream
+        self._folder = folder
+        self._ports = [(_port(), _port()) for _ in range(shape.replicas)]
+        self._replicas: list[subprocess.Popen] = []
+        self._gateways: list[subprocess.Popen] = []
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _start(self) -> None:
+        self._folder.mkdir(parents=True)
+        self._replicas = [self._replica(index) for index in range(self.shape.replicas)]
+        listeners = [self._gateway(index) for index in range(self.shape.gateways)]
+        self.wait_until_healthy(self.shape.replicas)
+        argv = [self._programs.generator, "turns", "--to", ",".join(listeners)]
+        argv += ["--connections", str(CONNECTIONS)]
+        self._generator = self._run(argv, "generator", stdout=subprocess.PIPE)
+        if self._line() != "ready":
+            raise ToolError("the load generator did not say that it is ready")
+
+    def _run(self, argv: list, name: str, **more: object) -> subprocess.Popen:
+        output = self.enter_context((self._folder / f"{name}.log").open("ab"))
+        options = {"stdin": subprocess.PIPE, "stdout": output, "stderr": output, **more}
+        process = subprocess.Popen([str(part) for part in argv], text=True, bufsize=1, **options)
+        self.callback(_end, process)
+        return process
+
+    def _replica(self, index: int) -> subprocess.Popen:
+        listen, admin = self._ports[index]
+        argv = [self._programs.replica, "--name", f"replica-{index}"]
+        argv += ["--listen", f"{HOST}:{listen}", "--admin", f"{HOST}:{admin}"]
+        return self._run(argv, f"replica-{index}")
+
+    def _gateway(self, index: int) -> str:
+        """Starts one; where it listens."""
+        listener, stats, admin = _port(), _port(), _port()
+        endpoints = [{"address": HOST, "port": a, "adminPort": b} for a, b in self._ports]
+        values = {
+            "listener": {"address": HOST, "port": listener},
+            "stats": {"address": HOST, "port": stats},
+            "admin": {"port": admin},
+            "upstream": {"discovery": "static", "endpoints": endpoints, **self._upstream},
+        }
+        file = self._folder / f"gateway-{index}"
+        file.with_suffix(".json").write_text(json.dumps(values))
+        configuration = render.envoy(file.with_suffix(".json"), self._programs.tools)
+        file.with_suffix(".yaml").write_text(configuration)
+        argv = [self._programs.tools["envoy"], "-c", file.with_suffix(".yaml")]
+        argv += ["--concurrency", "1", "--disable-hot-restart", "--log-level", "error"]
+        process = self._run(argv, file.name, stdout=subprocess.DEVNULL)
+        process.admin = admin
+        self._gateways.append(process)
+        return f"{HOST}:{listener}"
+
+    def wait_until_healthy(self, count: int) -> None:
+        """Waits until every gateway holds so many replicas for healthy, and the others not."""
+        for gateway in self._gateways:
+            _eventually(lambda gateway=gateway: _healthy(gateway.admin) == count)
+
+    def tell_all(self, line: str) -> None:
+        """Something happens to all replicas."""
+        for replica in self._replicas:
+            print(line, file=replica.stdin, flush=True)
+
+    def tell(self, line: str) -> None:
+        """Something happens to the last replica; `stop` and `start` are known here."""
+        if line == "stop":
+            _end(self._replicas[-1])
+        elif line == "start":
+            self._replicas[-1] = self._replica(self.shape.replicas - 1)
+        else:
+            print(line, file=self._replicas[-1].stdin, flush=True)
+
+    def begin(self, **turn: float) -> None:
+        """Begins a turn of the generator."""
+        print(json.dumps(turn), file=self._generator.stdin, flush=True)
+
+    def end(self) -> dict:
+        """Waits for the last reply of the turn; its report."""
+        return self._line()
+
+    def gateway_seconds(self) -> float:
+        """CPU time of the gateways so far."""
+        return sum(cpu.seconds(gateway.pid) for gateway in self._gateways)
+
+    def _line(self) -> object:
+        line = self._generator.stdout.readline()
+        if not line:
+            log = (self._folder / "generator.log").read_text().strip()
+            raise ToolError(f"the load generator gave up: {log}")
+        return json.loads(line)
+
+
+def _end(process: subprocess.Popen) -> None:
+    process.kill()
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream:
+            with suppress(OSError):
+                stream.close()
+
+
+def _healthy(admin: int) -> int | None:
+    """How many replicas a gateway sends requests to."""
+    connection = http.client.HTTPConnection(HOST, admin, timeout=PATIENCE)
+    try:
+        connection.request("GET", "/clusters")
+        lines = connection.getresponse().read().decode().splitlines()
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+    flags = [line for line in lines if line.startswith("server::") and "::health_flags::" in line]
+    return sum(line.endswith("::healthy") for line in flags)
+
+
+def _eventually(check: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not check():
+        if time.monotonic() > deadline:
+            raise ToolError(f"the gateways did not find their replicas within {PATIENCE:.0f} s")
+        time.sleep(0.1)
+
+
+_given: set[int] = set()
+_lock = Lock()
+
+
+def _port() -> int:
+    """A port below those that clients are given (ip_local_port_range), each only once."""
+    while True:
+        port = random.randrange(10_000, 30_000)
+        with _lock, socket.socket() as probe:
+            if port in _given:
+                continue
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            _given.add(port)
+        return port

@@ -1,0 +1,44 @@
+//! Open loops one after the other, each told by a line: what a load balancer does with one kind of
+//! load after the other is seen on connections that are already there.
+
+use std::io::{self, BufRead};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use crate::exchange::Exchanges;
+use crate::open;
+use crate::pool::{Lost, Pool};
+use crate::say;
+use crate::tally::{Tally, own_cpu};
+use crate::trace::{Arrivals, Plan};
+
+/// One line.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Turn {
+    rate: f64,
+    seconds: f64,
+    work_share: f64,
+    seed: u64,
+}
+
+/// Runs a turn for each line until standard input ends.
+pub(crate) fn run(to: Vec<SocketAddr>, connections: usize) -> Result<(), Lost> {
+    // `/work` for no iterations: what it takes is the server's affair.
+    let exchanges = Exchanges::new(to[0], None);
+    let targets = to.len();
+    let mut pool = Pool::open(to, connections * targets, exchanges)?;
+    say("\"ready\"")?;
+    for line in io::stdin().lock().lines() {
+        let turn: Turn = serde_json::from_str(&line?).map_err(io::Error::from)?;
+        let Turn { rate, seconds, work_share, seed } = turn;
+        let plan = Plan { rate, arrivals: Arrivals::Poisson, work_share, targets };
+        let trace = plan.trace(Duration::from_secs_f64(seconds), seed);
+        let (before, begun) = (own_cpu(), Instant::now());
+        let tally = open::run_into(Tally::with_samples(begun), begun, &mut pool, &trace)?;
+        say(&tally.json(own_cpu() - before))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! A replica of the corelane library whose requests hold its one lane for a given time and burn no
+//! CPU: many of them fit on a small machine, and queues, load reports and probes are the real ones.
+//!
+//! Lines on standard input change it while it runs: `speed 0.4` slows its virtual CPU to 0.4,
+//! `times 5 100` has `/hello` take 5 ms and `/work` 100 ms of it (10 and 10 at first), `fail 1` has
+//! it answer 500 at once, `fail 0` ends that. It ends with its standard input.
+
+mod virtual_cpu;
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::io::{self, BufRead};
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+use std::process::exit;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread;
+
+use bytes::Bytes;
+use clap::Parser;
+use corelane::{Incoming, Lanes, LoadReports, Pin, Server};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::Full;
+use rustix::thread::set_current_timer_slack;
+
+use crate::virtual_cpu::{Condition, Kind, VirtualCpu};
+
+#[derive(Debug, Parser)]
+#[command(about = "A replica with one lane of a virtual CPU")]
+struct Options {
+    /// Address to serve.
+    #[arg(long)]
+    listen: SocketAddr,
+    /// Address of the admin port.
+    #[arg(long)]
+    admin: SocketAddr,
+    /// Name in replies.
+    #[arg(long)]
+    name: HeaderValue,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = Options::parse();
+    let condition = Arc::new(Condition::default());
+    let server = Server::builder()
+        .bind(options.listen)
+        .admin(options.admin)
+        .lanes(Lanes::Count(1))
+        .pin(Pin::Off)
+        .replica(options.name)
+        .load_reports(LoadReports::Text)
+        .build()?;
+    let told = Arc::clone(&condition);
+    thread::spawn(move || obey(&told));
+    // Only a signal ends it orderly; what is cut then is of no interest.
+    let _drained = server.serve(move |_lane| {
+        // A sleep ends when it is due, not up to 50 µs later (prctl(2), PR_SET_TIMERSLACK).
+        if let Err(error) = set_current_timer_slack(Some(NonZeroU64::MIN)) {
+            eprintln!("virtual-replica: timer slack: {error}");
+        }
+        let cpu = Rc::new(VirtualCpu::new(Arc::clone(&condition)));
+        tower::service_fn(move |request: Request<Incoming>| {
+            let cpu = Rc::clone(&cpu);
+            async move { Ok::<_, Infallible>(answer(&cpu, request.uri().path())) }
+        })
+    })?;
+    Ok(())
+}
+
+/// The replies of the reference service, `/work` for no iterations.
+fn answer(cpu: &VirtualCpu, path: &str) -> Response<Full<Bytes>> {
+    let mut response = Response::default();
+    if cpu.fails() {
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        return response;
+    }
+    let (kind, body) = match path {
+        "/hello" => (Kind::Hello, "Hello, World!"),
+        _ => (Kind::Work, "0000000000000001\n"),
+    };
+    // The lane does nothing else meanwhile, as if its CPU were busy.
+    cpu.hold(kind);
+    *response.body_mut() = Full::from(body);
+    response
+}
+
+/// Follows standard input, and ends the process with it.
+fn obey(condition: &Condition) {
+    for line in io::stdin().lock().lines().map_while(Result::ok) {
+        if let Err(problem) = condition.change(&line) {
+            eprintln!("virtual-replica: {line}: {problem}");
+            exit(1);
+        }
+    }
+    exit(0);
+}

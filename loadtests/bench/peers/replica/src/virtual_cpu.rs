@@ -1,0 +1,146 @@
+//! The time that a request takes on a CPU that does not exist.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a change of speed goes unnoticed.
+const SLICE: Duration = Duration::from_millis(5);
+
+/// Work that begins so soon after the last has followed at once: between the two was only what the
+/// real CPU takes.
+const BACK_TO_BACK: Duration = Duration::from_millis(2);
+
+/// Most time by which a busy machine's late wake-up shortens what follows.
+const LATEST: Duration = Duration::from_millis(20);
+
+/// What may change from outside.
+#[derive(Debug)]
+pub(crate) struct Condition {
+    /// Speed in millionths.
+    speed: AtomicU64,
+    fails: AtomicBool,
+    /// By kind, in microseconds.
+    times: [AtomicU64; 2],
+}
+
+/// Which of the two requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Hello,
+    Work,
+}
+
+impl Default for Condition {
+    fn default() -> Self {
+        Condition {
+            speed: AtomicU64::new(1_000_000),
+            fails: AtomicBool::new(false),
+            times: [AtomicU64::new(10_000), AtomicU64::new(10_000)],
+        }
+    }
+}
+
+impl Condition {
+    /// Follows one line.
+    pub(crate) fn change(&self, line: &str) -> Result<(), &'static str> {
+        match line.split_once(' ') {
+            Some(("speed", value)) => {
+                let speed: f64 = value.parse().map_err(|_| "not a number")?;
+                if !(0.01..=100.0).contains(&speed) {
+                    return Err("a speed is 0.01 to 100");
+                }
+                self.speed.store((speed * 1e6) as u64, Relaxed);
+            }
+            Some(("times", values)) => {
+                let (hello, work) = values.split_once(' ').ok_or("two times in ms")?;
+                for (time, value) in self.times.iter().zip([hello, work]) {
+                    let ms: f64 = value.parse().map_err(|_| "not a number")?;
+                    time.store((ms * 1000.0) as u64, Relaxed);
+                }
+            }
+            Some(("fail", "0")) => self.fails.store(false, Relaxed),
+            Some(("fail", "1")) => self.fails.store(true, Relaxed),
+            _ => return Err("speed NUMBER, times MS MS, fail 0 or fail 1"),
+        }
+        Ok(())
+    }
+
+    fn speed(&self) -> f64 {
+        self.speed.load(Relaxed) as f64 / 1e6
+    }
+}
+
+/// The virtual CPU of one lane.
+#[derive(Debug)]
+pub(crate) struct VirtualCpu {
+    condition: Arc<Condition>,
+    /// When the last work should have been over, and when it was: a sleep ends late, and what comes
+    /// next must not pay for that.
+    over: Cell<Option<(Instant, Instant)>>,
+}
+
+impl VirtualCpu {
+    pub(crate) fn new(condition: Arc<Condition>) -> Self {
+        VirtualCpu { condition, over: Cell::new(None) }
+    }
+
+    pub(crate) fn fails(&self) -> bool {
+        self.condition.fails.load(Relaxed)
+    }
+
+    /// Returns when the work of a request is done.
+    pub(crate) fn hold(&self, kind: Kind) {
+        let now = Instant::now();
+        let mut at = match self.over.get() {
+            Some((due, was))
+                if now.duration_since(was) < BACK_TO_BACK && was.duration_since(due) < LATEST =>
+            {
+                due
+            }
+            _ => now,
+        };
+        let mut left = Duration::from_micros(self.condition.times[kind as usize].load(Relaxed));
+        while !left.is_zero() {
+            let speed = self.condition.speed();
+            let slice = left.div_f64(speed).min(SLICE);
+            at += slice;
+            thread::sleep(at.saturating_duration_since(Instant::now()));
+            // Rounding must not leave a remainder for ever.
+            left = left.saturating_sub(slice.mul_f64(speed) + Duration::from_nanos(10));
+        }
+        self.over.set(Some((at, Instant::now())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(speed: &str) -> Duration {
+        let condition = Arc::new(Condition::default());
+        condition.change("times 1 8").expect("a right line");
+        condition.change(speed).expect("a right line");
+        let cpu = VirtualCpu::new(condition);
+        let begun = Instant::now();
+        (0..5).for_each(|_| cpu.hold(Kind::Work));
+        begun.elapsed()
+    }
+
+    #[test]
+    fn work_takes_its_time_divided_by_the_speed() {
+        assert!(times("speed 1") >= Duration::from_millis(39));
+        assert!(times("speed 0.4") >= Duration::from_millis(99));
+    }
+
+    #[test]
+    fn only_known_lines_are_followed() {
+        let condition = Condition::default();
+        for line in ["speed", "speed fast", "speed 0", "fail 2", "times 1", "", "stop"] {
+            assert!(condition.change(line).is_err(), "{line}");
+        }
+        assert_eq!(condition.change("fail 1"), Ok(()));
+    }
+}

@@ -1,0 +1,192 @@
+"""The balancing policies, each chosen by the one value, in a real Envoy."""
+
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+import yaml
+
+from support import eventually
+from support.client import Client
+from support.envoys import endpoint, gateway_to
+from support.load import Load
+from support.rendering import envoy_config, tool
+from support.servers import Server
+
+SLOW_START = {"slowStart": {"window": "15s", "aggression": 1.5}}
+BY_USER = {"policy": "ring-hash", "ringHash": {"key": "header", "name": "x-user"}}
+SOON = {"blackout": "0s", "update": "100ms"}
+
+POLICIES = {
+    "least-request": {"policy": "least-request"},
+    "p2c": {"policy": "least-request-p2c", "choices": 3},
+    "round-robin": {"policy": "round-robin"},
+    "load-aware": {"policy": "load-aware", "loadAware": {"metrics": ["named_metrics.in_flight"]}},
+    "least-request, slow start": {"policy": "least-request", **SLOW_START},
+    "p2c, slow start": {"policy": "least-request-p2c", **SLOW_START},
+    "round-robin, slow start": {"policy": "round-robin", **SLOW_START},
+    "load-aware, slow start": {"policy": "load-aware", **SLOW_START},
+    "by header": BY_USER,
+    "by cookie": {"policy": "ring-hash", "ringHash": {"key": "cookie", "name": "who"}},
+    "by a cookie of its own": {
+        "policy": "ring-hash",
+        "ringHash": {"key": "cookie", "name": "who", "cookieLife": "1h"},
+    },
+    "by query": {"policy": "ring-hash", "ringHash": {"key": "query", "name": "user"}},
+    "by address, bounded": {
+        "policy": "ring-hash",
+        "ringHash": {"key": "source-address", "boundPercent": 150},
+    },
+}
+
+
+@pytest.mark.parametrize("balancing", POLICIES.values(), ids=POLICIES.keys())
+def test_envoy_accepts_every_policy_without_a_warning(balancing: dict, tmp_path: Path) -> None:
+    values, file = tmp_path / "values.yaml", tmp_path / "envoy.yaml"
+    values.write_text(yaml.safe_dump({"upstream": {"balancing": balancing}}))
+    file.write_text(yaml.safe_dump(envoy_config(values=values)))
+    argv = [tool("envoy"), "--mode", "validate", "--log-level", "warn", "-c", file]
+    result = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def replicas(start: Callable[..., Server], count: int) -> list[Server]:
+    flags = ["--lanes", "1", "--pin", "off"]
+    return [start(*flags, replica=f"replica-{index}") for index in range(count)]
+
+
+def endpoints(servers: list[Server]) -> list[dict]:
+    return [endpoint(server.url, server.admin) for server in servers]
+
+
+def all_answer(client: Client, count: int) -> None:
+    """Waits until every replica has passed a health check."""
+    eventually(lambda: len({client.ask("/hello").replica for _ in range(20)}) == count)
+
+
+def test_round_robin_takes_turns(start: Callable[..., Server], tmp_path: Path) -> None:
+    servers = replicas(start, 2)
+    upstream = {"balancing": {"policy": "round-robin"}}
+    with gateway_to(endpoints(servers), tmp_path, {"upstream": upstream}) as gateway:
+        client = Client(gateway.url)
+        all_answer(client, 2)
+        names = [client.ask("/hello").replica for _ in range(20)]
+        client.close()
+    assert Counter(names) == {"replica-0": 10, "replica-1": 10}
+
+
+def test_the_default_passes_a_stuck_replica_by(
+    start: Callable[..., Server], tmp_path: Path
+) -> None:
+    servers = replicas(start, 2)
+    # No health check finds out; in turns, each client would soon wait for the stuck replica.
+    upstream = {"health": {"interval": "1h"}, "timeout": "2m"}
+    with gateway_to(endpoints(servers), tmp_path, {"upstream": upstream}) as gateway:
+        client = Client(gateway.url)
+        all_answer(client, 2)
+        client.close()
+        with Load(gateway.url, clients=8) as load:
+            load.wait_for(20, replica="replica-0")
+            servers[0].stop()
+            load.wait_for(500, replica="replica-1")
+            servers[0].process.send_signal(signal.SIGCONT)
+            load.wait_for(20, replica="replica-0")
+    assert not load.failures
+
+
+def test_a_key_stays_on_its_replica_until_that_is_lost(
+    start: Callable[..., Server], tmp_path: Path
+) -> None:
+    servers = replicas(start, 3)
+    upstream = {"health": {"interval": "100ms"}, "balancing": BY_USER}
+    with gateway_to(endpoints(servers), tmp_path, {"upstream": upstream}) as gateway:
+        client = Client(gateway.url)
+        all_answer(client, 3)
+
+        def places() -> dict[int, str]:
+            asked = {key: client.ask("/hello", headers={"x-user": f"{key}"}) for key in range(240)}
+            assert {reply.status for reply in asked.values()} == {200}
+            return {key: reply.replica for key, reply in asked.items()}
+
+        before = places()
+        assert set(before.values()) == {"replica-0", "replica-1", "replica-2"}
+        assert places() == before
+        servers[1].process.kill()
+        after = places()
+        client.close()
+    moved = {key for key in before if before[key] != after[key]}
+    lost = {key for key, name in before.items() if name == "replica-1"}
+    assert "replica-1" not in after.values()
+    # Envoy gives each survivor more points on the ring, so a sixth of the other keys move too; a
+    # plain remainder of the hash would move half of them.
+    assert len(moved - lost) < (len(before) - len(lost)) / 3
+
+
+@contextmanager
+def reporting(name: str, report: str) -> Iterator[str]:
+    """URL of a replica whose replies all carry this report."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("endpoint-load-metrics", f"TEXT rps_fractional=100,{report}")
+            self.send_header("corelane-replica", name)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+OPPOSITE = (
+    "application_utilization=0.9,cpu_utilization=0.1,named_metrics.in_flight=1",
+    "application_utilization=0.1,cpu_utilization=0.9,named_metrics.in_flight=9",
+)
+ERRORS = ("application_utilization=0.1,eps=100", "application_utilization=0.1")
+
+
+@pytest.mark.parametrize(
+    ("reports", "load_aware", "favoured"),
+    [
+        (OPPOSITE, {}, "second"),
+        (OPPOSITE, {"metrics": ["cpu_utilization"]}, "first"),
+        (OPPOSITE, {"metrics": ["named_metrics.in_flight"]}, "first"),
+        (ERRORS, {}, "second"),
+    ],
+    ids=["the server's", "by CPU", "by a named metric", "by errors"],
+)
+def test_load_aware_weighs_by_the_chosen_metric(
+    tmp_path: Path, reports: tuple[str, str], load_aware: dict, favoured: str
+) -> None:
+    upstream = {"balancing": {"policy": "load-aware", "loadAware": {**SOON, **load_aware}}}
+    with ExitStack() as stack:
+        names = zip(("first", "second"), reports, strict=True)
+        urls = [stack.enter_context(reporting(*each)) for each in names]
+        entries = [endpoint(url, url) for url in urls]
+        gateway = stack.enter_context(gateway_to(entries, tmp_path, {"upstream": upstream}))
+        client = Client(gateway.url)
+        stack.callback(client.close)
+        all_answer(client, 2)
+
+        def share() -> float:
+            answered = Counter(client.ask("/").replica for _ in range(100))
+            return answered[favoured] / answered.total()
+
+        eventually(lambda: share() > 0.8, f"most requests at the {favoured}")

@@ -1,0 +1,124 @@
+"""The figures of `bench balancing`, and its replica of a virtual CPU."""
+
+import itertools
+from xml.etree import ElementTree
+
+import pytest
+
+from loadtests.bench.balancing import figures, picture, policies, report
+from loadtests.bench.balancing.scenarios import REFERENCE, SCENARIOS, SLO_MS
+
+SHAPES = ("3x1", "4x3")
+SEEDS = (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("p99", "expected"),
+    [
+        ({40: 200.0, 50: 300.0}, 0.0),
+        ({40: 20.0, 50: 30.0}, 50.0),
+        # Halfway in the logarithm.
+        ({40: 20.0, 50: 50.0, 60: 200.0}, 55.0),
+        # Measured beyond the first miss for comparison only.
+        ({40: 50.0, 50: 200.0, 70: 90.0}, 45.0),
+    ],
+    ids=["below", "all of it", "between", "the first miss ends it"],
+)
+def test_capacity_is_where_the_p99_leaves_the_objective(
+    p99: dict[float, float], expected: float
+) -> None:
+    assert figures.capacity(p99) == pytest.approx(expected)
+
+
+def answered(latency: dict[float, float]) -> list[figures.Answer]:
+    """Answers each 10 ms of 10 s; what is due from a time on takes so long."""
+    found = []
+    for due in range(0, 10_000, 10):
+        begun = max(begin for begin in latency if begin * 1000 <= due)
+        found.append((float(due), latency[begun], False, True))
+    return found
+
+
+def test_recovery_is_three_good_windows_in_a_row() -> None:
+    over = 2.0
+    assert figures.recovery(answered({0: 10.0}), over, 10.0) == 0.0
+    assert figures.recovery(answered({0: 500.0, 3: 10.0}), over, 10.0) == 1.0
+    # Good for two windows only at first.
+    relapse = answered({0: 10.0, 3: 500.0, 4: 10.0})
+    assert figures.recovery(relapse, over, 10.0) == 2.0
+    assert figures.recovery(answered({0: 500.0}), over, 10.0) is None
+
+
+def test_a_wrong_answer_is_no_recovery() -> None:
+    found = [(due, took, slow, due >= 4000) for due, took, slow, _ in answered({0: 1.0})]
+    assert figures.recovery(found, 2.0, 10.0) == 2.0
+
+
+def test_what_was_never_answered_counts_as_the_generators_patience() -> None:
+    columns = {"due_ms": [1.0], "latency_ms": [2.0], "work": [0], "right": [1]}
+    found = figures.answers({"samples": columns, "faults": {"silence": 1}})
+    assert figures.percentile([took for _, took, _, _ in found], 0.99) == figures.LOST_MS
+
+
+def cell(scenario: str, shape: str, policy: str, seed: int, load: float) -> dict:
+    """Round robin is thirty times as slow as the others, which miss the objective at 80%."""
+    p99 = SLO_MS * load / 75 * (30 if policy == "round-robin" else 1)
+    return {
+        "scenario": scenario,
+        "shape": shape,
+        "policy": policy,
+        "seed": seed,
+        "load": load,
+        "mixed": False,
+        "requests": 1000,
+        "wrong": 5,
+        "p50": 10.0,
+        "p99": p99,
+        "p99_fast": p99,
+        "recovery": None if policy == "round-robin" else 0.5,
+        "gateway_us": 50.0,
+        "lag_p99": 1.0,
+        "busy": 0.5,
+    }
+
+
+@pytest.fixture
+def record() -> dict:
+    """A record such as a run makes."""
+    cells = [
+        cell(name, shape, policy, seed, load)
+        for name, shape, seed in itertools.product(SCENARIOS, SHAPES, SEEDS)
+        for policy in policies.POLICIES
+        if name in policies.ONLY.get(policy, (name,))
+        for load in SCENARIOS[name].ladder or (SCENARIOS[name].load,)
+    ]
+    machine = {"date": "today", "cpu": "a CPU", "cores": 2, "kernel": "Linux", "sources": "abc"}
+    shares = {"seconds": 60.0, "busy_share": 0.4, "stolen_share": 0.0, "machine": machine}
+    names = tuple(SCENARIOS)
+    return {
+        **shares,
+        "policies": policies.POLICIES,
+        "shapes": SHAPES,
+        "scenarios": names,
+        "seeds": SEEDS,
+        "cells": cells,
+    }
+
+
+def test_the_report_judges_by_the_target(record: dict) -> None:
+    text = report.markdown(record)
+    assert f"{REFERENCE}% load: the p99 of round-robin is 30.0 (30.0–30.0) times" in text
+    assert "meets the target of 10" in text
+    assert "load-aware carries 1.00 (1.00–1.00) of what least-request does" in text
+    assert "does not replace the default" in text
+    for scenario in SCENARIOS.values():
+        assert scenario.title in text
+
+
+def test_the_picture_has_a_mark_for_each_policy_that_climbs(record: dict) -> None:
+    root = ElementTree.fromstring(picture.draw(record))
+    marks = root.findall("{http://www.w3.org/2000/svg}circle")
+    marks += root.findall("{http://www.w3.org/2000/svg}rect")[1:]
+    climbing = len(policies.POLICIES) - len(policies.ONLY)
+    ladders = sum(bool(scenario.ladder) for scenario in SCENARIOS.values())
+    assert len(marks) == climbing * (1 + ladders * len(SHAPES))
