@@ -4,9 +4,10 @@ import json
 import os
 import resource
 import shutil
+import signal
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 from loadtests.bench import cpu, machine
 from loadtests.bench.balancing import climb, picture, policies, report
 from loadtests.bench.balancing.scenarios import SCENARIOS
-from loadtests.bench.balancing.stack import Programs, Shape, Stack
+from loadtests.bench.balancing.stack import Programs, Shape, Stack, end_all
 from loadtests.bench.lanes import builds
 from tools import progress, resolve
 
@@ -61,13 +62,22 @@ def measure(plan: Plan) -> dict:
     programs = Programs(peers / "virtual-replica", peers / "load-generator", tools)
     folder = Path(tempfile.mkdtemp(prefix="bench-balancing-"))
     began, before = time.monotonic(), cpu.Machine.now()
+    # Ended like by Ctrl-C, so that nothing that was started is left.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with ThreadPoolExecutor(plan.at_once) as pool:
             jobs = [
                 pool.submit(_shape, plan, shape, programs, folder / f"{index}")
                 for index, shape in enumerate(plan.shapes)
             ]
-            cells = [cell for job in jobs for cell in job.result()]
+            try:
+                wait(jobs, return_when=FIRST_EXCEPTION)
+                cells = [cell for job in jobs if job.done() for cell in job.result()]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                end_all()
+                raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     after, seconds = cpu.Machine.now(), time.monotonic() - began
