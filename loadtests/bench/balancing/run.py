@@ -35,6 +35,7 @@ class Plan:
     seeds: tuple[int, ...] = SEEDS
     at_once: int = 3
     """Shapes that are measured at the same time."""
+    profile: str = "release"
 
 
 QUICK = Plan(QUICK_SHAPES, QUICK_SCENARIOS, seeds=SEEDS[:1])
@@ -58,7 +59,7 @@ def main(plan: Plan, out: Path) -> int:
 def measure(plan: Plan) -> dict:
     """Everything that the report tells."""
     tools = resolve.ensure(["helm", "envoy", "supervisord"])
-    peers = builds.build(builds.BENCH, ["load-generator", "virtual-replica"], "release")
+    peers = builds.build(builds.BENCH, ["load-generator", "virtual-replica"], plan.profile)
     programs = Programs(peers / "virtual-replica", peers / "load-generator", tools)
     folder = Path(tempfile.mkdtemp(prefix="bench-balancing-"))
     began, before = time.monotonic(), cpu.Machine.now()
