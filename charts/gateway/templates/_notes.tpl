@@ -1,7 +1,9 @@
 {{- define "gateway.notes" -}}
 {{- $name := include "common.fullname" . -}}
 {{ $name }}: {{ if .Values.autoscaling.enabled }}{{ .Values.autoscaling.minReplicas }} to {{ .Values.autoscaling.maxReplicas }}{{ else }}{{ .Values.replicas }}{{ end }} pods with {{ .Values.cpus }} worker thread(s) each, for the replicas of
-{{- if eq .Values.upstream.discovery "dns" }}
+{{- if eq (include "gateway.discovery" .) "eds" }}
+  the Service {{ include "gateway.agent.service" . }}
+{{- else if eq (include "gateway.discovery" .) "dns" }}
   {{ include "gateway.envoy.upstreamHost" . }}:{{ .Values.upstream.dns.port }}
 {{- else }}
 {{- range .Values.upstream.endpoints }}
