@@ -19,9 +19,13 @@ Send a request:
   kubectl --namespace {{ .Release.Namespace }} port-forward service/{{ $name }} 8080:{{ .Values.service.port }} &
   {{- end }}
   curl -i http://127.0.0.1:8080/
+  {{- if and .Values.tls.enabled (eq .Values.mode "envoy") }}
+  kubectl --namespace {{ .Release.Namespace }} port-forward service/{{ $name }} 8443:{{ .Values.service.httpsPort }} &
+  curl -ik https://127.0.0.1:8443/
+  {{- end }}
 
 The header corelane-replica of the reply names the replica. A reply without it comes from the gateway
-itself; the access log (kubectl logs) says why.
+itself; the access log (kubectl logs) says why, always from status {{ .Values.accessLog.status }} on.
 {{- if eq .Values.mode "gatewayAPI" }}
 
 Envoy Gateway makes the pods, in the namespace {{ include "gateway.api.podNamespace" . }}. Whether it took everything:
