@@ -25,8 +25,8 @@ def markdown(record: dict) -> str:
     parts = [
         "# Balancing policies under trouble",
         (
-            "Written by `make bench-balancing`. Figures are medians of "
-            f"{len(record['seeds'])} seeds, with the lowest and the highest in brackets."
+            "Written by `make bench-balancing`. Figures are medians over the seeds, with the lowest "
+            "and the highest in brackets."
         ),
         _setting(record),
         "![Capacity within the latency objective](bench-balancing.svg)",
@@ -43,7 +43,7 @@ def markdown(record: dict) -> str:
         steps = ", ".join(f"{load:g}" for load in SCENARIOS[name].ladder)
         parts += [
             f"### {SCENARIOS[name].title}",
-            f"Steps: {steps}.",
+            f"Steps: {steps}; {min(len(record['seeds']), SCENARIOS[name].seeds)} seeds.",
             _capacities(record, name),
         ]
     parts.append(f"## p99 in ms at {REFERENCE}% of the nominal capacity")
