@@ -81,7 +81,9 @@ def test_static_endpoints_are_checked_on_their_admin_ports() -> None:
 
 
 def test_dns_endpoints_are_checked_on_the_admin_port() -> None:
-    server = cluster(envoy_config("upstream.dns.adminPort=9999"), "server")
+    server = cluster(
+        envoy_config("upstream.discovery=dns", "upstream.dns.adminPort=9999"), "server"
+    )
     assert server["cluster_type"]["name"] == "envoy.clusters.dns"
     (group,) = server["load_assignment"]["endpoints"]
     (entry,) = group["lb_endpoints"]
