@@ -19,7 +19,8 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e test lint test-services test-platform \
-  fuzz miri fmt charts images release-dry-run loadtest compare-direct pgo bench-balancing bench-lanes soak tools clean
+  fuzz miri fmt charts images release-dry-run loadtest compare-direct pgo bench-balancing bench-gateway bench-lanes soak \
+  tools clean
 
 help: ## Show the targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -146,6 +147,9 @@ bench-balancing: ## Compare the gateway's balancing policies by the load that th
 
 bench-lanes: ## Compare the server with its peers and with what the kernel alone costs
 	$(PYTHON) loadtests/bench lanes
+
+bench-gateway: ## Compare the gateway's CPU per request with a minimal Envoy, nginx and HAProxy
+	$(PYTHON) loadtests/bench gateway
 
 # bash, too, has a variable of this name.
 soak: ## Keep one server under clients that come and go for 5 minutes: SECONDS=60

@@ -44,9 +44,11 @@ def _name(tool: Tool) -> str:
 
 def _program(tool: Tool, *target: str | bytes) -> Path:
     module = _module(tool.go)
-    content = [(module / file).read_bytes() for file in ("go.mod", "go.sum")]
+    files = [module / "go.mod", module / "go.sum", *sorted(module.glob("*.go"))]
+    content = [file.read_bytes() for file in files]
     package = "tool" if tool.go.together else tool.go.package
-    key = cache.key(package, tool.go.tags, tool.go.ldflags, *content, *target)
+    flags = [tool.go.tags, tool.go.ldflags, *tool.go.gcflags]
+    key = cache.key(package, *flags, *content, *target)
     return cache.root() / "go" / f"{_name(tool)}-{key}" / tool.name
 
 
@@ -78,6 +80,7 @@ def _build(tool: Tool, program: Path, target: Mapping[str, str] | None = None) -
     output = f"{fresh}/" if tool.go.together else str(fresh / tool.name)
     argv = ["go", "build", "-mod=readonly", "-v", "-trimpath", "-buildvcs=false"]
     argv += ["-tags", tool.go.tags, "-ldflags", f"-s -w {tool.go.ldflags}"]
+    argv += [f"-gcflags={flags}" for flags in tool.go.gcflags]
     argv += ["-o", output, packages]
     what = f"the tools of {tool.go.module}" if tool.go.together else tool.go.package
     with progress.step(name, f"building {what} with Go", log):

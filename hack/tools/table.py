@@ -27,6 +27,7 @@ class Go:
     package: str
     tags: str = ""
     ldflags: str = ""
+    gcflags: tuple[str, ...] = ()
     together: bool = False
 
 
@@ -80,7 +81,7 @@ def _go(entry: dict, raw: dict) -> Go:
     fields = {field: value for field, value in entry.items() if field != "build_of"}
     if "build_of" in entry:
         fields = {**raw[entry["build_of"]]["go"], **fields}
-    return Go(**fields)
+    return Go(**{**fields, "gcflags": tuple(fields.get("gcflags", ()))})
 
 
 def _debian(entry: dict, raw: dict) -> Debian:

@@ -9,6 +9,7 @@ from loadtests.bench import compare_direct, soak
 from loadtests.bench.balancing import run as balancing
 from loadtests.bench.balancing.scenarios import SCENARIOS
 from loadtests.bench.balancing.stack import Shape
+from loadtests.bench.gateway import run as gateway
 from loadtests.bench.lanes import rows, run
 from local.prepare import build_server
 from local.settings import REPOSITORY
@@ -28,6 +29,7 @@ def main(arguments: list[str]) -> int:
     _add_balancing(commands)
     _add_compare_direct(commands)
     _add_lanes(commands)
+    _add_gateway(commands)
     _add_soak(commands)
     options = parser.parse_args(arguments)
     try:
@@ -167,6 +169,67 @@ def _lanes(options: argparse.Namespace) -> int:
     )
     full = plan == run.Plan(tuple(rows.ROWS), ROUNDS, run.SECONDS)
     return run.main(plan, options.out or (RESULTS if full else OUT))
+
+
+_KINDS = {
+    "levers": "instead: the shipped configuration with one change each",
+    "perf": "instead: where the time goes, by perf and strace",
+}
+
+
+def _add_gateway(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "gateway",
+        help="CPU per request of the gateway, of a minimal Envoy, nginx and HAProxy",
+        description="Compares what the gateway's chart renders with a minimal Envoy, nginx and "
+        "HAProxy as proxies to the same pool: CPU time per request. Builds what it needs.",
+    )
+    what = parser.add_mutually_exclusive_group()
+    for name, text in _KINDS.items():
+        what.add_argument(
+            f"--{name}", action="store_const", const=name, dest="what", default="proxies", help=text
+        )
+    parser.add_argument(
+        "--rounds", type=_positive, default=0, metavar="N", help="default: 9, of levers 3"
+    )
+    parser.add_argument("--quick", action="store_true", help="shorter parts, for a first look")
+    parser.add_argument(
+        "--only",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="NAMES",
+        help="some proxies or levers only, with commas between",
+    )
+    parser.add_argument(
+        "--rate", type=_positive, default=0, metavar="N", help="requests/s of the open loop"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="where the results go; default: docs/results for everything in all rounds, else loadtests/out",
+    )
+    parser.add_argument(
+        "--server", type=Path, metavar="PROGRAM", help="another build of corelane-server"
+    )
+    parser.add_argument(
+        "--profile", default="release", help="cargo's profile of all builds; default: release"
+    )
+    parser.set_defaults(run=_gateway)
+
+
+def _gateway(options: argparse.Namespace) -> int:
+    plan = gateway.Plan(
+        what=options.what,
+        rounds=options.rounds,
+        quick=options.quick,
+        only=options.only,
+        rate=options.rate,
+        server=options.server and options.server.resolve(),
+        profile=options.profile,
+    )
+    full = plan == gateway.Plan(what=options.what)
+    return gateway.main(plan, options.out or (RESULTS if full else OUT))
 
 
 def _add_soak(commands: argparse._SubParsersAction) -> None:

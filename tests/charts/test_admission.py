@@ -9,7 +9,8 @@ from charts import golden
 from support.apiserver import Api
 from support.rendering import template
 
-CASES = golden.cases()
+# Objects of mode gatewayAPI take definitions that this server does not have: tests/gateway_api.
+CASES = [case for case in golden.cases() if not case.name.endswith("gateway-api")]
 
 
 def dry_run(api: Api, namespace: str, objects: str) -> tuple[int, str]:

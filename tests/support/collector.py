@@ -88,7 +88,13 @@ def collector() -> Iterator[Collector]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
+            # Envoy sends chunks: a line with the size in front of each, one of no bytes at the end.
+            assert self.headers["transfer-encoding"] == "chunked", self.headers
+            body = b""
+            while size := int(self.rfile.readline(), 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
             running.spans += read(body)
             running.paths.append(self.path)
             self.send_response(200)
@@ -102,6 +108,8 @@ def collector() -> Iterator[Collector]:
         running = Collector(server.server_port)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield running
-        server.shutdown()
-        thread.join()
+        try:
+            yield running
+        finally:
+            server.shutdown()
+            thread.join()

@@ -73,11 +73,13 @@ def merged(values: dict, more: dict) -> dict:
 
 @contextmanager
 def gateway_to(
-    endpoints: list[dict], folder: Path, values: dict | None = None
+    endpoints: list[dict],
+    folder: Path,
+    values: dict | None = None,
 ) -> Iterator[Gateway]:
-    """Envoy with one worker in front of these replicas.
+    """Envoy with one worker in front of these replicas; it logs every request.
 
-    It logs every request. Further `values` of the chart are laid over those of the fixture.
+    Further `values` of the chart are laid over those of the fixture.
     """
     first = free_ports(4)
     own = {

@@ -13,6 +13,8 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "gateway.guards.tls" . -}}
 {{- include "gateway.guards.overload" . -}}
 {{- include "gateway.guards.tracing" . -}}
+{{- include "gateway.guards.workers" . -}}
+{{- include "gateway.guards.api" . -}}
 {{- end -}}
 
 {{- define "gateway.guards.discovery" -}}

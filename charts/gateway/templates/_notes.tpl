@@ -11,9 +11,18 @@
 {{ include "common.notes.cpus" . }}
 
 Send a request:
+  {{- if eq .Values.mode "gatewayAPI" }}
+  kubectl --namespace {{ include "gateway.api.podNamespace" . }} port-forward service/{{ include "gateway.api.podName" . }} 8080:{{ .Values.service.port }} &
+  {{- else }}
   kubectl --namespace {{ .Release.Namespace }} port-forward service/{{ $name }} 8080:{{ .Values.service.port }} &
+  {{- end }}
   curl -i http://127.0.0.1:8080/
 
 The header corelane-replica of the reply names the replica. A reply without it comes from the gateway
 itself; the access log (kubectl logs) says why.
+{{- if eq .Values.mode "gatewayAPI" }}
+
+Envoy Gateway makes the pods, in the namespace {{ include "gateway.api.podNamespace" . }}. Whether it took everything:
+  kubectl --namespace {{ .Release.Namespace }} describe gateway,httproute,clienttrafficpolicy,backendtrafficpolicy {{ $name }}
+{{- end }}
 {{- end -}}

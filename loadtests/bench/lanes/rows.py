@@ -1,6 +1,7 @@
 """What each row of the benchmark measures of one server in one round."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loadtests.bench import cpu
@@ -80,10 +81,10 @@ def calibrate(bench: Bench) -> Work:
         hello, work = {"connections": CONNECTIONS}, {"connections": 1, "ops": ops}
         program = bench.programs.generator
         with Generator(program, place, "closed", server.address, **hello, **times) as load:
-            used, result = _cpu_of(server, load)
+            used, result = cpu_of(server, load)
             hello_us = used / result["requests"] * 1e6
         with Generator(program, place, "closed", server.address, **work, **times) as load:
-            used, result = _cpu_of(server, load)
+            used, result = cpu_of(server, load)
             work_us = used / result["requests"] * 1e6
     return Work(ops_per_ms=ops / work_us * 1e3, hello_us=hello_us)
 
@@ -164,7 +165,7 @@ def _closed(
         Generator(bench.programs.generator, place, "closed", process.address, **options) as load,
     ):
         threads = process.thread_seconds()
-        used, result = _cpu_of(process, load)
+        used, result = cpu_of(process, load)
         by_thread = {
             thread: after - threads.get(thread, 0.0)
             for thread, after in process.thread_seconds().items()
@@ -203,7 +204,7 @@ def _mixed(
         running(server, bench.programs, cpus) as process,
         Generator(bench.programs.generator, place, "open", process.address, **options) as load,
     ):
-        used, result = _cpu_of(process, load)
+        used, result = cpu_of(process, load)
     return {
         **result,
         "busy": used / result["seconds"] / len(cpus),
@@ -212,18 +213,24 @@ def _mixed(
     }
 
 
-def _cpu_of(process: Running, load: Generator) -> tuple[float, Sample]:
+def cpu_of(
+    process: Running, load: Generator, beside: Sequence[Running] = ()
+) -> tuple[float, Sample]:
     """The server's CPU time for the measured requests, none of which is in flight before or
-    after; and what the rest of the machine did meanwhile."""
+    after; and what the rest of the machine did meanwhile, without the servers `beside` it."""
     machine, begun = cpu.Machine.now(), time.monotonic()
-    before = process.cpu_seconds()
+    before, known = process.cpu_seconds(), _sum(beside)
     result = load.measure()
-    used = process.cpu_seconds() - before
+    used, known = process.cpu_seconds() - before, _sum(beside) - known
     machine_after, wall = cpu.Machine.now(), time.monotonic() - begun
-    others = machine_after.busy - machine.busy - used - result["generator_cpu_seconds"]
+    others = machine_after.busy - machine.busy - used - known - result["generator_cpu_seconds"]
     result["others_cores"] = max(0.0, others) / wall
     result["stolen_cores"] = (machine_after.stolen - machine.stolen) / wall
     return used, result
+
+
+def _sum(servers: Sequence[Running]) -> float:
+    return sum(server.cpu_seconds() for server in servers)
 
 
 def _shares(amounts: object) -> list[float]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 from loadtests.bench import cpu
 from loadtests.bench.lanes.builds import Programs
@@ -49,6 +50,17 @@ http {{
 }}
 """
 """keepalive_requests: nginx closes a connection after 1,000 requests by default."""
+
+
+class Startable(Protocol):
+    """What can be put under measurement: a server or a proxy."""
+
+    @property
+    def name(self) -> str:
+        """Its name in tables."""
+
+    def argv(self, programs: Any, address: str, folder: Path) -> list[str]:
+        """How it is started; what it writes goes into the folder."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +138,9 @@ class Running:
 
 
 @contextmanager
-def running(server: Server, programs: Programs, cpus: list[int]) -> Iterator[Running]:
+def running(server: Startable, programs: Any, cpus: list[int]) -> Iterator[Running]:
     """Starts a server on these CPUs alone and kills it at the end."""
-    address = f"{HOST}:{_free_port()}"
+    address = f"{HOST}:{free_port()}"
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         argv = ["taskset", "-c", ",".join(map(str, cpus))]
@@ -153,7 +165,7 @@ def running(server: Server, programs: Programs, cpus: list[int]) -> Iterator[Run
             process.wait()
 
 
-def _wait_until_right(found: Running, server: Server, output: Path) -> None:
+def _wait_until_right(found: Running, server: Startable, output: Path) -> None:
     """Waits for the first right reply."""
     deadline = time.monotonic() + PATIENCE
     problem = "no answer"
@@ -190,7 +202,7 @@ def _resident_kib(pid: int) -> int:
     return int(fields["VmRSS"].split()[0])
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A port below those that clients are given (ip_local_port_range)."""
     while True:
         port = random.randrange(10000, 30000)

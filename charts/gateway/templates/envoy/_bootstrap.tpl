@@ -3,10 +3,11 @@ The whole Envoy configuration. Each part has a file of its own beside this one.
 */}}
 {{- define "gateway.envoy" -}}
 node: {id: gateway, cluster: corelane}
+{{- include "gateway.envoy.workers" . }}
 {{ include "gateway.envoy.admin" . }}
-{{ include "gateway.envoy.runtime" . }}
 {{ include "gateway.envoy.stats" . }}
 {{ include "gateway.envoy.overload" . }}
+{{ include "gateway.envoy.runtime" . }}
 static_resources:
   listeners:
   {{- include "gateway.envoy.ingress" . | nindent 2 }}
@@ -42,10 +43,13 @@ admin:
   - {prefix: /healthcheck/}
 {{- end -}}
 
-{{/* The second layer is what the admin interface changes. */}}
+{{/* A later layer goes before an earlier one; the last is what the admin interface changes. */}}
 {{- define "gateway.envoy.runtime" -}}
 layered_runtime:
   layers:
+  # Chunks end in CRLF and nothing else (RFC 9112 section 7.1); Envoy by default takes other ends, too.
+  - name: chart
+    static_layer: {envoy.reloadable_features.strict_chunk_parsing: true}
   - name: static
     static_layer: {{ .Values.runtime | toJson }}
   - name: admin
@@ -75,7 +79,7 @@ stats_config:
       - {prefix: listener.ingress.server_ssl_socket_factory.}
       {{- end }}
       {{- if .Values.rateLimit.enabled }}
-      - {prefix: http_local_rate_limiter.}
+      - {prefix: ingress.http_local_rate_limit.}
       {{- end }}
       {{- if .Values.tracing.enabled }}
       - {prefix: tracing.opentelemetry.}

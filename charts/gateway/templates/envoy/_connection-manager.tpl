@@ -138,4 +138,7 @@ stream_idle_timeout: {{ include "gateway.duration" (list . "listener.timeouts.st
     "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
     # Neither replicas nor clients need x-envoy-* headers; they tell how the gateway is built.
     suppress_envoy_headers: true
+    {{- if not .Values.stats.replies }}
+    dynamic_stats: false
+    {{- end }}
 {{- end -}}

@@ -48,6 +48,7 @@ against clients, those of _upstream.tpl against replicas.
 worker (SO_REUSEPORT) by itself. */}}
 {{- define "gateway.envoy.tcp" -}}
 tcp_backlog_size: {{ int .Values.listener.backlog }}
+{{- include "gateway.envoy.locality" . }}
 {{- include "gateway.envoy.buffers" . | nindent 0 }}
 {{- if .Values.listener.keepalive.probes }}
 tcp_keepalive:

@@ -15,6 +15,7 @@ them from a replica's reply: they have no corelane-replica header.
   (list 429 "Too Many Requests")
   (list 431 "Request Header Fields Too Large")
   (list 500 "Internal Server Error")
+  (list 501 "Not Implemented")
   (list 502 "Bad Gateway")
   (list 503 "Service Unavailable")
   (list 504 "Gateway Timeout")

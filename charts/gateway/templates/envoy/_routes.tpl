@@ -16,6 +16,10 @@ route_config:
   - name: server
     domains: ["*"]
     routes:
+    # Envoy joins two Host lines with a comma and would pass them on; RFC 9112 section 3.2 demands 400.
+    - name: several-hosts
+      match: {prefix: /, headers: [{name: ":authority", string_match: {contains: ","}}]}
+      direct_response: {status: 400}
     # A second run of these does no harm: retry whatever failed before the reply began.
     - name: idempotent
       match:
@@ -32,6 +36,10 @@ route_config:
           retry_on: connect-failure,refused-stream,reset,retriable-headers
           retriable_headers: [{name: {{ .Values.upstream.retries.shedHeader | quote }}, present_match: true}]
           {{- include "gateway.envoy.retryPolicy" . | nindent 10 }}
+    # RFC 9110 section 9.3.8: whoever answers would show a script what a browser hides from it.
+    - name: trace
+      match: {prefix: /, headers: [{name: ":method", string_match: {exact: TRACE}}]}
+      direct_response: {status: 501}
     # These may run at most once: retry only if the request cannot have reached a handler.
     - name: once
       match: {prefix: /}

@@ -1,0 +1,77 @@
+"""What the gateway's chart renders with its default values, for the pool under measurement."""
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from local import render
+from local.topology import HOST
+
+PORT = "@PORT@"
+"""Where the port of a listener comes to stand."""
+
+FREE_PORT = 0
+"""Of listeners that nobody asks here: the kernel chooses."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A replica of the pool."""
+
+    port: int
+    admin_port: int
+
+
+def configuration(tools: dict[str, Path], pool: Sequence[Endpoint]) -> dict:
+    """The configuration as a dictionary; its ports are placeholders."""
+    endpoints = [
+        {"address": HOST, "port": replica.port, "adminPort": replica.admin_port} for replica in pool
+    ]
+    values = {
+        "listener": {"address": HOST},
+        "stats": {"address": HOST},
+        "upstream": {"discovery": "static", "endpoints": endpoints},
+    }
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(values, file)
+        file.flush()
+        text = render.envoy(Path(file.name), tools)
+    found = _parsed(text, tools)
+    found["admin"]["address"]["socket_address"]["port_value"] = FREE_PORT
+    for listener in found["static_resources"]["listeners"]:
+        address = listener["address"]["socket_address"]
+        # Numbers may be strings in protobuf's JSON.
+        address["port_value"] = PORT if listener["name"] == "ingress" else FREE_PORT
+    return found
+
+
+def _parsed(text: str, tools: dict[str, Path]) -> dict:
+    python = tools["supervisord"].parent / "python"
+    script = Path(__file__).with_name("to_json.py")
+    result = subprocess.run(
+        [python, script], input=text, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return json.loads(result.stdout)
+
+
+def connection_manager(config: dict) -> dict:
+    """What turns the connections of clients into requests."""
+    listeners = config["static_resources"]["listeners"]
+    ingress = next(listener for listener in listeners if listener["name"] == "ingress")
+    return ingress["filter_chains"][0]["filters"][-1]["typed_config"]
+
+
+def without_log(config: dict) -> None:
+    """Logs nothing."""
+    connection_manager(config).pop("access_log", None)
+
+
+def log_of_all(config: dict) -> list[dict]:
+    """The access log, of every request."""
+    log = json.loads(json.dumps(connection_manager(config)["access_log"]))
+    for sink in log:
+        sink.pop("filter", None)
+    return log

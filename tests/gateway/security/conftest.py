@@ -1,0 +1,40 @@
+"""The gateway with the chart's configuration, before a recorder and before the real server."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support import eventually
+from support.attacks import Bench
+from support.client import ask
+from support.envoys import endpoint, gateway_to
+from support.recorder import Recorder
+from support.servers import Server, start
+
+
+@pytest.fixture(scope="session")
+def start_once(binary: Path) -> Iterator[Callable[..., Server]]:
+    """Starts servers that serve many tests."""
+    yield from start.__wrapped__(binary)
+
+
+@pytest.fixture(scope="session")
+def replica(start_once: Callable[..., Server]) -> Server:
+    """The real server, which these tests leave as it was."""
+    return start_once()
+
+
+@pytest.fixture(scope="session")
+def bench(replica: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """Both gateways, for all payloads."""
+    recorder = Recorder()
+    recorded, served = (tmp_path_factory.mktemp(name) for name in ("recorded", "served"))
+    with (
+        gateway_to([endpoint(recorder.url, recorder.admin)], recorded) as first,
+        gateway_to([endpoint(replica.url, replica.admin)], served) as second,
+    ):
+        for each in (first, second):
+            eventually(lambda url=each.url: ask(url, "/hello").status == 200)
+        yield Bench(first.url, recorder, second.url, first.stats)
+    recorder.close()

@@ -1,0 +1,147 @@
+"""Where a request ends: two lengths, or one that could be read in two ways (RFC 9112 section 11.2)."""
+
+import pytest
+
+from support.attacks import HOST, Bench, table
+
+CHUNKED = b"5\r\nhello\r\n0\r\n\r\n"
+
+# One reader sees a whole request, another sees GET /smuggled behind it.
+INNER = b"GET /smuggled HTTP/1.1\r\n" + HOST + b"\r\n"
+
+
+def post(lines: bytes, body: bytes) -> bytes:
+    """A request whose length is told by `lines`."""
+    return b"POST /first HTTP/1.1\r\n" + HOST + lines + b"\r\n\r\n" + body
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"content-length: %d\r\ntransfer-encoding: chunked" % len(b"0\r\n\r\n" + INNER),
+        b"transfer-encoding: chunked\r\ncontent-length: %d" % len(b"0\r\n\r\n" + INNER),
+        b"content-length: 5\r\nTransfer-Encoding: xchunked",
+        b"content-length: 5\r\nTransfer-Encoding:",
+        b"content-length: 0\r\ntransfer-encoding: identity",
+    ],
+)
+def test_two_lengths_are_refused(bench: Bench, lines: bytes) -> None:
+    bench.refuses(post(lines, b"0\r\n\r\n" + INNER))
+    bench.passes(post(b"transfer-encoding: chunked", CHUNKED))
+
+
+def test_the_back_end_reads_the_length_that_the_gateway_read(bench: Bench) -> None:
+    # TE.CL: a reader of lengths would end the body after its first line.
+    bench.refuses(post(b"content-length: 4\r\ntransfer-encoding: chunked", b"24\r\n" + INNER))
+    bench.passes(
+        post(b"content-length: %d" % len(b"0\r\n\r\n" + INNER), b"0\r\n\r\n" + INNER),
+        b"POST /first HTTP/1.1 0\r\n\r\n" + INNER,
+    )
+    # CL.0: a body that a reader might not expect stays a body.
+    bench.passes(
+        b"GET /first HTTP/1.1\r\n" + HOST + b"content-length: %d\r\n\r\n" % len(INNER) + INNER,
+        b"GET /first HTTP/1.1 " + INNER,
+    )
+    # Without a length what follows is the next request, and known to be one.
+    bench.passes(
+        post(b"content-length: 0", b"GET /second HTTP/1.1\r\n" + HOST + b"\r\n"),
+        b"POST /first HTTP/1.1",
+        b"GET /second HTTP/1.1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    table(
+        (b"Transfer-Encoding: xchunked", 501),
+        (b"Transfer-Encoding: chunk", 501),
+        (b"Transfer-Encoding: identity", 501),
+        (b"Transfer-Encoding: chunked, identity", 501),
+        (b"Transfer-Encoding: identity, chunked", 501),
+        (b"Transfer-Encoding: gzip, chunked", 501),
+        (b"Transfer-Encoding: chunked, chunked", 501),
+        (b"Transfer-Encoding: ,chunked", 501),
+        (b"Transfer-Encoding: chunked,", 501),
+        (b"Transfer-Encoding:", 501),
+        (b'Transfer-Encoding: "chunked"', 501),
+        (b"Transfer-Encoding: chunked;q=1", 501),
+        (b"Transfer-Encoding: chun\xeaked", 501),
+        (b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", 501),
+        (b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity", 501),
+        (b"Transfer-Encoding: x\r\nTransfer-Encoding: chunked", 501),
+        (b"Transfer-Encoding : chunked", 400),
+        (b"Transfer-Encoding\t: chunked", 400),
+        (b" Transfer-Encoding: chunked", 400),
+        (b"Transfer-Encoding: \x0bchunked", 400),
+        (b"Transfer-Encoding: chunked\0", 400),
+        (b"Transfer_Encoding: chunked", 400),
+    ),
+)
+def test_an_unknown_coding_is_refused(bench: Bench, lines: bytes, status: int) -> None:
+    bench.refuses(post(lines, CHUNKED), status)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    table(
+        (b"Transfer-Encoding: chunked",),
+        (b"TRANSFER-ENCODING: CHUNKED",),
+        (b"transfer-encoding:chunked",),
+        (b"Transfer-Encoding:\tchunked",),
+        (b"Transfer-Encoding: chunked ",),
+        (b"Transfer-Encoding:\r\n chunked",),
+        (b"X: y\nTransfer-Encoding: chunked",),
+        (b"TE: chunked\r\nTransfer-Encoding: chunked",),
+        (b"Connection: Transfer-Encoding\r\nTransfer-Encoding: chunked",),
+    ),
+)
+def test_one_coding_arrives_in_its_plain_form(bench: Bench, lines: bytes) -> None:
+    (request, _) = bench.passes(post(lines, CHUNKED)).requests
+    assert request.values(b"transfer-encoding") == [b"chunked"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"X: y\r\n Transfer-Encoding: chunked",
+        b"\nTransfer-Encoding: chunked",
+        b"X: y\rTransfer-Encoding: chunked",
+    ],
+)
+def test_a_coding_in_another_field_ends_the_request(bench: Bench, lines: bytes) -> None:
+    replies, record = bench.send(post(lines, CHUNKED))
+    # What would have been the body is no request.
+    assert [reply.status for reply in replies] == [200, 400]
+    (request,) = record.requests
+    assert (request.body, request.data) == (b"", record.data)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(b"5\r\nContent-Length: 5", b"5\r\nContent-Length: 6", b"6\r\nContent-Length: 5"),
+        *(b"0\r\nContent-Length: 5", b"5\nContent-Length: 6", b"5, 5", b"5, 6", b"5 5"),
+        *(b"-5", b"+5", b"0x5", b"5;", b"5.0", b"5e0", b"five", b"", b" ", b"5\0", b"\x0b5"),
+        *(b"18446744073709551616", b"18446744073709551621", b"9" * 40),
+    ],
+)
+def test_a_length_that_is_no_number_is_refused(bench: Bench, value: bytes) -> None:
+    bench.refuses(post(b"Content-Length: " + value, b"hello"))
+
+
+@pytest.mark.parametrize(
+    "line", [b"Content-Length : 5", b" Content-Length: 5", b"Content_Length: 5"]
+)
+def test_a_length_in_a_bent_field_is_refused(bench: Bench, line: bytes) -> None:
+    bench.refuses(post(line, b"hello"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b"Content-Length: 5", b"content-length:5", b"Content-Length: 5 ", b"CONTENT-LENGTH: 05"),
+        *(b"Content-Length:\r\n 5", b"Connection: Content-Length\r\nContent-Length: 5"),
+    ],
+)
+def test_one_length_arrives_as_one(bench: Bench, line: bytes) -> None:
+    bench.passes(post(line, b"hello"))

@@ -1,0 +1,119 @@
+"""Request lines: methods, targets and versions that are bent (RFC 9112 sections 2 and 3)."""
+
+import pytest
+
+from support.attacks import HOST, Bench, table
+
+GET = b"GET /first HTTP/1.1"
+
+
+def under(line: bytes) -> bytes:
+    """A request with this first line."""
+    return line + b"\r\n" + HOST + b"\r\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    table(
+        (b" GET /first HTTP/1.1",),
+        (b"get /first HTTP/1.1",),
+        (b"G@T /first HTTP/1.1",),
+        (b"G\tT /first HTTP/1.1",),
+        (b"FOO /first HTTP/1.1",),
+        (b"TRACK /first HTTP/1.1",),
+        (b"CONNECT / HTTP/1.1",),
+        (b"GET first HTTP/1.1",),
+        (b"GET @other/first HTTP/1.1",),
+        (b"GET ?x HTTP/1.1",),
+        (b"GET * HTTP/1.1",),
+        (b"GET /fi rst HTTP/1.1",),
+        (b"GET /first\0 HTTP/1.1",),
+        (b"GET /fi\rrst HTTP/1.1",),
+        (b"GET /fi\x0brst HTTP/1.1",),
+        (b"GET /fi\x7frst HTTP/1.1",),
+        (b"GET /fi\xffrst HTTP/1.1",),
+        (b"GET /first#x HTTP/1.1",),
+        (b"GET ftp://gateway/first HTTP/1.1",),
+        (b"GET http:///first HTTP/1.1",),
+        (b"GET http:/first HTTP/1.1",),
+        (b"GET /first http/1.1",),
+        (b"GET /first HTTP/3",),
+        (b"GET /first HTTP/11",),
+        (b"GET /first HTTP/1.10",),
+        (b"GET /first HTTP/+1.1",),
+        (b"GET /first XTTP/1.1",),
+    ),
+)
+def test_a_bent_line_is_refused(bench: Bench, line: bytes) -> None:
+    bench.refuses(under(line))
+    bench.passes(under(GET), GET)
+
+
+@pytest.mark.parametrize(
+    ("line", "seen"),
+    table(
+        (GET, GET),
+        (b"\r\n" + GET, GET),
+        (b"\n" + GET, GET),
+        (GET + b" ", GET),
+        (GET + b"\r", GET),
+        (b"GET  /first  HTTP/1.1", GET),
+        (b"GET\t/first\tHTTP/1.1", GET),
+        (b"POST /first HTTP/1.1", b"POST /first HTTP/1.1"),
+        (b"OPTIONS /first HTTP/1.1", b"OPTIONS /first HTTP/1.1"),
+    ),
+)
+def test_white_space_between_the_parts_does_not_arrive(
+    bench: Bench, line: bytes, seen: bytes
+) -> None:
+    bench.passes(under(line), seen)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_lines_that_end_without_cr_arrive_with_it(bench: Bench, end: bytes) -> None:
+    bench.passes(GET + b"\nhost: gateway" + end + b"x: y\n" + end, GET)
+
+
+@pytest.mark.parametrize(
+    ("line", "host"),
+    table(
+        (b"GET http://gateway/first HTTP/1.1", b"gateway"),
+        (b"GET http://other/first HTTP/1.1", b"other"),
+        (b"GET http://other:99/first HTTP/1.1", b"other:99"),
+        (b"GET http://user:word@other/first HTTP/1.1", b"other"),
+    ),
+)
+def test_the_host_of_a_whole_url_is_the_only_one(bench: Bench, line: bytes, host: bytes) -> None:
+    # RFC 9112 section 3.2.2: it takes the place of the field Host.
+    (request, _) = bench.passes(under(line), GET).requests
+    assert request.values(b"host") == [host]
+
+
+def test_a_client_cannot_claim_tls(bench: Bench) -> None:
+    bench.refuses(under(b"GET https://gateway/first HTTP/1.1"), 403)
+
+
+def test_methods_that_are_not_served_end_at_the_gateway(bench: Bench) -> None:
+    bench.refuses(under(b"CONNECT gateway:443 HTTP/1.1"), 404)
+    bench.answers(under(b"TRACE /first HTTP/1.1"), 501)
+    bench.answers(under(b"OPTIONS * HTTP/1.1"), 404)
+
+
+@pytest.mark.parametrize("version", [b" HTTP/0.9", b" HTTP/1.0", b" HTTP/1.2", b" HTTP/2.0"])
+@pytest.mark.parametrize("length", [b"content-length: 5", b"transfer-encoding: chunked"])
+def test_another_version_arrives_as_http_1_1(bench: Bench, version: bytes, length: bytes) -> None:
+    body = b"hello" if length.startswith(b"content") else b"5\r\nhello\r\n0\r\n\r\n"
+    lines = HOST + b"connection: keep-alive\r\n" + length
+    bench.passes(b"POST /first" + version + b"\r\n" + lines + b"\r\n\r\n" + body)
+
+
+def test_nothing_follows_a_request_of_http_0_9(bench: Bench) -> None:
+    replies, record = bench.send(b"GET /first\r\n")
+    assert len(replies) == 1
+    assert [each.line for each in record.requests] == [GET]
+
+
+def test_the_preface_of_http2_is_no_request(bench: Bench) -> None:
+    replies, record = bench.send(b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n")
+    assert not replies
+    assert not record.data

@@ -1,0 +1,174 @@
+"""Clients that send or read slowly, to hold what they have opened: the gateway ends them in time."""
+
+import re
+import select
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from support import eventually
+from support.attacks import HOST
+from support.client import ask
+from support.envoys import Gateway, endpoint, gateway_to
+from support.h2c import DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PREFACE, RST_STREAM
+from support.h2raw import Connection, frame, get, pack, request
+from support.raw import connect, replies, until_end
+from support.recorder import Recorder
+from support.servers import Server
+
+# Far below the defaults, so that the tests are brief; each of them alone ends some of the clients.
+LIMITS = {"header": "1s", "request": "2s", "stream": "3s", "idle": "2s", "buffer": "2s"}
+
+FILE = 32 * 1024 * 1024
+"""Bytes of a reply: more than all buffers on the way hold."""
+
+POST = b"POST /hello HTTP/1.1\r\n" + HOST
+CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
+WINDOW_0 = b"\0\4\0\0\0\0"
+
+
+@pytest.fixture(scope="module")
+def gateways(
+    start_once: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Gateway, Gateway]]:
+    """Gateways with short time limits: before a back end that waits for bodies, and before a server
+    with a large file."""
+    folder = tmp_path_factory.mktemp("static")
+    with (folder / "large.bin").open("wb") as file:
+        file.truncate(FILE)
+    recorder, server = Recorder(), start_once(static=folder)
+    values = {"listener": {"timeouts": LIMITS}}
+    with ExitStack() as stack:
+        started = []
+        for each in (recorder, server):
+            ends, folder = [endpoint(each.url, each.admin)], tmp_path_factory.mktemp("slow")
+            started.append(stack.enter_context(gateway_to(ends, folder, values=values)))
+            eventually(lambda: ask(started[-1].url, "/hello").status == 200)
+        yield tuple(started)
+    recorder.close()
+
+
+@pytest.fixture
+def gateway(gateways: tuple[Gateway, Gateway]) -> Gateway:
+    """The one whose back end waits for bodies."""
+    return gateways[0]
+
+
+def active(gateway: Gateway, kind: str) -> int:
+    """How many connections (`cx`) or requests (`rq`) clients have open."""
+    text = ask(gateway.stats, "/stats/prometheus").body.decode()
+    name = rf"^envoy_http_downstream_{kind}_active\{{.*ingress.*\}} (\d+)$"
+    (number,) = re.findall(name, text, re.MULTILINE)
+    return int(number)
+
+
+SILENT = {
+    "nothing": (b"", []),
+    "half a line": (b"GET /hel", [408]),
+    "half a head": (b"GET /hello HTTP/1.1\r\n" + HOST, [408]),
+    "half a body": (POST + b"content-length: 9\r\n\r\nhel", [408]),
+    "half a chunk": (CHUNKED + b"9\r\nhel", [408]),
+    "the largest chunk": (CHUNKED + b"ffffffffffffffff\r\nhel", [408]),
+    "no last chunk": (CHUNKED + b"3\r\nhel\r\n", [408]),
+    "half a trailer": (CHUNKED + b"3\r\nhel\r\n0\r\nx: ", [408]),
+    "half a second head": (b"GET /hello HTTP/1.1\r\n" + HOST + b"\r\nGET /hel", [200, 408]),
+    "half a preface": (PREFACE[:10], [408]),
+}
+"""What a client sends before it falls silent, and the statuses of the replies."""
+
+
+@pytest.fixture(scope="module")
+def silent(gateways: tuple[Gateway, Gateway]) -> dict[str, list[bytes]]:
+    """What each client got when the gateway ended its connection; all were open at once, five times."""
+    with ExitStack() as stack:
+        connections = {name: [] for name in SILENT}
+        for name, (data, _) in list(SILENT.items()) * 5:
+            connections[name].append(stack.enter_context(connect(gateways[0].url)))
+            connections[name][-1].sendall(data)
+        assert ask(gateways[0].url, "/hello").status == 200
+        return {name: [until_end(each) for each in five] for name, five in connections.items()}
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_a_client_that_falls_silent_is_ended(silent: dict[str, list[bytes]], name: str) -> None:
+    statuses = [[reply.status for reply in replies(each)] for each in silent[name]]
+    assert statuses == [SILENT[name][1]] * 5
+
+
+def test_a_silent_client_of_http2_is_ended(gateway: Gateway) -> None:
+    head = pack(get(b"/hello", method=b"POST"))
+    with (
+        Connection(gateway.url) as idle,
+        Connection(gateway.url) as half,
+        Connection(gateway.url) as waiting,
+    ):
+        half.send(frame(HEADERS, 0, 1, head))
+        waiting.send(frame(HEADERS, END_HEADERS, 1, head))
+        for each in (idle, half):
+            each.until(lambda each=each: each.of(GOAWAY))
+            assert each.of(GOAWAY)
+        # The stream that waits for its body ends alone.
+        assert waiting.outcome(1) == 408
+        waiting.send(request(3, get(b"/hello")))
+        assert waiting.outcome(3) == 200
+
+
+TRICKLES = (
+    (b"GET /hello HTTP/1.1\r\n" + HOST, b"x: y\r\n"),
+    (POST + b"content-length: 1000\r\n\r\n", b"x"),
+    (CHUNKED, b"1\r\nx\r\n"),
+)
+"""How a request begins, and what its client then sends now and then."""
+
+
+def test_a_trickle_does_not_move_the_limit(gateway: Gateway) -> None:
+    with ExitStack() as stack:
+        pieces = {}
+        for head, piece in TRICKLES:
+            connection = stack.enter_context(connect(gateway.url))
+            connection.sendall(head)
+            pieces[connection] = piece
+        # The pause makes it a trickle; how long that lasts is the gateway's affair.
+        for _ in range(200):
+            for ended in select.select(pieces, [], [], 0.1)[0]:
+                del pieces[ended]
+                (reply,) = replies(until_end(ended))
+                assert reply.status == 408
+            for connection, piece in pieces.items():
+                connection.sendall(piece)
+            if not pieces:
+                break
+        assert not pieces
+    assert ask(gateway.url, "/hello").status == 200
+
+
+LARGE = b"/static/large.bin"
+WHOLE = b"GET " + LARGE + b" HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n"
+
+
+def test_clients_that_do_not_read_are_ended(gateways: tuple[Gateway, Gateway]) -> None:
+    _, gateway = gateways
+    small = {"receive_bytes": 4096}
+    with (
+        connect(gateway.url, **small) as http1,
+        Connection(gateway.url, **small) as http2,
+        Connection(gateway.url, WINDOW_0, **small) as no_window,
+    ):
+        http1.sendall(WHOLE)
+        http2.send(request(1, get(LARGE)))
+        no_window.send(request(1, get(LARGE)))
+        # All requests are under way: the first of each reply is there.
+        assert http1.recv(1) == b"H"
+        for each in (http2, no_window):
+            each.until(lambda each=each: each.of(HEADERS))
+            assert each.outcome() == 200
+        assert ask(gateway.url, "/hello").status == 200
+        eventually(lambda: active(gateway, "rq") == 0, "no request is left")
+        assert len(until_end(http1)) < FILE
+        for each in (http2, no_window):
+            each.until(lambda each=each: each.of(RST_STREAM))
+            assert not [x for x in each.of(DATA) if x.flags & END_STREAM]
+    with connect(gateway.url) as connection:
+        connection.sendall(WHOLE)
+        assert len(until_end(connection)) > FILE

@@ -1,0 +1,158 @@
+"""Limits on clients, at the real Envoy in front of the real server."""
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from support import eventually
+from support.client import Client, Reply, ask
+from support.envoys import Gateway, endpoint, gateway_to
+from support.h2c import H2cClient
+from support.servers import Server
+
+Start = Callable[[dict], Gateway]
+
+
+@pytest.fixture
+def gateway(server: Server, tmp_path: Path) -> Iterator[Start]:
+    """Starts a gateway with further values, once its replica is healthy."""
+    with ExitStack() as stack:
+
+        def run(values: dict) -> Gateway:
+            replicas = [endpoint(server.url, server.admin)]
+            running = stack.enter_context(gateway_to(replicas, tmp_path, values=values))
+            eventually(lambda: running.counted("cluster.server.membership_healthy") == 1)
+            return running
+
+        yield run
+
+
+def problem(reply: Reply) -> tuple[int, str]:
+    """The status and title of a reply of the gateway itself."""
+    assert reply.replica is None
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert json.loads(reply.body)["status"] == reply.status
+    return reply.status, json.loads(reply.body)["title"]
+
+
+def connect(gateway: Gateway) -> socket.socket:
+    """A new connection without a request."""
+    address = urlsplit(gateway.url)
+    return socket.create_connection((address.hostname, address.port), timeout=20)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Waits for what comes over a connection: whether it is the end."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_long_body_is_413_before_any_replica_sees_it(gateway: Start) -> None:
+    running = gateway({"listener": {"bodyBytes": 1000}})
+    assert ask(running.url, "/hello", "POST", body=b"x" * 1000).status == 405
+    long = {"body": b"x" * 1001}
+    assert problem(ask(running.url, "/hello", "POST", **long)) == (413, "Payload Too Large")
+    # Without a length, in chunks.
+    unknown = {"body": iter([b"x" * 600, b"x" * 600])}
+    assert problem(ask(running.url, "/hello", "POST", **unknown)) == (413, "Payload Too Large")
+
+
+def test_one_connection_more_is_refused_but_statistics_answer(gateway: Start) -> None:
+    running = gateway({"listener": {"connections": 2}})
+    clients = [Client(running.url), Client(running.url)]
+    assert [client.ask("/hello").status for client in clients] == [200, 200]
+    with connect(running) as third:
+        assert is_closed(third)
+    assert running.counted("listener.ingress.downstream_global_cx_overflow") == 1
+    shown = ask(running.stats, "/stats/prometheus")
+    assert b"envoy_listener_downstream_global_cx_overflow" in shown.body
+    assert running.ready()
+    clients[0].close()
+    eventually(lambda: running.counted("listener.ingress.downstream_cx_active") == 1)
+    assert ask(running.url, "/hello").status == 200
+    clients[1].close()
+
+
+@pytest.mark.parametrize("connect", [Client, H2cClient])
+def test_an_old_connection_is_closed_after_a_reply_and_no_request_fails(
+    gateway: Start, connect: Callable[[str], Client | H2cClient]
+) -> None:
+    running = gateway({"listener": {"timeouts": {"age": "300ms", "ageJitter": 0}}})
+    client = connect(running.url)
+    replies = [client.ask("/hello")]
+    while replies[-1].headers.get("connection") != "close":
+        replies.append(client.ask("/hello"))
+    client.close()
+    assert {reply.status for reply in replies} == {200}
+    assert running.counted("http.ingress.downstream_cx_max_duration_reached") == 1
+
+
+def test_requests_above_the_rate_are_429_and_say_when_to_return(gateway: Start) -> None:
+    running = gateway({"rateLimit": {"enabled": True, "requests": 1, "burst": 3}})
+    client = Client(running.url)
+    replies = [client.ask("/hello") for _ in range(10)]
+    client.close()
+    assert [reply.status for reply in replies[:3]] == [200] * 3
+    refused = next(reply for reply in replies if reply.status != 200)
+    assert problem(refused) == (429, "Too Many Requests")
+    assert int(refused.headers["retry-after"]) <= 1
+    assert refused.headers["x-ratelimit-limit"].startswith("3")
+    assert running.counted("ingress.http_local_rate_limit.rate_limited") >= 1
+
+
+def test_one_client_cannot_take_the_rate_of_others(gateway: Start) -> None:
+    limit = {"enabled": True, "perClient": {"requests": 1, "burst": 2}}
+    running = gateway({"rateLimit": limit, "listener": {"trustedHops": 1}})
+    client = Client(running.url)
+
+    def status(address: str) -> int:
+        return client.ask("/hello", headers={"x-forwarded-for": address}).status
+
+    assert 429 in [status("203.0.113.1") for _ in range(10)]
+    assert [status("203.0.113.2"), status("203.0.113.3")] == [200, 200]
+    client.close()
+
+
+@pytest.fixture
+def full(server: Server, tmp_path: Path) -> Callable[[dict], AbstractContextManager[Gateway]]:
+    """A gateway whose heap is larger than its memory from the start."""
+
+    def run(overload: dict) -> AbstractContextManager[Gateway]:
+        values = {"memory": "1Mi", "overload": overload}
+        return gateway_to([endpoint(server.url, server.admin)], tmp_path, values=values)
+
+    return run
+
+
+def acts(gateway: Gateway, name: str) -> bool:
+    """Whether an action against overload is in force."""
+    return gateway.counted(f"overload.envoy.{name}.scale_percent") == 100
+
+
+def test_without_memory_connections_are_refused_but_statistics_answer(
+    full: Callable[[dict], AbstractContextManager[Gateway]],
+) -> None:
+    with full({}) as gateway:
+        eventually(lambda: acts(gateway, "load_shed_points.tcp_listener_accept"))
+        with connect(gateway) as refused:
+            assert is_closed(refused)
+        assert gateway.counted("listener.ingress.downstream_cx_overload_reject") >= 1
+        assert gateway.ready()
+
+
+def test_without_memory_requests_are_503_on_connections_that_are_there(
+    full: Callable[[dict], AbstractContextManager[Gateway]],
+) -> None:
+    with full({"refuseConnections": 0, "abortRequests": 0}) as gateway:
+        eventually(lambda: acts(gateway, "overload_actions.stop_accepting_requests"))
+        reply = ask(gateway.url, "/hello")
+        assert problem(reply) == (503, "Service Unavailable")
+        # And the client is asked to free the connection.
+        assert reply.headers["connection"] == "close"

@@ -1,0 +1,89 @@
+"""Sends bytes through the gateway and tells what came back and what the back end was sent."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from support.client import Reply, ask
+from support.raw import exchange
+from support.recorder import Record, Recorder
+
+HOST = b"host: gateway\r\n"
+
+FINAL = b"GET /final HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n"
+"""Follows each payload on its connection: the next client's request, where connections are shared."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Two gateways with the chart's configuration: before a recorder, and before the real server."""
+
+    url: str
+    recorder: Recorder
+    served: str
+    stats: str
+
+    def send(self, data: bytes) -> tuple[list[Reply], Record]:
+        """Sends a payload and the final request: all replies, and what the back end was sent."""
+        self.recorder.take()
+        replies = exchange(self.url, data + FINAL)
+        return replies, self.record()
+
+    def record(self) -> Record:
+        """What the back end was sent since the last look."""
+        # Another client is served, and with its reply all that came before it is recorded.
+        assert ask(self.url, "/other-client").status == 200
+        record = self.recorder.take()
+        other = record.requests.pop()
+        assert other.line == b"GET /other-client HTTP/1.1"
+        assert other.data in record.data
+        record.data = record.data.replace(other.data, b"")
+        return record
+
+    def refuses(self, data: bytes, *statuses: int) -> None:
+        """The gateway refuses a payload, ends the connection, and sends on not one byte of it."""
+        replies, record = self.send(data)
+        assert [reply.status for reply in replies] in [[x] for x in statuses or (400,)], replies
+        assert replies[0].headers["connection"] == "close"
+        assert not record.data
+
+    def answers(self, data: bytes, status: int) -> None:
+        """The gateway itself answers a request of good form, and goes on with the connection."""
+        replies, record = self.send(data)
+        assert [reply.status for reply in replies] == [status, 200], replies
+        (final,) = record.requests
+        assert (final.line, final.data) == (b"GET /final HTTP/1.1", record.data)
+
+    def cuts(self, data: bytes, status: int = 400) -> None:
+        """The gateway refuses a payload in its body: the back end sees no end of the request."""
+        replies, record = self.send(data)
+        assert [reply.status for reply in replies] == [status], replies
+        assert not record.requests
+        assert not record.unclear
+        assert b"0\r\n\r\n" not in record.data
+        assert b"smuggled" not in record.data
+
+    def arrives(self, data: bytes, *requests: bytes) -> Record:
+        """The back end sees exactly these requests, `line body`, and the final one."""
+        expected = [*requests, b"GET /final HTTP/1.1"]
+        replies, record = self.send(data)
+        seen = [b" ".join(x for x in (each.line, each.body) if x) for each in record.requests]
+        assert (seen, record.unclear) == (expected, []), record
+        final = [reply.status for reply in replies if reply.status != 100]
+        assert final == [200] * len(expected), replies
+        return record
+
+    def passes(
+        self, data: bytes, *requests: bytes, default: bytes = b"POST /first HTTP/1.1 hello"
+    ) -> Record:
+        """The back end sees these requests, and the real server reads as many."""
+        requests = requests or (default,)
+        record = self.arrives(data, *requests)
+        served = [reply for reply in exchange(self.served, data + FINAL) if reply.status != 100]
+        assert [reply.replica for reply in served] == ["test"] * (len(requests) + 1), served
+        return record
+
+
+def table(*rows: tuple) -> list:
+    """Parameters of a test, each named by its first bytes."""
+    return [pytest.param(*row, id=repr(row[0])[2:42]) for row in rows]

@@ -1,0 +1,196 @@
+"""The real Envoy Gateway on this machine, without a cluster, in front of real replicas.
+
+It reads objects from a file, translates them and starts a real Envoy, to which it serves the
+configuration. What it says of the objects, their status, it writes into its log.
+"""
+
+import fcntl
+import json
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from support import PATIENCE, eventually
+from support.client import ask
+from support.rendering import tool
+
+NAMESPACE = "prod"
+GROUPS = ("gateway.networking.k8s.io", "gateway.envoyproxy.io")
+ENVOY = "1.40.0"
+PORTS = Path(tempfile.gettempdir()) / "corelane-envoy-gateway.lock"
+"""Held while one runs: its ports (8081, 18000, 19000 and others) cannot be chosen."""
+
+STATUS = re.compile(
+    r'Got new status for (\w+)\n(.*?)\t\{"runner": "provider", "key": "(.*?)"\}', re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A running Envoy Gateway with its Envoy."""
+
+    folder: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def log(self) -> str:
+        """What Envoy Gateway and Envoy wrote."""
+        return (self.folder / "log").read_text()
+
+    def conditions(self) -> dict[tuple[str, str], dict[str, str]]:
+        """By kind and name of an object: the last status of each condition, and why."""
+        found: dict[tuple[str, str], dict[str, str]] = {}
+        for kind, text, key in STATUS.findall(self.log):
+            known = found.setdefault((kind, key.rpartition("/")[2]), {})
+            for where, condition in _conditions(yaml.safe_load(text)):
+                why = "" if condition["status"] == "True" else f": {condition['message']}"
+                known[f"{where}{condition['type']}"] = condition["status"] + why
+        return found
+
+    def configuration(self) -> dict[str, dict]:
+        """What Envoy runs with: its parts by the name of their type."""
+        (address,) = self.folder.glob("run/*/admin-address.txt")
+        parts = json.loads(ask(f"http://{address.read_text().strip()}", "/config_dump").body)
+        return {part["@type"].rpartition(".")[2]: part for part in parts["configs"]}
+
+
+def on_this_machine(objects: list[dict], port: int) -> list[dict]:
+    """What the chart renders, with replicas that are processes of this machine.
+
+    Without an API server there are no Services: the replicas are a Backend, Envoy Gateway's own kind.
+    """
+    taken = [each for each in objects if each["apiVersion"].split("/")[0] in GROUPS]
+    for each in taken:
+        if each["kind"] != "GatewayClass":
+            each["metadata"]["namespace"] = NAMESPACE
+        for rule in each["spec"].get("rules", []):
+            if "backendRefs" in rule:
+                (reference,) = rule["backendRefs"]
+                assert reference["port"] == port
+                rule["backendRefs"] = [{"group": GROUPS[1], "kind": "Backend", "name": "replicas"}]
+        if each["kind"] == "EnvoyProxy":
+            each["spec"]["provider"] = {"type": "Host", "host": {"envoyVersion": ENVOY}}
+    return taken
+
+
+def cluster(configuration: dict[str, dict]) -> dict:
+    """The one cluster of the replicas."""
+    (only,) = [
+        each["cluster"]
+        for each in configuration["ClustersConfigDump"]["dynamic_active_clusters"]
+        if each["cluster"]["name"].startswith("backend/")
+    ]
+    return only
+
+
+def policy(configuration: dict[str, dict]) -> str:
+    """The balancing policy of the replicas."""
+    (only,) = cluster(configuration)["load_balancing_policy"]["policies"]
+    return only["typed_extension_config"]["name"].rpartition(".")[2]
+
+
+def unhappy(running: Running, objects: list[dict]) -> dict[tuple[str, str], dict[str, str]]:
+    """The objects that are not accepted, or have a condition that is not true."""
+    known = running.conditions()
+    found = {}
+    for each in objects:
+        name = each["kind"], each["metadata"]["name"]
+        # An EnvoyProxy has the status of its Gateway, and that of a class is lost without a cluster.
+        if each["kind"] not in ("EnvoyProxy", "GatewayClass"):
+            found[name] = {key: why for key, why in known.get(name, {}).items() if why != "True"}
+            if not any(key.endswith("Accepted") for key in known.get(name, {})):
+                found[name]["Accepted"] = "there is no such condition"
+    return {name: conditions for name, conditions in found.items() if conditions}
+
+
+def replicas(addresses: list[str], port: int) -> dict:
+    """The replicas, which differ by their address."""
+    return {
+        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+        "kind": "Backend",
+        "metadata": {"name": "replicas", "namespace": NAMESPACE},
+        "spec": {"endpoints": [{"ip": {"address": each, "port": port}} for each in addresses]},
+    }
+
+
+@contextmanager
+def envoy_gateway(objects: list[dict], folder: Path, url: str) -> Iterator[Running]:
+    """Runs it with these objects, whose Gateway listens at the URL. Without a cluster there is only one."""
+    (folder / "objects.yaml").write_text(yaml.safe_dump_all(objects))
+    configuration = _configuration(folder)
+    with PORTS.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        argv = [tool("envoy-gateway"), "certgen", "--local", "--config-home", folder / "config"]
+        subprocess.run(argv, check=True, capture_output=True)
+        argv = [tool("envoy-gateway"), "server", "--config-path", configuration]
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(argv, stdout=log, stderr=log)
+        try:
+            running = Running(folder, process)
+            eventually(lambda: _answers(running, url), url, patience=6 * PATIENCE)
+            yield running
+        finally:
+            # It ends its Envoy before itself.
+            process.terminate()
+            try:
+                process.wait(timeout=PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _answers(running: Running, url: str) -> bool:
+    log = running.log
+    assert running.process.poll() is None, log[-3000:]
+    assert "failed to run envoy" not in log, log[-3000:]
+    try:
+        return ask(url, "/hello").status in (200, 308)
+    except OSError:
+        return False
+
+
+def _conditions(status: object, where: str = "") -> Iterator[tuple[str, dict]]:
+    """All conditions of a status, those of parts with the name of the part."""
+    if isinstance(status, list):
+        for entry in status:
+            yield from _conditions(entry, where)
+    elif isinstance(status, dict):
+        name = status.get("name", "")
+        inner = f"{where}{name}." if name and name != where else where
+        for key, part in status.items():
+            if key == "conditions":
+                yield from ((inner, condition) for condition in part)
+            elif key in ("listeners", "parents", "ancestors"):
+                yield from _conditions(part, inner)
+
+
+def _configuration(folder: Path) -> Path:
+    homes = {"configHome": "config", "dataHome": "data", "stateHome": "state", "runtimeDir": "run"}
+    host = {name: str(folder / place) for name, place in homes.items()}
+    # Where it looks for the Envoy that it would else download.
+    program = folder / "data/envoy-versions" / ENVOY / "bin/envoy"
+    program.parent.mkdir(parents=True)
+    os.symlink(tool("envoy"), program)
+    content = {
+        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+        "kind": "EnvoyGateway",
+        "gateway": {"controllerName": "gateway.envoyproxy.io/gatewayclass-controller"},
+        "provider": {
+            "type": "Custom",
+            "custom": {
+                "resource": {"type": "File", "file": {"paths": [str(folder / "objects.yaml")]}},
+                "infrastructure": {"type": "Host", "host": host},
+            },
+        },
+        "extensionApis": {"enableBackend": True},
+    }
+    file = folder / "envoy-gateway.yaml"
+    file.write_text(yaml.safe_dump(content))
+    return file

@@ -1,0 +1,79 @@
+"""HTTP/1.1 written by hand: any bytes go out, and every reply comes back until the end."""
+
+import errno
+import re
+import socket
+from urllib.parse import urlsplit
+
+from support import PATIENCE
+from support.client import Reply
+
+
+def connect(url: str, receive_bytes: int | None = None) -> socket.socket:
+    """A connection to the address of a URL, with a receive buffer of so many bytes."""
+    address = urlsplit(url)
+    connection = socket.socket()
+    if receive_bytes:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    # What is sent goes out at once, and not with what is sent next.
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.settimeout(PATIENCE)
+    connection.connect((address.hostname, address.port))
+    return connection
+
+
+def exchange(url: str, data: bytes) -> list[Reply]:
+    """Sends the bytes on a connection of its own; the replies until the other side ends it."""
+    with connect(url) as connection:
+        try:
+            connection.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            # Refused before all was sent; the reply may still be there.
+            pass
+        return replies(until_end(connection))
+
+
+def until_end(connection: socket.socket) -> bytes:
+    """What comes until the other side ends the connection, or resets it."""
+    received = bytearray()
+    try:
+        while data := connection.recv(65536):
+            received += data
+            # What is longer is no reply of Envoy's own.
+            if len(received) < 65536 and _closes(bytes(received)):
+                # Envoy reads no more, and gives the client a second to close first.
+                connection.shutdown(socket.SHUT_WR)
+    except OSError as error:
+        # ENOTCONN comes of closing what was reset.
+        if error.errno not in (errno.ECONNRESET, errno.ENOTCONN):
+            raise
+    return bytes(received)
+
+
+def _closes(received: bytes) -> bool:
+    """Whether the last reply says that it is, and is whole."""
+    head, end, body = received[received.rfind(b"HTTP/1.") :].partition(b"\r\n\r\n")
+    size = re.search(rb"\r\ncontent-length: (\d+)", head)
+    last = end and b"\r\nconnection: close" in head
+    return bool(last and size and len(body) >= int(size[1]))
+
+
+def replies(data: bytes) -> list[Reply]:
+    """The replies, one after the other; each has a length, as all replies in these tests do."""
+    found = []
+    while data:
+        head, end, data = data.partition(b"\r\n\r\n")
+        line, *lines = head.decode("latin-1").split("\r\n")
+        status = re.fullmatch(r"HTTP/1\.[01] (\d{3}) .*", line)
+        assert status and end, f"not a reply: {head!r}"
+        headers = {
+            name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)
+        }
+        if int(status[1]) < 200:
+            found.append(Reply(int(status[1]), headers, b""))
+            continue
+        size = int(headers.get("content-length", 0))
+        assert len(data) >= size, "the connection ended within a reply"
+        found.append(Reply(int(status[1]), headers, data[:size]))
+        data = data[size:]
+    return found

@@ -1,0 +1,209 @@
+"""A back end that keeps every byte it is sent, and answers each request plainly."""
+
+import re
+import selectors
+import socket
+import threading
+from dataclasses import dataclass, field
+
+from support.ports import free_ports
+
+REPLY = b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nrecorded"
+CHUNK = re.compile(rb"([0-9a-f]{1,8})\r\n")
+FOR_ONE_CONNECTION = {b"connection", b"keep-alive", b"proxy-connection", b"upgrade"}
+
+
+class Unclear(Exception):
+    """What was sent is not one well-formed request after the other."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as it came over the wire."""
+
+    line: bytes
+    fields: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+    data: bytes
+
+    def values(self, name: bytes) -> list[bytes]:
+        """What the fields of this name say, in lower case."""
+        return [value for key, value in self.fields if key == name]
+
+
+@dataclass
+class _Peer:
+    connection: socket.socket
+    is_probe: bool
+    unread: bytearray = field(default_factory=bytearray)
+
+
+@dataclass
+class Record:
+    """What has come since the last look."""
+
+    data: bytearray = field(default_factory=bytearray)
+    requests: list[Request] = field(default_factory=list)
+    unclear: list[str] = field(default_factory=list)
+
+
+class Recorder:
+    """Listens on two ports: one records, the other is for health checks and does not.
+
+    One thread does all. In each round it first reads whatever has come on any connection, then it
+    answers: when the reply to a request is out, everything sent before that request is recorded.
+    """
+
+    def __init__(self) -> None:
+        first = free_ports(2)
+        self.url, self.admin = (f"http://127.0.0.1:{first + index}" for index in range(2))
+        self._selector = selectors.DefaultSelector()
+        self._listeners = []
+        for index in range(2):
+            listener = socket.create_server(("127.0.0.1", first + index), backlog=1024)
+            listener.setblocking(False)
+            self._listeners.append(listener)
+            self._selector.register(listener, selectors.EVENT_READ)
+        self._wake, self._woken = socket.socketpair()
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._peers: dict[socket.socket, _Peer] = {}
+        self._lock = threading.Lock()
+        self._record = Record()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def take(self) -> Record:
+        """What has come since the last call."""
+        with self._lock:
+            taken, self._record = self._record, Record()
+            return taken
+
+    def close(self) -> None:
+        """Ends the thread and closes every connection."""
+        self._wake.send(b"x")
+        self._thread.join()
+        for each in [*self._listeners, *self._peers, self._wake, self._woken]:
+            each.close()
+        self._selector.close()
+
+    def _run(self) -> None:
+        while self._woken not in {key.fileobj for key, _ in self._selector.select()}:
+            for index, listener in enumerate(self._listeners):
+                self._accept(listener, is_probe=index == 1)
+            with self._lock:
+                for peer in list(self._peers.values()):
+                    self._read(peer)
+            for peer in list(self._peers.values()):
+                self._answer(peer)
+
+    def _accept(self, listener: socket.socket, *, is_probe: bool) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except BlockingIOError:
+                return
+            connection.setblocking(False)
+            self._peers[connection] = _Peer(connection, is_probe)
+            self._selector.register(connection, selectors.EVENT_READ)
+
+    def _read(self, peer: _Peer) -> None:
+        while True:
+            try:
+                data = peer.connection.recv(65536)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._drop(peer)
+                return
+            peer.unread += data
+            if not peer.is_probe:
+                self._record.data += data
+
+    def _drop(self, peer: _Peer) -> None:
+        self._selector.unregister(peer.connection)
+        peer.connection.close()
+        del self._peers[peer.connection]
+
+    def _answer(self, peer: _Peer) -> None:
+        try:
+            while request := parse(peer.unread):
+                if not peer.is_probe:
+                    with self._lock:
+                        self._record.requests.append(request)
+                peer.connection.sendall(REPLY)
+        except Unclear as error:
+            with self._lock:
+                self._record.unclear.append(f"{error}: {bytes(peer.unread)!r}")
+            self._drop(peer)
+        except OSError:
+            self._drop(peer)
+
+
+def parse(data: bytearray) -> Request | None:
+    """Takes the first request off `data`; nothing while it is not whole.
+
+    Stricter than RFC 9112 asks of a server: whatever two readers could understand in two ways
+    is `Unclear`.
+    """
+    end = data.find(b"\r\n\r\n")
+    if end < 0:
+        return None
+    line, *lines = bytes(data[:end]).split(b"\r\n")
+    if not re.fullmatch(rb"[A-Za-z]+ /[!-~]* HTTP/1\.1", line):
+        raise Unclear("request line")
+    fields = tuple(_field(each) for each in lines)
+    found = _body(fields, data, end + 4)
+    if found is None:
+        return None
+    body, end = found
+    request = Request(line, fields, body, bytes(data[:end]))
+    del data[:end]
+    return request
+
+
+def _field(line: bytes) -> tuple[bytes, bytes]:
+    # Names are tokens in lower case, as Envoy writes them; values have no control characters.
+    match = re.fullmatch(rb"([!#$%&'*+.^`|~0-9a-z-]+): ([\t -~\x80-\xff]*)", line)
+    if not match:
+        raise Unclear(f"field {line!r}")
+    if match[1] in FOR_ONE_CONNECTION:
+        raise Unclear(f"a field for one connection only, {line!r}")
+    return match[1], match[2].lower()
+
+
+def _body(
+    fields: tuple[tuple[bytes, bytes], ...], data: bytearray, start: int
+) -> tuple[bytes, int] | None:
+    """The body that begins at `start`, and where it ends."""
+    request = Request(b"", fields, b"", b"")
+    if len(request.values(b"host")) != 1:
+        raise Unclear("not one Host")
+    lengths, codings = request.values(b"content-length"), request.values(b"transfer-encoding")
+    if codings:
+        if lengths or codings != [b"chunked"]:
+            raise Unclear("two lengths")
+        return _chunks(data, start)
+    if len(lengths) > 1 or not all(each.isdigit() for each in lengths):
+        raise Unclear("length")
+    end = start + (int(lengths[0]) if lengths else 0)
+    return (bytes(data[start:end]), end) if len(data) >= end else None
+
+
+def _chunks(data: bytearray, start: int) -> tuple[bytes, int] | None:
+    parts = []
+    while match := CHUNK.match(data, start):
+        size = int(match[1], 16)
+        start = match.end() + size + 2
+        if len(data) < start:
+            return None
+        if data[start - 2 : start] != b"\r\n":
+            raise Unclear("end of a chunk")
+        if not size:
+            return b"".join(parts), start
+        parts.append(bytes(data[match.end() : start - 2]))
+    # Ten bytes are the longest line of a chunk.
+    if len(data) - start >= 10:
+        raise Unclear("size of a chunk")
+    return None
