@@ -190,7 +190,7 @@ def _add_gateway(commands: argparse._SubParsersAction) -> None:
             f"--{name}", action="store_const", const=name, dest="what", default="proxies", help=text
         )
     parser.add_argument(
-        "--rounds", type=_positive, default=0, metavar="N", help="default: 9, of levers 3"
+        "--rounds", type=_positive, default=0, metavar="N", help="default: 9, of levers 6"
     )
     parser.add_argument("--quick", action="store_true", help="shorter parts, for a first look")
     parser.add_argument(

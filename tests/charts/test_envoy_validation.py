@@ -37,6 +37,15 @@ SWITCHES = (
     ("", "listener.keepalive.probes=0,listener.http2.ping=0s"),
     ("", "listener.timeouts.age=0s,listener.timeouts.total=0s"),
     ("", "upstream.outliers.failurePercent=0"),
+    (
+        "",
+        "upstream.balancing.policy=least-request-p2c,upstream.balancing.slowStart.window=15s",
+        "upstream.balancing.policy=round-robin",
+        "upstream.balancing.policy=load-aware",
+        "upstream.balancing.policy=ring-hash,upstream.balancing.ringHash.key=source-address",
+    ),
+    ("", "stats.replies=false"),
+    ("", "cpus=2,workers.affinity=on", "cpus=2,workers.affinity=on,workers.locality=true"),
     ("", "overload.reduceTimeouts.from=0,overload.resetStreams.from=0,overload.shrinkHeap=0"),
     ("", "overload.refuseConnections=0,overload.goAway=0,overload.abortRequests=0"),
 )

@@ -18,6 +18,9 @@ from support.rendering import documents, is_hook
 
 ADDRESSES = ["127.0.0.2", "127.0.0.3"]
 
+OWN_PORTS = range(18000, 19010)
+"""Where Envoy Gateway listens."""
+
 COMMON = [
     "mode=gatewayAPI",
     # A process of this machine has no limit of its own in a cgroup.
@@ -32,6 +35,7 @@ class Platform:
     """Everything that runs, and where its Envoy listens."""
 
     running: Running
+    replicas: list[subprocess.Popen]
     objects: list[dict]
     url: str
     https: str
@@ -43,15 +47,18 @@ def platform(
 ) -> Iterator[Platform]:
     """Envoy Gateway with the objects of the chart, in front of two replicas."""
     folder = tmp_path_factory.mktemp("envoy-gateway")
-    first = free_ports(4)
+    first = next(port for port in iter(lambda: free_ports(4), None) if port + 3 not in OWN_PORTS)
     places = [f"service.port={first + 2}", f"service.httpsPort={first + 3}"]
     places += [f"upstream.dns.port={first}", f"upstream.dns.adminPort={first + 1}"]
     rendered = documents("gateway", *COMMON, *places, *request.module.SETTINGS)
     own = on_this_machine([each for each in rendered if not is_hook(each)], first)
     more = [replicas(ADDRESSES, first), _secret(folder)]
     url, https = f"http://127.0.0.1:{first + 2}", f"https://localhost:{first + 3}"
-    with _servers(binary, first), envoy_gateway([*own, *more], folder, url) as running:
-        yield Platform(running, own, url, https)
+    with (
+        _servers(binary, first) as servers,
+        envoy_gateway([*own, *more], folder, url) as running,
+    ):
+        yield Platform(running, servers, own, url, https)
 
 
 def _secret(folder: Path) -> dict:
@@ -63,16 +70,18 @@ def _secret(folder: Path) -> dict:
 
 
 @contextmanager
-def _servers(binary: Path, port: int) -> Iterator[None]:
+def _servers(binary: Path, port: int) -> Iterator[list[subprocess.Popen]]:
     """A replica at each address, with the same ports, as in pods."""
+    started = []
     with ExitStack() as stack:
         for address in ADDRESSES:
             listen = ["--listen", f"{address}:{port}", "--admin.listen", f"{address}:{port + 1}"]
             argv = [binary, *listen, "--replica", address]
             process = stack.enter_context(subprocess.Popen(argv, stderr=subprocess.DEVNULL))
             stack.callback(process.kill)
+            started.append(process)
             eventually(lambda url=f"http://{address}:{port + 1}": _ready(url))
-        yield
+        yield started
 
 
 def _ready(admin: str) -> bool:

@@ -13,13 +13,14 @@ from support.client import ask
 from support.envoy_gateway import policy, unhappy
 
 SETTINGS = [
+    "cpus=2",
     "tls.enabled=true",
     "tls.secret=certificate",
     "tls.minVersion=1.3",
     "http3.enabled=true",
     "rateLimit.enabled=true",
-    "rateLimit.requests=5",
-    "rateLimit.perClient.requests=3",
+    "rateLimit.requests=1",
+    "rateLimit.perClient.requests=1",
     "tracing.enabled=true",
     "tracing.host=127.0.0.1",
     "listener.trustedHops=1",
@@ -36,6 +37,13 @@ def test_every_object_is_accepted(platform: Any) -> None:
     assert {
         name: list(found) for name, found in unhappy(platform.running, platform.objects).items()
     } == {("Gateway", "corelane-gateway"): ["Programmed"]}
+
+
+def test_bootstrap_has_what_envoy_gateway_has_no_field_for(platform: Any) -> None:
+    bootstrap = platform.running.configuration()["BootstrapConfigDump"]["bootstrap"]
+    assert bootstrap["enable_worker_cpu_affinity"] is True
+    layers = bootstrap["layered_runtime"]["layers"]
+    assert {"name": "static", "static_layer": {"example": 1}} in layers
 
 
 def test_replicas_are_balanced_by_their_reports(platform: Any) -> None:

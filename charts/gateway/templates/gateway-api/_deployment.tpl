@@ -18,8 +18,6 @@ container:
   image: {{ include "common.image" . | quote }}
   resources:
     {{- include "common.resources" . | nindent 4 }}
-  securityContext:
-    {{- include "common.container.security" . | nindent 4 }}
   {{- with .Values.extraEnv }}
   env:
     {{- toYaml . | nindent 4 }}
@@ -99,6 +97,10 @@ spec:
         - name: envoy
           # Envoy Gateway asks for a program on PATH, and the image has it in its root.
           command: [/envoy]
+          # Here and not above, which is for the shutdown manager, too: that writes a file when the drain ends.
+          # The rest of what "restricted" asks for is Envoy Gateway's default.
+          securityContext:
+            readOnlyRootFilesystem: true
           imagePullPolicy: {{ .Values.image.pullPolicy }}
         - name: shutdown-manager
           # Requests equal to limits: only then the pod is Guaranteed, and Envoy has CPUs of its own.

@@ -12,6 +12,11 @@ bootstrap:
       path: /overload_manager
       value:
         {{- (include "gateway.envoy.overload" . | fromYaml).overload_manager | toYaml | nindent 8 }}
+    {{- range $key, $value := include "gateway.envoy.workers" . | fromYaml }}
+    - op: add
+      path: /{{ $key }}
+      value: {{ $value }}
+    {{- end }}
     {{- with .Values.runtime }}
     - op: add
       path: /layered_runtime/layers/-
