@@ -54,7 +54,10 @@ def test_each_part_can_be_left_out(part: str) -> None:
         ),
         (["server.config.drain.settle=1s"], "must be shorter than server.config.drain.settle"),
         (["server.ports.traffic=8088", DNS], "dns.port is 8080 but server.ports.traffic is 8088"),
-        (["gateway.upstream.dns.adminPort=1", DNS], "adminPort is 1 but server.ports.admin is 8081"),
+        (
+            ["gateway.upstream.dns.adminPort=1", DNS],
+            "adminPort is 1 but server.ports.admin is 8081",
+        ),
         (["server.tls.secret=shop"], "the gateway speaks to the replicas without TLS"),
         (["server.fullnameOverride=shop"], "looks for the Service corelane-server but"),
         ([f"gateway.{HOST}=shop.prod.svc."], "looks for the Service shop but"),

@@ -4,11 +4,19 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--rounds 10` upgrades the server and rolls it back ten times instead of once."""
+    """`--rounds 10` upgrades the server and rolls it back ten times instead of once.
+
+    `--measure 5` scales up and down five times by EndpointSlices and five times by DNS.
+    """
     parser.addoption("--rounds", type=int, default=1, metavar="N", help="upgrades under load")
+    parser.addoption("--measure", type=int, default=0, metavar="N", help="scalings of each way")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that uses `round` runs once for each of them."""
+    if "measured" in metafunc.fixturenames:
+        rounds = metafunc.config.getoption("measure")
+        ways = ["eds"] * (rounds or 1) + ["dns"] * rounds
+        metafunc.parametrize("measured", ways, ids=lambda way: way)
     if "round" in metafunc.fixturenames:
         metafunc.parametrize("round", range(metafunc.config.getoption("rounds")))

@@ -178,7 +178,7 @@ def test_a_file_that_cannot_be_written_is_tried_again(
 ) -> None:
     slices.put("a", (ONE, READY))
     folder = tmp_path / "later"
-    with starter.run(f"--file={folder}/endpoints.json") as agent:
+    with starter.run(folder) as agent:
         eventually(lambda: agent.metrics()["write_errors_total"] >= 1, "a failed write")
         assert agent.status("/readyz") == 503
         folder.mkdir()

@@ -34,6 +34,8 @@ class Load:
     failures: list[str] = field(default_factory=list)
     idle_closes: int = 0
     seconds: list[float] = field(default_factory=list)
+    first: dict[str, float] = field(default_factory=dict)
+    last: dict[str, float] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         self._stop = threading.Event()
@@ -90,6 +92,9 @@ class Load:
             self.seconds.append(time.monotonic() - begun)
             if reply.status == 200:
                 self.replies[reply.replica] += 1
+                # When each replica was asked for the first and for the last time.
+                self.first.setdefault(reply.replica, begun)
+                self.last[reply.replica] = begun
             else:
                 self.failures.append(
                     f"{time.strftime('%T')} {reply.status} {reply.body!r} {reply.headers}"

@@ -1,0 +1,157 @@
+"""How soon the gateway knows of replicas that come and go, and that it does without the API server.
+
+`make e2e TESTS="-k measured --measure 5 -s"` prints the figures of gateway/endpoints.md.
+"""
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cluster import records
+from support import eventually
+from support.kubernetes import PAUSE, ROLL_OUT, Cluster
+from support.pinning import processes_of
+from support.releases import Release
+from support.rendering import tool
+
+STATE = Path("/var/lib/corelane-cluster")
+
+TIMES: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+"""Seconds from what the API server said to what clients saw, by the way of discovery."""
+
+
+class Conditions:
+    """When the API server said what of each replica, by a watch of the slices."""
+
+    def __init__(self) -> None:
+        self.ready: dict[str, float] = {}
+        self.ending: dict[str, float] = {}
+
+    def take(self, slice_: dict, now: float) -> None:
+        """Notes what a slice says for the first time."""
+        for endpoint in slice_.get("endpoints") or []:
+            name = endpoint["targetRef"]["name"]
+            conditions = endpoint["conditions"]
+            if conditions.get("ready"):
+                self.ready.setdefault(name, now)
+            if conditions.get("terminating"):
+                self.ending.setdefault(name, now)
+
+
+@contextmanager
+def conditions(cluster: Cluster, service: str) -> Iterator[Conditions]:
+    """Watches the slices of a Service."""
+    seen = Conditions()
+    argv = [tool("kubectl"), "--namespace", cluster.namespace, "get", "endpointslices"]
+    argv += [f"--selector=kubernetes.io/service-name={service}", "--watch", "--output=json"]
+    with subprocess.Popen(argv, env=cluster.environment, stdout=subprocess.PIPE) as process:
+        reader = threading.Thread(target=_read, args=(process, seen))
+        reader.start()
+        try:
+            eventually(lambda: seen.ready, "the first slice")
+            yield seen
+        finally:
+            process.kill()
+            reader.join()
+
+
+def _read(process: subprocess.Popen[bytes], seen: Conditions) -> None:
+    decoder, text = json.JSONDecoder(), ""
+    while data := process.stdout.read1(65536):
+        text = (text + data.decode()).lstrip()
+        while text:
+            try:
+                slice_, end = decoder.raw_decode(text)
+            except json.JSONDecodeError:
+                break
+            seen.take(slice_, time.monotonic())
+            text = text[end:].lstrip()
+
+
+def test_replicas_that_come_and_go_measured(release: Release, measured: str) -> None:
+    found = f"gateway.upstream.discovery={measured}"
+    release.upgrade(found, "server.replicas=1")
+    (first,) = release.cluster.wait_for_pods("server", 1)
+    release.cluster.wait_for_pods("gateway", 2)
+    with (
+        conditions(release.cluster, f"{release.name}-server") as said,
+        release.load() as load,
+    ):
+        load.wait_for(100, first.name)
+        release.upgrade(found, "server.replicas=2")
+        pods = {pod.name for pod in release.cluster.wait_for_pods("server", 2)}
+        (second,) = pods - {first.name}
+        load.wait_for(100, second, patience=ROLL_OUT)
+        release.upgrade(found, "server.replicas=1")
+        (kept,) = release.cluster.wait_for_pods("server", 1)
+        load.wait_for(200, kept.name)
+        (gone,) = pods - {kept.name}
+    assert not load.failures, load.failures[:10]
+    TIMES[measured]["ready -> first request"].append(load.first[second] - said.ready[second])
+    TIMES[measured]["ending -> last request"].append(load.last[gone] - said.ending[gone])
+    # A look-up of names is told nothing of a replica that ends; the agent is.
+    if measured == "eds":
+        assert load.first[second] - said.ready[second] < 5
+
+
+@pytest.fixture(scope="module", autouse=True)
+def figures() -> Iterator[None]:
+    """Prints what was measured."""
+    yield
+    for way, kinds in TIMES.items():
+        for kind, seconds in kinds.items():
+            middle = statistics.median(seconds)
+            spread = f"{min(seconds):.3f} to {max(seconds):.3f}"
+            print(f"\n{way}  {kind}  median {middle:.3f} s  ({spread}, n={len(seconds)})", end="")
+
+
+def test_the_agent_is_killed(release: Release) -> None:
+    """Envoy keeps what it knows, and the next agent goes on with it."""
+    victim = release.cluster.ready_pods("gateway")[0]
+    (agent,) = (each for each in processes_of(victim.uid) if each.name == "gateway-agent")
+    with release.load() as load:
+        load.wait_for(100)
+        os.kill(agent.pid, signal.SIGKILL)
+        eventually(
+            lambda: any(
+                each.name == "gateway-agent" and each.pid != agent.pid
+                for each in processes_of(victim.uid)
+            ),
+            "the next agent",
+            patience=ROLL_OUT,
+        )
+        release.cluster.wait_for_pods("gateway", 2)
+        load.wait_for(400)
+    assert not load.failures, load.failures[:10]
+
+
+def test_an_api_server_that_is_away_for_a_minute(release: Release) -> None:
+    """It is stopped, so that what asks it gets no answer, not even a refusal."""
+    process = records.Record(STATE).content["processes"]["control-kube-apiserver"]["pid"]
+    with release.load() as load:
+        load.wait_for(100)
+        os.kill(process, signal.SIGSTOP)
+        try:
+            begun = time.monotonic()
+            eventually(lambda: time.monotonic() > begun + 60, patience=70, pause=1)
+        finally:
+            os.kill(process, signal.SIGCONT)
+        load.wait_for(400)
+        eventually(
+            lambda: len(release.cluster.ready_pods("gateway")) == 2,
+            "the API server's answer",
+            patience=ROLL_OUT,
+            pause=PAUSE,
+        )
+        load.wait_for(400)
+    assert not load.failures, load.failures[:10]
