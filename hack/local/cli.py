@@ -22,13 +22,18 @@ def main(arguments: list[str]) -> int:
     show.add_argument("name", nargs="?", metavar="NAME")
     envoy = commands.add_parser("render", help="print the Envoy configuration of a values file")
     envoy.add_argument("values", type=Path, metavar="VALUES.yaml")
+    envoy.add_argument(
+        "--certificate", action="store_true", help="print the file for tls.files.sds instead"
+    )
     options = parser.parse_args(arguments)
     return ending.status_of("local", lambda: _run(options))
 
 
 def _run(options: argparse.Namespace) -> int:
     if options.command == "render":
-        print(render.envoy(options.values, resolve.ensure(("helm", "supervisord"))), end="")
+        file = "certificate.yaml" if options.certificate else "envoy.yaml"
+        programs = resolve.ensure(("helm", "supervisord"))
+        print(render.envoy(options.values, programs, file), end="")
         return 0
     run = settings.run_folder()
     if options.command == "up":

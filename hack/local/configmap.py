@@ -1,4 +1,4 @@
-"""Prints one key of the ConfigMap that is read from standard input.
+"""Prints one key of the ConfigMap that is read from standard input; nothing where it is not there.
 
 Runs with the Python that supervisord runs with, because it has PyYAML.
 """
@@ -7,4 +7,4 @@ import sys
 
 import yaml
 
-print(yaml.safe_load(sys.stdin)["data"][sys.argv[1]], end="")
+print(yaml.safe_load(sys.stdin)["data"].get(sys.argv[1], ""), end="")

@@ -46,8 +46,8 @@ def gateway_values(topology: Topology) -> dict:
     }
 
 
-def envoy(values: Path, programs: dict[str, Path]) -> str:
-    """The Envoy configuration that the gateway's chart renders for a values file."""
+def envoy(values: Path, programs: dict[str, Path], file: str = "envoy.yaml") -> str:
+    """A file of Envoy's configuration that the gateway's chart renders for a values file."""
     argv = [programs["helm"], "template", "gateway", CHART, "-f", values]
     argv += ["--show-only", "templates/configmap.yaml"]
     helm = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -55,13 +55,16 @@ def envoy(values: Path, programs: dict[str, Path]) -> str:
         raise ToolError(f"helm template {CHART} failed:\n{helm.stderr.strip()}")
     python = programs["supervisord"].parent / "python"
     script = Path(__file__).with_name("configmap.py")
-    return subprocess.run(
-        [python, script, "envoy.yaml"],
+    text = subprocess.run(
+        [python, script, file],
         input=helm.stdout,
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     ).stdout
+    if not text:
+        raise ToolError(f"{values}: there is no {file} without TLS: set tls.enabled")
+    return text
 
 
 def prometheus(topology: Topology) -> str:

@@ -73,6 +73,9 @@ def _add_balancing(commands: argparse._SubParsersAction) -> None:
         metavar="FOLDER",
         help="where the results go; default: docs/results for everything, else loadtests/out",
     )
+    parser.add_argument(
+        "--profile", default="release", help="cargo's profile of all builds; default: release"
+    )
     parser.set_defaults(run=_balancing)
 
 
@@ -88,6 +91,7 @@ def _balancing(options: argparse.Namespace) -> int:
         scenarios=options.scenarios or plan.scenarios,
         seeds=tuple(range(1, options.seeds + 1)) if options.seeds else plan.seeds,
         at_once=options.at_once or plan.at_once,
+        profile=options.profile,
     )
     full = plan == replace(balancing.Plan(), at_once=plan.at_once)
     return balancing.main(plan, options.out or (RESULTS if full else OUT))
@@ -186,7 +190,7 @@ def _add_gateway(commands: argparse._SubParsersAction) -> None:
             f"--{name}", action="store_const", const=name, dest="what", default="proxies", help=text
         )
     parser.add_argument(
-        "--rounds", type=_positive, default=0, metavar="N", help="default: 9, of levers 3"
+        "--rounds", type=_positive, default=0, metavar="N", help="default: 9, of levers 6"
     )
     parser.add_argument("--quick", action="store_true", help="shorter parts, for a first look")
     parser.add_argument(

@@ -25,7 +25,7 @@ def selects(selector: dict, pod: dict[str, str]) -> bool:
 def passes(rules: list[dict], side: str, pod: dict[str, str], port: int) -> bool:
     """Whether rules let a pod of the same namespace through; an absent side means everybody."""
     return any(
-        port in {entry["port"] for entry in rule["ports"]}
+        ("ports" not in rule or port in {entry["port"] for entry in rule["ports"]})
         and (
             side not in rule
             or any(
@@ -94,8 +94,20 @@ def test_server_reaches_nothing_unless_it_is_given() -> None:
 
 
 @pytest.mark.parametrize("release", ["corelane", "other"])
-def test_gateway_reaches_dns_and_replicas(release: str) -> None:
+def test_gateway_reaches_the_api_server_and_replicas(release: str) -> None:
     rules = render("gateway")["NetworkPolicy"]["spec"]["egress"]
+    server = labels("server", release=release)
+    for port in (TRAFFIC, ADMIN):
+        assert passes(rules, "to", server, port)
+        assert not passes(rules, "to", STRANGER, port)
+    for port in (443, 6443):
+        assert passes(rules, "to", STRANGER, port)
+    assert not passes(rules, "to", STRANGER, 53)
+
+
+@pytest.mark.parametrize("release", ["corelane", "other"])
+def test_gateway_reaches_dns_and_replicas(release: str) -> None:
+    rules = render("gateway", "upstream.discovery=dns")["NetworkPolicy"]["spec"]["egress"]
     server = labels("server", release=release)
     for port in (53, TRAFFIC, ADMIN):
         assert passes(rules, "to", server, port)

@@ -13,6 +13,7 @@ from support import REPOSITORY
 from support.rendering import CHARTS, check_pods, default_values, documents, helm, is_hook, template
 
 HOST = "upstream.dns.hostname"
+DNS = "gateway.upstream.discovery=dns"
 
 
 def names(*settings: str, values: Path | None = None) -> set[tuple[str, str]]:
@@ -52,8 +53,8 @@ def test_each_part_can_be_left_out(part: str) -> None:
             "must be shorter than server.config.drain.settle",
         ),
         (["server.config.drain.settle=1s"], "must be shorter than server.config.drain.settle"),
-        (["server.ports.traffic=8088"], "dns.port is 8080 but server.ports.traffic is 8088"),
-        (["gateway.upstream.dns.adminPort=1"], "adminPort is 1 but server.ports.admin is 8081"),
+        (["server.ports.traffic=8088", DNS], "dns.port is 8080 but server.ports.traffic is 8088"),
+        (["gateway.upstream.dns.adminPort=1", DNS], "adminPort is 1 but server.ports.admin is 8081"),
         (["server.tls.secret=shop"], "the gateway speaks to the replicas without TLS"),
         (["server.fullnameOverride=shop"], "looks for the Service corelane-server but"),
         ([f"gateway.{HOST}=shop.prod.svc."], "looks for the Service shop but"),

@@ -18,7 +18,7 @@ PACKAGES = sorted(RELEASED.glob("*.tgz"))
 VALUES = sorted(RELEASED.glob("*.values.yaml"))
 RELEASE = "shop"
 
-KINDS = "deployment,service,configmap,serviceaccount,poddisruptionbudget,networkpolicy,hpa"
+KINDS = "deployment,service,configmap,serviceaccount,role,rolebinding,poddisruptionbudget,networkpolicy,hpa"
 
 
 def run(api: Api, *arguments: str | Path) -> None:

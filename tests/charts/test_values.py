@@ -108,7 +108,7 @@ def test_every_value_says_what_it_is_for(chart: str) -> None:
         ("gateway", "upstream.idleTimeout=0s", "must be shorter than the server's timeouts.idle"),
         ("gateway", "upstream.connectTimeout=31s", "must be shorter than upstream.timeout"),
         ("gateway", "upstream.discovery=static", "upstream.endpoints is empty"),
-        ("gateway", ONE_ENDPOINT, "upstream.discovery is dns"),
+        ("gateway", ONE_ENDPOINT, "upstream.discovery is eds"),
     ],
 )
 def test_guard_names_the_value_and_what_to_do(chart: str, setting: str, words: str) -> None:

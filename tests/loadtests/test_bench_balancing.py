@@ -1,12 +1,17 @@
 """The figures of `bench balancing`, and its replica of a virtual CPU."""
 
 import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from loadtests.bench.balancing import figures, picture, policies, report
 from loadtests.bench.balancing.scenarios import REFERENCE, SCENARIOS, SLO_MS
+from support import REPOSITORY
 
 SHAPES = ("3x1", "4x3")
 SEEDS = (1, 2)
@@ -122,3 +127,17 @@ def test_the_picture_has_a_mark_for_each_policy_that_climbs(record: dict) -> Non
     climbing = len(policies.POLICIES) - len(policies.ONLY)
     ladders = sum(bool(scenario.ladder) for scenario in SCENARIOS.values())
     assert len(marks) == climbing * (1 + ladders * len(SHAPES))
+
+
+def test_a_run_measures_every_policy_under_the_same_arrivals(tmp_path: Path) -> None:
+    plan = ["--shapes", "2x1", "--scenarios", "failing", "--seeds", "1", "--profile", "dev"]
+    argv = [sys.executable, "loadtests/bench", "balancing", *plan, "--out", tmp_path]
+    result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    record = json.loads((tmp_path / "bench-balancing.json").read_text())
+    assert {found["policy"] for found in record["cells"]} == set(policies.POLICIES)
+    assert len({found["requests"] for found in record["cells"]}) == 1
+    # The replica that fails fast was asked, and not all the time.
+    assert all(0 < found["wrong"] < found["requests"] for found in record["cells"])
+    assert "A replica fails fast" in (tmp_path / "bench-balancing.md").read_text()
+    assert (tmp_path / "bench-balancing.svg").is_file()

@@ -10,8 +10,8 @@ from support import REPOSITORY
 from support.rendering import tool
 
 
-def render(values: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "hack/local", "render", values]
+def render(values: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "hack/local", "render", values, *flags]
     return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
 
 
@@ -25,6 +25,19 @@ def test_envoy_accepts_what_is_printed(tmp_path: Path) -> None:
     argv = [tool("envoy"), "--mode", "validate", "-c", file]
     check = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert check.returncode == 0, check.stdout + check.stderr
+
+
+def test_the_file_that_names_the_certificate_is_printed() -> None:
+    result = render("gateway/values/tls-local.yaml", "--certificate")
+    assert result.returncode == 0, result.stderr
+    (secret,) = yaml.safe_load(result.stdout)["resources"]
+    assert secret["tls_certificate"]["private_key"] == {"filename": "/etc/envoy-tls/tls.key"}
+
+
+def test_without_tls_there_is_no_such_file() -> None:
+    result = render("gateway/values/local.yaml", "--certificate")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "there is no certificate.yaml without TLS: set tls.enabled" in result.stderr
 
 
 def test_a_missing_file_is_named() -> None:

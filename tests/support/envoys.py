@@ -93,7 +93,9 @@ def gateway_to(
     }
     (folder / "values.yaml").write_text(yaml.safe_dump(merged(own, values or {})))
     data = render("gateway", values=folder / "values.yaml")["ConfigMap"]["data"]
-    configuration = yaml.safe_load(data.pop("envoy.yaml"))
+    # Where the agent's file is in a pod.
+    text = data.pop("envoy.yaml").replace("/run/corelane", str(folder))
+    configuration = yaml.safe_load(text)
     for name, text in data.items():
         (folder / name).write_text(text)
     (folder / "envoy.yaml").write_text(yaml.safe_dump(configuration))

@@ -43,6 +43,8 @@ class Http3Client(QuicConnectionProtocol):
         parts = urlsplit(url)
         head = {":method": method, ":scheme": "https", ":authority": parts.netloc}
         head[":path"] = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        if body:
+            head["content-length"] = str(len(body))
         self._headers, self._body = {}, b""
         self._reply = self._loop.create_future()
         fields = [

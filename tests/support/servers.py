@@ -72,12 +72,14 @@ def start(binary: Path) -> Iterator[Callable[..., Server]]:
     """Starts servers on free ports; what still runs at the end of a test is killed."""
     started: list[Server] = []
 
-    def run(*flags: str, replica: str = "test", static: Path = STATIC) -> Server:
+    def run(
+        *flags: str, replica: str = "test", static: Path = STATIC, address: str = "127.0.0.1"
+    ) -> Server:
         first = free_ports(2)
-        listen = ["--listen", f"127.0.0.1:{first}", "--admin.listen", f"127.0.0.1:{first + 1}"]
+        listen = ["--listen", f"{address}:{first}", "--admin.listen", f"{address}:{first + 1}"]
         argv = [binary, *listen, "--replica", replica, "--static.root", static, *flags]
         process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
-        server = Server(process, f"http://127.0.0.1:{first}", f"http://127.0.0.1:{first + 1}")
+        server = Server(process, f"http://{address}:{first}", f"http://{address}:{first + 1}")
         started.append(server)
         eventually(server.ready)
         return server

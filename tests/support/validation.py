@@ -20,10 +20,12 @@ def accepted(folder: Path, *settings: str, **options: Any) -> None:
     It warns of deprecated and unknown fields and of risky defaults. The files of the pod are in `folder`.
     """
     certificate(folder, "tls", "ec")
+    # The file that the agent writes, of a Service without replicas.
+    (folder / "endpoints.json").write_text('{"resources": []}')
     if not any(map(Path.exists, CGROUP_FILES)):
         settings = (*settings, "overload.monitor=heap")
     for name, text in render("gateway", *settings, **options)["ConfigMap"]["data"].items():
-        for path in ("/etc/envoy-tls", "/etc/envoy"):
+        for path in ("/etc/envoy-tls", "/etc/envoy", "/run/corelane"):
             text = text.replace(path, str(folder))
         (folder / name).write_text(text)
     argv = [tool("envoy"), "--mode", "validate", "--log-level", "warn", "-c", folder / "envoy.yaml"]

@@ -10,7 +10,7 @@ metadata:
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-# Nothing in the pods asks the API server anything.
+# A container that asks the API server something mounts a token by itself.
 automountServiceAccountToken: false
 {{- end -}}
 {{- end -}}

@@ -6,8 +6,11 @@ Values of server and gateway that must suit each other. Each refusal names both 
 {{- include "corelane.guards.idle" . -}}
 {{- include "corelane.guards.health" . -}}
 {{- include "corelane.guards.loadReports" . -}}
-{{- if eq .Values.gateway.upstream.discovery "dns" -}}
+{{- $discovery := include "gateway.discovery" .Subcharts.gateway -}}
+{{- if eq $discovery "dns" -}}
 {{- include "corelane.guards.address" . -}}
+{{- else if eq $discovery "eds" -}}
+{{- include "corelane.guards.service" . -}}
 {{- end -}}
 {{- if .Values.server.tls.secret -}}
 {{- fail "server.tls.secret is set, but the gateway speaks to the replicas without TLS: leave it empty, or set gateway.enabled to false for replicas that clients come to directly" -}}
@@ -59,5 +62,13 @@ Values of server and gateway that must suit each other. Each refusal names both 
 {{- $found := include "gateway.envoy.upstreamHost" .Subcharts.gateway | splitList "." | first -}}
 {{- if ne $found $service -}}
 {{- fail (printf "the gateway looks for the Service %s but the server's is %s: set gateway.upstream.dns.hostname to %s.%s.svc.%s." $found $service $service .Release.Namespace $dns.clusterDomain) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "corelane.guards.service" -}}
+{{- $service := include "common.fullname" .Subcharts.server -}}
+{{- $found := include "gateway.agent.service" .Subcharts.gateway -}}
+{{- if ne $found $service -}}
+{{- fail (printf "the gateway looks for the Service %s but the server's is %s: set gateway.upstream.eds.service to %s" $found $service $service) -}}
 {{- end -}}
 {{- end -}}

@@ -26,6 +26,9 @@ Values of what faces clients that the schema cannot judge.
 {{- if and $tls.enabled (not $tls.secret) (ne (dir $tls.files.certificate) (dir $tls.files.key)) -}}
 {{- fail (printf "tls.files.certificate (%s) and tls.files.key (%s) must be in one folder: it is watched for new ones" $tls.files.certificate $tls.files.key) -}}
 {{- end -}}
+{{- if and $tls.enabled (eq (int .Values.service.port) (int .Values.service.httpsPort)) -}}
+{{- fail (printf "service.port and service.httpsPort are both %d, but TLS has a port of its own: choose another for one of them" (int .Values.service.port)) -}}
+{{- end -}}
 {{- if and .Values.http3.enabled (not $tls.enabled) -}}
 {{- fail "http3.enabled is true but tls.enabled is not: HTTP/3 is always encrypted, set tls.enabled and tls.secret" -}}
 {{- end -}}

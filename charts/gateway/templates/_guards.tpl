@@ -9,6 +9,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "gateway.guards.ports" . -}}
 {{- include "gateway.guards.service" . -}}
 {{- include "gateway.guards.shutdown" . -}}
+{{- include "gateway.guards.agent" . -}}
 {{- include "gateway.guards.listener" . -}}
 {{- include "gateway.guards.tls" . -}}
 {{- include "gateway.guards.overload" . -}}
@@ -21,8 +22,8 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- if and (eq .Values.upstream.discovery "static") (not .Values.upstream.endpoints) -}}
 {{- fail "upstream.discovery is static but upstream.endpoints is empty: list the address, port and adminPort of each replica" -}}
 {{- end -}}
-{{- if and (eq .Values.upstream.discovery "dns") .Values.upstream.endpoints -}}
-{{- fail "upstream.endpoints is set but upstream.discovery is dns: set upstream.discovery to static, or remove the endpoints" -}}
+{{- if and (ne .Values.upstream.discovery "static") .Values.upstream.endpoints -}}
+{{- fail (printf "upstream.endpoints is set but upstream.discovery is %s: set upstream.discovery to static, or remove the endpoints" .Values.upstream.discovery) -}}
 {{- end -}}
 {{- end -}}
 
@@ -47,6 +48,9 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- $ports := list . "listener.port" "stats.port" "admin.port" -}}
 {{- if .Values.tls.enabled -}}
 {{- $ports = append $ports "tls.port" -}}
+{{- end -}}
+{{- if eq (include "gateway.discovery" .) "eds" -}}
+{{- $ports = append $ports "agent.port" -}}
 {{- end -}}
 {{- include "common.guards.samePorts" $ports -}}
 {{- /* By UDP, which may have the number of a TCP port. */ -}}

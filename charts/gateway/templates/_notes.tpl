@@ -1,7 +1,9 @@
 {{- define "gateway.notes" -}}
 {{- $name := include "common.fullname" . -}}
 {{ $name }}: {{ if .Values.autoscaling.enabled }}{{ .Values.autoscaling.minReplicas }} to {{ .Values.autoscaling.maxReplicas }}{{ else }}{{ .Values.replicas }}{{ end }} pods with {{ .Values.cpus }} worker thread(s) each, for the replicas of
-{{- if eq .Values.upstream.discovery "dns" }}
+{{- if eq (include "gateway.discovery" .) "eds" }}
+  the Service {{ include "gateway.agent.service" . }}
+{{- else if eq (include "gateway.discovery" .) "dns" }}
   {{ include "gateway.envoy.upstreamHost" . }}:{{ .Values.upstream.dns.port }}
 {{- else }}
 {{- range .Values.upstream.endpoints }}
@@ -17,9 +19,13 @@ Send a request:
   kubectl --namespace {{ .Release.Namespace }} port-forward service/{{ $name }} 8080:{{ .Values.service.port }} &
   {{- end }}
   curl -i http://127.0.0.1:8080/
+  {{- if and .Values.tls.enabled (eq .Values.mode "envoy") }}
+  kubectl --namespace {{ .Release.Namespace }} port-forward service/{{ $name }} 8443:{{ .Values.service.httpsPort }} &
+  curl -ik https://127.0.0.1:8443/
+  {{- end }}
 
 The header corelane-replica of the reply names the replica. A reply without it comes from the gateway
-itself; the access log (kubectl logs) says why.
+itself; the access log (kubectl logs) says why, always from status {{ .Values.accessLog.status }} on.
 {{- if eq .Values.mode "gatewayAPI" }}
 
 Envoy Gateway makes the pods, in the namespace {{ include "gateway.api.podNamespace" . }}. Whether it took everything:

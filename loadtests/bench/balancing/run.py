@@ -4,9 +4,10 @@ import json
 import os
 import resource
 import shutil
+import signal
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 from loadtests.bench import cpu, machine
 from loadtests.bench.balancing import climb, picture, policies, report
 from loadtests.bench.balancing.scenarios import SCENARIOS
-from loadtests.bench.balancing.stack import Programs, Shape, Stack
+from loadtests.bench.balancing.stack import Programs, Shape, Stack, end_all
 from loadtests.bench.lanes import builds
 from tools import progress, resolve
 
@@ -34,6 +35,7 @@ class Plan:
     seeds: tuple[int, ...] = SEEDS
     at_once: int = 3
     """Shapes that are measured at the same time."""
+    profile: str = "release"
 
 
 QUICK = Plan(QUICK_SHAPES, QUICK_SCENARIOS, seeds=SEEDS[:1])
@@ -57,17 +59,26 @@ def main(plan: Plan, out: Path) -> int:
 def measure(plan: Plan) -> dict:
     """Everything that the report tells."""
     tools = resolve.ensure(["helm", "envoy", "supervisord"])
-    peers = builds.build(builds.BENCH, ["load-generator", "virtual-replica"], "release")
+    peers = builds.build(builds.BENCH, ["load-generator", "virtual-replica"], plan.profile)
     programs = Programs(peers / "virtual-replica", peers / "load-generator", tools)
     folder = Path(tempfile.mkdtemp(prefix="bench-balancing-"))
     began, before = time.monotonic(), cpu.Machine.now()
+    # Ended like by Ctrl-C, so that nothing that was started is left.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with ThreadPoolExecutor(plan.at_once) as pool:
             jobs = [
                 pool.submit(_shape, plan, shape, programs, folder / f"{index}")
                 for index, shape in enumerate(plan.shapes)
             ]
-            cells = [cell for job in jobs for cell in job.result()]
+            try:
+                wait(jobs, return_when=FIRST_EXCEPTION)
+                cells = [cell for job in jobs if job.done() for cell in job.result()]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                end_all()
+                raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     after, seconds = cpu.Machine.now(), time.monotonic() - began

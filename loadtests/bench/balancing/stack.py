@@ -87,6 +87,7 @@ class Stack(ExitStack):
         output = self.enter_context((self._folder / f"{name}.log").open("ab"))
         options = {"stdin": subprocess.PIPE, "stdout": output, "stderr": output, **more}
         process = subprocess.Popen([str(part) for part in argv], text=True, bufsize=1, **options)
+        _running.append(process)
         self.callback(_end, process)
         return process
 
@@ -187,6 +188,13 @@ def _eventually(check: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
+def end_all() -> None:
+    """Ends every process, whereupon whoever waits for one gives up."""
+    for process in _running:
+        process.kill()
+
+
+_running: list[subprocess.Popen] = []
 _given: set[int] = set()
 _lock = Lock()
 

@@ -36,7 +36,7 @@ TOOLS = ("helm", "supervisord", "envoy", "nginx", "haproxy")
 RATE_SHARE = 0.5
 """The rate of the open loop, in what minimal Envoy reaches in the closed one."""
 
-PAIRS = 12
+PAIRS = 6
 """So often each lever is compared in a round."""
 
 Named = TypeVar("Named", Proxy, Lever)
@@ -201,6 +201,6 @@ class Kind:
 
 KINDS = {
     "proxies": Kind("bench-gateway", _proxies, report, rounds=9, seconds=1.5),
-    "levers": Kind("bench-gateway-levers", _levers, report_levers, rounds=3, seconds=0.15),
+    "levers": Kind("bench-gateway-levers", _levers, report_levers, rounds=6, seconds=0.15),
     "perf": Kind("bench-gateway-profile", _profiles, report_profile, rounds=1, seconds=6.0),
 }

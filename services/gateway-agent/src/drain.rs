@@ -12,8 +12,8 @@ use crate::admin::{Admin, AdminError};
 #[derive(Debug)]
 pub(crate) struct Drain {
     pub(crate) admin: SocketAddr,
-    /// Statistics prefix of the listener.
-    pub(crate) listener: String,
+    /// Statistics prefixes of the listeners.
+    pub(crate) listeners: Vec<String>,
     /// The least time that it takes.
     pub(crate) settle: Duration,
     /// The most time that it takes.
@@ -68,16 +68,18 @@ fn figures(began: Instant, left: Option<Left>) -> (u64, Option<u64>, Option<u64>
     (after_ms, left.map(|it| it.connections), left.map(|it| it.requests))
 }
 
-/// Who is left; none if Envoy does not say.
+/// Who is left, at all listeners together; none if Envoy does not say it of each.
 async fn left(admin: &Admin, settings: &Drain, until: Instant) -> Option<Left> {
-    let connections = format!("listener.{}.downstream_cx_active", settings.listener);
-    let requests = format!("http.{}.downstream_rq_active", settings.listener);
-    let names = [connections, requests];
-    match admin.statistics(&names, until).await {
-        Ok(found) => match names.each_ref().map(|name| found.get(name).copied()) {
-            [Some(connections), Some(requests)] => Some(Left { connections, requests }),
-            _ => None,
-        },
-        Err(_) => None,
-    }
+    let connections = |listener| format!("listener.{listener}.downstream_cx_active");
+    let requests = |listener| format!("http.{listener}.downstream_rq_active");
+    let listeners = &settings.listeners;
+    let names: Vec<_> = listeners.iter().flat_map(|it| [connections(it), requests(it)]).collect();
+    let found = admin.statistics(&names, until).await.ok()?;
+    let sum = |names: &mut dyn Iterator<Item = String>| -> Option<u64> {
+        names.map(|name| found.get(&name).copied()).sum()
+    };
+    Some(Left {
+        connections: sum(&mut listeners.iter().map(connections))?,
+        requests: sum(&mut listeners.iter().map(requests))?,
+    })
 }

@@ -1,10 +1,14 @@
 //! What Envoy needs beside it in a gateway pod.
 //!
+//! `gateway-agent endpoints` runs beside Envoy and writes the file that names the replicas: what the API
+//! server knows of a Service, without an xDS server.
+//!
 //! `gateway-agent drain` is the pod's `preStop`: Envoy exits the moment it gets SIGTERM and cuts what it
 //! is answering, so before that clients must have been sent elsewhere and have their replies.
 
 mod admin;
 mod drain;
+mod endpoints;
 mod logging;
 mod settings;
 
@@ -23,7 +27,12 @@ pub fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = match runtime {
         Ok(runtime) => match command {
-            Command::Drain(settings) => runtime.block_on(drain::drain(&settings)),
+            Command::Drain(settings) => {
+                runtime.block_on(drain::drain(&settings)).map_err(|error| failed("drain", &error))
+            }
+            Command::Endpoints(settings) => runtime
+                .block_on(endpoints::keep(&settings))
+                .map_err(|error| failed("endpoints", &error)),
         },
         Err(error) => {
             // Not `eprintln!`, which panics when nobody reads standard error any more.
@@ -31,11 +40,10 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("drain: failed: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    outcome.map_or_else(|code| code, |()| ExitCode::SUCCESS)
+}
+
+fn failed(command: &str, error: &dyn std::error::Error) -> ExitCode {
+    tracing::error!("{command}: failed: {error}");
+    ExitCode::FAILURE
 }

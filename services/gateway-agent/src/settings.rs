@@ -1,15 +1,17 @@
 //! Flags and environment.
 
+mod drain;
+mod endpoints;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
-use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, value_parser};
 
 use crate::drain::Drain;
+use crate::endpoints::Endpoints;
 use crate::logging::Format;
 
 /// Everything that the program is told.
@@ -24,37 +26,27 @@ pub(crate) struct Settings {
 #[derive(Debug)]
 pub(crate) enum Command {
     Drain(Drain),
+    Endpoints(Endpoints),
 }
 
 /// Environment variables with this prefix are settings.
 const PREFIX: &str = "GATEWAY_AGENT_";
 
-const HOUR: Duration = Duration::from_secs(60 * 60);
-
 /// Reads the command line and the environment, or says why the program ends here.
 pub(crate) fn read() -> Result<Settings, ExitCode> {
     let mut command = command();
     let matches = corelane_cli::read(&command, PREFIX)?;
-    let (_, drain) = matches.subcommand().expect("clap demands a command");
-    let drain = Drain {
-        admin: value(drain, "admin"),
-        listener: value(drain, "listener"),
-        settle: value(drain, "settle"),
-        deadline: value(drain, "deadline"),
+    let chosen = match matches.subcommand().expect("clap demands a command") {
+        ("endpoints", flags) => Command::Endpoints(endpoints::read(flags)),
+        (_, flags) => Command::Drain(drain::read(flags, &mut command)?),
     };
-    if drain.settle > drain.deadline {
-        let (settle, deadline) = (drain.settle, drain.deadline);
-        let words = format!("--settle {settle:?} is longer than --deadline {deadline:?}");
-        let words = format!("{words}; allowed is at most the deadline");
-        return Err(corelane_cli::refuse(command.error(ErrorKind::ValueValidation, words)));
-    }
     Ok(Settings {
         log_format: match value::<String>(&matches, "log-format").as_str() {
             "json" => Format::Json,
             _ => Format::Text,
         },
         log_file: matches.get_one("log-file").cloned(),
-        command: Command::Drain(drain),
+        command: chosen,
     })
 }
 
@@ -82,58 +74,12 @@ fn command() -> clap::Command {
         .after_help("A flag wins over the environment.")
         .subcommand_required(true)
         .args([log_format.global(true), log_file.global(true)])
-        .subcommand(drain())
+        .subcommands([drain::command(), endpoints::command()])
 }
 
-fn drain() -> clap::Command {
-    let admin = Arg::new("admin")
-        .long("admin")
-        .env("GATEWAY_AGENT_ADMIN")
-        .value_name("ADDRESS")
-        .default_value("127.0.0.1:9901")
-        .value_parser(|text: &str| {
-            let allowed = "allowed is an IP address and a port, such as 127.0.0.1:9901";
-            text.parse::<SocketAddr>().map_err(|_| allowed)
-        })
-        .help("Envoy's admin interface");
-    let listener = Arg::new("listener")
-        .long("listener")
-        .env("GATEWAY_AGENT_LISTENER")
-        .value_name("NAME")
-        .default_value("ingress")
-        .value_parser(listener_name)
-        .help("Statistics prefix of the listener and of its HTTP connections");
-    let settle = Arg::new("settle")
-        .long("settle")
-        .env("GATEWAY_AGENT_SETTLE")
-        .value_name("DURATION")
-        .default_value("15s")
-        .value_parser(corelane_cli::duration(Duration::ZERO, HOUR))
-        .help("Wait at least so long: until Services and load balancers send nobody here any more");
-    let deadline = Arg::new("deadline")
-        .long("deadline")
-        .env("GATEWAY_AGENT_DEADLINE")
-        .value_name("DURATION")
-        .default_value("45s")
-        .value_parser(corelane_cli::duration(Duration::ZERO, HOUR))
-        .help("Wait at most so long, settle included, until no client is connected");
-    clap::Command::new("drain")
-        .about("Tell Envoy and its clients that it ends, and wait until nobody needs it")
-        .long_about(
-            "Tell Envoy and its clients that it ends, and wait until nobody needs it. \
-             Exit codes: 0 when it may end, also when the deadline cut something; \
-             1 when its admin interface never answered; 64 for a bad flag or variable.",
-        )
-        .args([admin, listener, settle, deadline])
-}
-
-/// A name that may stand in a statistic, and needs no escape in a regular expression.
-fn listener_name(text: &str) -> Result<String, &'static str> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-    match !text.is_empty() && text.chars().all(plain) {
-        true => Ok(text.to_owned()),
-        false => Err("allowed are letters, digits, _ and -"),
-    }
+/// A parser of an address to connect to or to listen on.
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "allowed is an IP address and a port, such as 127.0.0.1:9901")
 }
 
 #[cfg(test)]
@@ -143,13 +89,5 @@ mod tests {
     #[test]
     fn the_command_fits_together() {
         command().debug_assert();
-    }
-
-    #[test]
-    fn listener_names_are_plain() {
-        assert_eq!(listener_name("in-gress_1"), Ok("in-gress_1".to_owned()));
-        for text in ["", "a.b", "a|b", "a&b"] {
-            assert!(listener_name(text).is_err(), "{text}");
-        }
     }
 }

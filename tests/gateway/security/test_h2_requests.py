@@ -1,11 +1,14 @@
 """HTTP/2 requests that would become another request, or two, as HTTP/1.1 (RFC 9113 section 8)."""
 
-from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
+from support import eventually
 from support.attacks import Bench
+from support.client import ask
+from support.envoys import endpoint, gateway_to
 from support.h2raw import Connection, get, request
 from support.recorder import Record
 
@@ -140,21 +143,25 @@ PASSED = {
 Outcomes = dict[str, tuple[int | str, int | str]]
 
 
-@pytest.fixture(scope="module")
-def refused(bench: Bench) -> Iterator[tuple[Outcomes, Record]]:
-    """What came of each refused request and of the next one on its connection.
+def outcomes_of(url: str, requests: dict[str, tuple]) -> Outcomes:
+    """What comes of each request and of the next one on its connection.
 
     All connections are open at once: Envoy takes a second to end one that did not speak HTTP/2.
     """
-    requests = {**ENDED, **RESET, **{name: row[1:] for name, row in ANSWERED.items()}}
-    bench.recorder.take()
     with ExitStack() as stack:
         connections = {}
         for name, (fields, *data) in requests.items():
-            connections[name] = stack.enter_context(Connection(bench.url))
+            connections[name] = stack.enter_context(Connection(url))
             connections[name].send(request(1, fields, *data) + request(3, get(b"/final")))
-        outcomes = {name: (each.outcome(1), each.outcome(3)) for name, each in connections.items()}
-    yield outcomes, bench.record()
+        return {name: (each.outcome(1), each.outcome(3)) for name, each in connections.items()}
+
+
+@pytest.fixture(scope="module")
+def refused(bench: Bench) -> tuple[Outcomes, Record]:
+    """What came of all refused requests, and what the back end was sent."""
+    requests = {**ENDED, **RESET, **{name: row[1:] for name, row in ANSWERED.items()}}
+    bench.recorder.take()
+    return outcomes_of(bench.url, requests), bench.record()
 
 
 @pytest.mark.parametrize("name", ENDED)
@@ -202,3 +209,25 @@ def test_the_neighbours_pass_as_one_request(bench: Bench, name: str) -> None:
     with Connection(bench.served) as connection:
         connection.send(request(1, fields, *data) + request(3, get(b"/hello")))
         assert [connection.outcome(1), connection.outcome(3)] == [404, 200]
+
+
+def test_behind_a_proxy_a_bad_request_ends_alone(bench: Bench, tmp_path: Path) -> None:
+    """The connection is that of many clients there, so it ends for none of these alone."""
+    requests, recorder = {**ENDED, **RESET}, bench.recorder
+    behind = {"listener": {"trustedHops": 1}}
+    with gateway_to([endpoint(recorder.url, recorder.admin)], tmp_path, values=behind) as gateway:
+        eventually(lambda: ask(gateway.url, "/").status == 200)
+        recorder.take()
+        assert outcomes_of(gateway.url, requests) == dict.fromkeys(requests, ("reset", 200))
+        assert ask(gateway.url, "/last").status == 200
+        record = recorder.take()
+        lines = {each.line for each in record.requests}
+        assert lines == {b"GET /final HTTP/1.1", b"GET /last HTTP/1.1"}
+        assert not record.unclear
+        assert b"smuggled" not in record.data
+        # Many of them are a flood, as many resets are.
+        with Connection(gateway.url) as connection:
+            bad = get(b"/flood", (b"X", b"a"))
+            connection.send(b"".join(request(2 * x + 1, bad) for x in range(2000)))
+            connection.settle()
+            assert connection.ended

@@ -16,10 +16,7 @@ route_config:
   - name: server
     domains: ["*"]
     routes:
-    # Envoy joins two Host lines with a comma and would pass them on; RFC 9112 section 3.2 demands 400.
-    - name: several-hosts
-      match: {prefix: /, headers: [{name: ":authority", string_match: {contains: ","}}]}
-      direct_response: {status: 400}
+    {{- include "gateway.envoy.severalHosts" . | nindent 4 }}
     # A second run of these does no harm: retry whatever failed before the reply began.
     - name: idempotent
       match:
@@ -55,6 +52,13 @@ route_config:
 {{- end -}}
 {{- end -}}
 
+{{/* Envoy joins two Host lines with a comma and would pass them on; RFC 9112 section 3.2 demands 400. */}}
+{{- define "gateway.envoy.severalHosts" -}}
+- name: several-hosts
+  match: {prefix: /, headers: [{name: ":authority", string_match: {contains: ","}}]}
+  direct_response: {status: 400}
+{{- end -}}
+
 {{/* To the same URL by https. 308 keeps the method and the body (RFC 9110 section 15.4.9). */}}
 {{- define "gateway.envoy.redirect" -}}
 route_config:
@@ -63,6 +67,7 @@ route_config:
   - name: redirect
     domains: ["*"]
     routes:
+    {{- include "gateway.envoy.severalHosts" . | nindent 4 }}
     - name: redirect
       match: {prefix: /}
       redirect: {https_redirect: true, port_redirect: {{ int .Values.service.httpsPort }}, response_code: PERMANENT_REDIRECT}

@@ -1,9 +1,9 @@
 {{/*
-The replicas: how they are found, balanced, judged and limited.
+The replicas: how they are balanced, judged and limited. How they are found is in _discovery.tpl.
 */}}
 {{- define "gateway.envoy.upstream" -}}
 - name: server
-  {{- include (printf "gateway.envoy.discovery.%s" .Values.upstream.discovery) . | nindent 2 }}
+  {{- include (printf "gateway.envoy.discovery.%s" (include "gateway.discovery" .)) . | nindent 2 }}
   {{- include "gateway.envoy.balancing" . | nindent 2 }}
   connect_timeout: {{ include "gateway.duration" (list . "upstream.connectTimeout") }}
   per_connection_buffer_limit_bytes: {{ int .Values.upstream.bufferBytes }}
@@ -17,45 +17,6 @@ The replicas: how they are found, balanced, judged and limited.
         http_protocol_options: {}
   {{- include "gateway.envoy.health" . | nindent 2 }}
   {{- include "gateway.envoy.limits" . | nindent 2 }}
-{{- end -}}
-
-{{- define "gateway.envoy.discovery.static" -}}
-type: STATIC
-load_assignment:
-  cluster_name: server
-  endpoints:
-  - lb_endpoints:
-    {{- range .Values.upstream.endpoints }}
-    - endpoint:
-        address: {socket_address: {address: {{ .address | quote }}, port_value: {{ .port }}}}
-        health_check_config: {port_value: {{ .adminPort }}}
-    {{- end }}
-{{- end -}}
-
-{{/* Strict DNS: each address of the answer is a replica, and a replica that is no longer there is gone. */}}
-{{- define "gateway.envoy.discovery.dns" -}}
-cluster_type:
-  name: envoy.clusters.dns
-  typed_config:
-    "@type": type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster
-    dns_refresh_rate: {{ include "gateway.duration" (list . "upstream.dns.refresh") }}
-    # One family only: a dual-stack pod has an address of each and would count twice.
-    dns_lookup_family: V4_PREFERRED
-load_assignment:
-  cluster_name: server
-  endpoints:
-  - lb_endpoints:
-    - endpoint:
-        address: {socket_address: {address: {{ include "gateway.envoy.upstreamHost" . | quote }}, port_value: {{ .Values.upstream.dns.port }}}}
-        # Holds for every address that the name resolves to.
-        health_check_config: {port_value: {{ .Values.upstream.dns.adminPort }}}
-{{- end -}}
-
-{{/* Ends in a dot: an absolute name, which the resolver does not try with each search domain first. */}}
-{{- define "gateway.envoy.upstreamHost" -}}
-{{- $service := include "common.sibling" (list . "server") -}}
-{{- $derived := printf "%s.%s.svc.%s." $service .Release.Namespace .Values.upstream.dns.clusterDomain -}}
-{{- .Values.upstream.dns.hostname | default $derived -}}
 {{- end -}}
 
 {{- define "gateway.envoy.health" -}}

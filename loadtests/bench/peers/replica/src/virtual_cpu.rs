@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a change of speed goes unnoticed.
-const SLICE: Duration = Duration::from_millis(5);
+const SLICE: Duration = Duration::from_millis(10);
 
 /// Work that begins so soon after the last has followed at once: between the two was only what the
 /// real CPU takes.

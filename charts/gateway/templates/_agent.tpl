@@ -1,0 +1,106 @@
+{{/*
+The agent that keeps Envoy's endpoints as the API server says (upstream.discovery: eds): a native sidecar,
+an init container that goes on. It starts before Envoy, which then finds its file, and ends after it.
+*/}}
+
+{{- define "gateway.agent.folder" -}}
+/run/corelane
+{{- end -}}
+
+{{- define "gateway.agent.file" -}}
+{{ include "gateway.agent.folder" . }}/endpoints.json
+{{- end -}}
+
+{{/* The Service whose replicas get the requests. */}}
+{{- define "gateway.agent.service" -}}
+{{- .Values.upstream.eds.service | default (include "common.sibling" (list . "server")) -}}
+{{- end -}}
+
+{{- define "gateway.agent.initContainers" -}}
+initContainers:
+  - name: agent
+    {{- include "common.container.image" . | nindent 4 }}
+    # Runs beside the containers, not before them.
+    restartPolicy: Always
+    command: [/gateway-agent, endpoints]
+    args:
+      - --namespace={{ .Release.Namespace }}
+      - --service={{ include "gateway.agent.service" . }}
+      - --port={{ .Values.upstream.eds.port }}
+      - --health-port={{ .Values.upstream.eds.healthPort }}
+      - --cluster=server
+      - --file={{ include "gateway.agent.file" . }}
+      - --limit={{ int .Values.upstream.eds.limit }}
+      - --listen={{ .Values.stats.address | contains ":" | ternary (printf "[%s]" .Values.stats.address) .Values.stats.address }}:{{ .Values.agent.port }}
+      - --log-format=json
+    ports:
+      - name: agent
+        containerPort: {{ .Values.agent.port }}
+    # Envoy starts when it has passed: once the first file is there.
+    startupProbe:
+      httpGet: {path: /readyz, port: agent}
+      {{- toYaml .Values.agent.probes.startup | nindent 6 }}
+    livenessProbe:
+      httpGet: {path: /healthz, port: agent}
+      {{- toYaml .Values.agent.probes.liveness | nindent 6 }}
+    resources:
+      {{- include "gateway.agent.resources" . | nindent 6 }}
+    securityContext:
+      {{- include "common.container.security" . | nindent 6 }}
+    volumeMounts:
+      - name: endpoints
+        mountPath: {{ include "gateway.agent.folder" . }}
+      # Where clients look for it. No other container has it.
+      - name: agent-token
+        mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+        readOnly: true
+{{- end -}}
+
+{{- define "gateway.agent.volumes" -}}
+- name: endpoints
+  emptyDir: {medium: Memory, sizeLimit: 16Mi}
+- name: agent-token
+  projected:
+    sources:
+      # The kubelet renews it, and the agent reads it again.
+      - serviceAccountToken: {path: token, expirationSeconds: 3607}
+      - configMap:
+          name: kube-root-ca.crt
+          items: [{key: ca.crt, path: ca.crt}]
+      - downwardAPI:
+          items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]
+{{- end -}}
+
+{{/* Less than a CPU, so that it gets none of its own; with requests as limits where the pod is Guaranteed,
+without which Envoy would not own its CPUs. */}}
+{{- define "gateway.agent.resources" -}}
+{{- with .Values.agent -}}
+{{- $memory := dict "memory" .memory -}}
+{{- $requests := merge (dict "cpu" .cpu) $memory -}}
+{{- if .resources -}}
+{{- toYaml .resources -}}
+{{- else -}}
+{{- dict "requests" $requests "limits" (ternary $requests $memory $.Values.exclusive) | toYaml -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gateway.guards.agent" -}}
+{{- if eq (include "gateway.discovery" .) "eds" -}}
+{{- with .Values.agent -}}
+{{- $given := .resources | default dict -}}
+{{- $limits := $given.limits | default dict -}}
+{{- $requests := $given.requests | default $limits -}}
+{{- range $name := list "cpu" "memory" -}}
+{{- $limit := get $limits $name | toString -}}
+{{- if and $.Values.exclusive $given (or (not $limit) (ne $limit (get $requests $name | toString))) -}}
+{{- fail (printf "agent.resources has no equal request and limit of %s, but exclusive is true: only a pod of which every container has them gets CPUs of its own. Leave agent.resources empty, and set agent.cpu and agent.memory" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- $cpu := get $requests "cpu" | default .cpu | toString -}}
+{{- if and $.Values.exclusive (regexMatch "^[0-9]+(000m)?$" $cpu) -}}
+{{- fail (printf "%s is %s: the agent would take whole CPUs for itself, which belong to Envoy: give less than one, such as 50m" (ternary "agent.resources.requests.cpu" "agent.cpu" (hasKey $requests "cpu")) $cpu) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

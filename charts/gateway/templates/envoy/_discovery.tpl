@@ -1,0 +1,59 @@
+{{/*
+How the replicas are found.
+*/}}
+
+{{/* A name to look up means DNS: in 0.1.0, where there was no other way, it was all that had to be set. In
+mode gatewayAPI the name leads to the Service, and the agent has nothing to do. */}}
+{{- define "gateway.discovery" -}}
+{{- $named := or (ne .Values.upstream.dns.hostname "") (ne .Values.mode "envoy") -}}
+{{- ternary "dns" .Values.upstream.discovery (and (eq .Values.upstream.discovery "eds") $named) -}}
+{{- end -}}
+
+{{/* The file that the agent writes. Envoy notices only what is moved into the folder. */}}
+{{- define "gateway.envoy.discovery.eds" -}}
+type: EDS
+eds_cluster_config:
+  eds_config:
+    path_config_source:
+      path: {{ include "gateway.agent.file" . }}
+      watched_directory: {path: {{ include "gateway.agent.folder" . }}}
+{{- end -}}
+
+{{- define "gateway.envoy.discovery.static" -}}
+type: STATIC
+load_assignment:
+  cluster_name: server
+  endpoints:
+  - lb_endpoints:
+    {{- range .Values.upstream.endpoints }}
+    - endpoint:
+        address: {socket_address: {address: {{ .address | quote }}, port_value: {{ .port }}}}
+        health_check_config: {port_value: {{ .adminPort }}}
+    {{- end }}
+{{- end -}}
+
+{{/* Strict DNS: each address of the answer is a replica, and a replica that is no longer there is gone. */}}
+{{- define "gateway.envoy.discovery.dns" -}}
+cluster_type:
+  name: envoy.clusters.dns
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster
+    dns_refresh_rate: {{ include "gateway.duration" (list . "upstream.dns.refresh") }}
+    # One family only: a dual-stack pod has an address of each and would count twice.
+    dns_lookup_family: V4_PREFERRED
+load_assignment:
+  cluster_name: server
+  endpoints:
+  - lb_endpoints:
+    - endpoint:
+        address: {socket_address: {address: {{ include "gateway.envoy.upstreamHost" . | quote }}, port_value: {{ .Values.upstream.dns.port }}}}
+        # Holds for every address that the name resolves to.
+        health_check_config: {port_value: {{ .Values.upstream.dns.adminPort }}}
+{{- end -}}
+
+{{/* Ends in a dot: an absolute name, which the resolver does not try with each search domain first. */}}
+{{- define "gateway.envoy.upstreamHost" -}}
+{{- $service := include "common.sibling" (list . "server") -}}
+{{- $derived := printf "%s.%s.svc.%s." $service .Release.Namespace .Values.upstream.dns.clusterDomain -}}
+{{- .Values.upstream.dns.hostname | default $derived -}}
+{{- end -}}

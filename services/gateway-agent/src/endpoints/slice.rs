@@ -1,0 +1,149 @@
+//! What is kept of an EndpointSlice: the rest of it, all metadata included, is dropped at once.
+
+use std::net::IpAddr;
+
+use k8s_openapi::api::discovery::v1::{Endpoint as Described, EndpointPort, EndpointSlice};
+
+/// A port of the Service: by the name that it has there, or by its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Port {
+    Name(String),
+    Number(u16),
+}
+
+impl Port {
+    fn find(&self, ports: &[EndpointPort]) -> Option<u16> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Name(name) => {
+                let named = |port: &&EndpointPort| port.name.as_deref() == Some(name);
+                u16::try_from(ports.iter().find(named)?.port?).ok()
+            }
+        }
+    }
+}
+
+/// Which ports are wanted of the endpoints.
+#[derive(Clone, Debug)]
+pub(crate) struct Ports {
+    /// Where requests go.
+    pub(crate) traffic: Port,
+    /// Where Envoy checks health.
+    pub(crate) health: Port,
+}
+
+/// What the conditions of an endpoint come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum State {
+    /// It has not begun to serve, or says that it cannot.
+    Unready,
+    Ready,
+    /// It ends and still serves.
+    Draining,
+}
+
+/// One address that may get requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    pub(crate) address: IpAddr,
+    pub(crate) port: u16,
+    pub(crate) health_port: u16,
+    pub(crate) zone: Option<Box<str>>,
+    pub(crate) state: State,
+}
+
+/// The endpoints of one slice, and how many of its addresses are none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Slice {
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) left_out: usize,
+}
+
+impl Slice {
+    /// Reads a slice. One that lacks a port has no endpoints.
+    pub(crate) fn of(slice: &EndpointSlice, ports: &Ports) -> Self {
+        let named = slice.ports.as_deref().unwrap_or_default();
+        let found = ports.traffic.find(named).zip(ports.health.find(named));
+        let read = |endpoint| found.and_then(|(port, health)| read(endpoint, port, health));
+        let endpoints: Vec<_> = slice.endpoints.iter().filter_map(read).collect();
+        let left_out = slice.endpoints.len() - endpoints.len();
+        Self { endpoints, left_out }
+    }
+}
+
+fn read(endpoint: &Described, port: u16, health_port: u16) -> Option<Endpoint> {
+    Some(Endpoint {
+        // All addresses of an endpoint mean the same pod (Kubernetes API, Endpoint v1); names are none.
+        address: endpoint.addresses.first()?.parse().ok()?,
+        port,
+        health_port,
+        zone: endpoint.zone.as_deref().filter(|zone| !zone.is_empty()).map(Box::from),
+        state: state(endpoint)?,
+    })
+}
+
+/// None for an endpoint that ends and does not serve any more.
+///
+/// What is not said counts as Kubernetes' API says: ready, serving as it is ready, and not terminating.
+fn state(endpoint: &Described) -> Option<State> {
+    let conditions = endpoint.conditions.as_ref();
+    let ready = conditions.and_then(|it| it.ready).unwrap_or(true);
+    let serving = conditions.and_then(|it| it.serving).unwrap_or(ready);
+    // First, because a Service that publishes what is not ready calls such endpoints ready, too.
+    match conditions.and_then(|it| it.terminating).unwrap_or(false) {
+        true => serving.then_some(State::Draining),
+        false if ready => Some(State::Ready),
+        false => Some(State::Unready),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn ports(traffic: &str) -> Ports {
+        Ports { traffic: Port::Name(traffic.to_owned()), health: Port::Number(9) }
+    }
+
+    fn slice(conditions: serde_json::Value) -> EndpointSlice {
+        let endpoint = json!({"addresses": ["10.0.0.1"], "conditions": conditions, "zone": "a"});
+        let ports = json!([{"name": "http", "port": 80}]);
+        let slice = json!({"addressType": "IPv4", "endpoints": [endpoint], "ports": ports});
+        serde_json::from_value(slice).expect("a slice")
+    }
+
+    #[test]
+    fn conditions_make_a_state() {
+        for (conditions, wanted) in [
+            (json!({}), Some(State::Ready)),
+            (json!({"ready": true}), Some(State::Ready)),
+            (json!({"ready": false}), Some(State::Unready)),
+            (json!({"ready": false, "serving": true, "terminating": true}), Some(State::Draining)),
+            (json!({"ready": true, "serving": true, "terminating": true}), Some(State::Draining)),
+            (json!({"ready": false, "serving": false, "terminating": true}), None),
+            (json!({"ready": false, "terminating": true}), None),
+        ] {
+            let read = Slice::of(&slice(conditions.clone()), &ports("http"));
+            let states: Vec<_> = read.endpoints.iter().map(|it| it.state).collect();
+            assert_eq!(states, Vec::from_iter(wanted), "{conditions}");
+            assert_eq!(read.left_out, usize::from(wanted.is_none()), "{conditions}");
+        }
+    }
+
+    #[test]
+    fn ports_are_found_by_name_or_number() {
+        let read = Slice::of(&slice(json!({})), &ports("http"));
+        assert_eq!((read.endpoints[0].port, read.endpoints[0].health_port), (80, 9));
+        let read = Slice::of(&slice(json!({})), &ports("none"));
+        assert_eq!(read, Slice { endpoints: Vec::new(), left_out: 1 });
+    }
+
+    #[test]
+    fn names_are_no_addresses() {
+        let mut slice = slice(json!({}));
+        slice.endpoints[0].addresses = vec!["example.com".to_owned()];
+        assert_eq!(Slice::of(&slice, &ports("http")).left_out, 1);
+    }
+}

@@ -1,0 +1,218 @@
+//! Lists the slices of a Service and watches them, for ever.
+
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use super::slice::{Ports, Slice};
+use super::status::Status;
+use super::store::Store;
+
+/// Label that names a slice's Service (Kubernetes API, EndpointSlice v1).
+const SERVICE: &str = "kubernetes.io/service-name";
+
+/// Slices of one page of a list: bounds what one answer takes.
+const PAGE: u32 = 100;
+
+/// The API server ends a watch after so long, which shows that it is still there.
+const WATCH_SECONDS: u32 = 60;
+
+/// An answer that stays away for longer, a bookmark or the end of the watch, never comes.
+const SILENCE: Duration = Duration::from_secs(75);
+
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Pauses between failures. The longest is short: an agent asks for little, and gateways that are far
+/// behind fail requests.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// Why there is no client to begin with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("not in a pod with a service account's token, and no --kubeconfig: {0}")]
+    InCluster(#[from] kube::config::InClusterError),
+    #[error("{0}")]
+    File(#[from] kube::config::KubeconfigError),
+    #[error("{0}")]
+    Client(#[from] kube::Error),
+}
+
+/// What is watched, and what is known of it. None until a list was complete.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) api: Api<EndpointSlice>,
+    pub(crate) service: String,
+    pub(crate) ports: Ports,
+    pub(crate) limit: usize,
+    pub(crate) status: Arc<Status>,
+    pub(crate) store: Mutex<Option<Store>>,
+    pub(crate) changed: Notify,
+}
+
+/// A client for the API server of the pod's own cluster, or of a kubeconfig.
+pub(crate) async fn client(kubeconfig: Option<&Path>) -> Result<Client, ConfigError> {
+    let mut config = match kubeconfig {
+        Some(file) => {
+            let options = KubeConfigOptions::default();
+            Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, &options).await?
+        }
+        // The address from the environment: no DNS is needed.
+        None => Config::incluster_env()?,
+    };
+    config.connect_timeout = Some(CONNECT);
+    config.read_timeout = Some(SILENCE);
+    // The pauses here know what may be repeated.
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
+
+impl Watch {
+    /// Never ends: whatever fails is tried again.
+    pub(crate) async fn run(&self) {
+        let mut pauses = Pauses::default();
+        let mut version = None;
+        loop {
+            match self.turn(&mut version).await {
+                Ok(()) => pauses = Pauses::default(),
+                Err(error) => {
+                    self.status.watch_failed();
+                    // What is not known as lost is watched on from where it was.
+                    if matches!(error, kube::Error::Api(_)) {
+                        version = None;
+                    }
+                    let pause = pauses.next();
+                    let pause_ms = pause.as_millis() as u64;
+                    warn!(pause_ms, "endpoints: API server: {error}");
+                    sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    /// One list, or one watch to its end.
+    async fn turn(&self, version: &mut Option<String>) -> kube::Result<()> {
+        match version.take() {
+            None => *version = Some(self.list().await?),
+            Some(from) => {
+                *version = Some(from);
+                self.watch(version).await?;
+                if self.store().as_ref().is_some_and(Store::overflowed) {
+                    *version = None;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all slices, and takes them only when all are there; the version to watch from.
+    async fn list(&self) -> kube::Result<String> {
+        let mut store = Store::new(self.limit);
+        let labels = format!("{SERVICE}={}", self.service);
+        let mut page = ListParams::default().labels(&labels).limit(PAGE);
+        loop {
+            let list = self.api.list(&page).await?;
+            for slice in &list.items {
+                store.put(name(slice), Slice::of(slice, &self.ports));
+            }
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => {
+                    let slices = store.slices().len();
+                    if store.overflowed() {
+                        warn!(slices, limit = self.limit, "endpoints: more than the limit");
+                    }
+                    *self.store() = Some(store);
+                    self.status.listed();
+                    self.status.synced();
+                    self.changed.notify_one();
+                    info!(slices, "endpoints: listed");
+                    return Ok(list.metadata.resource_version.unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    /// Follows changes until the API server ends the watch. `version` moves on with each.
+    async fn watch(&self, version: &mut Option<String>) -> kube::Result<()> {
+        let labels = format!("{SERVICE}={}", self.service);
+        let wanted = WatchParams::default().labels(&labels).timeout(WATCH_SECONDS);
+        let from = version.clone().unwrap_or_default();
+        let mut events = pin!(self.api.watch(&wanted, &from).await?);
+        self.status.synced();
+        while let Some(event) = events.try_next().await? {
+            let seen = match event {
+                WatchEvent::Added(slice) | WatchEvent::Modified(slice) => {
+                    self.apply(|it| it.put(name(&slice), Slice::of(&slice, &self.ports)));
+                    slice.metadata.resource_version
+                }
+                WatchEvent::Deleted(slice) => {
+                    self.apply(|it| it.remove(&name(&slice)));
+                    slice.metadata.resource_version
+                }
+                WatchEvent::Bookmark(mark) => Some(mark.metadata.resource_version),
+                // 410 Gone, when what happened since `from` is not kept any more.
+                WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
+            };
+            *version = seen.or(version.take());
+            self.status.synced();
+        }
+        Ok(())
+    }
+
+    fn apply(&self, change: impl FnOnce(&mut Store)) {
+        if let Some(store) = self.store().as_mut() {
+            change(store);
+        }
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn store(&self) -> std::sync::MutexGuard<'_, Option<Store>> {
+        self.store.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+fn name(slice: &EndpointSlice) -> String {
+    slice.metadata.name.clone().unwrap_or_default()
+}
+
+/// Pauses that double, each shortened at random by up to a half, so that gateways do not ask as one.
+#[derive(Debug, Default)]
+struct Pauses(u32);
+
+impl Pauses {
+    fn next(&mut self) -> Duration {
+        let (first, longest) = PAUSES;
+        let pause = first.saturating_mul(1 << self.0.min(16)).min(longest);
+        self.0 += 1;
+        // Keyed anew for each value: all that is needed of chance.
+        let chance = RandomState::new().hash_one(self.0) as f64 / u64::MAX as f64;
+        pause.mul_f64(1.0 - chance / 2.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_differ() {
+        let mut pauses = Pauses::default();
+        let seen: Vec<_> = (0..40).map(|_| pauses.next()).collect();
+        for (index, pause) in seen.iter().enumerate() {
+            let whole = PAUSES.0.saturating_mul(1 << index.min(16)).min(PAUSES.1);
+            assert!((whole / 2..=whole).contains(pause), "{index}: {pause:?}");
+        }
+        assert_ne!(seen[20], seen[21]);
+    }
+}

@@ -1,0 +1,226 @@
+"""`gateway-agent endpoints` between a real API server and the real Envoy."""
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from support import PATIENCE, agents, eventually
+from support.apiserver import Api
+from support.client import ask
+from support.envoys import Gateway, gateway_to
+from support.load import Load
+from support.servers import Server
+from support.slices import ENDED, ENDING, READY, STARTING, Agents, Slices, Wire, own_address
+
+ONE, TWO, THREE = "192.0.2.1", "192.0.2.2", "192.0.2.3"
+
+
+@pytest.fixture
+def slices(api: Api) -> Iterator[Slices]:
+    """A namespace without slices."""
+    with api.namespace() as namespace:
+        yield Slices(api, namespace)
+
+
+@pytest.fixture
+def wire(api: Api, tmp_path: Path) -> Iterator[Wire]:
+    """The way to the API server, open."""
+    way = Wire(api, tmp_path)
+    way.join()
+    yield way
+    way.cut()
+
+
+@pytest.fixture
+def starter(slices: Slices, wire: Wire, tmp_path: Path) -> Agents:
+    """Starts agents in the test's folder."""
+    return Agents(tmp_path, slices.namespace, wire)
+
+
+def in_front() -> dict:
+    """Values of a gateway that reads the file of the agent."""
+    return {"upstream": {"discovery": "eds"}}
+
+
+def replica(start: Callable[..., Server], name: str) -> tuple[Server, tuple[int, int]]:
+    """A server where slices may point to, and its two ports."""
+    server = start(replica=name, address=own_address())
+    return server, (urlsplit(server.url).port, urlsplit(server.admin).port)
+
+
+def test_the_file_follows_the_slices(slices: Slices, starter: Agents) -> None:
+    slices.put("a", (ONE, READY, "zone-a"), (TWO, READY, "zone-b"), (THREE, STARTING))
+    with starter.run() as agent:
+        agent.wait_for({ONE: "HEALTHY", TWO: "HEALTHY"})
+        assert agent.status("/readyz") == 200
+        slices.put("a", (ONE, ENDING, "zone-a"), (TWO, READY, "zone-b"), (THREE, READY))
+        agent.wait_for({ONE: "DRAINING", TWO: "HEALTHY", THREE: "HEALTHY"})
+        (resource,) = json.loads(agent.file.read_text())["resources"]
+        zones = [group.get("locality") for group in resource["endpoints"]]
+        assert zones == [None, {"zone": "zone-a"}, {"zone": "zone-b"}]
+        slices.put("a", (ONE, ENDED, "zone-a"), (TWO, READY, "zone-b"))
+        agent.wait_for({TWO: "HEALTHY"})
+        # The same endpoint once more, as while the slices of a Service are made anew.
+        slices.put("b", (TWO, READY), (THREE, READY))
+        agent.wait_for({TWO: "HEALTHY", THREE: "HEALTHY"})
+        slices.delete("b")
+        slices.put("other", (ONE, READY), service="other")
+        agent.wait_for({TWO: "HEALTHY"})
+        # Nobody is ready: Envoy's own checks judge.
+        slices.put("a", (TWO, STARTING, "zone-b"), (ONE, ENDED))
+        agent.wait_for({TWO: "HEALTHY"})
+        unready = 'endpoints{state="unready"}'
+        eventually(lambda: agent.metrics()[unready] == 1, "a replica that is not ready")
+        slices.delete("a")
+        agent.wait_for({})
+        figures = agent.metrics()
+        # Each change was one file; the slice of another Service was none, the last but one the same.
+        assert (figures["writes_total"], figures["lists_total"]) == (6, 1)
+        assert (figures["watch_errors_total"], figures["connected"]) == (0, 1)
+        assert figures["last_sync_timestamp_seconds"] >= figures["last_write_timestamp_seconds"] - 1
+        agent.process.send_signal(signal.SIGTERM)
+        assert agent.process.wait(timeout=PATIENCE) == 0
+
+
+def test_envoy_takes_the_file_and_spares_replicas_that_end(
+    start: Callable[..., Server], slices: Slices, starter: Agents, tmp_path: Path
+) -> None:
+    address = own_address()
+    (_, first), (_, second) = (replica(start, name) for name in ("first", "second"))
+    slices.put("a", (address, READY), ports=first)
+    with starter.run() as agent:
+        agent.wait_for({address: "HEALTHY"})
+        with (
+            gateway_to([], tmp_path, in_front()) as gateway,
+            Load(gateway.url, clients=4) as load,
+        ):
+            load.wait_for(50, "first")
+            slices.put("b", (address, READY), ports=second)
+            load.wait_for(50, "second")
+            slices.put("a", (address, ENDING), ports=first)
+            eventually(lambda: drains(gateway, first[0]), "the first replica draining")
+            # What was under way when Envoy heard of it.
+            before = load.replies["first"] + load.clients
+            load.wait_for(200, "second")
+            assert load.replies["first"] <= before
+            slices.put("a", (address, ENDED), ports=first)
+            eventually(lambda: members(gateway) == {second[0]}, "one replica left")
+            load.wait_for(50)
+        assert not load.failures, load.failures[:10]
+
+
+def test_envoy_goes_on_while_the_api_server_is_away(
+    start: Callable[..., Server], slices: Slices, starter: Agents, wire: Wire, tmp_path: Path
+) -> None:
+    address = own_address()
+    (_, first), (_, second) = (replica(start, name) for name in ("first", "second"))
+    slices.put("a", (address, READY), ports=first)
+    with starter.run() as agent:
+        agent.wait_for({address: "HEALTHY"})
+        known = agent.file.read_text()
+        with (
+            gateway_to([], tmp_path, in_front()) as gateway,
+            Load(gateway.url, clients=4) as load,
+        ):
+            wire.cut()
+            eventually(lambda: agent.metrics()["watch_errors_total"] >= 3, "failed watches")
+            slices.put("b", (address, READY), ports=second)
+            agent.process.kill()
+            agent.process.wait(timeout=PATIENCE)
+            with starter.run() as next_agent:
+                # The file of the one before is good enough to begin with.
+                assert next_agent.status("/readyz") == 200
+                figures = next_agent.metrics()
+                assert (figures["writes_total"], figures["connected"]) == (0, 0)
+                load.wait_for(50, "first")
+                assert next_agent.file.read_text() == known
+                wire.join()
+                load.wait_for(50, "second")
+                assert next_agent.metrics()["connected"] == 1
+        assert not load.failures, load.failures[:10]
+
+
+def test_an_agent_without_an_api_server_is_not_ready_and_writes_nothing(
+    starter: Agents, wire: Wire, slices: Slices
+) -> None:
+    wire.cut()
+    with starter.run() as agent:
+        eventually(lambda: agent.metrics()["watch_errors_total"] >= 2, "failed lists")
+        assert (agent.status("/readyz"), agent.endpoints()) == (503, None)
+        slices.put("a", (ONE, READY))
+        wire.join()
+        agent.wait_for({ONE: "HEALTHY"})
+        assert agent.status("/readyz") == 200
+
+
+def test_what_did_not_change_is_not_written_again(slices: Slices, starter: Agents) -> None:
+    slices.put("a", (ONE, READY))
+    with starter.run() as agent:
+        agent.wait_for({ONE: "HEALTHY"})
+        written = agent.file.stat().st_ino
+    with starter.run() as agent:
+        eventually(lambda: agent.metrics()["slices"] == 1, "the list")
+        assert (agent.metrics()["writes_total"], agent.file.stat().st_ino) == (0, written)
+
+
+def test_a_service_without_replicas_is_a_file_without_endpoints(starter: Agents) -> None:
+    with starter.run() as agent:
+        agent.wait_for({})
+        assert agent.status("/readyz") == 200
+
+
+def test_a_file_that_cannot_be_written_is_tried_again(
+    slices: Slices, starter: Agents, tmp_path: Path
+) -> None:
+    slices.put("a", (ONE, READY))
+    folder = tmp_path / "later"
+    with starter.run(f"--file={folder}/endpoints.json") as agent:
+        eventually(lambda: agent.metrics()["write_errors_total"] >= 1, "a failed write")
+        assert agent.status("/readyz") == 503
+        folder.mkdir()
+        eventually(lambda: agent.status("/readyz") == 200, "a file at last")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--service=Shop",), "invalid value 'Shop' for '--service <NAME>': allowed are up to 63"),
+        ((), "the following required arguments were not provided"),
+        (("--service=a", "--port=0"), "allowed is a number from 1 to 65535, or a name"),
+        (("--service=a", "--limit=0"), "allowed is a whole number from 1 to 50000"),
+        (("--service=a", "--listen=9904"), "allowed is an IP address and a port"),
+    ],
+)
+def test_bad_flags_are_named(flags: tuple[str, ...], words: str) -> None:
+    result = agents.run("gateway-agent", "endpoints", *flags)
+    assert (result.returncode, result.stdout) == (64, "")
+    assert words in result.stderr
+
+
+def test_it_says_why_it_cannot_begin() -> None:
+    result = agents.run("gateway-agent", "endpoints", "--service=a", "--listen=127.0.0.1:0")
+    assert result.returncode == 1
+    assert "not in a pod with a service account's token, and no --kubeconfig" in result.stderr
+
+
+def members(gateway: Gateway) -> set[int]:
+    """The ports of the replicas that Envoy knows."""
+    return set(_replicas(gateway))
+
+
+def drains(gateway: Gateway, port: int) -> bool:
+    """Whether Envoy knows a replica as one that ends."""
+    return _replicas(gateway).get(port, {}).get("eds_health_status") == "DRAINING"
+
+
+def _replicas(gateway: Gateway) -> dict[int, dict]:
+    found = json.loads(ask(gateway.admin, "/clusters?format=json").body)["cluster_statuses"]
+    (server,) = (each for each in found if each["name"] == "server")
+    return {
+        each["address"]["socket_address"]["port_value"]: each["health_status"]
+        for each in server.get("host_statuses", [])
+    }

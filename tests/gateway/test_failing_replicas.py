@@ -1,0 +1,101 @@
+"""A replica that fails what it is asked: what is repeated, and what leaves the rotation."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from support import eventually
+from support.client import Client, ask
+from support.envoys import endpoint, gateway_to
+from support.load import Load
+from support.servers import Server
+
+
+@contextmanager
+def failing(how: str) -> Iterator[tuple[str, Counter[str]]]:
+    """URL of a replica whose health check is good, and the requests that it has seen by method.
+
+    Asked for anything else it answers 500 (`answer`), or ends the connection (`hang up`).
+    """
+    seen: Counter[str] = Counter()
+
+    class Replica(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def serve(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            healthy = self.path == "/readyz"
+            if not healthy:
+                seen[self.command] += 1
+            if not healthy and how == "hang up":
+                self.close_connection = True
+                return
+            self.send_response(200 if healthy else 500)
+            self.send_header("corelane-replica", "failing")
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        do_GET = do_POST = do_PUT = serve
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Replica) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", seen
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(("method", "times"), [("GET", 4), ("PUT", 4), ("POST", 1)])
+def test_only_what_may_run_twice_is_sent_again(tmp_path: Path, method: str, times: int) -> None:
+    with failing("hang up") as (url, seen):
+        # Without passive checks, which would leave the only replica out.
+        values = {"upstream": {"outliers": {"consecutiveFailures": 100}}}
+        with gateway_to([endpoint(url, url)], tmp_path, values=values) as gateway:
+            eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 1)
+            assert ask(gateway.url, "/order", method, body=b"1").status == 503
+        assert seen == {method: times}
+
+
+def test_a_replica_that_fails_everything_is_left_out_though_its_check_is_good(
+    server: Server, tmp_path: Path
+) -> None:
+    name = "cluster.server.outlier_detection.ejections_enforced_failure_percentage"
+    with failing("answer") as (url, seen):
+        replicas = [endpoint(url, url), endpoint(server.url, server.admin)]
+        # For the rest of the test, and after what a slow machine sends in a second.
+        outliers = {"ejectionTime": "10m", "maxEjectionTime": "10m", "failureRequests": 3}
+        values = {"upstream": {"outliers": outliers}}
+        with gateway_to(replicas, tmp_path, values=values) as gateway:
+            with Load(gateway.url, clients=4):
+                eventually(lambda: gateway.counted(name) == 1, "an ejection")
+            checks = gateway.counted("cluster.server.health_check.success")
+            # Two more of each replica.
+            eventually(lambda: gateway.counted("cluster.server.health_check.success") >= checks + 4)
+            before = seen.total()
+            client = Client(gateway.url)
+            assert {client.ask("/hello").status for _ in range(50)} == {200}
+            client.close()
+            assert seen.total() == before
+
+
+def test_the_only_replica_is_not_left_out(tmp_path: Path) -> None:
+    with (
+        failing("answer") as (url, seen),
+        gateway_to([endpoint(url, url)], tmp_path) as gateway,
+        Load(gateway.url, clients=2),
+    ):
+        eventually(lambda: seen["GET"] > 200)
+        checks = gateway.counted("cluster.server.health_check.success")
+        # Failures are looked at as often as health is checked, each second.
+        eventually(lambda: gateway.counted("cluster.server.health_check.success") >= checks + 3)
+        assert gateway.counted("cluster.server.outlier_detection.ejections_active") == 0

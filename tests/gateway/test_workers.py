@@ -1,0 +1,36 @@
+"""Envoy's worker runs where the chart says, and counts what the chart says."""
+
+import os
+from pathlib import Path
+
+from support.client import ask
+from support.envoys import Gateway, endpoint, gateway_to
+from support.servers import Server
+
+ALL = os.sched_getaffinity(0)
+
+
+def cpus_of_worker(gateway: Gateway) -> set[int]:
+    """The CPUs that the only worker thread may use."""
+    threads = Path(f"/proc/{gateway.process.pid}/task")
+    (worker,) = (task for task in threads.iterdir() if "wrk:worker" in (task / "comm").read_text())
+    return os.sched_getaffinity(int(worker.name))
+
+
+def test_a_worker_is_free_of_cpus_by_default(server: Server, tmp_path: Path) -> None:
+    with gateway_to([endpoint(server.url, server.admin)], tmp_path) as gateway:
+        assert cpus_of_worker(gateway) == ALL
+
+
+def test_a_pinned_worker_has_one_cpu_and_answers(server: Server, tmp_path: Path) -> None:
+    values = {"workers": {"affinity": "on", "locality": True}, "stats": {"replies": False}}
+    with gateway_to([endpoint(server.url, server.admin)], tmp_path, values=values) as gateway:
+        assert cpus_of_worker(gateway) == {min(ALL)}
+        # The kernel may know another CPU for each connection; all must reach a worker.
+        for _ in range(8):
+            assert ask(gateway.url, "/hello").status == 200
+        series = ask(gateway.stats, "/stats/prometheus").body
+        assert b"envoy_http_downstream_rq_xx" in series
+        assert b"envoy_cluster_upstream_rq_total" in series
+        # Without stats.replies.
+        assert b"envoy_cluster_upstream_rq_xx" not in series
