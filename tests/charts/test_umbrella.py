@@ -1,6 +1,5 @@
 """The umbrella chart: server and gateway in one release, and values of both that must suit each other."""
 
-import re
 import shutil
 import tarfile
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ import pytest
 import yaml
 
 from support import REPOSITORY
-from support.rendering import CHARTS, check_pods, default_values, documents, helm, is_hook, template
+from support.rendering import CHARTS, check_pods, documents, helm, is_hook, template
 
 HOST = "upstream.dns.hostname"
 DNS = "gateway.upstream.discovery=dns"
@@ -128,15 +127,6 @@ def test_nodes_with_one_cpu_give_it_to_a_replica(values: Path) -> None:
 
 def test_the_test_cluster_has_the_values_for_its_nodes() -> None:
     assert leaves(ONE_CPU_NODES) <= leaves(TEST_CLUSTER)
-
-
-def test_gateways_know_a_new_replica_before_an_old_one_goes() -> None:
-    """Where the roll-outs of the test cluster are quicker than the default, its DNS must allow it."""
-    corefile = (REPOSITORY / "hack/cluster/coredns.yaml").read_text()
-    remembered = int(re.search(r"^ *ttl (\d+)$", corefile, re.MULTILINE)[1])
-    refresh = default_values("gateway")["upstream"]["dns"]["refresh"]
-    ready = yaml.safe_load(TEST_CLUSTER.read_text())["server"]["minReadySeconds"]
-    assert ready > remembered + int(refresh.removesuffix("s"))
 
 
 def leaves(values: Path) -> set[tuple[str, str]]:

@@ -12,8 +12,8 @@ from support.releases import Release
 
 
 def only_process(pod: Pod) -> Process:
-    """The process of a pod that has one container with one process."""
-    (process,) = processes_of(pod.uid)
+    """The process of a pod that serves requests: the agent of a gateway does not."""
+    (process,) = (each for each in processes_of(pod.uid) if each.name != "gateway-agent")
     return process
 
 
@@ -71,12 +71,19 @@ def test_pods_with_cpus_of_their_own_are_guaranteed(release: Release) -> None:
 
 
 def test_a_gateway_pod_owns_its_cpu_too_where_it_is_told_to(release: Release) -> None:
-    """One replica less makes room for a gateway with a CPU of its own."""
+    """One replica less makes room for a gateway with a CPU of its own, and its agent beside it."""
+    first, second = sorted(
+        release.cluster.items("nodes"), key=lambda node: len(node["status"]["allocatable"]["cpu"])
+    )
+    hostname = r"nodeSelector.kubernetes\.io/hostname"
     release.upgrade(
         "server.replicas=1",
+        f"server.{hostname}={first['metadata']['name']}",
         "gateway.replicas=1",
+        f"gateway.{hostname}={second['metadata']['name']}",
         "gateway.exclusive=true",
         "gateway.resources=null",
+        "gateway.agent.resources=null",
     )
     release.cluster.wait_for_pods("server", 1)
     (gateway,) = release.cluster.wait_for_pods("gateway", 1)
@@ -88,6 +95,8 @@ def test_a_gateway_pod_owns_its_cpu_too_where_it_is_told_to(release: Release) ->
     # As many workers as CPUs: Envoy names them wrk:worker_N.
     workers = [name for name in process.threads if name.startswith("wrk:worker")]
     assert len(workers) == len(process.cpus)
+    (agent,) = (each for each in processes_of(gateway.uid) if each.name == "gateway-agent")
+    assert not agent.cpus & process.cpus
 
 
 def test_cpu_lists_are_read_as_the_kernel_writes_them() -> None:

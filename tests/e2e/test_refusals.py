@@ -39,7 +39,7 @@ def test_the_namespace_takes_restricted_pods_only(release: Release) -> None:
     assert "violates PodSecurity" in refused.stderr
 
 
-def test_the_pods_have_no_token(release: Release) -> None:
+def test_only_the_agent_has_a_token(release: Release) -> None:
     for app in ("server", "gateway"):
         for found in release.cluster.items(
             "pods", "--selector", f"app.kubernetes.io/name=corelane-{app}"
