@@ -30,7 +30,11 @@ SWITCHES = (
         "tracing.enabled=true,tracing.host=collector,tracing.protocol=http",
     ),
     ("", "accessLog.enabled=false", "accessLog.percent=100", "accessLog.percent=0"),
-    ("", f"{ENDPOINT},upstream.endpoints[0].port=80,upstream.endpoints[0].adminPort=81"),
+    (
+        "",
+        "upstream.discovery=dns",
+        f"{ENDPOINT},upstream.endpoints[0].port=80,upstream.endpoints[0].adminPort=81",
+    ),
     ("", "listener.escapedSlashes=redirect", "listener.escapedSlashes=keep"),
     ("", "listener.trustedHops=1"),
     ("", "listener.bodyBytes=0,listener.http10=false"),

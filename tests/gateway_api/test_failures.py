@@ -1,11 +1,12 @@
-"""Replicas that end without a word."""
+"""Replicas that end without a word, and which requests then have a line in the access log."""
 
 import json
 from typing import Any
 
+from support import eventually
 from support.client import Client, ask
 
-SETTINGS: list[str] = []
+SETTINGS = ["accessLog.percent=50"]
 
 
 def test_requests_go_to_the_other_replica_and_then_the_gateway_answers(platform: Any) -> None:
@@ -14,12 +15,13 @@ def test_requests_go_to_the_other_replica_and_then_the_gateway_answers(platform:
     first.kill()
     first.wait()
     # Also those that may run only once: nobody has accepted their connection.
-    for method, status in [("GET", 200), ("POST", 405)] * 20:
-        reply = client.ask("/hello", method)
+    for method, status in [("GET", 200), ("POST", 405)] * 40:
+        reply = client.ask("/hello?other", method)
         assert (reply.status, reply.replica) == (status, "127.0.0.3")
+    client.close()
     second.kill()
     second.wait()
-    reply = ask(platform.url, "/hello")
+    reply = ask(platform.url, "/hello?none")
     assert (reply.status, reply.replica) == (503, None)
     assert reply.headers["content-type"] == "application/problem+json"
     problem = "urn:corelane:problem:service-unavailable"
@@ -28,4 +30,19 @@ def test_requests_go_to_the_other_replica_and_then_the_gateway_answers(platform:
         "title": "Service Unavailable",
         "status": 503,
     }
-    client.close()
+    eventually(lambda: logged(platform, "/hello?none"))
+    lines = logged(platform, "/hello?other")
+    sampled = [line for line in lines if line["request_id"] < "80000000"]
+    assert sampled
+    assert [line for line in lines if line not in sampled and not remarkable(line)] == []
+
+
+def logged(platform: Any, path: str) -> list[dict]:
+    """The lines of the access log for a path."""
+    lines = [line for line in platform.running.log.splitlines() if f'"{path}"' in line]
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def remarkable(line: dict) -> bool:
+    """Whether a request has a line though it is not in the sample."""
+    return line["status"] >= 500 or line["flags"] not in ("-", None) or line["duration_ms"] >= 1000

@@ -20,6 +20,7 @@ def accepted(folder: Path, *settings: str, **options: Any) -> None:
     It warns of deprecated and unknown fields and of risky defaults. The files of the pod are in `folder`.
     """
     certificate(folder, "tls", "ec")
+    # The file that the agent writes, of a Service without replicas.
     (folder / "endpoints.json").write_text('{"resources": []}')
     if not any(map(Path.exists, CGROUP_FILES)):
         settings = (*settings, "overload.monitor=heap")

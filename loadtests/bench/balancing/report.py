@@ -2,15 +2,13 @@
 
 from collections.abc import Callable
 
+from loadtests.bench.balancing.climb import LAG_MS, TRIES
 from loadtests.bench.balancing.policies import ONLY
 from loadtests.bench.balancing.scenarios import REFERENCE, SCENARIOS, SLO_MS
 from loadtests.bench.balancing.verdict import adoption, at, capacities, cells, target
 from loadtests.bench.text import spread, table
 
 Cell = dict
-
-LAG_MS = 5.0
-"""The generator's p99 lag from which on a cell counts as disturbed."""
 
 
 def measured(record: dict, scenario: str) -> list[str]:
@@ -83,7 +81,8 @@ def _disturbance(record: dict) -> str:
         f"The machine was {record['busy_share']:.0%} busy on average, at most "
         f"{max(cell['busy'] for cell in found):.0%} during a scenario; {record['stolen_share']:.1%} "
         f"was stolen by its host. In {late} of {len(found)} cells the generator sent 1% of the "
-        f"requests more than {LAG_MS:.0f} ms late."
+        f"requests more than {LAG_MS:.0f} ms late, after up to {TRIES} tries: these say more of the "
+        "machine than of a policy."
     )
 
 
@@ -182,4 +181,4 @@ objective is for the p99 of the fast ones, since the slow ones miss it by themse
 
 A policy that misses the objective climbs no further; at 70% all are measured. A request without a right answer
 counts as 10 s. Recovery is the begin of the first three windows of 500 ms in a row whose p99 is within the
-objective."""
+objective. A step in which the generator itself was late is taken again, up to three times."""

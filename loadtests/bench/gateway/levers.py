@@ -76,6 +76,13 @@ LEVERS = [
         "no normalize_path, merge_slashes, escaped slashes",
         changes.plain_form,
     ),
+    Lever("no normal paths", "normalize_path absent", changes.without("normalize_path")),
+    Lever("slashes not merged", "merge_slashes absent", changes.without("merge_slashes")),
+    Lever(
+        "escaped slashes pass",
+        "path_with_escaped_slashes_action absent",
+        changes.without("path_with_escaped_slashes_action"),
+    ),
     Lever("underscores allowed", "headers_with_underscores_action absent", changes.underscores),
     Lever(
         "x-envoy headers",

@@ -5,7 +5,7 @@ gateway/gateway-api.md.
 {{- define "gateway.guards.api" -}}
 {{- if eq .Values.mode "gatewayAPI" -}}
 {{- if eq .Values.upstream.discovery "static" -}}
-{{- fail "upstream.discovery is static, but in mode gatewayAPI Envoy Gateway finds the replicas by their Service: set upstream.discovery to dns, or mode to envoy" -}}
+{{- fail "upstream.discovery is static, but in mode gatewayAPI Envoy Gateway finds the replicas by their Service: set upstream.discovery to eds or dns, or mode to envoy" -}}
 {{- end -}}
 {{- include "gateway.guards.api.backend" . -}}
 {{- include "gateway.guards.api.listener" . -}}

@@ -31,9 +31,11 @@ gateway.envoyproxy.io/owning-gateway-namespace: {{ .Release.Namespace }}
 {{- end -}}
 {{- end -}}
 
-{{/* The Service of the replicas: upstream.dns.hostname names it with its namespace. */}}
+{{/* The Service of the replicas, by either value that names it; upstream.dns.hostname does so with its
+namespace. */}}
 {{- define "gateway.api.backend" -}}
-{{- include "gateway.envoy.upstreamHost" . | splitList "." | first -}}
+{{- $derived := include "gateway.envoy.upstreamHost" . | splitList "." | first -}}
+{{- ternary $derived (.Values.upstream.eds.service | default $derived) (ne .Values.upstream.dns.hostname "") -}}
 {{- end -}}
 
 {{/* A duration as Gateway API takes it: 1s500ms, no fractions (GEP-2257). Takes a list of the root context

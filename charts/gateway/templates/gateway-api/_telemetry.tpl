@@ -45,17 +45,18 @@ accessLog:
   {{- end }}
 {{- end -}}
 
-{{/* What has a line, as CEL: each condition is enough. The sample is by the request's ID, which Envoy makes at
-random: its first 32 bits are below so many percent of 2^32. */}}
+{{/* What has a line, as one CEL expression: of several, Envoy Gateway 1.9 wants all to be true. In order: an
+error; a long time; an end by Envoy itself but for the rate limit; the sample, by the request's ID, which Envoy
+makes at random: its first 32 bits are below so many percent of 2^32. */}}
 {{- define "gateway.api.logged" -}}
 {{- with .Values.accessLog -}}
 {{- if lt (float64 .percent) 100.0 -}}
 matches:
-  - response.code >= {{ int .status }}
-  - request.duration >= duration('{{ include "gateway.duration" (list $ "accessLog.slow") }}')
-  # Envoy ended it, for another reason than the rate limit.
-  - response.flags != 0 && response.code != 429
-  - request.id < '{{ mulf .percent 42949672.96 | int64 | printf "%08x" }}'
+  - >-
+    response.code >= {{ int .status }}
+    || request.duration >= duration('{{ include "gateway.duration" (list $ "accessLog.slow") }}')
+    || (response.flags != 0 && response.code != 429)
+    || request.id < '{{ mulf .percent 42949672.96 | int64 | printf "%08x" }}'
 {{- end -}}
 {{- end -}}
 {{- end -}}
