@@ -40,12 +40,17 @@ def test_the_namespace_takes_restricted_pods_only(release: Release) -> None:
 
 
 def test_only_the_agent_has_a_token(release: Release) -> None:
-    for app in ("server", "gateway"):
+    for app, wanted in (("server", set()), ("gateway", {"agent"})):
         for found in release.cluster.items(
             "pods", "--selector", f"app.kubernetes.io/name=corelane-{app}"
         ):
-            mounts = found["spec"]["containers"][0].get("volumeMounts", [])
-            assert not any("serviceaccount" in mount["mountPath"] for mount in mounts)
+            containers = found["spec"]["containers"] + found["spec"].get("initContainers", [])
+            having = {
+                each["name"]
+                for each in containers
+                if any("serviceaccount" in it["mountPath"] for it in each.get("volumeMounts", []))
+            }
+            assert having == wanted
 
 
 def test_envoys_admin_interface_is_for_its_own_pod_alone(release: Release) -> None:
