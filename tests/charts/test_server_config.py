@@ -164,7 +164,9 @@ def test_gateway_looks_for_the_headless_service_of_the_server(gateway: str, serv
     service = render("server", release=server)["Service"]
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["publishNotReadyAddresses"] is False
-    cluster = envoy_config(release=gateway)["static_resources"]["clusters"][0]
+    cluster = envoy_config("upstream.discovery=dns", release=gateway)["static_resources"][
+        "clusters"
+    ][0]
     (group,) = cluster["load_assignment"]["endpoints"]
     (endpoint,) = group["lb_endpoints"]
     address = endpoint["endpoint"]["address"]["socket_address"]["address"]

@@ -81,7 +81,8 @@ def test_so_is_one_with_the_values_of_its_users(api: Api, values: Path) -> None:
 
 @pytest.mark.parametrize("chart", ["server", "gateway", "corelane"])
 def test_every_option_can_be_changed_in_place(api: Api, chart: str) -> None:
-    cases = [case for case in golden.cases() if case.chart == chart]
+    # Objects of mode gatewayAPI take definitions that this server does not have: tests/gateway_api.
+    cases = [case for case in golden.cases() if case.chart == chart and "api" not in case.name]
     with api.namespace() as namespace:
         here = ["--namespace", namespace]
         run(api, "install", RELEASE, *cases[0].arguments(), *here)

@@ -49,7 +49,7 @@ POLICIES = {
 @pytest.mark.parametrize("balancing", POLICIES.values(), ids=POLICIES.keys())
 def test_envoy_accepts_every_policy_without_a_warning(balancing: dict, tmp_path: Path) -> None:
     values, file = tmp_path / "values.yaml", tmp_path / "envoy.yaml"
-    values.write_text(yaml.safe_dump({"upstream": {"balancing": balancing}}))
+    values.write_text(yaml.safe_dump({"upstream": {"discovery": "dns", "balancing": balancing}}))
     file.write_text(yaml.safe_dump(envoy_config(values=values)))
     argv = [tool("envoy"), "--mode", "validate", "--log-level", "warn", "-c", file]
     result = subprocess.run(argv, capture_output=True, text=True, check=False)
