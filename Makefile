@@ -19,6 +19,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e test lint test-services test-platform \
+  test-artefacts test-processes \
   fuzz miri fmt charts images release-dry-run loadtest compare-direct pgo bench-balancing bench-gateway bench-lanes soak \
   tools clean
 
@@ -104,7 +105,16 @@ test-platform: tools ## Run the tests with real processes, and those of charts a
 	$(TOOLS) run promtool test rules $(RULE_TESTS)
 	$(TOOLS) run helm-unittest --strict --with-subchart=false $(CHART_TESTS)
 	cd services && cargo build --release --locked -p corelane-server
-	$(TOOLS) run pytest
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-artefacts test-processes
+
+# Two halves side by side, because one mostly renders and the other mostly waits; each shows its lines at its end.
+ARTEFACTS := $(addprefix tests/,charts cluster gateway_api images release skaffold)
+
+test-artefacts:
+	$(TOOLS) run pytest $(ARTEFACTS)
+
+test-processes:
+	$(TOOLS) run pytest tests $(addprefix --ignore=,$(ARTEFACTS))
 
 # Its seeds alone take no time; a few seconds each find what is easily found.
 fuzz: tools ## Fuzz what reads text from outside: FUZZ_SECONDS=60 TARGETS=div SANITIZER=address
