@@ -13,18 +13,15 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-from cluster import records
+from cluster import records, settings
 from support import eventually
 from support.kubernetes import PAUSE, ROLL_OUT, Cluster
 from support.pinning import processes_of
 from support.releases import Release
 from support.rendering import tool
-
-STATE = Path("/var/lib/corelane-cluster")
 
 TIMES: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
 """Seconds from what the API server said to what clients saw, by the way of discovery."""
@@ -135,9 +132,12 @@ def test_the_agent_is_killed(release: Release) -> None:
     assert not load.failures, load.failures[:10]
 
 
+@pytest.mark.skipif(settings.kind() != "local", reason="the API server is a process of others")
 def test_an_api_server_that_is_away_for_a_minute(release: Release) -> None:
     """It is stopped, so that what asks it gets no answer, not even a refusal."""
-    process = records.Record(STATE).content["processes"]["control-kube-apiserver"]["pid"]
+    process = records.Record(settings.load().state).content["processes"]["control-kube-apiserver"][
+        "pid"
+    ]
     with release.load() as load:
         load.wait_for(100)
         os.kill(process, signal.SIGSTOP)

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,7 +20,8 @@ from support.servers import Server
 def failing(how: str) -> Iterator[tuple[str, Counter[str]]]:
     """URL of a replica whose health check is good, and the requests that it has seen by method.
 
-    Asked for anything else it answers 500 (`answer`), or ends the connection (`hang up`).
+    Asked for anything else it answers 500 (`answer`), 503 as a server that sheds load (`shed`), or ends
+    the connection (`hang up`).
     """
     seen: Counter[str] = Counter()
 
@@ -35,7 +36,9 @@ def failing(how: str) -> Iterator[tuple[str, Counter[str]]]:
             if not healthy and how == "hang up":
                 self.close_connection = True
                 return
-            self.send_response(200 if healthy else 500)
+            self.send_response(200 if healthy else 503 if how == "shed" else 500)
+            if how == "shed":
+                self.send_header("retry-after", "1")
             self.send_header("corelane-replica", "failing")
             self.send_header("content-length", "0")
             self.end_headers()
@@ -99,3 +102,32 @@ def test_the_only_replica_is_not_left_out(tmp_path: Path) -> None:
         # Failures are looked at as often as health is checked, each second.
         eventually(lambda: gateway.counted("cluster.server.health_check.success") >= checks + 3)
         assert gateway.counted("cluster.server.outlier_detection.ejections_active") == 0
+
+
+def test_replicas_that_shed_load_are_not_left_out(tmp_path: Path) -> None:
+    with failing("shed") as (one, of_one), failing("shed") as (two, of_two):
+        replicas = [endpoint(one, one), endpoint(two, two)]
+        values = {"upstream": {"outliers": {"failureRequests": 3}}}
+        with gateway_to(replicas, tmp_path, values=values) as gateway, Load(gateway.url, clients=2):
+            eventually(lambda: of_one["GET"] > 200 and of_two["GET"] > 200)
+            checks = gateway.counted("cluster.server.health_check.success")
+            # Three more of each replica: as many looks at failures.
+            eventually(lambda: gateway.counted("cluster.server.health_check.success") >= checks + 6)
+            assert gateway.counted("cluster.server.outlier_detection.ejections_enforced_total") == 0
+
+
+def test_another_replica_is_asked_where_one_falls_silent(
+    start: Callable[..., Server], tmp_path: Path
+) -> None:
+    silent, good = start(replica="silent"), start(replica="good")
+    replicas = [endpoint(each.url, each.admin) for each in (silent, good)]
+    values = {"upstream": {"retries": {"perTryTimeout": "300ms"}}}
+    with gateway_to(replicas, tmp_path, values=values) as gateway:
+        eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 2)
+        silent.stop()
+        client = Client(gateway.url)
+        replies = [client.ask("/hello") for _ in range(20)]
+        client.close()
+        assert {(reply.status, reply.replica) for reply in replies} == {(200, "good")}
+        # Else the silent one was never asked.
+        assert gateway.counted("cluster.server.upstream_rq_per_try_timeout") > 0

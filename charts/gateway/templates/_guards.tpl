@@ -8,6 +8,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "gateway.guards.timeouts" . -}}
 {{- include "gateway.guards.ports" . -}}
 {{- include "gateway.guards.service" . -}}
+{{- include "gateway.guards.account" . -}}
 {{- include "gateway.guards.shutdown" . -}}
 {{- include "gateway.guards.agent" . -}}
 {{- include "gateway.guards.listener" . -}}
@@ -77,7 +78,22 @@ port taken does not start. */}}
 {{- end -}}
 {{- end -}}
 
+{{/* The account of whoever names none is that of every pod beside these. */}}
+{{- define "gateway.guards.account" -}}
+{{- if eq .Values.mode "envoy" -}}
+{{- if and (eq (include "gateway.discovery" .) "eds") .Values.agent.rbac (eq (include "common.serviceAccountName" .) "default") -}}
+{{- fail "the service account is default, and the agent's Role would be every pod's of the namespace: set serviceAccount.name, or agent.rbac to false and give the rights yourself, or upstream.discovery to dns" -}}
+{{- end -}}
+{{- if and .Values.upstream.eds.service (ne (include "gateway.discovery" .) "eds") -}}
+{{- fail (printf "upstream.eds.service is %s but replicas are found by %s: remove upstream.eds.service, or %s" .Values.upstream.eds.service (include "gateway.discovery" .) (ternary "upstream.dns.hostname" "set upstream.discovery to eds" (ne .Values.upstream.dns.hostname ""))) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "gateway.guards.service" -}}
+{{- if and .Values.service.httpsNodePort (or (eq .Values.service.type "ClusterIP") (not .Values.tls.enabled)) -}}
+{{- fail (printf "service.httpsNodePort is %v, which takes service.type NodePort or LoadBalancer and tls.enabled: set both, or remove the port" .Values.service.httpsNodePort) -}}
+{{- end -}}
 {{- if and .Values.service.nodePort (eq .Values.service.type "ClusterIP") -}}
 {{- fail (printf "service.nodePort is %v but service.type is ClusterIP: set service.type to NodePort or LoadBalancer, or remove the port" .Values.service.nodePort) -}}
 {{- end -}}

@@ -17,6 +17,10 @@ route_config:
     domains: ["*"]
     routes:
     {{- include "gateway.envoy.severalHosts" . | nindent 4 }}
+    # RFC 9110 section 9.3.8: whoever answers would show a script what a browser hides from it.
+    - name: trace
+      match: {prefix: /, headers: [{name: ":method", string_match: {exact: TRACE}}]}
+      direct_response: {status: 501}
     # A second run of these does no harm: retry whatever failed before the reply began.
     - name: idempotent
       match:
@@ -32,11 +36,10 @@ route_config:
         retry_policy:
           retry_on: connect-failure,refused-stream,reset,retriable-headers
           retriable_headers: [{name: {{ .Values.upstream.retries.shedHeader | quote }}, present_match: true}]
+          {{- if .Values.upstream.retries.perTryTimeout }}
+          per_try_timeout: {{ include "gateway.duration" (list . "upstream.retries.perTryTimeout") }}
+          {{- end }}
           {{- include "gateway.envoy.retryPolicy" . | nindent 10 }}
-    # RFC 9110 section 9.3.8: whoever answers would show a script what a browser hides from it.
-    - name: trace
-      match: {prefix: /, headers: [{name: ":method", string_match: {exact: TRACE}}]}
-      direct_response: {status: 501}
     # These may run at most once: retry only if the request cannot have reached a handler.
     - name: once
       match: {prefix: /}

@@ -7,6 +7,13 @@ The replicas: how they are balanced, judged and limited. How they are found is i
   {{- include "gateway.envoy.balancing" . | nindent 2 }}
   connect_timeout: {{ include "gateway.duration" (list . "upstream.connectTimeout") }}
   per_connection_buffer_limit_bytes: {{ int .Values.upstream.bufferBytes }}
+  {{- if .Values.upstream.keepalive.probes }}
+  upstream_connection_options:
+    tcp_keepalive:
+      keepalive_time: {{ include "common.seconds" (list . "upstream.keepalive.after") }}
+      keepalive_interval: {{ include "common.seconds" (list . "upstream.keepalive.interval") }}
+      keepalive_probes: {{ int .Values.upstream.keepalive.probes }}
+  {{- end }}
   typed_extension_protocol_options:
     envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
       "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
@@ -15,6 +22,9 @@ The replicas: how they are balanced, judged and limited. How they are found is i
         idle_timeout: {{ include "gateway.duration" (list . "upstream.idleTimeout") }}
       explicit_http_config:
         http_protocol_options: {}
+      {{- if .Values.upstream.outliers.failurePercent }}
+      {{- include "gateway.envoy.failures" . | nindent 6 }}
+      {{- end }}
   {{- include "gateway.envoy.health" . | nindent 2 }}
   {{- include "gateway.envoy.limits" . | nindent 2 }}
 {{- end -}}
@@ -54,8 +64,8 @@ outlier_detection:
   max_ejection_percent: {{ int .maxPercent }}
   max_ejection_time_jitter: {{ include "gateway.duration" (list $ "upstream.outliers.jitter") }}
   {{- if .failurePercent }}
-  # But one that fails nearly everything, while another replica works, does: it fails fast, so that it
-  # always has the fewest requests in flight.
+  # But one that fails nearly everything does, where there are others: it fails fast, so that it always
+  # has the fewest requests in flight.
   failure_percentage_threshold: {{ int .failurePercent }}
   enforcing_failure_percentage: 100
   failure_percentage_request_volume: {{ int .failureRequests }}
@@ -64,6 +74,19 @@ outlier_detection:
   successful_active_health_check_uneject_host: false
   {{- end }}
 {{- end -}}
+{{- end -}}
+
+{{/* What counts as a failure: shed load does not, or an overloaded fleet would lose half of its replicas. */}}
+{{- define "gateway.envoy.failures" -}}
+outlier_detection:
+  error_matcher:
+    and_match:
+      rules:
+      - http_response_headers_match:
+          headers: [{name: ":status", string_match: {prefix: "5"}}]
+      - not_match:
+          http_response_headers_match:
+            headers: [{name: {{ .Values.upstream.retries.shedHeader | quote }}, present_match: true}]
 {{- end -}}
 
 {{- define "gateway.envoy.limits" -}}

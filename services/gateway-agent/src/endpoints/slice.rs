@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use k8s_openapi::api::discovery::v1::{Endpoint as Described, EndpointPort, EndpointSlice};
+use tracing::warn;
 
 /// A port of the Service: by the name that it has there, or by its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,19 @@ pub(crate) struct Ports {
     pub(crate) traffic: Port,
     /// Where Envoy checks health.
     pub(crate) health: Port,
+}
+
+impl Ports {
+    fn warn_of_missing(&self, named: &[EndpointPort]) {
+        for wanted in [&self.traffic, &self.health] {
+            if let (Port::Name(name), None) = (wanted, wanted.find(named)) {
+                warn!(
+                    port = name,
+                    "endpoints: the Service has no port of this name; its replicas are left out"
+                );
+            }
+        }
+    }
 }
 
 /// What the conditions of an endpoint come to.
@@ -60,9 +74,12 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
-    /// Reads a slice. One that lacks a port has no endpoints.
+    /// Reads a slice. One that lacks a port has no endpoints, which is a warning if it has addresses.
     pub(crate) fn of(slice: &EndpointSlice, ports: &Ports) -> Self {
         let named = slice.ports.as_deref().unwrap_or_default();
+        if !slice.endpoints.is_empty() {
+            ports.warn_of_missing(named);
+        }
         let found = ports.traffic.find(named).zip(ports.health.find(named));
         let read = |endpoint| found.and_then(|(port, health)| read(endpoint, port, health));
         let endpoints: Vec<_> = slice.endpoints.iter().filter_map(read).collect();
