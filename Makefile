@@ -101,7 +101,7 @@ test-services: ## Run the tests of the Rust services, the load generator and the
 	cd loadtests/bench && cargo test --locked -p load-generator -p virtual-replica
 
 test-platform: tools ## Run the tests with real processes, and those of charts and tools
-	@$(TOOLS) ensure kube-apiserver kubectl etcd crane kind ip envoy-gateway
+	@$(TOOLS) ensure kube-apiserver kubectl etcd crane kind ip envoy-gateway nginx haproxy
 	$(TOOLS) run promtool test rules $(RULE_TESTS)
 	$(TOOLS) run helm-unittest --strict --with-subchart=false $(CHART_TESTS)
 	cd services && cargo build --release --locked -p corelane-server
