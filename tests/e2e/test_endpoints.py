@@ -99,6 +99,7 @@ def test_replicas_that_come_and_go_measured(release: Release, measured: str) -> 
     # A look-up of names is told nothing of a replica that ends; the agent is.
     if measured == "eds":
         assert load.first[second] - said.ready[second] < 5
+        assert load.last[gone] - said.ending[gone] < 5
 
 
 @pytest.fixture(scope="module", autouse=True)

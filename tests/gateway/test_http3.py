@@ -74,6 +74,8 @@ def test_a_drain_waits_for_requests_by_http3(
     gateway: Gateway, server: Server, pair: tuple[Path, Path], tmp_path: Path
 ) -> None:
     flags = ("--settle=0s", "--deadline=20s")
+    # Built now, not while the server is stopped.
+    agents.program("gateway-agent")
 
     async def talk() -> None:
         async with asyncio.timeout(60), quic.http3(gateway.tls, pair[0]) as client:

@@ -56,10 +56,17 @@ def test_a_lever_is_measured_and_written(binary: Path, tmp_path: Path) -> None:
     assert "| no request ID | generate_request_id: false |" in result.stdout
 
 
-def test_an_unknown_name_is_told(binary: Path, tmp_path: Path) -> None:
-    result = bench_gateway(tmp_path, "--only", "apache", "--rate", "200", "--server", binary)
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [((), f"there are {MINIMAL}, {LEAN}"), (("--levers",), f"there are {levers.LEVERS[0].name}, ")],
+)
+def test_an_unknown_name_is_told_before_anything_is_built(
+    tmp_path: Path, flags: tuple[str, ...], words: str
+) -> None:
+    missing = tmp_path / "no-server"
+    result = bench_gateway(tmp_path, "--only", "apache", "--server", missing, *flags)
     assert result.returncode == 1
-    assert f"there are {MINIMAL}, {LEAN}" in result.stderr
+    assert f"--only: apache: {words}" in result.stderr
 
 
 def test_every_lever_changes_something_that_envoy_takes(

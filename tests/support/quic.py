@@ -11,12 +11,7 @@ from aioquic.asyncio import QuicConnectionProtocol, connect
 from aioquic.h3.connection import H3_ALPN, H3Connection
 from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
-from aioquic.quic.events import (
-    ConnectionTerminated,
-    QuicEvent,
-    StopSendingReceived,
-    StreamReset,
-)
+from aioquic.quic.events import ConnectionTerminated, QuicEvent, StreamReset
 
 from support import PATIENCE
 from support.client import Reply
@@ -29,6 +24,7 @@ class Http3Client(QuicConnectionProtocol):
         super().__init__(*arguments, **options)
         self._http = H3Connection(self._quic)
         self._reply: asyncio.Future[Reply] | None = None
+        self._stream: int | None = None
         self._headers: dict[str, str] = {}
         self._body = b""
 
@@ -50,19 +46,22 @@ class Http3Client(QuicConnectionProtocol):
         fields = [
             (name.encode(), value.encode()) for name, value in {**head, **(headers or {})}.items()
         ]
-        stream = self._quic.get_next_available_stream_id()
-        self._http.send_headers(stream, fields, end_stream=not body)
+        self._stream = self._quic.get_next_available_stream_id()
+        self._http.send_headers(self._stream, fields, end_stream=not body)
         if body:
-            self._http.send_data(stream, body, end_stream=True)
+            self._http.send_data(self._stream, body, end_stream=True)
         self.transmit()
         return await asyncio.wait_for(self._reply, PATIENCE)
 
     def quic_event_received(self, event: QuicEvent) -> None:
-        """Gathers what belongs to the reply."""
-        waiting = self._reply and not self._reply.done()
-        if waiting and isinstance(event, ConnectionTerminated | StreamReset | StopSendingReceived):
+        """Gathers what belongs to the reply, which may still come when the request is read no more."""
+        reset = isinstance(event, StreamReset) and event.stream_id == self._stream
+        over = reset or isinstance(event, ConnectionTerminated)
+        if over and self._reply and not self._reply.done():
             self._reply.set_exception(ConnectionResetError(str(event)))
         for part in self._http.handle_event(event):
+            if part.stream_id != self._stream:
+                continue
             if isinstance(part, HeadersReceived):
                 self._headers |= {name.decode(): value.decode() for name, value in part.headers}
             if isinstance(part, DataReceived):

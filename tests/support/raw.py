@@ -8,6 +8,9 @@ from urllib.parse import urlsplit
 from support import PATIENCE
 from support.client import Reply
 
+PIECE = 1024 * 1024
+"""Bytes that are sent within PATIENCE: it is for each wait, however much there is to send."""
+
 
 def connect(url: str, receive_bytes: int | None = None) -> socket.socket:
     """A connection to the address of a URL, with a receive buffer of so many bytes."""
@@ -26,7 +29,8 @@ def exchange(url: str, data: bytes) -> list[Reply]:
     """Sends the bytes on a connection of its own; the replies until the other side ends it."""
     with connect(url) as connection:
         try:
-            connection.sendall(data)
+            for start in range(0, len(data), PIECE):
+                connection.sendall(data[start : start + PIECE])
         except (BrokenPipeError, ConnectionResetError):
             # Refused before all was sent; the reply may still be there.
             pass

@@ -4,6 +4,7 @@ import re
 import selectors
 import socket
 import threading
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
 from support.ports import free_ports
@@ -36,6 +37,9 @@ class _Peer:
     connection: socket.socket
     is_probe: bool
     unread: bytearray = field(default_factory=bytearray)
+
+    def __post_init__(self) -> None:
+        self.requests = parsed(self.unread)
 
 
 @dataclass
@@ -128,7 +132,7 @@ class Recorder:
 
     def _answer(self, peer: _Peer) -> None:
         try:
-            while request := parse(peer.unread):
+            while request := next(peer.requests):
                 if not peer.is_probe:
                     with self._lock:
                         self._record.requests.append(request)
@@ -141,26 +145,24 @@ class Recorder:
             self._drop(peer)
 
 
-def parse(data: bytearray) -> Request | None:
-    """Takes the first request off `data`; nothing while it is not whole.
+def parsed(data: bytearray) -> Iterator[Request | None]:
+    """Takes each request off `data`, to which more is added; nothing while the next is not whole.
 
+    It goes on where it stopped, so that a long body is not read again with each of its parts.
     Stricter than RFC 9112 asks of a server: whatever two readers could understand in two ways
     is `Unclear`.
     """
-    end = data.find(b"\r\n\r\n")
-    if end < 0:
-        return None
-    line, *lines = bytes(data[:end]).split(b"\r\n")
-    if not re.fullmatch(rb"[A-Za-z]+ /[!-~]* HTTP/1\.1", line):
-        raise Unclear("request line")
-    fields = tuple(_field(each) for each in lines)
-    found = _body(fields, data, end + 4)
-    if found is None:
-        return None
-    body, end = found
-    request = Request(line, fields, body, bytes(data[:end]))
-    del data[:end]
-    return request
+    while True:
+        while (end := data.find(b"\r\n\r\n")) < 0:
+            yield None
+        line, *lines = bytes(data[:end]).split(b"\r\n")
+        if not re.fullmatch(rb"[A-Za-z]+ /[!-~]* HTTP/1\.1", line):
+            raise Unclear("request line")
+        fields = tuple(_field(each) for each in lines)
+        body, end = yield from _body(fields, data, end + 4)
+        request = Request(line, fields, body, bytes(data[:end]))
+        del data[:end]
+        yield request
 
 
 def _field(line: bytes) -> tuple[bytes, bytes]:
@@ -173,10 +175,12 @@ def _field(line: bytes) -> tuple[bytes, bytes]:
     return match[1], match[2].lower()
 
 
-def _body(
-    fields: tuple[tuple[bytes, bytes], ...], data: bytearray, start: int
-) -> tuple[bytes, int] | None:
-    """The body that begins at `start`, and where it ends."""
+Body = Generator[None, None, tuple[bytes, int]]
+"""Yields while the body is not whole; gives it, and where it ends."""
+
+
+def _body(fields: tuple[tuple[bytes, bytes], ...], data: bytearray, start: int) -> Body:
+    """The body that begins at `start`."""
     request = Request(b"", fields, b"", b"")
     if len(request.values(b"host")) != 1:
         raise Unclear("not one Host")
@@ -184,26 +188,29 @@ def _body(
     if codings:
         if lengths or codings != [b"chunked"]:
             raise Unclear("two lengths")
-        return _chunks(data, start)
+        return (yield from _chunks(data, start))
     if len(lengths) > 1 or not all(each.isdigit() for each in lengths):
         raise Unclear("length")
     end = start + (int(lengths[0]) if lengths else 0)
-    return (bytes(data[start:end]), end) if len(data) >= end else None
+    while len(data) < end:
+        yield
+    return bytes(data[start:end]), end
 
 
-def _chunks(data: bytearray, start: int) -> tuple[bytes, int] | None:
+def _chunks(data: bytearray, start: int) -> Body:
     parts = []
-    while match := CHUNK.match(data, start):
-        size = int(match[1], 16)
-        start = match.end() + size + 2
-        if len(data) < start:
-            return None
+    while True:
+        while not (match := CHUNK.match(data, start)):
+            # Ten bytes are the longest line of a chunk.
+            if len(data) - start >= 10:
+                raise Unclear("size of a chunk")
+            yield
+        size, first = int(match[1], 16), match.end()
+        start = first + size + 2
+        while len(data) < start:
+            yield
         if data[start - 2 : start] != b"\r\n":
             raise Unclear("end of a chunk")
         if not size:
             return b"".join(parts), start
-        parts.append(bytes(data[match.end() : start - 2]))
-    # Ten bytes are the longest line of a chunk.
-    if len(data) - start >= 10:
-        raise Unclear("size of a chunk")
-    return None
+        parts.append(bytes(data[first : start - 2]))

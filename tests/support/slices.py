@@ -25,12 +25,19 @@ ENDED = {"ready": False, "serving": False, "terminating": True}
 
 SERVICE = "shop-server"
 
+ELSEWHERE = "192.0.2.1"
+"""An address that is nobody's (RFC 5737)."""
+
 
 def own_address() -> str:
     """An address of this machine that is not loopback, which the API server does not take."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         # Sends nothing: it only asks the kernel for the way.
-        probe.connect(("192.0.2.1", 9))
+        try:
+            probe.connect((ELSEWHERE, 9))
+        except OSError as error:
+            words = f"this machine has no route to {ELSEWHERE}, so no address but loopback is found"
+            raise OSError(error.errno, f"{words}: {error.strerror}") from error
         return probe.getsockname()[0]
 
 
@@ -77,6 +84,34 @@ class Slices:
         assert result.returncode == 0, result.stderr
 
 
+class _Sockets:
+    """Sockets that end together."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sockets: list[socket.socket] = []
+        self._ended = False
+
+    def add(self, *sockets: socket.socket) -> None:
+        """Keeps these for the end; after it, they end at once."""
+        with self._lock:
+            self._sockets += sockets
+            if self._ended:
+                self._close()
+
+    def end(self) -> None:
+        """Ends those that are kept, and those still to come."""
+        with self._lock:
+            self._ended = True
+            self._close()
+
+    def _close(self) -> None:
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+
 class Wire:
     """The only way of an agent to the API server; it can be cut."""
 
@@ -88,27 +123,25 @@ class Wire:
         cluster["server"] = f"https://127.0.0.1:{self._port}"
         self.kubeconfig = folder / "kubeconfig"
         self.kubeconfig.write_text(json.dumps(kubeconfig))
-        self._sockets: list[socket.socket] = []
+        self._sockets = _Sockets()
 
     def join(self) -> None:
         """Lets connections through."""
         listener = socket.create_server(("127.0.0.1", self._port), reuse_port=True)
-        self._sockets = [listener]
+        self._sockets = _Sockets()
+        self._sockets.add(listener)
         threading.Thread(target=self._accept, args=(listener, self._sockets), daemon=True).start()
 
     def cut(self) -> None:
         """Ends every connection; new ones are refused."""
-        for each in self._sockets:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+        self._sockets.end()
 
-    def _accept(self, listener: socket.socket, sockets: list[socket.socket]) -> None:
+    def _accept(self, listener: socket.socket, sockets: _Sockets) -> None:
         with suppress(OSError):
             while True:
                 near, _ = listener.accept()
                 far = socket.create_connection(self._target)
-                sockets += [near, far]
+                sockets.add(near, far)
                 for pair in itertools.permutations((near, far)):
                     threading.Thread(target=self._copy, args=pair, daemon=True).start()
 
@@ -135,6 +168,10 @@ class Agent:
             return ask(self.url, path).status
         except OSError:
             return 0
+
+    def wait_until_ready(self) -> None:
+        """Waits until it says so, which it does a moment after the file is there."""
+        eventually(lambda: self.status("/readyz") == 200, "an agent that is ready")
 
     def metrics(self) -> dict[str, float]:
         """Every series by its name without the prefix."""

@@ -19,6 +19,12 @@ HAPROXY = "HAProxy"
 SILENT = f"{GATEWAY} without log"
 LOGS = " with full log"
 
+NAMES = (
+    *(MINIMAL, LEAN, SILENT, NGINX, HAPROXY),
+    *(GATEWAY, MINIMAL + LOGS, GATEWAY + LOGS, NGINX + LOGS, HAPROXY + LOGS),
+)
+"""Of all that are compared."""
+
 HERE = Path(__file__).resolve().parent
 
 HAPROXY_LOG = """\
@@ -89,7 +95,7 @@ def compared(rendered: dict, pool: Sequence[Endpoint]) -> list[Proxy]:
     log = shipped.log_of_all(rendered)
     shipped.without_log(silent)
     shipped.connection_manager(full)["access_log"] = log
-    return [
+    found = [
         minimal(pool),
         lean(pool),
         envoy(SILENT, silent),
@@ -101,6 +107,8 @@ def compared(rendered: dict, pool: Sequence[Endpoint]) -> list[Proxy]:
         _nginx(pool, logs=True),
         _haproxy(pool, logs=True),
     ]
+    assert tuple(proxy.name for proxy in found) == NAMES
+    return found
 
 
 def minimal(pool: Sequence[Endpoint], log: Sequence[dict] = ()) -> Proxy:

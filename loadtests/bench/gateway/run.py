@@ -70,6 +70,7 @@ def main(plan: Plan, out: Path) -> int:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     kind = KINDS[plan.what]
+    _check_names(plan, kind)
     plan = replace(plan, rounds=plan.rounds or kind.rounds)
     record = _record(plan, kind, (cpus[0], cpus[1]))
     text = kind.report.markdown(record)
@@ -79,6 +80,12 @@ def main(plan: Plan, out: Path) -> int:
     (out / f"{kind.name}.md").write_text(text)
     progress.say("results", f"in {out}/{kind.name}.md and .json")
     return 1 if report.wrong(record) else 0
+
+
+def _check_names(plan: Plan, kind: "Kind") -> None:
+    """Before any tool is obtained."""
+    if unknown := set(plan.only) - set(kind.names):
+        raise ToolError(f"--only: {', '.join(sorted(unknown))}: there are {', '.join(kind.names)}")
 
 
 def _record(plan: Plan, kind: "Kind", cpus: tuple[int, int]) -> dict:
@@ -154,9 +161,6 @@ def _profiles(plan: Plan, bench: Bench) -> dict[str, dict]:
 
 def _chosen(plan: Plan, everything: Sequence[Named]) -> list[Named]:
     """Those that --only names."""
-    names = [one.name for one in everything]
-    if unknown := set(plan.only) - set(names):
-        raise ToolError(f"--only: {', '.join(sorted(unknown))}: there are {', '.join(names)}")
     return [one for one in everything if not plan.only or one.name in plan.only]
 
 
@@ -192,6 +196,8 @@ class Kind:
 
     name: str
     """Of its files."""
+    names: Sequence[str]
+    """What --only may name."""
     measure: Callable[[Plan, Bench], dict]
     report: ModuleType
     rounds: int
@@ -199,8 +205,12 @@ class Kind:
     """Length of each measured part."""
 
 
+LEVERS = tuple(lever.name for lever in levers.LEVERS)
+
 KINDS = {
-    "proxies": Kind("bench-gateway", _proxies, report, rounds=9, seconds=1.5),
-    "levers": Kind("bench-gateway-levers", _levers, report_levers, rounds=6, seconds=0.15),
-    "perf": Kind("bench-gateway-profile", _profiles, report_profile, rounds=1, seconds=6.0),
+    "proxies": Kind("bench-gateway", proxies.NAMES, _proxies, report, rounds=9, seconds=1.5),
+    "levers": Kind("bench-gateway-levers", LEVERS, _levers, report_levers, rounds=6, seconds=0.15),
+    "perf": Kind(
+        "bench-gateway-profile", proxies.NAMES, _profiles, report_profile, rounds=1, seconds=6.0
+    ),
 }
