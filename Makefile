@@ -108,13 +108,14 @@ test-platform: tools ## Run the tests with real processes, and those of charts a
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-artefacts test-processes
 
 # Two halves side by side, because one mostly renders and the other mostly waits; each shows its lines at its end.
+# Each draws ports of its own, so that neither takes one that the other is about to use.
 ARTEFACTS := $(addprefix tests/,charts cluster gateway_api images release skaffold)
 
 test-artefacts:
-	$(TOOLS) run pytest $(ARTEFACTS)
+	TEST_PORTS=10000-16999 $(TOOLS) run pytest $(ARTEFACTS)
 
 test-processes:
-	$(TOOLS) run pytest tests $(addprefix --ignore=,$(ARTEFACTS))
+	TEST_PORTS=20000-29999 $(TOOLS) run pytest tests $(addprefix --ignore=,$(ARTEFACTS))
 
 # Its seeds alone take no time; a few seconds each find what is easily found.
 fuzz: tools ## Fuzz what reads text from outside: FUZZ_SECONDS=60 TARGETS=div SANITIZER=address

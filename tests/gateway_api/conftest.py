@@ -18,9 +18,6 @@ from support.rendering import documents, is_hook
 
 ADDRESSES = ["127.0.0.2", "127.0.0.3"]
 
-OWN_PORTS = range(18000, 19010)
-"""Where Envoy Gateway listens."""
-
 COMMON = [
     "mode=gatewayAPI",
     # A process of this machine has no limit of its own in a cgroup.
@@ -47,7 +44,7 @@ def platform(
 ) -> Iterator[Platform]:
     """Envoy Gateway with the objects of the chart, in front of two replicas."""
     folder = tmp_path_factory.mktemp("envoy-gateway")
-    first = next(port for port in iter(lambda: free_ports(4), None) if port + 3 not in OWN_PORTS)
+    first = free_ports(4, "0.0.0.0")
     places = [f"service.port={first + 2}", f"service.httpsPort={first + 3}"]
     places += [f"upstream.dns.port={first}", f"upstream.dns.adminPort={first + 1}"]
     rendered = documents("gateway", *COMMON, *places, *request.module.SETTINGS)

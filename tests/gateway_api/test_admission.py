@@ -22,7 +22,12 @@ def definitions(api: Api) -> None:
     """The definitions of the pinned module."""
     argv = ["go", "mod", "download", "-json", MODULE]
     folder = REPOSITORY / "hack/tools/go/envoy-gateway"
-    found = subprocess.run(argv, cwd=folder, capture_output=True, check=True)
+    found = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+    # With -json Go says on its output, too, what is wrong.
+    assert found.returncode == 0, (
+        f"{MODULE}, which has the definitions, is not in Go's module cache (go env GOMODCACHE), and "
+        f"Go cannot fetch it:\n{found.stderr}{found.stdout}"
+    )
     files = Path(json.loads(found.stdout)["Dir"]) / "charts/gateway-helm/charts/crds/crds"
     everything = ["--recursive", "--filename", files]
     # Their text is too long for the annotation of the other kind of apply.

@@ -1,11 +1,10 @@
 """With the values of mode envoy: what Envoy Gateway says, what Envoy runs with, and requests to real replicas."""
 
-import json
 from typing import Any
 
 import pytest
 
-from support import eventually
+from support import becomes, eventually
 from support.client import Client, ask
 from support.envoy_gateway import cluster, policy, unhappy
 from support.rendering import envoy_config
@@ -27,7 +26,7 @@ def configuration(platform: Any) -> dict[str, dict]:
 
 
 def test_every_object_is_accepted(platform: Any) -> None:
-    assert unhappy(platform.running, platform.objects) == NO_ADDRESS
+    becomes(lambda: unhappy(platform.running, platform.objects), NO_ADDRESS)
 
 
 def test_both_rules_share_one_cluster_with_the_settings_of_mode_envoy(configuration: dict) -> None:
@@ -114,12 +113,7 @@ def test_clients_cannot_set_time_outs(platform: Any) -> None:
 
 def test_a_request_has_one_line_in_the_access_log(platform: Any) -> None:
     ask(platform.url, "/hello?logged")
-
-    def lines() -> list[dict]:
-        rows = [line for line in platform.running.log.splitlines() if '"/hello?logged"' in line]
-        return [json.loads(row) for row in rows if row.startswith("{")]
-
-    eventually(lines)
-    (line,) = lines()
+    eventually(lambda: platform.running.logged("/hello?logged"), "a line for /hello?logged")
+    (line,) = platform.running.logged("/hello?logged")
     assert (line["method"], line["status"]) == ("GET", 200)
     assert line["replica"] in ("127.0.0.2", "127.0.0.3")

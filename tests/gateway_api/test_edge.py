@@ -1,15 +1,16 @@
 """With TLS, HTTP/3, a rate limit, spans and load-aware balancing."""
 
 import json
+import socket
 import ssl
-import urllib.error
-import urllib.request
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from support import eventually
-from support.client import ask
+from support import PATIENCE, becomes, eventually
+from support.client import Reply, ask
 from support.envoy_gateway import policy, unhappy
 
 SETTINGS = [
@@ -32,11 +33,35 @@ SETTINGS = [
 PROBLEM = "application/problem+json"
 
 
+@pytest.fixture(scope="module")
+def authority(platform: Any) -> Path:
+    """The certificate to trust."""
+    return platform.running.folder / "localhost.crt"
+
+
+@pytest.fixture(scope="module")
+def served(platform: Any, authority: Path) -> Reply:
+    """The first reply of a replica by TLS, whose listener is ready later than the other."""
+    found = []
+
+    def first() -> bool:
+        try:
+            found.append(ask(platform.https, "/hello", authority=authority))
+        except OSError:
+            return False
+        return found[-1].status == 200
+
+    eventually(first, f"a reply of a replica from {platform.https}")
+    return found[-1]
+
+
 def test_every_object_is_accepted(platform: Any) -> None:
+    def conditions() -> dict:
+        found = unhappy(platform.running, platform.objects)
+        return {name: list(conditions) for name, conditions in found.items()}
+
     # Only a cluster gives a Gateway an address.
-    assert {
-        name: list(found) for name, found in unhappy(platform.running, platform.objects).items()
-    } == {("Gateway", "corelane-gateway"): ["Programmed"]}
+    becomes(conditions, {("Gateway", "corelane-gateway"): ["Programmed"]})
 
 
 def test_bootstrap_has_what_envoy_gateway_has_no_field_for(platform: Any) -> None:
@@ -57,29 +82,31 @@ def test_plain_http_is_redirected(platform: Any) -> None:
     assert reply.headers["location"].endswith("/hello?a=b")
 
 
-def test_tls_serves_says_where_http3_is_and_limits_the_rate(platform: Any) -> None:
-    context = ssl.create_default_context(cafile=platform.running.folder / "localhost.crt")
+def test_tls_serves_and_says_where_http3_is(served: Reply, platform: Any) -> None:
+    assert served.replica in ("127.0.0.2", "127.0.0.3")
+    assert f'h3=":{urlsplit(platform.https).port}"' in served.headers["alt-svc"]
+
+
+@pytest.mark.usefixtures("served")
+def test_the_rate_is_limited(platform: Any, authority: Path) -> None:
     replies = []
 
     def limited() -> bool:
-        try:
-            with urllib.request.urlopen(f"{platform.https}/hello", context=context) as reply:
-                replies.append((reply.status, reply.headers))
-        except urllib.error.HTTPError as refused:
-            assert (refused.code, refused.headers["content-type"]) == (429, PROBLEM)
-            assert json.loads(refused.read())["title"] == "Too Many Requests"
-            return True
-        return False
+        replies.append(ask(platform.https, "/hello", authority=authority))
+        return replies[-1].status == 429
 
     eventually(limited)
-    status, headers = replies[0]
-    assert (status, headers["corelane-replica"]) in [(200, f"127.0.0.{each}") for each in (2, 3)]
-    port = platform.https.rpartition(":")[2]
-    assert f'h3=":{port}"' in headers["alt-svc"]
+    assert replies[-1].headers["content-type"] == PROBLEM
+    assert json.loads(replies[-1].body)["title"] == "Too Many Requests"
 
 
-def test_old_tls_is_refused(platform: Any) -> None:
-    context = ssl.create_default_context(cafile=platform.running.folder / "localhost.crt")
+@pytest.mark.usefixtures("served")
+def test_old_tls_is_refused(platform: Any, authority: Path) -> None:
+    context = ssl.create_default_context(cafile=authority)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
-    with pytest.raises(urllib.error.URLError, match="alert protocol version"):
-        urllib.request.urlopen(f"{platform.https}/hello", context=context)
+    address = "localhost", urlsplit(platform.https).port
+    with (
+        socket.create_connection(address, timeout=PATIENCE) as plain,
+        pytest.raises(ssl.SSLError, match="alert protocol version"),
+    ):
+        context.wrap_socket(plain, server_hostname="localhost")

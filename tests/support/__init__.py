@@ -25,3 +25,11 @@ def eventually(
     while not check():
         assert time.monotonic() < deadline, f"not within {patience} s: {what or check.__name__}"
         time.sleep(pause)
+
+
+def becomes(read: Callable[[], object], wanted: object) -> None:
+    """Waits until `read` gives what is wanted; the error shows what it gave last."""
+    deadline = time.monotonic() + PATIENCE
+    while (found := read()) != wanted and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert found == wanted

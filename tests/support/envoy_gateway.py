@@ -4,12 +4,12 @@ It reads objects from a file, translates them and starts a real Envoy, to which 
 configuration. What it says of the objects, their status, it writes into its log.
 """
 
-import fcntl
+import errno
 import json
 import os
 import re
+import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,15 +17,23 @@ from pathlib import Path
 
 import yaml
 
-from support import PATIENCE, eventually
+from support import PATIENCE, accesslog, eventually
 from support.client import ask
+from support.processes import running as process_of
 from support.rendering import tool
 
 NAMESPACE = "prod"
 GROUPS = ("gateway.networking.k8s.io", "gateway.envoyproxy.io")
 ENVOY = "1.40.0"
-PORTS = Path(tempfile.gettempdir()) / "corelane-envoy-gateway.lock"
-"""Held while one runs: its ports (8081, 18000, 19000 and others) cannot be chosen."""
+PORTS = "\0corelane-envoy-gateway"
+"""Held while one runs: its ports (8081, 18000, 19000 and others) cannot be chosen.
+
+An abstract socket (unix(7)), which like ports belongs to a network namespace and not to a user, and
+which is free again however its holder ends.
+"""
+
+TURN = 300.0
+"""Longest wait in seconds for another test run to end its Envoy Gateway."""
 
 STATUS = re.compile(
     r'Got new status for (\w+)\n(.*?)\t\{"runner": "provider", "key": "(.*?)"\}', re.DOTALL
@@ -43,6 +51,10 @@ class Running:
     def log(self) -> str:
         """What Envoy Gateway and Envoy wrote."""
         return (self.folder / "log").read_text()
+
+    def logged(self, path: str) -> list[dict]:
+        """The entries of the requests for a path in the access log so far."""
+        return accesslog.entries(self.folder / "log", path)
 
     def conditions(self) -> dict[tuple[str, str], dict[str, str]]:
         """By kind and name of an object: the last status of each condition, and why."""
@@ -127,25 +139,26 @@ def envoy_gateway(objects: list[dict], folder: Path, url: str) -> Iterator[Runni
     """Runs it with these objects, whose Gateway listens at the URL. Without a cluster there is only one."""
     (folder / "objects.yaml").write_text(yaml.safe_dump_all(objects))
     configuration = _configuration(folder)
-    with PORTS.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with socket.socket(socket.AF_UNIX) as lock:
+        eventually(lambda: _holds(lock), "the end of another run's Envoy Gateway", patience=TURN)
         argv = [tool("envoy-gateway"), "certgen", "--local", "--config-home", folder / "config"]
         subprocess.run(argv, check=True, capture_output=True)
         argv = [tool("envoy-gateway"), "server", "--config-path", configuration]
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(argv, stdout=log, stderr=log)
-        try:
+        # It ends its Envoy before itself.
+        with (folder / "log").open("wb") as log, process_of(argv, log, log) as process:
             running = Running(folder, process)
             eventually(lambda: _answers(running, url), url, patience=6 * PATIENCE)
             yield running
-        finally:
-            # It ends its Envoy before itself.
-            process.terminate()
-            try:
-                process.wait(timeout=PATIENCE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+
+
+def _holds(lock: socket.socket) -> bool:
+    try:
+        lock.bind(PORTS)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        return False
+    return True
 
 
 def _answers(running: Running, url: str) -> bool:

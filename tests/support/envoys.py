@@ -1,6 +1,5 @@
 """A real Envoy, alone, with the configuration that the gateway chart renders."""
 
-import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +9,11 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from support import PATIENCE, eventually
+from support import eventually
+from support.accesslog import entries
 from support.client import ask
 from support.ports import free_ports
+from support.processes import running
 from support.rendering import render, tool
 
 
@@ -39,13 +40,8 @@ class Gateway:
     def logged(self, path: str) -> dict:
         """The entry of the one request for a path in the access log."""
 
-        def entries() -> list[dict]:
-            lines = self.log.read_text().splitlines(keepends=True)
-            whole = [json.loads(line) for line in lines if line.endswith("\n")]
-            return [entry for entry in whole if entry.get("path") == path]
-
-        eventually(entries)
-        (entry,) = entries()
+        eventually(lambda: entries(self.log, path), f"an entry for {path}")
+        (entry,) = entries(self.log, path)
         return entry
 
     def counted(self, name: str) -> int:
@@ -102,18 +98,13 @@ def gateway_to(
     log, errors = folder / "access.log", folder / "envoy.log"
     arguments = ["-c", folder / "envoy.yaml", "--concurrency", "1", "--disable-hot-restart"]
     arguments += ["--log-level", "warn", "--file-flush-interval-msec", "50"]
-    with log.open("ab") as output, errors.open("ab") as words:
-        process = subprocess.Popen([tool("envoy"), *arguments], stdout=output, stderr=words)
-    try:
+    with (
+        log.open("ab") as output,
+        errors.open("ab") as words,
+        running([tool("envoy"), *arguments], output, words) as process,
+    ):
         urls = (f"http://127.0.0.1:{first + index}" for index in range(3))
         tls = f"https://localhost:{first + 3}"
-        running = Gateway(*urls, log=log, process=process, errors=errors, tls=tls)
-        eventually(running.ready)
-        yield running
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        gateway = Gateway(*urls, log=log, process=process, errors=errors, tls=tls)
+        eventually(gateway.ready)
+        yield gateway

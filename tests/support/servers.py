@@ -75,7 +75,7 @@ def start(binary: Path) -> Iterator[Callable[..., Server]]:
     def run(
         *flags: str, replica: str = "test", static: Path = STATIC, address: str = "127.0.0.1"
     ) -> Server:
-        first = free_ports(2)
+        first = free_ports(2, address)
         listen = ["--listen", f"{address}:{first}", "--admin.listen", f"{address}:{first + 1}"]
         argv = [binary, *listen, "--replica", replica, "--static.root", static, *flags]
         process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)

@@ -2,18 +2,16 @@
 
 import http.client
 import json
-import random
-import socket
 import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import Self
 
 from loadtests.bench import cpu
+from loadtests.bench.free_ports import free_ports
 from local import render
 from local.topology import HOST
 from tools.errors import ToolError
@@ -59,7 +57,7 @@ class Stack(ExitStack):
         self._programs = programs
         self._upstream = upstream
         self._folder = folder
-        self._ports = [(_port(), _port()) for _ in range(shape.replicas)]
+        self._ports = [(free_ports(), free_ports()) for _ in range(shape.replicas)]
         self._replicas: list[subprocess.Popen] = []
         self._gateways: list[subprocess.Popen] = []
 
@@ -99,7 +97,7 @@ class Stack(ExitStack):
 
     def _gateway(self, index: int) -> str:
         """Starts one; where it listens."""
-        listener, stats, admin = _port(), _port(), _port()
+        listener, stats, admin = free_ports(), free_ports(), free_ports()
         endpoints = [{"address": HOST, "port": a, "adminPort": b} for a, b in self._ports]
         values = {
             "listener": {"address": HOST, "port": listener},
@@ -195,20 +193,3 @@ def end_all() -> None:
 
 
 _running: list[subprocess.Popen] = []
-_given: set[int] = set()
-_lock = Lock()
-
-
-def _port() -> int:
-    """A port below those that clients are given (ip_local_port_range), each only once."""
-    while True:
-        port = random.randrange(10_000, 30_000)
-        with _lock, socket.socket() as probe:
-            if port in _given:
-                continue
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            _given.add(port)
-        return port

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from loadtests.bench.free_ports import free_ports
 from loadtests.bench.gateway.proxies import Programs, Proxy
 from loadtests.bench.gateway.shipped import Endpoint
 from loadtests.bench.lanes.load import Generator, Place
 from loadtests.bench.lanes.rows import cpu_of
-from loadtests.bench.lanes.servers import HOST, Running, free_port, running
+from loadtests.bench.lanes.servers import HOST, Running, running
 
 CONNECTIONS = 64
 REPLICAS = 2
@@ -55,7 +56,7 @@ def bench(programs: Programs, cpus: tuple[int, int], seconds: float) -> Iterator
     with contextlib.ExitStack() as stack:
         pool, endpoints = [], []
         for number in range(REPLICAS):
-            replica = Replica(f"bench-{number}", free_port())
+            replica = Replica(f"bench-{number}", free_ports())
             server = stack.enter_context(running(replica, programs, [cpus[1]]))
             pool.append(server)
             port = int(server.address.rpartition(":")[2])

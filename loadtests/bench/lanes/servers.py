@@ -2,9 +2,7 @@
 
 import http.client
 import os
-import random
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from loadtests.bench import cpu
+from loadtests.bench.free_ports import free_ports
 from loadtests.bench.lanes.builds import Programs
 from local.settings import REPOSITORY
 from tools.errors import ToolError
@@ -140,7 +139,7 @@ class Running:
 @contextmanager
 def running(server: Startable, programs: Any, cpus: list[int]) -> Iterator[Running]:
     """Starts a server on these CPUs alone and kills it at the end."""
-    address = f"{HOST}:{free_port()}"
+    address = f"{HOST}:{free_ports()}"
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         argv = ["taskset", "-c", ",".join(map(str, cpus))]
@@ -200,15 +199,3 @@ def _resident_kib(pid: int) -> int:
     text = Path(f"/proc/{pid}/status").read_text()
     fields = dict(line.split(":", 1) for line in text.splitlines())
     return int(fields["VmRSS"].split()[0])
-
-
-def free_port() -> int:
-    """A port below those that clients are given (ip_local_port_range)."""
-    while True:
-        port = random.randrange(10000, 30000)
-        with socket.socket() as probe:
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-        return port
