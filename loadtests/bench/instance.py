@@ -14,7 +14,7 @@ from local.settings import REPOSITORY
 from tools.errors import ToolError
 
 OWN = f"bench-{os.getpid()}"
-FIRST_PORTS = range(18000, 28000, 500)
+FIRST_PORTS = range(20000, 30000, 500)
 """Below the ports that clients are given (ip_local_port_range)."""
 
 
