@@ -19,7 +19,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e test lint test-services test-platform \
-  test-artefacts test-processes \
+  test-parts test-traffic \
   fuzz miri fmt charts images release-dry-run loadtest compare-direct pgo bench-balancing bench-gateway bench-lanes soak \
   tools clean
 
@@ -104,18 +104,18 @@ test-platform: tools ## Run the tests with real processes, and those of charts a
 	@$(TOOLS) ensure kube-apiserver kubectl etcd crane kind ip envoy-gateway nginx haproxy
 	$(TOOLS) run promtool test rules $(RULE_TESTS)
 	$(TOOLS) run helm-unittest --strict --with-subchart=false $(CHART_TESTS)
-	cd services && cargo build --release --locked -p corelane-server
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-artefacts test-processes
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-parts test-traffic
 
 # Two halves side by side, because one mostly renders and the other mostly waits; each shows its lines at its end.
 # Each draws ports of its own, so that neither takes one that the other is about to use.
-ARTEFACTS := $(addprefix tests/,charts cluster gateway_api images release skaffold)
+TRAFFIC := tests/gateway tests/loadtests
 
-test-artefacts:
-	TEST_PORTS=10000-16999 $(TOOLS) run pytest $(ARTEFACTS)
+test-parts:
+	TEST_PORTS=10000-16999 $(TOOLS) run pytest tests $(addprefix --ignore=,$(TRAFFIC))
 
-test-processes:
-	TEST_PORTS=20000-29999 $(TOOLS) run pytest tests $(addprefix --ignore=,$(ARTEFACTS))
+test-traffic:
+	cd services && cargo build --release --locked -p corelane-server
+	TEST_PORTS=20000-29999 $(TOOLS) run pytest $(TRAFFIC)
 
 # Its seeds alone take no time; a few seconds each find what is easily found.
 fuzz: tools ## Fuzz what reads text from outside: FUZZ_SECONDS=60 TARGETS=div SANITIZER=address
