@@ -5,6 +5,7 @@ import platform
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 
 from local.settings import REPOSITORY
 
@@ -18,6 +19,23 @@ def describe() -> dict[str, str | int]:
         "kernel": f"{platform.system()} {platform.release()}",
         "sources": _sources(),
     }
+
+
+NOISE = 0.05
+"""Cores that others may take before a measurement says more of them."""
+
+
+def others(shares: list[float]) -> str:
+    """How quiet the machine was, from the cores that others took in each measurement."""
+    return (
+        f"Other processes and the hypervisor took {median(shares):.2f} cores in the median "
+        f"measurement and {max(shares):.2f} in the worst"
+        + (
+            ": the machine was not quiet, so trust ratios within a round rather than figures."
+            if max(shares) >= NOISE
+            else ", next to nothing."
+        )
+    )
 
 
 def _cpu_model() -> str:

@@ -159,7 +159,24 @@ LEVERS = [
     ),
     Lever("busy polling", "SO_BUSY_POLL 50", changes.busy_poll),
     Lever("quick acknowledgements", "TCP_QUICKACK", changes.quick_ack),
-    Lever("io_uring", "io_uring_options", changes.io_uring),
+    Lever("deferred accept", "TCP_DEFER_ACCEPT", changes.defer_accept),
+    Lever(
+        "fast open",
+        "tcp_fast_open_queue_length 1024",
+        changes.on_listener(tcp_fast_open_queue_length=1024),
+    ),
+    Lever(
+        "one connection per wake-up",
+        "max_connections_to_accept_per_socket_event 1",
+        changes.on_listener(max_connections_to_accept_per_socket_event=1),
+    ),
+    Lever("short accept queue", "tcp_backlog_size 128", changes.on_listener(tcp_backlog_size=128)),
+    Lever("io_uring", "io_uring_options", changes.io_uring()),
+    Lever(
+        "polled io_uring",
+        "io_uring_options.enable_submission_queue_polling",
+        changes.io_uring(enable_submission_queue_polling=True),
+    ),
     Lever(
         "connections ahead",
         "preconnect_policy 1.05",
@@ -182,6 +199,17 @@ LEVERS = [
         "max_per_cpu_cache_size_bytes 16 MiB",
         changes.top(memory_allocator_manager={"max_per_cpu_cache_size_bytes": 16777216}),
     ),
+    Lever(
+        "memory given back",
+        "soft_memory_limit_bytes 256 MiB",
+        changes.top(memory_allocator_manager={"soft_memory_limit_bytes": 268435456}),
+    ),
+    Lever("fewer buckets", "histogram_bucket_settings", changes.few_buckets),
+    Lever(
+        "statistics that expire",
+        "stats_eviction_interval 60s",
+        changes.top(stats_eviction_interval="60s"),
+    ),
     Lever("inline headers", "inline_headers of two names", changes.top(inline_headers=INLINE)),
     Lever("static runtime", "no admin layer", changes.no_admin_layer),
     Lever(
@@ -195,4 +223,5 @@ LEVERS = [
         changes.runtime(**{"envoy.reloadable_features.pqc_default_ecdh_curves": False}),
     ),
     Lever("two workers", "--concurrency 2", lambda config: None, ("--concurrency", "2")),
+    Lever("threads of the cpuset", "--cpuset-threads", lambda config: None, ("--cpuset-threads",)),
 ]

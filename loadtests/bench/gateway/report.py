@@ -4,13 +4,11 @@ from collections.abc import Iterator
 from statistics import median
 
 from loadtests.bench.gateway.proxies import GATEWAY, HAPROXY, LEAN, MINIMAL, NGINX, SILENT
+from loadtests.bench.machine import others
 from loadtests.bench.text import spread, table
 
 TARGET = 1.15
 """Most CPU time of the shipped gateway, in that of minimal Envoy."""
-
-NOISE = 0.05
-"""Cores taken by others, from which on the reader is told."""
 
 MODES = {"open": "At the same rate", "closed": "As fast as they can"}
 """The two loops by their titles."""
@@ -141,15 +139,7 @@ _METHODS = {"open": _method_open, "closed": _method_closed}
 def disturbance(record: dict) -> str:
     """How quiet the machine was."""
     shares = [part["others_cores"] + part["stolen_cores"] for part in _all(record)]
-    return (
-        f"Other processes and the hypervisor took {median(shares):.2f} cores in the median "
-        f"measurement and {max(shares):.2f} in the worst"
-        + (
-            ": the machine was not quiet, so trust ratios within a round rather than figures."
-            if max(shares) >= NOISE
-            else ", next to nothing."
-        )
-    )
+    return others(shares)
 
 
 def failures(record: dict) -> str:

@@ -5,6 +5,7 @@ from statistics import median
 
 from loadtests.bench.lanes import tables
 from loadtests.bench.lanes.servers import CORELANE
+from loadtests.bench.machine import others
 from loadtests.bench.text import spread, table
 
 FLOOR = "floor"
@@ -14,9 +15,6 @@ TARGET_CPU = 1.10
 
 TARGET_KIB = 12.0
 """Most resident memory of an idle connection."""
-
-NOISE = 0.05
-"""Cores taken by others, from which on the reader is told."""
 
 Sample = dict
 Row = dict[str, list[Sample]]
@@ -144,15 +142,7 @@ def _disturbance(record: dict) -> str:
     if not samples:
         return "What other processes took was not measured."
     shares = [sample["others_cores"] + sample["stolen_cores"] for sample in samples]
-    return (
-        f"Other processes and the hypervisor took {median(shares):.2f} cores in the median "
-        f"measurement and {max(shares):.2f} in the worst"
-        + (
-            ": the machine was not quiet, so trust ratios within a round rather than figures."
-            if max(shares) >= NOISE
-            else ", next to nothing."
-        )
-    )
+    return others(shares)
 
 
 def _failures(record: dict) -> str:
