@@ -110,6 +110,13 @@ def test_only_idempotent_methods_are_retried_after_a_reset() -> None:
     assert conditions["once"] == {"connect-failure", "refused-stream", "reset-before-request"}
 
 
+def test_trace_ends_here_whatever_may_be_repeated() -> None:
+    configuration = envoy_config("upstream.retries.idempotentMethods={GET,TRACE}")
+    (host,) = connection_manager(configuration, "ingress")["route_config"]["virtual_hosts"]
+    names = [route["name"] for route in host["routes"]]
+    assert names == ["several-hosts", "trace", "idempotent", "once"]
+
+
 def test_every_listener_of_clients_reads_requests_in_one_way() -> None:
     values = REPOSITORY / "gateway" / "values" / "http3.yaml"
     configuration = envoy_config("tls.plain=serve", values=values)
