@@ -4,7 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Body;
 use hyper::client::conn::http1;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
@@ -27,10 +28,13 @@ pub enum ExchangeError {
 /// Sends a request over HTTP/1.1 and reads the reply, of at most 1 MiB.
 ///
 /// It has no time limit of its own; dropping the future closes the connection.
-pub async fn exchange(
+pub async fn exchange<B>(
     address: SocketAddr,
-    request: Request<Empty<Bytes>>,
-) -> Result<Response<Bytes>, ExchangeError> {
+    request: Request<B>,
+) -> Result<Response<Bytes>, ExchangeError>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + 'static,
+{
     let stream = TcpStream::connect(address).await;
     let stream = stream.map_err(|error| ExchangeError::Connect(address, error))?;
     let failed = |error| ExchangeError::Reply(address, error);

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use tokio::task::JoinHandle;
 
+use crate::current::{self, OnBehalf};
 use crate::lane::Lane;
 use crate::metrics::RequestRefusal;
 use crate::settings::Limits;
@@ -114,8 +115,10 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
     let Some(call) = call else { return Blocking(None) };
     let call = Arc::new(call);
     let place = Place(Arc::clone(&call));
+    let trail = current::named();
     let result = tokio::task::spawn_blocking(move || {
         place.begin();
+        let _request = OnBehalf::of(trail);
         work()
     });
     Blocking(Some((result, call)))

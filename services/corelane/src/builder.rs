@@ -1,19 +1,26 @@
 //! The settings of a server, and what is checked and bound before it runs.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use http::HeaderValue;
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response};
+use http_body_util::Full;
+use prometheus_client::collector::Collector;
 use tokio::sync::mpsc::unbounded_channel;
 
+use crate::admin::{self, Page};
 use crate::control::ServerHandle;
 use crate::cpu::{CpuView, Cpus, Lanes, MAX_LANES, Pin, plan};
 use crate::error::Error;
+use crate::finished::{Finished, Observers};
+use crate::lane::Lane;
 use crate::listener::{MAX_BACKLOG, bind, bind_lanes, raise_file_limit};
 use crate::load_report::LoadReports;
 use crate::placement;
 use crate::routes::Routes;
 use crate::server::Server;
-use crate::settings::{self, Drain, Limits, Placement, Timeouts};
+use crate::settings::{self, Drain, Limits, Placement, Timeouts, Traces};
 use crate::shared::Shared;
 use crate::tls::{Termination, Tls};
 
@@ -51,7 +58,12 @@ pub struct Builder {
     routes: Vec<String>,
     pub(crate) replica: Option<HeaderValue>,
     pub(crate) load_reports: LoadReports,
+    pub(crate) request_ids: bool,
+    pub(crate) traces: Traces,
+    pub(crate) observers: Option<Observers>,
     pub(crate) signals: bool,
+    pub(crate) pages: Vec<Page>,
+    pub(crate) collectors: Vec<Arc<dyn Collector>>,
 }
 
 impl Builder {
@@ -71,7 +83,12 @@ impl Builder {
             routes: Vec::new(),
             replica: None,
             load_reports: LoadReports::default(),
+            request_ids: false,
+            traces: Traces::default(),
+            observers: None,
             signals: true,
+            pages: Vec::new(),
+            collectors: Vec::new(),
         }
     }
 
@@ -187,11 +204,63 @@ impl Builder {
         self
     }
 
+    /// Whether each request has an id: its own `x-request-id` if that is 1 to 128 printable ASCII
+    /// characters without spaces, or a random UUID. Its reply carries it in the same field, and
+    /// [`request_id`](crate::request_id) gives it to handlers. What is refused before it is a
+    /// request, such as a header that is too large, has none. Default false, which costs nothing.
+    pub fn request_ids(mut self, ids: bool) -> Self {
+        self.request_ids = ids;
+        self
+    }
+
+    /// Which part this server takes in distributed traces. Default [`Traces::Off`], which costs
+    /// nothing.
+    pub fn traces(mut self, traces: Traces) -> Self {
+        self.traces = traces;
+        self
+    }
+
+    /// Tells of each request when it has ended, those that were refused included. `factory` makes
+    /// one observer for each lane, on the lane's thread, so that it may hold `Rc` and `RefCell`.
+    /// Default: none, which costs nothing.
+    ///
+    /// An observer runs on the lane and holds it: it must neither block nor take long. If it
+    /// panics, that is counted as the panic of a handler is, and the lane lives on.
+    pub fn observer<F, O>(mut self, factory: F) -> Self
+    where
+        F: Fn(&Lane) -> O + Send + Sync + 'static,
+        O: Fn(&Finished<'_>) + 'static,
+    {
+        self.observers = Some(Observers::new(factory));
+        self
+    }
+
     /// Whether SIGTERM and SIGINT begin the drain, and a second one ends the server at once.
     /// Default true. With false the program calls [`ServerHandle::drain`] and
     /// [`ServerHandle::stop`].
     pub fn signals(mut self, signals: bool) -> Self {
         self.signals = signals;
+        self
+    }
+
+    /// Answers one more path of the admin port, exactly `path`, with `handler`. One that the server
+    /// has itself, such as `/metrics`, is refused by [`Builder::validate`].
+    ///
+    /// The handler runs on the thread of the admin port, which also answers the probes: it must not
+    /// block. It gets every method, with the whole body; one of more than 64 KiB is answered `413`.
+    pub fn admin_route<F>(mut self, path: &'static str, handler: F) -> Self
+    where
+        F: Fn(Request<Bytes>) -> Response<Full<Bytes>> + Send + Sync + 'static,
+    {
+        self.pages.push(Page { path, handler: Arc::new(handler) });
+        self
+    }
+
+    /// Shows the metrics of the service on `/metrics`, after those of the server. The collector is
+    /// asked at each scrape, on the thread of the admin port: it must not block. Its families must
+    /// not have names that the server uses.
+    pub fn collector(mut self, collector: impl Collector) -> Self {
+        self.collectors.push(Arc::new(collector));
         self
     }
 
@@ -203,6 +272,11 @@ impl Builder {
     /// The first setting that is out of its bounds, by name.
     pub fn validate(&self) -> Result<(), Error> {
         settings::check(&self.limits, &self.timeouts, &self.drain).map_err(Error::Setting)?;
+        if let Traces::Record { ratio } = self.traces
+            && !(0.0..=1.0).contains(&ratio)
+        {
+            return Err(Error::Setting("traces: a ratio from 0 to 1".to_owned()));
+        }
         if let Some(tls) = &self.tls {
             tls.check_bounds().map_err(Error::Setting)?;
         }
@@ -213,6 +287,9 @@ impl Builder {
             && !(1..=MAX_LANES).contains(&n)
         {
             return Err(Error::Setting(format!("lanes: 1 to {MAX_LANES}")));
+        }
+        if let Some(page) = self.pages.iter().find(|page| admin::PATHS.contains(&page.path)) {
+            return Err(Error::Setting(format!("admin_route: {} is the server's own", page.path)));
         }
         Routes::new(&self.routes).map(drop).map_err(Error::Setting)
     }

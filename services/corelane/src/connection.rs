@@ -15,6 +15,7 @@ use crate::load_table::KindIndex;
 use crate::metrics::{Phase as Part, Refusal};
 use crate::placement::Place;
 use crate::shared::Phase;
+use crate::trail::Trail;
 
 mod due;
 
@@ -104,15 +105,16 @@ pub(crate) struct Connection {
     /// Counts the polls of the connection.
     turn: Cell<u32>,
     /// The request that ended last, until its reply is written.
-    unwritten: Cell<Option<Unwritten>>,
+    unwritten: RefCell<Option<Unwritten>>,
 }
 
 /// A reply that was made in one of the connection's turns and is not written yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Unwritten {
     kind: KindIndex,
     made: Tick,
     turn: u32,
+    trail: Option<Box<Trail>>,
 }
 
 impl Connection {
@@ -150,7 +152,7 @@ impl Connection {
             ambiguous: Cell::new(false),
             waker: RefCell::new(None),
             turn: Cell::new(0),
-            unwritten: Cell::new(None),
+            unwritten: RefCell::default(),
         }
     }
 
@@ -208,11 +210,17 @@ impl Connection {
     }
 
     /// A request ended; `made` is its kind and when the head of its reply was ready, if it was.
-    pub(crate) fn end_request(&self, made: Option<(KindIndex, Tick)>) {
-        let turn = self.turn.get();
-        let made = made.map(|(kind, made)| Unwritten { kind, made, turn });
+    pub(crate) fn end_request(&self, made: Option<(KindIndex, Tick)>, trail: Option<Box<Trail>>) {
         // Pipelined: the last bytes of the one before go out with those of this one.
-        self.observe_write(self.unwritten.replace(made));
+        self.observe_write(self.unwritten.take());
+        let turn = self.turn.get();
+        match (made, trail) {
+            (Some((kind, made)), trail) => {
+                self.unwritten.replace(Some(Unwritten { kind, made, turn, trail }));
+            }
+            (None, Some(trail)) => self.lane.end_trail(trail, None),
+            (None, None) => {}
+        }
         self.served.set(self.served.get() + 1);
         self.in_flight.set(self.in_flight.get() - 1);
         if self.in_flight.get() == 0 && self.activity.get() != Activity::Leaving {
@@ -223,10 +231,13 @@ impl Connection {
     /// Observes how long a reply took to be written. One that the socket took in the turn that
     /// made it took no time that is worth reading a clock for.
     fn observe_write(&self, written: Option<Unwritten>) {
-        if let Some(Unwritten { kind, made, turn }) = written {
+        if let Some(Unwritten { kind, made, turn, trail }) = written {
             let at_once = turn == self.turn.get();
             let took = if at_once { 0 } else { Tick::now().since(made) };
             self.lane.metrics().observe_phase(kind, Part::Write, took);
+            if let Some(trail) = trail {
+                self.lane.end_trail(trail, Some(took));
+            }
         }
     }
 
@@ -409,6 +420,15 @@ impl Connection {
             _ => *waker = Some(cx.waker().clone()),
         }
         Poll::Pending
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // The socket did not take the end of this reply.
+        if let Some(trail) = self.unwritten.take().and_then(|unwritten| unwritten.trail) {
+            self.lane.end_trail(trail, None);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::time::{Instant, interval_at, sleep_until};
 use crate::admin;
 use crate::builder::Builder;
 use crate::cpu;
+use crate::dependency::Dependency;
 use crate::error::Error;
 use crate::load_report::{self, LoadReports};
 use crate::settings::Drain;
@@ -57,6 +58,12 @@ impl ServerHandle {
     /// Ends the server at once, as a second signal does: what is in flight is cut.
     pub fn stop(&self) {
         let _ = self.requests.send(Stop::Now("the program"));
+    }
+
+    /// One more user's view of what the service needs and calls `name`, such as `database`: a bounded
+    /// set of names, as each is a label of `corelane_dependency_up`.
+    pub fn dependency(&self, name: &'static str) -> Dependency {
+        self.shared.dependencies.add(name)
     }
 
     /// Where the server is in its life.

@@ -4,10 +4,15 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::clock::Tick;
+use crate::request_id::RequestId;
+use crate::trace_context::TraceContext;
+use crate::trail::Trail;
 
 thread_local! {
     /// When the request whose handler is being polled began, and how long it may take.
     static CURRENT: Cell<Option<(Tick, Duration)>> = const { Cell::new(None) };
+    /// What is kept of that request, which has lent it to us.
+    static TRAIL: Cell<Option<Box<Trail>>> = const { Cell::new(None) };
 }
 
 /// The time by which the request that is being handled must be answered:
@@ -30,10 +35,123 @@ pub fn deadline() -> Option<Instant> {
     CURRENT.get().and_then(|(begun, allowed)| Instant::from(begun).checked_add(allowed))
 }
 
-/// Runs `poll`, which must not panic, as a part of the request that began at `begun`.
-pub(crate) fn within<T>(begun: Tick, allowed: Duration, poll: impl FnOnce() -> T) -> T {
-    let before = CURRENT.replace(Some((begun, allowed)));
-    let result = poll();
-    CURRENT.set(before);
-    result
+/// The id of the request that is being handled, by its handler, the body of its reply or a
+/// [`blocking`](crate::blocking) call of either. `None` elsewhere, such as in a task that the
+/// handler spawned, and without [`Builder::request_ids`](crate::Builder::request_ids).
+///
+/// ```
+/// assert!(corelane::request_id().is_none());
+/// ```
+pub fn request_id() -> Option<RequestId> {
+    peek(|trail| trail.id)
+}
+
+/// The trace of the request that is being handled, to be passed on to other services. `None` where
+/// [`request_id`] is, where the request belongs to no trace, and without
+/// [`Builder::traces`](crate::Builder::traces).
+///
+/// ```
+/// assert!(corelane::trace_context().is_none());
+/// ```
+pub fn trace_context() -> Option<TraceContext> {
+    peek(|trail| trail.trace.clone())
+}
+
+fn peek<T>(read: impl FnOnce(&Trail) -> Option<T>) -> Option<T> {
+    // Not there any more while its thread ends, when something may still be logged.
+    let peeked = TRAIL.try_with(|lent| {
+        let trail = lent.take()?;
+        let found = read(&trail);
+        lent.set(Some(trail));
+        found
+    });
+    peeked.ok().flatten()
+}
+
+/// Runs `poll` as a part of the request that began at `begun`.
+pub(crate) fn within<T>(
+    begun: Tick,
+    allowed: Duration,
+    trail: &Cell<Option<Box<Trail>>>,
+    poll: impl FnOnce() -> T,
+) -> T {
+    let _restored = Restored(CURRENT.replace(Some((begun, allowed))));
+    lending(trail, poll)
+}
+
+/// Runs `poll` while [`request_id`] and [`trace_context`] know `trail`.
+pub(crate) fn lending<T>(trail: &Cell<Option<Box<Trail>>>, poll: impl FnOnce() -> T) -> T {
+    let Some(lent) = trail.take() else { return poll() };
+    let _lent = Lent { trail, before: TRAIL.replace(Some(lent)) };
+    poll()
+}
+
+/// Restores what was current before, also after a panic.
+struct Restored(Option<(Tick, Duration)>);
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        CURRENT.set(self.0);
+    }
+}
+
+/// Gives a trail back, also after a panic.
+struct Lent<'a> {
+    trail: &'a Cell<Option<Box<Trail>>>,
+    before: Option<Box<Trail>>,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.trail.set(TRAIL.replace(self.before.take()));
+    }
+}
+
+/// What another thread has to know of the request that is being handled.
+pub(crate) fn named() -> Option<Box<Trail>> {
+    peek(|trail| Some(trail.named()))
+}
+
+/// A thread that works for a request until this is dropped.
+#[derive(Debug)]
+pub(crate) struct OnBehalf(());
+
+impl OnBehalf {
+    pub(crate) fn of(trail: Option<Box<Trail>>) -> OnBehalf {
+        TRAIL.set(trail);
+        OnBehalf(())
+    }
+}
+
+impl Drop for OnBehalf {
+    fn drop(&mut self) {
+        TRAIL.set(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use http::Version;
+
+    use super::*;
+    use crate::load_table::KindIndex;
+
+    #[test]
+    fn after_a_panic_nothing_of_the_request_is_left() {
+        let begun = Tick::now();
+        let mut trail = Trail::new(KindIndex::new(0, 0), Version::HTTP_11, begun);
+        trail.id = Some(RequestId::made([7; 16]));
+        let trail = Cell::new(Some(Box::new(trail)));
+        let panicking = || {
+            within(begun, Duration::from_secs(1), &trail, || {
+                assert!(request_id().is_some() && deadline().is_some());
+                std::panic::resume_unwind(Box::new("a panic"));
+            });
+        };
+        assert!(catch_unwind(AssertUnwindSafe(panicking)).is_err());
+        assert!(request_id().is_none() && deadline().is_none());
+        assert!(trail.take().is_some());
+    }
 }

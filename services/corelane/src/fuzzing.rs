@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 
+use http::{HeaderMap, HeaderValue};
+
 use crate::cpu::cgroup::{self, Weight};
 use crate::framing::{Framing, Spoken};
 use crate::load_report;
+use crate::trace_context::TraceContext;
 
 /// A list of CPUs, such as `cpuset.cpus`.
 pub fn cpu_list(text: &str) -> Option<Vec<usize>> {
@@ -68,4 +71,20 @@ pub fn follow<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Followed {
         before += piece.len();
     }
     Followed { cut, other: framing.spoken() != Spoken::Http1 }
+}
+
+/// The trace context of a request with a `traceparent` and any number of `tracestate`, as a
+/// handler passes it on.
+pub fn trace_context<'a>(
+    parent: &str,
+    states: impl Iterator<Item = &'a str>,
+) -> Option<(String, Option<String>)> {
+    let mut headers = HeaderMap::new();
+    headers.append("traceparent", HeaderValue::from_str(parent).ok()?);
+    for state in states {
+        headers.append("tracestate", HeaderValue::from_str(state).ok()?);
+    }
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let context = TraceContext::read(&headers)?;
+    Some((text(&context.traceparent()), context.tracestate().map(text)))
 }

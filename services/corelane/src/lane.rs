@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,11 +23,13 @@ use crate::metrics::{LaneMetrics, Refusal};
 use crate::pending::Pending;
 use crate::placement::{self, Place, Source, accept_until_drained};
 use crate::queue::{self, Queue};
+use crate::random::Random;
 use crate::reply::HttpService;
 use crate::settings::{Limits, Timeouts};
 use crate::shared::{LaneShared, Left, Phase, Shared};
 use crate::stream_task::Streams;
 use crate::sweep;
+use crate::trail::{Trail, Trails};
 
 /// The lane that a service is made for: passed to the closure of
 /// [`Server::serve`](crate::Server::serve), once on each lane's own thread.
@@ -112,8 +113,9 @@ pub(crate) struct LaneState {
     pub(crate) streams: Streams,
     /// The time of the last sweep, without the time in which the lane could hear no client.
     pub(crate) clock: Cell<Instant>,
-    /// State of the lane's random numbers.
-    random: Cell<u64>,
+    random: Random,
+    /// What follows requests, if anybody wants to know.
+    pub(crate) trails: Option<Trails>,
     /// How often a drain says what it waits for.
     pub(crate) report: Duration,
     /// Told when the last connection closes.
@@ -132,7 +134,8 @@ impl LaneState {
             pending: Pending::default(),
             streams: Streams::default(),
             clock: Cell::new(Instant::now()),
-            random: Cell::new(RandomState::new().build_hasher().finish()),
+            random: Random::new(),
+            trails: Trails::new(&settings, &Lane { index, shared: Arc::clone(&shared) }),
             report: settings.drain.report,
             limits: settings.limits,
             timeouts: settings.timeouts,
@@ -147,14 +150,16 @@ impl LaneState {
         }
     }
 
-    /// A random number from 0 to 1, for what needs no secrecy: SplitMix64 (Steele, Lea and Flood,
-    /// "Fast splittable pseudorandom number generators", 2014).
+    /// A random number from 0 to 1, for what needs no secrecy.
     pub(crate) fn chance(&self) -> f64 {
-        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.random.set(state);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) as f64 / u64::MAX as f64
+        self.random.chance()
+    }
+
+    /// A request that was followed has ended, with what [`Trails::end`] says.
+    pub(crate) fn end_trail(&self, trail: Box<Trail>, write: Option<u64>) {
+        if let Some(trails) = &self.trails {
+            trails.end(self, trail, write);
+        }
     }
 
     /// Names the replica and this lane in a reply.

@@ -42,6 +42,10 @@
 //! | [`Incoming`], [`BodyError`] | the body of a request, and why it may end early |
 //! | [`blocking`], [`BlockingError`] | how a handler runs code that blocks |
 //! | [`deadline`] | until when a handler has to have its reply |
+//! | [`request_id`], [`RequestId`] | what a request is called, here and by others |
+//! | [`Traces`], [`trace_context`], [`TraceContext`] | the distributed trace of a request |
+//! | [`Finished`], [`Times`], [`Span`] | what is told of each request when it has ended |
+//! | [`Dependency`] | what the service needs beside its lanes, and whether it is there |
 //! | [`Tls`] | certificates, and how they are reloaded |
 //! | [`LoadReports`] | what a load balancer in front is told with the replies |
 //! | [`Problem`] | errors to clients (RFC 9457) |
@@ -58,8 +62,10 @@ mod connection;
 mod control;
 mod cpu;
 mod current;
+mod dependency;
 mod error;
 mod farewell;
+mod finished;
 mod framing;
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -74,8 +80,10 @@ mod pending;
 mod placement;
 mod problem;
 mod queue;
+mod random;
 mod reply;
 mod reply_body;
+mod request_id;
 mod routes;
 mod running;
 mod server;
@@ -88,6 +96,8 @@ mod sweep;
 mod threads;
 mod ticket;
 mod tls;
+mod trace_context;
+mod trail;
 mod watchdog;
 
 pub use blocking::{Blocking, BlockingError, blocking};
@@ -95,12 +105,17 @@ pub use body::{BodyError, Incoming};
 pub use builder::Builder;
 pub use control::ServerHandle;
 pub use cpu::{Lanes, Pin};
-pub use current::deadline;
+pub use current::{deadline, request_id, trace_context};
+pub use dependency::Dependency;
 pub use error::Error;
+pub use finished::{Finished, Span, Times};
 pub use lane::Lane;
 pub use load_report::LoadReports;
 pub use problem::Problem;
+pub use prometheus_client;
+pub use request_id::RequestId;
 pub use server::{Drained, Server};
-pub use settings::{Drain, Limits, Placement, Timeouts};
+pub use settings::{Drain, Limits, Placement, Timeouts, Traces};
 pub use shared::Phase;
 pub use tls::Tls;
+pub use trace_context::TraceContext;

@@ -174,7 +174,8 @@ fn too_large(lane: &LaneState) -> Problem {
 }
 
 /// Answers what went wrong inside the service, and logs what the client must not see.
-fn failure(error: BoxError, lane: &LaneState) -> Problem {
+fn failure(error: BoxError, ticket: &Ticket) -> Problem {
+    let lane = &ticket.lane;
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error.as_ref());
     while let Some(error) = cause {
         // Each of these is counted where it is found.
@@ -185,7 +186,9 @@ fn failure(error: BoxError, lane: &LaneState) -> Problem {
             Some(BodyError::TooLarge) => return too_large(lane),
             Some(BodyError::TimedOut) => return body_timed_out(),
             Some(BodyError::Read(error)) => {
-                tracing::debug!(lane = lane.index, %error, "a request body could not be read");
+                current::lending(&ticket.trail, || {
+                    tracing::debug!(lane = lane.index, %error, "a request body could not be read");
+                });
                 // Nothing can be read of this connection any more.
                 let close = HeaderValue::from_static("close");
                 return Problem::from(StatusCode::BAD_REQUEST).header(CONNECTION, close);
@@ -193,7 +196,9 @@ fn failure(error: BoxError, lane: &LaneState) -> Problem {
             None => cause = error.source(),
         }
     }
-    tracing::error!(lane = lane.index, %error, "a service returned an error");
+    current::lending(&ticket.trail, || {
+        tracing::error!(lane = lane.index, %error, "a service returned an error");
+    });
     Problem::from(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
@@ -251,6 +256,7 @@ impl<S: HttpService> Work<S> {
         now: Tick,
         cx: &mut Context<'_>,
     ) -> Self {
+        ticket.start(now);
         ticket.begin_poll(now);
         let mut taken = || request.take().expect("it is taken once");
         let started = guard(ticket, || match service.poll_ready(cx) {
@@ -261,7 +267,7 @@ impl<S: HttpService> Work<S> {
         match started {
             Ok(Ok(Ok(future))) => Work::Running { future, slot },
             Ok(Ok(Err(future))) => Work::Unready { future, slot },
-            Ok(Err(error)) => Work::failed(failure(error.into(), &ticket.lane)),
+            Ok(Err(error)) => Work::failed(failure(error.into(), ticket)),
             Err(problem) => Work::failed(problem),
         }
     }
@@ -366,7 +372,7 @@ where
         lane.metrics().refuse_request(RequestRefusal::BodyTooLarge);
         return Poll::Ready(Err(too_large(lane)));
     }
-    made?.map(|result| result.map_err(|error| failure(error.into(), lane)))
+    made?.map(|result| result.map_err(|error| failure(error.into(), ticket)))
 }
 
 /// Runs code of the service as a part of its request. A panic is this request's alone: nothing of
@@ -374,10 +380,12 @@ where
 fn guard<T>(ticket: &Ticket, code: impl FnOnce() -> T) -> Result<T, Problem> {
     let lane = &ticket.lane;
     let caught = || catch_unwind(AssertUnwindSafe(code));
-    current::within(ticket.begun, lane.timeouts.request, caught).map_err(|_| {
+    current::within(ticket.begun, lane.timeouts.request, &ticket.trail, caught).map_err(|_| {
         lane.metrics().panics.add(1);
         let route = lane.route(ticket.kind);
-        tracing::error!(lane = lane.index, route, "a handler panicked");
+        current::lending(&ticket.trail, || {
+            tracing::error!(lane = lane.index, route, "a handler panicked");
+        });
         Problem::from(StatusCode::INTERNAL_SERVER_ERROR)
     })
 }

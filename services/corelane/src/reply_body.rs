@@ -9,6 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::{Either, Full};
 use pin_project_lite::pin_project;
 
+use crate::current;
 use crate::reply::BoxError;
 use crate::stream_task::BodyStep;
 use crate::ticket::Ticket;
@@ -54,12 +55,24 @@ where
             let piece = this.rest.split_to(PIECE.min(this.rest.len()));
             return Poll::Ready(Some(Ok(Frame::data(piece))));
         }
-        let inner = this.inner;
-        let polled = catch_unwind(AssertUnwindSafe(|| inner.poll_frame(cx))).unwrap_or_else(|_| {
+        let mut inner = this.inner;
+        let caught = || catch_unwind(AssertUnwindSafe(|| inner.as_mut().poll_frame(cx)));
+        let polled = current::lending(&this.ticket.trail, caught).unwrap_or_else(|_| {
             lane.metrics().panics.add(1);
             tracing::error!(lane = lane.index, "the body of a reply panicked");
             Poll::Ready(Some(Err("the body of a reply panicked".into())))
         });
+        if let (Some(trail), Poll::Ready(given)) = (this.ticket.trail.get_mut(), &polled) {
+            match given {
+                Some(Ok(frame)) => {
+                    let ended = inner.is_end_stream() || inner.size_hint().exact() == Some(0);
+                    trail.give(frame.data_ref().map_or(0, Bytes::len), ended);
+                }
+                // Broken off; one that panicked is not asked for anything more.
+                Some(Err(_)) => {}
+                None => trail.give(0, true),
+            }
+        }
         if !this.ticket.is_http2() {
             return polled;
         }

@@ -41,6 +41,32 @@ pub enum Placement {
     LeastLoaded,
 }
 
+/// Which part a server takes in distributed traces (W3C Trace Context).
+///
+/// ```
+/// use corelane::{Server, Traces};
+///
+/// let builder = Server::builder().traces(Traces::Record { ratio: 0.01 });
+/// assert!(builder.validate().is_ok());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Traces {
+    /// None: it does not look at the headers.
+    #[default]
+    Off,
+    /// [`trace_context`](crate::trace_context) gives handlers what came with the request, to pass
+    /// it on as it is.
+    PassOn,
+    /// A request of a trace that its caller has sampled becomes a span of its own, which
+    /// [`Finished::span`](crate::Finished::span) tells of, and the parent of what its handler
+    /// calls. What the caller has not sampled is passed on as it is.
+    Record {
+        /// Share of the requests without a trace that begin one, from 0 to 1.
+        ratio: f64,
+    },
+}
+
 impl FromStr for Placement {
     type Err = String;
 

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::blocking::Calls;
 use crate::cpu::{Cpus, LaneCpu, Plan};
+use crate::dependency::Dependencies;
 use crate::load_report::Published;
 use crate::load_table::LoadTable;
 use crate::metrics::LaneMetrics;
@@ -57,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) listeners: ListenerGroup,
     /// Where an acceptor hands connections to lanes.
     pub(crate) inboxes: Option<Inboxes>,
+    /// What the service needs beside its lanes.
+    pub(crate) dependencies: Arc<Dependencies>,
     phase: watch::Sender<Phase>,
     /// Open connections over all lanes, for the limit: changed at accept and close only.
     open: AtomicUsize,
@@ -154,6 +157,7 @@ impl Shared {
             load_report,
             listeners,
             inboxes,
+            dependencies: Arc::default(),
             phase,
             open,
         })
@@ -185,9 +189,12 @@ impl Shared {
         self.lanes[lane].listening.store(true, Ordering::Release);
     }
 
-    /// Whether new requests are welcome: every lane listens and no drain has begun.
+    /// Whether new requests are welcome: every lane listens, no drain has begun, and nothing is down
+    /// that the service may not be without.
     pub(crate) fn ready(&self) -> bool {
-        self.phase() == Phase::Serving && self.lanes.iter().all(LaneShared::is_listening)
+        self.phase() == Phase::Serving
+            && self.lanes.iter().all(LaneShared::is_listening)
+            && self.dependencies.allow_ready()
     }
 
     /// Takes a place among the open connections, if there is one.

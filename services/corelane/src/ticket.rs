@@ -1,5 +1,6 @@
 //! A request in flight: what is counted of it, and when.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use crate::metrics::{Phase as Part, method_index};
 use crate::reply::BoxError;
 use crate::reply_body::ReplyBody;
 use crate::shared::Phase;
+use crate::trail::Trail;
 
 /// A request in flight: counted from here until it is dropped.
 pub(crate) struct Ticket {
@@ -36,6 +38,8 @@ pub(crate) struct Ticket {
     held: u64,
     /// Its body, under this key of its connection, if it has one.
     body: Option<(usize, Arc<BodyWatch>)>,
+    /// What is kept of it, if anybody wants to know; lent to this thread while it is polled.
+    pub(crate) trail: Cell<Option<Box<Trail>>>,
 }
 
 impl Ticket {
@@ -51,8 +55,9 @@ impl Ticket {
         let route = lane.shared.routes.find(request.uri().path());
         let kind = KindIndex::new(route, method_index(request.method()));
         let expected = shared.load_table.expect(kind);
-        if let Some(accepted) = accepted {
-            shared.metrics.observe_phase(kind, Part::Accept, begun.since(accepted));
+        let accept = accepted.map(|accepted| begun.since(accepted));
+        if let Some(accept) = accept {
+            shared.metrics.observe_phase(kind, Part::Accept, accept);
         }
         shared.metrics.in_flight.add(1);
         shared.metrics.expected.add(expected);
@@ -66,6 +71,9 @@ impl Ticket {
             expected,
             held: 0,
             body: has_body.then(|| connection.bodies.watch(lane.clock.get())),
+            trail: Cell::new(
+                lane.trails.as_ref().map(|trails| trails.follow(request, kind, begun, accept)),
+            ),
             lane: Rc::clone(lane),
             connection: Rc::clone(connection),
         }
@@ -112,6 +120,14 @@ impl Ticket {
     /// hyper polls the reply.
     pub(crate) fn set_polled(&self) {
         self.connection.set_polled();
+    }
+
+    /// The handler is about to start.
+    pub(crate) fn start(&self, now: Tick) {
+        if let Some(mut trail) = self.trail.take() {
+            trail.start(now);
+            self.trail.set(Some(trail));
+        }
     }
 
     /// The lane begins to poll the handler.
@@ -169,6 +185,10 @@ impl Ticket {
         }
         self.lane.sign(&mut head.headers);
         self.lane.report_load(&self.connection, &mut head.headers);
+        if let Some(trail) = self.trail.get_mut() {
+            trail.answer(head.status, now, &mut head.headers);
+            trail.give(0, body.is_end_stream());
+        }
         if self.lane.phase.get() != Phase::Serving || self.connection.is_last_reply() {
             if self.version < Version::HTTP_2 {
                 head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -195,6 +215,7 @@ impl Drop for Ticket {
         if let Some((key, _)) = self.body {
             self.connection.bodies.forget(key);
         }
-        self.connection.end_request(self.made.map(|made| (self.kind, made)));
+        let made = self.made.map(|made| (self.kind, made));
+        self.connection.end_request(made, self.trail.take());
     }
 }

@@ -110,7 +110,9 @@ fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
 
 #[test]
 fn the_docs_list_every_series() {
-    let text = start().admin_get("/metrics").text();
+    let server = start();
+    let _database = server.handle.dependency("database");
+    let text = server.admin_get("/metrics").text();
     assert_documented("Metrics", &families(&text));
 }
 

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube::Api;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -69,14 +70,15 @@ pub(crate) async fn keep(settings: &Endpoints) -> Result<(), EndpointsError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(EndpointsError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(EndpointsError::Signals)?;
     let status = Arc::new(Status::default());
-    let listener = http::bind(settings.listen).await;
+    let listener = TcpListener::bind(settings.listen).await;
     let listener = listener.map_err(|error| EndpointsError::Listen(settings.listen, error))?;
     let file = File::open(settings.file.clone());
     if file.exists() {
         status.adopted();
         info!("endpoints: there is a file already, which stays until all slices are read");
     }
-    tokio::spawn(http::serve(listener, Arc::clone(&status)));
+    let told = Arc::clone(&status);
+    tokio::spawn(corelane_cli::serve(listener, move |path| http::answer(path, &told)));
     let watch = watch_of(settings, &status).await?;
     tokio::select! {
         () = watch.run() => {}

@@ -2,6 +2,7 @@
 //!
 //! A lane that is saturated, or stuck in a handler, therefore never fails a probe or a scrape.
 
+mod extension;
 mod lanes;
 mod page;
 
@@ -30,7 +31,11 @@ use crate::busy::{BusyShares, SAMPLE_EVERY};
 use crate::metrics::{CONTENT_TYPE as METRICS_TYPE, Exposition};
 use crate::problem::Problem;
 use crate::shared::Shared;
+pub(crate) use extension::Page;
 use lanes::View;
+
+/// The paths that the server answers itself.
+pub(crate) const PATHS: [&str; 5] = ["/healthz", "/readyz", "/metrics", "/lanes", "/lanes.html"];
 
 /// Most connections to the admin port at a time; further ones wait in the accept queue.
 const CONNECTIONS: usize = 256;
@@ -84,9 +89,17 @@ pub(crate) async fn run(
         };
         let admin = Rc::clone(&admin);
         spawn_local(async move {
-            let service = service_fn(|request| {
-                let reply = admin.answer(&request);
-                async move { Ok::<_, Infallible>(reply) }
+            let service = service_fn(|request: Request<hyper::body::Incoming>| {
+                let admin = Rc::clone(&admin);
+                async move {
+                    let mut pages = admin.settings.pages.iter();
+                    let mut reply = match pages.find(|page| page.path == request.uri().path()) {
+                        Some(page) => page.answer(request).await,
+                        None => admin.answer(&request),
+                    };
+                    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+                    Ok::<_, Infallible>(reply)
+                }
             });
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
@@ -127,9 +140,7 @@ impl Admin {
                 .header(ALLOW, HeaderValue::from_static("GET, HEAD"))
                 .into_response();
         }
-        let mut reply = answer(self);
-        reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        reply
+        answer(self)
     }
 
     fn healthz(&self) -> Response<Full<Bytes>> {
@@ -137,11 +148,12 @@ impl Admin {
     }
 
     fn readyz(&self) -> Response<Full<Bytes>> {
+        let down = self.shared.dependencies.describe(Instant::now());
         if self.shared.ready() {
-            return reply(StatusCode::OK, TEXT, "ready\n".into());
+            return reply(StatusCode::OK, TEXT, format!("ready\n{down}"));
         }
-        let text = format!("not ready: {:?}\n", self.shared.phase());
-        reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, text.to_lowercase())
+        let phase = format!("{:?}", self.shared.phase()).to_lowercase();
+        reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not ready: {phase}\n{down}"))
     }
 
     fn metrics(&self) -> Response<Full<Bytes>> {

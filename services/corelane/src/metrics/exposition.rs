@@ -148,6 +148,11 @@ const BUILD_INFO: Family = Family::gauge("corelane_build_info", "Version of the 
 const READY: Family =
     Family::gauge("corelane_ready", "1 when every lane listens and no drain has begun");
 
+const DEPENDENCY_UP: Family = Family::gauge(
+    "corelane_dependency_up",
+    "1 while what the service needs beside its lanes, such as its database, can be used",
+);
+
 const PHASE: Family = Family::gauge(
     "corelane_phase",
     "Where the server is in its life: 1 for the present phase, 0 for the others",
@@ -229,6 +234,9 @@ impl Exposition {
         registry.register_collector(Box::new(LaneCollector::new(shared)));
         registry.register_collector(Box::new(config::ConfigCollector::new(settings.clone())));
         registry.register_collector(Box::new(process::ProcessCollector));
+        for collector in &settings.collectors {
+            registry.register_collector(Box::new(OfService(Arc::clone(collector))));
+        }
         Exposition { registry, length: Cell::new(0) }
     }
 
@@ -237,6 +245,16 @@ impl Exposition {
         text::encode(&mut out, &self.registry)?;
         self.length.set(out.len());
         Ok(out)
+    }
+}
+
+/// A collector of the service's.
+#[derive(Debug)]
+struct OfService(Arc<dyn Collector>);
+
+impl Collector for OfService {
+    fn encode(&self, out: DescriptorEncoder) -> fmt::Result {
+        self.0.encode(out)
     }
 }
 
@@ -273,6 +291,12 @@ impl LaneCollector {
     fn state(&self, out: &mut DescriptorEncoder) -> fmt::Result {
         BUILD_INFO.begin(out)?.add(&[("version", env!("CARGO_PKG_VERSION"))], true)?;
         READY.single(out, self.shared.ready())?;
+        let dependencies = self.shared.dependencies.each();
+        if !dependencies.is_empty() {
+            let mut series = DEPENDENCY_UP.begin(out)?;
+            let mut each = dependencies.into_iter();
+            each.try_for_each(|(name, up)| series.add(&[("dependency", name)], up))?;
+        }
         let mut series = PHASE.begin(out)?;
         let now = self.shared.phase();
         Phase::ALL

@@ -1,0 +1,209 @@
+//! What a service needs beside its lanes, such as a database: whether it can be used, for the eyes
+//! of operators and load balancers.
+
+use std::fmt::{self, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// One user's view of something that the service needs, such as a lane's view of a database; made
+/// by [`ServerHandle::dependency`](crate::ServerHandle::dependency), and up until told otherwise.
+///
+/// What several users call by the same name is one dependency. It is down while any of them finds
+/// it down: `/readyz` says since when and why, and `corelane_dependency_up` is 0. A server whose
+/// dependency is down stays ready, because it still answers what does not need it and because all
+/// replicas would leave at once when what they share is lost; [`Dependency::required`] is for
+/// services that are of no use without it. Until a user knows, [`Dependency::pending`] keeps the
+/// server from requests that would only wait.
+///
+/// A view that is dropped counts no more.
+///
+/// ```
+/// # fn main() -> Result<(), corelane::Error> {
+/// let server = corelane::Server::builder().bind("127.0.0.1:0".parse().unwrap()).build()?;
+/// let database = server.handle().dependency("database");
+/// database.down("connection refused");
+/// assert!(!database.is_up());
+/// database.up();
+/// # Ok(())
+/// # }
+/// ```
+pub struct Dependency {
+    view: Arc<View>,
+    all: Arc<Dependencies>,
+}
+
+/// What one user finds.
+struct View {
+    name: &'static str,
+    required: AtomicBool,
+    down: Mutex<Option<Down>>,
+}
+
+/// Since when, and why.
+#[derive(Clone)]
+struct Down {
+    since: Instant,
+    reason: String,
+    pending: bool,
+}
+
+impl Dependency {
+    /// It can be used.
+    pub fn up(&self) {
+        if lock(&self.view.down).take().is_some_and(|down| !down.pending) {
+            tracing::info!(dependency = self.view.name, "a dependency is up again");
+        }
+    }
+
+    /// It cannot be used, for this reason, which operators read: it must hold no secret. Told
+    /// again, only the reason changes.
+    pub fn down(&self, reason: impl Into<String>) {
+        let reason = reason.into();
+        let mut down = lock(&self.view.down);
+        match down.as_mut() {
+            Some(down) if !down.pending => down.reason = reason,
+            _ => {
+                tracing::warn!(dependency = self.view.name, reason, "a dependency is down");
+                *down = Some(Down { since: Instant::now(), reason, pending: false });
+            }
+        }
+    }
+
+    /// Whether it can be used is not known yet, for this reason: the server is not ready until
+    /// [`up`](Self::up) or [`down`](Self::down) is told, so tell one of them in bounded time.
+    pub fn pending(&self, reason: impl Into<String>) {
+        let down = Down { since: Instant::now(), reason: reason.into(), pending: true };
+        *lock(&self.view.down) = Some(down);
+    }
+
+    /// Whether this user finds it up.
+    pub fn is_up(&self) -> bool {
+        lock(&self.view.down).is_none()
+    }
+
+    /// Makes the server not ready while it is down.
+    #[must_use]
+    pub fn required(self) -> Self {
+        self.view.required.store(true, Relaxed);
+        self
+    }
+}
+
+impl fmt::Debug for Dependency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dependency").field("name", &self.view.name).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Dependency {
+    fn drop(&mut self) {
+        lock(&self.all.0).retain(|view| !Arc::ptr_eq(view, &self.view));
+    }
+}
+
+/// A panic leaves nothing half done here.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Everything that the service needs. Locked by probes and changes, never on a request's way.
+#[derive(Default)]
+pub(crate) struct Dependencies(Mutex<Vec<Arc<View>>>);
+
+impl fmt::Debug for Dependencies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.each()).finish()
+    }
+}
+
+impl Dependencies {
+    pub(crate) fn add(self: &Arc<Self>, name: &'static str) -> Dependency {
+        let down = Mutex::default();
+        let view = Arc::new(View { name, required: AtomicBool::new(false), down });
+        lock(&self.0).push(Arc::clone(&view));
+        Dependency { view, all: Arc::clone(self) }
+    }
+
+    /// Whether nothing is pending, and nothing down that the server may not be without.
+    pub(crate) fn allow_ready(&self) -> bool {
+        let missing = |view: &Arc<View>| {
+            let required = view.required.load(Relaxed);
+            lock(&view.down).as_ref().is_some_and(|down| required || down.pending)
+        };
+        !lock(&self.0).iter().any(missing)
+    }
+
+    /// Each by its name, and whether it is up.
+    pub(crate) fn each(&self) -> Vec<(&'static str, bool)> {
+        let mut each: Vec<(&'static str, bool)> = Vec::new();
+        for view in lock(&self.0).iter() {
+            let up = lock(&view.down).is_none();
+            match each.iter_mut().find(|(name, _)| *name == view.name) {
+                Some((_, all)) => *all &= up,
+                None => each.push((view.name, up)),
+            }
+        }
+        each
+    }
+
+    /// A line for each that is down or pending: of its users, the first to find it down speaks.
+    pub(crate) fn describe(&self, now: Instant) -> String {
+        let mut each: Vec<(&'static str, Down)> = Vec::new();
+        for view in lock(&self.0).iter() {
+            let Some(down) = lock(&view.down).clone() else { continue };
+            match each.iter_mut().find(|(name, _)| *name == view.name) {
+                Some((_, first)) if (first.pending, first.since) <= (down.pending, down.since) => {}
+                Some((_, first)) => *first = down,
+                None => each.push((view.name, down)),
+            }
+        }
+        let mut out = String::new();
+        for (name, Down { since, reason, pending }) in each {
+            let reason = reason.replace('\n', " ");
+            let _ = if pending {
+                writeln!(out, "{name}: {reason}")
+            } else {
+                let seconds = now.saturating_duration_since(since).as_secs();
+                writeln!(out, "{name}: down for {seconds} s: {reason}")
+            };
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_down_while_any_of_its_users_finds_it_down() {
+        let all = Arc::new(Dependencies::default());
+        let (first, second) = (all.add("database"), all.add("database"));
+        assert_eq!(all.each(), [("database", true)]);
+        second.down("refused\nagain");
+        first.up();
+        assert_eq!(all.each(), [("database", false)]);
+        assert_eq!(all.describe(Instant::now()), "database: down for 0 s: refused again\n");
+        assert!(all.allow_ready(), "others are still answered");
+        let second = second.required();
+        assert!(!all.allow_ready());
+        drop(second);
+        assert_eq!((all.each(), all.allow_ready()), (vec![("database", true)], true));
+    }
+
+    #[test]
+    fn what_is_pending_keeps_the_server_from_being_ready_until_it_is_known() {
+        let all = Arc::new(Dependencies::default());
+        let (first, second) = (all.add("database"), all.add("database"));
+        first.pending("not connected yet");
+        second.pending("not connected yet");
+        assert_eq!((all.each(), all.allow_ready()), (vec![("database", false)], false));
+        assert_eq!(all.describe(Instant::now()), "database: not connected yet\n");
+        second.down("refused");
+        assert_eq!(all.describe(Instant::now()), "database: down for 0 s: refused\n");
+        assert!(!all.allow_ready(), "the first does not know yet");
+        first.up();
+        assert_eq!((all.each(), all.allow_ready()), (vec![("database", false)], true));
+    }
+}

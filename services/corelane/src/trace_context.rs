@@ -1,0 +1,207 @@
+//! W3C Trace Context, <https://www.w3.org/TR/trace-context-2/>: which trace a request belongs to.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
+/// What version 00 defines of the flags: sampled, and that the trace id is random (section
+/// 3.2.2.5). Others are unknown to us, and passed on as 0.
+const SAMPLED: u8 = 1;
+const RANDOM: u8 = 2;
+
+/// Bytes of version 00; later ones begin with the same (section 4.2).
+const LENGTH: usize = 55;
+
+/// What everybody has to pass on of a `tracestate`, at least (section 3.3.1.5); more is dropped.
+const STATE_LENGTH: usize = 512;
+const STATE_MEMBERS: usize = 32;
+
+/// The trace that a request belongs to, with what stands for its parent in calls to other services.
+///
+/// [`trace_context`](crate::trace_context) gives a handler the one of its request. It goes into the
+/// headers `traceparent` and `tracestate` of each request that the handler makes.
+///
+/// ```
+/// use corelane::{Server, Traces};
+/// use http::Request;
+///
+/// async fn handler() -> Request<()> {
+///     let mut call = Request::new(());
+///     if let Some(context) = corelane::trace_context() {
+///         call.headers_mut().insert("traceparent", context.traceparent());
+///         if let Some(state) = context.tracestate() {
+///             call.headers_mut().insert("tracestate", state.clone());
+///         }
+///     }
+///     call
+/// }
+/// let builder = Server::builder().traces(Traces::PassOn);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceContext {
+    trace: [u8; 16],
+    span: [u8; 8],
+    flags: u8,
+    state: Option<HeaderValue>,
+}
+
+impl TraceContext {
+    /// A trace that begins with this span. Its id is random.
+    pub(crate) fn begin(trace: [u8; 16], span: [u8; 8]) -> Self {
+        TraceContext { trace, span, flags: SAMPLED | RANDOM, state: None }
+    }
+
+    /// What a request's header fields say, if they are valid.
+    pub(crate) fn read(headers: &HeaderMap) -> Option<Self> {
+        let mut values = headers.get_all(TRACEPARENT).iter();
+        let (Some(parent), None) = (values.next(), values.next()) else { return None };
+        let mut context = TraceContext::parse(parent.as_bytes())?;
+        context.state = state(headers);
+        Some(context)
+    }
+
+    fn parse(text: &[u8]) -> Option<Self> {
+        let [version] = hex(text.get(..2)?)?;
+        let rest = text.get(LENGTH..)?;
+        let may_go_on = version > 0 && rest.starts_with(b"-");
+        let hyphens = [2, 35, 52].iter().all(|&at| text[at] == b'-');
+        if version == 0xff || !hyphens || !(rest.is_empty() || may_go_on) {
+            return None;
+        }
+        let (trace, span) = (hex(&text[3..35])?, hex(&text[36..52])?);
+        let [flags] = hex(&text[53..LENGTH])?;
+        let named = trace != [0; 16] && span != [0; 8];
+        named.then_some(TraceContext {
+            trace,
+            span,
+            flags: flags & (SAMPLED | RANDOM),
+            state: None,
+        })
+    }
+
+    /// The same trace, with another span as the parent of what is called.
+    pub(crate) fn below(mut self, span: [u8; 8]) -> Self {
+        self.span = span;
+        self
+    }
+
+    /// The id of the trace.
+    pub fn trace_id(&self) -> [u8; 16] {
+        self.trace
+    }
+
+    /// The id of the span that is the parent of what is called: this server's own where it records
+    /// the request, its caller's otherwise.
+    pub fn span_id(&self) -> [u8; 8] {
+        self.span
+    }
+
+    /// Whether the trace is being recorded.
+    pub fn is_sampled(&self) -> bool {
+        self.flags & SAMPLED != 0
+    }
+
+    /// The flags of `traceparent`.
+    pub fn flags(&self) -> u8 {
+        self.flags
+    }
+
+    /// The value of `traceparent`.
+    pub fn traceparent(&self) -> HeaderValue {
+        let text = format!("00-{}-{}-{:02x}", Hex(&self.trace), Hex(&self.span), self.flags);
+        // Hexadecimal digits and hyphens are a header value.
+        HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
+    }
+
+    /// The value of `tracestate`, if there is one: what other tracing systems have to say, unread.
+    pub fn tracestate(&self) -> Option<&HeaderValue> {
+        self.state.as_ref()
+    }
+}
+
+/// Bytes as lower-case hexadecimal digits.
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Reads lower-case hexadecimal digits, twice as many as there are bytes.
+fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(bytes)
+}
+
+/// The `tracestate` to pass on: its fields as one, or nothing where it is invalid or too long.
+fn state(headers: &HeaderMap) -> Option<HeaderValue> {
+    let mut values = headers.get_all(TRACESTATE).iter();
+    let (first, second) = (values.next()?, values.next());
+    let whole = match second {
+        None => Cow::Borrowed(first.as_bytes()),
+        Some(second) => {
+            let all = [first, second].into_iter().chain(values);
+            Cow::Owned(all.map(HeaderValue::as_bytes).collect::<Vec<_>>().join(&b','))
+        }
+    };
+    if !is_state(&whole) {
+        return None;
+    }
+    match whole {
+        Cow::Borrowed(_) => Some(first.clone()),
+        Cow::Owned(whole) => HeaderValue::from_bytes(&whole).ok(),
+    }
+}
+
+/// Whether this is a list of members (section 3.3.1) that may be passed on.
+fn is_state(list: &[u8]) -> bool {
+    let mut keys: [&[u8]; STATE_MEMBERS] = [b""; STATE_MEMBERS];
+    let mut known = 0;
+    if list.len() > STATE_LENGTH {
+        return false;
+    }
+    for member in list.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+        if member.is_empty() {
+            continue;
+        }
+        let Some(equals) = member.iter().position(|&byte| byte == b'=') else { return false };
+        let (key, value) = (&member[..equals], &member[equals + 1..]);
+        let again = keys[..known].contains(&key);
+        if known == STATE_MEMBERS || again || !is_key(key) || !is_value(value) {
+            return false;
+        }
+        keys[known] = key;
+        known += 1;
+    }
+    known > 0
+}
+
+/// Section 3.3.1.3.1.
+fn is_key(key: &[u8]) -> bool {
+    let is_start = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let [first, rest @ ..] = key else { return false };
+    let rest_fits = rest.iter().all(|&byte| is_start(byte) || b"_-*/@".contains(&byte));
+    is_start(*first) && key.len() <= 256 && rest_fits
+}
+
+/// Section 3.3.1.3.2. Spaces at its end went with those around the member.
+fn is_value(value: &[u8]) -> bool {
+    let fits = |&byte: &u8| matches!(byte, b' '..=b'~') && byte != b'=';
+    (1..=256).contains(&value.len()) && value.iter().all(fits)
+}
+
+#[cfg(test)]
+mod tests;

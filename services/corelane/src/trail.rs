@@ -1,0 +1,236 @@
+//! What is kept of a request for those who look for it later: its id, its trace, its times.
+//!
+//! Kept in a box of its own, so that a request of a server without any of this carries an empty
+//! word; and used again for a later request, so that one costs no allocation.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use http::header::HOST;
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Version};
+use http_body::Body;
+
+use crate::builder::Builder;
+use crate::clock::Tick;
+use crate::finished::{Finished, Observer, Span, Times};
+use crate::lane::{Lane, LaneState};
+use crate::load_table::KindIndex;
+use crate::random::Identifiers;
+use crate::request_id::{RequestId, X_REQUEST_ID};
+use crate::settings::Traces;
+use crate::trace_context::TraceContext;
+
+/// Most boxes that a lane keeps for its next requests.
+const SPARE: usize = 256;
+
+/// What is kept of one request.
+#[derive(Debug)]
+pub(crate) struct Trail {
+    pub(crate) id: Option<RequestId>,
+    /// The id as its reply names it, until it does.
+    echo: Option<HeaderValue>,
+    pub(crate) trace: Option<TraceContext>,
+    span: Option<OwnSpan>,
+    kind: KindIndex,
+    version: Version,
+    begun: Tick,
+    /// Nanoseconds from the accept of its connection.
+    accept: Option<u64>,
+    started: Option<Tick>,
+    made: Option<Tick>,
+    status: Option<StatusCode>,
+    body_bytes: u64,
+    /// The service has given the whole body of its reply.
+    whole: bool,
+}
+
+#[derive(Debug)]
+struct OwnSpan {
+    parent: Option<[u8; 8]>,
+    authority: Option<HeaderValue>,
+}
+
+impl Trail {
+    /// The handler starts.
+    pub(crate) fn start(&mut self, now: Tick) {
+        self.started = Some(now);
+    }
+
+    /// The head of its reply is made; it is given the request's id.
+    pub(crate) fn answer(&mut self, status: StatusCode, now: Tick, headers: &mut HeaderMap) {
+        (self.status, self.made) = (Some(status), Some(now));
+        // hyper sends no body with these, and does not ask for one.
+        self.whole = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        if let Some(id) = self.echo.take() {
+            headers.insert(X_REQUEST_ID, id);
+        }
+    }
+
+    /// The body of its reply gave so many bytes more, and may have come to its end.
+    pub(crate) fn give(&mut self, bytes: usize, whole: bool) {
+        self.body_bytes += bytes as u64;
+        self.whole |= whole;
+    }
+
+    /// What belongs to it in another thread.
+    pub(crate) fn named(&self) -> Box<Trail> {
+        let (id, trace) = (self.id, self.trace.clone());
+        Box::new(Trail { id, trace, ..Trail::new(self.kind, self.version, self.begun) })
+    }
+
+    pub(crate) fn new(kind: KindIndex, version: Version, begun: Tick) -> Trail {
+        Trail {
+            id: None,
+            echo: None,
+            trace: None,
+            span: None,
+            kind,
+            version,
+            begun,
+            accept: None,
+            started: None,
+            made: None,
+            status: None,
+            body_bytes: 0,
+            whole: false,
+        }
+    }
+
+    /// Its times, when the write of its reply took `write` nanoseconds, or it ends now without.
+    fn times(&self, write: Option<u64>) -> Times {
+        let between = |from: Tick, to: Tick| Duration::from_nanos(to.since(from));
+        let made = self.made.unwrap_or_else(Tick::now);
+        Times {
+            accept: self.accept.map(Duration::from_nanos),
+            queue: between(self.begun, self.started.unwrap_or(made)),
+            handler: self.started.map(|started| between(started, made)),
+            write: write.map(Duration::from_nanos),
+        }
+    }
+}
+
+/// The trails of a lane.
+pub(crate) struct Trails {
+    ids: bool,
+    traces: Traces,
+    observer: Option<Observer>,
+    identifiers: Identifiers,
+    #[expect(clippy::vec_box, reason = "a trail stays where it is while requests come and go")]
+    spare: RefCell<Vec<Box<Trail>>>,
+}
+
+impl fmt::Debug for Trails {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trails").field("ids", &self.ids).field("traces", &self.traces).finish()
+    }
+}
+
+impl Trails {
+    /// `None` where nobody wants to know anything.
+    pub(crate) fn new(settings: &Builder, lane: &Lane) -> Option<Self> {
+        let (ids, traces) = (settings.request_ids, settings.traces);
+        let observer = settings.observers.as_ref().map(|observers| observers.of(lane));
+        let wanted = ids || traces != Traces::Off || observer.is_some();
+        let (identifiers, spare) = (Identifiers::new(), RefCell::default());
+        wanted.then_some(Trails { ids, traces, observer, identifiers, spare })
+    }
+
+    /// Follows a request, which came at `begun`, `accept` nanoseconds after its connection.
+    pub(crate) fn follow<B: Body>(
+        &self,
+        request: &Request<B>,
+        kind: KindIndex,
+        begun: Tick,
+        accept: Option<u64>,
+    ) -> Box<Trail> {
+        let fresh = Trail { accept, ..Trail::new(kind, request.version(), begun) };
+        let mut trail = match self.spare.borrow_mut().pop() {
+            Some(mut trail) => {
+                *trail = fresh;
+                trail
+            }
+            None => Box::new(fresh),
+        };
+        if self.ids {
+            self.name(&mut trail, request.headers());
+        }
+        if self.traces != Traces::Off {
+            self.place(&mut trail, request);
+        }
+        trail
+    }
+
+    fn name(&self, trail: &mut Trail, headers: &HeaderMap) {
+        let theirs = headers.get(X_REQUEST_ID);
+        let taken = theirs.and_then(|value| Some((RequestId::taken(value)?, value)));
+        // The client's own value goes back as it is, without a copy.
+        (trail.id, trail.echo) = match taken {
+            Some((id, value)) => (Some(id), Some(value.clone())),
+            None => {
+                let id = RequestId::made(self.identifiers.wide());
+                (Some(id), id.header())
+            }
+        };
+    }
+
+    /// Finds the request's place in its trace, or begins one.
+    fn place<B>(&self, trail: &mut Trail, request: &Request<B>) {
+        trail.trace = TraceContext::read(request.headers());
+        let Traces::Record { ratio } = self.traces else { return };
+        let parent = match &trail.trace {
+            Some(theirs) if !theirs.is_sampled() => return,
+            Some(theirs) => Some(theirs.span_id()),
+            None if !self.identifiers.falls_to(ratio) => return,
+            None => None,
+        };
+        let own = self.identifiers.narrow();
+        trail.trace = Some(match trail.trace.take() {
+            Some(theirs) => theirs.below(own),
+            None => TraceContext::begin(self.identifiers.wide(), own),
+        });
+        let authority = match request.uri().authority() {
+            Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
+            None => request.headers().get(HOST).cloned(),
+        };
+        trail.span = Some(OwnSpan { parent, authority });
+    }
+
+    /// A request has ended; the write of its reply took `write` nanoseconds, if it was written.
+    pub(crate) fn end(&self, lane: &LaneState, mut trail: Box<Trail>, write: Option<u64>) {
+        if let Some(observer) = &self.observer {
+            let finished = finished(lane, &trail, write);
+            // Who only looks on must not end the lane.
+            if catch_unwind(AssertUnwindSafe(|| observer(&finished))).is_err() {
+                lane.metrics().panics.add(1);
+                tracing::error!(lane = lane.index, "the observer of requests panicked");
+            }
+        }
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < SPARE {
+            // What it holds of the request's memory goes now.
+            (trail.echo, trail.trace, trail.span) = (None, None, None);
+            spare.push(trail);
+        }
+    }
+}
+
+fn finished<'a>(lane: &'a LaneState, trail: &'a Trail, write: Option<u64>) -> Finished<'a> {
+    Finished {
+        method: trail.kind.method_name(),
+        route: lane.route(trail.kind),
+        version: trail.version,
+        status: trail.status,
+        complete: trail.whole && write.is_some(),
+        body_bytes: trail.body_bytes,
+        times: trail.times(write),
+        id: trail.id,
+        trace: trail.trace.as_ref(),
+        span: trail
+            .span
+            .as_ref()
+            .map(|span| Span { parent: span.parent, authority: span.authority.as_ref() }),
+        begun: trail.begun,
+    }
+}
