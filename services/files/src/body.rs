@@ -1,0 +1,182 @@
+//! The body of a reply: in memory, or read from disk as the client takes it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::disk::Stamp;
+use crate::resource::OpenFile;
+
+/// Bytes that are read at a time. One such piece is read ahead while the one before it is sent, so
+/// a client that takes nothing holds two of them.
+const PIECE: u64 = 64 * 1024;
+
+/// The body of a reply with a file, a part of one, or nothing.
+#[derive(Debug, Default)]
+pub struct Body(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Memory(Bytes),
+    Disk(Box<Stream>),
+}
+
+impl Default for Kind {
+    fn default() -> Self {
+        Kind::Memory(Bytes::new())
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Body {
+        Body(Kind::Memory(bytes))
+    }
+}
+
+/// A piece of a body that is not all in memory.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    Text(Bytes),
+    /// Bytes of the file from one position to another.
+    File(Range<u64>),
+}
+
+impl Piece {
+    fn length(&self) -> u64 {
+        match self {
+            Piece::Text(bytes) => bytes.len() as u64,
+            Piece::File(range) => range.end - range.start,
+        }
+    }
+}
+
+impl Body {
+    /// Pieces of a file that is read as they are sent.
+    pub(crate) fn of(file: Arc<OpenFile>, pieces: impl IntoIterator<Item = Piece>) -> Body {
+        let pieces: VecDeque<_> = pieces.into_iter().collect();
+        let left = pieces.iter().map(Piece::length).sum();
+        Body(Kind::Disk(Box::new(Stream { file, pieces, left, next: None })))
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        match &mut self.0 {
+            Kind::Memory(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Kind::Memory(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Kind::Disk(stream) => stream.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Memory(bytes) => bytes.is_empty(),
+            Kind::Disk(stream) => stream.left == 0,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(match &self.0 {
+            Kind::Memory(bytes) => bytes.len() as u64,
+            Kind::Disk(stream) => stream.left,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Stream {
+    file: Arc<OpenFile>,
+    /// What is not asked for yet.
+    pieces: VecDeque<Piece>,
+    /// Bytes that the client has not been given.
+    left: u64,
+    next: Option<Next>,
+}
+
+/// What is to be given next.
+#[derive(Debug)]
+enum Next {
+    Text(Bytes),
+    Read(Reading),
+}
+
+/// A read on a blocking thread; one that has not begun when nobody waits for it is not done.
+#[derive(Debug)]
+struct Reading(JoinHandle<io::Result<Bytes>>);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Stream {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        if self.next.is_none() {
+            self.next = self.ask();
+        }
+        let read = match &mut self.next {
+            None => return Poll::Ready(None),
+            Some(Next::Text(bytes)) => Ok(std::mem::take(bytes)),
+            Some(Next::Read(reading)) => match ready!(Pin::new(&mut reading.0).poll(cx)) {
+                Ok(read) => read,
+                Err(error) => Err(io::Error::other(error)),
+            },
+        };
+        self.next = None;
+        match &read {
+            Ok(bytes) => {
+                self.left -= bytes.len() as u64;
+                self.next = self.ask();
+            }
+            // After an error a body has ended.
+            Err(_) => (self.left, self.pieces) = (0, VecDeque::new()),
+        }
+        Poll::Ready(Some(read.map(Frame::data)))
+    }
+
+    /// Begins the next piece.
+    fn ask(&mut self) -> Option<Next> {
+        let range = match self.pieces.pop_front()? {
+            Piece::Text(bytes) => return Some(Next::Text(bytes)),
+            Piece::File(range) => range,
+        };
+        let end = range.end.min(range.start + PIECE);
+        if end < range.end {
+            self.pieces.push_front(Piece::File(end..range.end));
+        }
+        let file = Arc::clone(&self.file);
+        Some(Next::Read(Reading(spawn_blocking(move || file.read(range.start..end)))))
+    }
+}
+
+impl OpenFile {
+    /// Reads bytes of the version that was opened; an error if it is there no more. A reply that
+    /// has begun can only be broken off: its client must not take a mixture for the file.
+    fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        self.file.read_exact_at(&mut bytes, range.start)?;
+        if Stamp::of(&self.file.metadata()?).has_content_of(&self.stamp) {
+            Ok(Bytes::from(bytes))
+        } else {
+            Err(io::Error::other("the file changed while it was sent"))
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The small files that a lane keeps in memory.
+
+use std::rc::Rc;
+
+use lru::LruCache;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::resource::Resource;
+
+/// Milliseconds of a clock that never goes back. It moves every few milliseconds and costs next to
+/// nothing to read (clock_gettime(2), CLOCK_MONOTONIC_COARSE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(u64);
+
+impl Moment {
+    pub(crate) fn now() -> Moment {
+        let now = clock_gettime(ClockId::MonotonicCoarse);
+        Moment(now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000)
+    }
+
+    pub(crate) fn millis_since(self, earlier: Moment) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn millis_before(self, millis: u64) -> Moment {
+        Moment(self.0 - millis)
+    }
+}
+
+/// A file that is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) resource: Rc<Resource>,
+    /// When it was last known to be what is on disk.
+    pub(crate) seen: Moment,
+    cost: u64,
+}
+
+/// Files by their path, the least recently used of which give way. Paths that lead to no file are
+/// never kept: there is no end of them.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    files: LruCache<Box<str>, Kept>,
+    /// Bytes that may be kept, and those that are.
+    room: u64,
+    used: u64,
+}
+
+impl Cache {
+    pub(crate) fn new(room: u64) -> Cache {
+        Cache { files: LruCache::unbounded(), room, used: 0 }
+    }
+
+    /// A file, which is now the most recently used one.
+    pub(crate) fn get(&mut self, path: &str) -> Option<&Kept> {
+        self.files.get(path)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// A file that is looked at by us, not by a client.
+    pub(crate) fn peek(&self, path: &str) -> Option<&Kept> {
+        self.files.peek(path)
+    }
+
+    /// Notes that a file was still what is on disk at this moment.
+    pub(crate) fn confirm(&mut self, path: &str, seen: Moment) {
+        if let Some(kept) = self.files.peek_mut(path) {
+            kept.seen = seen;
+        }
+    }
+
+    /// Keeps what was found at this moment, if it is small enough, in place of what was kept.
+    pub(crate) fn keep(&mut self, path: &str, resource: &Rc<Resource>, seen: Moment) {
+        self.forget(path);
+        let Some(cost) = resource.cost.map(|cost| cost + path.len() as u64) else { return };
+        if cost > self.room {
+            return;
+        }
+        while self.used + cost > self.room
+            && let Some((_, least)) = self.files.pop_lru()
+        {
+            self.used -= least.cost;
+        }
+        self.used += cost;
+        self.files.put(path.into(), Kept { resource: Rc::clone(resource), seen, cost });
+    }
+
+    pub(crate) fn forget(&mut self, path: &str) {
+        if let Some(kept) = self.files.pop(path) {
+            self.used -= kept.cost;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::disk::{Disk, Finding};
+    use crate::rules::Rules;
+
+    fn file(root: &Path, size: usize) -> Rc<Resource> {
+        fs::write(root.join("file"), vec![0; size]).expect("a file");
+        let disk = Disk { root: root.to_owned(), small: 10_000, rules: Rules::default() };
+        match disk.find("file", None) {
+            Ok(Finding::File(resource)) => Rc::from(resource),
+            found => panic!("{found:?}"),
+        }
+    }
+
+    #[test]
+    fn bytes_are_bounded_and_the_least_recently_used_go_first() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (small, large, now) = (file(root.path(), 1000), file(root.path(), 9000), Moment::now());
+        let each = small.cost.expect("small") + 1;
+        let mut cache = Cache::new(3 * each);
+        for path in ["a", "b", "c"] {
+            cache.keep(path, &small, now);
+        }
+        assert_eq!(cache.used, 3 * each);
+        assert!(cache.get("a").is_some());
+        cache.keep("d", &small, now);
+        let kept = |cache: &Cache| ["a", "b", "c", "d"].map(|path| cache.peek(path).is_some());
+        assert_eq!(kept(&cache), [true, false, true, true]);
+        // The same again takes no more room; one that is too large takes none, and what it was goes.
+        cache.keep("d", &small, now);
+        assert_eq!(cache.used, 3 * each);
+        cache.keep("d", &large, now);
+        assert_eq!(kept(&cache), [true, false, true, false]);
+        cache.forget("a");
+        cache.forget("a");
+        cache.forget("c");
+        assert_eq!(cache.used, 0);
+    }
+
+    #[test]
+    fn without_room_nothing_is_kept() {
+        let root = tempfile::tempdir().expect("a folder");
+        let mut cache = Cache::new(0);
+        cache.keep("a", &file(root.path(), 0), Moment::now());
+        assert!(cache.peek("a").is_none());
+        assert_eq!(cache.used, 0);
+    }
+}

@@ -1,0 +1,256 @@
+//! What is on disk under a path, found on a blocking thread.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+
+use crate::beneath;
+use crate::encoding::Coding;
+use crate::resource::{Content, OpenFile, Representation, Resource};
+use crate::rules::Rules;
+
+/// A file is read anew when it changed while it was read, up to this often.
+const ATTEMPTS: usize = 3;
+
+/// A file that changed so recently may change again within one tick of the file system's clock,
+/// with the same times: what was read of it is not believed for long. Two seconds are the coarsest
+/// tick in use.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// The files of a root.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    pub(crate) root: PathBuf,
+    /// Bytes of the largest file that is read into memory.
+    pub(crate) small: u64,
+    pub(crate) rules: Rules,
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub(crate) enum Finding {
+    /// The same that is known already.
+    Same,
+    File(Box<Resource>),
+    Folder,
+    /// Nothing that is served.
+    Nothing,
+}
+
+/// What tells whether a file is still the one that it was. The inode changes when another is renamed
+/// into its place, the time of change whenever its content or its times do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    pub(crate) fn of(metadata: &Metadata) -> Stamp {
+        Stamp {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// Whether the content is that of `before`. Links and permissions change more than it.
+    pub(crate) fn has_content_of(&self, before: &Stamp) -> bool {
+        (self.size, self.modified) == (before.size, before.modified)
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// When the content changed, in seconds and nanoseconds since 1970.
+    pub(crate) fn modified(&self) -> (i64, i64) {
+        self.modified
+    }
+
+    /// Whether it was at rest by `now`.
+    fn settled(&self, now: SystemTime) -> bool {
+        let seconds = u64::try_from(self.changed.0).unwrap_or(0);
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds + 1);
+        now.duration_since(changed).is_ok_and(|age| age >= SETTLED)
+    }
+}
+
+/// The stamps of a file and of its encoded copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stamps {
+    own: Stamp,
+    copies: [Option<Stamp>; Coding::ALL.len()],
+}
+
+impl Stamps {
+    fn all(&self) -> impl Iterator<Item = &Stamp> {
+        std::iter::once(&self.own).chain(self.copies.iter().flatten())
+    }
+}
+
+/// What is known of a path from before.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    stamps: Stamps,
+    /// Whether the same stamps mean the same content.
+    settled: bool,
+}
+
+/// A file that is open, with what it was when it was opened.
+struct Opened {
+    file: File,
+    stamp: Stamp,
+}
+
+enum Kind {
+    File(Opened),
+    Folder,
+    Nothing,
+}
+
+impl Disk {
+    /// Looks a path up; with a slash at its end or empty, the index of a folder.
+    pub(crate) fn find(&self, path: &str, known: Option<&Known>) -> io::Result<Finding> {
+        let begun = SystemTime::now();
+        let root = beneath::folder(&self.root)?;
+        let of_folder = path.is_empty() || path.ends_with('/');
+        let path = format!("{path}{}", if of_folder { "index.html" } else { "" });
+        let own = match open(&root, &path)? {
+            Kind::File(opened) => opened,
+            Kind::Folder if of_folder => return Ok(Finding::Nothing),
+            Kind::Folder => return Ok(Finding::Folder),
+            Kind::Nothing => return Ok(Finding::Nothing),
+        };
+        let [br, zst, gz] = Coding::ALL.map(|coding| copy(&root, &path, coding, &own.stamp));
+        let copies = [br?, zst?, gz?];
+        let mut stamps = Stamps {
+            own: own.stamp,
+            copies: copies.each_ref().map(|copy| copy.as_ref().map(|copy| copy.stamp)),
+        };
+        if known.is_some_and(|known| known.settled && known.stamps == stamps) {
+            return Ok(Finding::Same);
+        }
+        let small = stamps.all().all(|stamp| stamp.size <= self.small);
+        let identity = self.represent(&path, None, own, small)?;
+        stamps.own = identity.stamp;
+        let mut encoded = Vec::new();
+        for (index, (coding, copy)) in Coding::ALL.into_iter().zip(copies).enumerate() {
+            if let Some(copy) = copy {
+                let copy = self.represent(&path, Some(coding), copy, small)?;
+                stamps.copies[index] = Some(copy.stamp);
+                encoded.push(copy);
+            }
+        }
+        let settled = stamps.all().all(|stamp| stamp.settled(begun));
+        let known = Known { stamps, settled };
+        Ok(Finding::File(Box::new(Resource::new(identity, encoded, known))))
+    }
+
+    fn represent(
+        &self,
+        path: &str,
+        coding: Option<Coding>,
+        mut opened: Opened,
+        small: bool,
+    ) -> io::Result<Representation> {
+        let read = if small { read(&mut opened, self.small)? } else { None };
+        let Opened { file, stamp } = opened;
+        let content = match read {
+            Some(bytes) => Content::Memory(bytes),
+            None => Content::Disk(Arc::new(OpenFile { file, stamp })),
+        };
+        Ok(Representation::new(path, coding, content, stamp, self.rules.of(path)))
+    }
+}
+
+fn open(root: &OwnedFd, path: &str) -> io::Result<Kind> {
+    let file = match beneath::open(root, path) {
+        Ok(file) => file,
+        Err(error) if is_nothing(error) => return Ok(Kind::Nothing),
+        Err(error) => return Err(error.into()),
+    };
+    let metadata = file.metadata()?;
+    Ok(match metadata.file_type() {
+        kind if kind.is_file() => Kind::File(Opened { file, stamp: Stamp::of(&metadata) }),
+        kind if kind.is_dir() => Kind::Folder,
+        _ => Kind::Nothing,
+    })
+}
+
+/// Whether an error says that there is no such file for clients: what leads out of the root, or may
+/// not be read, is not told from what is not there. The others are troubles of the server.
+fn is_nothing(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::NOENT
+            | Errno::NOTDIR
+            | Errno::LOOP
+            | Errno::XDEV
+            | Errno::NAMETOOLONG
+            | Errno::ACCESS
+            | Errno::PERM
+            | Errno::NXIO
+            | Errno::INVAL
+    )
+}
+
+/// The encoded copy of a file. One that is older was made of what the file was before.
+fn copy(
+    root: &OwnedFd,
+    path: &str,
+    coding: Coding,
+    original: &Stamp,
+) -> io::Result<Option<Opened>> {
+    Ok(match open(root, &format!("{path}{}", coding.suffix()))? {
+        Kind::File(copy) if copy.stamp.modified >= original.modified => Some(copy),
+        _ => None,
+    })
+}
+
+/// Reads a file whole, as it was at one moment; not one that has become larger than `most` bytes.
+fn read(opened: &mut Opened, most: u64) -> io::Result<Option<Bytes>> {
+    let Opened { file, stamp } = opened;
+    for _ in 0..ATTEMPTS {
+        if stamp.size > most {
+            return Ok(None);
+        }
+        // Room for one byte more, so that reading ends without growing.
+        let mut bytes = Vec::with_capacity(stamp.size as usize + 1);
+        io::Seek::rewind(file)?;
+        Read::by_ref(file).take(stamp.size + 1).read_to_end(&mut bytes)?;
+        let after = Stamp::of(&file.metadata()?);
+        if after == *stamp && bytes.len() as u64 == stamp.size {
+            return Ok(Some(Bytes::from(bytes)));
+        }
+        *stamp = after;
+    }
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, "the file changes while it is read"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_grows_while_it_is_read_is_not_read_into_memory() {
+        let file = tempfile::tempfile().expect("a file");
+        let stamp = Stamp::of(&file.metadata().expect("its state"));
+        file.set_len(1 << 40).expect("a sparse file");
+        let mut opened = Opened { file, stamp };
+        assert_eq!(read(&mut opened, 1 << 16).expect("no error"), None);
+        assert_eq!(opened.stamp.size, 1 << 40);
+    }
+}

@@ -1,0 +1,376 @@
+//! The files of one lane: from memory, or found on disk beside the lane.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::{HeaderMap, Method, Response, StatusCode};
+use tokio::sync::watch;
+use tokio::task::{spawn_blocking, spawn_local};
+
+use crate::beneath;
+use crate::body::Body;
+use crate::cache::{Cache, Moment};
+use crate::disk::{Disk, Finding};
+use crate::path;
+use crate::reply::{overloaded, reply, status, to_folder};
+use crate::resource::Resource;
+use crate::rules::Rules;
+
+/// A file that was looked at on disk this long ago is looked at again while it is served, in
+/// milliseconds; one that was looked at [`STALE`] ago is served only after that.
+const FRESH: u64 = 400;
+
+/// What is served is never older than this, except for the time that the disk itself takes.
+const STALE: u64 = 900;
+
+/// Most paths that are looked up at a time. A search goes on when its clients have left: on a disk
+/// that hangs, they would grow without end.
+const SEARCHES: usize = 256;
+
+// A change is to be seen within a second.
+const _: () = assert!(FRESH < STALE && STALE < 1000);
+
+/// What [`Files`] serves, and what it keeps in memory.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The folder. It is looked up anew each time: a symlink may be turned to another one.
+    pub root: PathBuf,
+    /// Bytes of small files that are kept; 0 keeps none.
+    pub cache_bytes: u64,
+    /// Bytes of the largest file that is kept. Larger ones are read as they are sent.
+    pub cache_file_bytes: u64,
+    /// Which Cache-Control files are sent with.
+    pub cache_control: Rules,
+}
+
+/// A reply that is ready, or one for which the disk has to be asked.
+pub enum Answer {
+    /// From memory.
+    Ready(Response<Body>),
+    /// From disk.
+    Later(Pin<Box<dyn Future<Output = Response<Body>>>>),
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::Ready(reply) => f.debug_tuple("Ready").field(reply).finish(),
+            Answer::Later(_) => f.write_str("Later"),
+        }
+    }
+}
+
+/// The files of one lane.
+///
+/// It belongs to one thread, with a tokio `LocalRuntime` or `LocalSet`; what blocks runs on the
+/// runtime's blocking threads. A reply whose status is an error has no body: the caller says it
+/// in its own words, and keeps the header fields.
+#[derive(Clone, Debug)]
+pub struct Files(Rc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    disk: Arc<Disk>,
+    cache: RefCell<Cache>,
+    /// Paths that are being looked up, with who waits for them.
+    searches: RefCell<HashMap<Box<str>, Outcome>>,
+}
+
+/// `None` until it is found.
+type Outcome = watch::Receiver<Option<Found>>;
+
+/// What requests for a path are answered with.
+#[derive(Clone, Debug)]
+enum Found {
+    File(Rc<Resource>),
+    Folder,
+    Nothing,
+    Failed,
+}
+
+impl Files {
+    /// The files below a folder.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be opened.
+    pub fn new(settings: &Settings) -> io::Result<Files> {
+        beneath::folder(&settings.root)?;
+        let disk = Disk {
+            root: settings.root.clone(),
+            small: settings.cache_file_bytes,
+            rules: settings.cache_control.clone(),
+        };
+        Ok(Files(Rc::new(Inner {
+            disk: Arc::new(disk),
+            cache: RefCell::new(Cache::new(settings.cache_bytes)),
+            searches: RefCell::default(),
+        })))
+    }
+
+    /// Answers a GET or HEAD for `path`, which is relative to the root and still percent-encoded.
+    /// A file that is kept is answered at once: without the disk, a system call or a future. The
+    /// reply takes over the map of the request's header fields, which spares making one.
+    pub fn get(&self, path: &str, method: &Method, headers: HeaderMap) -> Answer {
+        // What is not encoded is kept under its own name, and was looked at when it was found.
+        if !path.contains('%')
+            && let Some(resource) = self.kept(path)
+        {
+            return Answer::Ready(reply(&resource, method, headers));
+        }
+        let Some(path) = path::normal(path) else {
+            return Answer::Ready(status(StatusCode::NOT_FOUND));
+        };
+        if let Cow::Owned(path) = &path
+            && let Some(resource) = self.kept(path)
+        {
+            return Answer::Ready(reply(&resource, method, headers));
+        }
+        let Some(search) = self.search(&path) else { return Answer::Ready(overloaded()) };
+        let (path, method) = (path.into_owned(), method.clone());
+        Answer::Later(Box::pin(async move {
+            match found(search).await {
+                Found::File(resource) => reply(&resource, &method, headers),
+                Found::Folder => to_folder(&path),
+                Found::Nothing => status(StatusCode::NOT_FOUND),
+                Found::Failed => status(StatusCode::INTERNAL_SERVER_ERROR),
+            }
+        }))
+    }
+
+    /// A file from memory, if it is known to be that on disk.
+    fn kept(&self, path: &str) -> Option<Rc<Resource>> {
+        let mut cache = self.0.cache.borrow_mut();
+        let kept = cache.get(path)?;
+        let age = Moment::now().millis_since(kept.seen);
+        if age > STALE {
+            return None;
+        }
+        let resource = Rc::clone(&kept.resource);
+        if age > FRESH {
+            drop(cache);
+            let _ = self.search(path);
+        }
+        Some(resource)
+    }
+
+    /// Begins to look a path up, or joins who does. `None` when too many others are.
+    fn search(&self, path: &str) -> Option<Outcome> {
+        // One that panicked ended without a word.
+        let goes_on = |outcome: &Outcome| outcome.has_changed().is_ok();
+        let mut searches = self.0.searches.borrow_mut();
+        if let Some(outcome) = searches.get(path).filter(|outcome| goes_on(outcome)) {
+            return Some(outcome.clone());
+        }
+        if searches.len() >= SEARCHES {
+            searches.retain(|_, outcome| goes_on(outcome));
+            if searches.len() >= SEARCHES {
+                return None;
+            }
+        }
+        let (found, outcome) = watch::channel(None);
+        searches.insert(path.into(), outcome.clone());
+        let (inner, path) = (Rc::clone(&self.0), path.to_owned());
+        spawn_local(async move {
+            found.send_replace(Some(inner.look_up(&path).await));
+            inner.searches.borrow_mut().remove(path.as_str());
+        });
+        Some(outcome)
+    }
+}
+
+async fn found(mut outcome: Outcome) -> Found {
+    let found = outcome.wait_for(Option::is_some).await;
+    // The search ends without a result only if it panicked.
+    found.ok().and_then(|found| found.clone()).unwrap_or(Found::Failed)
+}
+
+impl Inner {
+    /// Asks the disk, and keeps what it says.
+    async fn look_up(&self, path: &str) -> Found {
+        let before = self.cache.borrow().peek(path).map(|kept| Rc::clone(&kept.resource));
+        let known = before.as_ref().map(|resource| resource.known.clone());
+        let (disk, name, begun) = (Arc::clone(&self.disk), path.to_owned(), Moment::now());
+        let finding = spawn_blocking(move || disk.find(&name, known.as_ref())).await;
+        let finding = finding.unwrap_or_else(|error| Err(io::Error::other(error)));
+        let mut cache = self.cache.borrow_mut();
+        let found = match (finding, before) {
+            (Ok(Finding::Same), Some(resource)) => {
+                cache.confirm(path, begun);
+                return Found::File(resource);
+            }
+            (Ok(Finding::File(resource)), _) => {
+                let resource = Rc::from(resource);
+                cache.keep(path, &resource, begun);
+                return Found::File(resource);
+            }
+            (Ok(Finding::Folder), _) => Found::Folder,
+            (Ok(Finding::Nothing | Finding::Same), _) => Found::Nothing,
+            (Err(error), _) => {
+                tracing::error!(path, %error, "a file cannot be read");
+                Found::Failed
+            }
+        };
+        cache.forget(path);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use http::header::{LOCATION, RETRY_AFTER};
+    use http_body_util::BodyExt;
+    use tokio::runtime::LocalRuntime;
+
+    use super::*;
+
+    /// Runs a test on an event loop of its own, with the files of a new folder.
+    fn with_files<F: Future>(test: impl FnOnce(Files, PathBuf) -> F) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = Settings {
+            root: folder.path().to_owned(),
+            cache_bytes: 1 << 20,
+            cache_file_bytes: 1 << 16,
+            cache_control: Rules::default(),
+        };
+        let files = Files::new(&settings).expect("files");
+        let runtime = LocalRuntime::new().expect("an event loop");
+        runtime.block_on(test(files, folder.path().to_owned()));
+    }
+
+    fn get(files: &Files, path: &str) -> Answer {
+        files.get(path, &Method::GET, HeaderMap::new())
+    }
+
+    /// Asks for a kept file, which was looked at so long ago, however slow the machine is.
+    fn get_aged(files: &Files, path: &str, age: u64) -> Answer {
+        loop {
+            let seen = Moment::now().millis_before(age);
+            files.0.cache.borrow_mut().confirm("file", seen);
+            let answer = get(files, path);
+            if Moment::now().millis_since(seen) <= STALE {
+                return answer;
+            }
+        }
+    }
+
+    async fn later(answer: Answer) -> Response<Body> {
+        match answer {
+            Answer::Later(reply) => reply.await,
+            Answer::Ready(_) => panic!("the disk has not been asked"),
+        }
+    }
+
+    #[test]
+    fn a_file_is_answered_at_once_when_it_is_kept() {
+        with_files(|files, root| async move {
+            fs::write(root.join("file"), "content").expect("a file");
+            assert_eq!(later(get(&files, "file")).await.status(), StatusCode::OK);
+            let Answer::Ready(reply) = get_aged(&files, "file", 0) else { panic!("it is kept") };
+            let body = reply.into_body().collect().await.expect("a body");
+            assert_eq!(body.to_bytes(), "content");
+            // Another way to write the same path finds the same.
+            assert!(matches!(get_aged(&files, "%66ile", 0), Answer::Ready(_)));
+        });
+    }
+
+    #[test]
+    fn requests_for_one_path_ask_the_disk_once() {
+        with_files(|files, root| async move {
+            fs::write(root.join("file"), "content").expect("a file");
+            let asked: Vec<_> = (0..10).map(|_| get(&files, "file")).collect();
+            assert_eq!(files.0.searches.borrow().len(), 1);
+            for answer in asked {
+                assert_eq!(later(answer).await.status(), StatusCode::OK);
+            }
+            assert!(files.0.searches.borrow().is_empty());
+        });
+    }
+
+    #[test]
+    fn searches_are_bounded_though_their_clients_leave() {
+        with_files(|files, root| async move {
+            fs::write(root.join("file"), "content").expect("a file");
+            later(get(&files, "file")).await;
+            for number in 0..SEARCHES {
+                drop(get(&files, &format!("none-{number}")));
+            }
+            let Answer::Ready(refused) = get(&files, "one-more") else { panic!("too many") };
+            assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(refused.headers()[RETRY_AFTER], "1");
+            // What is kept, or looked up already, is answered.
+            assert!(matches!(get_aged(&files, "file", FRESH + 1), Answer::Ready(_)));
+            let joined = later(get(&files, "none-0")).await;
+            assert_eq!(joined.status(), StatusCode::NOT_FOUND);
+            while !files.0.searches.borrow().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(later(get(&files, "one-more")).await.status(), StatusCode::NOT_FOUND);
+        });
+    }
+
+    #[test]
+    fn one_that_leaves_does_not_end_the_search_of_the_others() {
+        with_files(|files, root| async move {
+            fs::write(root.join("file"), "content").expect("a file");
+            let (first, second) = (get(&files, "file"), get(&files, "file"));
+            drop(first);
+            assert_eq!(later(second).await.status(), StatusCode::OK);
+        });
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_kept() {
+        with_files(|files, root| async move {
+            fs::create_dir(root.join("folder")).expect("a folder");
+            for number in 0..100 {
+                let reply = later(get(&files, &format!("none-{number}"))).await;
+                assert_eq!(reply.status(), StatusCode::NOT_FOUND);
+            }
+            let redirected = later(get(&files, "folder")).await;
+            assert_eq!(redirected.status(), StatusCode::PERMANENT_REDIRECT);
+            // A name is not that of an index because it ends like it; an index is no folder.
+            fs::create_dir_all(root.join("myindex.html/index.html")).expect("folders");
+            let redirected = later(get(&files, "myindex.html")).await;
+            assert_eq!(redirected.headers()[LOCATION], "./myindex.html/");
+            let index = later(get(&files, "myindex.html/")).await;
+            assert_eq!(index.status(), StatusCode::NOT_FOUND);
+            assert!(files.0.searches.borrow().is_empty());
+            assert!(files.0.cache.borrow().is_empty());
+        });
+    }
+
+    #[test]
+    fn one_that_was_not_looked_at_for_long_is_looked_at_first() {
+        with_files(|files, root| async move {
+            fs::write(root.join("file"), "content").expect("a file");
+            later(get(&files, "file")).await;
+            let long_ago = Moment::now().millis_before(STALE + 1);
+            files.0.cache.borrow_mut().confirm("file", long_ago);
+            fs::remove_file(root.join("file")).expect("it is there");
+            assert_eq!(later(get(&files, "file")).await.status(), StatusCode::NOT_FOUND);
+        });
+    }
+
+    #[test]
+    fn one_that_was_not_looked_at_of_late_is_looked_at_meanwhile() {
+        with_files(|files, root| async move {
+            fs::write(root.join("file"), "content").expect("a file");
+            later(get(&files, "file")).await;
+            let before = Moment::now();
+            assert!(matches!(get_aged(&files, "file", FRESH + 1), Answer::Ready(_)));
+            let outcome = files.0.searches.borrow()["file"].clone();
+            assert!(matches!(found(outcome).await, Found::File(_)));
+            assert!(files.0.cache.borrow().peek("file").is_some_and(|kept| kept.seen >= before));
+        });
+    }
+}

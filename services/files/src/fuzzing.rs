@@ -1,0 +1,19 @@
+//! What the fuzz targets call.
+
+use std::ops::Range;
+
+use crate::range::{Selection, select};
+
+/// The decoded path, if it names what may be served.
+pub fn normal(raw: &str) -> Option<String> {
+    crate::path::normal(raw).map(|path| path.into_owned())
+}
+
+/// The parts that a Range field selects: `None` for all, nothing for a refusal.
+pub fn parts(value: &[u8], length: u64) -> Option<Vec<Range<u64>>> {
+    match select(value, length) {
+        Selection::Whole => None,
+        Selection::Parts(parts) => Some(parts),
+        Selection::Refused => Some(Vec::new()),
+    }
+}
