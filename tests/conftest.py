@@ -4,7 +4,15 @@ import signal
 
 import pytest
 
-pytest_plugins = ["support.apiserver", "support.platforms", "support.releases", "support.servers"]
+pytest_plugins = [
+    "support.apiserver",
+    "support.machines",
+    "support.platforms",
+    "support.postgres",
+    "support.releases",
+    "support.servers",
+    "support.tuning",
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

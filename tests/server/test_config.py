@@ -61,7 +61,7 @@ def test_the_file_may_be_named_by_the_environment(binary: Path, tmp_path: Path) 
         ("--limits.header-bytes", "1B", "from 8.0 KiB to 1.0 MiB"),
         ("--timeouts.idle", "75", "with its unit"),
         ("--drain.settle", "2h", "from 0s to 1h"),
-        ("--static.root", "/no/such/folder", "a folder that exists"),
+        ("--static.root", "/no/such/folder", "a folder that can be read"),
         ("--log.level", "loud", "error, warn, info"),
         ("--replica", "two words", "without spaces"),
     ],

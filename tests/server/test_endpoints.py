@@ -57,14 +57,34 @@ def test_work_does_the_same_work_each_time(server: Server) -> None:
 @pytest.mark.parametrize(
     ("path", "parameter", "bound"),
     [
-        ("/div/four", "n", "1000 digits"),
-        ("/div/1e3", "n", "1000 digits"),
-        ("/div/", "n", "1000 digits"),
+        ("/div/four", "n", "1000 characters"),
+        ("/div/1e3", "n", "1000 characters"),
+        ("/div/+4", "n", "1000 characters"),
+        ("/div/%2b4", "n", "1000 characters"),
+        ("/div/4%2f2", "n", "1000 characters"),
+        ("/div/%00", "n", "1000 characters"),
+        ("/div/%ff", "n", "1000 characters"),
+        ("/div/%d9%a3", "n", "1000 characters"),
+        ("/div/%", "n", "1000 characters"),
+        ("/div/.5", "n", "1000 characters"),
+        ("/div/", "n", "1000 characters"),
+        ("/div/" + "9" * 1001, "n", "1000 characters"),
         ("/work", "ops", "100000000"),
         ("/work?ops=many", "ops", "100000000"),
         ("/work?ops=-1", "ops", "100000000"),
         ("/work?ops=100000001", "ops", "100000000"),
         ("/work?ops=1&ops=1", "ops", "100000000"),
+        ("/work?ops", "ops", "100000000"),
+        ("/work?ops=", "ops", "100000000"),
+        ("/work?OPS=1", "ops", "100000000"),
+        ("/work?ops=1.0", "ops", "100000000"),
+        ("/work?ops=0x1", "ops", "100000000"),
+        ("/work?ops=%2b1", "ops", "100000000"),
+        ("/work?ops=+1", "ops", "100000000"),
+        ("/work?ops=1%00", "ops", "100000000"),
+        ("/work?ops=%d9%a3", "ops", "100000000"),
+        ("/work?ops=18446744073709551616", "ops", "100000000"),
+        ("/work?ops=" + "9" * 8000, "ops", "100000000"),
     ],
 )
 def test_a_bad_parameter_is_named_with_its_bound(
@@ -78,7 +98,38 @@ def test_a_bad_parameter_is_named_with_its_bound(
     assert bound in members["detail"]
 
 
-@pytest.mark.parametrize("path", ["/none", "/hello/", "/static/none", "/static/../Cargo.toml"])
+@pytest.mark.parametrize(
+    ("path", "same"),
+    [
+        ("/div/%34", "/div/4"),
+        ("/div/%2D%37", "/div/-7"),
+        ("/work?%6fps=%31%30", "/work?ops=10"),
+        ("/work?utm=x&ops=10&other=1", "/work?ops=10"),
+        ("/work?ops=0010", "/work?ops=10"),
+        ("/hello?any=thing", "/hello"),
+    ],
+)
+def test_two_ways_to_write_the_same(server: Server, path: str, same: str) -> None:
+    """RFC 3986 section 6.2.2.2; parameters that a path does not know are ignored."""
+    reply = ask(server.url, path)
+    assert (reply.status, reply.body) == (200, ask(server.url, same).body)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/none",
+        "/hello/",
+        "/work/",
+        "/work/?ops=1",
+        "/div",
+        "/div/4/",
+        "/div/4/2",
+        "/projects",
+        "/static/none",
+        "/static/../Cargo.toml",
+    ],
+)
 def test_what_is_not_there_is_404(server: Server, path: str) -> None:
     reply = ask(server.url, path)
     assert reply.status == 404
@@ -94,7 +145,9 @@ def test_other_methods_are_405_with_allow(server: Server, path: str, method: str
     problem(reply)
 
 
-@pytest.mark.parametrize("target", ["/hello", "*"])
+@pytest.mark.parametrize(
+    "target", ["/", "/hello", "/div/4", "/div/x", "/work", "/openapi.json", "/docs", "*"]
+)
 def test_options_says_what_is_allowed(server: Server, target: str) -> None:
     reply = ask(server.url, target, "OPTIONS")
     assert (reply.status, reply.body) == (204, b"")
@@ -102,14 +155,27 @@ def test_options_says_what_is_allowed(server: Server, target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/hello", "/div/4", "/work?ops=1", "/static/", "/static/4k.txt", "/none"]
+    "path",
+    [
+        "/",
+        "/hello",
+        "/div/4",
+        "/div/x",
+        "/work?ops=1",
+        "/work",
+        "/openapi.json",
+        "/docs",
+        "/static/",
+        "/static/4k.txt",
+        "/none",
+    ],
 )
 def test_head_equals_get_without_body(server: Server, path: str) -> None:
     client = Client(server.url)
     get, head = client.ask(path), client.ask(path, "HEAD")
     assert head.body == b""
     assert get.status == head.status
-    varying = {"date", "corelane-lane"}
+    varying = {"date", "corelane-lane", "x-request-id"}
     assert {k: v for k, v in get.headers.items() if k not in varying} == {
         k: v for k, v in head.headers.items() if k not in varying
     }

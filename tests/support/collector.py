@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
+Value = str | bool | int
+
 
 @dataclass(frozen=True)
 class Span:
@@ -21,6 +23,16 @@ class Span:
     trace: str
     identifier: str
     parent: str
+    kind: int
+    state: str
+    failed: bool
+    begun: int
+    """In nanoseconds since 1970, as all times here."""
+    ended: int
+    attributes: dict[str, Value]
+    resource: dict[str, Value]
+    events: dict[str, int]
+    """Times by the name of the event."""
 
 
 @dataclass
@@ -28,8 +40,15 @@ class Collector:
     """What has arrived so far."""
 
     port: int
+    statuses: list[int] = field(default_factory=list)
+    """What the next requests are answered, without their spans; 200 when there is none left."""
     paths: list[str] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
+
+    @property
+    def endpoint(self) -> str:
+        """Its address as `otlp.endpoint` names it."""
+        return f"http://127.0.0.1:{self.port}"
 
 
 def fields(message: bytes) -> dict[int, list[bytes | int]]:
@@ -61,23 +80,52 @@ def fields(message: bytes) -> dict[int, list[bytes | int]]:
     return found
 
 
-def text(message: bytes) -> str:
-    """The text of an AnyValue."""
-    (value,) = fields(message)[1]
-    return value.decode()
+def first(message: dict[int, list[bytes | int]], number: int) -> bytes:
+    """A field that may be left out where it is empty."""
+    return message.get(number, [b""])[0]
+
+
+def moment(message: dict[int, list[bytes | int]], number: int) -> int:
+    """A time."""
+    return int.from_bytes(first(message, number), "little")
+
+
+def value(message: bytes) -> Value:
+    """An AnyValue: a string, a boolean or an integer; any other is empty."""
+    parts = fields(message)
+    if 2 in parts:
+        return bool(parts[2][0])
+    return parts[3][0] if 3 in parts else first(parts, 1).decode()
+
+
+def attributes(messages: list[bytes | int]) -> dict[str, Value]:
+    """Attributes by their key."""
+    pairs = [fields(each) for each in messages]
+    return {first(pair, 1).decode(): value(first(pair, 2)) for pair in pairs}
 
 
 def read(request: bytes) -> Iterator[Span]:
     """The spans of an ExportTraceServiceRequest."""
     for group in map(fields, fields(request).get(1, [])):
-        (resource,) = group[1]
-        attributes = [fields(each) for each in fields(resource)[1]]
-        service = next(text(each[2][0]) for each in attributes if each[1] == [b"service.name"])
+        resource = attributes(fields(group[1][0])[1])
         for scope in map(fields, group[2]):
             for span in map(fields, scope[2]):
-                (trace,), (identifier,), (name,) = span[1], span[2], span[5]
-                parent = span.get(4, [b""])[0]
-                yield Span(service, name.decode(), trace.hex(), identifier.hex(), parent.hex())
+                events = [fields(each) for each in span.get(11, [])]
+                yield Span(
+                    service=str(resource["service.name"]),
+                    name=first(span, 5).decode(),
+                    trace=first(span, 1).hex(),
+                    identifier=first(span, 2).hex(),
+                    parent=first(span, 4).hex(),
+                    kind=span.get(6, [0])[0],
+                    state=first(span, 3).decode(),
+                    failed=fields(first(span, 15)).get(3) == [2],
+                    begun=moment(span, 7),
+                    ended=moment(span, 8),
+                    attributes=attributes(span.get(9, [])),
+                    resource=resource,
+                    events={first(each, 2).decode(): moment(each, 1) for each in events},
+                )
 
 
 @contextmanager
@@ -87,17 +135,24 @@ def collector() -> Iterator[Collector]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_POST(self) -> None:
-            # Envoy sends chunks: a line with the size in front of each, one of no bytes at the end.
-            assert self.headers["transfer-encoding"] == "chunked", self.headers
+        def body(self) -> bytes:
+            """The body: Envoy sends chunks, a line with the size in front of each, the last empty."""
+            if self.headers["transfer-encoding"] != "chunked":
+                return self.rfile.read(int(self.headers["content-length"]))
             body = b""
             while size := int(self.rfile.readline(), 16):
                 body += self.rfile.read(size)
                 self.rfile.readline()
             self.rfile.readline()
-            running.spans += read(body)
+            return body
+
+        def do_POST(self) -> None:
+            body = self.body()
+            status = running.statuses.pop(0) if running.statuses else 200
+            if status == 200:
+                running.spans += read(body)
             running.paths.append(self.path)
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("content-length", "0")
             self.end_headers()
 

@@ -4,7 +4,6 @@ Fixtures: `platform` is one instance for the whole run, `new_platform` makes oth
 """
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -96,7 +95,13 @@ class Platform:
         return subprocess.Popen(
             [sys.executable, "hack/local", *arguments],
             cwd=REPOSITORY,
-            env={**os.environ, "INSTANCE": self.instance, **self.variables, **variables},
+            env={
+                **os.environ,
+                "INSTANCE": self.instance,
+                "PROFILE": "dev",
+                **self.variables,
+                **variables,
+            },
             stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
@@ -117,19 +122,19 @@ def new_platform() -> Iterator[Callable[[int], Platform]]:
     made: list[Platform] = []
 
     def make(replicas: int) -> Platform:
-        first = free_ports(4 + 2 * replicas)
+        first = free_ports(5 + 2 * replicas)
         names = ("GATEWAY_PORT", "ENVOY_ADMIN_PORT", "GATEWAY_STATS_PORT", "PROMETHEUS_PORT")
         variables = {name: str(first + index) for index, name in enumerate(names)}
         variables["REPLICA_PORT"] = str(first + 4)
         variables["REPLICA_ADMIN_PORT"] = str(first + 4 + replicas)
+        variables["POSTGRES_PORT"] = str(first + 4 + 2 * replicas)
         variables["REPLICAS"] = str(replicas)
         made.append(Platform(f"test-{os.getpid()}-{len(made)}", variables))
         return made[-1]
 
     yield make
     for platform in made:
-        platform.command("down")
-        shutil.rmtree(platform.run, ignore_errors=True)
+        platform.command("remove")
 
 
 @pytest.fixture(scope="session")

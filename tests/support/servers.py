@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,11 +60,14 @@ class Server:
 
 @pytest.fixture(scope="session")
 def binary() -> Path:
-    """The release build, which is what images hold and `make up` runs."""
-    argv = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "corelane-server"]
+    """A build with checks for overflow, whose dependencies the tests of Rust have built before.
+
+    What images hold is tested on the cluster.
+    """
+    argv = ["cargo", "build", "--locked", "--quiet", "-p", "corelane-server"]
     subprocess.run(argv, cwd=REPOSITORY / "services", check=True)
     target = os.environ.get("CARGO_TARGET_DIR", "target")
-    return (REPOSITORY / "services" / target).resolve() / "release/corelane-server"
+    return (REPOSITORY / "services" / target).resolve() / "debug/corelane-server"
 
 
 @pytest.fixture
@@ -73,15 +76,22 @@ def start(binary: Path) -> Iterator[Callable[..., Server]]:
     started: list[Server] = []
 
     def run(
-        *flags: str, replica: str = "test", static: Path = STATIC, address: str = "127.0.0.1"
+        *flags: str,
+        replica: str = "test",
+        static: Path = STATIC,
+        address: str = "127.0.0.1",
+        within: Sequence[str] = (),
+        wait: bool = True,
     ) -> Server:
+        """`within` is a command that runs the server's own; `wait` is for readiness."""
         first = free_ports(2, address)
         listen = ["--listen", f"{address}:{first}", "--admin.listen", f"{address}:{first + 1}"]
-        argv = [binary, *listen, "--replica", replica, "--static.root", static, *flags]
+        argv = [*within, binary, *listen, "--replica", replica, "--static.root", static, *flags]
         process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
         server = Server(process, f"http://{address}:{first}", f"http://{address}:{first + 1}")
         started.append(server)
-        eventually(server.ready)
+        if wait:
+            eventually(server.ready)
         return server
 
     yield run

@@ -1,9 +1,10 @@
 //! The service: one instance per lane, which finds the handler of each request.
 
-use std::convert::Infallible;
+use std::error::Error;
 use std::future::{Ready, ready};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -13,21 +14,36 @@ use http::header::{ALLOW, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use tower::Service;
-use tower_http::services::fs::ServeFileSystemResponseBody;
 
+use crate::auth::{Auth, Guard};
 use crate::config::Config;
-use crate::handlers::files::Files;
+use crate::faults::{Faults, Injection, Injector};
+use crate::files::Files;
 use crate::handlers::root::Root;
 use crate::handlers::{div, hello, work};
+use crate::openapi::Documents;
+use crate::projects::database::Database;
+use crate::projects::{self, Projects, Resource};
 
 /// Route templates, as metrics name them.
-pub(crate) const ROUTES: [&str; 6] =
-    ["/", "/hello", "/div/{n}", "/work", "/static/", "/static/{*path}"];
+pub(crate) const ROUTES: [&str; 10] = [
+    "/",
+    "/hello",
+    "/div/{n}",
+    "/work",
+    "/static/",
+    "/static/{*path}",
+    "/projects",
+    "/projects/{id}",
+    "/openapi.json",
+    "/docs",
+];
 
 /// A reply that is in memory, or a file on its way.
-pub(crate) type Body = http_body_util::Either<Full<Bytes>, ServeFileSystemResponseBody>;
+pub(crate) type Body = http_body_util::Either<Full<Bytes>, corelane_files::Body>;
 
-type Reply = Result<Response<Body>, Infallible>;
+/// An error of the library's, such as a body that broke off, is answered by the library.
+type Reply = Result<Response<Body>, Box<dyn Error + Send + Sync>>;
 type Later = Pin<Box<dyn Future<Output = Reply>>>;
 
 /// The service of one lane.
@@ -37,17 +53,39 @@ pub(crate) struct App(Rc<Instance>);
 struct Instance {
     root: Root,
     files: Option<Files>,
+    projects: Option<Rc<Projects>>,
     max_ops: u64,
+    documents: Documents,
+    guard: Guard,
+    /// Where faults may be injected.
+    faults: Option<Injector>,
+}
+
+/// What all lanes share.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) auth: Arc<Auth>,
+    pub(crate) faults: Option<Arc<Faults>>,
+    pub(crate) database: Option<Arc<Database>>,
 }
 
 impl App {
     /// Makes the service of each lane of this replica.
-    pub(crate) fn factory(config: Config, replica: String) -> impl Fn(&Lane) -> App + Send + Sync {
+    pub(crate) fn factory(
+        config: Config,
+        replica: String,
+        common: Common,
+    ) -> impl Fn(&Lane) -> App + Send + Sync {
+        let documents = Documents::new(&config);
         move |lane| {
             App(Rc::new(Instance {
                 root: Root::new(&replica, lane),
-                files: config.static_root.as_deref().map(Files::new),
+                projects: common.database.as_ref().map(|of| Rc::new(Projects::new(of.lane()))),
+                files: Files::new(&config),
                 max_ops: config.work_max_ops,
+                documents: documents.clone(),
+                guard: common.auth.lane(),
+                faults: common.faults.as_ref().map(|faults| faults.lane(lane.index())),
             }))
         }
     }
@@ -55,25 +93,29 @@ impl App {
 
 impl Service<Request<Incoming>> for App {
     type Response = Response<Body>;
-    type Error = Infallible;
+    type Error = Box<dyn Error + Send + Sync>;
     type Future = Either<Ready<Reply>, Later>;
 
-    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         let app = Rc::clone(&self.0);
-        if let Some(path) = request.uri().path().strip_prefix("/static/")
-            && let Some(files) = &app.files
-            && is_read(request.method())
-        {
-            let file = files.get(path, &request);
-            return Either::Right(Box::pin(async move { Ok(file.await) }));
+        if let Some(refusal) = app.refuse(&request) {
+            return at_once(refusal);
         }
-        let reply = app.answer(&request).map(http_body_util::Either::Left);
-        Either::Left(ready(Ok(reply)))
+        if let Some(faults) = &app.faults
+            && let Some(injection) = faults.choose(request.uri().path(), request.method())
+        {
+            return Either::Right(Box::pin(app.falsify(injection, request)));
+        }
+        app.dispatch(request)
     }
+}
+
+fn at_once(reply: Response<Full<Bytes>>) -> Either<Ready<Reply>, Later> {
+    Either::Left(ready(Ok(reply.map(http_body_util::Either::Left))))
 }
 
 fn is_read(method: &Method) -> bool {
@@ -81,15 +123,69 @@ fn is_read(method: &Method) -> bool {
 }
 
 impl Instance {
+    /// Answers a request for projects that needs neither a handler nor its body: its method is not
+    /// taken, or it lacks a token.
+    fn refuse(&self, request: &Request<Incoming>) -> Option<Response<Full<Bytes>>> {
+        self.projects.as_ref()?;
+        let resource = Resource::of(request.uri().path())?;
+        resource.answer_at_once(request.method()).or_else(|| {
+            if !projects::is_write(request.method()) {
+                return None;
+            }
+            match self.guard.check(request.headers()) {
+                Ok(token) => {
+                    tracing::debug!(target: "corelane::auth", %token, "a write is allowed");
+                    None
+                }
+                Err(refusal) => Some(refusal.into_response()),
+            }
+        })
+    }
+
+    /// Does to a request what a drill asks for.
+    async fn falsify(self: Rc<Self>, injection: Injection, request: Request<Incoming>) -> Reply {
+        let mut reply = match injection.inject().await {
+            Some(reply) => reply.map(http_body_util::Either::Left),
+            None => self.dispatch(request).await?,
+        };
+        injection.sign(reply.headers_mut());
+        Ok(reply)
+    }
+
+    /// Finds the handler of a request.
+    fn dispatch(&self, mut request: Request<Incoming>) -> Either<Ready<Reply>, Later> {
+        if request.uri().path().starts_with("/static/")
+            && let Some(files) = &self.files
+            && is_read(request.method())
+        {
+            let fields = std::mem::take(request.headers_mut());
+            let path = &request.uri().path()["/static/".len()..];
+            return match files.get(path, &request, fields) {
+                Ok(reply) => Either::Left(ready(Ok(reply))),
+                Err(later) => Either::Right(Box::pin(async move { Ok(later.await) })),
+            };
+        }
+        if let Some(projects) = &self.projects
+            && Resource::of(request.uri().path()).is_some()
+        {
+            let projects = Rc::clone(projects);
+            return Either::Right(Box::pin(async move {
+                Ok(projects.answer(request).await?.map(http_body_util::Either::Left))
+            }));
+        }
+        at_once(self.answer(&request))
+    }
+
     /// Answers what needs no waiting.
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         let uri = request.uri();
         let path = uri.path();
         let known = match path {
             // `*` is the server as a whole, which only OPTIONS asks (RFC 9110 section 9.3.7).
-            "/" | "/hello" | "/work" | "*" => true,
+            "/" | "/hello" | "/work" | "/openapi.json" | "/docs" | "*" => true,
             _ => {
-                path.starts_with("/div/") || (self.files.is_some() && path.starts_with("/static/"))
+                path.strip_prefix("/div/").is_some_and(|n| !n.contains('/'))
+                    || (self.files.is_some() && path.starts_with("/static/"))
             }
         };
         if !known {
@@ -101,6 +197,8 @@ impl Instance {
         match path {
             "/" => self.root.reply(),
             "/hello" => hello::reply(),
+            "/openapi.json" => self.documents.json(request.headers()),
+            "/docs" => self.documents.page(request.headers()),
             "/work" => work::reply(uri.query().unwrap_or(""), self.max_ops),
             _ => div::reply(path.strip_prefix("/div/").unwrap_or("")),
         }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use crate::config::{self, Config, Invocation};
 use crate::handlers::{div, work};
+use crate::projects;
 
 /// A configuration that was accepted.
 #[derive(Debug)]
@@ -45,4 +46,20 @@ pub fn half(n: &str) -> Option<String> {
 /// The iterations that the query of `/work` asks for.
 pub fn ops(query: &str, most: u64) -> Option<u64> {
     work::ops(query, most)
+}
+
+/// What would be stored of a document, if it is one.
+pub fn document(text: &[u8]) -> Option<Vec<u8>> {
+    projects::fuzzing::document(text)
+}
+
+/// Whether two JSON texts say the same, numbers aside.
+pub fn say_the_same(one: &[u8], other: &[u8]) -> bool {
+    projects::fuzzing::say_the_same(one, other)
+}
+
+/// Whether these fields If-Match and If-None-Match let a project of this version be read and
+/// changed; `None` where one is malformed.
+pub fn conditions(if_match: &[u8], if_none_match: &[u8], version: i64) -> Option<(bool, bool)> {
+    projects::fuzzing::conditions(if_match, if_none_match, version)
 }

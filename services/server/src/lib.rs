@@ -1,20 +1,27 @@
 //! The reference service of Corelane: every workload that the platform is measured with.
 
 mod app;
+mod auth;
 mod config;
+mod faults;
+mod files;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
 mod handlers;
 mod logging;
+mod openapi;
+mod per_lane;
+mod projects;
+mod serve;
+mod telemetry;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use corelane::{Builder, Drain, Drained, Error, Limits, Server, Timeouts};
-use http::HeaderValue;
+use corelane::{Builder, Drain, Error, Limits, Server, Timeouts};
 
-use crate::app::{App, ROUTES};
+use crate::app::ROUTES;
 use crate::config::{Config, ConfigErrors, Invocation};
 
 /// Bad usage or configuration (sysexits.h, EX_USAGE).
@@ -34,7 +41,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn report(error: &dyn std::error::Error) {
+fn report(error: &dyn std::fmt::Display) {
     for line in error.to_string().lines().filter(|line| !line.is_empty()) {
         // Not `eprintln!`, which panics when nobody reads standard error any more.
         let _ = writeln!(std::io::stderr(), "corelane-server: {line}");
@@ -52,39 +59,16 @@ fn run() -> Result<ExitCode, ConfigErrors> {
         Invocation::Check(settings) => {
             let config = Config::parse(&settings)?;
             let tls = config.tls()?;
+            config.auth()?;
             let valid = builder(&config)?.validate();
             if let Err(error) = valid.and_then(|()| tls.map_or(Ok(()), |tls| tls.check())) {
                 return Ok(failed(&error));
             }
             show(&config::describe(&settings));
         }
-        Invocation::Run(settings) => return serve(Config::parse(&settings)?),
+        Invocation::Run(settings) => return serve::serve(Config::parse(&settings)?),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Serves until drained: 0 after a clean drain, 1 when something was cut or failed.
-fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
-    let builder = builder(&config)?;
-    let _flush_at_end = logging::start(config.log_level, config.log_format);
-    let replica = replica_name(&config);
-    // A name of printable ASCII, as the schema allows, is always a header value.
-    let builder = match HeaderValue::from_str(&replica) {
-        Ok(name) => builder.replica(name),
-        Err(_) => builder,
-    };
-    Ok(match builder.build().and_then(|server| server.serve(App::factory(config, replica))) {
-        Ok(Drained { cut: 0 }) => ExitCode::SUCCESS,
-        Ok(Drained { .. }) => ExitCode::FAILURE,
-        Err(error) => failed(&error),
-    })
-}
-
-fn replica_name(config: &Config) -> String {
-    match config.replica.as_str() {
-        "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        name => name.to_owned(),
-    }
 }
 
 fn failed(error: &Error) -> ExitCode {
@@ -93,6 +77,7 @@ fn failed(error: &Error) -> ExitCode {
 }
 
 fn builder(config: &Config) -> Result<Builder, ConfigErrors> {
+    config.postgres()?;
     let builder = Server::builder()
         .bind(config.listen)
         .admin(config.admin_listen)
@@ -128,6 +113,8 @@ fn builder(config: &Config) -> Result<Builder, ConfigErrors> {
             report: config.drain_report,
         })
         .load_reports(config.load_reports)
+        .request_ids(config.request_ids)
+        .traces(telemetry::traces(config))
         .routes(ROUTES);
     Ok(match config.tls()? {
         Some(tls) => builder.tls(tls),
@@ -144,6 +131,8 @@ mod tests {
         let config = Config::parse(&Default::default()).expect("defaults parse");
         let ours = builder(&config).expect("defaults fit together");
         let library = Server::builder().admin(config.admin_listen).routes(ROUTES);
+        // These two cost something, which a library leaves to its user.
+        let library = library.request_ids(true).traces(corelane::Traces::PassOn);
         assert_eq!(format!("{ours:#?}"), format!("{library:#?}"));
         assert_eq!(config.tls_reload, corelane::Tls::new("", "").reload);
     }

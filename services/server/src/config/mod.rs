@@ -8,11 +8,14 @@ use std::fmt::Write as _;
 
 use corelane::Tls;
 
+use crate::auth::Auth;
+use crate::projects::postgres;
+
 pub(crate) use schema::Config;
 #[cfg(fuzzing)]
 pub(crate) use sources::read_with;
 pub(crate) use sources::{Invocation, read};
-pub(crate) use values::{LogFormat, LogLevel};
+pub(crate) use values::{DatabaseKind, LogFormat, duration};
 
 /// Everything that is wrong with a configuration, one line each.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +43,17 @@ impl std::fmt::Display for Origin {
 }
 
 impl Config {
+    /// Whether there is a database for projects.
+    pub(crate) fn serves_projects(&self) -> bool {
+        self.database_kind == DatabaseKind::Postgres || self.database_path.is_some()
+    }
+
+    /// Who may write, by the file of tokens.
+    pub(crate) fn auth(&self) -> Result<Auth, ConfigErrors> {
+        Auth::load(self.auth_tokens.clone(), self.auth_reload)
+            .map_err(|error| ConfigErrors(vec![format!("auth.tokens: {error}")]))
+    }
+
     /// TLS, if both of its files are named.
     pub(crate) fn tls(&self) -> Result<Option<Tls>, ConfigErrors> {
         let missing = match (&self.tls_certificate, &self.tls_key) {
@@ -54,11 +68,34 @@ impl Config {
     }
 }
 
+impl Config {
+    /// How to reach PostgreSQL, if projects are kept there.
+    pub(crate) fn postgres(&self) -> Result<Option<postgres::Settings>, ConfigErrors> {
+        match self.database_kind {
+            // Judged in any case: a password in it would be shown by `--check`.
+            DatabaseKind::Sqlite if self.database_url.is_empty() => Ok(None),
+            DatabaseKind::Sqlite => {
+                let judged = postgres::Settings::new(self).map(|_| None);
+                judged.map_err(|error| ConfigErrors(vec![error]))
+            }
+            DatabaseKind::Postgres => {
+                let settings = postgres::Settings::new(self);
+                settings.map(Some).map_err(|error| ConfigErrors(vec![error]))
+            }
+        }
+    }
+}
+
 /// One setting as text, before it is parsed.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) text: String,
     pub(crate) origin: Origin,
+}
+
+/// A value in an error: one that may hold a password is not shown, because errors go into logs.
+fn shown(text: &str) -> String {
+    if text.contains('@') { "(not shown)".to_owned() } else { format!("{text:?}") }
 }
 
 /// The settings in force and where each came from, for `--check`: a file that sets the same.

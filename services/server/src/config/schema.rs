@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use corelane::{Lanes, LoadReports, Pin, Placement};
+use corelane_files::Rules;
 
 use super::sources::Settings;
 use super::values::{
-    LogFormat, LogLevel, address, duration, file, folder, name, number, optional, size, switch,
-    word,
+    DatabaseKind, LogFormat, address, duration, file, folder, name, number, optional, ratio, size,
+    switch, text, word,
 };
 use super::{ConfigErrors, Origin};
+use crate::logging::Level;
+use crate::telemetry::{Endpoint, endpoint};
 
 /// One key of the schema.
 #[derive(Debug)]
@@ -71,7 +74,8 @@ schema! {
     "listen" => listen: SocketAddr = "127.0.0.1:8080", address,
         "Address that serves traffic";
     "admin.listen" => admin_listen: SocketAddr = "127.0.0.1:8081", address,
-        "Address of the admin port: /healthz, /readyz, /metrics, /lanes";
+        "Address of the admin port: /healthz, /readyz, /metrics, /lanes; /faults and /log-level \
+         change what the server does";
     "replica" => replica: String = "", name,
         "Name of this replica in its replies; empty takes the host name";
     "lanes" => lanes: Lanes = "auto", word::<Lanes>,
@@ -133,12 +137,54 @@ schema! {
         "How often the files of TLS are looked at; a changed certificate is taken into use";
     "load_reports" => load_reports: LoadReports = "off", word::<LoadReports>,
         "Load reports (ORCA) for the gateway with the replies: off, text or json";
+    "request_ids" => request_ids: bool = "on", switch,
+        "Whether each reply carries the x-request-id of its request, or one that is made: on or off";
     "static.root" => static_root: Option<PathBuf> = "", folder,
         "Folder served under /static/; empty serves none";
+    "static.cache" => static_cache: u64 = "16MiB", size(0, 1 << 40),
+        "Bytes of small files that each lane keeps in memory; 0 keeps none";
+    "static.cache_file" => static_cache_file: u64 = "64KiB", size(0, 16 << 20),
+        "Bytes of the largest file that is kept";
+    "static.cache_control" => static_cache_control: Rules = "", word::<Rules>,
+        "Cache-Control of files, as rules `pattern: value` separated by semicolons; the first that matches a path counts, no-cache is for the others";
     "work.max_ops" => work_max_ops: u64 = "100000000", number(0, 1_000_000_000_000),
         "Most iterations of /work?ops=N";
-    "log.level" => log_level: LogLevel = "info", word::<LogLevel>,
-        "Least severe messages to log: error, warn, info, debug or trace";
+    "database.kind" => database_kind: DatabaseKind = "sqlite", word::<DatabaseKind>,
+        "Where projects are kept: sqlite (a file) or postgres (a server)";
+    "database.path" => database_path: Option<PathBuf> = "", file,
+        "File of the SQLite database; empty serves no projects";
+    "database.url" => database_url: String = "", text,
+        "Address of the PostgreSQL database, such as postgres://user@host:5432/name; without a password";
+    "database.password_file" => database_password_file: Option<PathBuf> = "", file,
+        "File with the password of PostgreSQL, read at each connect; empty has none";
+    "database.ca_file" => database_ca_file: Option<PathBuf> = "", file,
+        "PEM file of the authorities that PostgreSQL's certificate must come from; empty checks no certificate";
+    "database.connections" => database_connections: u64 = "4", number(1, 256),
+        "Connections of each lane to the database";
+    "database.queue" => database_queue: u64 = "256", number(1, 1_000_000),
+        "Operations of a lane that may wait for the database; one more is answered 503";
+    "database.wait" => database_wait: Duration = "1s", duration(MILLISECOND, HOUR),
+        "Longest wait for a connection to the database; then 503";
+    "database.connect_timeout" => database_connect_timeout: Duration = "3s", duration(100 * MILLISECOND, HOUR),
+        "Longest time to connect to PostgreSQL";
+    "database.statement_timeout" => database_statement_timeout: Duration = "5s", duration(100 * MILLISECOND, HOUR),
+        "Longest time of a statement; then 503";
+    "database.migrate" => database_migrate: bool = "on", switch,
+        "Whether the server makes and changes the tables of PostgreSQL itself: on or off";
+    "auth.tokens" => auth_tokens: Option<PathBuf> = "", file,
+        "File of the hashed bearer tokens that may write; empty lets nobody write";
+    "auth.reload" => auth_reload: Duration = "1s", duration(100 * MILLISECOND, 24 * HOUR),
+        "How often the file of tokens is looked at";
+    "faults" => faults: bool = "off", switch,
+        "Whether faults may be injected on the admin port: on or off";
+    "otlp.endpoint" => otlp_endpoint: Option<Endpoint> = "", endpoint,
+        "Where spans are sent by OTLP over HTTP, such as http://127.0.0.1:4318; empty sends none";
+    "otlp.ratio" => otlp_ratio: f64 = "0.01", ratio,
+        "Share of the requests without a trace that begin one, from 0 to 1";
+    "otlp.timeout" => otlp_timeout: Duration = "10s", duration(100 * MILLISECOND, HOUR),
+        "Longest time to send spans";
+    "log.level" => log_level: Level = "info", word::<Level>,
+        "Least severe messages to log: off, error, warn, info, debug or trace, and target=level for parts: info,corelane::request=debug";
     "log.format" => log_format: LogFormat = "text", word::<LogFormat>,
         "Log lines as text or json, on standard error";
 }
@@ -154,8 +200,8 @@ fn take<T>(
     match parse(&setting.text) {
         Ok(value) => Some(value),
         Err(allowed) => {
-            let (name, text, origin) = (key.name, &setting.text, &setting.origin);
-            errors.push(format!("{name} = {text:?} ({origin}): allowed is {allowed}"));
+            let (name, text, origin) = (key.name, super::shown(&setting.text), &setting.origin);
+            errors.push(format!("{name} = {text} ({origin}): allowed is {allowed}"));
             None
         }
     }

@@ -173,9 +173,14 @@ impl Settings {
     }
 }
 
-/// Says that a key is unknown, and which are known.
+/// Says that a key is unknown, and which are known. What sounds like a secret is not shown: this
+/// goes into logs.
 fn unknown(name: &str, text: &str, origin: &str, known: Vec<String>) -> String {
-    format!("{name} = {text:?} ({origin}): unknown key; allowed are {}", known.join(", "))
+    let lower = name.to_ascii_lowercase();
+    let words = ["pass", "secret", "token", "key", "cred", "auth", "dsn", "url"];
+    let secret = words.iter().any(|word| lower.contains(word));
+    let shown = if secret { "(not shown)".to_owned() } else { super::shown(text) };
+    format!("{name} = {shown} ({origin}): unknown key; allowed are {}", known.join(", "))
 }
 
 #[cfg(test)]
@@ -218,6 +223,9 @@ mod tests {
             error.contains("CORELANE_LANE = \"3\"") && error.contains("CORELANE_LANES"),
             "{error}"
         );
+        let error = run(&[], &[("CORELANE_DATABASE_PASSWORD", "hunter2")]).expect_err("unknown");
+        assert!(error.contains("CORELANE_DATABASE_PASSWORD_FILE"), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
         let error = run(&["--lane", "3"], &[]).expect_err("unknown flag");
         assert!(error.contains("--lane"), "{error}");
     }

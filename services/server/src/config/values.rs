@@ -76,18 +76,30 @@ pub(crate) fn optional<T>(
     }
 }
 
+/// Any text; what it means is judged by its reader.
+pub(crate) fn text(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
+}
+
+pub(crate) fn ratio(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(ratio),
+        _ => Err("a number from 0 to 1".to_owned()),
+    }
+}
+
 /// A file, which is judged when it is read; empty is none.
 pub(crate) fn file(text: &str) -> Result<Option<PathBuf>, String> {
     Ok((!text.is_empty()).then(|| PathBuf::from(text)))
 }
 
-/// A folder that exists; empty is none.
+/// A folder that can be read; empty is none.
 pub(crate) fn folder(text: &str) -> Result<Option<PathBuf>, String> {
     let path = PathBuf::from(text);
     match text {
         "" => Ok(None),
-        _ if path.is_dir() => Ok(Some(path)),
-        _ => Err("a folder that exists".to_owned()),
+        _ if path.read_dir().is_ok() => Ok(Some(path)),
+        _ => Err("a folder that can be read".to_owned()),
     }
 }
 
@@ -111,8 +123,8 @@ macro_rules! words {
 }
 
 words! {
-    /// The least severe messages that are logged.
-    LogLevel { Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace" }
+    /// Where projects are kept.
+    DatabaseKind { Sqlite = "sqlite", Postgres = "postgres" }
 }
 
 words! {

@@ -3,26 +3,45 @@
 use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
+use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
 
-/// Most digits of n; the length of the target is bounded as well.
-const MAX_DIGITS: usize = 1000;
+use crate::openapi::{self, Operation, Parameter};
 
+/// Longest n; the length of the target is bounded as well.
+const MAX_LENGTH: usize = 1000;
+
+/// Answers for n as the path has it: `%34` is the same as `4` (RFC 3986 section 6.2.2.2).
 pub(crate) fn reply(n: &str) -> Response<Full<Bytes>> {
-    match half(n) {
+    let n = percent_decode_str(n).decode_utf8();
+    match n.ok().and_then(|n| half(&n)) {
         Some(half) => super::text(half),
         None => super::bad_parameter(
             "n",
-            &format!("a decimal number such as 4, -7 or 0.25, of {MAX_DIGITS} digits at most"),
+            &format!("a decimal number such as 4, -7 or 0.25, of {MAX_LENGTH} characters at most"),
         ),
     }
 }
 
+pub(crate) fn describe() -> openapi::Path {
+    let number = "^-?[0-9]+(\\.[0-9]+)?$";
+    let n = json!({ "type": "string", "pattern": number, "maxLength": MAX_LENGTH });
+    let half = json!({ "type": "string", "pattern": number });
+    let get = Operation::new("div", "Half of n, exact for whole numbers and decimals")
+        .parameters([Parameter::required("path", "n", "The number to halve", n)])
+        .reply(200, openapi::reply("The half", Some(("text/plain; charset=utf-8", half))));
+    ("/div/{n}", json!({ "get": Value::from(get) }))
+}
+
 /// Long division by two, digit by digit.
 pub(crate) fn half(n: &str) -> Option<String> {
+    if n.len() > MAX_LENGTH {
+        return None;
+    }
     let (sign, digits) = n.strip_prefix('-').map_or(("", n), |digits| ("-", digits));
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
     let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    if !all_digits(whole) || !all_digits(fraction) || whole.len() + fraction.len() > MAX_DIGITS {
+    if !all_digits(whole) || !all_digits(fraction) {
         return None;
     }
     let mut rest = 0;
@@ -75,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_is_no_decimal_is_refused() {
-        let long = "1".repeat(MAX_DIGITS + 1);
+        let long = "1".repeat(MAX_LENGTH + 1);
         for wrong in
             ["", "-", ".", "1.", ".5", "+1", "1e3", "0x10", "1,5", "--1", "four", "1/2", "٣", &long]
         {

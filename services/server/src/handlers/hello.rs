@@ -3,7 +3,17 @@
 use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
+use serde_json::{Value, json};
+
+use crate::openapi::{self, Operation};
 
 pub(crate) fn reply() -> Response<Full<Bytes>> {
     super::text(Bytes::from_static(b"Hello, World!"))
+}
+
+pub(crate) fn describe() -> openapi::Path {
+    let text = json!({ "type": "string", "const": "Hello, World!" });
+    let get = Operation::new("hello", "13 bytes")
+        .reply(200, openapi::reply("A greeting", Some(("text/plain; charset=utf-8", text))));
+    ("/hello", json!({ "get": Value::from(get) }))
 }

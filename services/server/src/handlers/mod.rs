@@ -1,7 +1,6 @@
 //! What each route does.
 
 pub(crate) mod div;
-pub(crate) mod files;
 pub(crate) mod hello;
 pub(crate) mod root;
 pub(crate) mod work;
@@ -24,9 +23,9 @@ fn ok(media_type: HeaderValue, body: Bytes) -> Response<Full<Bytes>> {
     reply
 }
 
-/// Header fields of an ordinary reply: its type, its replica and its lane. hyper keeps the map for
-/// the connection's next request, and the next power of two takes twice the memory.
-const HEADERS: usize = 3;
+/// Header fields of an ordinary reply: its type, its replica, its lane and its request's id. hyper
+/// keeps the map for the connection's next request, and the next power of two takes twice the memory.
+const HEADERS: usize = 4;
 
 fn text(body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     ok(TEXT, body.into())

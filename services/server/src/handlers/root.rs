@@ -6,7 +6,9 @@ use bytes::Bytes;
 use corelane::Lane;
 use http::Response;
 use http_body_util::Full;
-use serde_json::json;
+use serde_json::{Value, json};
+
+use crate::openapi::{self, Operation};
 
 /// What a lane says of itself; only its CPU may change.
 pub(crate) struct Root {
@@ -31,6 +33,28 @@ impl Root {
         }
         super::ok(super::JSON, said.1.clone())
     }
+}
+
+pub(crate) fn describe() -> openapi::Path {
+    let schema = json!({
+        "type": "object",
+        "required": ["service", "version", "replica", "lane", "cpu"],
+        "additionalProperties": false,
+        "properties": {
+            "service": { "type": "string" },
+            "version": { "type": "string" },
+            "replica": { "type": "string" },
+            "lane": { "type": "integer", "minimum": 0 },
+            "cpu": {
+                "type": ["integer", "null"],
+                "minimum": 0,
+                "description": "The CPU that the lane is pinned to; null where lanes are not pinned",
+            },
+        },
+    });
+    let get = Operation::new("root", "Which replica and lane answered")
+        .reply(200, openapi::reply("Who answered", Some(("application/json", schema))));
+    ("/", json!({ "get": Value::from(get) }))
 }
 
 fn text(replica: &str, lane: usize, cpu: Option<usize>) -> Bytes {

@@ -6,6 +6,9 @@ use bytes::Bytes;
 use form_urlencoded::parse;
 use http::Response;
 use http_body_util::Full;
+use serde_json::{Value, json};
+
+use crate::openapi::{self, Operation, Parameter};
 
 pub(crate) fn reply(query: &str, max_ops: u64) -> Response<Full<Bytes>> {
     match ops(query, max_ops) {
@@ -16,10 +19,23 @@ pub(crate) fn reply(query: &str, max_ops: u64) -> Response<Full<Bytes>> {
     }
 }
 
+pub(crate) fn describe(max_ops: u64) -> openapi::Path {
+    let ops = json!({ "type": "integer", "minimum": 0, "maximum": max_ops });
+    let result = json!({ "type": "string", "pattern": "^[0-9a-f]{16}\\n$" });
+    let get = Operation::new("work", "Steps of arithmetic, all on the lane")
+        .description("What else the query says is ignored")
+        .parameters([Parameter::required("query", "ops", "How many steps", ops)])
+        .reply(200, openapi::reply("The result", Some(("text/plain; charset=utf-8", result))));
+    ("/work", json!({ "get": Value::from(get) }))
+}
+
+/// The number of steps. Other parameters are ignored, as those that clients add to follow a link.
 pub(crate) fn ops(query: &str, max_ops: u64) -> Option<u64> {
     let mut values = parse(query.as_bytes()).filter(|(name, _)| name == "ops");
     let (_, value) = values.next()?;
-    let ops = value.parse().ok()?;
+    // Rust's numbers may have a plus.
+    let digits = value.bytes().all(|b| b.is_ascii_digit());
+    let ops = value.parse().ok().filter(|_| digits)?;
     (values.next().is_none() && ops <= max_ops).then_some(ops)
 }
 
@@ -43,11 +59,17 @@ mod tests {
     fn ops_is_one_number_within_bounds() {
         assert_eq!(ops("ops=5", 10), Some(5));
         assert_eq!(ops("a=b&ops=10", 10), Some(10));
+        assert_eq!(ops("%6Fps=%31%30", 10), Some(10));
+        assert_eq!(ops("ops=007", 10), Some(7));
         for wrong in [
             "",
             "ops=",
             "ops=11",
             "ops=-1",
+            "ops=%2B1",
+            "ops=+1",
+            "ops=1%00",
+            "ops=\u{661}",
             "ops=1.5",
             "ops=1&ops=1",
             "Ops=1",

@@ -1,0 +1,1 @@
+"""Runs a disposable PostgreSQL for tests, benchmarks and `make up DATABASE=postgres`."""

@@ -1,0 +1,14 @@
+"""Entry point of `python3 hack/postgres`."""
+
+import sys
+from pathlib import Path
+
+if sys.version_info < (3, 11):  # noqa: UP036 (an older one is told so)
+    found = ".".join(map(str, sys.version_info[:3]))
+    sys.exit(f"hack/postgres needs Python 3.11 or newer; {sys.executable} is {found}")
+
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from postgres.cli import main
+
+sys.exit(main(sys.argv[1:]))

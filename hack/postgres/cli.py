@@ -1,0 +1,93 @@
+"""The commands of `python3 hack/postgres`."""
+
+import argparse
+import os
+import shutil
+from pathlib import Path
+
+from local import instance as lock
+from local import ports
+from postgres import instance, process, settings
+from postgres.instance import Instance
+from tools import ending
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one command and returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python3 hack/postgres",
+        description="Runs a disposable PostgreSQL.",
+        epilog="Environment: " + ", ".join(settings.VARIABLES),
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("up", help="start it and wait until it takes connections")
+    commands.add_parser("down", help="end it and remove its data")
+    commands.add_parser("status", help="show where it listens; exit 1 unless it runs")
+    commands.add_parser("psql", help="run psql on it as the superuser: psql -c 'SELECT 1'")
+    options, words = parser.parse_known_args(arguments)
+    if words and options.command != "psql":
+        parser.error(f"unrecognized arguments: {' '.join(words)}")
+    return ending.status_of("postgres", lambda: _run(options.command, words))
+
+
+def _run(command: str, words: list[str]) -> int:
+    folder = settings.folder()
+    if command == "up":
+        return _up(folder)
+    if command == "down":
+        return _down(folder)
+    running = instance.read(folder) if process.pid(folder) else None
+    if running is None:
+        print(f"No PostgreSQL is up (instance {folder.name}).")
+        return 1
+    if command == "status":
+        print(describe(running))
+        return 0
+    environment = {**os.environ, **running.programs.environment(), **running.client()}
+    os.execve(running.programs["psql"], ["psql", *words], environment)
+
+
+def _up(folder: Path) -> int:
+    with lock.lock(folder):
+        if process.pid(folder):
+            print("PostgreSQL is up already.")
+            print(describe(instance.read(folder)))
+            return 0
+        wanted = settings.load()
+        ports.require_free_port(wanted.port, "PostgreSQL", "POSTGRES_PORT", wanted.address)
+        started = instance.make(folder, wanted)
+        process.start(started)
+        print("PostgreSQL is up.")
+        print(describe(started))
+    return 0
+
+
+def _down(folder: Path) -> int:
+    if not folder.exists():
+        print(f"No PostgreSQL is up (instance {folder.name}).")
+        return 0
+    with lock.lock(folder):
+        process.stop(folder, keep=False)
+        instance.remove(folder)
+        shutil.rmtree(folder)
+    print("PostgreSQL is down, and its data are removed.")
+    return 0
+
+
+def describe(running: Instance) -> str:
+    """What the service needs to use it."""
+    lines = [
+        "",
+        f"  process        pid {process.pid(running.folder)}, data in {running.home}",
+        f"  database.url   {running.url()}",
+        f"  password_file  {running.password_file}",
+    ]
+    if running.settings.tls:
+        lines.append(f"  ca_file        {running.ca_file}")
+    lines += [
+        f"  log            {running.log}",
+        "",
+        "Try:",
+        "  python3 hack/postgres psql -c '\\l'",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,109 @@
+//! Who may write: bearer tokens (RFC 6750) whose hashes are in a file.
+
+mod credentials;
+mod metrics;
+mod reload;
+mod tokens;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use corelane::Problem;
+use http::HeaderMap;
+
+use crate::per_lane::{Apart, PerLane};
+use credentials::Refusal;
+pub(crate) use metrics::AuthCollector;
+use metrics::{Attempts, Outcome};
+use tokens::Tokens;
+
+/// The tokens in force, of the whole process.
+#[derive(Debug, Default)]
+pub(crate) struct Auth {
+    current: RwLock<Arc<Tokens>>,
+    /// Grows with each change of the tokens, so that a lane takes the lock only after one.
+    generation: AtomicU64,
+    attempts: PerLane<Attempts>,
+    /// Where the tokens come from; nowhere, and nobody may write.
+    source: Option<Source>,
+}
+
+#[derive(Debug)]
+struct Source {
+    file: PathBuf,
+    /// How often the file is read again.
+    every: Duration,
+    /// What it held at first.
+    text: String,
+    reloads: [AtomicU64; 2],
+    up_to_date: AtomicBool,
+}
+
+impl Auth {
+    /// Reads the file of tokens, if there is one. An error names the file, and never a token.
+    pub(crate) fn load(file: Option<PathBuf>, every: Duration) -> Result<Self, String> {
+        let Some(file) = file else { return Ok(Auth::default()) };
+        let text = tokens::read(&file)?;
+        let tokens =
+            Tokens::parse(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        let source =
+            Source { file, every, text, reloads: Default::default(), up_to_date: true.into() };
+        Ok(Auth { current: RwLock::new(Arc::new(tokens)), source: Some(source), ..Auth::default() })
+    }
+
+    fn current(&self) -> Arc<Tokens> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn replace(&self, tokens: Tokens) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// The guard of one lane.
+    pub(crate) fn lane(self: &Arc<Self>) -> Guard {
+        let generation = self.generation.load(Ordering::Acquire);
+        Guard {
+            auth: Arc::clone(self),
+            attempts: self.attempts.add(Attempts::default()),
+            seen: RefCell::new((generation, self.current())),
+        }
+    }
+}
+
+/// Lets through, on one lane, the requests that may write.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    auth: Arc<Auth>,
+    attempts: Arc<Apart<Attempts>>,
+    /// The tokens that this lane goes by, and their generation.
+    seen: RefCell<(u64, Arc<Tokens>)>,
+}
+
+impl Guard {
+    /// The name of the token that a request has, or the reply that refuses it.
+    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<Arc<str>, Problem> {
+        let found = credentials::token(headers)
+            .and_then(|token| self.tokens().name_of(token).ok_or(Refusal::Invalid));
+        let outcome = match found {
+            Ok(_) => Outcome::Accepted,
+            Err(Refusal::Missing) => Outcome::Missing,
+            Err(Refusal::Invalid) => Outcome::Invalid,
+            Err(Refusal::Ambiguous) => Outcome::Ambiguous,
+        };
+        self.attempts.note(outcome);
+        found.map_err(Refusal::problem)
+    }
+
+    fn tokens(&self) -> Arc<Tokens> {
+        let generation = self.auth.generation.load(Ordering::Acquire);
+        let mut seen = self.seen.borrow_mut();
+        if seen.0 != generation {
+            *seen = (generation, self.auth.current());
+        }
+        Arc::clone(&seen.1)
+    }
+}

@@ -1,0 +1,201 @@
+//! Faults for drills: latency, errors and held lanes, for a share of the requests of a route.
+//!
+//! Only a server that was started with `faults = on` has them; the admin port sets them.
+
+mod admin;
+mod metrics;
+mod set;
+
+use std::cell::RefCell;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use corelane::Problem;
+use fastrand::Rng;
+use http::header::{HeaderName, HeaderValue};
+use http::{HeaderMap, Method, Response, StatusCode};
+use http_body_util::Full;
+
+use crate::per_lane::{Apart, PerLane};
+pub(crate) use admin::handler;
+pub(crate) use metrics::FaultCollector;
+use metrics::Injected;
+use set::{Effect, MAX_BURN, MAX_LATENCY, Set};
+
+/// Names what was done to a request, in its reply.
+const FAULT: HeaderName = HeaderName::from_static("corelane-fault");
+
+/// The faults in force, of the whole process.
+#[derive(Debug)]
+pub(crate) struct Faults {
+    routes: &'static [&'static str],
+    /// The index of a path's route.
+    matcher: matchit::Router<usize>,
+    current: RwLock<Arc<Set>>,
+    /// Grows with each change, so that a lane takes the lock only after one.
+    generation: AtomicU64,
+    injected: PerLane<Injected>,
+}
+
+impl Faults {
+    /// Faults for these routes. A template that is no template is never matched.
+    pub(crate) fn new(routes: &'static [&'static str]) -> Self {
+        let mut matcher = matchit::Router::new();
+        for (index, route) in routes.iter().enumerate() {
+            let _ = matcher.insert(*route, index);
+        }
+        Faults {
+            routes,
+            matcher,
+            current: RwLock::default(),
+            generation: AtomicU64::default(),
+            injected: PerLane::default(),
+        }
+    }
+
+    fn current(&self) -> Arc<Set> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn replace(&self, set: Set) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(set);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// The injector of one lane.
+    pub(crate) fn lane(self: &Arc<Self>, lane: usize) -> Injector {
+        let generation = self.generation.load(Ordering::Acquire);
+        Injector {
+            injected: self.injected.add(Injected::new(self.routes.len())),
+            seen: RefCell::new(Seen::new(generation, self.current(), lane)),
+            faults: Arc::clone(self),
+            lane,
+        }
+    }
+}
+
+/// Chooses, on one lane, which requests get which faults.
+#[derive(Debug)]
+pub(crate) struct Injector {
+    faults: Arc<Faults>,
+    lane: usize,
+    injected: Arc<Apart<Injected>>,
+    seen: RefCell<Seen>,
+}
+
+/// The faults that a lane goes by.
+#[derive(Debug)]
+struct Seen {
+    generation: u64,
+    set: Arc<Set>,
+    chance: Rng,
+}
+
+impl Seen {
+    fn new(generation: u64, set: Arc<Set>, lane: usize) -> Self {
+        // The same seed and the same requests give the same faults, others on each lane.
+        let chance = Rng::with_seed(set.seed.wrapping_add(lane as u64));
+        Seen { generation, set, chance }
+    }
+}
+
+impl Injector {
+    /// What is to happen to a request; mostly nothing.
+    pub(crate) fn choose(&self, path: &str, method: &Method) -> Option<Injection> {
+        let generation = self.faults.generation.load(Ordering::Acquire);
+        let mut seen = self.seen.borrow_mut();
+        if seen.generation != generation {
+            *seen = Seen::new(generation, self.faults.current(), self.lane);
+        }
+        let Seen { set, chance, .. } = &mut *seen;
+        if set.faults.is_empty() {
+            return None;
+        }
+        let route = *self.faults.matcher.at(path).ok()?.value;
+        let now = Instant::now();
+        let mut chosen = Injection::default();
+        for fault in &set.faults {
+            let concerned = fault.concerns(route, method) && fault.lasts(now);
+            if concerned && chance.f64() < fault.share {
+                chosen.add(fault.effect, chance);
+                self.injected.note(route, fault.effect);
+            }
+        }
+        chosen.effects.contains(&true).then_some(chosen)
+    }
+}
+
+/// What happens to one request before its handler, or instead of it.
+#[derive(Debug, Default)]
+pub(crate) struct Injection {
+    wait: Duration,
+    burn: Duration,
+    error: Option<StatusCode>,
+    effects: [bool; Effect::NAMES.len()],
+}
+
+impl Injection {
+    /// Faults add up, to no more than one alone may be; of several errors the first is the reply.
+    fn add(&mut self, effect: Effect, chance: &mut Rng) {
+        self.effects[effect.index()] = true;
+        match effect {
+            Effect::Latency { fixed, jitter } => {
+                let wait = self.wait + fixed + jitter.mul_f64(chance.f64());
+                self.wait = wait.min(MAX_LATENCY);
+            }
+            Effect::Error(status) => self.error = self.error.or(Some(status)),
+            Effect::Cpu(burn) => self.burn = (self.burn + burn).min(MAX_BURN),
+        }
+    }
+
+    /// Waits, and then holds the lane. The reply that takes the handler's place, if one does.
+    pub(crate) async fn inject(&self) -> Option<Response<Full<Bytes>>> {
+        if !self.wait.is_zero() {
+            tokio::time::sleep(self.wait).await;
+        }
+        hold(self.burn);
+        let problem = Problem::new(self.error?, "fault-injected");
+        Some(problem.detail("this error was asked for on the admin port").into_response())
+    }
+
+    /// Says in the reply that it was falsified, and how.
+    pub(crate) fn sign(&self, headers: &mut HeaderMap) {
+        let names = Effect::NAMES.iter().zip(self.effects).filter(|(_, done)| *done);
+        for (name, _) in names {
+            headers.append(FAULT, HeaderValue::from_static(name));
+        }
+    }
+}
+
+/// Computes for so long, on purpose: nothing else runs on the lane.
+fn hold(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        black_box(begun);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_adds_up_is_bounded() {
+        let (mut sum, mut chance) = (Injection::default(), Rng::with_seed(7));
+        let latency = Effect::Latency { fixed: MAX_LATENCY / 4, jitter: Duration::ZERO };
+        let burn = Effect::Cpu(MAX_BURN / 4);
+        for _ in 0..2 {
+            sum.add(latency, &mut chance);
+            sum.add(burn, &mut chance);
+        }
+        assert_eq!((sum.wait, sum.burn), (MAX_LATENCY / 2, MAX_BURN / 2));
+        for _ in 0..8 {
+            sum.add(latency, &mut chance);
+            sum.add(burn, &mut chance);
+        }
+        assert_eq!((sum.wait, sum.burn), (MAX_LATENCY, MAX_BURN));
+    }
+}

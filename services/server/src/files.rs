@@ -1,0 +1,91 @@
+//! `GET /static/...`: files under a root.
+
+use std::pin::Pin;
+
+use bytes::Bytes;
+use corelane::Problem;
+use corelane_files::{Answer, Settings};
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::{Either, Full};
+use serde_json::{Value, json};
+
+use crate::app::Body;
+use crate::config::Config;
+use crate::openapi::{self, Operation, Parameter};
+
+/// The files of one root, on one lane. What is not in memory is read on blocking threads of the
+/// lane's event loop, which are not pinned: a slow disk keeps neither the event loop nor its CPU.
+#[derive(Debug)]
+pub(crate) struct Files(corelane_files::Files);
+
+/// A reply at once, or one for which the disk is asked.
+pub(crate) type Reply = Result<Response<Body>, Pin<Box<dyn Future<Output = Response<Body>>>>>;
+
+impl Files {
+    /// The files that a configuration names, if it does.
+    pub(crate) fn new(config: &Config) -> Option<Files> {
+        let settings = Settings {
+            root: config.static_root.clone()?,
+            cache_bytes: config.static_cache,
+            cache_file_bytes: config.static_cache_file,
+            cache_control: config.static_cache_control.clone(),
+        };
+        // It was there when the configuration was read.
+        let report = |error: &_| tracing::error!(%error, "static.root cannot be opened");
+        corelane_files::Files::new(&settings).inspect_err(report).ok().map(Files)
+    }
+
+    /// Answers a GET or HEAD for `path`, which is relative to the root and still encoded. The
+    /// request's header fields are taken out of it, because their map becomes the reply's.
+    pub(crate) fn get<B>(&self, path: &str, request: &Request<B>, fields: HeaderMap) -> Reply {
+        match self.0.get(path, request.method(), fields) {
+            Answer::Ready(reply) => Ok(worded(reply)),
+            Answer::Later(reply) => Err(Box::pin(async move { worded(reply.await) })),
+        }
+    }
+}
+
+/// Says an error in the words of every other, with the fields that belong to it: 416 tells the
+/// length of the file in Content-Range (RFC 9110 section 15.5.17).
+fn worded(reply: Response<corelane_files::Body>) -> Response<Body> {
+    let status = reply.status();
+    if !status.is_client_error() && !status.is_server_error() {
+        return reply.map(Either::Right);
+    }
+    let problem = match status {
+        StatusCode::SERVICE_UNAVAILABLE => Problem::new(status, "overloaded")
+            .detail("more files are looked for on the disk than may be"),
+        _ => Problem::from(status),
+    };
+    let fields = reply.headers().iter();
+    let problem =
+        fields.fold(problem, |problem, (name, value)| problem.header(name.clone(), value.clone()));
+    problem.into_response().map(Either::<Full<Bytes>, _>::Left)
+}
+
+/// The paths of files, for the document of what the server answers.
+pub(crate) fn describe() -> [openapi::Path; 2] {
+    let bytes = || Some(("*/*", json!({})));
+    let file = |id: &str, summary: &str| {
+        Operation::new(id, summary)
+            .reply(200, openapi::reply("The file", bytes()))
+            .reply(206, openapi::reply("The ranges of it that were asked for", bytes()))
+            .reply(304, openapi::reply("The client's copy is the present one", None))
+            .reply(308, openapi::reply("A folder: its address ends in a slash", None))
+            .errors(&[404, 412, 416])
+    };
+    let path = Parameter::required(
+        "path",
+        "path",
+        "Its name. In a folder it is named with slashes, which a parameter of a path cannot have",
+        json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]+$" }),
+    );
+    let index = file("index", "The index of the root");
+    let file = file("file", "A file below the root")
+        .description("Range and conditional requests are answered (RFC 9110 sections 13 and 14)")
+        .parameters([path]);
+    [
+        ("/static/", json!({ "get": Value::from(index) })),
+        ("/static/{path}", json!({ "get": Value::from(file) })),
+    ]
+}

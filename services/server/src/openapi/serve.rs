@@ -1,0 +1,112 @@
+//! `GET /openapi.json` and `GET /docs`: made once, at start.
+
+use bytes::Bytes;
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
+    IF_NONE_MATCH,
+};
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use ring::digest::{SHA256, digest};
+use serde_json::{Value, json};
+
+use super::{Operation, Parameter, Path, page, reply};
+use crate::config::Config;
+
+/// The document and its page, as every lane sends them.
+#[derive(Clone, Debug)]
+pub(crate) struct Documents {
+    json: Document,
+    page: Document,
+}
+
+#[derive(Clone, Debug)]
+struct Document {
+    text: Bytes,
+    tag: HeaderValue,
+    media_type: HeaderValue,
+}
+
+impl Documents {
+    pub(crate) fn new(config: &Config) -> Self {
+        let document = super::document(config);
+        Documents {
+            page: Document::new(page::render(&document), "text/html; charset=utf-8"),
+            json: Document::new(format!("{document:#}\n"), "application/json"),
+        }
+    }
+
+    /// The reply to `GET /openapi.json`.
+    pub(crate) fn json(&self, asked: &HeaderMap) -> Response<Full<Bytes>> {
+        self.json.reply(asked)
+    }
+
+    /// The reply to `GET /docs`.
+    pub(crate) fn page(&self, asked: &HeaderMap) -> Response<Full<Bytes>> {
+        let mut reply = self.page.reply(asked);
+        let policy = HeaderValue::from_static(page::POLICY);
+        reply.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+        reply
+    }
+}
+
+impl Document {
+    fn new(text: String, media_type: &'static str) -> Self {
+        let hash = digest(&SHA256, text.as_bytes());
+        let start = hash.as_ref().iter().take(8).fold(0, |tag, byte| tag << 8 | u64::from(*byte));
+        // Digits and quotes are always a header value.
+        let tag = HeaderValue::try_from(format!("\"{start:016x}\""));
+        Document {
+            tag: tag.unwrap_or_else(|_| HeaderValue::from_static("\"\"")),
+            media_type: HeaderValue::from_static(media_type),
+            text: text.into(),
+        }
+    }
+
+    fn reply(&self, asked: &HeaderMap) -> Response<Full<Bytes>> {
+        let fresh = self.is_known(asked);
+        let mut reply =
+            Response::new(Full::new(if fresh { Bytes::new() } else { self.text.clone() }));
+        if fresh {
+            *reply.status_mut() = StatusCode::NOT_MODIFIED;
+        } else {
+            reply.headers_mut().insert(CONTENT_TYPE, self.media_type.clone());
+        }
+        reply.headers_mut().insert(ETAG, self.tag.clone());
+        // Another replica may be configured otherwise, and the next version says more.
+        reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        reply
+    }
+
+    /// Whether the client has this text: If-None-Match compares weakly (RFC 9110 section 13.1.2).
+    fn is_known(&self, asked: &HeaderMap) -> bool {
+        let fields = asked.get_all(IF_NONE_MATCH).iter();
+        let mut tags = fields.flat_map(|field| field.as_bytes().split(|&b| b == b','));
+        tags.any(|tag| {
+            let tag = tag.trim_ascii();
+            tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == self.tag.as_bytes()
+        })
+    }
+}
+
+pub(super) fn describe() -> [Path; 2] {
+    let operation = |id: &str, summary: &str, media_type: &str, schema: Value| {
+        let known = Parameter::optional(
+            "header",
+            "If-None-Match",
+            "ETag of a copy that the client has",
+            json!({ "type": "string" }),
+        );
+        let operation = Operation::new(id, summary)
+            .parameters([known])
+            .reply(200, reply("The document", Some((media_type, schema))))
+            .reply(304, reply("The client's copy is the present one", None));
+        json!({ "get": Value::from(operation) })
+    };
+    let object = json!({ "type": "object", "required": ["openapi", "info", "paths"] });
+    let text = json!({ "type": "string" });
+    [
+        ("/openapi.json", operation("document", "This document", "application/json", object)),
+        ("/docs", operation("page", "This document as a page", "text/html; charset=utf-8", text)),
+    ]
+}

@@ -1,0 +1,56 @@
+//! Counters that each lane keeps for itself, and that the admin thread adds up.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A count that only one thread writes: no instruction of it is locked.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn add_one(&self) {
+        self.0.store(self.0.load(Relaxed) + 1, Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// The counters of all lanes. `T` has cache lines of its own, so that no two lanes share one:
+/// two, because processors fetch them in pairs.
+#[derive(Debug)]
+pub(crate) struct PerLane<T>(Mutex<Vec<Arc<Apart<T>>>>);
+
+/// What shares its cache lines with nothing else.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Apart<T>(T);
+
+impl<T> std::ops::Deref for Apart<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Default for PerLane<T> {
+    fn default() -> Self {
+        PerLane(Mutex::default())
+    }
+}
+
+impl<T> PerLane<T> {
+    /// Takes in the counters of one more lane.
+    pub(crate) fn add(&self, counters: T) -> Arc<Apart<T>> {
+        let lane = Arc::new(Apart(counters));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&lane));
+        lane
+    }
+
+    /// The sum over all lanes of one of their counts.
+    pub(crate) fn sum(&self, count: impl Fn(&T) -> u64) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|lane| count(lane)).sum()
+    }
+}

@@ -1,0 +1,66 @@
+//! `PUT /projects/{id}` and `DELETE /projects/{id}`.
+
+use corelane::Incoming;
+use http::StatusCode;
+use http::request::Parts;
+use http_body_util::Full;
+use uuid::Uuid;
+
+use super::conditions::{Conditions, Expectation, Verdict};
+use super::reply::{self, Refusal, Reply};
+use super::store::{Changed, Version};
+use super::{Projects, body};
+
+impl Projects {
+    /// Replaces the document of a project.
+    pub(super) async fn replace(
+        &self,
+        id: Uuid,
+        head: &Parts,
+        body: Incoming,
+    ) -> Result<Reply, Refusal> {
+        // What is wrong with a request counts before its conditions (RFC 9110 section 13.2.1).
+        let document = body::document(&head.headers, body).await?;
+        let conditions = Conditions::read(&head.headers)?;
+        let expected = self.expected(id, &conditions).await?;
+        let replaced = done(self.store.replace(id, document, expected).await?)?;
+        Ok(reply::project(&replaced))
+    }
+
+    pub(super) async fn delete(&self, id: Uuid, head: &Parts) -> Result<Reply, Refusal> {
+        let conditions = Conditions::read(&head.headers)?;
+        let expected = self.expected(id, &conditions).await?;
+        done(self.store.delete(id, expected).await?)?;
+        let mut reply = Reply::new(Full::default());
+        *reply.status_mut() = StatusCode::NO_CONTENT;
+        Ok(reply)
+    }
+
+    /// The version that the change must find. Conditions that one version cannot express are
+    /// judged by the one that is there now, which must still be there when the change is made.
+    async fn expected(
+        &self,
+        id: Uuid,
+        conditions: &Conditions,
+    ) -> Result<Option<Version>, Refusal> {
+        match conditions.expectation() {
+            Expectation::Any => return Ok(None),
+            Expectation::Exactly(version) => return Ok(Some(version)),
+            Expectation::Ask => {}
+        }
+        let version = self.store.get(id).await?.ok_or_else(reply::not_found)?.version;
+        match conditions.evaluate(version, false) {
+            Verdict::Proceed => Ok(Some(version)),
+            _ => Err(reply::precondition_failed(version).into()),
+        }
+    }
+}
+
+/// What is not there fails no condition: its 404 comes first (RFC 9110 section 13.2.1).
+fn done<T>(changed: Changed<T>) -> Result<T, Refusal> {
+    match changed {
+        Changed::Done(done) => Ok(done),
+        Changed::Missing => Err(reply::not_found().into()),
+        Changed::Conflict(current) => Err(reply::precondition_failed(current).into()),
+    }
+}

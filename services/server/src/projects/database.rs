@@ -1,0 +1,80 @@
+//! The database of a process, as the configuration names it.
+
+use std::sync::Arc;
+
+use corelane::ServerHandle;
+
+use super::metrics::Metrics;
+use super::postgres::{self, Postgres};
+use super::sqlite;
+use super::store::{self, Store};
+use crate::config::{Config, DatabaseKind};
+
+/// The database of a process: opened before the lanes, closed after them.
+#[derive(Debug)]
+pub(crate) struct Database {
+    kind: Kind,
+    metrics: Arc<Metrics>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Sqlite(sqlite::Database),
+    Postgres(Arc<postgres::Settings>, ServerHandle),
+}
+
+impl Database {
+    /// Opens what the configuration names; `None` if that is no database.
+    ///
+    /// # Errors
+    ///
+    /// It must not be used, in words for the operator. One that only cannot be used now is no
+    /// error: it may come later.
+    pub(crate) fn open(
+        config: &Config,
+        metrics: &Arc<Metrics>,
+        server: &ServerHandle,
+    ) -> Result<Option<Self>, String> {
+        let metrics = Arc::clone(metrics);
+        let kind = match (config.database_kind, &config.database_path) {
+            (DatabaseKind::Sqlite, Some(path)) => {
+                let settings = sqlite::Settings {
+                    path: path.clone(),
+                    connections: config.database_connections as usize,
+                    wait: config.database_wait,
+                    queue: config.database_queue,
+                    statement_timeout: config.database_statement_timeout,
+                };
+                Kind::Sqlite(sqlite::Database::open(settings, Arc::clone(&metrics), server)?)
+            }
+            (DatabaseKind::Sqlite, None) => return Ok(None),
+            (DatabaseKind::Postgres, _) => {
+                let settings = postgres::Settings::new(config)?;
+                Kind::Postgres(Arc::new(settings), server.clone())
+            }
+        };
+        Ok(Some(Database { kind, metrics }))
+    }
+
+    /// What a lane uses.
+    pub(crate) fn lane(&self) -> Store {
+        let database = match &self.kind {
+            Kind::Sqlite(sqlite) => store::Database::Sqlite(sqlite.lane()),
+            Kind::Postgres(settings, server) => {
+                let dependency = server.dependency("database");
+                let metrics = Arc::clone(&self.metrics);
+                store::Database::Postgres(Postgres::start(settings, dependency, metrics))
+            }
+        };
+        Store::new(database, Arc::clone(&self.metrics))
+    }
+
+    /// Finishes what is queued; called when no lane is left.
+    pub(crate) fn close(self) {
+        match self.kind {
+            Kind::Sqlite(sqlite) => sqlite.close(),
+            // What was not answered by then was told of no success.
+            Kind::Postgres(..) => {}
+        }
+    }
+}

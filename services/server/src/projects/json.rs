@@ -1,0 +1,136 @@
+//! A JSON text as a tree that keeps every member, repeated ones too.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+/// A JSON value. The documents here have no numbers, so nobody asks which one it is.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Node<'a> {
+    Null,
+    Bool,
+    Number,
+    String(Cow<'a, str>),
+    Array(Vec<Node<'a>>),
+    Object(Vec<(Cow<'a, str>, Node<'a>)>),
+}
+
+impl<'a> Node<'a> {
+    /// Reads a text that is one JSON value (RFC 8259) in UTF-8, nested at most 127 deep.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong and where, in words for the client.
+    pub(crate) fn parse(text: &'a [u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Node<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Tree)
+    }
+}
+
+struct Tree;
+
+impl<'de> Visitor<'de> for Tree {
+    type Value = Node<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Node<'de>, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Node<'de>, E> {
+        Ok(Node::Bool)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Node<'de>, E> {
+        Ok(Node::Number)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Node<'de>, E> {
+        Ok(Node::Number)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Node<'de>, E> {
+        Ok(Node::Number)
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Node<'de>, E> {
+        Ok(Node::String(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Node<'de>, E> {
+        Ok(Node::String(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Node<'de>, A::Error> {
+        let mut array = Vec::new();
+        while let Some(element) = elements.next_element()? {
+            array.push(element);
+        }
+        Ok(Node::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Node<'de>, A::Error> {
+        let mut object = Vec::new();
+        while let Some((name, value)) = members.next_entry()? {
+            let Node::String(name) = name else {
+                return Err(A::Error::custom("the name of a member is a string"));
+            };
+            object.push((name, value));
+        }
+        Ok(Node::Object(object))
+    }
+}
+
+/// A valid JSON text without the white space between its tokens.
+pub(crate) fn compact(text: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(text.len());
+    let (mut in_string, mut escaped) = (false, false);
+    for &byte in text {
+        if in_string || !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
+            kept.push(byte);
+        }
+        if byte == b'"' && !escaped {
+            in_string = !in_string;
+        }
+        escaped = byte == b'\\' && !escaped;
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_members_are_kept() {
+        let Ok(Node::Object(members)) = Node::parse(br#"{"a": 1, "a": [null], "\u0062": "x"}"#)
+        else {
+            panic!("an object")
+        };
+        let names: Vec<_> = members.iter().map(|(name, _)| name.as_ref()).collect();
+        assert_eq!(names, ["a", "a", "b"]);
+    }
+
+    #[test]
+    fn what_is_not_one_json_text_in_utf8_is_refused() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for wrong in [&b"{} x"[..], b"", b"{\"a\":\"\xff\"}", b"\"\\ud800\"", deep.as_bytes()] {
+            assert!(Node::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn white_space_goes_only_between_tokens() {
+        let text = "{ \"a \\\" b\" :\t[ 1 ,\r\n \"\\\\\" , \" \" ] }";
+        assert_eq!(compact(text.as_bytes()), br#"{"a \" b":[1,"\\"," "]}"#);
+    }
+}

@@ -1,0 +1,121 @@
+//! What is counted of the database, whichever it is.
+
+use std::fmt;
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+
+use super::store::StoreError;
+
+/// From a cached page to a slow disk.
+const SECONDS: [f64; 14] =
+    [2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 1.0, 5.0];
+
+/// Powers of two up to the largest group.
+const SAVES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+
+type Labels<const N: usize> = [(&'static str, &'static str); N];
+
+/// The database's metrics, of all lanes: an operation costs far more than its place in these.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    operations: Family<Labels<2>, Counter>,
+    durations: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    /// Seconds from asking for a connection to having it, or giving up.
+    pub(crate) connection_wait: Histogram,
+    /// Connections to PostgreSQL.
+    pub(crate) open: Gauge,
+    /// Connections that run an operation of a request.
+    pub(crate) in_use: Gauge,
+    /// Operations that wait for a connection or for the writer.
+    pub(crate) queued: Gauge,
+    commits: Family<Labels<1>, Counter>,
+    commit_durations: Histogram,
+    saves: Histogram,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let seconds: fn() -> Histogram = || Histogram::new(SECONDS);
+        Metrics {
+            operations: Family::default(),
+            durations: Family::new_with_constructor(seconds),
+            connection_wait: seconds(),
+            open: Gauge::default(),
+            in_use: Gauge::default(),
+            queued: Gauge::default(),
+            commits: Family::default(),
+            commit_durations: seconds(),
+            saves: Histogram::new(SAVES),
+        }
+    }
+}
+
+impl Metrics {
+    /// An operation of a request has ended: `result` is what it came to.
+    pub(crate) fn operation(
+        &self,
+        operation: &'static str,
+        result: Result<&'static str, StoreError>,
+        took: Duration,
+    ) {
+        let result = result.unwrap_or_else(StoreError::name);
+        self.operations.get_or_create(&[("operation", operation), ("result", result)]).inc();
+        self.durations.get_or_create(&[("operation", operation)]).observe(took.as_secs_f64());
+    }
+
+    /// The writer has committed this many changes at once, or could not.
+    pub(crate) fn commit(&self, done: bool, changes: usize, took: Duration) {
+        let result = if done { "done" } else { "failed" };
+        self.commits.get_or_create(&[("result", result)]).inc();
+        self.commit_durations.observe(took.as_secs_f64());
+        if done {
+            self.saves.observe(changes as f64);
+        }
+    }
+}
+
+impl Collector for Metrics {
+    fn encode(&self, mut out: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut family = |name: &str, help: &str, metric: &dyn Encode| {
+            metric.encode_as(&mut out, &format!("corelane_database_{name}"), help)
+        };
+        family("operations", "Operations of requests by what they came to", &self.operations)?;
+        family(
+            "operation_duration_seconds",
+            "Time of an operation, waits included",
+            &self.durations,
+        )?;
+        family(
+            "connection_wait_seconds",
+            "Time until an operation had a connection, or gave up",
+            &self.connection_wait,
+        )?;
+        family("connections", "Open connections to PostgreSQL", &self.open)?;
+        family("connections_in_use", "Connections that run an operation", &self.in_use)?;
+        family("queue_length", "Operations that wait for the database", &self.queued)?;
+        family("commits", "Transactions of the SQLite writer", &self.commits)?;
+        family(
+            "commit_duration_seconds",
+            "Time of a transaction of the SQLite writer, its wait for the lock included",
+            &self.commit_durations,
+        )?;
+        family("saves_per_commit", "Changes that a transaction made durable", &self.saves)
+    }
+}
+
+/// A metric whatever its type.
+trait Encode {
+    fn encode_as(&self, out: &mut DescriptorEncoder<'_>, name: &str, help: &str) -> fmt::Result;
+}
+
+impl<M: EncodeMetric> Encode for M {
+    fn encode_as(&self, out: &mut DescriptorEncoder<'_>, name: &str, help: &str) -> fmt::Result {
+        self.encode(out.encode_descriptor(name, help, None, self.metric_type())?)
+    }
+}

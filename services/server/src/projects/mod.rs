@@ -1,0 +1,158 @@
+//! `/projects`: JSON documents in a database.
+
+mod body;
+mod change;
+mod conditions;
+mod create;
+pub(crate) mod database;
+mod describe;
+mod document;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
+mod json;
+mod list;
+pub(crate) mod metrics;
+pub(crate) mod postgres;
+mod read;
+mod reply;
+pub(crate) mod sqlite;
+pub(crate) mod store;
+
+use corelane::{BodyError, Incoming, Problem};
+use http::header::{ALLOW, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use uuid::{ContextV7, Uuid};
+
+pub(crate) use describe::{describe, schemas};
+use reply::{Refusal, Reply, bad_parameter};
+use store::Store;
+
+/// What a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resource<'a> {
+    All,
+    /// The one with this id, if it is one.
+    One(&'a str),
+}
+
+impl<'a> Resource<'a> {
+    /// `None` for a path that is not of the projects.
+    pub(crate) fn of(path: &'a str) -> Option<Self> {
+        match path.strip_prefix("/projects")? {
+            "" => Some(Resource::All),
+            rest => {
+                let id = rest.strip_prefix('/')?;
+                (!id.is_empty() && !id.contains('/')).then_some(Resource::One(id))
+            }
+        }
+    }
+
+    /// The methods that it takes, as `Allow` lists them.
+    fn allow(self) -> &'static str {
+        match self {
+            Resource::All => "GET, HEAD, POST, OPTIONS",
+            Resource::One(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
+        }
+    }
+
+    /// Answers what needs neither a token nor the database: `OPTIONS`, and methods that the
+    /// resource does not take.
+    pub(crate) fn answer_at_once(self, method: &Method) -> Option<Reply> {
+        let allow = self.allow();
+        let field = HeaderValue::from_static(allow);
+        if *method == Method::OPTIONS {
+            let mut reply = Response::new(Default::default());
+            *reply.status_mut() = StatusCode::NO_CONTENT;
+            reply.headers_mut().insert(ALLOW, field);
+            return Some(reply);
+        }
+        let taken = allow.split(", ").any(|taken| taken == method.as_str());
+        let refusal = || Problem::from(StatusCode::METHOD_NOT_ALLOWED).header(ALLOW, field);
+        (!taken).then(|| refusal().into_response())
+    }
+}
+
+/// Whether a request with this method changes projects.
+pub(crate) fn is_write(method: &Method) -> bool {
+    matches!(*method, Method::POST | Method::PUT | Method::DELETE)
+}
+
+/// The projects, as one lane serves them.
+#[derive(Debug)]
+pub(crate) struct Projects {
+    store: Store,
+    /// Keeps the ids that this lane makes in order within a millisecond.
+    ids: ContextV7,
+}
+
+impl Projects {
+    pub(crate) fn new(store: Store) -> Self {
+        Projects { store, ids: ContextV7::new() }
+    }
+
+    /// Answers a request whose method the resource takes and whose token, if it needs one, was
+    /// checked.
+    ///
+    /// # Errors
+    ///
+    /// The request's body ended early.
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Result<Reply, BodyError> {
+        let (head, body) = request.into_parts();
+        match self.handle(&head, body).await {
+            Ok(reply) => Ok(reply),
+            Err(Refusal::Problem(problem)) => Ok(problem.into_response()),
+            Err(Refusal::Body(error)) => Err(error),
+        }
+    }
+
+    async fn handle(&self, head: &Parts, body: Incoming) -> Result<Reply, Refusal> {
+        match (Resource::of(head.uri.path()), &head.method) {
+            (Some(Resource::All), &Method::POST) => self.create(head, body).await,
+            (Some(Resource::All), _) => self.list(head.uri.query().unwrap_or("")).await,
+            (Some(Resource::One(id)), method) => {
+                let id = parse_id(id)?;
+                match *method {
+                    Method::PUT => self.replace(id, head, body).await,
+                    Method::DELETE => self.delete(id, head).await,
+                    _ => self.read(id, head).await,
+                }
+            }
+            (None, _) => Err(Problem::from(StatusCode::NOT_FOUND).into()),
+        }
+    }
+}
+
+/// Reads an id. Only the usual form with hyphens: caches know a project under one address.
+fn parse_id(text: &str) -> Result<Uuid, Problem> {
+    let id = Uuid::try_parse(text).ok().filter(|id| id.hyphenated().to_string() == text);
+    id.ok_or_else(|| bad_parameter("id", "a UUID in lower case, with hyphens"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_name_all_projects_or_one() {
+        for (path, resource) in [
+            ("/projects", Some(Resource::All)),
+            ("/projects/x", Some(Resource::One("x"))),
+            ("/projects/", None),
+            ("/projects/x/y", None),
+            ("/projectsx", None),
+            ("/project", None),
+        ] {
+            assert_eq!(Resource::of(path), resource, "{path}");
+        }
+    }
+
+    #[test]
+    fn ids_have_one_form() {
+        let id = "018f4d5e-7c3a-7b2f-9d10-0123456789ab";
+        assert!(parse_id(id).is_ok_and(|parsed| parsed.to_string() == id));
+        for wrong in [id.to_uppercase(), id.replace('-', ""), format!("{{{id}}}"), "x".to_owned()] {
+            assert!(parse_id(&wrong).is_err(), "{wrong}");
+        }
+    }
+}

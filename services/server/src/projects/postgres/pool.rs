@@ -1,0 +1,240 @@
+//! The sessions of a lane, lent to one request at a time.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use corelane::Dependency;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
+
+use super::session::{Order, Session};
+use super::settings::Settings;
+use crate::projects::metrics::Metrics;
+use crate::projects::store::StoreError;
+
+/// How much longer a statement is waited for than the server lets it run: what is not answered by
+/// then will not be.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The sessions of a lane and who waits for one. All of it happens on the lane's thread.
+#[derive(Debug)]
+pub(super) struct Pool {
+    /// Those that nobody uses; the one that was used last is at the end.
+    idle: RefCell<Vec<Rc<Session>>>,
+    /// All of them.
+    open: RefCell<Vec<Rc<Session>>>,
+    /// In the order of arrival.
+    waiting: RefCell<VecDeque<oneshot::Sender<Lent>>>,
+    queue: usize,
+    wait: Duration,
+    /// Longest time that a statement is waited for.
+    pub(super) longest_statement: Duration,
+    /// No session is open, and it is known that the database is down: nobody waits for it.
+    down: Cell<bool>,
+    /// How often every session was told to close.
+    discards: Cell<u64>,
+    dependency: Dependency,
+    metrics: Arc<Metrics>,
+    /// Told when a session has ended.
+    pub(super) ended: Notify,
+    /// A session has ended soon after it was opened.
+    pub(super) ended_soon: Cell<bool>,
+}
+
+impl Pool {
+    pub(super) fn new(settings: &Settings, dependency: Dependency, metrics: Arc<Metrics>) -> Self {
+        dependency.pending("not connected yet");
+        Pool {
+            idle: RefCell::default(),
+            open: RefCell::default(),
+            waiting: RefCell::default(),
+            queue: settings.queue,
+            wait: settings.wait,
+            longest_statement: settings.statement_timeout + GRACE,
+            down: Cell::new(false),
+            discards: Cell::new(0),
+            dependency,
+            metrics,
+            ended: Notify::new(),
+            ended_soon: Cell::new(false),
+        }
+    }
+
+    /// A session, perhaps after a wait.
+    pub(super) async fn take(self: &Rc<Self>) -> Result<Lent, StoreError> {
+        let began = Instant::now();
+        let taken = self.take_or_wait().await;
+        self.metrics.connection_wait.observe(began.elapsed().as_secs_f64());
+        taken
+    }
+
+    async fn take_or_wait(self: &Rc<Self>) -> Result<Lent, StoreError> {
+        while let Some(session) = self.pop_idle() {
+            if !session.ended.get() {
+                return Ok(self.lend(session));
+            }
+        }
+        if self.down.get() {
+            return Err(StoreError::Unavailable);
+        }
+        let receiver = self.join_queue()?;
+        let _queued = Counted::new(&self.metrics.queued);
+        match timeout(self.wait, receiver).await {
+            Ok(Ok(lent)) => Ok(lent),
+            // The queue was sent home.
+            Ok(Err(_)) => Err(StoreError::Unavailable),
+            Err(_) => Err(StoreError::Exhausted),
+        }
+    }
+
+    fn pop_idle(&self) -> Option<Rc<Session>> {
+        self.idle.borrow_mut().pop()
+    }
+
+    fn first_waiting(&self) -> Option<oneshot::Sender<Lent>> {
+        self.waiting.borrow_mut().pop_front()
+    }
+
+    fn join_queue(&self) -> Result<oneshot::Receiver<Lent>, StoreError> {
+        let mut waiting = self.waiting.borrow_mut();
+        if waiting.len() >= self.queue {
+            // Some may have left.
+            waiting.retain(|request| !request.is_closed());
+        }
+        if waiting.len() >= self.queue {
+            return Err(StoreError::Exhausted);
+        }
+        let (sender, receiver) = oneshot::channel();
+        waiting.push_back(sender);
+        Ok(receiver)
+    }
+
+    fn lend(self: &Rc<Self>, session: Rc<Session>) -> Lent {
+        Lent { pool: Rc::clone(self), session: Some(session), busy: Cell::new(false) }
+    }
+
+    /// Sessions that are open.
+    pub(super) fn open(&self) -> usize {
+        self.open.borrow().len()
+    }
+
+    /// A session was opened.
+    pub(super) fn add(self: &Rc<Self>, session: Rc<Session>) {
+        self.open.borrow_mut().push(Rc::clone(&session));
+        self.metrics.open.inc();
+        self.down.set(false);
+        self.dependency.up();
+        self.give(session);
+    }
+
+    /// Nobody uses this session now: the first who waits gets it.
+    pub(super) fn give(self: &Rc<Self>, session: Rc<Session>) {
+        if session.ended.get() {
+            return;
+        }
+        let mut lent = self.lend(session);
+        while let Some(request) = self.first_waiting() {
+            match request.send(lent) {
+                Ok(()) => return,
+                // It has left.
+                Err(back) => lent = back,
+            }
+        }
+        self.idle.borrow_mut().extend(lent.session.take());
+    }
+
+    /// A session has ended, for this reason.
+    pub(super) fn remove(&self, session: &Rc<Session>, reason: String) {
+        session.ended.set(true);
+        let other = |other: &Rc<Session>| !Rc::ptr_eq(other, session);
+        self.idle.borrow_mut().retain(other);
+        self.open.borrow_mut().retain(other);
+        self.metrics.open.dec();
+        if self.open() == 0 {
+            self.fail(reason);
+        } else {
+            tracing::info!(reason, "a connection to the database ended");
+        }
+        self.ended.notify_one();
+    }
+
+    /// No session is open and none could be opened. Whoever waits is answered.
+    pub(super) fn fail(&self, reason: String) {
+        self.down.set(true);
+        self.dependency.down(reason);
+        self.waiting.take();
+    }
+
+    /// How often every session was told to close: one that was asked for before the last time
+    /// may lead to the server that was left then.
+    pub(super) fn discards(&self) -> u64 {
+        self.discards.get()
+    }
+
+    /// Closes every session.
+    pub(super) fn discard_all(&self, reason: &'static str) {
+        self.discards.set(self.discards.get() + 1);
+        for session in self.open.borrow().iter() {
+            session.tell(Order::Discard(reason));
+        }
+    }
+}
+
+/// A session that one request uses. Dropped, it goes back.
+#[derive(Debug)]
+pub(super) struct Lent {
+    pool: Rc<Pool>,
+    session: Option<Rc<Session>>,
+    /// A statement is under way.
+    busy: Cell<bool>,
+}
+
+impl Lent {
+    /// Runs statements. If the request leaves before its end, the session is not lent until then.
+    pub(super) async fn during<T>(&self, statement: impl Future<Output = T>) -> T {
+        let _in_use = Counted::new(&self.pool.metrics.in_use);
+        self.busy.set(true);
+        let done = statement.await;
+        self.busy.set(false);
+        done
+    }
+}
+
+impl Deref for Lent {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        self.session.as_ref().expect("a session is taken out when it is given back")
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        match self.session.take() {
+            Some(session) if self.busy.get() => session.tell(Order::Settle),
+            Some(session) => self.pool.give(session),
+            None => {}
+        }
+    }
+}
+
+/// One more, as long as it lives.
+struct Counted<'a>(&'a Gauge);
+
+impl<'a> Counted<'a> {
+    fn new(gauge: &'a Gauge) -> Self {
+        gauge.inc();
+        Counted(gauge)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

@@ -1,0 +1,135 @@
+//! What keeps a lane's sessions open: one task that connects, and one for each session.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::pool::Pool;
+use super::session::{Connection, Order, Session, open, why};
+use super::settings::Settings;
+use super::tls::Tls;
+
+/// Pauses between attempts to connect: doubled each time from the first to the last, and shortened
+/// by up to a half by chance, so that lanes and replicas do not come all at once.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A session that lived less long was of no use: a proxy without a server may close it so.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Keeps as many sessions open as the configuration says.
+pub(super) async fn supervise(pool: Rc<Pool>, settings: Arc<Settings>) {
+    let mut pauses = Pauses { next: FIRST_PAUSE, last: Instant::now() };
+    let mut warned = String::new();
+    loop {
+        let all_open = pool.open() == settings.connections;
+        if all_open {
+            pool.ended.notified().await;
+        }
+        // A server that takes connections only to close them is not asked without a pause.
+        if pool.ended_soon.take() || all_open {
+            pauses.wait().await;
+            continue;
+        }
+        let discards = pool.discards();
+        match open(&settings).await {
+            // Asked for before all were to close: it may have passed as writable until then.
+            Ok(_) if pool.discards() != discards => {}
+            Ok((session, connection, tls)) => {
+                warned.clear();
+                let session = Rc::new(session);
+                let minder = mind(Rc::clone(&pool), Rc::clone(&session), connection, tls);
+                pool.add(session);
+                spawn_local(minder);
+            }
+            Err(reason) => {
+                if pool.open() == 0 {
+                    pool.fail(reason);
+                } else if reason != warned {
+                    tracing::warn!(
+                        reason,
+                        open = pool.open(),
+                        "no further connection to the database"
+                    );
+                    warned = reason;
+                }
+                pauses.wait().await;
+            }
+        }
+    }
+}
+
+struct Pauses {
+    next: Duration,
+    last: Instant,
+}
+
+impl Pauses {
+    async fn wait(&mut self) {
+        sleep(self.next(self.last.elapsed())).await;
+        self.last = Instant::now();
+    }
+
+    /// The next pause, so long after the last one ended.
+    fn next(&mut self, since: Duration) -> Duration {
+        if since > 2 * LAST_PAUSE {
+            self.next = FIRST_PAUSE;
+        }
+        let pause = self.next.mul_f64(0.5 + fastrand::f64() / 2.0);
+        self.next = LAST_PAUSE.min(self.next * 2);
+        pause
+    }
+}
+
+/// Drives a connection until it ends or is to be closed.
+async fn mind(pool: Rc<Pool>, session: Rc<Session>, mut connection: Connection, tls: Tls) {
+    let opened = Instant::now();
+    let (reason, running) = loop {
+        let order = tokio::select! {
+            ended = &mut connection => break (why(ended), false),
+            order = session.order() => order,
+        };
+        if let Order::Discard(reason) = order {
+            break (reason.to_owned(), true);
+        }
+        // Answered after the statement that was left, which statement_timeout bounds.
+        tokio::select! {
+            ended = &mut connection => break (why(ended), false),
+            settled = timeout(pool.longest_statement, session.client.check_connection()) => {
+                if !matches!(settled, Ok(Ok(()))) {
+                    break ("a statement did not end".to_owned(), true);
+                }
+            }
+        }
+        pool.give(Rc::clone(&session));
+    };
+    if opened.elapsed() < SOON {
+        pool.ended_soon.set(true);
+    }
+    pool.remove(&session, reason);
+    drop(connection);
+    if running {
+        // By a connection of its own, which a server that hangs does not answer either.
+        let cancel = session.client.cancel_token();
+        let _ = timeout(LAST_PAUSE, cancel.cancel_query(tls)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_to_the_last_and_start_again_after_peace() {
+        let mut pauses = Pauses { next: FIRST_PAUSE, last: Instant::now() };
+        for whole in [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000] {
+            let whole = Duration::from_millis(whole);
+            let pause = pauses.next(2 * LAST_PAUSE);
+            assert!((whole / 2..=whole).contains(&pause), "{pause:?} of {whole:?}");
+        }
+        assert!(pauses.next(3 * LAST_PAUSE) <= FIRST_PAUSE);
+    }
+}

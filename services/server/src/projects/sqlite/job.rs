@@ -1,0 +1,71 @@
+//! A change on its way to the writer.
+
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::fault::Fault;
+use super::line::Place;
+use crate::projects::store::StoreError;
+
+/// A change that waits to be made, of whatever type its result is.
+pub(super) trait Job: Send {
+    /// Makes the change, as a part of the open transaction.
+    fn run(&mut self, connection: &Connection) -> Result<(), Fault>;
+
+    /// Whether nobody waits for it any more, or nobody should have to.
+    fn is_late(&self, patience: Duration) -> bool;
+
+    /// Bytes that it adds to the transaction.
+    fn bytes(&self) -> usize;
+
+    /// Answers: with what the change came to if that is durable now, or with an error.
+    fn answer(self: Box<Self>, fate: Result<(), StoreError>);
+}
+
+pub(super) struct Change<T, F> {
+    pub(super) work: F,
+    pub(super) bytes: usize,
+    pub(super) made: Instant,
+    pub(super) done: Option<Result<T, StoreError>>,
+    pub(super) reply: oneshot::Sender<Result<T, StoreError>>,
+    pub(super) place: Place,
+}
+
+impl<T, F> Job for Change<T, F>
+where
+    T: Send,
+    F: FnMut(&Connection) -> rusqlite::Result<T> + Send,
+{
+    fn run(&mut self, connection: &Connection) -> Result<(), Fault> {
+        match (self.work)(connection) {
+            Ok(done) => {
+                self.done = Some(Ok(done));
+                Ok(())
+            }
+            Err(error) => {
+                let fault = Fault::from(error);
+                self.done = Some(Err(fault.tells()));
+                Err(fault)
+            }
+        }
+    }
+
+    fn is_late(&self, patience: Duration) -> bool {
+        self.reply.is_closed() || self.made.elapsed() > patience
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn answer(self: Box<Self>, fate: Result<(), StoreError>) {
+        let Change { done, reply, place, .. } = *self;
+        // Free before the client can send its next request.
+        drop(place);
+        let answer = fate.and_then(|()| done.unwrap_or(Err(StoreError::TimedOut)));
+        // Its client may have left.
+        let _ = reply.send(answer);
+    }
+}

@@ -1,0 +1,200 @@
+//! Projects in an SQLite file: one writer thread for each process, readers for each lane. Several
+//! processes of one machine may share the file.
+
+mod fault;
+mod file;
+mod health;
+mod job;
+mod line;
+mod readers;
+mod statements;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use corelane::ServerHandle;
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::metrics::Metrics;
+use super::store::{Changed, Project, StoreError, Version};
+use fault::Fault;
+use file::File;
+use health::{Access, Health};
+use job::{Change, Job};
+use line::Line;
+use readers::Readers;
+use writer::Writer;
+
+/// Bytes of the write-ahead log above which it is cut: four times what it grows to between two
+/// checkpoints when no reader is in the way.
+const LOG_LIMIT: u64 = 16 << 20;
+
+/// How the database is used.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) path: PathBuf,
+    /// Read connections of each lane.
+    pub(crate) connections: usize,
+    /// Longest wait for one of them.
+    pub(crate) wait: Duration,
+    /// Operations of each lane that may wait, for a connection or for the writer.
+    pub(crate) queue: u64,
+    /// Longest wait for a lock, and for a read.
+    pub(crate) statement_timeout: Duration,
+}
+
+/// The database of a process.
+#[derive(Debug)]
+pub(crate) struct Database {
+    settings: Settings,
+    file: File,
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
+    changes: mpsc::Sender<Box<dyn Job>>,
+    /// Told when the writer has closed the file. Locked by nobody: lanes may share this.
+    ended: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Database {
+    /// Opens the file, or makes it, and starts the writer. A file that cannot be used now may be
+    /// used later: until then the dependency `database` is down.
+    ///
+    /// # Errors
+    ///
+    /// The file is not one of this program's, or is of a newer version; or no thread could start.
+    pub(crate) fn open(
+        settings: Settings,
+        metrics: Arc<Metrics>,
+        server: &ServerHandle,
+    ) -> Result<Self, String> {
+        let file = File { path: settings.path.clone(), patience: settings.statement_timeout };
+        let health = Arc::new(Health::new(settings.path.clone(), server));
+        let opened = match file.open_writer(true) {
+            Ok(opened) => Some(opened),
+            Err(fault @ Fault::Refused(_)) => {
+                return Err(format!("database.path = {}: {fault}", settings.path.display()));
+            }
+            Err(fault) => {
+                health.failed(Access::Write, &fault);
+                None
+            }
+        };
+        let writer = Writer {
+            file: file.clone(),
+            health: Arc::clone(&health),
+            metrics: Arc::clone(&metrics),
+            existed: opened.is_some(),
+            opened,
+            next_cut: Instant::now(),
+            log_is_held: false,
+            next_check: Instant::now(),
+        };
+        let (changes, jobs) = mpsc::channel();
+        let (end, ended) = mpsc::channel();
+        std::thread::Builder::new()
+            .name("database-writer".to_owned())
+            .spawn(move || {
+                writer.run(&jobs);
+                let _ = end.send(());
+            })
+            .map_err(|error| format!("the database's writer could not start: {error}"))?;
+        Ok(Database { settings, file, health, metrics, changes, ended: Mutex::new(ended) })
+    }
+
+    /// What a lane uses.
+    pub(crate) fn lane(&self) -> Sqlite {
+        let (file, health) = (self.file.clone(), Arc::clone(&self.health));
+        let metrics = Arc::clone(&self.metrics);
+        let line = Line::new(self.settings.queue, Arc::clone(&metrics));
+        Sqlite {
+            readers: Readers::new(file, Arc::clone(&health), line.clone(), metrics, &self.settings),
+            changes: self.changes.clone(),
+            health,
+            line,
+        }
+    }
+
+    /// Waits until what is queued is committed and the file is closed; called when no lane is
+    /// left. Whoever is still not answered was told of no success, so the wait is bounded.
+    pub(crate) fn close(self) {
+        let Database { settings, changes, ended, .. } = self;
+        drop(changes);
+        let ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(settings.statement_timeout) {
+            tracing::warn!(
+                "the database is still being written; what was not answered may be lost"
+            );
+        }
+    }
+}
+
+/// A lane's use of the database.
+#[derive(Debug)]
+pub(crate) struct Sqlite {
+    readers: Readers,
+    changes: mpsc::Sender<Box<dyn Job>>,
+    health: Arc<Health>,
+    line: Line,
+}
+
+impl Sqlite {
+    pub(crate) async fn get(&self, id: Uuid) -> Result<Option<Project>, StoreError> {
+        self.readers.read(move |connection| statements::get(connection, id)).await
+    }
+
+    pub(crate) async fn list(
+        &self,
+        after: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Vec<Project>, StoreError> {
+        self.readers.read(move |connection| statements::list(connection, after, limit)).await
+    }
+
+    pub(crate) async fn create(&self, id: Uuid, document: Bytes) -> Result<Project, StoreError> {
+        let bytes = document.len();
+        self.change(bytes, move |connection| statements::create(connection, id, &document)).await
+    }
+
+    pub(crate) async fn replace(
+        &self,
+        id: Uuid,
+        document: Bytes,
+        expected: Option<Version>,
+    ) -> Result<Changed<Project>, StoreError> {
+        let bytes = document.len();
+        self.change(bytes, move |connection| {
+            statements::replace(connection, id, &document, expected)
+        })
+        .await
+    }
+
+    pub(crate) async fn delete(
+        &self,
+        id: Uuid,
+        expected: Option<Version>,
+    ) -> Result<Changed<()>, StoreError> {
+        self.change(0, move |connection| statements::delete(connection, id, expected)).await
+    }
+
+    /// Has the writer make a change; it is durable when this returns.
+    async fn change<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let place = self.line.enter()?;
+        let (reply, answer) = oneshot::channel();
+        let change = Change { work, bytes, made: Instant::now(), done: None, reply, place };
+        // The writer ends only with the lanes, or in a panic.
+        if self.changes.send(Box::new(change)).is_err() {
+            return Err(self.health.failed(Access::Write, &Fault::WriterEnded));
+        }
+        answer.await.unwrap_or(Err(StoreError::Failed))
+    }
+}

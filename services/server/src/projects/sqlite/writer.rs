@@ -1,0 +1,207 @@
+//! The one thread of a process that writes. SQLite allows one writer at a time, so changes that
+//! wait anyhow are committed together: one fsync makes them all durable (group commit).
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Transaction, TransactionBehavior};
+
+use super::LOG_LIMIT;
+use super::fault::Fault;
+use super::file::{File, Opened, touch};
+use super::health::{Access, Health};
+use super::job::Job;
+use crate::projects::metrics::Metrics;
+use crate::projects::store::StoreError;
+
+/// Most changes of a transaction, and most bytes: the first of a group waits for the last, and
+/// many more would not make the share of an fsync that each pays much smaller. SQLite keeps what
+/// is not committed in a page cache of 2 MB and writes the rest to the log twice.
+const GROUP: usize = 256;
+const GROUP_BYTES: usize = 1 << 20;
+
+/// How often an idle writer looks whether the file is there, one that is down tries again, and a
+/// long log is cut at most.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long after a check of a damaged file the next one begins at the soonest, and how many times
+/// as long as a check takes: it reads the whole file, and changes wait for it.
+const CHECK: Duration = Duration::from_secs(10);
+const CHECK_SHARE: u32 = 10;
+
+pub(super) struct Writer {
+    pub(super) file: File,
+    pub(super) health: Arc<Health>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) opened: Option<Opened>,
+    /// Whether the file has been open: if it is gone since, an empty one must not take its place.
+    pub(super) existed: bool,
+    /// When a long log may be cut again, and whether a reader was in the way the last time.
+    pub(super) next_cut: Instant,
+    pub(super) log_is_held: bool,
+    /// When a damaged file may be checked again.
+    pub(super) next_check: Instant,
+}
+
+impl Writer {
+    /// Serves until nobody can send changes any more; the file is closed then.
+    pub(super) fn run(mut self, jobs: &Receiver<Box<dyn Job>>) {
+        loop {
+            match jobs.recv_timeout(LOOK) {
+                Ok(job) => self.commit(job, jobs),
+                Err(RecvTimeoutError::Timeout) => self.look(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.check_damage();
+        }
+    }
+
+    /// Commits a change with all that wait behind it, and answers them.
+    fn commit(&mut self, first: Box<dyn Job>, jobs: &Receiver<Box<dyn Job>>) {
+        if first.is_late(self.file.patience) {
+            return first.answer(Err(StoreError::TimedOut));
+        }
+        let mut group = vec![first];
+        let began = Instant::now();
+        match self.transact(&mut group, jobs) {
+            Ok(None) => self.health.works(Access::Write),
+            Ok(Some(fault)) => {
+                self.health.failed(Access::Write, &fault);
+            }
+            Err(fault) => {
+                let tells = self.health.failed(Access::Write, &fault);
+                self.metrics.commit(false, group.len(), began.elapsed());
+                group.into_iter().for_each(|job| job.answer(Err(tells)));
+                let is_stuck = |opened: &mut Opened| !opened.connection.is_autocommit();
+                if fault.ends_connection() || self.opened.as_mut().is_some_and(is_stuck) {
+                    self.opened = None;
+                }
+                return;
+            }
+        }
+        self.metrics.commit(true, group.len(), began.elapsed());
+        group.into_iter().for_each(|job| job.answer(Ok(())));
+        self.cut_log();
+    }
+
+    /// Makes the changes of a group durable. A change that fails alone is no error here, but the
+    /// last such fault is told.
+    fn transact(
+        &mut self,
+        group: &mut Vec<Box<dyn Job>>,
+        jobs: &Receiver<Box<dyn Job>>,
+    ) -> Result<Option<Fault>, Fault> {
+        let patience = self.file.patience;
+        let opened = self.open()?;
+        // Waits for writers in other processes; who waits here meanwhile joins the group.
+        let transaction = Transaction::new(&mut opened.connection, TransactionBehavior::Immediate)?;
+        let (mut ran, mut bytes, mut failed) = (0, 0, None);
+        while ran < group.len() {
+            let job = &mut group[ran];
+            if let Err(fault) = job.run(&transaction) {
+                // Some errors, such as a full disk, may end the transaction
+                // (sqlite.org/lang_transaction.html#response_to_errors_within_a_transaction).
+                if transaction.is_autocommit() {
+                    return Err(fault);
+                }
+                failed = Some(fault);
+            }
+            bytes += job.bytes();
+            ran += 1;
+            while ran == group.len() && ran < GROUP && bytes < GROUP_BYTES {
+                match jobs.try_recv() {
+                    Ok(job) if job.is_late(patience) => job.answer(Err(StoreError::TimedOut)),
+                    Ok(job) => group.push(job),
+                    Err(_) => break,
+                }
+            }
+        }
+        transaction.commit()?;
+        self.check_kept()?;
+        Ok(failed)
+    }
+
+    fn open(&mut self) -> Result<&mut Opened, Fault> {
+        let opened = match self.opened.take() {
+            Some(opened) => opened,
+            None => self.file.open_writer(!self.existed)?,
+        };
+        self.existed = true;
+        Ok(self.opened.insert(opened))
+    }
+
+    /// An acknowledged change must be in the file that a restart would open.
+    fn check_kept(&self) -> Result<(), Fault> {
+        self.opened.as_ref().map_or(Ok(()), |opened| self.file.check_kept(opened))
+    }
+
+    /// Notices a file that is gone, and one that can be used again.
+    fn look(&mut self) {
+        if let Err(fault) = self.check_kept() {
+            self.health.failed(Access::Write, &fault);
+            self.opened = None;
+        }
+        if !self.health.is_down() {
+            return;
+        }
+        match self.try_write().and_then(|()| self.file.open_reader()) {
+            Ok(_) => {
+                self.health.works(Access::Write);
+                self.health.works(Access::Read);
+            }
+            Err(fault) => {
+                // Also after an error of the disk: a volume that is back has no open files.
+                if self.health.failed(Access::Write, &fault) == StoreError::Unavailable {
+                    self.opened = None;
+                }
+            }
+        }
+    }
+
+    /// Only a check of the whole file shows that it is damaged no more.
+    fn check_damage(&mut self) {
+        if !self.health.is_damaged() || self.next_check > Instant::now() {
+            return;
+        }
+        let began = Instant::now();
+        match self.file.check_sound() {
+            Ok(()) => self.health.sound(),
+            Err(fault) => {
+                self.health.failed(Access::Read, &fault);
+            }
+        }
+        self.next_check = Instant::now() + CHECK.max(CHECK_SHARE * began.elapsed());
+    }
+
+    fn try_write(&mut self) -> Result<(), Fault> {
+        let opened = self.open()?;
+        let transaction = Transaction::new(&mut opened.connection, TransactionBehavior::Immediate)?;
+        touch(&transaction)?;
+        transaction.commit()?;
+        self.check_kept()
+    }
+
+    /// SQLite copies the log into the database every 1,000 pages, at the end of a COMMIT, but
+    /// begins it anew only in a moment when nobody reads from it
+    /// (sqlite.org/wal.html#avoiding_excessively_large_wal_files). When that does not come by
+    /// itself, it is waited for.
+    fn cut_log(&mut self) {
+        let Some(opened) = &mut self.opened else { return };
+        if self.next_cut > Instant::now() || self.file.log_length() <= LOG_LIMIT {
+            return;
+        }
+        self.next_cut = Instant::now() + LOOK;
+        let held = match opened.cut_log(&self.file) {
+            Ok(cut) => !cut,
+            Err(error) => {
+                tracing::warn!(%error, "the database's log could not be cut");
+                true
+            }
+        };
+        if held && !self.log_is_held {
+            tracing::warn!("the database's log grows: it is being read for a long time");
+        }
+        self.log_is_held = held;
+    }
+}

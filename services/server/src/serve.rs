@@ -1,0 +1,91 @@
+//! Running the service: its parts are made, served and ended in this order.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use corelane::{Builder, Drained};
+use http::HeaderValue;
+
+use crate::app::{App, Common, ROUTES};
+use crate::auth::{Auth, AuthCollector};
+use crate::config::{Config, ConfigErrors};
+use crate::faults::{self, FaultCollector, Faults};
+use crate::logging;
+use crate::projects::database::Database;
+use crate::projects::metrics::Metrics;
+use crate::telemetry;
+
+/// Serves until drained: 0 after a clean drain, 1 when something was cut or failed.
+pub(crate) fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
+    let builder = crate::builder(&config)?;
+    let auth = Arc::new(config.auth()?);
+    let faults = config.faults.then(|| Arc::new(Faults::new(&ROUTES)));
+    let (_flush_at_end, log_level) = logging::start(&config.log_level, config.log_format);
+    let replica = replica_name(&config);
+    let builder = named(builder, &replica)
+        .admin_route(logging::LEVEL_PATH, move |request| log_level.answer(&request));
+    let builder = with_drills(builder, faults.as_ref());
+    let (builder, _sent_at_end) = match telemetry::start(builder, &config, &replica) {
+        Ok(started) => started,
+        Err(error) => return Ok(failed(&error)),
+    };
+    let metrics = Arc::<Metrics>::default();
+    let builder = with_tokens(builder, &auth).collector(Arc::clone(&metrics));
+    let server = match builder.build() {
+        Ok(server) => server,
+        Err(error) => return Ok(crate::failed(&error)),
+    };
+    let database = match Database::open(&config, &metrics, &server.handle()) {
+        Ok(database) => database.map(Arc::new),
+        Err(error) => return Ok(failed(&error)),
+    };
+    let common = Common { auth, faults, database: database.clone() };
+    let served = server.serve(App::factory(config, replica, common));
+    // The lanes have ended, and what they held of it is gone.
+    if let Some(database) = database.and_then(Arc::into_inner) {
+        database.close();
+    }
+    Ok(match served {
+        Ok(Drained { cut: 0 }) => ExitCode::SUCCESS,
+        Ok(Drained { .. }) => ExitCode::FAILURE,
+        Err(error) => crate::failed(&error),
+    })
+}
+
+/// The name of this replica, in replies and wherever else it is asked for one.
+pub(crate) fn replica_name(config: &Config) -> String {
+    match config.replica.as_str() {
+        "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        name => name.to_owned(),
+    }
+}
+
+fn named(builder: Builder, replica: &str) -> Builder {
+    // A name of printable ASCII, as the schema allows, is always a header value.
+    match HeaderValue::from_str(replica) {
+        Ok(name) => builder.replica(name),
+        Err(_) => builder,
+    }
+}
+
+/// The page of faults is there in any case: it says where they are turned on.
+fn with_drills(builder: Builder, faults: Option<&Arc<Faults>>) -> Builder {
+    let builder = builder.admin_route("/faults", faults::handler(faults.cloned()));
+    match faults {
+        Some(faults) => builder.collector(FaultCollector(Arc::clone(faults))),
+        None => builder,
+    }
+}
+
+fn with_tokens(builder: Builder, auth: &Arc<Auth>) -> Builder {
+    if let Err(error) = auth.watch() {
+        tracing::error!(%error, "tokens are not reloaded: no thread for it");
+    }
+    builder.collector(AuthCollector(Arc::clone(auth)))
+}
+
+/// Says why a part of the service could not start.
+fn failed(reason: &dyn std::fmt::Display) -> ExitCode {
+    crate::report(reason);
+    ExitCode::FAILURE
+}

@@ -1,0 +1,237 @@
+//! The thread that sends spans to a collector.
+
+use std::io;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use corelane_cli::exchange;
+use http::header::{CONTENT_TYPE, HOST, RETRY_AFTER};
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use prost::Message;
+use tokio::net::lookup_host;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::endpoint::Endpoint;
+use super::otlp::{self, ExportResponse, Resource};
+use super::spans::{Fate, Spans};
+
+/// How often it looks for spans.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// Most spans of a request.
+const BATCH: usize = 512;
+
+/// Times that spans are sent before they are given up, with a wait that doubles in between.
+const TRIES: u32 = 5;
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// Longest time to send what is left at the end.
+const FLUSH: Duration = Duration::from_secs(3);
+
+/// Sends spans until it is dropped; then what is left, for a few seconds at most.
+pub(crate) struct Exporter {
+    stop: Option<watch::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Exporter {
+    pub(super) fn start(
+        endpoint: Endpoint,
+        allowed: Duration,
+        resource: Resource,
+        spans: &Spans,
+    ) -> io::Result<Exporter> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = watch::channel(());
+        let sending = Sending {
+            endpoint,
+            allowed,
+            resource,
+            spans: spans.clone(),
+            stopped,
+            stopping: false,
+            failing: false,
+        };
+        let thread = std::thread::Builder::new().name("otlp".to_owned()).spawn(move || {
+            runtime.block_on(sending.run());
+            // A look-up of the collector's name may hang in a thread of its own.
+            runtime.shutdown_background();
+        })?;
+        Ok(Exporter { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+struct Sending {
+    endpoint: Endpoint,
+    /// Longest time of one request.
+    allowed: Duration,
+    resource: Resource,
+    spans: Spans,
+    /// Changes when the end has come, which `stopping` then says.
+    stopped: watch::Receiver<()>,
+    stopping: bool,
+    /// The last request failed, which was logged.
+    failing: bool,
+}
+
+/// Spans as they are sent.
+struct Batch {
+    spans: u64,
+    request: Bytes,
+}
+
+/// Why spans were not taken.
+struct Failure {
+    reason: String,
+    /// Whether to send them again, and after how long at the earliest.
+    again: Option<Duration>,
+}
+
+impl Sending {
+    async fn run(mut self) {
+        let mut stopped = self.stopped.clone();
+        let allowed = FLUSH.min(self.allowed);
+        let too_long = async {
+            // Nothing is ever sent there: it only ends.
+            let _ = stopped.changed().await;
+            sleep(allowed).await;
+        };
+        tokio::select! {
+            () = self.send_all() => {}
+            () = too_long => tracing::warn!("the collector is too slow: the last spans are lost"),
+        }
+    }
+
+    /// Sends what comes until the end, and then what is left.
+    async fn send_all(&mut self) {
+        while !self.stopping {
+            self.pause(EVERY).await;
+            while let Some(batch) = self.next() {
+                self.send_again(batch).await;
+            }
+        }
+    }
+
+    /// Waits, but not beyond the end.
+    async fn pause(&mut self, time: Duration) {
+        if !self.stopping {
+            self.stopping = timeout(time, self.stopped.changed()).await.is_ok();
+        }
+    }
+
+    /// What is to be sent now, if anything.
+    fn next(&self) -> Option<Batch> {
+        let records = self.spans.take(BATCH);
+        let batch = || Batch {
+            spans: records.len() as u64,
+            request: otlp::request(&self.resource, &records).into(),
+        };
+        (!records.is_empty()).then(batch)
+    }
+
+    /// Sends spans until they are taken, refused or given up.
+    async fn send_again(&mut self, batch: Batch) {
+        let mut wait = FIRST_WAIT;
+        for tried in 1.. {
+            let result = self.send(&batch).await;
+            let again = result.as_ref().err().and_then(|failure| failure.again);
+            self.note(result.as_ref().err());
+            let Some(later) = again.filter(|_| tried < TRIES && !self.stopping) else {
+                return self.done(&batch, &result);
+            };
+            self.pause(wait.max(later).min(LONGEST_WAIT)).await;
+            wait *= 2;
+        }
+    }
+
+    /// Counts what became of spans.
+    fn done(&self, batch: &Batch, result: &Result<u64, Failure>) {
+        match result {
+            Ok(rejected) => {
+                self.spans.count(batch.spans - rejected, Fate::Exported);
+                self.spans.count(*rejected, Fate::Refused);
+            }
+            Err(Failure { again: None, .. }) => self.spans.count(batch.spans, Fate::Refused),
+            Err(_) => self.spans.count(batch.spans, Fate::Unreachable),
+        }
+    }
+
+    /// Logs the first failure of a row, and its end.
+    fn note(&mut self, failure: Option<&Failure>) {
+        let failed_before = std::mem::replace(&mut self.failing, failure.is_some());
+        match failure {
+            Some(Failure { reason, .. }) if !failed_before => {
+                tracing::warn!(reason, "spans cannot be sent");
+            }
+            None if failed_before => tracing::info!("spans are sent again"),
+            _ => {}
+        }
+    }
+
+    /// Sends one request; how many of its spans the collector rejected.
+    async fn send(&self, batch: &Batch) -> Result<u64, Failure> {
+        let later = |reason: String| Failure { reason, again: Some(Duration::ZERO) };
+        let reply = match timeout(self.allowed, self.exchange(&batch.request)).await {
+            Ok(reply) => reply.map_err(later)?,
+            Err(_) => return Err(later("no reply in time".to_owned())),
+        };
+        match reply.status() {
+            status if status.is_success() => {
+                // One that cannot be read says nothing against what was taken.
+                let reply = ExportResponse::decode(reply.into_body()).unwrap_or_default();
+                let rejected = reply.partial_success.map_or(0, |partial| partial.rejected_spans);
+                Ok(u64::try_from(rejected).unwrap_or(0).min(batch.spans))
+            }
+            // Those that the OTLP specification calls retryable.
+            status @ (StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT) => {
+                let again = Some(retry_after(&reply));
+                Err(Failure { reason: status.to_string(), again })
+            }
+            status => Err(Failure { reason: status.to_string(), again: None }),
+        }
+    }
+
+    async fn exchange(&self, body: &Bytes) -> Result<Response<Bytes>, String> {
+        let request = || {
+            Request::post(self.endpoint.path.as_str())
+                .header(HOST, self.endpoint.authority())
+                .header(CONTENT_TYPE, "application/x-protobuf")
+                .body(Full::new(body.clone()))
+                .map_err(|error| error.to_string())
+        };
+        let until = Instant::now() + self.allowed;
+        let found = lookup_host(self.endpoint.name()).await.map_err(|error| error.to_string())?;
+        let found: Vec<_> = found.collect();
+        let mut failed = "its name has no address".to_owned();
+        for (address, left) in found.iter().zip((1..=found.len() as u32).rev()) {
+            // One that says nothing leaves the others their share of the time.
+            let share = until.saturating_duration_since(Instant::now()) / left;
+            match timeout(share, exchange(*address, request()?)).await {
+                Ok(Ok(reply)) => return Ok(reply),
+                Ok(Err(error)) => failed = error.to_string(),
+                Err(_) => failed = "no reply in time".to_owned(),
+            }
+        }
+        Err(failed)
+    }
+}
+
+fn retry_after(reply: &Response<Bytes>) -> Duration {
+    let seconds =
+        reply.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(0))
+}

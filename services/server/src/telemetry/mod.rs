@@ -1,0 +1,56 @@
+//! What is told of each request: a log line, and a span where its trace is recorded.
+
+mod endpoint;
+mod exporter;
+mod otlp;
+mod request_log;
+mod spans;
+
+use std::io;
+
+use corelane::{Builder, Finished, Lane, Traces};
+
+pub(crate) use endpoint::{Endpoint, endpoint};
+use exporter::Exporter;
+use request_log::RequestLog;
+use spans::Spans;
+
+use crate::config::Config;
+
+/// Which part the server takes in traces: it records spans where they can be sent.
+pub(crate) fn traces(config: &Config) -> Traces {
+    match (&config.otlp_endpoint, config.request_ids) {
+        (Some(_), _) => Traces::Record { ratio: config.otlp_ratio },
+        (None, true) => Traces::PassOn,
+        (None, false) => Traces::Off,
+    }
+}
+
+/// Has each request logged and its span sent, until what this returns is dropped, after the server
+/// has ended: what was not sent by then is sent.
+pub(crate) fn start(
+    builder: Builder,
+    config: &Config,
+    replica: &str,
+) -> io::Result<(Builder, Option<Exporter>)> {
+    let Some(endpoint) = &config.otlp_endpoint else {
+        return Ok((builder.observer(log_only), None));
+    };
+    let (spans, tls) = (Spans::default(), config.tls_certificate.is_some());
+    let resource = otlp::resource(replica);
+    let exporter = Exporter::start(endpoint.clone(), config.otlp_timeout, resource, &spans)?;
+    let builder = builder.collector(spans.clone());
+    let observed = builder.observer(move |lane| {
+        let (log, queue) = (RequestLog::new(lane.index()), spans.queue(lane.index(), tls));
+        move |request: &Finished<'_>| {
+            log.note(request);
+            queue.note(request);
+        }
+    });
+    Ok((observed, Some(exporter)))
+}
+
+fn log_only(lane: &Lane) -> impl Fn(&Finished<'_>) + use<> {
+    let log = RequestLog::new(lane.index());
+    move |request| log.note(request)
+}

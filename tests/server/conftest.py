@@ -1,0 +1,29 @@
+"""What the tests of PostgreSQL share."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.postgres import Postgres
+from support.saves import Writer
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Writer:
+    """Somebody who may write."""
+    return Writer.new(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def _mortal(new_postgres: Callable[..., Postgres]) -> Postgres:
+    return new_postgres()
+
+
+@pytest.fixture
+def mortal(_mortal: Postgres) -> Iterator[Postgres]:
+    """A PostgreSQL that a test may kill, freeze or end; it runs again after each test."""
+    yield _mortal
+    _mortal.thaw()
+    if not _mortal.pid:
+        _mortal.start()

@@ -1,0 +1,244 @@
+"""Bearer tokens: who may write, how the others are refused, and how tokens change."""
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support import PATIENCE, eventually
+from support.client import Client, Reply, ask
+from support.raw import connect
+from support.servers import Server, start
+from support.tokens import line, token
+
+GOOD, OTHER = token(), token()
+NAMELESS = 'Bearer realm="corelane"'
+INVALID = 'Bearer realm="corelane", error="invalid_token"'
+PROJECT = json.dumps({"name": "n"}).encode()
+
+
+@pytest.fixture(scope="module")
+def guarded(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that lets two tokens write."""
+    folder = tmp_path_factory.mktemp("auth")
+    (folder / "tokens").write_text("# who may write\n\n" + line("ci", GOOD) + line("ops", OTHER))
+    maker = start.__wrapped__(binary)
+    yield next(maker)(*flags(folder))
+    next(maker, None)
+
+
+def flags(folder: Path, *more: str) -> list[str]:
+    """A database and a file of tokens in a folder."""
+    files = ["--database.path", f"{folder}/projects.db", "--auth.tokens", f"{folder}/tokens"]
+    return [*files, "--auth.reload", "100ms", *more]
+
+
+def save(server: Server, *authorization: str, path: str = "/projects") -> Reply:
+    """Asks to save a project."""
+    headers = {"Content-Type": "application/json"}
+    if authorization:
+        (headers["Authorization"],) = authorization
+    return ask(server.url, path, "POST", body=PROJECT, headers=headers)
+
+
+def refused(reply: Reply, challenge: str, status: int = 401, slug: str = "unauthorized") -> None:
+    """It was refused as RFC 6750 section 3 says."""
+    assert (reply.status, reply.headers["www-authenticate"]) == (status, challenge)
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert json.loads(reply.body)["type"] == f"urn:corelane:problem:{slug}"
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+@pytest.mark.parametrize("secret", [GOOD, OTHER])
+def test_a_token_of_the_file_writes(guarded: Server, scheme: str, secret: str) -> None:
+    assert save(guarded, f"{scheme} {secret}").status == 201
+
+
+def test_without_a_token_there_is_no_error_code(guarded: Server) -> None:
+    refused(save(guarded), NAMELESS)
+    refused(save(guarded, "Basic YTpi"), NAMELESS)
+    refused(save(guarded, GOOD), NAMELESS)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        token(),
+        GOOD[:-1],
+        f"{GOOD}=",
+        GOOD.swapcase(),
+        f"{GOOD} {GOOD}",
+        f"{GOOD},{GOOD}",
+        "",
+        hashlib.sha256(GOOD.encode()).hexdigest(),
+        "ci",
+    ],
+)
+def test_another_token_is_an_invalid_one(guarded: Server, wrong: str) -> None:
+    refused(save(guarded, f"Bearer {wrong}"), INVALID)
+
+
+def test_two_fields_are_refused_whatever_they_say(guarded: Server) -> None:
+    with connect(guarded.url) as peer:
+        field = f"Authorization: Bearer {GOOD}\r\n"
+        peer.sendall(head("POST /projects", "Content-Length: 0\r\n" + field + field))
+        reply = peer.recv(65536).decode()
+    assert reply.startswith("HTTP/1.1 400 ")
+    assert 'error="invalid_request"' in reply
+    assert "urn:corelane:problem:authorization" in reply
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_every_write_needs_a_token(guarded: Server, method: str) -> None:
+    made = save(guarded, f"Bearer {GOOD}").headers["location"]
+    body = {"body": PROJECT} if method == "PUT" else {}
+    headers = {"Content-Type": "application/json"}
+    refused(ask(guarded.url, made, method, headers=headers, **body), NAMELESS)
+    # Nor does the answer tell what there is.
+    nothing = "/projects/00000000-0000-7000-8000-000000000000"
+    refused(ask(guarded.url, nothing, method, headers=headers, **body), NAMELESS)
+    assert ask(guarded.url, made).status == 200
+
+
+def test_reads_need_none(guarded: Server) -> None:
+    for path in ("/projects", "/hello", "/openapi.json"):
+        assert ask(guarded.url, path).status == 200
+        assert ask(guarded.url, path, headers={"Authorization": "Bearer wrong"}).status == 200
+    assert ask(guarded.url, "/projects", "OPTIONS").status == 204
+
+
+def test_the_body_of_who_may_not_write_is_not_asked_for(guarded: Server) -> None:
+    """No `100 Continue`, and the answer comes before a byte of the body does."""
+    with connect(guarded.url) as peer:
+        fields = "Content-Type: application/json\r\nContent-Length: 60000\r\n"
+        peer.sendall(head("POST /projects", fields + "Expect: 100-continue\r\n"))
+        assert peer.recv(65536).startswith(b"HTTP/1.1 401 ")
+    with connect(guarded.url) as peer:
+        peer.sendall(head("POST /projects", fields))
+        assert peer.recv(65536).startswith(b"HTTP/1.1 401 ")
+
+
+def test_attempts_are_counted(guarded: Server) -> None:
+    def counted() -> list[int]:
+        series = guarded.metrics()
+        name = 'corelane_auth_attempts_total{{result="{}"}}'
+        results = ("accepted", "missing", "invalid", "ambiguous")
+        return [int(series[name.format(result)]) for result in results]
+
+    before = counted()
+    save(guarded, f"Bearer {GOOD}")
+    save(guarded)
+    save(guarded)
+    save(guarded, "Bearer wrong")
+    assert [after - first for after, first in zip(counted(), before, strict=True)] == [1, 2, 1, 0]
+
+
+def test_without_a_file_nobody_writes(start: Callable[..., Server], tmp_path: Path) -> None:
+    server = start("--database.path", str(tmp_path / "projects.db"))
+    refused(save(server), NAMELESS)
+    refused(save(server, f"Bearer {GOOD}"), INVALID)
+
+
+def test_tokens_are_in_no_log(start: Callable[..., Server], tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text(line("ci", GOOD))
+    all_of_it = ["--log.level", "trace", "--log.format", "json", "--drain.settle", "0s"]
+    server = start(*flags(tmp_path, *all_of_it))
+    client = Client(server.url)
+    wrong = token()
+    for secret in (GOOD, wrong):
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {secret}"}
+        client.ask("/projects", "POST", body=PROJECT, headers=headers)
+    client.close()
+    # A token that was put into the file as it is.
+    (tmp_path / "tokens").write_text(f"ops {OTHER}\n")
+    eventually(lambda: server.metrics()["corelane_auth_up_to_date"] == 0)
+    server.process.terminate()
+    _, log = server.end()
+    assert "tokens loaded" in log
+    # Who wrote is told by the token's name.
+    writes = [line for line in log.splitlines() if "a write is allowed" in line]
+    assert [json.loads(line)["token"] for line in writes] == ["ci"]
+    for secret in (GOOD, wrong, OTHER):
+        assert secret not in log
+        assert hashlib.sha256(secret.encode()).hexdigest() not in log
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"ops {OTHER}\n", "line 1: allowed is"),
+        (line("ci", GOOD) + line("ci", OTHER), "line 2: a name"),
+        (line("ci", GOOD) + line("ops", GOOD), "line 2: a hash"),
+        ("# nobody\n", "at least one token"),
+        (None, "No such file"),
+    ],
+)
+def test_a_bad_file_is_a_usage_error(
+    binary: Path, tmp_path: Path, text: str | None, words: str
+) -> None:
+    if text is not None:
+        (tmp_path / "tokens").write_text(text)
+    for check in ([], ["--check"]):
+        argv = [binary, "--auth.tokens", tmp_path / "tokens", *check]
+        ended = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert (ended.returncode, ended.stdout) == (64, "")
+        assert f"auth.tokens: {tmp_path}/tokens" in ended.stderr
+        assert words in ended.stderr
+        assert OTHER not in ended.stderr
+
+
+class TestReload:
+    """A change of the file, in the way of Kubernetes: the symlink of a folder is swapped."""
+
+    @pytest.fixture
+    def volume(self, tmp_path: Path) -> Callable[[str], None]:
+        """Puts a text where `tokens` is, as the kubelet does with a Secret."""
+        (tmp_path / "tokens").symlink_to("..data/tokens")
+        count = iter(range(100))
+
+        def put(text: str) -> None:
+            folder = tmp_path / f"..version{next(count)}"
+            folder.mkdir()
+            (folder / "tokens").write_text(text)
+            (tmp_path / "..data_tmp").symlink_to(folder.name)
+            os.rename(tmp_path / "..data_tmp", tmp_path / "..data")
+
+        return put
+
+    def test_new_tokens_take_the_place_of_old_ones(
+        self, volume: Callable[[str], None], start: Callable[..., Server], tmp_path: Path
+    ) -> None:
+        volume(line("ci", GOOD))
+        server = start(*flags(tmp_path, "--lanes", "2"))
+        assert save(server, f"Bearer {GOOD}").status == 201
+        volume(line("ci", OTHER))
+        reloads = 'corelane_auth_reloads_total{result="success"}'
+        eventually(lambda: server.metrics()[reloads] == 1)
+        # On whichever lane: each connection is on one of them.
+        for _ in range(8):
+            refused(save(server, f"Bearer {GOOD}"), INVALID)
+            assert save(server, f"Bearer {OTHER}").status == 201
+
+        # A bad file changes nothing, and is shown.
+        volume("what is this\n")
+        eventually(lambda: server.metrics()["corelane_auth_up_to_date"] == 0)
+        assert server.metrics()['corelane_auth_reloads_total{result="failure"}'] == 1
+        assert save(server, f"Bearer {OTHER}").status == 201
+        (tmp_path / "..data").unlink()
+        failure = 'corelane_auth_reloads_total{result="failure"}'
+        eventually(lambda: server.metrics()[failure] == 2)
+        assert save(server, f"Bearer {OTHER}").status == 201
+
+        volume(line("ci", GOOD) + line("ops", OTHER))
+        eventually(lambda: server.metrics()["corelane_auth_up_to_date"] == 1)
+        assert server.metrics()["corelane_auth_tokens"] == 2
+        assert save(server, f"Bearer {GOOD}").status == 201
+
+
+def head(line: str, fields: str) -> bytes:
+    """The header of a request."""
+    return f"{line} HTTP/1.1\r\nHost: test\r\n{fields}\r\n".encode()

@@ -1,0 +1,150 @@
+"""Files that are too large for memory: read as they are sent, and never wrongly."""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from support import eventually
+from support.client import ask
+from support.raw import connect, until_end
+from support.servers import Server, start
+
+MIB = 1 << 20
+SIZE = 64 * MIB
+SLOW = 24
+"""Clients that ask and read nothing."""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where tests put their files."""
+    return tmp_path_factory.mktemp("large")
+
+
+@pytest.fixture(scope="module")
+def site(binary: Path, root: Path) -> Iterator[Server]:
+    """One server over the root."""
+    maker = start.__wrapped__(binary)
+    yield next(maker)("--lanes", "1", static=root)
+    next(maker, None)
+
+
+def memory(server: Server, field: str) -> int:
+    """Bytes of resident memory: now (VmRSS) or at most so far (VmHWM; proc(5))."""
+    text = Path(f"/proc/{server.process.pid}/status").read_text()
+    fields = dict(line.split(":", 1) for line in text.splitlines())
+    return int(fields[field].split()[0]) * 1024
+
+
+def request(server: Server, name: str) -> socket.socket:
+    """Asks for a file on a connection with a small buffer, and reads nothing."""
+    connection = connect(server.url, receive_bytes=4096)
+    connection.sendall(f"GET /static/{name} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+    return connection
+
+
+def test_memory_does_not_grow_with_the_file(site: Server, root: Path) -> None:
+    (root / "sparse").touch()
+    os.truncate(root / "sparse", SIZE)
+    ask(site.url, "/static/sparse", headers={"Range": "bytes=0-999999"})
+    before = memory(site, "VmHWM")
+    reply = ask(site.url, "/static/sparse")
+    assert (len(reply.body), reply.body.count(0)) == (SIZE, SIZE)
+    assert memory(site, "VmHWM") - before < SIZE / 4
+
+
+def test_memory_does_not_grow_with_slow_clients(site: Server, root: Path) -> None:
+    (root / "slow").touch()
+    os.truncate(root / "slow", SIZE)
+    before = memory(site, "VmHWM")
+    clients = [request(site, "slow") for _ in range(SLOW)]
+    try:
+        # Each has its first bytes, so the server holds for it what it will hold.
+        for client in clients:
+            assert client.recv(1, socket.MSG_PEEK)
+        assert ask(site.url, "/hello").status == 200
+        assert memory(site, "VmHWM") - before < SLOW * MIB
+    finally:
+        for client in clients:
+            client.close()
+
+
+def pattern(size: int) -> bytes:
+    """Bytes that tell where they stand."""
+    return b"".join(b"%15d\n" % number for number in range(size // 16))
+
+
+@pytest.mark.parametrize("change", ["truncated", "overwritten"])
+def test_a_file_that_changes_while_it_is_sent(site: Server, root: Path, change: str) -> None:
+    """The reply ends before its length, and what came of it is what the file was."""
+    path, content = root / change, pattern(16 * MIB)
+    path.write_bytes(content)
+    with request(site, change) as connection:
+        begin = connection.recv(4096)
+        if change == "truncated":
+            os.truncate(path, MIB)
+        else:
+            path.write_bytes(b"x" * len(content))
+        received = begin + until_end(connection)
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert f"content-length: {len(content)}".encode() in head
+    assert len(body) < len(content)
+    assert content.startswith(body)
+
+
+def test_a_file_that_is_replaced_while_it_is_sent(site: Server, root: Path) -> None:
+    """Another file under its name changes nothing of the one that is open."""
+    content = pattern(4 * MIB)
+    (root / "replaced").write_bytes(content)
+    with request(site, "replaced") as connection:
+        received = bytearray(connection.recv(4096))
+        (root / "fresh").write_bytes(b"x" * len(content))
+        (root / "fresh").rename(root / "replaced")
+        head, _, _ = bytes(received).partition(b"\r\n\r\n")
+        while len(received) < len(head) + 4 + len(content):
+            piece = connection.recv(65536)
+            assert piece, "cut off"
+            received += piece
+    assert received[len(head) + 4 :] == content
+
+
+def test_the_tag_of_a_file_that_changes_now_is_weak(site: Server, root: Path) -> None:
+    """Its time may still be given to another content; later it is strong."""
+    path = root / "fresh-file"
+    path.write_bytes(bytes(MIB))
+    # Ahead, so that a slow machine asks before it is over.
+    ahead = time.time() + 2
+    os.utime(path, (ahead, ahead))
+
+    def etag() -> str:
+        return ask(site.url, "/static/fresh-file", "HEAD").headers["etag"]
+
+    weak = etag()
+    assert weak.startswith('W/"')
+    eventually(lambda: etag() == weak.removeprefix("W/"))
+
+
+def test_a_client_that_leaves_frees_what_it_had(site: Server, root: Path) -> None:
+    (root / "left").touch()
+    os.truncate(root / "left", SIZE)
+    files = Path(f"/proc/{site.process.pid}/fd")
+
+    def open_ones() -> int:
+        found = 0
+        for link in files.iterdir():
+            with suppress(FileNotFoundError):  # closed since
+                found += os.readlink(link).endswith("/left")
+        return found
+
+    clients = [request(site, "left") for _ in range(4)]
+    for client in clients:
+        assert client.recv(1)
+    assert open_ones() >= 1
+    for client in clients:
+        client.close()
+    eventually(lambda: open_ones() == 0)

@@ -1,0 +1,136 @@
+"""No path and no link leads out of the root of `/static/`, byte by byte as clients could send it."""
+
+import os
+import socket
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.client import ask
+from support.raw import exchange
+from support.servers import Server, start
+
+SECRET = b"not for clients"
+
+SECCOMP = """\
+#!{python}
+import ctypes, os, struct, sys
+# openat2 fails as under systemd-nspawn (seccomp(2)): number 437 on every architecture.
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, 437), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7FFF0000)]
+text = b"".join(struct.pack("HBBI", *line) for line in code)
+text = ctypes.create_string_buffer(text)
+program = struct.pack("HxxxxxxP", len(code), ctypes.addressof(text))
+prctl = ctypes.CDLL(None, use_errno=True).prctl
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, FILTER = 38, 22, 2
+assert prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+assert prctl(PR_SET_SECCOMP, FILTER, ctypes.create_string_buffer(program), 0, 0) == 0
+os.execv({server!r}, [{server!r}, *sys.argv[1:]])
+"""
+"""Starts the server without openat2, the way in which it opens files if it can."""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with a secret beside it, and every way that leads there."""
+    top = tmp_path_factory.mktemp("top")
+    root = top / "root"
+    (root / "folder").mkdir(parents=True)
+    (root / "folder/file.txt").write_text("for clients")
+    (root / "index.html").write_text("home")
+    (top / "secret").write_bytes(SECRET)
+    (top / "outside").mkdir()
+    (top / "outside/secret").write_bytes(SECRET)
+    for name in (".env", ".git/config", "folder/.htpasswd", ".well-known/.hidden"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(SECRET)
+    for link, target in {
+        "link": "../secret",
+        "absolute": f"{top}/secret",
+        "around": f"../{root.name}/../secret",
+        "folder/up": "../../secret",
+        "out": "../outside",
+        "proc": "/proc/self/cwd",
+        "loop": "loop",
+        "inside": "folder/file.txt",
+        "folder/back": "../folder/file.txt",
+    }.items():
+        (root / link).symlink_to(target)
+    os.mkfifo(root / "fifo")
+    with socket.socket(socket.AF_UNIX) as unix:
+        unix.bind(os.path.relpath(root / "socket"))
+    if os.geteuid() == 0:
+        os.mknod(root / "device", stat.S_IFCHR | 0o644, os.makedev(1, 5))  # null(4), /dev/zero
+    return root
+
+
+@pytest.fixture(scope="module", params=["openat2", "no openat2"])
+def site(
+    request: pytest.FixtureRequest,
+    binary: Path,
+    root: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Server]:
+    """A server over the root; it opens files in one way or the other."""
+    if request.param == "no openat2":
+        wrapper = tmp_path_factory.mktemp("bin") / "server"
+        wrapper.write_text(SECCOMP.format(python=sys.executable, server=str(binary)))
+        wrapper.chmod(0o755)
+        binary = wrapper
+    maker = start.__wrapped__(binary)
+    yield next(maker)("--lanes", "1", static=root)
+    next(maker, None)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("../secret", "folder/../../secret", "./../secret", "..", "../", "folder/..", "."),
+        *("%2e%2e/secret", "%2E./secret", "..%2fsecret", "%2e%2e%2fsecret", "folder/%2e%2e/../x"),
+        *("..%5csecret", "..\\secret", "folder\\..\\..\\secret", "%5c..%5csecret"),
+        *("%252e%252e/secret", "..%252fsecret", "%c0%ae%c0%ae/secret", "..%c0%afsecret"),
+        *("..;/secret", "..%00/secret", "%00", "index.html%00.txt", "folder%00"),
+        *("/etc/passwd", "//etc/passwd", "%2fetc%2fpasswd", "/", "folder//file.txt", "/secret"),
+        *(
+            "link",
+            "absolute",
+            "around",
+            "folder/up",
+            "out/secret",
+            "out",
+            "proc",
+            "proc/Cargo.toml",
+        ),
+        *("loop", "loop/x", "folder/file.txt/", "folder/file.txt/x", "index.html/../../secret"),
+        *("fifo", "socket", "device", "none", "none/../../secret", "%", "%zz", "%2", "%0d%0aX: y"),
+        *(".env", ".git/config", "%2eenv", "folder/.htpasswd", ".well-known/.hidden", ".git"),
+        *("a" * 300, "a/" * 2000, "%ff", "..%ff/secret", "~root/x", "C:/secret", "file:///secret"),
+    ],
+)
+def test_nothing_leads_out(site: Server, path: str) -> None:
+    target = f"/static/{path}".encode()
+    for line in (target, b"http://test" + target):
+        request = b"GET " + line + b" HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
+        (reply,) = exchange(site.url, request)
+        # Some are no target at all, says the library before the files are asked.
+        assert reply.status in (400, 404), reply
+        assert reply.headers["content-type"] == "application/problem+json"
+        assert SECRET not in reply.body and b"root:" not in reply.body
+        assert "x" not in reply.headers
+
+
+@pytest.mark.parametrize("path", ["folder/file.txt", "inside", "folder/back", "folder/%66ile.txt"])
+def test_what_is_inside_is_served(site: Server, path: str) -> None:
+    assert ask(site.url, f"/static/{path}").body == b"for clients"
+
+
+def test_no_redirect_leads_to_another_host(site: Server, root: Path) -> None:
+    for name in ("example.com", "a:b", "@host", "é"):
+        (root / name).mkdir(exist_ok=True)
+    for path in ("/example.com", "%2fexample.com", "\\example.com", "/%2fexample.com/"):
+        assert ask(site.url, f"/static/{path}").status in (400, 404), path
+    for path in ("example.com", "a:b", "@host", "%C3%A9"):
+        location = ask(site.url, f"/static/{path}").headers["location"]
+        assert location.startswith("./") and location.endswith("/"), location

@@ -1,0 +1,116 @@
+"""The OpenAPI document: valid, true to the server, and what is made from it."""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from support.client import ask
+from support.projects import TOKEN, Database
+from support.rendering import tool
+from support.servers import Server, start
+
+HERE = Path(__file__).parent
+SEED = 20261121
+EXAMPLES = 15
+"""Cases that schemathesis makes up for each operation, beside those at the bounds of the schemas."""
+
+
+@pytest.fixture(scope="module")
+def whole(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with everything that can be served; its requests of `/work` are brief."""
+    maker = start.__wrapped__(binary)
+    flags = Database(tmp_path_factory.mktemp("openapi")).flags()
+    yield next(maker)(*flags, "--work.max-ops", "1000")
+    next(maker, None)
+
+
+@pytest.fixture(scope="module")
+def document(whole: Server) -> dict:
+    """Its document."""
+    return json.loads(ask(whole.url, "/openapi.json").body)
+
+
+def test_it_is_valid(document: dict, tmp_path: Path) -> None:
+    file = tmp_path / "openapi.json"
+    file.write_text(json.dumps(document))
+    argv = [tool("openapi-spec-validator"), "--schema", "3.1", file]
+    checked = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, ""), checked.stdout
+
+
+def test_its_paths_are_the_routes_of_the_server(whole: Server, document: dict) -> None:
+    """Metrics name the routes: each path is asked for, and its template must be one of them."""
+    for path in document["paths"]:
+        ask(whole.url, path.replace("{n}", "4").replace("{", "").replace("}", ""))
+    pattern = re.compile(r'corelane_requests_total\{.*route="([^"]+)"')
+    found = {match[1] for match in map(pattern.match, whole.metrics()) if match}
+    assert {route.replace("{*", "{") for route in found - {"other"}} == set(document["paths"])
+
+
+def test_what_is_not_served_is_not_in_it(binary: Path, start: Callable[..., Server]) -> None:
+    server = start("--work.max-ops", "7", static="")
+    bare = json.loads(ask(server.url, "/openapi.json").body)
+    assert set(bare["paths"]) == {"/", "/hello", "/div/{n}", "/work", "/openapi.json", "/docs"}
+    assert "Project" not in bare["components"]["schemas"]
+    (ops,) = bare["paths"]["/work"]["get"]["parameters"]
+    assert ops["schema"]["maximum"] == 7
+
+
+@pytest.mark.parametrize("path", ["/openapi.json", "/docs"])
+def test_a_copy_that_the_client_has_is_not_sent_again(whole: Server, path: str) -> None:
+    first = ask(whole.url, path)
+    tag = first.headers["etag"]
+    assert (first.status, first.headers["cache-control"]) == (200, "no-cache")
+    for known in (tag, f'"other", {tag}', f"W/{tag}", "*"):
+        again = ask(whole.url, path, headers={"If-None-Match": known})
+        assert (again.status, again.body, again.headers["etag"]) == (304, b"", tag)
+    assert ask(whole.url, path, headers={"If-None-Match": '"other"'}).body == first.body
+
+
+def test_the_page_shows_every_operation_and_loads_nothing(whole: Server, document: dict) -> None:
+    reply = ask(whole.url, "/docs")
+    assert reply.headers["content-type"] == "text/html; charset=utf-8"
+    policy = reply.headers["content-security-policy"]
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'"
+    page = Page()
+    page.feed(reply.body.decode())
+    operations = {
+        f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item
+    }
+    assert set(page.headings) == operations
+    assert not page.tags & {"script", "img", "link", "iframe", "object"}
+
+
+class Page(HTMLParser):
+    """The tags of a page, and the texts of its second headings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.headings: list[str] = []
+        self._in_heading = False
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        self.tags.add(tag)
+        if tag in ("h1", "h2", "p"):
+            self._in_heading = tag == "h2"
+
+    def handle_data(self, data: str) -> None:
+        if self._in_heading and data.strip():
+            self.headings.append(data)
+
+
+def test_the_server_does_as_it_says(whole: Server, tmp_path: Path) -> None:
+    argv = [tool("schemathesis"), "--config-file", HERE / "schemathesis.toml", "--no-color"]
+    argv += ["run", f"{whole.url}/openapi.json", "--checks", "all", "--mode", "all"]
+    argv += ["--seed", str(SEED), "--max-examples", str(EXAMPLES)]
+    argv += ["--generation-database", "none", "--continue-on-failure", "--request-timeout", "20"]
+    argv += ["--header", f"Authorization: Bearer {TOKEN}", "--warnings", "off"]
+    asked = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert asked.returncode == 0, asked.stdout + asked.stderr
+    assert "No issues found" in asked.stdout

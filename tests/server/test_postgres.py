@@ -1,0 +1,124 @@
+"""Projects in PostgreSQL: what is stored, and how it is asked."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support import PATIENCE
+from support.client import ask
+from support.postgres import Database
+from support.saves import Writer, connected
+from support.servers import Server
+
+
+@pytest.fixture
+def server(start: Callable[..., Server], database: Database, writer: Writer) -> Server:
+    """One that has connected to a new database."""
+    started = start(*database.flags(), *writer.flags())
+    connected(started)
+    return started
+
+
+def test_rows_are_made_replaced_and_deleted(
+    server: Server, writer: Writer, database: Database
+) -> None:
+    created = writer.save(server, {"name": "first"})
+    path = created.headers["location"]
+    assert (created.status, created.headers["etag"]) == (201, '"1"')
+    read = ask(server.url, path)
+    assert (read.status, json.loads(read.body)) == (200, json.loads(created.body))
+
+    replaced = writer.save(server, {"name": "second"}, path)
+    assert (replaced.status, replaced.headers["etag"]) == (200, '"2"')
+    before, after = json.loads(read.body), json.loads(ask(server.url, path).body)
+    assert (after["name"], after["version"]) == ("second", 2)
+    assert after["created"] == before["created"] < after["updated"]
+
+    stale = writer.headers(if_match='"1"')
+    body = b'{"name": "third"}'
+    assert ask(server.url, path, "PUT", body=body, headers=stale).status == 412
+    assert ask(server.url, path, "DELETE", headers=stale).status == 412
+    assert database.query("SELECT version, document FROM projects") == [["2", '{"name":"second"}']]
+
+    current = writer.headers(if_match='"2"')
+    assert ask(server.url, path, "DELETE", headers=current).status == 204
+    assert ask(server.url, path).status == 404
+    for method in ("PUT", "DELETE"):
+        missing = ask(server.url, path, method, body=body, headers=writer.headers())
+        assert missing.status == 404
+    assert database.query("SELECT count(*) FROM projects") == [["0"]]
+
+
+def test_whatever_the_defaults_are_saves_are_durable_and_bounded(
+    start: Callable[..., Server], database: Database, writer: Writer
+) -> None:
+    database.query(f"ALTER DATABASE {database.name} SET synchronous_commit = off")
+    database.query(
+        f"ALTER DATABASE {database.name} SET default_transaction_isolation = serializable"
+    )
+    server = start(*database.flags(), *writer.flags(), "--database.statement-timeout", "7s")
+    connected(server)
+    database.query(
+        """
+        CREATE TABLE seen AS SELECT ''::text AS setting LIMIT 0; GRANT INSERT ON seen TO corelane;
+        CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            INSERT INTO seen SELECT current_setting(name) FROM unnest(ARRAY['synchronous_commit',
+                'statement_timeout', 'transaction_isolation', 'application_name']) AS name;
+            RETURN NEW; END $$;
+        CREATE TRIGGER look BEFORE INSERT ON projects FOR EACH ROW EXECUTE FUNCTION look();
+        """
+    )
+    assert writer.save(server, {"name": "p"}).status == 201
+    seen = [row[0] for row in database.query("SELECT setting FROM seen")]
+    assert seen == ["on", "7s", "read committed", "corelane/test"]
+
+
+SECRET = "correct-horse-battery"
+
+
+def run(argv: list[object], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Runs a program that ends by itself."""
+    return subprocess.run(
+        argv, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+
+@pytest.mark.parametrize("check", [[], ["--check"]], ids=["run", "check"])
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        (f"postgres://me:{SECRET}@localhost/db", "database.password_file"),
+        (f"postgres://me@localhost/db?password={SECRET}", "database.password_file"),
+        (f"postgres://me:{SECRET}@localhost:port/db", "allowed is an address"),
+        (f"host=localhost password={SECRET}", "allowed is an address"),
+        ("postgres:///db", "with a host"),
+        ("", "allowed is an address"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_without_showing_it(
+    binary: Path, url: str, says: str, check: list[str]
+) -> None:
+    argv = [binary, "--database.kind", "postgres", *check]
+    ended = run(argv, {"CORELANE_DATABASE_URL": url})
+    assert ended.returncode == 64
+    assert says in ended.stderr
+    assert "database.url" in ended.stderr
+    assert SECRET not in ended.stdout + ended.stderr
+
+
+def test_a_url_that_is_not_used_is_judged_too(binary: Path) -> None:
+    ended = run([binary, "--check"], {"CORELANE_DATABASE_URL": f"postgres://me:{SECRET}@db/name"})
+    assert ended.returncode == 64
+    assert "database.password_file" in ended.stderr
+    assert SECRET not in ended.stdout + ended.stderr
+
+
+def test_authorities_and_no_tls_contradict_each_other(binary: Path, tmp_path: Path) -> None:
+    flags = ["--database.kind", "postgres", "--database.url", "postgres://h/d?sslmode=disable"]
+    argv = [binary, *flags, "--database.ca-file", tmp_path / "ca.crt", "--check"]
+    ended = run(argv, {})
+    assert ended.returncode == 64
+    assert "database.ca_file" in ended.stderr

@@ -1,0 +1,153 @@
+"""Who the database is, and who we are: TLS, passwords, and which of several servers is used."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support import eventually
+from support.postgres import Database, Postgres
+from support.rendering import tool
+from support.saves import connected, database_line, lists
+from support.servers import Server
+
+
+@pytest.fixture(scope="module")
+def own(new_postgres: Callable[..., Postgres]) -> Postgres:
+    """A PostgreSQL that speaks TLS and nothing else; these tests may change its certificate."""
+    return new_postgres(tls=True)
+
+
+@pytest.fixture
+def database(own: Postgres) -> Database:
+    """A new database on it."""
+    return own.database()
+
+
+def flags(
+    database: Database, options: str, *, host: str = "", authority: Path | None = None
+) -> list[object]:
+    """Flags for the database with these options in its URL."""
+    url = database.url.partition("?")[0].replace("127.0.0.1", host or "127.0.0.1") + options
+    kind = ["--database.kind", "postgres", "--database.url", url]
+    files = ["--database.password-file", database.password_file]
+    return [*kind, *files, *(["--database.ca-file", authority] if authority else [])]
+
+
+def encrypted(database: Database) -> set[str]:
+    """Whether the service's connections are."""
+    rows = database.query(
+        "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)"
+        f" WHERE datname = '{database.name}' AND usename = 'corelane'"
+    )
+    return {row[0] for row in rows}
+
+
+@pytest.mark.parametrize(
+    "options", ["", "?sslmode=prefer", "?sslmode=require", "?channel_binding=require"]
+)
+@pytest.mark.parametrize("verified", [True, False], ids=["authority", "any"])
+def test_connections_are_encrypted(
+    own: Postgres, database: Database, start: Callable[..., Server], options: str, verified: bool
+) -> None:
+    authority = own.instance.ca_file if verified else None
+    server = start(*flags(database, options, authority=authority))
+    connected(server)
+    assert lists(server) == 200
+    assert encrypted(database) == {"t"}
+
+
+def test_without_tls_such_a_server_cannot_be_used(
+    database: Database, start: Callable[..., Server]
+) -> None:
+    server = start(*flags(database, "?sslmode=disable"))
+    eventually(lambda: "no encryption" in database_line(server))
+    assert lists(server) == 503
+
+
+def test_tls_is_not_given_up(postgres: Postgres, start: Callable[..., Server]) -> None:
+    plain = postgres.database()
+    server = start(*flags(plain, "?sslmode=require"))
+    eventually(lambda: "does not support TLS" in database_line(server))
+    assert lists(server) == 503
+
+
+def signed(folder: Path, name: str) -> tuple[Path, Path, Path]:
+    """A new authority, and a certificate with its key that it signed for this host name."""
+    ca, ca_key, crt, key = (folder / f"{name}-{each}" for each in ("ca", "ca-key", "crt", "key"))
+    new = [tool("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    new += ["-noenc", "-days", "2"]
+    subprocess.run(
+        [*new, "-subj", "/CN=test", "-out", ca, "-keyout", ca_key], check=True, capture_output=True
+    )
+    leaf = ["-subj", "/CN=test", "-addext", f"subjectAltName=DNS:{name}", "-addext"]
+    leaf += ["basicConstraints=critical,CA:FALSE", "-CA", ca, "-CAkey", ca_key]
+    subprocess.run([*new, *leaf, "-out", crt, "-keyout", key], check=True, capture_output=True)
+    return ca, crt, key
+
+
+def test_another_authority_is_not_trusted(
+    database: Database, start: Callable[..., Server], tmp_path: Path
+) -> None:
+    other, *_ = signed(tmp_path, "localhost")
+    server = start(*flags(database, "", authority=other))
+    eventually(lambda: "certificate" in database_line(server))
+    assert lists(server) == 503
+    assert encrypted(database) == set()
+
+
+def test_a_certificate_without_the_host_is_not_trusted(
+    own: Postgres, database: Database, start: Callable[..., Server], tmp_path: Path
+) -> None:
+    authority, crt, key = signed(tmp_path, "other.test")
+    home = own.instance.home
+    kept = {name: (home / name).read_bytes() for name in ("server.crt", "server.key")}
+    (home / "server.crt").write_bytes(crt.read_bytes())
+    (home / "server.key").write_bytes(key.read_bytes())
+    os.kill(own.pid, signal.SIGHUP)
+    try:
+        server = start(*flags(database, "", host="localhost", authority=authority))
+        eventually(lambda: "not valid for name" in database_line(server))
+        assert lists(server) == 503
+    finally:
+        for name, data in kept.items():
+            (home / name).write_bytes(data)
+        os.kill(own.pid, signal.SIGHUP)
+        eventually(lambda: own.instance.psql("-c", "SELECT 1").returncode == 0)
+
+
+def test_a_rotated_password_is_taken_into_use(
+    own: Postgres, database: Database, start: Callable[..., Server], tmp_path: Path
+) -> None:
+    password = database.password_file.read_text()
+    copy = tmp_path / "password"
+    # As `echo` writes it.
+    copy.write_text(password + "\n")
+    url = ["--database.kind", "postgres", "--database.url", database.url]
+    # One connection: none is being opened, with the old password, when they are ended.
+    one = ("--lanes", "1", "--database.connections", "1")
+    server = start(*url, "--database.password-file", copy, *one)
+    connected(server)
+    try:
+        own.query("ALTER ROLE corelane PASSWORD 'rotated'")
+        end_sessions(database)
+        eventually(lambda: "password authentication failed" in database_line(server))
+        copy.write_text("rotated\n")
+        connected(server)
+        assert lists(server) == 200
+        copy.unlink()
+        end_sessions(database)
+        eventually(lambda: "database.password_file" in database_line(server))
+    finally:
+        own.query(f"ALTER ROLE corelane PASSWORD '{password}'")
+
+
+def end_sessions(database: Database) -> None:
+    """Ends the service's sessions."""
+    database.query(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        f" WHERE datname = '{database.name}' AND usename = 'corelane'"
+    )

@@ -1,0 +1,163 @@
+"""PostgreSQL is not there, goes away, or hangs: what needs it is refused, the rest is served."""
+
+import json
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from support import eventually
+from support.client import Reply, ask
+from support.locks import holding
+from support.postgres import Database, Postgres
+from support.saves import Writer, connected, database_line, lists
+from support.servers import Server
+
+
+@pytest.fixture
+def database(mortal: Postgres) -> Database:
+    """A new database on a server that these tests kill."""
+    return mortal.database()
+
+
+def is_refused(reply: Reply) -> None:
+    """The reply tells a client to come back."""
+    assert reply.status == 503
+    assert int(reply.headers["retry-after"]) > 0
+    assert json.loads(reply.body)["type"] == "urn:corelane:problem:database-unavailable"
+
+
+def serves_the_rest(server: Server) -> None:
+    """What needs no database is answered, and the replica stays ready."""
+    for path in ("/", "/hello", "/static/"):
+        assert ask(server.url, path).status == 200, path
+    assert ask(server.admin, "/readyz").status == 200
+
+
+def finds_down(server: Server) -> None:
+    """Waits until the server knows that the database is down, and says so where operators look."""
+    eventually(lambda: database_line(server), "a database that is down")
+    assert server.metrics()['corelane_dependency_up{dependency="database"}'] == 0
+
+
+def test_down_at_the_start(
+    mortal: Postgres, database: Database, writer: Writer, start: Callable[..., Server]
+) -> None:
+    mortal.end()
+    server = start(*database.flags(), *writer.flags())
+    finds_down(server)
+    eventually(lambda: "refused" in database_line(server), "the reason")
+    is_refused(ask(server.url, "/projects"))
+    is_refused(writer.save(server, {"name": "p"}))
+    serves_the_rest(server)
+    mortal.start()
+    connected(server)
+    assert writer.save(server, {"name": "p"}).status == 201
+    assert server.metrics()['corelane_dependency_up{dependency="database"}'] == 1
+
+
+def test_ready_when_the_first_attempt_has_ended(start: Callable[..., Server]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgres://corelane@127.0.0.1:{silent.getsockname()[1]}/corelane"
+        flags = ("--lanes", "1", "--database.kind", "postgres", "--database.url", url)
+        server = start(*flags, "--database.connect-timeout", "1h", wait=False)
+
+        def waits() -> bool:
+            try:
+                reply = ask(server.admin, "/readyz")
+            except OSError:
+                return False
+            told = b"not ready: serving\ndatabase: not connected yet\n"
+            return (reply.status, reply.body) == (503, told)
+
+        eventually(waits, "a server that waits for its first connection")
+        silent.accept()[0].close()
+        eventually(server.ready, "a server that is ready without its database")
+        finds_down(server)
+
+        late = start(*flags, "--database.connect-timeout", "100ms")
+        assert "no answer within 100ms" in database_line(late)
+        serves_the_rest(late)
+
+
+def test_ready_is_connected(
+    database: Database, writer: Writer, start: Callable[..., Server]
+) -> None:
+    server = start(*database.flags(), *writer.flags())
+    assert not database_line(server)
+    assert writer.save(server, {"name": "p"}).status == 201
+
+
+@pytest.mark.parametrize("how", ["end", "kill"])
+def test_gone_while_serving(
+    mortal: Postgres, database: Database, writer: Writer, start: Callable[..., Server], how: str
+) -> None:
+    server = start(*database.flags(), *writer.flags())
+    connected(server)
+    path = writer.save(server, {"name": "kept"}).headers["location"]
+    getattr(mortal, how)()
+    finds_down(server)
+    is_refused(ask(server.url, path))
+    is_refused(writer.save(server, {"name": "lost"}))
+    serves_the_rest(server)
+    mortal.start()
+    connected(server)
+    assert json.loads(ask(server.url, path).body)["name"] == "kept"
+    assert database.query("SELECT count(*) FROM projects") == [["1"]]
+
+
+def test_hanging(
+    mortal: Postgres, database: Database, writer: Writer, start: Callable[..., Server]
+) -> None:
+    # Whoever waited for a connection, or for one to open, would wait for longer than a client does.
+    waits = ("--database.wait", "1h", "--database.connect-timeout", "1h")
+    few = ("--database.connections", "1", "--lanes", "1", "--database.statement-timeout", "100ms")
+    server = start(*database.flags(), *writer.flags(), *waits, *few)
+    connected(server)
+    mortal.freeze()
+    # The kernel still takes what is sent to it, and nothing comes back.
+    is_refused(ask(server.url, "/projects"))
+    finds_down(server)
+    assert "not answered" in database_line(server)
+    is_refused(ask(server.url, "/projects"))
+    is_refused(writer.save(server, {"name": "p"}))
+    serves_the_rest(server)
+    mortal.thaw()
+    connected(server)
+    assert writer.save(server, {"name": "p"}).status == 201
+
+
+def test_sessions_that_are_ended_are_replaced(
+    database: Database, start: Callable[..., Server]
+) -> None:
+    server = start(*database.flags(), "--lanes", "1")
+    connected(server)
+    mine = f"FROM pg_stat_activity WHERE datname = '{database.name}' AND usename = 'corelane'"
+    eventually(lambda: database.query(f"SELECT count(*) {mine}") == [["4"]], "four sessions")
+    before = database.query(f"SELECT pid {mine}")
+    database.query(f"SELECT pg_terminate_backend(pid) {mine}")
+
+    def replaced() -> bool:
+        now = database.query(f"SELECT pid {mine}")
+        return len(now) == 4 and not any(pid in before for pid in now)
+
+    eventually(replaced, "four other sessions")
+    connected(server)
+    assert lists(server) == 200
+
+
+def test_a_request_under_way_is_answered_when_the_connection_breaks(
+    mortal: Postgres, database: Database, writer: Writer, start: Callable[..., Server]
+) -> None:
+    server = start(*database.flags(), *writer.flags(), "--lanes", "1")
+    connected(server)
+    with ThreadPoolExecutor() as threads, holding(database, "LOCK TABLE projects"):
+        save = threads.submit(writer.save, server, {"name": "p"})
+        eventually(lambda: server.metrics()["corelane_database_connections_in_use"] == 1)
+        mortal.kill()
+        is_refused(save.result())
+    mortal.start()
+    connected(server)
+    # It was not tried again.
+    assert database.query("SELECT count(*) FROM projects") == [["0"]]
