@@ -13,7 +13,8 @@ from pathlib import Path
 from deploy import run, settings
 from tools import progress
 
-NAMES = ("server", "gateway")
+CHARTS = {"server": "server", "gateway": "gateway", "node-tuner": "node-tuning"}
+"""The images, each with the part of the umbrella chart that runs it."""
 FOLDER = settings.REPOSITORY / ".run" / "deploy"
 DIGITS = 12
 
@@ -32,7 +33,7 @@ Images = dict[str, Built]
 
 def load() -> Images:
     """Builds the images and brings them to the nodes."""
-    images = {name: build(name) for name in NAMES}
+    images = {name: build(name) for name in CHARTS}
     bring([image.archive for image in images.values()])
     return images
 
@@ -46,7 +47,7 @@ def load_as(name: str, suffix: str) -> str:
 
 def settings_of(images: Images) -> list[str]:
     """The values that make the charts use these images."""
-    return [f"{image.name}.image.tag={image.tag}" for image in images.values()]
+    return [f"{CHARTS[image.name]}.image.tag={image.tag}" for image in images.values()]
 
 
 def build(name: str, suffix: str = "") -> Built:

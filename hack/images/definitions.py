@@ -66,6 +66,10 @@ def _gateway(platform: Platform, folder: Path) -> Content:
     return Content([Layered(pinned, PINNED), Layered(own)], labels)
 
 
+def _node_tuner(platform: Platform, _folder: Path) -> Content:
+    return Content([Layered([*_base(), _rust("node-tuner", platform)])], {})
+
+
 def _prometheus(platform: Platform, _folder: Path) -> Content:
     tool = table.find("prometheus")
     tool = replace(tool, go=replace(tool.go, tags=f"{tool.go.tags},{DISCOVERIES}"))
@@ -127,6 +131,15 @@ DEFINITIONS = {
             entrypoint="/envoy",
             ports=(8080, 9902),
             content=_gateway,
+        ),
+        Definition(
+            name="node-tuner",
+            image="corelane-node-tuner",
+            description="Agent of Corelane that audits and prepares a node",
+            licenses="Apache-2.0",
+            entrypoint="/node-tuner",
+            ports=(9905,),
+            content=_node_tuner,
         ),
         Definition(
             name="prometheus",

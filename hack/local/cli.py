@@ -12,11 +12,13 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python3 hack/local",
         description="Runs the whole platform as local processes.",
-        epilog="Environment: " + ", ".join([*settings.VARIABLES, "REPLICAS", "INSTANCE"]),
+        epilog="Environment: "
+        + ", ".join([*settings.VARIABLES, "REPLICAS", "DATABASE", "POSTGRES_PORT", "INSTANCE"]),
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("up", help="start everything and wait until it answers")
     commands.add_parser("down", help="stop what up started")
+    commands.add_parser("remove", help="stop what up started, and remove all that it kept")
     commands.add_parser("status", help="show every process; exit 1 unless all run")
     show = commands.add_parser("logs", help="show the last log lines, or follow one process")
     show.add_argument("name", nargs="?", metavar="NAME")
@@ -40,6 +42,8 @@ def _run(options: argparse.Namespace) -> int:
         return up.main(run)
     if options.command == "down":
         return down.main(run)
+    if options.command == "remove":
+        return down.remove(run)
     if options.command == "status":
         return status.main(run)
     return logs.main(run, options.name)

@@ -1,13 +1,14 @@
 """The command line of each process."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from local.settings import REPOSITORY
 from local.topology import HOST, Replica, Topology
 
 
-def server(replica: Replica, pinned: bool, program: Path) -> list[str]:
+def server(replica: Replica, pinned: bool, program: Path, more: Sequence[str] = ()) -> list[str]:
     """A replica on its CPU. It pins its lane only when no other replica shares the CPU."""
     return [
         *("taskset", "-c", str(replica.cpu), str(program)),
@@ -19,6 +20,7 @@ def server(replica: Replica, pinned: bool, program: Path) -> list[str]:
         *("--drain.settle", "1s"),
         *("--drain.deadline", "15s"),
         *("--log.format", "json"),
+        *more,
     ]
 
 

@@ -1,9 +1,10 @@
 """`down`: stops what `up` started, and nothing else."""
 
+import shutil
 import signal
 from pathlib import Path
 
-from local import instance, processes, supervisor
+from local import database, instance, processes, supervisor
 from tools import progress
 from tools.errors import ToolError
 
@@ -21,6 +22,14 @@ def main(run: Path) -> int:
     with instance.lock(run):
         stop(run)
     print("Corelane is down.")
+    return 0
+
+
+def remove(run: Path) -> int:
+    """Stops the instance, and removes its folder and what it may keep elsewhere."""
+    main(run)
+    database.remove(run)
+    shutil.rmtree(run, ignore_errors=True)
     return 0
 
 

@@ -33,6 +33,14 @@ def require_free(topology: Topology) -> None:
         raise ToolError("\nhack/local: ".join(problems))
 
 
+def require_free_port(port: int, part: str, variable: str, address: str = HOST) -> None:
+    """As `require_free`, for one port of one address."""
+    if problem := _problem(port, address):
+        raise ToolError(
+            f"port {port} for {part} {problem}: stop that, or set {variable} to another port"
+        )
+
+
 def _wanted(topology: Topology) -> list[tuple[int, str, str]]:
     parts = [
         (topology.gateway_port, "the gateway", "GATEWAY_PORT"),
@@ -40,19 +48,21 @@ def _wanted(topology: Topology) -> list[tuple[int, str, str]]:
         (topology.gateway_stats_port, "the gateway stats", "GATEWAY_STATS_PORT"),
         (topology.prometheus_port, "Prometheus", "PROMETHEUS_PORT"),
     ]
+    if topology.database == "postgres":
+        parts.append((topology.postgres_port, "PostgreSQL", "POSTGRES_PORT"))
     for replica in topology.replicas:
         parts.append((replica.port, replica.name, "REPLICA_PORT"))
         parts.append((replica.admin_port, f"{replica.name}'s admin", "REPLICA_ADMIN_PORT"))
     return parts
 
 
-def _problem(port: int) -> str:
+def _problem(port: int, address: str = HOST) -> str:
     """What keeps the port from being used, or "" when nothing does."""
     with socket.socket() as probe:
         # Connections that wait in TIME_WAIT do not keep a port from being listened on.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port))
+            probe.bind((address, port))
             return ""
         except OverflowError:
             return "does not exist, ports end at 65535"

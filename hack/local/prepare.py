@@ -5,6 +5,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from local import settings
 from local.settings import REPOSITORY
 from tools import command, progress, resolve
 from tools.errors import ToolError
@@ -25,11 +26,14 @@ def prepare(run: Path) -> dict[str, Path]:
 
 
 def build_server(run: Path) -> Path:
-    """The release build of the server; its log goes into the folder `run`."""
+    """The server, built with the profile of the settings; its log goes into the folder `run`."""
+    profile = settings.profile()
     log = run / "build.log"
     log.unlink(missing_ok=True)
-    argv = ["cargo", "build", "--release", "--locked", "-p", "corelane-server"]
+    argv = ["cargo", "build", "--profile", profile, "--locked", "-p", "corelane-server"]
     with progress.step("server", " ".join(argv), log):
         command.run(argv, log, failure="the server does not build", cwd=SERVICES)
     target = os.environ.get("CARGO_TARGET_DIR")
-    return (SERVICES / (target or "target")).resolve() / "release" / "corelane-server"
+    # Cargo's names: the folder of the profile dev is `debug`.
+    folder = "debug" if profile == "dev" else profile
+    return (SERVICES / (target or "target")).resolve() / folder / "corelane-server"

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from local import supervisor
-from local.topology import HOST, Topology
+from local import database, supervisor
+from local.topology import HOST, Replica, Topology
 from tools import progress
 from tools.errors import ToolError
 
@@ -31,10 +31,12 @@ def wait(topology: Topology, run: Path) -> None:
 
 def _checks(topology: Topology, run: Path) -> dict[str, Callable[[], bool]]:
     checks: dict[str, Callable[[], bool]] = {
-        replica.name: lambda port=replica.admin_port: _get(port, "/readyz") is not None
+        replica.name: lambda replica=replica: _serves(replica, topology.database)
         for replica in topology.replicas
     }
     checks["prometheus"] = lambda: _get(topology.prometheus_port, "/-/ready") is not None
+    if topology.database == "postgres":
+        checks[database.PART] = lambda: database.ready(run, _pid(run, database.PART))
     missing = {replica.name for replica in topology.replicas}
 
     def gateway_reaches_all() -> bool:
@@ -48,6 +50,16 @@ def _checks(topology: Topology, run: Path) -> dict[str, Callable[[], bool]]:
     checks["gateway"] = gateway_reaches_all
     checks["supervisord"] = lambda: _all_stay(run)
     return checks
+
+
+def _serves(replica: Replica, kind: str) -> bool:
+    """Whether a replica is ready, and has its database where there is one."""
+    ready = _get(replica.admin_port, "/readyz") is not None
+    return ready and (kind == "none" or _get(replica.port, "/projects?limit=1") is not None)
+
+
+def _pid(run: Path, name: str) -> int:
+    return supervisor.states(run).get(name, {}).get("pid", 0)
 
 
 def _all_stay(run: Path) -> bool:

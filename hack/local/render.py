@@ -5,9 +5,10 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from local import commands, supervisor
+from local import commands, database, supervisor, tokens
 from local.settings import REPOSITORY
 from local.topology import HOST, Topology
+from postgres.instance import Instance
 from tools.errors import ToolError
 
 STOP = 20
@@ -17,12 +18,14 @@ CHART = REPOSITORY / "charts" / "gateway"
 
 
 def render(topology: Topology, programs: dict[str, Path], run: Path) -> None:
-    """Writes envoy.yaml, prometheus.yml and supervisord.conf."""
+    """Writes envoy.yaml, prometheus.yml, supervisord.conf, the token and PostgreSQL's first data."""
     values = run / "gateway-values.json"
     values.write_text(json.dumps(gateway_values(topology), indent=2))
     (run / "envoy.yaml").write_text(envoy(values, programs))
     (run / "prometheus.yml").write_text(prometheus(topology))
-    (run / "supervisord.conf").write_text(supervisord(topology, programs, run))
+    tokens.make(run)
+    postgres = database.make(topology, run)
+    (run / "supervisord.conf").write_text(supervisord(topology, programs, postgres, run))
 
 
 def gateway_values(topology: Topology) -> dict:
@@ -90,10 +93,14 @@ def prometheus(topology: Topology) -> str:
     return json.dumps(configuration, indent=2) + "\n"
 
 
-def supervisord(topology: Topology, programs: dict[str, Path], run: Path) -> str:
+def supervisord(
+    topology: Topology, programs: dict[str, Path], postgres: Instance | None, run: Path
+) -> str:
     """All processes, as supervisord reads them."""
+    more = database.flags(topology, postgres, run)
+    more += ["--auth.tokens", str(tokens.hashed(run))]
     parts = {
-        replica.name: commands.server(replica, topology.pinned, programs["server"])
+        replica.name: commands.server(replica, topology.pinned, programs["server"], more)
         for replica in topology.replicas
     }
     parts["prometheus"] = commands.prometheus(topology, programs["prometheus"], run)
@@ -116,10 +123,15 @@ def supervisord(topology: Topology, programs: dict[str, Path], run: Path) -> str
         _section("group:corelane", programs=",".join(parts)),
     ]
     sections += [_program(name, argv, run) for name, argv in parts.items()]
+    if postgres is not None:
+        # A group of its own that starts first, and is stopped when nobody needs it any more.
+        sections.append(_section("group:database", programs=database.PART, priority=1))
+        own = database.program(postgres)
+        sections.append(_program(database.PART, postgres.argv(), run, **own))
     return "\n".join(sections)
 
 
-def _program(name: str, argv: list[str], run: Path) -> str:
+def _program(name: str, argv: list[str], run: Path, **more: object) -> str:
     """A process that is started again at once when it ends."""
     return _section(
         f"program:{name}",
@@ -132,6 +144,7 @@ def _program(name: str, argv: list[str], run: Path) -> str:
         stdout_logfile_backups=1,
         redirect_stderr="true",
         stopwaitsecs=STOP,
+        **more,
     )
 
 

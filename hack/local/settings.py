@@ -20,6 +20,15 @@ VARIABLES = {
 """The ports by the variable that sets them; the last two are those of the first replica."""
 
 
+PROFILES = ("release", "dev", "image")
+
+POSTGRES_PORT = 5433
+"""Beside that of a PostgreSQL of the system."""
+
+DATABASES = ("sqlite", "postgres", "none")
+"""Where projects may be kept; the first is the default."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """One instance of the platform: how many replicas, on which CPUs and ports."""
@@ -27,6 +36,7 @@ class Settings:
     replicas: int
     cpus: tuple[int, ...]
     ports: dict[str, int]
+    database: str = DATABASES[0]
 
     @property
     def pinned(self) -> bool:
@@ -46,13 +56,36 @@ def load() -> Settings:
     """The settings of the environment. Replicas get the CPUs that this process may use."""
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     return Settings(
-        replicas=_number("REPLICAS", len(cpus), 1, 1000),
+        replicas=number("REPLICAS", len(cpus), 1, 1000),
         cpus=cpus,
-        ports={name: _number(name, default, 1, 65535) for name, default in VARIABLES.items()},
+        ports={
+            name: number(name, default, 1, 65535)
+            for name, default in {**VARIABLES, "POSTGRES_PORT": POSTGRES_PORT}.items()
+        },
+        database=_database(),
     )
 
 
-def _number(name: str, default: int, least: int, most: int) -> int:
+def profile() -> str:
+    """The profile of cargo that builds the server: tests save the time of an optimised build."""
+    name = os.environ.get("PROFILE") or "release"
+    if name not in PROFILES:
+        raise ToolError(f"PROFILE={name}: use one of {', '.join(PROFILES)}")
+    return name
+
+
+def _database() -> str:
+    kind = os.environ.get("DATABASE") or DATABASES[0]
+    if kind not in DATABASES:
+        raise ToolError(
+            f"DATABASE={kind}: give sqlite (a file that all replicas share), postgres (one that is "
+            "started with them) or none"
+        )
+    return kind
+
+
+def number(name: str, default: int, least: int, most: int) -> int:
+    """A whole number that the environment may set."""
     text = os.environ.get(name) or str(default)
     if not text.isdecimal() or not least <= int(text) <= most:
         raise ToolError(f"{name}={text}: give a whole number from {least} to {most}")

@@ -29,10 +29,14 @@ class Topology:
     prometheus_port: int
     pinned: bool
     replicas: tuple[Replica, ...]
+    database: str = "none"
+    postgres_port: int = 0
 
     def addresses(self) -> dict[str, str]:
         """The traffic address of each process."""
         ports = {replica.name: replica.port for replica in self.replicas}
+        if self.database == "postgres":
+            ports["postgres"] = self.postgres_port
         ports |= {"gateway": self.gateway_port, "prometheus": self.prometheus_port}
         return {name: f"{HOST}:{port}" for name, port in ports.items()}
 
@@ -56,6 +60,8 @@ def plan(settings: Settings) -> Topology:
         prometheus_port=ports["PROMETHEUS_PORT"],
         pinned=settings.pinned,
         replicas=tuple(replicas),
+        database=settings.database,
+        postgres_port=ports.get("POSTGRES_PORT", 0),
     )
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from local import (
+    database,
     down,
     environment,
     instance,
@@ -17,10 +18,13 @@ from local import (
     render,
     settings,
     supervisor,
+    tokens,
     topology,
 )
 from local.topology import HOST, Topology
 from tools.errors import ToolError
+
+KEPT = ("prometheus-data", "build.log", "lock", "token", *database.KEPT)
 
 
 def main(run: Path) -> int:
@@ -39,7 +43,7 @@ def main(run: Path) -> int:
         ports.require_free(plan)
         _start(plan, programs, run)
         print("Corelane is up.")
-        print(describe(plan))
+        print(describe(plan, run))
     return 0
 
 
@@ -52,14 +56,14 @@ def _is_up(run: Path) -> bool:
         names = ", ".join(f"{processes.name(pid)} (pid {pid})" for pid in found)
         raise ToolError(f"an earlier run ended half-way and left {names}: run make down first")
     print("Corelane is up already.")
-    print(describe(running))
+    print(describe(running, run))
     return True
 
 
 def _clear(run: Path) -> None:
-    """Removes what an earlier run left, except what Prometheus recorded and the build log."""
+    """Removes what an earlier run left, but for what it recorded and saved."""
     for entry in run.iterdir():
-        if entry.name not in ("prometheus-data", "build.log", "lock"):
+        if entry.name not in KEPT:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
@@ -75,7 +79,7 @@ def _start(plan: Topology, programs: dict[str, Path], run: Path) -> None:
         raise
 
 
-def describe(plan: Topology) -> str:
+def describe(plan: Topology, run: Path) -> str:
     """The addresses, and what to try."""
     instance_name = os.environ.get("INSTANCE")
     suffix = f" INSTANCE={instance_name}" if instance_name else ""
@@ -92,13 +96,25 @@ def describe(plan: Topology) -> str:
             f"  {replica.name:<14} http://{HOST}:{replica.port}"
             f"  (CPU {replica.cpu}; lanes: http://{HOST}:{replica.admin_port}/lanes)"
         )
+    lines += [f"  projects       {database.describe(plan, run)}"]
     lines += [
         "",
         "Try:",
         f"  for i in 1 2 3 4; do curl -s {gateway}/; done  # each reply names its replica",
         f"  curl -i {gateway}/div/4",
+        *_try_projects(plan, run),
         f"  make status{suffix}",
         f"  make logs{suffix} NAME=gateway",
         f"  make down{suffix}",
     ]
     return "\n".join(lines)
+
+
+def _try_projects(plan: Topology, run: Path) -> list[str]:
+    """How a project is saved, with the token of this instance."""
+    if plan.database == "none":
+        return []
+    return [
+        f'  curl -i http://{HOST}:{plan.gateway_port}/projects --json \'{{"name": "First"}}\' \\',
+        f'    -H "Authorization: Bearer $(cat {tokens.clear(run)})"',
+    ]

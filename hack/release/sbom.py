@@ -12,6 +12,7 @@ OFFLINE = {"SYFT_CHECK_FOR_APP_UPDATE": "false"}
 PACKAGES = {
     "server": ("corelane-server", "corelane-check"),
     "gateway": ("gateway-agent", "corelane-check"),
+    "node-tuner": ("node-tuner",),
 }
 """The packages of the workspace `services` whose programs are in an image."""
 

@@ -3,6 +3,8 @@
 import os
 import shlex
 import shutil
+import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 from tools import cache, command, progress
@@ -45,12 +47,19 @@ def unpack(tool: Tool) -> Path:
     return folder / "bin" / tool.name
 
 
+def libraries(folder: Path) -> str:
+    """The LD_LIBRARY_PATH of what is unpacked in a folder."""
+    places = [*folder.glob("usr/lib/*-linux-gnu"), *folder.glob("lib/*-linux-gnu")]
+    return ":".join(map(str, sorted(places)))
+
+
 def _folder(debian: Debian) -> Path:
-    return cache.root() / "debian" / f"{debian.unpack[0]}-{cache.key(*debian.unpack)}"
+    key = cache.key(*debian.unpack, *debian.newest)
+    return cache.root() / "debian" / f"{debian.unpack[0]}-{key}"
 
 
 def _fill(folder: Path, tool: Tool) -> None:
-    packages = tool.debian.unpack
+    packages = [*tool.debian.unpack, *tool.debian.newest]
     fresh = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     (fresh / "packages").mkdir(parents=True)
@@ -61,11 +70,25 @@ def _fill(folder: Path, tool: Tool) -> None:
         argv = ["apt-get", "download", *WAIT, "-o", "APT::Sandbox::User=root", *packages]
         failure = f"{tool.name}: apt-get could not download {packages[0]}"
         _with_fresh_lists(argv, log, failure, cwd=fresh / "packages")
+        if named := _dependencies(fresh / "packages", tool.debian.newest):
+            argv[-len(packages) :] = named
+            command.run(argv, log, failure=failure, cwd=fresh / "packages", env=APT)
         for package in sorted((fresh / "packages").iterdir()):
             failure = f"{tool.name}: dpkg-deb could not unpack {package.name}"
             command.run(["dpkg-deb", "-x", package, fresh], log, failure=failure)
         shutil.rmtree(fresh / "packages")
         os.rename(fresh, folder)
+
+
+def _dependencies(folder: Path, packages: Iterable[str]) -> list[str]:
+    """What downloaded packages depend on, as in "linux-image-6.1.0-56-cloud-amd64 (= 6.1.192-2)"."""
+    found = []
+    for package in packages:
+        (file,) = folder.glob(f"{package}_*.deb")
+        argv = ["dpkg-deb", "--field", file, "Depends"]
+        field = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        found += [word.split()[0] for word in field.split(",")]
+    return found
 
 
 def _with_fresh_lists(argv: list[str], log: Path, failure: str, cwd: Path | None = None) -> None:
@@ -79,13 +102,17 @@ def _with_fresh_lists(argv: list[str], log: Path, failure: str, cwd: Path | None
 
 def _write_launcher(folder: Path, tool: Tool) -> None:
     """A script that starts the unpacked program with what it needs to find its files."""
+    launcher = folder / "bin" / tool.name
+    if launcher == folder / tool.debian.program:
+        return  # It needs nothing, and is where it is looked for.
     program = shlex.quote(str(folder / tool.debian.program))
     arguments = [
         shlex.quote(argument.format(unpacked=folder)) for argument in tool.debian.arguments
     ]
-    launcher = folder / "bin" / tool.name
+    export = f"export LD_LIBRARY_PATH={shlex.quote(libraries(folder))}\n"
     launcher.parent.mkdir(exist_ok=True)
     fresh = launcher.with_suffix(".new")
-    fresh.write_text(f'#!/bin/sh\nexec {" ".join([program, *arguments])} "$@"\n')
+    command_line = f'exec {" ".join([program, *arguments])} "$@"\n'
+    fresh.write_text(f"#!/bin/sh\n{export if tool.debian.libraries else ''}{command_line}")
     fresh.chmod(0o755)
     os.replace(fresh, launcher)

@@ -1,5 +1,6 @@
 """Finds a tool, or obtains it: PATH, then Debian, then a Go module or a Python lock file."""
 
+import glob
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ def ensure(names: Iterable[str]) -> dict[str, Path]:
 
 def locate(tool: Tool) -> Path | None:
     """The program of a tool that is here already."""
-    for program in _on_path(tool.name):
+    for program in _installed(tool):
         if tool.suits and versions.suits(versions.remembered(program, tool), tool.suits):
             return program
     if tool.debian and tool.debian.unpack and (program := debian.unpacked(tool)):
@@ -39,9 +40,12 @@ def locate(tool: Tool) -> Path | None:
     return None
 
 
-def _on_path(name: str) -> Iterator[Path]:
-    for folder in os.get_exec_path():
-        program = Path(folder) / name
+def _installed(tool: Tool) -> Iterator[Path]:
+    """On PATH, then where Debian's packages put what is not on PATH, the newest first."""
+    patterns = tool.debian.folders if tool.debian else ()
+    off_path = [folder for pattern in patterns for folder in glob.glob(pattern)]
+    for folder in [*os.get_exec_path(), *sorted(off_path, reverse=True)]:
+        program = Path(folder) / tool.name
         # False too for a folder that this user may not look into; Path.is_file would raise.
         if os.path.isfile(program) and os.access(program, os.X_OK):
             yield program
@@ -109,7 +113,7 @@ def _checked(tool: Tool, program: Path) -> Path:
 def _nowhere(tool: Tool) -> str:
     unsuited = [
         f"{program} is {versions.remembered(program, tool) or 'of no known version'}"
-        for program in _on_path(tool.name)
+        for program in _installed(tool)
     ]
     seen = f" ({'; '.join(unsuited)})" if unsuited else ""
     package = tool.debian.package or tool.debian.unpack[0] if tool.debian else ""

@@ -11,12 +11,16 @@ FOLDER = Path(__file__).resolve().parent
 
 @dataclass(frozen=True)
 class Debian:
-    """A package to install, or packages to unpack."""
+    """A package to install, or packages to unpack; `folders`: where an installed one is, off PATH."""
 
     package: str = ""
     unpack: tuple[str, ...] = ()
+    newest: tuple[str, ...] = ()
+    """Packages of which each depends on one more to unpack, whose name has a version."""
     program: str = ""
     arguments: tuple[str, ...] = ()
+    libraries: bool = False
+    folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def failing(how: str) -> Iterator[tuple[str, Counter[str]]]:
             self.send_header("content-length", "0")
             self.end_headers()
 
-        do_GET = do_POST = do_PUT = serve
+        do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = serve
 
         def log_message(self, *_: object) -> None:
             """Says nothing."""
@@ -58,9 +58,17 @@ def failing(how: str) -> Iterator[tuple[str, Counter[str]]]:
             thread.join()
 
 
-@pytest.mark.parametrize(("method", "times"), [("GET", 4), ("PUT", 4), ("POST", 1)])
-def test_only_what_may_run_twice_is_sent_again(tmp_path: Path, method: str, times: int) -> None:
-    with failing("hang up") as (url, seen):
+ASKED = [("GET", 4), ("PUT", 1), ("POST", 1), ("DELETE", 1), ("PATCH", 1)]
+"""Methods, and how often the only replica sees a request of which it never answers anything good."""
+
+
+@pytest.mark.parametrize("how", ["hang up", "shed"])
+@pytest.mark.parametrize(("method", "times"), ASKED)
+def test_only_what_may_run_twice_is_sent_again(
+    tmp_path: Path, method: str, times: int, how: str
+) -> None:
+    """By 503 a server also says that it does not know whether a save was made in time."""
+    with failing(how) as (url, seen):
         # Without passive checks, which would leave the only replica out.
         values = {"upstream": {"outliers": {"consecutiveFailures": 100}}}
         with gateway_to([endpoint(url, url)], tmp_path, values=values) as gateway:

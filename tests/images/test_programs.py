@@ -90,6 +90,7 @@ def test_every_image_is_named_as_the_charts_and_users_expect() -> None:
     assert images == {
         "server": "corelane-server",
         "gateway": "corelane-gateway",
+        "node-tuner": "corelane-node-tuner",
         "prometheus": "corelane-prometheus",
         "k6": "corelane-k6",
     }

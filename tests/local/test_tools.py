@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from support import REPOSITORY, eventually
-from tools import versions
+from tools import resolve, versions
+from tools.table import Debian, Tool
 
 
 class Machine:
@@ -88,6 +89,52 @@ def test_a_changed_program_is_asked_again(machine: Machine) -> None:
     assert machine.tools("ensure", "ab")[0] == 0
     machine.add("bin", "ab", "echo 'Version 1.3.1'")
     assert machine.tools("ensure", "ab")[0] == 1
+
+
+def test_the_newest_installed_off_path_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian's PostgreSQL is in a folder of its version."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    for version in ("15", "17", "19"):
+        program = tmp_path / version / "bin" / "postgres"
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\necho postgres {version}.1\n")
+        program.chmod(0o755)
+    debian = Debian(folders=(f"{tmp_path}/*/bin",))
+    tool = Tool("postgres", version=("--version",), suits=">=15 <19", debian=debian)
+    assert resolve.locate(tool) == tmp_path / "17" / "bin" / "postgres"
+
+
+APT = """\
+for word; do
+  case $word in download|-*|*=*) ;; *) echo >"${word}_1.0_amd64.deb" ;; esac
+done"""
+"""Downloads everything."""
+
+DPKG = """\
+case $1 in
+  --field) echo "linux-image-6.1.0-1-cloud-amd64 (= 6.1.5-1)" ;;
+  -x) /bin/mkdir -p "$3/bin"; echo "${2##*/}" >>"$3/unpacked"; echo program >"$3/bin/busybox" ;;
+esac"""
+"""Every package has the program, and depends on the same one."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root obtains Debian's packages")
+def test_a_package_is_unpacked_that_another_one_names_by_its_version(machine: Machine) -> None:
+    machine.add("bin", "apt-get", APT)
+    machine.add("bin", "dpkg-deb", DPKG)
+    status, output, errors = machine.tools("path", "busybox")
+    assert status == 0, errors
+    program = Path(output.strip())
+    # Found where it is, and not hidden by a script that would start it.
+    assert program.read_text() == "program\n"
+    assert sorted((program.parent.parent / "unpacked").read_text().split()) == [
+        "busybox-static_1.0_amd64.deb",
+        "linux-image-6.1.0-1-cloud-amd64_1.0_amd64.deb",
+        "linux-image-cloud-amd64_1.0_amd64.deb",
+    ]
 
 
 def test_run_passes_arguments_and_exit_status(machine: Machine) -> None:

@@ -25,7 +25,7 @@ def index(name: str, digit: str) -> Artefact:
     return Artefact(INDEX, name, repository, f"sha256:{digit * 64}", tag=VERSION)
 
 
-PUSHED = [index("server", "a"), index("gateway", "b")]
+PUSHED = [index("server", "a"), index("gateway", "b"), index("node-tuner", "c")]
 
 
 def images_of(package: Path, *settings: str) -> set[str]:
@@ -55,8 +55,9 @@ def test_packages_take_the_pushed_images_by_digest(packages: dict[str, Path]) ->
     references = {image.name: {image.reference} for image in PUSHED}
     assert images_of(packages["server"]) == references["server"]
     assert images_of(packages["gateway"]) == references["gateway"]
-    for package in packages.values():
-        assert images_of(package) <= references["server"] | references["gateway"]
+    assert images_of(packages["node-tuning"], "mode=apply") == references["node-tuner"]
+    whole = images_of(packages["corelane"], "node-tuning.enabled=true")
+    assert whole == set().union(*references.values())
 
 
 def test_a_mirror_is_one_value(packages: dict[str, Path]) -> None:

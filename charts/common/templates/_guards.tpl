@@ -41,4 +41,7 @@ to do.
 {{- fail (printf "sysctls has %s, which Kubernetes takes for safe from 1.32 on, but this is %s: remove it" $name $.Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- end -}}
+{{- if hasKey .Values.unsafeSysctls "net.ipv4.tcp_migrate_req" -}}
+{{- fail "unsafeSysctls has net.ipv4.tcp_migrate_req: remove it. On kernels without its fix, a connection that is moved to another listener wakes nobody there; a pod that ends drains instead" -}}
+{{- end -}}
 {{- end -}}

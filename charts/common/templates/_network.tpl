@@ -33,3 +33,13 @@ ports:
     port: {{ . }}
   {{- end }}
 {{- end -}}
+
+{{/* A rule for names of hosts. */}}
+{{- define "common.network.names" -}}
+# DNS, wherever it is: the address of a node's own cache belongs to no pod.
+- ports:
+    - protocol: UDP
+      port: 53
+    - protocol: TCP
+      port: 53
+{{- end -}}

@@ -1,3 +1,12 @@
+{{/* What the notes of both charts say of unsafe sysctls, on lines of its own. */}}
+{{- define "common.notes.sysctls" -}}
+{{- with .Values.unsafeSysctls }}
+
+Its pods fail on nodes whose kubelet does not name these in allowedUnsafeSysctls:
+  {{ keys . | sortAlpha | join ", " }}
+{{- end }}
+{{- end -}}
+
 {{/* What the notes of both charts say of their CPUs. */}}
 {{- define "common.notes.cpus" -}}
 {{- if .Values.exclusive -}}

@@ -32,9 +32,9 @@ enableServiceLinks: false
 
 {{- define "common.pod.securityContext" -}}
 {{ include "common.pod.security" . }}
-{{- if .Values.sysctls }}
+{{- with merge (dict) .Values.sysctls .Values.unsafeSysctls }}
 sysctls:
-  {{- range $name, $value := .Values.sysctls }}
+  {{- range $name, $value := . }}
   - name: {{ $name }}
     value: {{ $value | toString | quote }}
   {{- end }}

@@ -50,25 +50,13 @@ initContainers:
     volumeMounts:
       - name: endpoints
         mountPath: {{ include "gateway.agent.folder" . }}
-      # Where clients look for it. No other container has it.
-      - name: agent-token
-        mountPath: /var/run/secrets/kubernetes.io/serviceaccount
-        readOnly: true
+      {{- include "common.token.mount" "agent-token" | nindent 6 }}
 {{- end -}}
 
 {{- define "gateway.agent.volumes" -}}
 - name: endpoints
   emptyDir: {medium: Memory, sizeLimit: 16Mi}
-- name: agent-token
-  projected:
-    sources:
-      # The kubelet renews it, and the agent reads it again.
-      - serviceAccountToken: {path: token, expirationSeconds: 3607}
-      - configMap:
-          name: kube-root-ca.crt
-          items: [{key: ca.crt, path: ca.crt}]
-      - downwardAPI:
-          items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]
+{{ include "common.token.volume" "agent-token" }}
 {{- end -}}
 
 {{/* Less than a CPU, so that it gets none of its own; with requests as limits where the pod is Guaranteed,

@@ -37,6 +37,20 @@ Values of what faces clients that the schema cannot judge.
 {{- end -}}
 {{- end -}}
 
+{{- define "gateway.guards.jwt" -}}
+{{- $jwt := .Values.authentication.jwt -}}
+{{- $files := list $jwt.files.jwks $jwt.files.token $jwt.files.sds | compact -}}
+{{- if and $jwt.enabled (not (and $jwt.issuer $jwt.audiences)) -}}
+{{- fail "authentication.jwt.enabled is true but authentication.jwt.issuer or authentication.jwt.audiences is empty: tokens that somebody else issued, or for another service, would do" -}}
+{{- end -}}
+{{- if and $jwt.secret $files -}}
+{{- fail (printf "authentication.jwt.secret (%s) and authentication.jwt.files are both given: use the Secret in a cluster, the files for a local process" $jwt.secret) -}}
+{{- end -}}
+{{- if and $jwt.enabled (not $jwt.secret) (ne (len $files) 3) -}}
+{{- fail "authentication.jwt.enabled is true but there are no keys: set authentication.jwt.secret, or for a local process authentication.jwt.files.jwks, authentication.jwt.files.token and authentication.jwt.files.sds" -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "gateway.guards.overload" -}}
 {{- range $key := list "reduceTimeouts" "resetStreams" -}}
 {{- with get $.Values.overload $key -}}

@@ -13,6 +13,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "gateway.guards.agent" . -}}
 {{- include "gateway.guards.listener" . -}}
 {{- include "gateway.guards.tls" . -}}
+{{- include "gateway.guards.jwt" . -}}
 {{- include "gateway.guards.overload" . -}}
 {{- include "gateway.guards.tracing" . -}}
 {{- include "gateway.guards.workers" . -}}

@@ -11,6 +11,7 @@
 {{- end }}
 {{- end }}
 {{ include "common.notes.cpus" . }}
+{{- include "common.notes.sysctls" . }}
 
 Send a request:
   {{- if eq .Values.mode "gatewayAPI" }}

@@ -14,6 +14,12 @@ The server's configuration file: config of the values, and what follows from the
 {{- if .Values.tls.secret -}}
 {{- $_ := set $pod "tls" (dict "certificate" "/etc/corelane-tls/tls.crt" "key" "/etc/corelane-tls/tls.key") -}}
 {{- end -}}
+{{- with include "server.database.config" . | fromYaml -}}
+{{- $_ := set $pod "database" . -}}
+{{- end -}}
+{{- if .Values.auth.tokensSecret.name -}}
+{{- $_ := set $pod "auth" (dict "tokens" "/etc/corelane-auth/tokens") -}}
+{{- end -}}
 {{- include "server.toml" (merge $pod .Values.config) -}}
 {{- end -}}
 
@@ -35,5 +41,5 @@ writes whole numbers of a values file as floats. */}}
 {{- end -}}
 
 {{- define "server.tomlValue" -}}
-{{- if kindIs "string" . -}}{{ toJson . }}{{- else if kindIs "bool" . -}}{{ ternary "on" "off" . | toJson }}{{- else -}}{{ int64 . }}{{- end -}}
+{{- if kindIs "string" . -}}{{ toJson . }}{{- else if kindIs "bool" . -}}{{ ternary "on" "off" . | toJson }}{{- else if and (kindIs "float64" .) (ne (int64 . | float64) .) -}}{{ toJson . }}{{- else -}}{{ int64 . }}{{- end -}}
 {{- end -}}

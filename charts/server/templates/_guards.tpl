@@ -7,6 +7,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "server.guards.durations" . -}}
 {{- include "server.guards.drain" . -}}
 {{- include "server.guards.environment" . -}}
+{{- include "server.guards.database" . -}}
 {{- list . "ports.traffic" "ports.admin" | include "common.guards.samePorts" -}}
 {{- list . "ports.traffic" "ports.admin" | include "common.guards.lowPorts" -}}
 {{- if and .Values.static.volume (not .Values.static.root) -}}
@@ -26,8 +27,11 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 
 {{- define "server.guards.durations" -}}
-{{- range $table := list "timeouts" "drain" "tls" -}}
-{{- range $key, $value := get $.Values.config $table | default dict -}}
+{{- $tables := pick .Values.config "timeouts" "drain" "tls" "auth" -}}
+{{- $_ := set $tables "database" (pick .Values.config.database "wait" "connect_timeout" "statement_timeout") -}}
+{{- $_ := set $tables "otlp" (pick .Values.config.otlp "timeout") -}}
+{{- range $table, $values := $tables -}}
+{{- range $key, $value := $values | default dict -}}
 {{- if not (and (eq $key "connection_age") (has (toString $value) (list "off" "false"))) -}}
 {{- $_ := include "common.milliseconds" (list $ (printf "config.%s.%s" $table $key)) -}}
 {{- end -}}

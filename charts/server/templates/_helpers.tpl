@@ -21,6 +21,14 @@
   mountPath: {{ .Values.static.root | quote }}
   readOnly: true
 {{- end }}
+{{- with include "server.database.volumeMounts" . | trim }}
+{{ . }}
+{{- end }}
+{{- if .Values.auth.tokensSecret.name }}
+- name: tokens
+  mountPath: /etc/corelane-auth
+  readOnly: true
+{{- end }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -38,6 +46,17 @@
 {{- with .Values.static.volume }}
 - name: static
   {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with include "server.database.volumes" . | trim }}
+{{ . }}
+{{- end }}
+{{- with .Values.auth.tokensSecret }}
+{{- if .name }}
+- name: tokens
+  secret:
+    secretName: {{ .name | quote }}
+    items: [{key: {{ .key | quote }}, path: tokens}]
+{{- end }}
 {{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}

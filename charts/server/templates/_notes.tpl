@@ -3,6 +3,9 @@
 {{ $name }}: {{ if .Values.autoscaling.enabled }}{{ .Values.autoscaling.minReplicas }} to {{ .Values.autoscaling.maxReplicas }}{{ else }}{{ .Values.replicas }}{{ end }} replicas with {{ .Values.cpus }} lane(s) each, one per CPU.
 {{ include "common.notes.cpus" . }}
 The metric corelane_lane_info (label pinned) tells whether a lane has its CPU for itself.
+{{- include "common.notes.sysctls" . }}
+
+{{ include "server.notes.database" . }}
 
 The gateway finds the replicas as
   {{ $name }}.{{ .Release.Namespace }}.svc, port {{ .Values.ports.traffic }} (health: {{ .Values.ports.admin }})
@@ -16,4 +19,23 @@ Ask one of them, past the gateway:
 A NetworkPolicy lets in the gateways of the namespace, and Prometheus to the admin port. Others are named in
 networkPolicy.clients and networkPolicy.monitoring.
 {{- end }}
+{{- end -}}
+
+{{- define "server.notes.database" -}}
+{{- $each := mul .Values.cpus .Values.config.database.connections -}}
+{{- with .Values.database -}}
+{{- if eq .kind "none" -}}
+Projects are not served: database.kind is none.
+{{- else if eq .kind "postgres" -}}
+Projects are in PostgreSQL: {{ .postgres.url }}. Its max_connections must allow {{ mul $each (include "server.mostReplicas" $) }} connections,
+{{ $each }} of each replica, and those of the replicas that a roll-out adds.
+{{- else if hasKey .sqlite.volume "emptyDir" -}}
+Projects are in a file of the pod: they are lost with it. Name a claim in database.sqlite to keep them.
+{{- else -}}
+Projects are in a file in the claim {{ .sqlite.volume | default dict | dig "persistentVolumeClaim" "claimName" (include "server.database.claim" $) }}.
+{{- end -}}
+{{- if and (ne .kind "none") (not $.Values.auth.tokensSecret.name) }}
+Nobody may write them: auth.tokensSecret.name is empty.
+{{- end -}}
+{{- end -}}
 {{- end -}}

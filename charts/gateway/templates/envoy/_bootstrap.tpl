@@ -81,6 +81,10 @@ stats_config:
       {{- if .Values.rateLimit.enabled }}
       - {prefix: ingress.http_local_rate_limit.}
       {{- end }}
+      {{- if .Values.authentication.jwt.enabled }}
+      - {prefix: http.ingress.jwt_authn.}
+      - {prefix: http.ingress.credential_injector.}
+      {{- end }}
       {{- if .Values.tracing.enabled }}
       - {prefix: tracing.opentelemetry.}
       - {prefix: http.ingress.tracing.}

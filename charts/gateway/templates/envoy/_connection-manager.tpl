@@ -38,6 +38,9 @@ http_filters:
 {{- if .Values.rateLimit.enabled }}
 {{- include "gateway.envoy.rateLimit" . | nindent 0 }}
 {{- end }}
+{{- if .Values.authentication.jwt.enabled }}
+{{- include "gateway.envoy.jwt" . | nindent 0 }}
+{{- end }}
 {{- if .Values.listener.bodyBytes }}
 {{- include "gateway.envoy.bodyLimit" . | nindent 0 }}
 {{- end }}

@@ -6,6 +6,7 @@ them from a replica's reply: they have no corelane-replica header.
 {{- define "gateway.envoy.localReplies" -}}
 {{- $phrases := list
   (list 400 "Bad Request")
+  (list 401 "Unauthorized")
   (list 403 "Forbidden")
   (list 404 "Not Found")
   (list 405 "Method Not Allowed")

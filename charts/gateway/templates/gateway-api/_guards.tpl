@@ -35,6 +35,9 @@ gateway/gateway-api.md.
 {{- if and .Values.tls.enabled (not .Values.tls.secret) -}}
 {{- fail "tls.files has a certificate, but in mode gatewayAPI Envoy Gateway takes it from a Secret: set tls.secret, or mode to envoy" -}}
 {{- end -}}
+{{- if .Values.authentication.jwt.enabled -}}
+{{- fail "authentication.jwt.enabled is true, but in mode gatewayAPI tokens are checked by a SecurityPolicy of your own: turn it off, or set mode to envoy" -}}
+{{- end -}}
 {{- if and .Values.http3.enabled .Values.http3.advertisedPort (ne (int .Values.http3.advertisedPort) (int .Values.service.httpsPort)) -}}
 {{- fail (printf "http3.advertisedPort is %v, but in mode gatewayAPI Envoy Gateway advertises service.httpsPort (%d): leave it empty, or set mode to envoy" .Values.http3.advertisedPort (int .Values.service.httpsPort)) -}}
 {{- end -}}

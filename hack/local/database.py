@@ -1,0 +1,64 @@
+"""Where the replicas keep projects: one file that all of them share, a PostgreSQL, or nowhere."""
+
+from pathlib import Path
+
+from local.topology import HOST, Topology
+from postgres import instance, process
+from postgres.instance import Instance
+
+PART = "postgres"
+"""The name of PostgreSQL among the processes."""
+
+KEPT = ("projects.db", "projects.db-wal", "projects.db-shm", PART)
+"""What outlives a restart in the run folder."""
+
+
+def make(topology: Topology, run: Path) -> Instance | None:
+    """The PostgreSQL of the instance, its data made the first time."""
+    if topology.database != "postgres":
+        return None
+    # More than the replicas take, each for its one lane, and the superuser.
+    connections = max(100, 10 * len(topology.replicas))
+    settings = instance.Settings(topology.postgres_port, connections=connections)
+    return instance.make(run / PART, settings)
+
+
+def flags(topology: Topology, server: Instance | None, run: Path) -> list[str]:
+    """What a replica is told. Processes of one host may share a file in WAL mode (sqlite.org/wal.html)."""
+    if topology.database == "none":
+        return []
+    if server is None:
+        return ["--database.path", str(run / "projects.db")]
+    kind = ["--database.kind", "postgres", "--database.url", server.url()]
+    return [*kind, "--database.password-file", str(server.password_file)]
+
+
+def describe(topology: Topology, run: Path) -> str:
+    """Where projects are, for who has started the instance."""
+    if topology.database == "postgres":
+        return f"in PostgreSQL on {HOST}:{topology.postgres_port} (data in {run / PART})"
+    return f"in {run / 'projects.db'}" if topology.database == "sqlite" else "none: DATABASE=none"
+
+
+def program(server: Instance) -> dict[str, object]:
+    """What supervisord is told of PostgreSQL beyond its command line."""
+    variables = server.programs.environment().items()
+    user = {"user": server.account.name} if server.account.other else {}
+    return {
+        "directory": server.home,
+        "environment": ",".join(f'{name}="{value}"' for name, value in variables),
+        # Breaks off connections instead of waiting for their end.
+        "stopsignal": "INT",
+        **user,
+    }
+
+
+def ready(run: Path, pid: int) -> bool:
+    """Whether PostgreSQL takes connections."""
+    server = instance.read(run / PART)
+    return server is not None and process.takes_connections(server, pid)
+
+
+def remove(run: Path) -> None:
+    """Removes PostgreSQL's data, which can be outside the run folder."""
+    instance.remove(run / PART)
