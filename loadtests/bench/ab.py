@@ -3,6 +3,7 @@
 import re
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class Result:
     non_2xx: int
     kept_alive: int
     percentiles: dict[str, float]
+    not_connected: int = 0
 
     @property
     def wrong(self) -> int:
@@ -34,11 +36,20 @@ class Result:
         return self.failed + self.write_errors + self.non_2xx
 
 
-def run(program: Path, url: str, *, requests: int, concurrency: int, keep_alive: bool) -> Result:
-    """Runs ab once."""
+def run(
+    program: Path,
+    url: str,
+    *,
+    requests: int,
+    concurrency: int,
+    keep_alive: bool,
+    before: Sequence[str] = (),
+    more: Sequence[str] = (),
+) -> Result:
+    """Runs ab once: after the words `before`, with `more` arguments."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "percentiles.csv"
-        argv = [str(program), "-q", *arguments(requests, concurrency, keep_alive)]
+        argv = [*before, str(program), "-q", *more, *arguments(requests, concurrency, keep_alive)]
         argv += ["-e", str(file), url]
         result = subprocess.run(argv, capture_output=True, text=True, check=False)
         if result.returncode != 0:
@@ -63,7 +74,14 @@ def parse(output: str, csv: str) -> Result:
         non_2xx=int(_number(output, "Non-2xx responses", absent=0)),
         kept_alive=int(_number(output, "Keep-Alive requests", absent=0)),
         percentiles=_percentiles(csv),
+        not_connected=int(_of_failed(output, "Connect")),
     )
+
+
+def _of_failed(output: str, kind: str) -> str:
+    """How many of the failed requests were of this kind; ab says so only where some failed."""
+    match = re.search(rf"^ +\(.*\b{kind}: (\d+)", output, re.MULTILINE)
+    return match[1] if match else "0"
 
 
 def _number(output: str, label: str, absent: float | None = None) -> float:

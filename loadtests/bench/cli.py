@@ -1,6 +1,7 @@
 """The commands of `python3 loadtests/bench`."""
 
 import argparse
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,17 +10,17 @@ from loadtests.bench import compare_direct, soak
 from loadtests.bench.balancing import run as balancing
 from loadtests.bench.balancing.scenarios import SCENARIOS
 from loadtests.bench.balancing.stack import Shape
+from loadtests.bench.files import run as files
 from loadtests.bench.gateway import run as gateway
 from loadtests.bench.lanes import rows, run
+from loadtests.bench.mixed import command as mixed
+from loadtests.bench.options import OUT, RESULTS, add_builds, add_folder, positive, some_of
+from loadtests.bench.tuning import command as tuning
 from local.prepare import build_server
-from local.settings import REPOSITORY
 from tools.errors import ToolError
 
 ROUNDS = 5
 SOAK = soak.Plan(seconds=300, clients=100, seed=1)
-
-RESULTS = REPOSITORY / "docs" / "results"
-OUT = REPOSITORY / "loadtests" / "out"
 
 
 def main(arguments: list[str]) -> int:
@@ -28,10 +29,17 @@ def main(arguments: list[str]) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_balancing(commands)
     _add_compare_direct(commands)
+    _add_files(commands)
     _add_lanes(commands)
     _add_gateway(commands)
+    mixed.add(commands)
+    tuning.add(commands)
     _add_soak(commands)
     options = parser.parse_args(arguments)
+    # Ended like by Ctrl-C, so that nothing that was started is left. A shell without jobs ignores both for
+    # what it starts in the background.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
     try:
         return options.run(options)
     except ToolError as error:
@@ -56,7 +64,7 @@ def _add_balancing(commands: argparse._SubParsersAction) -> None:
         help=f"some only, with commas between: {','.join(SCENARIOS)}",
     )
     parser.add_argument(
-        "--seeds", type=_positive, metavar="N", help=f"default: {len(balancing.SEEDS)}"
+        "--seeds", type=positive, metavar="N", help=f"default: {len(balancing.SEEDS)}"
     )
     parser.add_argument(
         "--shapes",
@@ -65,7 +73,7 @@ def _add_balancing(commands: argparse._SubParsersAction) -> None:
         help=f"replicas x gateways, as in 2x1,4x3; default: {','.join(map(str, balancing.SHAPES))}",
     )
     parser.add_argument(
-        "--at-once", type=_positive, metavar="N", help="shapes of the fleet measured side by side"
+        "--at-once", type=positive, metavar="N", help="shapes of the fleet measured side by side"
     )
     parser.add_argument(
         "--out",
@@ -127,6 +135,42 @@ def _compare_direct(options: argparse.Namespace) -> int:
     return compare_direct.main(plan, options.out or (RESULTS if full else OUT))
 
 
+def _add_files(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "files",
+        help="CPU per request of static files, beside nginx and other file servers",
+        description="Compares corelane-server with nginx, tower-http and actix-files: CPU time per "
+        "request of a file of 4 KiB and one of 10.8 kB. Builds what it needs.",
+    )
+    parser.add_argument(
+        "--rounds", type=positive, default=files.ROUNDS, metavar="N", help="default: 9"
+    )
+    parser.add_argument("--quick", action="store_true", help="shorter measurements")
+    parser.add_argument(
+        "--only",
+        type=lambda text: tuple(text.split(";")),
+        default=(),
+        metavar="NAMES",
+        help="some servers only, with semicolons between",
+    )
+    add_folder(parser)
+    add_builds(parser)
+    parser.set_defaults(run=_files)
+
+
+def _files(options: argparse.Namespace) -> int:
+    if unknown := set(options.only) - set(files.NAMES):
+        raise ToolError(f"--only {';'.join(sorted(unknown))}: there are {'; '.join(files.NAMES)}")
+    plan = files.Plan(
+        rounds=options.rounds,
+        seconds=files.QUICK if options.quick else files.SECONDS,
+        only=options.only,
+        server=options.server and options.server.resolve(),
+        profile=options.profile,
+    )
+    return files.main(plan, options.out or (RESULTS if plan == files.Plan() else OUT))
+
+
 def _add_lanes(commands: argparse._SubParsersAction) -> None:
     lanes = commands.add_parser(
         "lanes",
@@ -137,7 +181,7 @@ def _add_lanes(commands: argparse._SubParsersAction) -> None:
     _add_common(lanes, "all rows of all servers", "shorter measurements, for a first look")
     lanes.add_argument(
         "--only",
-        type=_rows,
+        type=some_of(rows.ROWS),
         default=tuple(rows.ROWS),
         metavar="ROWS",
         help=f"some rows only, with commas between: {','.join(rows.ROWS)}",
@@ -149,12 +193,7 @@ def _add_lanes(commands: argparse._SubParsersAction) -> None:
         metavar="NAMES",
         help="some servers only, as in corelane-server,floor",
     )
-    lanes.add_argument(
-        "--server", type=Path, metavar="PROGRAM", help="another build of corelane-server"
-    )
-    lanes.add_argument(
-        "--profile", default="release", help="cargo's profile of all builds; default: release"
-    )
+    add_builds(lanes)
     lanes.set_defaults(run=_lanes)
 
 
@@ -190,7 +229,7 @@ def _add_gateway(commands: argparse._SubParsersAction) -> None:
             f"--{name}", action="store_const", const=name, dest="what", default="proxies", help=text
         )
     parser.add_argument(
-        "--rounds", type=_positive, default=0, metavar="N", help="default: 9, of levers 6"
+        "--rounds", type=positive, default=0, metavar="N", help="default: 9, of levers 6"
     )
     parser.add_argument("--quick", action="store_true", help="shorter parts, for a first look")
     parser.add_argument(
@@ -201,20 +240,10 @@ def _add_gateway(commands: argparse._SubParsersAction) -> None:
         help="some proxies or levers only, with commas between",
     )
     parser.add_argument(
-        "--rate", type=_positive, default=0, metavar="N", help="requests/s of the open loop"
+        "--rate", type=positive, default=0, metavar="N", help="requests/s of the open loop"
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FOLDER",
-        help="where the results go; default: docs/results for everything in all rounds, else loadtests/out",
-    )
-    parser.add_argument(
-        "--server", type=Path, metavar="PROGRAM", help="another build of corelane-server"
-    )
-    parser.add_argument(
-        "--profile", default="release", help="cargo's profile of all builds; default: release"
-    )
+    add_folder(parser)
+    add_builds(parser)
     parser.set_defaults(run=_gateway)
 
 
@@ -249,7 +278,7 @@ def _add_soak(commands: argparse._SubParsersAction) -> None:
     length.add_argument("--seconds", type=float, metavar="N", help="instead of minutes")
     parser.add_argument(
         "--clients",
-        type=_positive,
+        type=positive,
         default=SOAK.clients,
         metavar="N",
         help=f"at a time; default: {SOAK.clients}",
@@ -280,7 +309,7 @@ def _soak(options: argparse.Namespace) -> int:
 
 def _add_common(command: argparse.ArgumentParser, full: str, quick: str) -> None:
     command.add_argument(
-        "--rounds", type=_positive, default=ROUNDS, metavar="N", help=f"default: {ROUNDS}"
+        "--rounds", type=positive, default=ROUNDS, metavar="N", help=f"default: {ROUNDS}"
     )
     command.add_argument("--quick", action="store_true", help=quick)
     command.add_argument(
@@ -290,20 +319,6 @@ def _add_common(command: argparse.ArgumentParser, full: str, quick: str) -> None
         help=f"where the results go; default: docs/results for {full} in {ROUNDS} rounds, "
         "else loadtests/out",
     )
-
-
-def _rows(text: str) -> tuple[str, ...]:
-    chosen = text.split(",")
-    for name in chosen:
-        if name not in rows.ROWS:
-            raise argparse.ArgumentTypeError(f"{name}: there are {', '.join(rows.ROWS)}")
-    return tuple(row for row in rows.ROWS if row in chosen)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text}: give a whole number above 0")
-    return int(text)
 
 
 def _path(text: str) -> str:

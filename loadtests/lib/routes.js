@@ -17,8 +17,8 @@ export const routes = [
     return { path: `/div/${n}`, body: half(n) };
   }),
   get('work', TEXT, () => ({ path: `/work?ops=${OPS}`, body: WORK })),
-  get('static-index', 'text/html', () => ({ path: '/static/', body: hasLength(10831) })),
-  get('static-4k', 'text/plain', () => ({ path: '/static/4k.txt', body: hasLength(4096) })),
+  get('static-index', 'text/html; charset=utf-8', () => ({ path: '/static/', body: hasLength(10831) })),
+  get('static-4k', TEXT, () => ({ path: '/static/4k.txt', body: hasLength(4096) })),
   refused('not-found', 'GET', '/no-such-route', 404),
   refused('method-not-allowed', 'POST', '/hello', 405),
   refused('bad-parameter', 'GET', '/div/four', 400),

@@ -4,7 +4,6 @@ import json
 import os
 import resource
 import shutil
-import signal
 import tempfile
 import time
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -63,9 +62,6 @@ def measure(plan: Plan) -> dict:
     programs = Programs(peers / "virtual-replica", peers / "load-generator", tools)
     folder = Path(tempfile.mkdtemp(prefix="bench-balancing-"))
     began, before = time.monotonic(), cpu.Machine.now()
-    # Ended like by Ctrl-C, so that nothing that was started is left.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with ThreadPoolExecutor(plan.at_once) as pool:
             jobs = [

@@ -66,7 +66,7 @@ def build(workspace: Path, packages: list[str], profile: str) -> Path:
 def describe(programs: Programs, names: set[str]) -> dict[str, str]:
     """The versions of the servers and of what they are built with."""
     rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True)
-    ours, theirs = _locked(SERVICES), _locked(BENCH)
+    ours, theirs = locked(SERVICES), locked(BENCH)
     found = {"rustc": rustc.stdout.split()[1], "corelane": ours["corelane"]}
     found |= {f"{name} in corelane": ours[name] for name in ("hyper", "tokio")}
     found |= {name: theirs[name] for name in sorted(FRAMEWORKS & names)}
@@ -76,7 +76,7 @@ def describe(programs: Programs, names: set[str]) -> dict[str, str]:
     return found
 
 
-def _locked(workspace: Path) -> dict[str, str]:
+def locked(workspace: Path) -> dict[str, str]:
     """The locked versions by package; of a package that is locked twice, the newer."""
     packages = tomllib.loads((workspace / "Cargo.lock").read_text())["package"]
     return {package["name"]: package["version"] for package in packages}

@@ -34,6 +34,6 @@ pub(crate) fn run(
             }
         }
     }
-    tally.end(pool, begun.elapsed());
+    tally.end(pool.take_reopened(), begun.elapsed());
     Ok(tally)
 }

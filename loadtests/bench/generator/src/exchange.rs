@@ -46,6 +46,13 @@ impl Exchanges {
         ])
     }
 
+    /// The same with another page in the place of `/hello`.
+    pub(crate) fn with_page(mut self, to: SocketAddr, target: &str, body: Vec<u8>) -> Self {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {to}\r\n\r\n").into_bytes();
+        self.0[Kind::Hello as usize] = Exchange { request, body };
+        self
+    }
+
     pub(crate) fn of(&self, kind: Kind) -> &Exchange {
         &self.0[kind as usize]
     }

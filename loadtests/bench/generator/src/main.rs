@@ -1,4 +1,5 @@
-//! Sends requests to a server of `/hello` and `/work` and reports, as JSON, what came back.
+//! Sends requests to a server of `/hello` and `/work`, or of pages and projects, and reports, as JSON,
+//! what came back.
 //!
 //! A measurement has three steps, so that the caller can read the server's counters when no
 //! request is in flight: the generator connects, warms the server up and prints `ready`; a line on
@@ -11,13 +12,16 @@ mod idle;
 mod open;
 mod pool;
 mod reply;
+mod rush;
 mod tally;
 mod trace;
 mod turns;
+mod users;
 
 use std::io::{self, BufRead, Write};
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -75,6 +79,17 @@ enum Mode {
         #[arg(long, default_value_t = 64)]
         connections: usize,
     },
+    /// Users with a project each: a page, a load, a save. Each line of standard input is a part of the
+    /// measurement, as JSON: loop (closed, open), kinds, and rounds or rate, seconds, seed.
+    Users {
+        #[command(flatten)]
+        options: users::Options,
+    },
+    /// All connections in the same moment, with one request on each.
+    Rush {
+        #[command(flatten)]
+        target: Target,
+    },
     /// One request on each connection, and then silence.
     Idle {
         #[command(flatten)]
@@ -93,6 +108,12 @@ struct Target {
     /// Iterations of each `/work`; without it, there is only `/hello`.
     #[arg(long)]
     ops: Option<u64>,
+    /// Asked for instead of `/hello`.
+    #[arg(long, requires = "file")]
+    page: Option<String>,
+    /// The file that the page has to be.
+    #[arg(long, requires = "page")]
+    file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -135,6 +156,13 @@ fn run(mode: Mode) -> Result<(), Lost> {
             measure(pool, |pool| open::run(pool, &trace))
         }
         Mode::Turns { to, connections } => turns::run(to, connections),
+        Mode::Users { options } => users::run(options),
+        Mode::Rush { target } => {
+            let mut pool = target.pool(1)?;
+            closed::run(&mut pool, 0..1, Kind::Hello, Duration::ZERO)?;
+            let exchanges = target.exchanges()?;
+            measure(pool, |_| rush::run(target.to, target.connections, &exchanges))
+        }
         Mode::Idle { target } => {
             let mut pool = target.pool(1)?;
             closed::run(&mut pool, 0..1, Kind::Hello, Duration::ZERO)?;
@@ -145,7 +173,17 @@ fn run(mode: Mode) -> Result<(), Lost> {
 
 impl Target {
     fn pool(&self, connections: usize) -> Result<Pool, Lost> {
-        Pool::open(vec![self.to], connections, Exchanges::new(self.to, self.ops))
+        Pool::open(vec![self.to], connections, self.exchanges()?)
+    }
+
+    fn exchanges(&self) -> Result<Exchanges, Lost> {
+        let exchanges = Exchanges::new(self.to, self.ops);
+        match (&self.page, &self.file) {
+            (Some(page), Some(file)) => {
+                Ok(exchanges.with_page(self.to, page, std::fs::read(file)?))
+            }
+            _ => Ok(exchanges),
+        }
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn run_into(
             }
         }
     }
-    tally.end(pool, begun.elapsed());
+    tally.end(pool.take_reopened(), begun.elapsed());
     Ok(tally)
 }
 

@@ -18,8 +18,9 @@ use crate::reply::{self, Fault, Reply};
 /// Longest wait for any reply.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Longest reply that is read.
-const REPLY: usize = 4096;
+/// Longest part of a reply that is read at once: more than has arrived, because there is no second
+/// event for what is left (epoll(7), edge-triggered).
+pub(crate) const REPLY: usize = 64 << 10;
 
 /// The server cannot be reached any more.
 #[derive(Debug, thiserror::Error)]

@@ -13,6 +13,8 @@ pub(crate) enum Fault {
     Status,
     /// Its body is not the right one.
     Body,
+    /// No connection was made.
+    Connect,
     /// The connection ended before it.
     Closed,
     /// It did not come in time.
@@ -25,6 +27,7 @@ impl Fault {
             Fault::Malformed => "malformed",
             Fault::Status => "status",
             Fault::Body => "body",
+            Fault::Connect => "connect",
             Fault::Closed => "closed",
             Fault::Silence => "silence",
         }
@@ -42,7 +45,7 @@ pub(crate) struct Reply {
     pub(crate) lane: Option<usize>,
 }
 
-const HEAD_END: &[u8] = b"\r\n\r\n";
+pub(crate) const HEAD_END: &[u8] = b"\r\n\r\n";
 
 /// The reply in `bytes`, whose body should be `body`; `None` while it is not complete.
 pub(crate) fn read(bytes: &[u8], body: &[u8]) -> Option<Reply> {
@@ -85,7 +88,7 @@ fn read_head<'a>(mut lines: &'a [u8], reply: &mut Reply) -> Option<(&'a [u8], us
 }
 
 /// The value of a field line if it has this name.
-fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a str> {
+pub(crate) fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a str> {
     let (start, value) = line.split_at_checked(name.len())?;
     if !start.eq_ignore_ascii_case(name) {
         return None;

@@ -117,10 +117,10 @@ impl Tally {
         *self.faults.entry(fault).or_default() += count;
     }
 
-    /// Notes how long it took.
-    pub(crate) fn end(&mut self, pool: &mut Pool, took: Duration) {
+    /// Notes how long it took, and how many connections were opened again.
+    pub(crate) fn end(&mut self, reopened: u64, took: Duration) {
         self.took = took;
-        self.reopened = pool.take_reopened();
+        self.reopened = reopened;
     }
 
     /// Adds another part.

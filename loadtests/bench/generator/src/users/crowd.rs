@@ -1,0 +1,362 @@
+//! All users on one event loop, each with at most one request in flight.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, Event};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
+use rustix::time::Timespec;
+
+use super::reply::{self, Malformed, Reply};
+use super::seat::Seat;
+use super::tally::Tally;
+use super::user::{Fault, Kind, Site, User};
+use crate::pool::Lost;
+
+/// Longest wait for a reply.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often waits are looked at.
+const CHECK: Duration = Duration::from_millis(250);
+
+/// Longest part of a reply that is read at once; more than any reply has.
+const BUFFER: usize = 64 << 10;
+
+/// A request of an open loop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Due {
+    /// Counted from the begin.
+    pub(crate) at: Duration,
+    pub(crate) user: usize,
+    pub(crate) kind: Kind,
+}
+
+/// The users and the event loop that watches their connections.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    site: Site,
+    seats: Vec<Seat>,
+    poll: OwnedFd,
+    tally: Tally,
+    /// Users with something in flight or to do, or whose connection does not stand yet.
+    busy: usize,
+    checked: Instant,
+    out: Vec<u8>,
+    buffer: Vec<u8>,
+}
+
+impl Crowd {
+    pub(crate) fn new(site: Site, users: usize, seed: u64) -> Result<Self, Lost> {
+        Ok(Crowd {
+            site,
+            seats: (0..users).map(|number| Seat::new(User::new(seed, number))).collect(),
+            poll: epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from)?,
+            tally: Tally::default(),
+            busy: 0,
+            checked: Instant::now(),
+            out: Vec::new(),
+            buffer: vec![0; BUFFER],
+        })
+    }
+
+    /// All users connect at once and do these requests so many times, each at its own pace.
+    pub(crate) fn closed(&mut self, kinds: &[Kind], rounds: usize) -> Result<Tally, Lost> {
+        for seat in &mut self.seats {
+            seat.todo = (0..rounds).flat_map(|_| kinds.iter().map(|kind| (*kind, None))).collect();
+        }
+        let begun = Instant::now();
+        self.connect_all()?;
+        self.finish()?;
+        Ok(self.end(begun))
+    }
+
+    /// Sends requests when they are due, on connections that stand already. One whose user still
+    /// waits for an earlier reply waits too, and its latency counts from when it was due.
+    pub(crate) fn open(&mut self, arrivals: &[Due]) -> Result<Tally, Lost> {
+        self.connect_all()?;
+        self.finish()?;
+        for seat in &mut self.seats {
+            // Its first reply waits for the first request, not for the server.
+            seat.begun = None;
+        }
+        let mut events = Vec::with_capacity(self.seats.len());
+        let begun = Instant::now();
+        for due in arrivals {
+            loop {
+                let wait = due.at.saturating_sub(begun.elapsed());
+                self.turn(&mut events, wait)?;
+                if begun.elapsed() >= due.at {
+                    break;
+                }
+            }
+            self.tally.lags.push(begun.elapsed() - due.at);
+            let seat = &mut self.seats[due.user];
+            self.busy += usize::from(!seat.is_busy());
+            seat.todo.push_back((due.kind, Some(begun + due.at)));
+            self.advance(due.user)?;
+        }
+        self.finish()?;
+        Ok(self.end(begun))
+    }
+
+    /// Looks at connections between two, so that the first ones need not wait for the last.
+    fn connect_all(&mut self) -> Result<(), Lost> {
+        self.busy = self.seats.len();
+        let mut events = Vec::with_capacity(self.seats.len());
+        for index in 0..self.seats.len() {
+            self.open_socket(index)?;
+            self.turn(&mut events, Duration::ZERO)?;
+        }
+        Ok(())
+    }
+
+    /// Until nobody has anything to do.
+    fn finish(&mut self) -> Result<(), Lost> {
+        let mut events = Vec::with_capacity(self.seats.len());
+        while self.busy > 0 {
+            self.turn(&mut events, CHECK)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, begun: Instant) -> Tally {
+        let took = begun.elapsed();
+        for seat in &mut self.seats {
+            seat.close();
+        }
+        let mut tally = std::mem::take(&mut self.tally);
+        tally.took = took;
+        tally
+    }
+
+    /// One look at what has happened.
+    fn turn(&mut self, events: &mut Vec<Event>, wait: Duration) -> Result<(), Lost> {
+        events.clear();
+        let timeout = Timespec::try_from(wait.min(CHECK)).map_err(io::Error::other)?;
+        match epoll::wait(&self.poll, spare_capacity(events), Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+        for event in events.iter() {
+            self.look(event.data.u64() as usize)?;
+        }
+        if self.checked.elapsed() > CHECK {
+            self.checked = Instant::now();
+            for index in 0..self.seats.len() {
+                let asked = self.seats[index].asked;
+                if asked.is_some_and(|(_, since)| self.checked - since > PATIENCE) {
+                    self.fail(index, Fault::TimedOut)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, index: usize) -> Result<(), Lost> {
+        let seat = &mut self.seats[index];
+        let Some(socket) = &seat.socket else { return Ok(()) };
+        if !seat.stands {
+            if !matches!(sockopt::socket_error(socket), Ok(Ok(()))) {
+                return self.fail(index, Fault::Connect);
+            }
+            seat.stands = true;
+            self.tally.connects.extend(seat.begun.map(|begun| begun.elapsed()));
+            return self.next(index);
+        }
+        let arrived = match recv(socket, &mut self.buffer[..], RecvFlags::empty()) {
+            Ok((_, length)) => length,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+            Err(_) => 0,
+        };
+        if seat.asked.is_none() {
+            // Idle: the server may close it, and nothing is lost.
+            seat.close();
+            return Ok(());
+        }
+        if arrived == 0 {
+            return self.fail(index, Fault::Closed);
+        }
+        let part = std::mem::take(&mut seat.part);
+        if part.is_empty() {
+            let bytes = std::mem::take(&mut self.buffer);
+            let done = self.receive(index, &bytes[..arrived]);
+            self.buffer = bytes;
+            done
+        } else {
+            let bytes = [&part, &self.buffer[..arrived]].concat();
+            self.receive(index, &bytes)
+        }
+    }
+
+    /// What has arrived of a reply so far.
+    fn receive(&mut self, index: usize, bytes: &[u8]) -> Result<(), Lost> {
+        match reply::read(bytes) {
+            Ok(None) => {
+                self.seats[index].part = bytes.to_vec();
+                Ok(())
+            }
+            Ok(Some(reply)) => self.answered(index, &reply),
+            Err(Malformed) => self.fail(index, Fault::Malformed),
+        }
+    }
+
+    fn answered(&mut self, index: usize, reply: &Reply<'_>) -> Result<(), Lost> {
+        let now = Instant::now();
+        let seat = &mut self.seats[index];
+        let Some((kind, due)) = seat.asked.take() else { return Ok(()) };
+        if let Some(lane) = reply.lane {
+            self.tally.lane(lane);
+        }
+        self.tally.firsts.extend(seat.begun.take().map(|begun| now - begun));
+        match seat.user.check(kind, &self.site, reply) {
+            Ok(()) => self.tally.right(kind, now - due),
+            Err(fault) => self.tally.wrong(kind, fault),
+        }
+        if reply.closes {
+            seat.close();
+        }
+        self.next(index)
+    }
+
+    /// The request in flight, or the one that would be next, has failed with its connection.
+    fn fail(&mut self, index: usize, fault: Fault) -> Result<(), Lost> {
+        let seat = &mut self.seats[index];
+        seat.close();
+        let lost = seat.asked.take().or_else(|| {
+            seat.todo.pop_front().map(|(kind, due)| (kind, due.unwrap_or_else(Instant::now)))
+        });
+        match lost {
+            Some((kind, _)) => self.tally.wrong(kind, fault),
+            None => return Err(io::Error::other("no connection before an open loop").into()),
+        }
+        self.next(index)
+    }
+
+    /// After the end of something: goes on, or rests.
+    fn next(&mut self, index: usize) -> Result<(), Lost> {
+        if self.seats[index].todo.is_empty() {
+            self.busy -= 1;
+            return Ok(());
+        }
+        self.advance(index)
+    }
+
+    /// Sends what is next, unless an earlier request is in flight.
+    fn advance(&mut self, index: usize) -> Result<(), Lost> {
+        let seat = &mut self.seats[index];
+        if seat.asked.is_some() {
+            return Ok(());
+        }
+        let Some(socket) = &seat.socket else {
+            self.tally.reopened += 1;
+            return self.open_socket(index);
+        };
+        if !seat.stands {
+            return Ok(());
+        }
+        let Some((kind, due)) = seat.todo.pop_front() else { return Ok(()) };
+        seat.user.ask(kind, &self.site, &mut self.out);
+        seat.asked = Some((kind, due.unwrap_or_else(Instant::now)));
+        // A request is far below the room of an empty socket.
+        if send(socket, &self.out, SendFlags::NOSIGNAL) != Ok(self.out.len()) {
+            return self.fail(index, Fault::Closed);
+        }
+        Ok(())
+    }
+
+    /// Begins a connection.
+    fn open_socket(&mut self, index: usize) -> Result<(), Lost> {
+        if self.seats[index].connect(&self.site.to, &self.poll, index)? {
+            return Ok(());
+        }
+        self.fail(index, Fault::Connect)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+    use std::thread;
+
+    use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
+    use serde_json::json;
+
+    use super::*;
+
+    const PAGE: &str = "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: 4\r\n\r\npage";
+
+    /// Answers the requests of all connections by their number, from 0; `None` closes instead.
+    fn server(answer: fn(usize) -> Option<&'static str>) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        thread::spawn(move || {
+            let mut number = 0;
+            for socket in listener.incoming() {
+                let mut socket = socket.expect("a connection");
+                // A request comes in one piece.
+                while socket.read(&mut [0; 1024]).is_ok_and(|length| length > 0) {
+                    number += 1;
+                    let Some(reply) = answer(number - 1) else { break };
+                    // In two, which the reader has to join.
+                    let (start, rest) = reply.split_at(20);
+                    socket.write_all(start.as_bytes()).expect("sent");
+                    socket.write_all(rest.as_bytes()).expect("sent");
+                }
+            }
+        });
+        address
+    }
+
+    fn crowd(to: SocketAddr) -> Crowd {
+        let site = Site { to, page: ("/".into(), b"page".to_vec()), token: String::new() };
+        Crowd::new(site, 1, 1).expect("an event loop")
+    }
+
+    #[test]
+    fn a_lost_connection_costs_one_request() {
+        let to = server(|number| (number != 3).then_some(PAGE));
+        let report = crowd(to).closed(&[Kind::Page], 10).expect("a tally").json(Duration::ZERO);
+        assert_eq!(report["requests"], json!(10));
+        assert_eq!(report["faults"], json!({"page: closed": 1}));
+        assert_eq!(report["latency_ms"]["page"]["count"], json!(9));
+        assert_eq!(report["reopened"], json!(1));
+    }
+
+    #[test]
+    fn a_wrong_status_is_told_and_the_connection_is_kept() {
+        const BUSY: &str = "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n";
+        let to = server(|number| Some(if number % 2 == 0 { PAGE } else { BUSY }));
+        let report = crowd(to).closed(&[Kind::Page], 10).expect("a tally").json(Duration::ZERO);
+        assert_eq!(report["faults"], json!({"page: status 503": 5}));
+        assert_eq!(report["reopened"], json!(0));
+    }
+
+    #[test]
+    fn nobody_there_fails_every_request() {
+        // Bound, so that nobody else gets the port, but not listening.
+        let bound = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        bind(&bound, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+        let to = getsockname(&bound).and_then(SocketAddr::try_from).expect("an address");
+        let report = crowd(to).closed(&[Kind::Page], 10).expect("a tally").json(Duration::ZERO);
+        assert_eq!(report["faults"], json!({"page: connect": 10}));
+    }
+
+    #[test]
+    fn a_request_that_waits_for_another_counts_from_when_it_was_due() {
+        const PAUSE: Duration = Duration::from_millis(200);
+        let to = server(|number| {
+            thread::sleep(if number == 0 { PAUSE } else { Duration::ZERO });
+            Some(PAGE)
+        });
+        let due = |ms| Due { at: Duration::from_millis(ms), user: 0, kind: Kind::Page };
+        let report = crowd(to).open(&[due(0), due(1)]).expect("a tally").json(Duration::ZERO);
+        let page = &report["latency_ms"]["page"];
+        assert_eq!(page["count"], json!(2));
+        // Both waited for the pause; the second began 1 ms after the first.
+        assert!(page["0"].as_f64() >= Some(199.0), "{page}");
+    }
+}

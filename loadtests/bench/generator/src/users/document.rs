@@ -1,0 +1,170 @@
+//! The projects that users save: seeded text of the size that was published.
+
+use fastrand::Rng;
+use memchr::memmem;
+use serde::Serialize;
+
+/// Bytes of every document; the saves of the published test sent about as many.
+const SIZE: usize = 5_700;
+
+const TAGS: usize = 6;
+const TASKS: usize = 20;
+const REVISION: &str = "revision ";
+const DIGITS: usize = 8;
+
+/// One of them is not ASCII, as in real text.
+const WORDS: [&str; 12] = [
+    "lane",
+    "queue",
+    "review",
+    "drain",
+    "budget",
+    "Überblick",
+    "socket",
+    "release",
+    "meeting",
+    "gateway",
+    "draft",
+    "quantile",
+];
+
+#[derive(Serialize)]
+struct Project {
+    name: String,
+    description: String,
+    status: &'static str,
+    tags: Vec<String>,
+    tasks: Vec<Task>,
+}
+
+#[derive(Serialize)]
+struct Task {
+    title: String,
+    done: bool,
+    notes: String,
+}
+
+/// The text of a project. Its revision stands near its begin and near its end, so that a mixture
+/// of two versions is noticed.
+#[derive(Debug)]
+pub(crate) struct Document {
+    text: Vec<u8>,
+    revision: u64,
+    /// Where the digits of the revision are.
+    digits: Vec<usize>,
+}
+
+impl Document {
+    /// The document of a user; the same for the same seed.
+    pub(crate) fn new(seed: u64, user: usize) -> Self {
+        let mut random = Rng::with_seed(seed ^ (user as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let revision = format!("{REVISION}{:0DIGITS$}", 0);
+        let mut project = Project {
+            name: format!("Project {user:05}, {revision}"),
+            description: words(&mut random, 600),
+            status: ["planned", "active", "done"][random.usize(..3)],
+            tags: (0..TAGS).map(|_| words(&mut random, 12)).collect(),
+            tasks: (0..TASKS).map(|_| Task::new(&mut random)).collect(),
+        };
+        project.tasks[TASKS - 1].title = format!("Check of {revision}");
+        let missing = SIZE.saturating_sub(json(&project).len());
+        project.tasks[0].notes.push_str(&".".repeat(missing));
+        let text = json(&project);
+        let digits =
+            memmem::find_iter(&text, REVISION).map(|found| found + REVISION.len()).collect();
+        Document { text, revision: 0, digits }
+    }
+
+    /// Makes the next revision of it.
+    pub(crate) fn revise(&mut self) {
+        self.revision += 1;
+        let digits = format!("{:0DIGITS$}", self.revision);
+        for &place in &self.digits {
+            self.text[place..place + DIGITS].copy_from_slice(digits.as_bytes());
+        }
+    }
+
+    /// What is sent.
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Whether a reply shows this document, as the project `id`.
+    pub(crate) fn is_shown_by(&self, body: &[u8], id: &str) -> bool {
+        // As it was sent, after the members of the reply's own: no need to look further.
+        if let Some(own) = body.strip_suffix(&self.text[1..]) {
+            return memmem::find(own, id.as_bytes()).is_some();
+        }
+        let Ok(serde_json::Value::Object(mut shown)) = serde_json::from_slice(body) else {
+            return false;
+        };
+        let named = shown.remove("id").is_some_and(|value| value == id);
+        for own in ["version", "created", "updated"] {
+            shown.remove(own);
+        }
+        let sent = serde_json::from_slice::<serde_json::Value>(&self.text);
+        named && sent.is_ok_and(|sent| sent == serde_json::Value::Object(shown))
+    }
+}
+
+impl Task {
+    fn new(random: &mut Rng) -> Self {
+        Task { title: words(random, 30), done: random.bool(), notes: words(random, 120) }
+    }
+}
+
+fn json(project: &Project) -> Vec<u8> {
+    serde_json::to_vec(project).expect("text and numbers")
+}
+
+/// Words of about so many bytes in all.
+fn words(random: &mut Rng, bytes: usize) -> String {
+    let mut text = String::with_capacity(bytes + 16);
+    while text.len() < bytes {
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        text.push_str(WORDS[random.usize(..WORDS.len())]);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_the_same_document_again() {
+        assert_eq!(Document::new(1, 7).text, Document::new(1, 7).text);
+        assert_ne!(Document::new(1, 7).text, Document::new(1, 8).text);
+        assert_ne!(Document::new(1, 7).text, Document::new(2, 7).text);
+    }
+
+    #[test]
+    fn every_document_and_revision_has_the_size() {
+        for user in 0..200 {
+            let mut document = Document::new(1, user);
+            assert_eq!(document.text().len(), SIZE, "{user}");
+            assert_eq!(document.digits.len(), 2);
+            document.revise();
+            assert_eq!(document.text().len(), SIZE, "{user}");
+        }
+    }
+
+    #[test]
+    fn a_reply_shows_the_document_in_whatever_order() {
+        let mut document = Document::new(1, 7);
+        let old = document.text().to_vec();
+        document.revise();
+        let spliced = |text: &[u8]| [&br#"{"id":"a1","version":2,"#[..], &text[1..]].concat();
+        assert!(document.is_shown_by(&spliced(document.text()), "a1"));
+        assert!(!document.is_shown_by(&spliced(document.text()), "b2"));
+        assert!(!document.is_shown_by(&spliced(&old), "a1"));
+        let value: serde_json::Value =
+            serde_json::from_slice(&spliced(document.text())).expect("JSON");
+        let sorted = serde_json::to_vec_pretty(&value).expect("JSON");
+        assert!(document.is_shown_by(&sorted, "a1"));
+        assert!(!document.is_shown_by(&sorted, "b2"));
+        assert!(!document.is_shown_by(&sorted[1..], "a1"));
+    }
+}

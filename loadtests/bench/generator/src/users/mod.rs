@@ -1,0 +1,134 @@
+//! Users of a service, each with a connection and a project of its own: a page, a load and a save
+//! in turn.
+//!
+//! Every user first creates its project and loads it, which is not measured. Then each line of
+//! standard input is a part, as JSON: in a closed loop, users connect and ask again as soon as they
+//! are answered; in an open one, requests are due at a rate, whether or not earlier ones were
+//! answered. Each part has connections of its own, and ends with a report.
+
+mod crowd;
+mod document;
+mod reply;
+mod seat;
+mod tally;
+mod user;
+
+use std::io::{self, BufRead};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use fastrand::Rng;
+use serde::Deserialize;
+
+use crate::pool::Lost;
+use crate::say;
+use crate::tally::own_cpu;
+use crowd::{Crowd, Due};
+use user::{Kind, Site};
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Address of the server.
+    #[arg(long)]
+    to: SocketAddr,
+    /// How many there are.
+    #[arg(long, default_value_t = 1000)]
+    users: usize,
+    /// The file behind the page.
+    #[arg(long)]
+    page: PathBuf,
+    /// Where the server has it.
+    #[arg(long, default_value = "/static/4k.txt")]
+    page_target: String,
+    /// File with the bearer token of saves.
+    #[arg(long)]
+    token: PathBuf,
+    /// The same seed gives the same projects.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// One line.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "loop", rename_all = "lowercase", deny_unknown_fields)]
+enum Part {
+    /// Every user does this so many times.
+    Closed { kinds: Vec<Kind>, rounds: usize },
+    /// Poisson arrivals; the users come in turn, each round in another order.
+    Open { kinds: Vec<Kind>, rate: f64, seconds: f64, seed: u64 },
+}
+
+/// Runs a part for each line until standard input ends.
+pub(crate) fn run(options: Options) -> Result<(), Lost> {
+    let site = Site {
+        to: options.to,
+        page: (options.page_target, std::fs::read(options.page)?),
+        token: std::fs::read_to_string(options.token)?.trim().to_owned(),
+    };
+    let mut crowd = Crowd::new(site, options.users, options.seed)?;
+    let made = crowd.closed(&[Kind::Create, Kind::Load], 1)?;
+    if made.errors() > 0 {
+        let report = made.json(Duration::ZERO);
+        return Err(io::Error::other(format!("no projects: {}", report["faults"])).into());
+    }
+    say("\"ready\"")?;
+    for line in io::stdin().lock().lines() {
+        let part: Part = serde_json::from_str(&line?).map_err(io::Error::from)?;
+        let before = own_cpu();
+        let tally = match part {
+            Part::Closed { kinds, rounds } => crowd.closed(&kinds, rounds)?,
+            Part::Open { kinds, rate, seconds, seed } => {
+                crowd.open(&arrivals(options.users, &kinds, rate, seconds, seed))?
+            }
+        };
+        say(&tally.json(own_cpu() - before).to_string())?;
+    }
+    Ok(())
+}
+
+/// When requests are due, and whose. Users are at different places of their round, so that pages,
+/// loads and saves mix from the begin.
+fn arrivals(users: usize, kinds: &[Kind], rate: f64, seconds: f64, seed: u64) -> Vec<Due> {
+    let mut random = Rng::with_seed(seed);
+    let mut order: Vec<usize> = (0..users).collect();
+    let (mut at, mut found) = (0.0, Vec::new());
+    for number in 0.. {
+        if number % users == 0 {
+            random.shuffle(&mut order);
+        }
+        // Inverse of the exponential distribution; f64() is below 1.
+        at += -(1.0 - random.f64()).ln() / rate;
+        if at >= seconds {
+            break;
+        }
+        let user = order[number % users];
+        let kind = kinds[(user + number / users) % kinds.len()];
+        found.push(Due { at: Duration::from_secs_f64(at), user, kind });
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_have_the_rate_and_give_every_user_its_turn() {
+        let kinds = [Kind::Page, Kind::Load, Kind::Save];
+        let found = arrivals(100, &kinds, 1000.0, 60.0, 7);
+        assert!((found.len() as f64 / 60_000.0 - 1.0).abs() < 0.02, "{}", found.len());
+        assert!(found.is_sorted_by_key(|due| due.at));
+        for kind in kinds {
+            let share = found.iter().filter(|due| due.kind == kind).count() as f64;
+            assert!((share / found.len() as f64 - 1.0 / 3.0).abs() < 0.01, "{kind:?}");
+        }
+        let mut mine = found.iter().filter(|due| due.user == 3).map(|due| due.kind);
+        assert!(mine.clone().count() > 500);
+        let first = mine.position(|kind| kind == Kind::Page).expect("a page");
+        assert!(first < 3);
+        assert_eq!(mine.next(), Some(Kind::Load));
+        assert_eq!(mine.next(), Some(Kind::Save));
+    }
+}

@@ -1,0 +1,74 @@
+//! A user with its connection.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
+
+use super::user::{Kind, User};
+
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) user: User,
+    pub(crate) socket: Option<OwnedFd>,
+    /// When the connection was begun; `None` after its first reply.
+    pub(crate) begun: Option<Instant>,
+    pub(crate) stands: bool,
+    /// The request in flight, and when it was due.
+    pub(crate) asked: Option<(Kind, Instant)>,
+    /// The first part of a reply that came in several.
+    pub(crate) part: Vec<u8>,
+    /// What comes next; without a time when it is due, as soon as it can.
+    pub(crate) todo: VecDeque<(Kind, Option<Instant>)>,
+}
+
+impl Seat {
+    pub(crate) fn new(user: User) -> Self {
+        Seat {
+            user,
+            socket: None,
+            begun: None,
+            stands: false,
+            asked: None,
+            part: Vec::new(),
+            todo: VecDeque::new(),
+        }
+    }
+
+    /// Something in flight or to do.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.asked.is_some() || !self.todo.is_empty()
+    }
+
+    /// Begins a connection without waiting for it; false when it has failed at once.
+    pub(crate) fn connect(
+        &mut self,
+        to: &SocketAddr,
+        poll: &OwnedFd,
+        index: usize,
+    ) -> io::Result<bool> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        sockopt::set_tcp_nodelay(&socket, true)?;
+        (self.begun, self.stands) = (Some(Instant::now()), false);
+        let result = connect(&socket, to);
+        // Edge-triggered: one event when it stands, and one for each reply.
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
+        epoll::add(poll, &socket, EventData::new_u64(index as u64), flags)?;
+        self.socket = Some(socket);
+        Ok(matches!(result, Ok(()) | Err(Errno::INPROGRESS)))
+    }
+
+    /// Closing a socket takes it out of the epoll set (epoll(7)).
+    pub(crate) fn close(&mut self) {
+        self.socket = None;
+        self.stands = false;
+        self.part.clear();
+    }
+}

@@ -1,0 +1,256 @@
+//! One user: what it asks, and whether the reply is right.
+
+use std::io::Write;
+use std::net::SocketAddr;
+
+use serde::Deserialize;
+
+use super::document::Document;
+use super::reply::Reply;
+
+/// What a user asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// Makes its project, once.
+    Create,
+    /// A file.
+    Page,
+    /// Its project.
+    Load,
+    /// Its project with the next revision.
+    Save,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 4] = [Kind::Create, Kind::Page, Kind::Load, Kind::Save];
+
+    pub(crate) fn name(self) -> &'static str {
+        ["create", "page", "load", "save"][self as usize]
+    }
+}
+
+/// Why a request counts as an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    /// There was no connection.
+    Connect,
+    /// The connection ended before the reply.
+    Closed,
+    /// The reply did not come in time.
+    TimedOut,
+    /// The reply is not HTTP/1.1 with a Content-Length.
+    Malformed,
+    /// Its status is this instead of the right one.
+    Status(u16),
+    /// Its body has another length.
+    Length,
+    /// Its body is not what was saved, or not the file's.
+    Body,
+    /// Its ETag or Location is missing or not the right one.
+    Field,
+}
+
+impl Fault {
+    pub(crate) fn name(self) -> String {
+        match self {
+            Fault::Connect => "connect",
+            Fault::Closed => "closed",
+            Fault::TimedOut => "timed out",
+            Fault::Malformed => "malformed",
+            Fault::Status(status) => return format!("status {status}"),
+            Fault::Length => "length",
+            Fault::Body => "body",
+            Fault::Field => "ETag or Location",
+        }
+        .to_owned()
+    }
+}
+
+/// What all users share.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) to: SocketAddr,
+    /// Target of the file, and its bytes.
+    pub(crate) page: (String, Vec<u8>),
+    pub(crate) token: String,
+}
+
+/// A user and its project.
+#[derive(Debug)]
+pub(crate) struct User {
+    document: Document,
+    /// Target of its project; empty before that is created.
+    target: String,
+    /// ETag of its project; `None` when a save failed, so that nobody knows what is stored.
+    etag: Option<String>,
+    /// ETag of the file.
+    page_etag: Option<String>,
+}
+
+impl User {
+    pub(crate) fn new(seed: u64, number: usize) -> Self {
+        let document = Document::new(seed, number);
+        User { document, target: String::new(), etag: None, page_etag: None }
+    }
+
+    /// Writes the request.
+    pub(crate) fn ask(&mut self, kind: Kind, site: &Site, out: &mut Vec<u8>) {
+        out.clear();
+        let Site { to, page: (page, _), token } = site;
+        let (verb, target) = match kind {
+            Kind::Create => ("POST", "/projects"),
+            Kind::Page => ("GET", page.as_str()),
+            Kind::Load => ("GET", self.target.as_str()),
+            Kind::Save => ("PUT", self.target.as_str()),
+        };
+        // Writing to memory does not fail.
+        let _ = write!(out, "{verb} {target} HTTP/1.1\r\nHost: {to}\r\n");
+        if matches!(kind, Kind::Create | Kind::Save) {
+            self.document.revise();
+            let text = self.document.text();
+            let length = text.len();
+            let _ = write!(out, "Authorization: Bearer {token}\r\n");
+            let _ = write!(out, "Content-Type: application/json\r\nContent-Length: {length}\r\n");
+            // From now on until the reply.
+            if let Some(etag) = self.etag.take() {
+                let _ = write!(out, "If-Match: {etag}\r\n");
+            }
+            out.extend_from_slice(b"\r\n");
+            out.extend_from_slice(text);
+        } else {
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// Looks at the reply, and takes from it what the next request needs.
+    pub(crate) fn check(
+        &mut self,
+        kind: Kind,
+        site: &Site,
+        reply: &Reply<'_>,
+    ) -> Result<(), Fault> {
+        let status = if kind == Kind::Create { 201 } else { 200 };
+        if reply.status != status {
+            return Err(Fault::Status(reply.status));
+        }
+        let etag = reply.etag.ok_or(Fault::Field)?;
+        if kind == Kind::Page {
+            return self.check_page(&site.page.1, etag, reply.body);
+        }
+        if kind == Kind::Create {
+            let target = reply.location.filter(|target| target.starts_with("/projects/"));
+            self.target = target.ok_or(Fault::Field)?.to_owned();
+        }
+        let known = kind != Kind::Load || self.etag.is_some();
+        if known && !self.document.is_shown_by(reply.body, self.id()) {
+            return Err(Fault::Body);
+        }
+        match &self.etag {
+            Some(known) if known != etag => return Err(Fault::Field),
+            Some(_) => {}
+            // A load after a failed save does not know which of the two is stored.
+            None if kind == Kind::Load => {}
+            None => self.etag = Some(etag.to_owned()),
+        }
+        Ok(())
+    }
+
+    fn check_page(&mut self, page: &[u8], etag: &str, body: &[u8]) -> Result<(), Fault> {
+        if body.len() != page.len() {
+            return Err(Fault::Length);
+        }
+        if body != page {
+            return Err(Fault::Body);
+        }
+        let known = self.page_etag.get_or_insert_with(|| etag.to_owned());
+        if known == etag { Ok(()) } else { Err(Fault::Field) }
+    }
+
+    fn id(&self) -> &str {
+        self.target.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site() -> Site {
+        let to = "127.0.0.1:80".parse().expect("an address");
+        Site { to, page: ("/static/4k.txt".into(), b"page".to_vec()), token: "secret".into() }
+    }
+
+    /// The reply of a server that stores what the user sent last.
+    fn body(user: &User, id: &str) -> Vec<u8> {
+        let own = format!(r#"{{"id":"{id}","version":1,"#);
+        [own.as_bytes(), &user.document.text()[1..]].concat()
+    }
+
+    fn created() -> (User, Site) {
+        let (mut user, site) = (User::new(1, 1), site());
+        user.ask(Kind::Create, &site, &mut Vec::new());
+        let body = body(&user, "a1");
+        let reply = Reply {
+            status: 201,
+            body: &body,
+            etag: Some("\"1\""),
+            location: Some("/projects/a1"),
+            ..Reply::default()
+        };
+        assert_eq!(user.check(Kind::Create, &site, &reply), Ok(()));
+        (user, site)
+    }
+
+    fn replied<'a>(body: &'a [u8], etag: &'a str) -> Reply<'a> {
+        Reply { status: 200, body, etag: Some(etag), ..Reply::default() }
+    }
+
+    #[test]
+    fn a_save_is_conditional_and_carries_the_token() {
+        let (mut user, site) = created();
+        let mut out = Vec::new();
+        user.ask(Kind::Save, &site, &mut out);
+        let text = String::from_utf8(out).expect("UTF-8");
+        assert!(text.starts_with("PUT /projects/a1 HTTP/1.1\r\nHost: 127.0.0.1:80\r\n"), "{text}");
+        for field in ["Authorization: Bearer secret", "If-Match: \"1\"", "Content-Length: 5700"] {
+            assert!(text.contains(&format!("\r\n{field}\r\n")), "{field}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_load_must_show_the_last_save() {
+        let (mut user, site) = created();
+        let old = body(&user, "a1");
+        user.ask(Kind::Save, &site, &mut Vec::new());
+        let new = body(&user, "a1");
+        assert_eq!(user.check(Kind::Save, &site, &replied(&old, "\"2\"")), Err(Fault::Body));
+        assert_eq!(user.check(Kind::Save, &site, &replied(&new, "\"2\"")), Ok(()));
+        assert_eq!(user.check(Kind::Load, &site, &replied(&new, "\"2\"")), Ok(()));
+        assert_eq!(user.check(Kind::Load, &site, &replied(&old, "\"2\"")), Err(Fault::Body));
+        assert_eq!(user.check(Kind::Load, &site, &replied(&new, "\"1\"")), Err(Fault::Field));
+    }
+
+    #[test]
+    fn after_a_failed_save_either_version_may_be_loaded() {
+        let (mut user, site) = created();
+        let old = body(&user, "a1");
+        user.ask(Kind::Save, &site, &mut Vec::new());
+        let busy = Reply { status: 503, ..Reply::default() };
+        assert_eq!(user.check(Kind::Save, &site, &busy), Err(Fault::Status(503)));
+        assert_eq!(user.check(Kind::Load, &site, &replied(&old, "\"1\"")), Ok(()));
+        let mut out = Vec::new();
+        user.ask(Kind::Save, &site, &mut out);
+        assert!(!String::from_utf8_lossy(&out).contains("If-Match"));
+    }
+
+    #[test]
+    fn a_page_is_the_file_with_one_etag() {
+        let (mut user, site) = created();
+        let mut check = |body, etag| user.check(Kind::Page, &site, &replied(body, etag));
+        assert_eq!(check(b"page", "\"x\""), Ok(()));
+        assert_eq!(check(b"pag", "\"x\""), Err(Fault::Length));
+        assert_eq!(check(b"bage", "\"x\""), Err(Fault::Body));
+        assert_eq!(check(b"page", "\"y\""), Err(Fault::Field));
+    }
+}

@@ -1,0 +1,117 @@
+"""Two network namespaces, a server's and its clients', joined by a virtual link; gone at the end.
+
+They have no names: each lasts as long as the process that holds it.
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools import resolve
+from tools.errors import ToolError
+
+SERVER, CLIENT = "10.9.0.1", "10.9.0.2"
+LENGTH = 30
+PATIENCE = 10.0
+
+COUNTERS = {
+    "TCPSynRetrans": "SYNs sent again",
+    "RetransSegs": "segments sent again",
+    "ListenOverflows": "connections for which the accept queue had no room",
+    "ListenDrops": "connection attempts that the listener dropped",
+    "TCPReqQFullDrop": "SYNs that the SYN queue dropped",
+    "SyncookiesSent": "SYN cookies",
+    "AttemptFails": "connection attempts that failed",
+}
+"""Counters of nstat(8), in /proc/net/netstat and /proc/net/snmp."""
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A network namespace, by the process that holds it."""
+
+    pid: int
+
+    def inside(self, *argv: str | Path) -> list[str]:
+        """The command that runs another one in here."""
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", *map(str, argv)]
+
+    def write(self, sysctl: str, value: str) -> None:
+        """Sets a sysctl of this namespace; the kernel shows none of the whole machine here."""
+        _run(self.inside("sh", "-c", 'printf %s "$2" >"$1"', "sh", _file(sysctl), value))
+
+    def read(self, sysctl: str) -> str:
+        """The value of a sysctl in here."""
+        return " ".join(_run(self.inside("cat", _file(sysctl))).split())
+
+    def counters(self) -> dict[str, int]:
+        """What the kernel counted in here since it was made."""
+        found: dict[str, int] = {}
+        for name in ("netstat", "snmp"):
+            lines = Path(f"/proc/{self.pid}/net/{name}").read_text().splitlines()
+            for names, values in zip(lines[::2], lines[1::2], strict=True):
+                found |= dict(zip(names.split()[1:], map(int, values.split()[1:]), strict=True))
+        return {name: found.get(name, 0) for name in COUNTERS}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two sides."""
+
+    server: Namespace
+    client: Namespace
+
+    def counters(self) -> dict[str, int]:
+        """What was counted on both sides together."""
+        server, client = self.server.counters(), self.client.counters()
+        return {name: server[name] + client[name] for name in COUNTERS}
+
+
+@contextmanager
+def joined() -> Iterator[Pair]:
+    """Two new namespaces with a link between them."""
+    if os.geteuid() != 0:
+        raise ToolError("only root can make network namespaces")
+    ip = resolve.ensure(["ip"])["ip"]
+    with ExitStack() as stack:
+        server, client = (stack.enter_context(_held()) for _ in range(2))
+        argv = f"link add server type veth peer name client netns {client.pid}".split()
+        _run(server.inside(ip, *argv))
+        for side, device, address in ((server, "server", SERVER), (client, "client", CLIENT)):
+            _run(side.inside(ip, "address", "add", f"{address}/{LENGTH}", "dev", device))
+            for name in ("lo", device):
+                _run(side.inside(ip, "link", "set", name, "up"))
+        yield Pair(server, client)
+
+
+@contextmanager
+def _held() -> Iterator[Namespace]:
+    # It ends with the pipe, so with this process in any case.
+    process = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE, process_group=0)
+    try:
+        namespace = Path(f"/proc/{process.pid}/ns/net")
+        own = os.readlink("/proc/self/ns/net")
+        deadline = time.monotonic() + PATIENCE
+        while os.readlink(namespace) == own:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise ToolError("unshare --net made no network namespace")
+            time.sleep(0.005)
+        yield Namespace(process.pid)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _file(sysctl: str) -> Path:
+    return Path("/proc/sys") / sysctl.replace(".", "/")
+
+
+def _run(argv: list[str]) -> str:
+    result = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise ToolError(f"{' '.join(argv)} failed: {result.stderr.strip()}")
+    return result.stdout
