@@ -10,6 +10,13 @@ from cluster.programs import Programs
 PAUSE = "corelane-pause:cluster"
 COREDNS = "corelane-coredns:cluster"
 
+UNSAFE_SYSCTLS = (
+    "net.core.somaxconn",
+    "net.ipv4.tcp_max_syn_backlog",
+    "net.ipv4.tcp_tw_reuse",
+)
+"""Kubernetes calls unsafe what it cannot bound for a node; each pod's network has its own of these."""
+
 
 class NodeFiles:
     """Where a node keeps what."""
@@ -94,6 +101,7 @@ def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> d
         "cgroupRoot": f"/{node.cgroup}",
         "cpuManagerPolicy": "static",
         **_reservation(node),
+        "allowedUnsafeSysctls": list(UNSAFE_SYSCTLS),
         "failSwapOn": False,
         "oomScoreAdj": 0,
         # Kubelets that share a folder delete each other's logs.

@@ -37,6 +37,9 @@ PATIENCE = 180.0
 CNI_RESULTS = Path("/var/lib/cni")
 """Where libcni keeps results, whatever its configuration says."""
 
+NODE_STATE = Path("/var/lib/corelane")
+"""Where the platform keeps what is a node's, such as the journal of node tuning."""
+
 
 def main(settings: Settings) -> int:
     """Starts the cluster, unless it is up."""
@@ -140,9 +143,11 @@ class Start:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def _places(self) -> None:
-        if not CNI_RESULTS.exists():
-            self.record.save(made_folders=[str(CNI_RESULTS)])
-            CNI_RESULTS.mkdir()
+        # Mounts of the nodes' own go over them.
+        missing = [folder for folder in (CNI_RESULTS, NODE_STATE) if not folder.exists()]
+        self.record.save(made_folders=[str(folder) for folder in missing])
+        for folder in missing:
+            folder.mkdir()
         anchors = self.components.anchors
         for name in (CONTROL, *self.files):
             anchors[name] = network.anchor(self.record, self.programs, name)
@@ -151,12 +156,16 @@ class Start:
         for node in self.plan.nodes:
             configuration.write(self.plan, node, self.files[node.name], self.certs, self.programs)
             # Paths that containerd, runc, libcni and the kubelet have fixed: each node its own.
-            log = self.files[node.name].folder / "log"
+            log, own = (self.files[node.name].folder / name for name in ("log", "corelane"))
             self._mount(
                 node.name,
-                f"mkdir {log}; mount --bind {log} /var/log; mount -t tmpfs run /run; "
-                f"mount -t tmpfs cni {CNI_RESULTS}",
+                f"mkdir {log} {own}; mount --bind {log} /var/log; mount --bind {own} {NODE_STATE}; "
+                f"mount -t tmpfs run /run; mount -t tmpfs cni {CNI_RESULTS}",
             )
+            # Pods with the node's network share the first mount's superblock: were that a container's, which is
+            # read-only, privileged pods could not write either. Not over /sys, where the cgroups are.
+            sys = self.files[node.name].folder / "sys"
+            self._mount(node.name, f"mkdir {sys}; mount -t sysfs sys {sys}")
             cgroups.create(self.settings.cgroups, node.cgroup)
 
     def _mount(self, name: str, script: str) -> None:

@@ -1,13 +1,15 @@
 """The golden renders, judged by a real API server: schemas, defaults, warnings and Pod Security."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 import yaml
 
 from charts import golden
 from support.apiserver import Api
-from support.rendering import template
+from support.rendering import documents, template
 
 # Objects of mode gatewayAPI take definitions that this server does not have: tests/gateway_api.
 CASES = [case for case in golden.cases() if not case.name.endswith("gateway-api")]
@@ -20,10 +22,72 @@ def dry_run(api: Api, namespace: str, objects: str) -> tuple[int, str]:
     return result.returncode, result.stderr
 
 
+def level(case: golden.Case) -> str:
+    """Pod Security of the namespace that a case is for: agents share networks and processes of their nodes."""
+    return "privileged" if "node-tuning" in case.name else "restricted"
+
+
+def violations(api: Api, namespace: str, objects: list[dict]) -> set[str]:
+    """What a namespace's Pod Security finds in the templates of pods."""
+    texts = "\n---\n".join(json.dumps(each) for each in objects)
+    status, words = dry_run(api, namespace, texts)
+    assert status == 0, words
+    # Warning: would violate PodSecurity "LEVEL:VERSION": WHAT (WHY), WHAT (WHY)
+    found = [line.split('": ', 1)[1] for line in words.splitlines() if "would violate" in line]
+    return {what.strip() for line in found for what in re.sub(r" \([^)]*\)", "", line).split(",")}
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_case_is_admitted_where_pods_must_be_restricted(api: Api, case: golden.Case) -> None:
-    with api.namespace() as namespace:
+    with api.namespace(level(case)) as namespace:
         assert dry_run(api, namespace, case.file.read_text()) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("mode", "privileges"),
+    [
+        ("audit", set()),
+        (
+            "apply",
+            {
+                "privileged",
+                "allowPrivilegeEscalation != false",
+                "unrestricted capabilities",
+                "runAsNonRoot != true",
+                "runAsUser=0",
+                "seccompProfile",
+            },
+        ),
+    ],
+)
+def test_agents_go_beyond_restricted_as_far_as_said(
+    api: Api, mode: str, privileges: set[str]
+) -> None:
+    objects = documents("node-tuning", f"mode={mode}")
+    of_the_node = {"host namespaces", "restricted volume types"}
+    with api.namespace() as namespace:
+        assert violations(api, namespace, objects) == of_the_node | privileges
+
+
+def test_all_but_the_agents_is_restricted(api: Api) -> None:
+    objects = [
+        each for each in documents("node-tuning", "mode=apply") if each["kind"] != "DaemonSet"
+    ]
+    assert {"Job", "Pod"} <= {each["kind"] for each in objects}
+    with api.namespace() as namespace:
+        assert violations(api, namespace, objects) == set()
+
+
+@pytest.mark.parametrize("chart", ["server", "gateway"])
+def test_unsafe_sysctls_are_for_namespaces_that_allow_them(
+    api: Api, chart: str, tmp_path: Path
+) -> None:
+    # A sysctl is text, which --set would make a number of.
+    (tmp_path / "values.yaml").write_text('unsafeSysctls: {net.core.somaxconn: "65535"}')
+    objects = documents(chart, values=tmp_path / "values.yaml")
+    for wanted, found in (("baseline", {"forbidden sysctls"}), ("privileged", set())):
+        with api.namespace(wanted) as namespace:
+            assert violations(api, namespace, objects) == found
 
 
 def test_a_pod_that_is_not_restricted_is_warned_of(api: Api) -> None:

@@ -10,6 +10,10 @@ from support.rendering import GATEWAY_VALUES, envoy_config, tool
 from support.validation import accepted
 
 TLS = "tls.enabled=true,tls.secret=certificate"
+JWT = (
+    "authentication.jwt.enabled=true,authentication.jwt.secret=jwt,authentication.jwt.issuer=i,"
+    "authentication.jwt.audiences={a}"
+)
 ENDPOINT = "upstream.discovery=static,upstream.endpoints[0].address=127.0.0.1"
 
 # Each line is a switch and its positions, as settings of the chart.
@@ -23,6 +27,7 @@ SWITCHES = (
         f"{TLS},listener.proxyProtocol=true",
     ),
     ("", "overload.monitor=heap", "overload.monitor=none"),
+    ("", JWT),
     ("", "rateLimit.enabled=true", "rateLimit.enabled=true,rateLimit.perClient.requests=5"),
     (
         "",

@@ -93,6 +93,42 @@ def test_server_reaches_nothing_unless_it_is_given() -> None:
     assert given["egress"] == [{"ports": [{"port": 5432}]}]
 
 
+@pytest.mark.parametrize(
+    ("url", "port"),
+    [
+        ("postgres://corelane@db.prod/corelane", 5432),
+        ("postgresql://db:6432/a?sslmode=require", 6432),
+        (r"postgres://corelane@10.0.0.1:5432\,db:6432/a", 6432),
+    ],
+)
+def test_server_reaches_postgres_and_dns(url: str, port: int) -> None:
+    settings = ["database.kind=postgres", f"database.postgres.url={url}"]
+    rules = render("server", *settings)["NetworkPolicy"]["spec"]["egress"]
+    assert passes(rules, "to", STRANGER, port)
+    assert passes(rules, "to", STRANGER, 53)
+    assert not passes(rules, "to", STRANGER, 443)
+    peer = "networkPolicy.database[0].podSelector.matchLabels.app=db"
+    rules = render("server", *settings, peer)["NetworkPolicy"]["spec"]["egress"]
+    assert passes(rules, "to", {"app": "db"}, port)
+    assert not passes(rules, "to", STRANGER, port)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "port", "names"),
+    [
+        ("http://10.1.2.3:4318", 4318, False),
+        ("http://[fd00::1]:4318", 4318, False),
+        ("http://collector/v1", 80, True),
+    ],
+)
+def test_server_reaches_the_collector_of_spans(endpoint: str, port: int, names: bool) -> None:
+    setting = f"config.otlp.endpoint={endpoint}"
+    rules = render("server", setting)["NetworkPolicy"]["spec"]["egress"]
+    assert passes(rules, "to", STRANGER, port)
+    assert passes(rules, "to", STRANGER, 53) is names
+    assert not passes(rules, "to", STRANGER, 5432)
+
+
 @pytest.mark.parametrize("release", ["corelane", "other"])
 def test_gateway_reaches_the_api_server_and_replicas(release: str) -> None:
     rules = render("gateway")["NetworkPolicy"]["spec"]["egress"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.rendering import default_values, envoy_config, render
+from support.rendering import container, default_values, envoy_config, pod, render
 
 Check = Callable[..., dict[str, str]]
 
@@ -40,10 +40,31 @@ EVERY_KEY = [
     "config.drain.deadline=1h",
     "config.drain.report=1s",
     "config.tls.reload=1m",
+    "config.request_ids=off",
+    "config.faults=on",
+    "config.static.cache=1MiB",
+    "config.static.cache_file=16KiB",
+    "config.static.cache_control=*.css: max-age=60",
+    "config.database.connections=8",
+    "config.database.queue=64",
+    "config.database.wait=250ms",
+    "config.database.connect_timeout=2s",
+    "config.database.statement_timeout=1s",
+    "config.database.migrate=off",
+    "config.auth.reload=5s",
+    "config.otlp.endpoint=http://127.0.0.1:4318",
+    "config.otlp.ratio=0.25",
+    "config.otlp.timeout=5s",
     "config.work.max_ops=1000000000",
     "config.log.level=debug",
     "config.log.format=text",
 ]
+
+SET_BY_CHART = {"listen", "admin.listen", "replica", "lanes", "pin", "static.root"}
+SET_BY_CHART |= {"tls.certificate", "tls.key", "auth.tokens"}
+SET_BY_CHART |= {f"database.{key}" for key in ("kind", "path", "url", "password_file", "ca_file")}
+
+POSTGRES = ("database.kind=postgres", "database.postgres.url=postgres://corelane@db.prod/corelane")
 
 
 def server_toml(*settings: str, **options: Path) -> str:
@@ -79,7 +100,7 @@ def test_defaults_are_accepted_and_reach_the_server(check: Check) -> None:
 def test_every_key_reaches_the_server(check: Check) -> None:
     accepted = check(server_toml(*EVERY_KEY))
     for setting in EVERY_KEY:
-        key, value = setting.removeprefix("config.").split("=")
+        key, value = setting.removeprefix("config.").split("=", 1)
         assert accepted["lanes" if key == "cpus" else key] == value
 
 
@@ -95,17 +116,13 @@ def test_values_have_every_key_of_the_server(check: Check) -> None:
     tables = {key: set(value) for key, value in config.items() if isinstance(value, dict)}
     shown = {f"{table}.{key}" for table, keys in tables.items() for key in keys}
     shown |= config.keys() - tables.keys()
-    set_by_chart = {"listen", "admin.listen", "replica", "lanes", "pin", "static.root"}
-    set_by_chart |= {"tls.certificate", "tls.key"}
     # It would say nothing without a certificate.
-    assert set(check()) == shown | set_by_chart | {"tls.reload"}
+    assert set(check()) == shown | SET_BY_CHART | {"tls.reload"}
 
 
 def test_schema_has_every_key_of_the_server(check: Check) -> None:
-    set_by_chart = {"listen", "admin.listen", "replica", "lanes", "pin", "static.root"}
-    set_by_chart |= {"tls.certificate", "tls.key"}
     settable = {s.removeprefix("config.").split("=")[0] for s in EVERY_KEY if "config." in s}
-    assert set(check()) == settable | set_by_chart
+    assert set(check()) == settable | SET_BY_CHART
 
 
 @pytest.mark.parametrize("form", ["off", "text", "json"])
@@ -134,7 +151,8 @@ def test_values_files_may_be_written_plainly(pin: str, tmp_path: Path) -> None:
 
 def test_static_root_is_where_files_are_served_from() -> None:
     rendered = tomllib.loads(server_toml("static.root=/srv/static"))
-    assert rendered["static"] == {"root": "/srv/static"}
+    assert rendered["static"]["root"] == "/srv/static"
+    assert "root" not in tomllib.loads(server_toml())["static"]
 
 
 def test_a_secret_gives_the_server_its_certificate() -> None:
@@ -143,6 +161,46 @@ def test_a_secret_gives_the_server_its_certificate() -> None:
     files = {"certificate": f"{folder}/tls.crt", "key": f"{folder}/tls.key"}
     assert rendered["tls"] == {**files, "reload": "1m"}
     assert "tls" not in tomllib.loads(server_toml())
+
+
+def test_projects_are_nowhere_unless_a_database_is_named(check: Check) -> None:
+    accepted = check(server_toml())
+    assert (accepted["database.kind"], accepted["database.path"]) == ("sqlite", "")
+
+
+def test_postgres_is_reached_with_what_secrets_hold() -> None:
+    secrets = ["database.postgres.password.secret=db", "database.postgres.ca.secret=ca"]
+    rendered = tomllib.loads(server_toml(*POSTGRES, *secrets))["database"]
+    assert rendered["kind"] == "postgres"
+    assert rendered["url"] == "postgres://corelane@db.prod/corelane"
+    assert rendered["password_file"] == "/etc/corelane-database/password"
+    assert rendered["ca_file"] == "/etc/corelane-database/ca.crt"
+    alone = tomllib.loads(server_toml(*POSTGRES))["database"]
+    assert not {"password_file", "ca_file"} & alone.keys()
+
+
+def test_sqlite_has_its_file_in_the_volume() -> None:
+    objects = render(
+        "server", "database.kind=sqlite", "replicas=1", "database.sqlite.volume.emptyDir.medium="
+    )
+    path = tomllib.loads(objects["ConfigMap"]["data"]["server.toml"])["database"]["path"]
+    (mount,) = (each for each in container(objects)["volumeMounts"] if each["name"] == "database")
+    assert Path(path).parent == Path(mount["mountPath"])
+    assert not mount.get("readOnly")
+    assert pod(objects)["securityContext"]["fsGroup"] == 65532
+
+
+def test_secrets_are_mounted_whole_and_read_only() -> None:
+    """A file that is mounted by subPath never changes, and both may while the server runs."""
+    settings = [*POSTGRES, "database.postgres.password.secret=db", "auth.tokensSecret.name=writers"]
+    objects = render("server", *settings)
+    configuration = tomllib.loads(objects["ConfigMap"]["data"]["server.toml"])
+    mounts = {each["mountPath"]: each for each in container(objects)["volumeMounts"]}
+    files = (configuration["database"]["password_file"], configuration["auth"]["tokens"])
+    for file in map(Path, files):
+        mount = mounts[str(file.parent)]
+        assert mount["readOnly"] is True
+        assert "subPath" not in mount
 
 
 def test_gateway_knows_the_servers_defaults(check: Check) -> None:

@@ -33,6 +33,16 @@ def test_it_installs_what_the_charts_install_alone() -> None:
     assert {(each["kind"], each["metadata"]["name"]) for each in together} == set(alone)
 
 
+def test_nodes_are_tuned_on_demand_alone() -> None:
+    added = names("node-tuning.enabled=true") - names()
+    alone = {
+        (each["kind"], each["metadata"]["name"])
+        for each in documents("node-tuning")
+        if not is_hook(each)
+    }
+    assert added == alone
+
+
 @pytest.mark.parametrize("part", ["server", "gateway"])
 def test_each_part_can_be_left_out(part: str) -> None:
     left = names(f"{part}.enabled=false")

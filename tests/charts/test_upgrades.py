@@ -18,7 +18,10 @@ PACKAGES = sorted(RELEASED.glob("*.tgz"))
 VALUES = sorted(RELEASED.glob("*.values.yaml"))
 RELEASE = "shop"
 
-KINDS = "deployment,service,configmap,serviceaccount,role,rolebinding,poddisruptionbudget,networkpolicy,hpa"
+KINDS = (
+    "deployment,daemonset,service,configmap,serviceaccount,role,rolebinding,clusterrole,clusterrolebinding,"
+    "poddisruptionbudget,networkpolicy,hpa"
+)
 
 
 def run(api: Api, *arguments: str | Path) -> None:
@@ -79,7 +82,7 @@ def test_so_is_one_with_the_values_of_its_users(api: Api, values: Path) -> None:
     there_and_back(api, package, "--values", values)
 
 
-@pytest.mark.parametrize("chart", ["server", "gateway", "corelane"])
+@pytest.mark.parametrize("chart", ["server", "gateway", "node-tuning", "corelane"])
 def test_every_option_can_be_changed_in_place(api: Api, chart: str) -> None:
     # Objects of mode gatewayAPI take definitions that this server does not have: tests/gateway_api.
     cases = [case for case in golden.cases() if case.chart == chart and "api" not in case.name]
@@ -88,10 +91,15 @@ def test_every_option_can_be_changed_in_place(api: Api, chart: str) -> None:
         run(api, "install", RELEASE, *cases[0].arguments(), *here)
         installed = identities(objects(api, namespace))
         kept = {
-            name: uid for name, uid in installed.items() if name[0] in ("Deployment", "Service")
+            name: uid
+            for name, uid in installed.items()
+            if name[0] in ("Deployment", "DaemonSet", "Service")
         }
         # There and back, so that each case follows a smaller and a larger one.
         for case in itertools.chain(cases[1:], reversed(cases[:-1])):
             # Without the flag, a case without values would have those of the one before.
             run(api, "upgrade", RELEASE, *case.arguments(), *here, "--reset-values")
             assert kept.items() <= identities(objects(api, namespace)).items(), case.name
+        # Cluster roles belong to no namespace: the next release of this name may have the same.
+        run(api, "uninstall", RELEASE, *here)
+        assert objects(api, namespace) == {}

@@ -9,6 +9,7 @@ import pytest
 from support.rendering import CHARTS, default_values, helm, template
 
 BOTH = pytest.mark.parametrize("chart", ["gateway", "server"])
+EVERY = pytest.mark.parametrize("chart", ["gateway", "server", "node-tuning"])
 
 ENDPOINT = {"address": "::1", "port": 8080, "adminPort": 8081}
 RESOURCES = (
@@ -36,13 +37,13 @@ def closed(schema: dict, where: str = "") -> Iterator[tuple[str, dict]]:
         yield from closed(schema["items"], f"{where}[]")
 
 
-@BOTH
+@EVERY
 def test_lint_is_strict_and_clean(chart: str) -> None:
     result = helm("lint", "--strict", CHARTS / chart)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-@BOTH
+@EVERY
 def test_schema_knows_every_key_and_refuses_others(chart: str) -> None:
     # A parent chart may give all its charts whatever it likes.
     known = [where for where in paths(default_values(chart)) if where != "global."]
@@ -55,7 +56,7 @@ def test_schema_knows_every_key_and_refuses_others(chart: str) -> None:
         assert part.get("additionalProperties") is (where == ".global"), where
 
 
-@BOTH
+@EVERY
 def test_every_value_says_what_it_is_for(chart: str) -> None:
     comment: list[str] = []
     for line in (CHARTS / chart / "values.yaml").read_text().splitlines():

@@ -24,10 +24,10 @@ PROGRAMS = ("etcd", "kube-apiserver", "kubectl", "helm", "openssl")
 START = 180.0
 """Longest time in seconds for a start; most of it the API server writes its first objects."""
 
-RESTRICTED = {
-    f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")
-}
-"""Labels of a namespace: pods that are not "restricted" are refused, templates of such pods warned of."""
+
+def pod_security(level: str) -> dict[str, str]:
+    """Labels of a namespace: pods that are not of the level are refused, templates of such pods warned of."""
+    return {f"pod-security.kubernetes.io/{mode}": level for mode in ("enforce", "warn", "audit")}
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ class Api:
         return json.loads(found.stdout)
 
     @contextmanager
-    def namespace(self) -> Iterator[str]:
-        """A namespace of its own, with Pod Security "restricted"."""
+    def namespace(self, level: str = "restricted") -> Iterator[str]:
+        """A namespace of its own, with a level of Pod Security."""
         name = f"test-{secrets.token_hex(4)}"
-        metadata = {"name": name, "labels": RESTRICTED}
+        metadata = {"name": name, "labels": pod_security(level)}
         created = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         result = self.kubectl("create", "--filename", "-", text=json.dumps(created))
         assert result.returncode == 0, result.stderr
@@ -136,6 +136,8 @@ def _server_flags(folder: Path, first: int) -> list[str]:
         f"--cert-dir={folder}",
         f"--token-auth-file={folder / 'tokens.csv'}",
         "--authorization-mode=RBAC",
+        # As in clusters, where Pod Security says who may.
+        "--allow-privileged=true",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={key}",

@@ -47,16 +47,22 @@ class Release:
     def upgrade(
         self,
         *settings: str,
+        strings: tuple[str, ...] = (),
         chart: Path = CHART,
         check: bool = True,
         patience: float = ROLL_OUT,
     ) -> subprocess.CompletedProcess[str]:
-        """Installs or upgrades to the values of `make deploy` and these settings, and waits."""
+        """Installs or upgrades to the values of `make deploy` and these settings, and waits.
+
+        `strings` are values that Helm would take for numbers.
+        """
         arguments: list[str | Path] = ["upgrade", "--install", self.name, chart]
         for file in self.values:
             arguments += ["--values", file]
         for setting in [*self.settings, *settings]:
             arguments += ["--set", setting]
+        for setting in strings:
+            arguments += ["--set-string", setting]
         arguments += ["--wait", "--timeout", f"{patience:.0f}s"]
         return self.helm(*arguments, check=check)
 
@@ -77,6 +83,11 @@ class Release:
     def gateway(self) -> str:
         """URL of the gateway, as clients outside of the cluster reach it."""
         return self.cluster.address_of(f"{self.name}-gateway")
+
+    @property
+    def url(self) -> str:
+        """The gateway again: what asks a server by its URL may ask the whole platform."""
+        return self.gateway
 
     def load(self, **options: object) -> Load:
         """A constant load on keep-alive connections through the gateway."""

@@ -1,11 +1,14 @@
 """The real Envoy's judgement of what the gateway chart renders."""
 
 import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from support.certificates import certificate
 from support.rendering import render, tool
+from support.tokens import issuer
 
 # Without one of them Envoy's memory monitor refuses even to be validated (the root of cgroup v2 has none).
 CGROUP_FILES = (
@@ -14,18 +17,27 @@ CGROUP_FILES = (
 )
 
 
+@cache
+def _keys() -> str:
+    """Keys of some issuer, without which Envoy takes no configuration that checks tokens."""
+    with tempfile.TemporaryDirectory() as folder:
+        return issuer(Path(folder)).keys()
+
+
 def accepted(folder: Path, *settings: str, **options: Any) -> None:
     """Fails unless Envoy takes the configuration of these values without a warning.
 
     It warns of deprecated and unknown fields and of risky defaults. The files of the pod are in `folder`.
     """
     certificate(folder, "tls", "ec")
+    (folder / "jwks.json").write_text(_keys())
+    (folder / "token").write_text("token")
     # The file that the agent writes, of a Service without replicas.
     (folder / "endpoints.json").write_text('{"resources": []}')
     if not any(map(Path.exists, CGROUP_FILES)):
         settings = (*settings, "overload.monitor=heap")
     for name, text in render("gateway", *settings, **options)["ConfigMap"]["data"].items():
-        for path in ("/etc/envoy-tls", "/etc/envoy", "/run/corelane"):
+        for path in ("/etc/envoy-tls", "/etc/envoy-jwt", "/etc/envoy", "/run/corelane"):
             text = text.replace(path, str(folder))
         (folder / name).write_text(text)
     argv = [tool("envoy"), "--mode", "validate", "--log-level", "warn", "-c", folder / "envoy.yaml"]

@@ -1,0 +1,108 @@
+{{/*
+Values that the schema cannot judge. Each refusal names the value and says what to do.
+*/}}
+{{- define "node-tuning.guards" -}}
+{{- include "node-tuning.guards.knobs" . -}}
+{{- include "node-tuning.guards.interrupts" . -}}
+{{- include "node-tuning.guards.mode" . -}}
+{{- include "node-tuning.guards.durations" . -}}
+{{- include "node-tuning.guards.journal" . -}}
+{{- include "node-tuning.guards.rollout" . -}}
+{{- include "node-tuning.guards.account" . -}}
+{{- end -}}
+
+{{/* Pod sysctls start at the kernel's defaults in each pod, whatever the node's own are. */}}
+{{- define "node-tuning.guards.knobs" -}}
+{{- if and (eq .Values.profile "custom") (not .Values.knobs) -}}
+{{- fail "profile is custom but knobs is empty, so there would be nothing to look at: name the knobs, or choose web-10k, web-100k or web-1m" -}}
+{{- end -}}
+{{- range $name, $_ := .Values.knobs -}}
+{{- if eq $name "net.ipv4.tcp_migrate_req" -}}
+{{- fail (printf "knobs has %s: leave it off everywhere. On kernels without its fix, a connection that is moved to another listener wakes nobody there; a replica that drains needs no such thing" $name) -}}
+{{- end -}}
+{{- if has $name (include "node-tuning.podSysctls.safe" . | fromYamlArray) -}}
+{{- fail (printf "knobs has %s, which each pod has for itself: what the node has never reaches a pod. Set it in sysctls of the charts server and gateway" $name) -}}
+{{- end -}}
+{{- if has $name (include "node-tuning.podSysctls.unsafe" . | fromYamlArray) -}}
+{{- fail (printf "knobs has %s, which each pod has for itself: what the node has never reaches a pod. Set it in unsafeSysctls of the charts server and gateway, and name it in allowedUnsafeSysctls of the kubelets, without which such a pod fails" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What Kubernetes takes for safe; also those that the charts have no use for. */}}
+{{- define "node-tuning.podSysctls.safe" -}}
+- net.ipv4.ip_local_port_range
+- net.ipv4.ip_local_reserved_ports
+- net.ipv4.ip_unprivileged_port_start
+- net.ipv4.ping_group_range
+- net.ipv4.tcp_fin_timeout
+- net.ipv4.tcp_keepalive_intvl
+- net.ipv4.tcp_keepalive_probes
+- net.ipv4.tcp_keepalive_time
+- net.ipv4.tcp_rmem
+- net.ipv4.tcp_syncookies
+- net.ipv4.tcp_wmem
+{{- end -}}
+
+{{- define "node-tuning.podSysctls.unsafe" -}}
+- net.core.somaxconn
+- net.ipv4.tcp_fastopen
+- net.ipv4.tcp_max_syn_backlog
+- net.ipv4.tcp_max_tw_buckets
+- net.ipv4.tcp_notsent_lowat
+- net.ipv4.tcp_slow_start_after_idle
+- net.ipv4.tcp_tw_reuse
+{{- end -}}
+
+{{- define "node-tuning.guards.interrupts" -}}
+{{- if not .Values.housekeeping -}}
+{{- range $name := list "irq.affinity" "irqbalance.banned_cpus" -}}
+{{- $value := get $.Values.knobs $name | toString -}}
+{{- if eq $value "auto" -}}
+{{- fail (printf "knobs has %s but housekeeping is empty, so there is no CPU to move interrupts to: set housekeeping to the CPUs that the kubelet reserves, such as 0-1" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "node-tuning.guards.mode" -}}
+{{- if and .Values.taint.enabled (eq .Values.mode "audit") -}}
+{{- fail "taint.enabled is true but mode is audit, which prepares no node: a taint would never go. Set mode to apply, or taint.enabled to false. Mode restore takes the taint off" -}}
+{{- end -}}
+{{- if has .Values.address (list "127.0.0.1" "::1") -}}
+{{- fail (printf "address is %s, where neither the kubelet's probes nor Prometheus nor `helm test` reach the agent: leave it empty, or set an address of the node" .Values.address) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "node-tuning.guards.durations" -}}
+{{- $interval := include "common.milliseconds" (list . "interval") | int64 -}}
+{{- if or (lt $interval 1000) (gt $interval 300000) -}}
+{{- fail (printf "interval is %v: give a time from 1s to 5m" .Values.interval) -}}
+{{- end -}}
+{{- $timeout := include "common.milliseconds" (list . "uninstall.timeout") | int64 -}}
+{{- if or (lt $timeout 1000) (gt $timeout 3600000) -}}
+{{- fail (printf "uninstall.timeout is %v: give a time from 1s to 1h" .Values.uninstall.timeout) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The file of irqbalance stays changed over a reboot, so what it was must be known after one. */}}
+{{- define "node-tuning.guards.journal" -}}
+{{- range $folder := list "/dev" "/proc" "/run" "/sys" "/tmp" "/var/run" -}}
+{{- if hasPrefix (printf "%s/" $folder) (printf "%s/" $.Values.journal.hostPath) -}}
+{{- fail (printf "journal.hostPath is %s, which does not outlive a reboot, but some changes do: choose a folder on a disk, such as /var/lib/corelane/node-tuner" $.Values.journal.hostPath) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "node-tuning.guards.rollout" -}}
+{{- if has (toString .Values.rollout.maxUnavailable) (list "0" "0%") -}}
+{{- fail "rollout.maxUnavailable is 0, but two agents do not fit on a node, so none could ever be replaced: set it to 1" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The account of whoever names none is that of every pod beside these. */}}
+{{- define "node-tuning.guards.account" -}}
+{{- if and .Values.rbac (eq (include "common.serviceAccountName" .) "default") -}}
+{{- fail "the service account is default, and the agent's ClusterRole would be every pod's of the namespace: set serviceAccount.name, or rbac to false and give the rights yourself" -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,183 @@
+//! What Prometheus reads.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType::{Counter, Gauge};
+use prometheus_client::registry::Registry;
+
+use super::status::{Counts, Facts, Status};
+use crate::catalogue::{self, Kind};
+use crate::proof::NodeProof;
+use crate::report::{Class, Report, State};
+
+/// The form that Prometheus asks for first.
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The text of all metrics.
+pub(crate) fn text(status: &Arc<Status>) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Metrics(Arc::clone(status))));
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = encode(&mut text, &registry);
+    text
+}
+
+#[derive(Debug)]
+struct Metrics(Arc<Status>);
+
+/// Writes families of metrics.
+struct Family<'a, 'b> {
+    out: &'a mut DescriptorEncoder<'b>,
+}
+
+impl Collector for Metrics {
+    fn encode(&self, mut out: DescriptorEncoder<'_>) -> fmt::Result {
+        let facts = self.0.facts();
+        let mut family = Family { out: &mut out };
+        family.agent(&facts)?;
+        family.counts(&facts.knobs)?;
+        if let Some(pass) = &facts.pass {
+            family.settings(&pass.report)?;
+        }
+        match &facts.proof {
+            Ok(proof) => family.proof(proof),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Family<'_, '_> {
+    fn gauge<'s>(&'s mut self, name: &'s str, help: &str) -> Result<MetricEncoder<'s>, fmt::Error> {
+        self.out.encode_descriptor(name, help, None, Gauge)
+    }
+
+    fn counter<'s>(
+        &'s mut self,
+        name: &'s str,
+        help: &str,
+    ) -> Result<MetricEncoder<'s>, fmt::Error> {
+        self.out.encode_descriptor(name, help, None, Counter)
+    }
+
+    fn agent(&mut self, facts: &Facts) -> fmt::Result {
+        let labels = [
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("mode", facts.mode.text()),
+            ("profile", &facts.profile),
+        ];
+        self.gauge("corelane_node_tuner_info", "What the agent is told to do")?
+            .encode_family(&labels)?
+            .encode_gauge(&1_u64)?;
+        if let (Some(prepared), Some(pass)) = (facts.prepared(), &facts.pass) {
+            self.gauge("corelane_node_prepared", "Whether the node is as its profile wants it")?
+                .encode_gauge(&u64::from(prepared))?;
+            let help = "Settings whose original value is kept: what restore would write back";
+            self.gauge("corelane_node_journal_settings", help)?
+                .encode_gauge(&(pass.journalled as u64))?;
+        }
+        let help = "When the last pass over all settings ended; 0 before the first";
+        self.gauge("corelane_node_last_pass_timestamp_seconds", help)?
+            .encode_gauge(&facts.last_pass)?;
+        let help = "Passes that changed nothing, or restored not all, because of an error";
+        self.counter("corelane_node_failed_passes", help)?
+            .encode_counter::<NoLabelSet, _, u64>(&facts.failed_passes, None)?;
+        let help = "Failures of the API server, by what was asked of it";
+        let mut errors = self.counter("corelane_node_api_errors", help)?;
+        for (operation, count) in &facts.api_errors {
+            errors
+                .encode_family(&[("operation", operation.text())])?
+                .encode_counter::<NoLabelSet, _, u64>(count, None)?;
+        }
+        Ok(())
+    }
+
+    fn counts(&mut self, knobs: &BTreeMap<&'static str, Counts>) -> fmt::Result {
+        let mut counter = |name: &str, help: &str, value: &dyn Fn(&Counts) -> u64| -> fmt::Result {
+            let name = format!("corelane_node_knob_{name}");
+            let mut counter = self.counter(&name, help)?;
+            for (knob, counts) in knobs {
+                counter
+                    .encode_family(&[("knob", *knob)])?
+                    .encode_counter::<NoLabelSet, _, u64>(&value(counts), None)?;
+            }
+            Ok(())
+        };
+        counter("drift", "Settings that were as desired and were not any more", &|it| it.drift)?;
+        counter("repairs", "Settings that had drifted and were written again", &|it| it.repairs)?;
+        counter("failures", "Settings that could not be written", &|it| it.failures)
+    }
+
+    fn settings(&mut self, report: &Report) -> fmt::Result {
+        let mut states: BTreeMap<(&str, Class, State), u64> = BTreeMap::new();
+        for row in &report.knobs {
+            *states.entry((row.name, row.class, row.state)).or_default() += 1;
+        }
+        let help = "Settings by knob, by where it belongs and by how they stand";
+        let mut settings = self.gauge("corelane_node_knob_settings", help)?;
+        for ((knob, class, state), count) in states {
+            let labels = [("knob", knob), ("class", class.text()), ("state", state.text())];
+            settings.encode_family(&labels)?.encode_gauge(&count)?;
+        }
+        let numbers = numbers(report);
+        let mut wanted =
+            self.gauge("corelane_node_knob_wanted", "Value that the profile wants of a knob")?;
+        for (knob, value, _) in &numbers {
+            wanted.encode_family(&[("knob", *knob)])?.encode_gauge(value)?;
+        }
+        let mut actual = self.gauge("corelane_node_knob_actual", "Value that a knob has")?;
+        for (knob, _, value) in &numbers {
+            if let Some(value) = value {
+                actual.encode_family(&[("knob", *knob)])?.encode_gauge(value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn proof(&mut self, proof: &NodeProof) -> fmt::Result {
+        self.gauge("corelane_node_pods", "Pods of the node whose pinning is to be proven")?
+            .encode_gauge(&(proof.pods.len() as u64))?;
+        let proven = proof.pods.iter().filter(|pod| pod.proven).count();
+        let help = "Those of which no check failed, and exclusive CPUs without a quota were seen";
+        self.gauge("corelane_node_pods_proven", help)?.encode_gauge(&(proven as u64))?;
+        let help = "1 for how a check of a container came out";
+        let mut checks = self.gauge("corelane_node_pod_check", help)?;
+        for pod in &proof.pods {
+            for container in &pod.containers {
+                for check in &container.checks {
+                    let labels = [
+                        ("namespace", pod.namespace.as_str()),
+                        ("pod", &pod.pod),
+                        ("container", &container.container),
+                        ("check", check.check.text()),
+                        ("state", check.state.text()),
+                    ];
+                    checks.encode_family(&labels)?.encode_gauge(&1_u64)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Knobs with one file and a number in it: what is wanted and what is there.
+fn numbers(report: &Report) -> Vec<(&'static str, f64, Option<f64>)> {
+    let single = |name| report.knobs.iter().filter(|row| row.name == name).count() == 1;
+    // A list of one CPU looks like a number, and is none.
+    let numeric = |name| {
+        let kind = catalogue::find(name).map(|knob| knob.kind);
+        matches!(kind, Some(Kind::Number { .. } | Kind::NumberOrAuto { .. }))
+    };
+    let rows = report.knobs.iter().filter(|row| numeric(row.name) && single(row.name));
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|it| it.is_finite());
+    rows.filter_map(|row| {
+        let actual = row.actual.as_deref().and_then(number);
+        Some((row.name, number(&row.wanted)?, actual))
+    })
+    .collect()
+}

@@ -1,0 +1,176 @@
+//! What an agent knows: shared by its loop, its talks with the API server and its port.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::changes::Changes;
+use crate::kubernetes::Message;
+use crate::proof::NodeProof;
+use crate::report::{Class, Report, State};
+use crate::settings::Mode;
+
+/// What is asked of the API server; each is counted on its own when it fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Operation {
+    Pods,
+    Events,
+    Taint,
+}
+
+impl Operation {
+    pub(crate) const ALL: [Operation; 3] = [Operation::Pods, Operation::Events, Operation::Taint];
+
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Operation::Pods => "pods",
+            Operation::Events => "events",
+            Operation::Taint => "taint",
+        }
+    }
+}
+
+/// How one pass came out.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    pub(crate) report: Report,
+    /// Why nothing was changed, or not all was restored.
+    pub(crate) error: Option<String>,
+    /// Settings in the journal after it.
+    pub(crate) journalled: usize,
+}
+
+/// Counted of one knob.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) drift: u64,
+    pub(crate) repairs: u64,
+    pub(crate) failures: u64,
+}
+
+/// All that is known.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) mode: Mode,
+    pub(crate) profile: String,
+    /// The last pass; none before the first.
+    pub(crate) pass: Option<Pass>,
+    /// Seconds since 1970.
+    pub(crate) last_pass: f64,
+    pub(crate) failed_passes: u64,
+    pub(crate) knobs: BTreeMap<&'static str, Counts>,
+    /// What was found of the pods, or why nothing was.
+    pub(crate) proof: Result<NodeProof, String>,
+    pub(crate) api_errors: BTreeMap<Operation, u64>,
+    /// Why a node that is restored may still have the taint.
+    pub(crate) tainted: Option<String>,
+    /// What the API server was not told yet.
+    pub(crate) messages: Vec<Message>,
+}
+
+/// One lock, held for moments.
+#[derive(Debug)]
+pub(crate) struct Status(Mutex<Facts>);
+
+impl Status {
+    pub(crate) fn new(mode: Mode, profile: &str, proof: &str) -> Self {
+        Status(Mutex::new(Facts {
+            mode,
+            profile: profile.to_owned(),
+            pass: None,
+            last_pass: 0.0,
+            failed_passes: 0,
+            knobs: BTreeMap::new(),
+            proof: Err(proof.to_owned()),
+            api_errors: Operation::ALL.map(|it| (it, 0)).into(),
+            tainted: None,
+            messages: Vec::new(),
+        }))
+    }
+
+    pub(crate) fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Facts {
+    /// Takes in a pass.
+    pub(crate) fn passed(&mut self, pass: Pass, changes: &Changes) {
+        // Each is there from the beginning, at 0.
+        for row in pass.report.knobs.iter().filter(|row| row.class == Class::Host) {
+            self.knobs.entry(row.name).or_default();
+        }
+        for row in &changes.drifted {
+            self.knobs.entry(row.name).or_default().drift += 1;
+        }
+        for row in &changes.repaired {
+            self.knobs.entry(row.name).or_default().repairs += 1;
+        }
+        for row in &changes.failed {
+            self.knobs.entry(row.name).or_default().failures += 1;
+        }
+        self.failed_passes += u64::from(pass.error.is_some());
+        self.last_pass =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+        self.pass = Some(pass);
+    }
+
+    /// Keeps what the API server is to be told; of the same again, the newest words.
+    pub(crate) fn tell(&mut self, messages: Vec<Message>) {
+        for message in messages {
+            self.messages
+                .retain(|it| (it.reason, &it.subject) != (message.reason, &message.subject));
+            self.messages.push(message);
+        }
+    }
+
+    /// Whether the node is as the profile wants it; none before the first pass.
+    pub(crate) fn prepared(&self) -> Option<bool> {
+        self.pass.as_ref().map(|pass| pass.error.is_none() && pass.report.prepared())
+    }
+
+    /// Whether the agent has done what it is for, or why not.
+    pub(crate) fn ready(&self) -> Result<(), String> {
+        let Some(pass) = &self.pass else { return Err("the first pass is not done".to_owned()) };
+        if let Some(error) = &pass.error {
+            return Err(error.clone());
+        }
+        match self.mode {
+            Mode::Audit => Ok(()),
+            Mode::Restore if pass.journalled > 0 => {
+                Err(format!("{} settings are still in the journal", pass.journalled))
+            }
+            // After this the agents are deleted, and with them the right to change nodes.
+            Mode::Restore => match &self.tainted {
+                Some(why) => Err(format!("the node may still have the taint: {why}")),
+                None => Ok(()),
+            },
+            Mode::Apply if pass.report.prepared() => Ok(()),
+            Mode::Apply => Err(unprepared(&pass.report)),
+        }
+    }
+
+    /// Whether an agent that only looks found a node that another has tuned.
+    pub(crate) fn left_tuned(&self) -> Option<usize> {
+        let journalled = self.pass.as_ref().map_or(0, |pass| pass.journalled);
+        (self.mode == Mode::Audit && journalled > 0).then_some(journalled)
+    }
+}
+
+fn unprepared(report: &Report) -> String {
+    let wrong = report.knobs.iter().filter(|it| matches!(it.state, State::Differs | State::Failed));
+    let mut names: Vec<&str> = wrong.map(|row| row.name).collect();
+    names.dedup();
+    let (differ, failed) = (report.differs(), report.count(State::Failed));
+    format!("{differ} settings differ, {failed} were refused: {}", names.join(", "))
+}
+
+impl Mode {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Mode::Audit => "audit",
+            Mode::Apply => "apply",
+            Mode::Restore => "restore",
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What the API server has a part in: events, the taint, and which pods to prove.
+//!
+//! When it is away, only these wait.
+
+use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
+use tracing::{info, warn};
+
+use super::status::{Operation, Status};
+use crate::kubernetes::{Kubernetes, words};
+use crate::proof::{Examiner, Pod};
+use crate::settings::Mode;
+
+/// Talks after each pass.
+#[derive(Debug)]
+pub(crate) struct Talks<'a> {
+    pub(crate) examiner: Examiner,
+    pub(crate) mode: Mode,
+    pub(crate) status: &'a Status,
+    pub(crate) passed: &'a Notify,
+}
+
+impl Talks<'_> {
+    /// Never ends: what fails is tried again after the next pass.
+    pub(crate) async fn run(&self, mut kubernetes: Kubernetes) {
+        loop {
+            self.taint(&kubernetes).await;
+            self.tell(&mut kubernetes).await;
+            self.prove(&kubernetes).await;
+            self.passed.notified().await;
+        }
+    }
+
+    async fn tell(&self, kubernetes: &mut Kubernetes) {
+        let messages = std::mem::take(&mut self.status.facts().messages);
+        let told = kubernetes.tell(messages).await;
+        self.answer(Operation::Events, told);
+    }
+
+    /// An agent that only looks leaves the node alone; one that restores leaves no taint behind.
+    async fn taint(&self, kubernetes: &Kubernetes) {
+        let prepared = match (self.mode, self.status.facts().prepared()) {
+            (Mode::Audit, _) | (_, None) => return,
+            (Mode::Restore, _) => true,
+            (Mode::Apply, Some(prepared)) => prepared,
+        };
+        let outcome = kubernetes.taint(prepared).await;
+        self.untainted(&outcome);
+        if self.answer(Operation::Taint, outcome) == Some(true) {
+            let words = if prepared { "taken off" } else { "put on" };
+            info!("the taint of nodes that are not prepared is {words}");
+        }
+    }
+
+    /// Once it is off, nobody puts it on while this agent restores: an API server that goes away later
+    /// changes nothing.
+    fn untainted(&self, outcome: &kube::Result<bool>) {
+        let mut facts = self.status.facts();
+        if facts.tainted.is_some() {
+            facts.tainted = outcome.as_ref().err().map(words);
+        }
+    }
+
+    async fn prove(&self, kubernetes: &Kubernetes) {
+        let pods: Option<Vec<Pod>> = self.answer(Operation::Pods, kubernetes.pods().await);
+        let proof = match pods {
+            Some(pods) => {
+                let examiner = self.examiner.clone();
+                let examined = spawn_blocking(move || examiner.examine(&pods)).await;
+                examined.map_err(|error| error.to_string())
+            }
+            None => Err("the API server does not tell which pods there are".to_owned()),
+        };
+        self.status.facts().proof = proof;
+    }
+
+    /// Counts and logs a failure; what was answered, if it is none.
+    fn answer<T>(&self, operation: Operation, outcome: kube::Result<T>) -> Option<T> {
+        match outcome {
+            Ok(answer) => Some(answer),
+            Err(error) => {
+                *self.status.facts().api_errors.entry(operation).or_default() += 1;
+                warn!("API server: {}: {}", operation.text(), words(&error));
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Sysctls of a pod's own network namespace: `generate server` and `generate gateway` show them.
+
+use super::{CHOSEN, Kind, Knob, Place, Rule, Values, all};
+
+const IP: &str = "Documentation/networking/ip-sysctl.rst";
+
+/// What is known about such a sysctl beside what it does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pods {
+    /// The version of Kubernetes from which every pod may set it, empty: all; none: only where
+    /// the kubelet allows it.
+    pub(crate) safe: Option<&'static str>,
+    pub(crate) server: Values,
+    pub(crate) gateway: Values,
+}
+
+/// Whose pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Server,
+    Gateway,
+}
+
+impl Role {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Role::Server => "server",
+            Role::Gateway => "gateway",
+        }
+    }
+}
+
+impl Pods {
+    pub(crate) fn of(&self, role: Role) -> Values {
+        match role {
+            Role::Server => self.server,
+            Role::Gateway => self.gateway,
+        }
+    }
+}
+
+/// Any pod may set it, in every version.
+const SAFE: Option<&str> = Some("");
+const SAFE_FROM_1_29: Option<&str> = Some("1.29");
+const SAFE_FROM_1_32: Option<&str> = Some("1.32");
+
+const fn pods(safe: Option<&'static str>, server: Values, gateway: Values) -> Place {
+    Place::Pod(Pods { safe, server, gateway })
+}
+
+/// One that the profiles leave at the kernel's value.
+const LEFT: Knob = Knob {
+    name: "",
+    kind: Kind::Number { min: 0, max: i32::MAX as u64 },
+    rule: Rule::Shown,
+    place: pods(None, CHOSEN, CHOSEN),
+    values: CHOSEN,
+    summary: "",
+    reason: "",
+    source: IP,
+    risk: "",
+};
+
+pub(super) static KNOBS: &[Knob] = &[
+    Knob {
+        name: "net.ipv4.ip_local_port_range",
+        place: pods(SAFE, CHOSEN, all("10240 65535")),
+        summary: "Ports of connections that the pod opens",
+        reason: "Nearly twice the kernel's 32768 to 60999, above the listeners: connections to replicas",
+        risk: "Collides with listeners in it",
+        ..LEFT
+    },
+    Knob {
+        name: "net.ipv4.tcp_fin_timeout",
+        place: pods(SAFE_FROM_1_29, all("20"), all("20")),
+        summary: "Seconds for which a connection is kept that the pod has closed and whose peer is silent",
+        reason: "The kernel's 60 keeps them for three times as long; the C10k run needs 20",
+        risk: "Slow peers lose their last bytes",
+        ..LEFT
+    },
+    Knob {
+        name: "net.ipv4.tcp_rmem",
+        place: pods(SAFE_FROM_1_32, ["", "", "4096 16384 6291456"], ["", "", "4096 16384 6291456"]),
+        summary: "Bytes of a socket's receive buffer: least, at first, most",
+        reason: "A million connections that are mostly idle begin with an eighth of the kernel's 128 KiB",
+        risk: "Throughput of large request bodies, until the buffer has grown",
+        ..LEFT
+    },
+    Knob {
+        name: "net.core.somaxconn",
+        source: "Documentation/admin-guide/sysctl/net.rst",
+        place: pods(None, ["16384", "32768", "65535"], ["16384", "32768", "65535"]),
+        summary: "Longest queue of connections that wait to be accepted",
+        reason: "The kernel's 4096 is less than the clients that connect at once; who does not fit waits a second",
+        risk: "Memory; clients wait in a queue instead of being told",
+        ..LEFT
+    },
+    Knob {
+        name: "net.ipv4.tcp_max_syn_backlog",
+        place: pods(None, ["16384", "32768", "65535"], ["16384", "32768", "65535"]),
+        summary: "Connections that are being opened, per listener",
+        reason: "As many as net.core.somaxconn, which bounds it too",
+        risk: "Memory, some 300 bytes each",
+        ..LEFT
+    },
+    Knob {
+        name: "net.ipv4.tcp_tw_reuse",
+        place: pods(None, CHOSEN, all("1")),
+        summary: "Whether a new connection may take the port of one that has just ended",
+        reason: "The gateway opens connections to few addresses, so ports run out first; it needs time stamps",
+        risk: "None known with time stamps",
+        ..LEFT
+    },
+    Knob {
+        name: "net.ipv4.ip_local_reserved_ports",
+        place: pods(Some("1.27"), CHOSEN, CHOSEN),
+        summary: "Ports that no connection takes by itself",
+        reason: "For listeners within net.ipv4.ip_local_port_range",
+        risk: "Fewer ports for connections",
+        ..LEFT
+    },
+    Knob {
+        name: "net.ipv4.ip_unprivileged_port_start",
+        place: pods(SAFE, CHOSEN, CHOSEN),
+        summary: "The lowest port that a process without privileges may listen on",
+        reason: "The charts listen above 1024",
+        risk: "Any process of the pod may take such a port",
+        ..LEFT
+    },
+    Knob {
+        name: "net.ipv4.ping_group_range",
+        place: pods(SAFE, CHOSEN, CHOSEN),
+        summary: "Groups whose processes may send ICMP echo requests",
+        reason: "Nothing of Corelane's does",
+        risk: "Processes of these groups can ping",
+        ..LEFT
+    },
+    Knob {
+        name: "net.ipv4.tcp_syncookies",
+        place: pods(SAFE, CHOSEN, CHOSEN),
+        summary: "Whether connections can be opened when the queue for them is full",
+        reason: "Already on",
+        risk: "Without it, a flood of SYN packets shuts clients out",
+        ..LEFT
+    },
+    Knob {
+        name: "net.ipv4.tcp_keepalive_time",
+        place: pods(SAFE_FROM_1_29, CHOSEN, CHOSEN),
+        summary: "Seconds of silence before the first keep-alive probe",
+        reason: "Envoy asks for its own; the server has time limits instead",
+        risk: "Wakes idle clients",
+        ..LEFT
+    },
+    Knob {
+        name: "net.ipv4.tcp_keepalive_intvl",
+        place: pods(SAFE_FROM_1_29, CHOSEN, CHOSEN),
+        summary: "Seconds between keep-alive probes",
+        reason: "As net.ipv4.tcp_keepalive_time",
+        risk: "Wakes idle clients",
+        ..LEFT
+    },
+    Knob {
+        name: "net.ipv4.tcp_keepalive_probes",
+        place: pods(SAFE_FROM_1_29, CHOSEN, CHOSEN),
+        summary: "Keep-alive probes without an answer before a connection is given up",
+        reason: "As net.ipv4.tcp_keepalive_time",
+        risk: "Clients on bad networks are cut off",
+        ..LEFT
+    },
+    Knob {
+        name: "net.ipv4.tcp_wmem",
+        place: pods(SAFE_FROM_1_32, CHOSEN, CHOSEN),
+        summary: "Bytes of a socket's send buffer: least, at first, most",
+        reason: "The kernel's 16 KiB at first is small enough",
+        risk: "Throughput",
+        ..LEFT
+    },
+    Knob {
+        name: "net.ipv4.tcp_max_tw_buckets",
+        summary: "Connections that have ended and are still remembered",
+        reason: "The kernel's is enough; less only frees memory",
+        risk: "Forgotten too early, old packets may reach new connections",
+        ..LEFT
+    },
+    Knob {
+        name: "net.ipv4.tcp_notsent_lowat",
+        summary: "Bytes not yet sent above which a socket is not writable",
+        reason: "A matter of each socket",
+        risk: "More wake-ups",
+        ..LEFT
+    },
+    Knob {
+        name: "net.ipv4.tcp_slow_start_after_idle",
+        summary: "Whether a connection begins slowly again after a pause",
+        reason: "Right for networks that change",
+        risk: "Bursts into a network that has become slower",
+        ..LEFT
+    },
+    Knob {
+        name: "net.ipv4.tcp_fastopen",
+        summary: "Whether data may come with the first packet",
+        reason: "Many networks drop such packets",
+        risk: "A request may come twice",
+        ..LEFT
+    },
+    Knob {
+        name: "net.ipv4.tcp_migrate_req",
+        summary: "Whether connections not yet accepted move to another listener when theirs is closed",
+        reason: "Drain instead: in older kernels processes that wait with epoll are not woken for them",
+        risk: "Connections that nobody accepts",
+        ..LEFT
+    },
+];

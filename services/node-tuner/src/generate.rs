@@ -1,0 +1,115 @@
+//! Files for what does not belong to the host.
+
+mod documents;
+mod kubelet;
+mod sysctls;
+
+use std::process::ExitCode;
+
+use crate::catalogue::Role;
+use crate::profile::Profile;
+use crate::report;
+use crate::settings::{Generate, Output, Settings, What};
+
+/// Bad usage or configuration (sysexits.h, EX_USAGE).
+const EXIT_USAGE: u8 = 64;
+
+/// The hard limit of open files that systemd gives a service (systemd-system.conf(5), DefaultLimitNOFILE).
+const SYSTEMD: u64 = 524_288;
+
+/// The kernel's own fs.nr_open (Documentation/admin-guide/sysctl/fs.rst).
+const NR_OPEN: u64 = 1_048_576;
+
+/// Prints a file.
+pub(crate) fn run(settings: &Settings, generate: Generate) -> ExitCode {
+    let profile = Profile::new(settings).expect("the knobs were checked with the settings");
+    let text = match generate.what {
+        What::Server => Ok(sysctls::values(&profile, Role::Server, generate.with_unsafe)),
+        What::Gateway => Ok(sysctls::values(&profile, Role::Gateway, generate.with_unsafe)),
+        What::Kubelet => kubelet::snippet(&profile, &settings.housekeeping, generate.with_unsafe),
+        What::Containerd => Ok(containerd(&profile)),
+        What::Boot => Ok(boot(&profile)),
+    };
+    match text {
+        Ok(text) => {
+            report::print(&text);
+            ExitCode::SUCCESS
+        }
+        Err(words) => {
+            tracing::error!("{words}");
+            ExitCode::from(EXIT_USAGE)
+        }
+    }
+}
+
+/// Prints the catalogue.
+pub(crate) fn knobs(output: Output) -> ExitCode {
+    report::print(&match output {
+        Output::Table => documents::markdown(),
+        Output::Json => documents::json(),
+    });
+    ExitCode::SUCCESS
+}
+
+/// The lines of a comment.
+fn comment(indent: &str, text: &str) -> String {
+    let mut lines = String::new();
+    let mut line = format!("{indent}#");
+    for word in text.split_whitespace() {
+        if line.len() + 1 + word.len() > 100 {
+            lines += &line;
+            lines.push('\n');
+            line = format!("{indent}#");
+        }
+        line.push(' ');
+        line += word;
+    }
+    lines + &line + "\n"
+}
+
+fn containerd(profile: &Profile) -> String {
+    let Some(nofile) = profile.nofile() else {
+        return comment("", "Nothing: containerd.nofile is not in the profile");
+    };
+    let name = &profile.name;
+    if nofile <= SYSTEMD {
+        let words = format!(
+            "Nothing: profile {name} needs {nofile} open files, and systemd's own hard limit is {SYSTEMD}. The \
+             server and Envoy raise their soft limit themselves"
+        );
+        return comment("", &words);
+    }
+    let head = comment(
+        "",
+        &format!(
+            "Open files of containers, profile {name}: /etc/systemd/system/containerd.service.d/nofile.conf. \
+             Then drain the node, `systemctl daemon-reload` and `systemctl restart containerd`: pods that start \
+             later have the limit. The soft limit stays: who needs more raises it"
+        ),
+    );
+    let first = match nofile > NR_OPEN {
+        true => comment(
+            "",
+            &format!(
+                "systemd cannot give more than fs.nr_open when containerd starts, and that is before the agent \
+                 does: /etc/sysctl.d/nr-open.conf with `fs.nr_open = {nofile}` comes first"
+            ),
+        ),
+        false => String::new(),
+    };
+    format!("{head}{first}[Service]\nLimitNOFILE=1024:{nofile}\n")
+}
+
+fn boot(profile: &Profile) -> String {
+    use crate::catalogue::{Place, knobs};
+
+    let word = |knob: &crate::catalogue::Knob| {
+        let value = profile.wanted(knob).filter(|_| matches!(knob.place, Place::Boot(_)))?;
+        Some(format!("{}={}", knob.name.strip_prefix("boot.")?, value.text()))
+    };
+    let words: Vec<String> = knobs().filter_map(word).collect();
+    match words.as_slice() {
+        [] => comment("", &format!("Nothing: profile {} needs no words", profile.name)),
+        words => format!("{}\n", words.join(" ")),
+    }
+}

@@ -1,0 +1,125 @@
+//! The catalogue, for people and for programs.
+
+use serde_json::json;
+
+use crate::catalogue::{self, Knob, Place, Role, Rule, Values};
+use crate::profile::PROFILES;
+use crate::report::Class;
+
+const HEAD: &str = "\
+# Knobs of the node tuner
+
+What `node-tuner` knows, and what its profiles want: the output of `node-tuner knobs`. An empty cell: left as it
+is. A limit is never lowered. `auto` is found for each node. Paths of sources are those of the kernel's
+documentation, if nothing else is said.
+";
+
+/// The classes with their titles.
+const CLASSES: [(Class, &str, &str); 5] = [
+    (Class::Host, "Host", "Written by `node-tuner apply`; `restore` puts back what was there."),
+    (
+        Class::Pod,
+        "Pod",
+        "Every pod has its own, in its network namespace: a host profile refuses them. `node-tuner generate \
+         server` and `generate gateway` show them as values of the charts.",
+    ),
+    (
+        Class::Kubelet,
+        "Kubelet",
+        "`node-tuner generate kubelet` shows the snippet with the steps; `--kubelet-config` compares.",
+    ),
+    (
+        Class::Runtime,
+        "Container runtime",
+        "`node-tuner generate containerd` shows a drop-in for systemd.",
+    ),
+    (
+        Class::Boot,
+        "Boot",
+        "`node-tuner generate boot` shows the words for the kernel's command line.",
+    ),
+];
+
+/// One section for each class.
+pub(super) fn markdown() -> String {
+    let mut text = HEAD.to_owned();
+    for (class, title, words) in CLASSES {
+        text += &format!("\n## {title}\n\n{words}\n\n");
+        let head = "| Knob | web-10k | web-100k | web-1m | What it does | Why | Risk | Source |";
+        text += &format!("{head}\n{}|\n", "|---".repeat(8));
+        for knob in catalogue::knobs().filter(|knob| knob.class() == class) {
+            text += &rows(knob);
+        }
+    }
+    text
+}
+
+fn rows(knob: &Knob) -> String {
+    let cells = |name: String, values: Values| {
+        let values = values.map(|it| if it.is_empty() { String::new() } else { code(it) });
+        let values = values.join(" | ");
+        let Knob { summary, reason, risk, source, .. } = knob;
+        format!("| {name} | {values} | {summary}{} | {reason} | {risk} | {source} |\n", rule(knob))
+    };
+    let name = code(knob.name);
+    let Place::Pod(pods) = knob.place else { return cells(name, knob.values) };
+    let safe = match pods.safe {
+        Some("") => "safe".to_owned(),
+        Some(version) => format!("safe from Kubernetes {version} on"),
+        None => "unsafe".to_owned(),
+    };
+    match (pods.of(Role::Server), pods.of(Role::Gateway)) {
+        (server, gateway) if server == gateway => cells(format!("{name} ({safe})"), server),
+        (server, gateway) => {
+            let of_server = cells(format!("{name} of server ({safe})"), server);
+            // A role that no profile touches needs no line of its own.
+            match server == catalogue::CHOSEN {
+                true => cells(format!("{name} of gateway ({safe})"), gateway),
+                false => of_server + &cells(format!("{name} of gateway ({safe})"), gateway),
+            }
+        }
+    }
+}
+
+fn code(text: &str) -> String {
+    format!("`{}`", text.replace(',', ", "))
+}
+
+fn rule(knob: &Knob) -> &'static str {
+    match knob.rule {
+        Rule::AtLeast => " (limit)",
+        Rule::Held => " (held)",
+        _ => "",
+    }
+}
+
+/// All that is known.
+pub(super) fn json() -> String {
+    let values = |values: Values| {
+        let pairs = PROFILES.iter().zip(values).filter(|(_, value)| !value.is_empty());
+        pairs
+            .map(|(name, value)| ((*name).to_owned(), json!(value)))
+            .collect::<serde_json::Map<_, _>>()
+    };
+    let knob = |knob: &Knob| {
+        let mut value = json!({
+            "name": knob.name,
+            "class": knob.class(),
+            "allowed": knob.kind.allowed(),
+            "summary": knob.summary,
+            "reason": knob.reason,
+            "source": knob.source,
+            "risk": knob.risk,
+        });
+        match knob.place {
+            Place::Pod(pods) => {
+                value["safe"] = json!(pods.safe);
+                value["server"] = json!(values(pods.server));
+                value["gateway"] = json!(values(pods.gateway));
+            }
+            _ => value["profiles"] = json!(values(knob.values)),
+        }
+        value
+    };
+    format!("{:#}\n", json!({ "knobs": catalogue::knobs().map(knob).collect::<Vec<_>>() }))
+}

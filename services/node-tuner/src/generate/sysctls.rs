@@ -1,0 +1,72 @@
+//! Values for the charts of pods.
+
+use super::comment;
+use crate::catalogue::{Knob, Place, Role};
+use crate::profile::Profile;
+
+/// `sysctls`, and with `unsafe` also `unsafeSysctls`.
+pub(super) fn values(profile: &Profile, role: Role, with_unsafe: bool) -> String {
+    let all = profile.sysctls(role);
+    let safe = |knob: &Knob| match knob.place {
+        Place::Pod(pods) => pods.safe,
+        _ => None,
+    };
+    let command = if with_unsafe { " --unsafe" } else { "" };
+    let name = role.name();
+    let mut text = comment(
+        "",
+        &format!(
+            "Values of charts/{name}, profile {}: node-tuner generate {name}{command}",
+            profile.name
+        ),
+    );
+    let (safe_ones, unsafe_ones): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|(knob, _)| safe(knob).is_some());
+    text += &map("sysctls", &safe_ones, |knob| match safe(knob) {
+        Some("") | None => String::new(),
+        Some(version) => format!(". Any pod may set it from Kubernetes {version} on"),
+    });
+    if with_unsafe {
+        text += &comment(
+            "",
+            "Pods with these start only where the kubelet allows them: node-tuner generate kubelet",
+        );
+        text += &map("unsafeSysctls", &unsafe_ones, |_| String::new());
+        text += &accepting(role, &unsafe_ones);
+    }
+    text
+}
+
+/// What makes use of a longer queue: who listens asks for one of its own length, and what the server takes
+/// from there at once waits for a slot, or is answered 503.
+fn accepting(role: Role, sysctls: &[(&'static Knob, &'static str)]) -> String {
+    let longest = sysctls.iter().find(|(knob, _)| knob.name == "net.core.somaxconn");
+    match (role, longest) {
+        (Role::Server, Some((_, length))) => {
+            let words = "The server asks for a queue of this length. What it takes from there at once waits \
+                         for a slot, and above limits.queue it is answered 503";
+            let why = comment("", words);
+            format!("{why}config:\n  backlog: {length}\n  limits:\n    queue: {length}\n")
+        }
+        (Role::Gateway, Some((_, length))) => {
+            let why = comment("", "Envoy asks for a queue of this length");
+            format!("{why}listener:\n  backlog: {length}\n")
+        }
+        (_, None) => String::new(),
+    }
+}
+
+fn map(
+    key: &str,
+    sysctls: &[(&'static Knob, &'static str)],
+    more: impl Fn(&Knob) -> String,
+) -> String {
+    if sysctls.is_empty() {
+        return format!("{key}: {{}}\n");
+    }
+    let line = |(knob, value): &(&'static Knob, &'static str)| {
+        let why = comment("  ", &format!("{}. {}{}", knob.summary, knob.reason, more(knob)));
+        format!("{why}  {}: \"{value}\"\n", knob.name)
+    };
+    format!("{key}:\n{}", sysctls.iter().map(line).collect::<String>())
+}

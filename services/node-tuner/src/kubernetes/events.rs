@@ -1,0 +1,138 @@
+//! Events on the node, as `kubectl describe node` shows them.
+
+use k8s_openapi::api::core::v1::{Event, EventSource, Node, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+
+/// Nodes belong to no namespace; their events are in this one.
+const NAMESPACE: &str = "default";
+
+/// Who tells it.
+const COMPONENT: &str = "corelane-node-tuner";
+
+/// What happened to the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Reason {
+    KnobDrifted,
+    KnobRepaired,
+    KnobFailed,
+    NodePrepared,
+    NodeRestored,
+}
+
+impl Reason {
+    fn text(self) -> &'static str {
+        match self {
+            Reason::KnobDrifted => "KnobDrifted",
+            Reason::KnobRepaired => "KnobRepaired",
+            Reason::KnobFailed => "KnobFailed",
+            Reason::NodePrepared => "NodePrepared",
+            Reason::NodeRestored => "NodeRestored",
+        }
+    }
+
+    fn kind(self) -> &'static str {
+        match self {
+            Reason::KnobDrifted | Reason::KnobFailed => "Warning",
+            Reason::KnobRepaired | Reason::NodePrepared | Reason::NodeRestored => "Normal",
+        }
+    }
+}
+
+/// Something to tell of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) reason: Reason,
+    /// What it is about: there is one event for each reason and subject.
+    pub(crate) subject: String,
+    pub(crate) words: String,
+}
+
+/// Writes events, each again only as a higher count.
+#[derive(Debug)]
+pub(crate) struct Events {
+    api: Api<Event>,
+    node: String,
+}
+
+impl Events {
+    pub(crate) fn new(client: &Client, node: &str) -> Self {
+        let api = Api::namespaced(client.clone(), NAMESPACE);
+        Events { api, node: node.to_owned() }
+    }
+
+    /// Tells of something that has happened so often. The name of the event is the same for every
+    /// agent of the node that will come, and the API server keeps it for an hour (--event-ttl).
+    pub(crate) async fn tell(
+        &self,
+        node: &Node,
+        message: &Message,
+        times: i32,
+    ) -> kube::Result<()> {
+        let name = self.name(message);
+        match self.api.get_opt(&name).await? {
+            None => self.create(&name, node, message, times).await,
+            Some(event) => {
+                let count = event.count.unwrap_or(1).saturating_add(times);
+                self.again(&name, count, message).await
+            }
+        }
+    }
+
+    async fn create(
+        &self,
+        name: &str,
+        node: &Node,
+        message: &Message,
+        times: i32,
+    ) -> kube::Result<()> {
+        let now = Time(Timestamp::now());
+        let event = Event {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                namespace: Some(NAMESPACE.to_owned()),
+                ..ObjectMeta::default()
+            },
+            involved_object: ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Node".to_owned()),
+                name: Some(self.node.clone()),
+                // Without it, `kubectl describe node` does not show them (node-problem-detector#1324).
+                uid: node.uid(),
+                ..ObjectReference::default()
+            },
+            type_: Some(message.reason.kind().to_owned()),
+            reason: Some(message.reason.text().to_owned()),
+            message: Some(message.words.clone()),
+            source: Some(EventSource {
+                component: Some(COMPONENT.to_owned()),
+                host: Some(self.node.clone()),
+            }),
+            count: Some(times),
+            first_timestamp: Some(now.clone()),
+            last_timestamp: Some(now),
+            ..Event::default()
+        };
+        self.api.create(&PostParams::default(), &event).await.map(drop)
+    }
+
+    async fn again(&self, name: &str, count: i32, message: &Message) -> kube::Result<()> {
+        let patch = serde_json::json!({
+            "count": count,
+            "lastTimestamp": Time(Timestamp::now()),
+            "message": message.words,
+        });
+        let patched = self.api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        patched.map(drop)
+    }
+
+    /// A DNS subdomain, as the names of objects are.
+    fn name(&self, message: &Message) -> String {
+        let name = format!("{}.{}.{}", self.node, message.reason.text(), message.subject);
+        let allowed = |it: char| it.is_ascii_alphanumeric() || it == '.';
+        let name: String = name.chars().map(|it| if allowed(it) { it } else { '-' }).collect();
+        name.to_ascii_lowercase().trim_matches(['.', '-']).to_owned()
+    }
+}

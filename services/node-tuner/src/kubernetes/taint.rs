@@ -1,0 +1,80 @@
+//! The taint of nodes that are not prepared.
+
+use k8s_openapi::api::core::v1::{Node, Taint};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+
+use super::client::refused_with;
+
+const VALUE: &str = "unprepared";
+const EFFECT: &str = "NoSchedule";
+
+/// Times that others may be quicker: the kubelet and controllers write to a node, too.
+const TRIES: usize = 5;
+
+/// Puts the taint on or takes it off; whether anything was changed.
+pub(crate) async fn set(api: &Api<Node>, node: &str, key: &str, on: bool) -> kube::Result<bool> {
+    let mut tries = 1;
+    loop {
+        let found = api.get(node).await?;
+        let taints = found.spec.as_ref().and_then(|it| it.taints.clone()).unwrap_or_default();
+        let Some(wanted) = with(taints, key, on) else { return Ok(false) };
+        // With the version that was read: what another has changed meanwhile is not lost (409).
+        let patch = serde_json::json!({
+            "metadata": {"resourceVersion": found.metadata.resource_version},
+            "spec": {"taints": wanted},
+        });
+        match api.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await {
+            Ok(_) => return Ok(true),
+            Err(error) if refused_with(&error, 409) && tries < TRIES => tries += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The taints as they are to be; none if that is what they are.
+fn with(mut taints: Vec<Taint>, key: &str, on: bool) -> Option<Vec<Taint>> {
+    let ours = |it: &Taint| it.key == key && it.effect == EFFECT;
+    match (taints.iter().any(ours), on) {
+        (false, true) => {
+            let (key, effect) = (key.to_owned(), EFFECT.to_owned());
+            taints.push(Taint { key, effect, value: Some(VALUE.to_owned()), time_added: None });
+        }
+        // Whatever its value: who registers nodes with it may have chosen another.
+        (true, false) => taints.retain(|it| !ours(it)),
+        _ => return None,
+    }
+    Some(taints)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_not_so_yet_is_changed() {
+        let taint = |key: &str, effect: &str, value: &str| Taint {
+            key: key.to_owned(),
+            effect: effect.to_owned(),
+            value: Some(value.to_owned()),
+            time_added: None,
+        };
+        let other = taint("other", EFFECT, "");
+        let evicts = taint("ours", "NoExecute", VALUE);
+        let ours = taint("ours", EFFECT, VALUE);
+        let registered = taint("ours", EFFECT, "another");
+        for (before, on, after) in [
+            (vec![], true, Some(vec![&ours])),
+            (vec![&other, &evicts], true, Some(vec![&other, &evicts, &ours])),
+            (vec![&other, &ours], true, None),
+            (vec![&registered], true, None),
+            (vec![], false, None),
+            (vec![&other, &evicts], false, None),
+            (vec![&other, &ours, &evicts], false, Some(vec![&other, &evicts])),
+            (vec![&registered], false, Some(vec![])),
+        ] {
+            let owned = |taints: Vec<&Taint>| taints.into_iter().cloned().collect::<Vec<_>>();
+            assert_eq!(with(owned(before), "ours", on), after.map(owned));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Prepares a Kubernetes node for many connections.
+//!
+//! `audit` and `plan` show what differs from a profile, `apply` writes it after it has noted what was
+//! there, `restore` puts that back. `agent` does the same again and again, in a pod of a DaemonSet, and
+//! proves that the pods of the node have their CPUs alone.
+
+mod agent;
+mod catalogue;
+mod cpus;
+mod generate;
+mod kubelet;
+mod kubernetes;
+mod logging;
+mod node;
+mod profile;
+mod proof;
+mod report;
+mod settings;
+mod tree;
+mod tuner;
+
+use std::process::ExitCode;
+
+use crate::report::State;
+use crate::settings::{Command, Output, Settings};
+use crate::tuner::Tuner;
+
+/// Runs the program: its command line, environment and file say what to do.
+pub fn main() -> ExitCode {
+    let settings = match settings::read() {
+        Ok(settings) => settings,
+        Err(code) => return code,
+    };
+    logging::start(&settings);
+    run(settings)
+}
+
+fn run(settings: Settings) -> ExitCode {
+    match &settings.command {
+        Command::Agent => agent::run(settings),
+        Command::Proof(proof) => proof::run(&settings, proof),
+        Command::Uninstall(uninstall) => kubernetes::uninstall(&settings, uninstall),
+        Command::Audit | Command::Plan => audit(&settings),
+        Command::Apply => apply(&settings),
+        Command::Restore => restore(&settings),
+        Command::Generate(generate) => generate::run(&settings, *generate),
+        Command::Knobs => generate::knobs(settings.output),
+    }
+}
+
+/// Something differs.
+const DIFFERS: u8 = 2;
+
+fn audit(settings: &Settings) -> ExitCode {
+    let tuner = Tuner::new(settings);
+    let report = tuner.audit();
+    match (&settings.command, settings.output) {
+        (Command::Plan, Output::Table) => report::print(&report.plan()),
+        (_, output) => report.print(output),
+    }
+    match tuner.unreadable_journal() {
+        Some(error) => failed(&error.to_string()),
+        None if report.differs() > 0 => ExitCode::from(DIFFERS),
+        None => ExitCode::SUCCESS,
+    }
+}
+
+fn apply(settings: &Settings) -> ExitCode {
+    match Tuner::new(settings).apply(false) {
+        Ok(report) => {
+            report.print(settings.output);
+            let done = report.prepared() && report.count(State::Unknown) == 0;
+            if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => failed(&error.to_string()),
+    }
+}
+
+fn restore(settings: &Settings) -> ExitCode {
+    match Tuner::new(settings).restore() {
+        Ok(restored) => {
+            report::print(&format!("{} setting(s) restored\n", restored.settings));
+            match restored.failed.as_slice() {
+                [] => ExitCode::SUCCESS,
+                failures => failed(&failures.join("\n")),
+            }
+        }
+        Err(error) => failed(&error.to_string()),
+    }
+}
+
+fn failed(words: &str) -> ExitCode {
+    tracing::error!("{words}");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,134 @@
+//! What is wanted of a node: the values of its profile, and those that were named.
+
+use std::collections::BTreeMap;
+
+use crate::catalogue::{self, Knob, Place, Role, Value};
+use crate::settings::Settings;
+
+/// Takes a knob out of a profile.
+const OFF: &str = "off";
+
+/// The profiles beside `custom`, in the order of the catalogue's values.
+pub(crate) const PROFILES: [&str; 3] = ["web-10k", "web-100k", "web-1m"];
+
+/// The values of a profile.
+#[derive(Clone, Debug)]
+pub(crate) struct Profile {
+    pub(crate) name: String,
+    index: Option<usize>,
+    named: BTreeMap<String, String>,
+}
+
+impl Profile {
+    /// The profile of these settings; an error says which knob cannot be as it was said, and what can.
+    pub(crate) fn new(settings: &Settings) -> Result<Profile, String> {
+        for (name, value) in &settings.knobs {
+            check(name, value)?;
+        }
+        let profile = Profile {
+            name: settings.profile.clone(),
+            index: PROFILES.iter().position(|it| *it == settings.profile),
+            named: settings.knobs.clone(),
+        };
+        match (profile.nofile(), profile.number("fs.nr_open")) {
+            (Some(nofile), Some(most)) if nofile > most => Err(format!(
+                "knobs: containerd.nofile = {nofile}: no limit of open files can be above fs.nr_open = {most}"
+            )),
+            _ => Ok(profile),
+        }
+    }
+
+    /// What is wanted of a knob that is not a pod's.
+    pub(crate) fn wanted(&self, knob: &Knob) -> Option<Value> {
+        let text = match (self.named.get(knob.name), self.index) {
+            (Some(named), _) => named,
+            (None, Some(index)) => knob.values[index],
+            (None, None) => "",
+        };
+        // What was named is checked, and tests check the catalogue's own.
+        knob.kind.parse(text).ok()
+    }
+
+    /// The sysctls of these pods.
+    pub(crate) fn sysctls(&self, role: Role) -> Vec<(&'static Knob, &'static str)> {
+        let value = |knob: &'static Knob| match (knob.place, self.index) {
+            (Place::Pod(pods), Some(index)) => Some((knob, pods.of(role)[index])),
+            _ => None,
+        };
+        catalogue::knobs().filter_map(value).filter(|(_, value)| !value.is_empty()).collect()
+    }
+
+    /// Unsafe sysctls of any of the pods.
+    pub(crate) fn unsafe_sysctls(&self) -> Vec<&'static str> {
+        let is_unsafe = |knob: &&'static Knob| match knob.place {
+            Place::Pod(pods) => pods.safe.is_none(),
+            _ => false,
+        };
+        let both = [Role::Server, Role::Gateway].map(|role| self.sysctls(role)).concat();
+        let names = both.iter().map(|(knob, _)| *knob).filter(is_unsafe).map(|knob| knob.name);
+        let mut names: Vec<_> = names.collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Open files that a container needs.
+    pub(crate) fn nofile(&self) -> Option<u64> {
+        self.number("containerd.nofile")
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        match self.wanted(catalogue::find(name)?)? {
+            Value::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+}
+
+fn check(name: &str, value: &str) -> Result<(), String> {
+    let refuse = |words: String| Err(format!("knobs: {name} = {value:?}: {words}"));
+    let Some(knob) = catalogue::find(name) else {
+        let close = match catalogue::close(name).as_slice() {
+            [] => "`node-tuner knobs` lists all".to_owned(),
+            close => format!("did you mean {}?", close.join(" or ")),
+        };
+        return refuse(format!("unknown knob; {close}"));
+    };
+    if name == "net.ipv4.tcp_migrate_req" {
+        return refuse(MIGRATE_REQ.to_owned());
+    }
+    if let Place::Pod(pods) = knob.place {
+        return refuse(belongs_to_pods(name, value, pods.safe));
+    }
+    match knob.kind.parse(value) {
+        _ if value == OFF => Ok(()),
+        Ok(_) => Ok(()),
+        Err(allowed) => refuse(format!("allowed is {allowed}, or off")),
+    }
+}
+
+/// Linux 3864c6b mends it: connections that were moved waked nobody.
+const MIGRATE_REQ: &str = "leave it off, also in pods: on kernels without its fix, a connection that is moved to \
+                           another listener wakes nobody there; a replica that drains needs no such thing";
+
+/// Why a host profile cannot have it, and what can.
+fn belongs_to_pods(name: &str, value: &str, safe: Option<&str>) -> String {
+    let how = match safe {
+        Some("") => format!("set `sysctls: {{{name}: {value:?}}}`"),
+        Some(version) => {
+            format!("set `sysctls: {{{name}: {value:?}}}`, from Kubernetes {version} on")
+        }
+        None => format!(
+            "set `unsafeSysctls: {{{name}: {value:?}}}`, and allow it to the kubelet of these nodes \
+             (`node-tuner generate kubelet`)"
+        ),
+    };
+    format!(
+        "not a setting of the host: every pod has its own, which begins with the kernel's value. It belongs to \
+         the values of charts/server or charts/gateway: {how}. `node-tuner generate server` and `node-tuner \
+         generate gateway` show those of a profile"
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,274 @@
+//! Reads what the checks need, and makes them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::cgroups::{Cgroups, Quota};
+use super::checks::{self, Neighbour, Pinning, check};
+use super::interrupts::{self, Interrupt};
+use super::processes::Processes;
+use super::{Check, Container, ContainerProof, Name, NodeProof, Pod, PodProof, State, sysctls};
+use crate::cpus::Cpus;
+use crate::profile::Profile;
+use crate::settings::Settings;
+use crate::tree::Tree;
+
+/// Looks at the pods of one node.
+#[derive(Clone, Debug)]
+pub(crate) struct Examiner {
+    node: String,
+    root: PathBuf,
+    cgroups: PathBuf,
+    interfaces: Vec<String>,
+    /// Open files that a pod needs; none if the profile does not say.
+    nofile: Option<u64>,
+}
+
+/// What is the same for all containers of a node.
+struct Node {
+    cgroups: Cgroups,
+    processes: Processes,
+    siblings: BTreeMap<u32, Cpus>,
+    interrupts: Result<Vec<Interrupt>, String>,
+    /// Each with the folder in which its kubelet has all of its pods.
+    neighbours: BTreeMap<PathBuf, Result<Vec<Neighbour>, String>>,
+}
+
+impl Examiner {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Examiner {
+            node: settings.agent.node.clone(),
+            root: settings.root.clone(),
+            cgroups: settings.agent.cgroups.clone(),
+            interfaces: settings.interfaces.clone(),
+            nofile: settings.agent.nofile.or_else(|| Profile::new(settings).ok()?.nofile()),
+        }
+    }
+
+    /// Looks at the selected ones of all pods of the node.
+    pub(crate) fn examine(&self, pods: &[Pod]) -> NodeProof {
+        let selected = pods.iter().filter(|pod| pod.selected);
+        let proofs = match self.node(pods) {
+            Ok(node) => selected.map(|pod| self.pod(&node, pod)).collect(),
+            Err(reason) => selected.map(|pod| unseen(pod, &reason)).collect(),
+        };
+        NodeProof::of(&self.node, proofs)
+    }
+
+    fn node(&self, pods: &[Pod]) -> Result<Node, String> {
+        let cgroups = Cgroups::find(&self.cgroups)?;
+        let processes = Processes::new(&self.root);
+        let mut neighbours = BTreeMap::new();
+        let pinned = pods.iter().filter(|pod| pod.selected && pod.containers.iter().any(asks));
+        for folder in pinned.filter_map(|pod| cgroups.pod(&pod.cgroup)) {
+            neighbours
+                .entry(Cgroups::kubelet(folder).to_owned())
+                .or_insert_with(|| neighbours_of(&cgroups, &processes, folder, pods));
+        }
+        let siblings = siblings(&self.root);
+        let interrupts = interrupts::find(&Tree::new(&self.root), &self.interfaces);
+        Ok(Node { cgroups, processes, siblings, interrupts, neighbours })
+    }
+
+    fn pod(&self, node: &Node, pod: &Pod) -> PodProof {
+        let Some(folder) = node.cgroups.pod(&pod.cgroup) else {
+            return unseen(pod, &format!("no cgroup of the pod below {}", self.cgroups.display()));
+        };
+        let running = node.cgroups.containers(folder);
+        let mut proofs = Vec::new();
+        let mut seen_sysctls = None;
+        for container in pod.containers.iter().filter(|it| it.checked) {
+            let cgroup = running.iter().find(|(id, _)| Some(id) == container.id.as_ref());
+            let pids = match cgroup {
+                None if container.id.is_none() => Err("the container does not run".to_owned()),
+                None => Err("no cgroup of the container in that of the pod".to_owned()),
+                Some((_, cgroup)) => alive(node, cgroup).map(|pids| (cgroup, pids)),
+            };
+            proofs.push(match pids {
+                Err(reason) => unseen_container(container, &reason),
+                Ok((cgroup, pids)) => {
+                    let mut proof = self.container(node, (pod, folder), (container, cgroup), &pids);
+                    // All containers of a pod share its namespaces.
+                    let check = seen_sysctls.get_or_insert_with(|| {
+                        sysctls_of(&node.processes.folder(pids[0]), &pod.sysctls)
+                    });
+                    proof.checks.push(check.clone());
+                    proof
+                }
+            });
+        }
+        proof_of(pod, proofs)
+    }
+
+    fn container(
+        &self,
+        node: &Node,
+        (pod, folder): (&Pod, &Path),
+        (container, cgroup): (&Container, &Path),
+        pids: &[u32],
+    ) -> ContainerProof {
+        let cpuset = node.cgroups.cpuset(cgroup);
+        let mut checks = match container.asked {
+            None => not_pinned(pod),
+            Some(asked) => match &cpuset {
+                Err(reason) => each(&Name::ALL[..4], State::Unknown, reason),
+                Ok(cpuset) => vec![
+                    exclusive(node, folder, container, asked, cpuset, pids),
+                    quotas(node, folder, cgroup),
+                    checks::whole_cores(cpuset, &node.siblings),
+                    checks::interrupts_elsewhere(cpuset, &node.interrupts),
+                ],
+            },
+        };
+        checks.push(self.open_files(node, pids));
+        let cpus = cpuset.map_or_else(|_| String::new(), |it| it.to_string());
+        ContainerProof { container: container.name.clone(), cpus, checks }
+    }
+
+    fn open_files(&self, node: &Node, pids: &[u32]) -> Check {
+        let Some(wanted) = self.nofile else {
+            let words = "neither agent.nofile nor the profile says how many it needs";
+            return check(Name::OpenFiles, State::NotApplicable, words);
+        };
+        match node.processes.open_files(pids) {
+            Ok(Some(lowest)) => checks::open_files(lowest, wanted),
+            Ok(None) => check(Name::OpenFiles, State::Unknown, "its processes have ended"),
+            Err(reason) => check(Name::OpenFiles, State::Unknown, reason),
+        }
+    }
+}
+
+fn asks(container: &Container) -> bool {
+    container.checked && container.asked.is_some()
+}
+
+/// The processes of a container, of which there must be some.
+fn alive(node: &Node, cgroup: &Path) -> Result<Vec<u32>, String> {
+    let pids = node.cgroups.processes(cgroup);
+    let pids = pids.map_err(|error| format!("its processes cannot be read: {error}"))?;
+    if pids.is_empty() {
+        return Err("its cgroup has no process".to_owned());
+    }
+    // What a cgroup lists from another process namespace is 0 (pid_namespaces(7)).
+    if pids.contains(&0) || !node.processes.folder(pids[0]).exists() {
+        return Err("its processes cannot be seen from here (hostPID?)".to_owned());
+    }
+    Ok(pids)
+}
+
+fn exclusive(
+    node: &Node,
+    folder: &Path,
+    container: &Container,
+    asked: u64,
+    cpuset: &Cpus,
+    pids: &[u32],
+) -> Check {
+    let unknown = |reason: &str| check(Name::CpusExclusive, State::Unknown, reason);
+    let threads = match node.processes.cpus(pids) {
+        Ok(threads) => threads,
+        Err(reason) => return unknown(&reason),
+    };
+    match node.neighbours.get(Cgroups::kubelet(folder)) {
+        Some(Ok(all)) => {
+            let others: Vec<_> =
+                all.iter().filter(|it| Some(&it.id) != container.id.as_ref()).collect();
+            let seen = Pinning { asked, cpuset: cpuset.clone(), threads };
+            checks::cpus_exclusive(&seen, &others)
+        }
+        Some(Err(reason)) => unknown(reason),
+        None => unknown("its neighbours were not read"),
+    }
+}
+
+fn quotas(node: &Node, pod: &Path, container: &Path) -> Check {
+    let read: Result<[Quota; 2], String> =
+        node.cgroups.quota(container).and_then(|own| Ok([own, node.cgroups.quota(pod)?]));
+    match read {
+        Ok([own, pod]) => checks::no_cfs_quota(&own, &pod),
+        Err(reason) => check(Name::NoCfsQuota, State::Unknown, reason),
+    }
+}
+
+fn sysctls_of(process: &Path, wanted: &[(String, String)]) -> Check {
+    let names: Vec<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
+    let read = if names.is_empty() { Ok(Vec::new()) } else { sysctls::read(process, &names) };
+    checks::sysctls(wanted, &read)
+}
+
+/// All containers with processes of the kubelet that has made this pod.
+fn neighbours_of(
+    cgroups: &Cgroups,
+    processes: &Processes,
+    pod: &Path,
+    pods: &[Pod],
+) -> Result<Vec<Neighbour>, String> {
+    let mut found = Vec::new();
+    for (uid, folder) in cgroups.of_same_kubelet(pod) {
+        let known = pods.iter().find(|pod| pod.cgroup == uid);
+        for (id, cgroup) in cgroups.containers(folder) {
+            let pids = cgroups.processes(&cgroup).map_err(|error| error.to_string())?;
+            let container = known.and_then(|pod| pod.containers.iter().find(|it| it.has(&id)));
+            // The process that holds a pod's namespaces stays on all CPUs (containerd/containerd#10155), and sleeps.
+            let sandbox = pids.len() == 1 && processes.name(pids[0]) == "pause";
+            if container.is_none() && sandbox {
+                continue;
+            }
+            let pod =
+                known.map_or_else(|| uid.to_owned(), |it| format!("{}/{}", it.namespace, it.name));
+            let name =
+                container.map_or_else(|| id.chars().take(12).collect(), |it| it.name.clone());
+            let cpus = processes.cpus(&pids)?;
+            found.push(Neighbour { name: format!("{pod}/{name}"), id, cpus });
+        }
+    }
+    Ok(found)
+}
+
+/// Which CPUs share a core, by CPU.
+fn siblings(root: &Path) -> BTreeMap<u32, Cpus> {
+    let cpus = root.join("sys/devices/system/cpu");
+    let entries = fs::read_dir(&cpus).into_iter().flatten().flatten();
+    let numbers =
+        entries.filter_map(|it| it.file_name().to_str()?.strip_prefix("cpu")?.parse().ok());
+    let read = numbers.filter_map(|cpu: u32| {
+        // Its newer name is core_cpus_list (Documentation/admin-guide/cputopology.rst).
+        let file = cpus.join(format!("cpu{cpu}/topology/thread_siblings_list"));
+        Some((cpu, Cpus::from_list(&fs::read_to_string(file).ok()?)?))
+    });
+    read.collect()
+}
+
+fn each(names: &[Name], state: State, reason: &str) -> Vec<Check> {
+    names.iter().map(|&name| check(name, state, reason)).collect()
+}
+
+fn not_pinned(pod: &Pod) -> Vec<Check> {
+    let reason = match pod.guaranteed {
+        true => "the container asks for no whole CPUs",
+        false => "the pod is not Guaranteed: CPUs of its own need requests that equal the limits",
+    };
+    each(&Name::ALL[..4], State::NotApplicable, reason)
+}
+
+/// Nothing of the container can be seen.
+fn unseen_container(container: &Container, reason: &str) -> ContainerProof {
+    let checks = each(&Name::ALL, State::Unknown, reason);
+    ContainerProof { container: container.name.clone(), cpus: String::new(), checks }
+}
+
+fn unseen(pod: &Pod, reason: &str) -> PodProof {
+    let containers = pod.containers.iter().filter(|it| it.checked);
+    proof_of(pod, containers.map(|it| unseen_container(it, reason)).collect())
+}
+
+fn proof_of(pod: &Pod, containers: Vec<ContainerProof>) -> PodProof {
+    PodProof {
+        namespace: pod.namespace.clone(),
+        pod: pod.name.clone(),
+        uid: pod.uid.clone(),
+        proven: containers.iter().all(ContainerProof::proven),
+        containers,
+    }
+}

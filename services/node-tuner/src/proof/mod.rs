@@ -1,0 +1,172 @@
+//! Whether the pods of a node have their CPUs alone, and what they need beside.
+//!
+//! What the API server says of the pods is compared with what the kernel says of their processes: their
+//! cgroups, their threads, the CPUs and interrupts of the node. Nothing is changed.
+
+mod ask;
+mod cgroups;
+mod checks;
+mod examine;
+mod interrupts;
+mod processes;
+mod sysctls;
+mod table;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::ask::run;
+pub(crate) use self::examine::Examiner;
+pub(crate) use self::table::table;
+
+/// A pod of the node, as the API server knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pod {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    /// What the kubelet names its cgroup by: another uid, where the pod is of a file of the node.
+    pub(crate) cgroup: String,
+    /// Whether its pinning is to be proven, or it is only one of those that must stay away.
+    pub(crate) selected: bool,
+    /// Whether its requests equal its limits.
+    pub(crate) guaranteed: bool,
+    pub(crate) containers: Vec<Container>,
+    /// Of its `securityContext`.
+    pub(crate) sysctls: Vec<(String, String)>,
+}
+
+/// A container of a pod, as the API server knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Container {
+    pub(crate) name: String,
+    /// Its name at the container runtime, while it runs.
+    pub(crate) id: Option<String>,
+    /// How many CPUs of its own it asks for: the pod is Guaranteed, and the request a whole number.
+    pub(crate) asked: Option<u64>,
+    /// Whether it is one of the pod's `containers`: the others are only there to stay away.
+    pub(crate) checked: bool,
+}
+
+impl Container {
+    fn has(&self, id: &str) -> bool {
+        self.id.as_deref() == Some(id)
+    }
+}
+
+/// What was found of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NodeProof {
+    pub(crate) node: String,
+    pub(crate) proven: bool,
+    pub(crate) pods: Vec<PodProof>,
+}
+
+/// What was found of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PodProof {
+    pub(crate) namespace: String,
+    pub(crate) pod: String,
+    pub(crate) uid: String,
+    pub(crate) proven: bool,
+    pub(crate) containers: Vec<ContainerProof>,
+}
+
+/// What was found of a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ContainerProof {
+    pub(crate) container: String,
+    /// On which it may run; empty if that is not known.
+    pub(crate) cpus: String,
+    pub(crate) checks: Vec<Check>,
+}
+
+/// One check of one container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Check {
+    pub(crate) check: Name,
+    pub(crate) state: State,
+    /// Why, in words.
+    pub(crate) detail: String,
+}
+
+/// What is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Name {
+    /// No other container of the node may run on its CPUs.
+    CpusExclusive,
+    /// It is never stopped for having used up a quota.
+    NoCfsQuota,
+    /// No other shares the cores of its CPUs.
+    WholeCores,
+    /// Its CPUs serve no interrupt of a network device.
+    InterruptsElsewhere,
+    /// It may open as many files as it needs.
+    OpenFiles,
+    /// Its sysctls have the values that the pod asks for.
+    Sysctls,
+}
+
+impl Name {
+    pub(crate) const ALL: [Name; 6] = [
+        Name::CpusExclusive,
+        Name::NoCfsQuota,
+        Name::WholeCores,
+        Name::InterruptsElsewhere,
+        Name::OpenFiles,
+        Name::Sysctls,
+    ];
+
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Name::CpusExclusive => "cpus-exclusive",
+            Name::NoCfsQuota => "no-cfs-quota",
+            Name::WholeCores => "whole-cores",
+            Name::InterruptsElsewhere => "interrupts-elsewhere",
+            Name::OpenFiles => "open-files",
+            Name::Sysctls => "sysctls",
+        }
+    }
+}
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum State {
+    Ok,
+    Failed,
+    /// It could not be seen.
+    Unknown,
+    /// It makes no sense here.
+    NotApplicable,
+}
+
+impl State {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            State::Ok => "ok",
+            State::Failed => "failed",
+            State::Unknown => "unknown",
+            State::NotApplicable => "not-applicable",
+        }
+    }
+}
+
+impl NodeProof {
+    /// A node is proven if all its pods are.
+    pub(crate) fn of(node: &str, pods: Vec<PodProof>) -> Self {
+        NodeProof { node: node.to_owned(), proven: pods.iter().all(|pod| pod.proven), pods }
+    }
+}
+
+impl ContainerProof {
+    /// Nothing has failed. Who may run on its CPUs, and for how long, must have been seen: the others
+    /// can be beyond what an unprivileged agent is allowed to see.
+    pub(crate) fn proven(&self) -> bool {
+        self.checks.iter().all(|it| match it.state {
+            State::Ok | State::NotApplicable => true,
+            State::Failed => false,
+            State::Unknown => !matches!(it.check, Name::CpusExclusive | Name::NoCfsQuota),
+        })
+    }
+}

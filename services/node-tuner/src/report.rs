@@ -1,0 +1,151 @@
+//! What an audit, a plan or a change found, setting by setting.
+
+mod table;
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use crate::settings::Output;
+
+/// Where a knob belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Class {
+    /// Settings of the machine: written by `apply`.
+    Host,
+    /// Sysctls of each pod's own network namespace.
+    Pod,
+    /// The kubelet's configuration.
+    Kubelet,
+    /// That of the container runtime.
+    Runtime,
+    /// The kernel's command line.
+    Boot,
+}
+
+/// How one setting stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum State {
+    /// As wanted.
+    Ok,
+    /// Not as wanted.
+    Differs,
+    /// The kernel, the hardware or the virtual machine has none, or it would be pointless.
+    Skipped,
+    /// Another program sets it.
+    Owned,
+    /// It was refused.
+    Failed,
+    /// It cannot be read.
+    Unknown,
+    /// It is not set on the host.
+    Elsewhere,
+}
+
+impl Class {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Class::Host => "host",
+            Class::Pod => "pod",
+            Class::Kubelet => "kubelet",
+            Class::Runtime => "runtime",
+            Class::Boot => "boot",
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            State::Ok => "ok",
+            State::Differs => "differs",
+            State::Skipped => "skipped",
+            State::Owned => "owned",
+            State::Failed => "failed",
+            State::Unknown => "unknown",
+            State::Elsewhere => "elsewhere",
+        }
+    }
+}
+
+/// One file of one knob.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) class: Class,
+    /// Which of the knob's files: a queue, an interrupt, a CPU; empty where there is one.
+    pub(crate) target: String,
+    pub(crate) wanted: String,
+    pub(crate) actual: Option<String>,
+    pub(crate) state: State,
+    /// Why it is skipped, owned, failed, unknown or elsewhere.
+    pub(crate) reason: String,
+    /// What it was, if this pass has changed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) changed_from: Option<String>,
+    /// Whether it is not wanted any more, and so gets back what was there.
+    #[serde(skip)]
+    pub(crate) leaving: bool,
+}
+
+/// All settings of a profile.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) profile: String,
+    pub(crate) knobs: Vec<Row>,
+}
+
+impl Report {
+    /// Settings that are not as wanted.
+    pub(crate) fn differs(&self) -> usize {
+        self.count(State::Differs)
+    }
+
+    /// Whether the node is as the profile wants it, but for what it cannot have.
+    pub(crate) fn prepared(&self) -> bool {
+        self.differs() + self.count(State::Failed) == 0
+    }
+
+    /// Settings in this state.
+    pub(crate) fn count(&self, state: State) -> usize {
+        self.knobs.iter().filter(|row| row.state == state).count()
+    }
+
+    /// The table or JSON on standard output.
+    pub(crate) fn print(&self, output: Output) {
+        let text = match output {
+            Output::Table => self.table(),
+            Output::Json => self.json(),
+        };
+        print(&text);
+    }
+
+    /// For people: fits 120 columns.
+    pub(crate) fn table(&self) -> String {
+        table::table(self)
+    }
+
+    /// What `apply` would write, as lines that go and lines that come.
+    pub(crate) fn plan(&self) -> String {
+        table::plan(self)
+    }
+
+    /// For programs.
+    pub(crate) fn json(&self) -> String {
+        let value = serde_json::json!({
+            "profile": self.profile,
+            "prepared": self.prepared(),
+            "knobs": self.knobs,
+            "differs": self.differs(),
+        });
+        format!("{value:#}\n")
+    }
+}
+
+/// Text on standard output.
+pub(crate) fn print(text: &str) {
+    // Nobody may read it any more.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

@@ -1,0 +1,130 @@
+//! The files below a root: /proc and /sys of a node, or a disposable tree that looks like them.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// A root. Paths begin with `/` and are below it.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    root: PathBuf,
+}
+
+impl Tree {
+    pub(crate) fn new(root: &Path) -> Self {
+        Tree { root: root.canonicalize().unwrap_or_else(|_| root.to_owned()) }
+    }
+
+    /// Where a path really is. Links of a disposable tree must not lead out of it: what is changed there
+    /// would be this machine's.
+    fn place(&self, path: &str) -> io::Result<PathBuf> {
+        if self.root == Path::new("/") {
+            // Not resolved: /proc/1/root is another root, whatever its link says.
+            return Ok(PathBuf::from(path));
+        }
+        let place = self.root.join(path.trim_start_matches('/')).canonicalize()?;
+        if place.starts_with(&self.root) {
+            return Ok(place);
+        }
+        let words = format!("{path} leads out of {}", self.root.display());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, words))
+    }
+
+    /// All of a file, as it is.
+    pub(crate) fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        fs::read(self.place(path)?)
+    }
+
+    /// A small text file without the space around it.
+    pub(crate) fn text(&self, path: &str) -> io::Result<String> {
+        Ok(String::from_utf8_lossy(&self.read(path)?).trim().to_owned())
+    }
+
+    /// Writes as the kernel wants it: opens what is there, cuts it off, writes once.
+    pub(crate) fn write(&self, path: &str, content: &[u8]) -> io::Result<()> {
+        self.hold(path, content).map(drop)
+    }
+
+    /// Writes, and gives the open file: some settings last as long as it is open.
+    pub(crate) fn hold(&self, path: &str, content: &[u8]) -> io::Result<fs::File> {
+        let mut file = OpenOptions::new().write(true).truncate(true).open(self.place(path)?)?;
+        // A second write to such a file would be another setting.
+        match file.write(content)? {
+            written if written == content.len() => Ok(file),
+            _ => Err(io::Error::new(io::ErrorKind::WriteZero, "only a part was taken")),
+        }
+    }
+
+    /// Makes what was written to a file on a disk last.
+    pub(crate) fn sync(&self, path: &str) -> io::Result<()> {
+        fs::File::open(self.place(path)?)?.sync_all()
+    }
+
+    /// The names in a folder, in the order of people: `rx-2` before `rx-10`.
+    pub(crate) fn list(&self, path: &str) -> io::Result<Vec<String>> {
+        let entries = fs::read_dir(self.place(path)?)?;
+        let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        let mut names = names.collect::<io::Result<Vec<String>>>()?;
+        names.sort_by_cached_key(|name| natural(name));
+        Ok(names)
+    }
+
+    pub(crate) fn exists(&self, path: &str) -> bool {
+        self.place(path).is_ok_and(|place| place.exists())
+    }
+
+    /// Whether the owner may write the file; true where that cannot be seen.
+    pub(crate) fn writable(&self, path: &str) -> bool {
+        let metadata = self.place(path).and_then(fs::metadata);
+        metadata.map_or(true, |it| it.permissions().mode() & 0o200 != 0)
+    }
+
+    /// The last part of where a link leads.
+    pub(crate) fn link(&self, path: &str) -> Option<String> {
+        let place = self.place(path).ok()?.canonicalize().ok()?;
+        Some(place.file_name()?.to_string_lossy().into_owned())
+    }
+}
+
+/// A name as what is before its last number, and that number.
+fn natural(name: &str) -> (String, u64) {
+    let stem = name.trim_end_matches(|it: char| it.is_ascii_digit());
+    (stem.to_owned(), name[stem.len()..].parse().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_cut_off_and_written_but_never_made() {
+        let folder = tempfile::tempdir().expect("folder");
+        fs::write(folder.path().join("a"), "12345\n").expect("file");
+        let tree = Tree::new(folder.path());
+        tree.write("/a", b"6\n").expect("written");
+        assert_eq!(tree.text("/a").expect("read"), "6");
+        let error = tree.write("/b", b"1").expect_err("there is none");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn links_do_not_lead_out_of_a_disposable_tree() {
+        let folder = tempfile::tempdir().expect("folder");
+        std::os::unix::fs::symlink("/proc/sys", folder.path().join("sys")).expect("link");
+        let tree = Tree::new(folder.path());
+        let error = tree.read("/sys/fs/file-max").expect_err("outside");
+        assert!(error.to_string().contains("leads out of"), "{error}");
+        assert!(tree.write("/../../../etc/hostname", b"x").is_err());
+    }
+
+    #[test]
+    fn names_are_in_the_order_of_people() {
+        let folder = tempfile::tempdir().expect("folder");
+        for name in ["rx-10", "rx-2", "tx-0"] {
+            fs::write(folder.path().join(name), "").expect("file");
+        }
+        let names = Tree::new(folder.path()).list("/").expect("listed");
+        assert_eq!(names, ["rx-2", "rx-10", "tx-0"]);
+    }
+}

@@ -1,0 +1,324 @@
+//! What was there before: written down, for good, before anything is changed.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+/// The form of the file.
+const VERSION: u32 = 1;
+
+/// All settings that were changed, in the order in which they were.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Journal {
+    version: u32,
+    /// The start of the machine in which they were.
+    pub(super) boot: String,
+    pub(super) profile: String,
+    pub(super) settings: Vec<Entry>,
+}
+
+/// One changed setting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) target: String,
+    pub(super) path: String,
+    pub(super) original: Content,
+    pub(super) written: Content,
+    /// What is being written: noted before it is, so that it is known as ours whenever the program ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) pending: Option<Content>,
+    /// Whether it outlives a start of the machine.
+    pub(super) lasting: bool,
+    /// Whether the kernel did not take it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) refused: bool,
+}
+
+/// Bytes: as text where they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Content {
+    Text(String),
+    Bytes { bytes: Vec<u8> },
+}
+
+impl From<Vec<u8>> for Content {
+    fn from(bytes: Vec<u8>) -> Self {
+        String::from_utf8(bytes)
+            .map_or_else(|it| Content::Bytes { bytes: it.into_bytes() }, Content::Text)
+    }
+}
+
+impl Content {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Content::Text(text) => text.as_bytes(),
+            Content::Bytes { bytes } => bytes,
+        }
+    }
+}
+
+impl Entry {
+    /// Notes what will be written.
+    pub(super) fn will_be(&mut self, desired: &[u8]) {
+        self.pending = (self.written.bytes() != desired).then(|| desired.to_vec().into());
+    }
+
+    /// Says that this was written.
+    pub(super) fn was_written(&mut self, desired: &[u8]) {
+        self.written = desired.to_vec().into();
+        self.pending = None;
+    }
+
+    /// After a pass that did not end: whether what was being written arrived.
+    pub(super) fn settle(&mut self, arrived: impl FnOnce(&[u8]) -> bool) {
+        if let Some(pending) = self.pending.take().filter(|it| arrived(it.bytes())) {
+            self.written = pending;
+        }
+    }
+}
+
+impl Journal {
+    pub(super) fn new(boot: &str) -> Self {
+        Journal { version: VERSION, boot: boot.to_owned(), ..Journal::default() }
+    }
+
+    pub(super) fn entry(&self, name: &str, path: &str) -> Option<&Entry> {
+        self.settings.iter().find(|it| it.name == name && it.path == path)
+    }
+
+    pub(super) fn entry_mut(&mut self, name: &str, path: &str) -> Option<&mut Entry> {
+        self.settings.iter_mut().find(|it| it.name == name && it.path == path)
+    }
+
+    /// Without what a start of the machine has undone.
+    fn since(mut self, boot: &str) -> Self {
+        if !boot.is_empty() && self.boot != boot {
+            self.settings.retain(|it| it.lasting);
+            self.boot = boot.to_owned();
+        }
+        self
+    }
+}
+
+/// Where the journal is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Store {
+    folder: PathBuf,
+}
+
+/// Keeps other writers away for as long as it lives.
+#[derive(Debug)]
+pub(super) struct Lock(#[expect(dead_code, reason = "the lock ends when the file is closed")] File);
+
+impl Store {
+    pub(super) fn new(folder: &Path) -> Self {
+        Store { folder: folder.to_owned() }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.join("journal.json")
+    }
+
+    fn unfinished(&self) -> PathBuf {
+        self.folder.join("journal.json.new")
+    }
+
+    pub(super) fn has_folder(&self) -> bool {
+        self.folder.is_dir()
+    }
+
+    /// Waits for nobody: who has the lock is changing the same settings.
+    pub(super) fn lock(&self) -> io::Result<Lock> {
+        self.make_folder().map_err(|error| named(&self.folder, &error))?;
+        let path = self.folder.join("lock");
+        let opened =
+            OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(&path);
+        let file = opened.map_err(|error| named(&path, &error))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Lock(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let words = format!("another node-tuner has the lock {}", path.display());
+                Err(io::Error::new(io::ErrorKind::WouldBlock, words))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes it last too, with all folders above that are new.
+    fn make_folder(&self) -> io::Result<()> {
+        let is_new = |it: &&Path| !it.as_os_str().is_empty() && !it.exists();
+        let new: Vec<&Path> = self.folder.ancestors().take_while(is_new).collect();
+        fs::create_dir_all(&self.folder)?;
+        for folder in new {
+            // An audit without privileges reads the journal, whatever the umask here.
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+            let above = folder.parent().filter(|it| !it.as_os_str().is_empty());
+            sync(above.unwrap_or(Path::new(".")))?;
+        }
+        Ok(())
+    }
+
+    /// The journal, as far as it still counts. An error where it cannot be understood.
+    pub(super) fn read(&self, boot: &str) -> io::Result<Option<Journal>> {
+        let text = match fs::read(self.file()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|error| self.unreadable(&error.to_string()))?,
+        };
+        #[derive(Deserialize)]
+        struct Version {
+            version: u32,
+        }
+        let version: Version =
+            serde_json::from_slice(&text).map_err(|error| self.unreadable(&error.to_string()))?;
+        if version.version != VERSION {
+            return Err(self.unreadable(&format!(
+                "version {}, but this program knows only {VERSION}: use the one that wrote it",
+                version.version
+            )));
+        }
+        let journal: Journal =
+            serde_json::from_slice(&text).map_err(|error| self.unreadable(&error.to_string()))?;
+        Ok(Some(journal.since(boot)))
+    }
+
+    fn unreadable(&self, why: &str) -> io::Error {
+        let words = format!(
+            "the journal {} cannot be read, so nothing is changed: {why}",
+            self.file().display()
+        );
+        io::Error::new(io::ErrorKind::InvalidData, words)
+    }
+
+    /// Makes it last: after this, not even a loss of power loses it.
+    pub(super) fn write(&self, journal: &Journal) -> io::Result<()> {
+        self.replace(journal).map_err(|error| named(&self.file(), &error))
+    }
+
+    fn replace(&self, journal: &Journal) -> io::Result<()> {
+        let mut text = serde_json::to_vec_pretty(journal)?;
+        text.push(b'\n');
+        let mut file = File::create(self.unfinished())?;
+        file.set_permissions(fs::Permissions::from_mode(0o644))?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(self.unfinished(), self.file())?;
+        sync(&self.folder)
+    }
+
+    /// Ends it.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        for path in [self.unfinished(), self.file()] {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        sync(&self.folder)
+    }
+}
+
+/// An error of the system, with the path that it is about.
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, original: Vec<u8>, lasting: bool) -> Entry {
+        Entry {
+            name: name.to_owned(),
+            target: String::new(),
+            path: format!("/{name}"),
+            original: original.into(),
+            written: b"1\n".to_vec().into(),
+            pending: None,
+            lasting,
+            refused: false,
+        }
+    }
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().expect("folder");
+        let store = Store::new(&folder.path().join("a/b"));
+        (folder, store)
+    }
+
+    #[test]
+    fn bytes_come_back_as_they_were() {
+        let (_folder, store) = store();
+        let _lock = store.lock().expect("the only one");
+        assert_eq!(store.read("one").expect("none"), None);
+        let mut journal = Journal::new("one");
+        journal.settings = vec![
+            entry("text", b"always [madvise] never\n".to_vec(), false),
+            entry("bytes", 2_000_000_000i32.to_le_bytes().to_vec(), false),
+        ];
+        store.write(&journal).expect("written");
+        assert_eq!(store.read("one").expect("read"), Some(journal));
+        store.remove().expect("removed");
+        store.remove().expect("nothing to remove");
+        assert_eq!(store.read("one").expect("none"), None);
+    }
+
+    #[test]
+    fn what_was_being_written_is_ours_if_it_arrived() {
+        let mut it = entry("a", vec![], false);
+        it.will_be(b"1\n");
+        assert_eq!(it.pending, None, "the same value");
+        it.will_be(b"2\n");
+        it.settle(|bytes| bytes == b"3\n");
+        assert_eq!((it.written.bytes(), &it.pending), (&b"1\n"[..], &None));
+        it.will_be(b"2\n");
+        it.settle(|bytes| bytes == b"2\n");
+        assert_eq!((it.written.bytes(), &it.pending), (&b"2\n"[..], &None));
+    }
+
+    #[test]
+    fn a_start_of_the_machine_drops_what_does_not_last() {
+        let (_folder, store) = store();
+        let _lock = store.lock().expect("the only one");
+        let mut journal = Journal::new("one");
+        journal.settings = vec![entry("a", vec![], false), entry("b", vec![], true)];
+        store.write(&journal).expect("written");
+        let later = store.read("two").expect("read").expect("there");
+        assert_eq!((later.boot.as_str(), later.settings.len()), ("two", 1));
+        assert!(later.entry("b", "/b").is_some());
+        assert_eq!(
+            store.read("").expect("read"),
+            Some(journal),
+            "a boot that is not known is none"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_an_error() {
+        let (_folder, store) = store();
+        let _lock = store.lock().expect("the only one");
+        for text in ["", "{", "[]", r#"{"version":1}"#, r#"{"version":2,"settings":[]}"#] {
+            fs::write(store.file(), text).expect("written");
+            let error = store.read("one").expect_err(text).to_string();
+            assert!(error.contains("so nothing is changed"), "{error}");
+        }
+    }
+
+    #[test]
+    fn one_writer_at_a_time() {
+        let (_folder, store) = store();
+        let lock = store.lock().expect("the first");
+        assert_eq!(store.lock().expect_err("a second").kind(), io::ErrorKind::WouldBlock);
+        drop(lock);
+        store.lock().expect("after the first");
+    }
+}

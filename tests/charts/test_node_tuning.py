@@ -1,0 +1,264 @@
+"""The node-tuning chart: its file as the program reads it, its rights as an API server grants them.
+
+Nothing here acts on a DaemonSet, so that no agent runs and none is restored: tests/node_tuner and tests/e2e have them.
+"""
+
+import json
+import re
+import threading
+from pathlib import Path
+
+import pytest
+import yaml
+
+from charts import golden
+from support import PATIENCE, agents, eventually
+from support.apiserver import Api
+from support.rendering import documents, is_hook, render
+
+PROGRAM = "node-tuner"
+CASES = [case for case in golden.cases() if case.chart == "node-tuning"]
+
+NOT_IN_THE_FILE = {"config", "check", "output", "help", "version"}
+"""Flags that are no settings, or none of an agent."""
+FROM_THE_POD = {"agent.mode", "agent.node", "agent.listen"}
+LEFT_OUT = {"agent.kubeconfig", "kubelet-config"}
+"""A pod reaches its API server by itself; the kubelet's file is for people to compare."""
+
+
+def agent(objects: dict[str, dict]) -> dict:
+    """The container of the agents."""
+    (only,) = objects["DaemonSet"]["spec"]["template"]["spec"]["containers"]
+    return only
+
+
+def variables(container: dict) -> dict[str, str]:
+    """The environment that the kubelet would make of it."""
+    known = {"spec.nodeName": "node1", "status.hostIP": "10.0.0.1"}
+    found: dict[str, str] = {}
+    for entry in container["env"]:
+        value = entry.get("value") or known[entry["valueFrom"]["fieldRef"]["fieldPath"]]
+        # Kubernetes puts in what stands above.
+        found[entry["name"]] = re.sub(r"\$\((\w+)\)", lambda it: found[it[1]], value)
+    return found
+
+
+def checked(folder: Path, objects: dict[str, dict]) -> str:
+    """What the program says of the file and the environment; empty where it takes them."""
+    container = agent(objects)
+    (folder / "config.yaml").write_text(objects["ConfigMap"]["data"]["config.yaml"])
+    environment = variables(container)
+    assert environment["NODE_TUNER_CONFIG"] == "/etc/node-tuner/config.yaml"
+    environment["NODE_TUNER_CONFIG"] = str(folder / "config.yaml")
+    result = agents.run(PROGRAM, *container["args"], "--check", **environment)
+    assert (result.returncode == 0) == (not result.stderr)
+    return result.stderr
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_program_takes_the_file(case: golden.Case, tmp_path: Path) -> None:
+    objects = [each for each in yaml.safe_load_all(case.file.read_text()) if not is_hook(each)]
+    assert checked(tmp_path, {each["kind"]: each for each in objects}) == ""
+
+
+@pytest.mark.parametrize("address", ["", "0.0.0.0", "::", "fd00::1"])
+def test_the_program_takes_the_address(address: str, tmp_path: Path) -> None:
+    assert checked(tmp_path, render("node-tuning", f"address={address}")) == ""
+
+
+def test_the_program_refuses_what_it_does_not_know(tmp_path: Path) -> None:
+    objects = render("node-tuning")
+    objects["ConfigMap"]["data"]["config.yaml"] += "surprise: 1\n"
+    assert "surprise" in checked(tmp_path, objects)
+
+
+def test_every_setting_of_an_agent_has_its_value() -> None:
+    flags = set(re.findall(r"--([a-z.-]+)", agents.run(PROGRAM, "agent", "--help").stdout))
+    values = ("nofile=1", "mode=apply", "taint.enabled=true")
+    file = yaml.safe_load(render("node-tuning", *values)["ConfigMap"]["data"]["config.yaml"])
+    keys = {key for key in file if key not in ("agent", "log")}
+    keys |= {f"{part}.{key}" for part in ("agent", "log") for key in file[part]}
+    assert keys | FROM_THE_POD == flags - NOT_IN_THE_FILE - LEFT_OUT
+    assert keys.isdisjoint(FROM_THE_POD)
+
+
+def test_what_is_mounted_is_where_the_file_says() -> None:
+    objects = render("node-tuning", "mode=apply")
+    file = yaml.safe_load(objects["ConfigMap"]["data"]["config.yaml"])
+    mounts = {each["name"]: each["mountPath"] for each in agent(objects)["volumeMounts"]}
+    assert mounts["journal"] == file["journal"]
+    assert mounts["cgroups"] == file["agent"]["cgroups"]
+
+
+def test_a_changed_file_rolls_the_agents() -> None:
+    def checksum(*settings: str) -> str:
+        metadata = render("node-tuning", *settings)["DaemonSet"]["spec"]["template"]["metadata"]
+        return metadata["annotations"]["checksum/config"]
+
+    assert checksum() == checksum("minReadySeconds=1")
+    assert checksum() != checksum("profile=web-100k")
+
+
+def test_selectors_find_the_agents_and_nobody_else() -> None:
+    objects = documents("node-tuning", "mode=apply", "podLabels.tier=b", release="shop")
+    kinds = {each["kind"]: each for each in objects if not is_hook(each)}
+    selector = kinds["DaemonSet"]["spec"]["selector"]["matchLabels"]
+    assert selector == {
+        "app.kubernetes.io/name": "corelane-node-tuning",
+        "app.kubernetes.io/instance": "shop",
+    }
+    assert kinds["Service"]["spec"]["selector"] == selector
+    labels = kinds["DaemonSet"]["spec"]["template"]["metadata"]["labels"]
+    assert selector.items() <= labels.items()
+    pods = [each for each in objects if each["kind"] == "Pod"]
+    pods += [each["spec"]["template"] for each in objects if each["kind"] == "Job"]
+    assert len(pods) == 2
+    for each in pods:
+        assert not selector.items() <= each["metadata"]["labels"].items()
+
+
+def may(api: Api, account: str, *question: str) -> bool:
+    """Whether an account of a namespace, NAMESPACE:NAME, may do something."""
+    who = f"--as=system:serviceaccount:{account}"
+    result = api.kubectl("auth", "can-i", *question, who)
+    assert result.stdout.strip() in ("yes", "no"), result.stderr
+    return result.stdout.strip() == "yes"
+
+
+@pytest.mark.parametrize("taint", [False, True])
+def test_the_agent_may_what_it_does_and_no_more(api: Api, taint: bool) -> None:
+    with api.namespace("privileged") as namespace:
+        # Names of cluster roles are the cluster's.
+        name = f"tuner-{namespace}"
+        settings = ["--set", f"mode=apply,taint.enabled={taint},fullnameOverride={name}"]
+        chart = golden.CHARTS / "node-tuning"
+        here = ["--namespace", namespace]
+        installed = api.helm("install", "shop", chart, *here, *settings)
+        assert installed.returncode == 0, installed.stderr
+        account = f"{namespace}:{name}"
+        for question in (
+            ("list", "pods", "--all-namespaces"),
+            ("get", "nodes"),
+            ("create", "events", "--namespace", "default"),
+            ("patch", "events", "--namespace", "default"),
+        ):
+            assert may(api, account, *question), question
+        assert may(api, account, "patch", "nodes") is taint
+        for question in (
+            ("delete", "pods", *here),
+            ("create", "pods", *here),
+            ("create", "pods/exec", *here),
+            ("update", "nodes"),
+            ("delete", "nodes"),
+            ("get", "secrets", *here),
+            ("get", "configmaps", *here),
+            ("patch", f"daemonsets/{name}", *here),
+        ):
+            assert not may(api, account, *question), question
+        api.helm("uninstall", "shop", *here, "--no-hooks")
+
+
+def test_the_uninstallation_may_change_its_daemonset_and_no_other(api: Api) -> None:
+    settings = ["mode=apply", "fullnameOverride=tuner"]
+    objects = documents("node-tuning", *settings)
+    hooks = [
+        each
+        for each in objects
+        if is_hook(each) and each["kind"] in ("ServiceAccount", "Role", "RoleBinding")
+    ]
+    with api.namespace("privileged") as namespace:
+        here = ["--namespace", namespace]
+        for each in hooks:
+            for subject in each.get("subjects", []):
+                subject["namespace"] = namespace
+            result = api.kubectl("create", *here, "--filename", "-", text=yaml.safe_dump(each))
+            assert result.returncode == 0, result.stderr
+        account = f"{namespace}:tuner-uninstall"
+        assert may(api, account, "get", "daemonsets/tuner", *here)
+        assert may(api, account, "patch", "daemonsets/tuner", *here)
+        assert may(api, account, "list", "pods", *here)
+        for question in (
+            ("patch", "daemonsets/other", *here),
+            ("delete", "daemonsets/tuner", *here),
+            ("list", "daemonsets", *here),
+            ("patch", "daemonsets/tuner", "--namespace", "default"),
+            ("patch", "nodes"),
+            ("list", "pods", "--namespace", "default"),
+            ("delete", "pods", *here),
+        ):
+            assert not may(api, account, *question), question
+
+
+def variable(daemonset: dict, name: str) -> str:
+    """A variable of the agents."""
+    (container,) = daemonset["spec"]["template"]["spec"]["containers"]
+    return next(entry["value"] for entry in container["env"] if entry["name"] == name)
+
+
+def test_the_uninstallation_turns_the_agents_and_an_upgrade_turns_them_back(api: Api) -> None:
+    with api.namespace("privileged") as namespace:
+        here = ["--namespace", namespace]
+        name = f"tuner-{namespace}"
+        settings = ["--set", f"mode=apply,fullnameOverride={name}"]
+        chart = golden.CHARTS / "node-tuning"
+        assert api.helm("install", "shop", chart, *here, *settings).returncode == 0
+        before = api.get("daemonset", name, *here)
+        (job,) = (
+            each
+            for each in documents("node-tuning", "mode=apply", f"fullnameOverride={name}")
+            if each["kind"] == "Job"
+        )
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        command, _, daemonset, _ = container["args"]
+        arguments = [command, f"--namespace={namespace}", daemonset, "--timeout=1s"]
+        arguments += [f"--agent.kubeconfig={api.kubeconfig}"]
+        result = agents.run(PROGRAM, *arguments)
+        # Nobody rolls the agents here.
+        assert result.returncode == 1
+        assert "not restored in time" in result.stderr
+        turned = api.get("daemonset", name, *here)
+        assert variable(turned, "NODE_TUNER_AGENT_MODE") == "restore"
+        assert turned["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] == "100%"
+        # Who has thought better of it.
+        again = api.helm("upgrade", "shop", chart, *here, *settings, "--force-conflicts")
+        assert again.returncode == 0, again.stderr
+        assert api.get("daemonset", name, *here)["spec"] == before["spec"]
+        api.helm("uninstall", "shop", *here, "--no-hooks")
+
+
+def test_nothing_is_deleted_before_the_nodes_are_restored(api: Api) -> None:
+    with api.namespace("privileged") as namespace:
+        here = ["--namespace", namespace]
+        name = f"tuner-{namespace}"
+        settings = ["--set", f"mode=apply,fullnameOverride={name}"]
+        chart = golden.CHARTS / "node-tuning"
+        assert api.helm("install", "shop", chart, *here, *settings).returncode == 0
+        found: list[int] = []
+        arguments = ["uninstall", "shop", *here, "--timeout", "3m"]
+        uninstall = threading.Thread(target=lambda: found.append(api.helm(*arguments).returncode))
+        uninstall.start()
+        job = f"job/{name}-uninstall"
+        eventually(lambda: api.kubectl("get", job, *here).returncode == 0, job)
+        for left in ("daemonset", "clusterrole", "clusterrolebinding", "serviceaccount"):
+            assert api.kubectl("get", left, name, *here).returncode == 0, left
+        # What the Job's controller would say once its pod has ended well.
+        time = "2026-01-01T00:00:00Z"
+        conditions = [
+            {"type": kind, "status": "True", "lastTransitionTime": time, "lastProbeTime": time}
+            for kind in ("SuccessCriteriaMet", "Complete")
+        ]
+        status = {"startTime": time, "completionTime": time, "succeeded": 1}
+        patch = json.dumps({"status": {**status, "conditions": conditions}})
+        patched = api.kubectl(
+            "patch", job, *here, "--subresource=status", "--type=merge", "-p", patch
+        )
+        assert patched.returncode == 0, patched.stderr
+        uninstall.join(PATIENCE)
+        assert found == [0]
+        kinds = (
+            "daemonset,job,service,configmap,serviceaccount,role,rolebinding,"
+            "clusterrole,clusterrolebinding"
+        )
+        left = api.get(kinds, *here, "--selector", "app.kubernetes.io/instance=shop")["items"]
+        # Cluster roles of other tests' releases are listed, too.
+        assert not [each for each in left if each["metadata"]["name"].startswith(name)]

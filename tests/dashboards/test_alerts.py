@@ -1,0 +1,56 @@
+"""Each alert is listed, has a runbook, and has cases that show it firing and silent."""
+
+import re
+
+import pytest
+import yaml
+
+from support import REPOSITORY
+
+DASHBOARDS = REPOSITORY / "dashboards"
+RULES = [
+    rule
+    for file in sorted((DASHBOARDS / "rules").glob("*.rules.yaml"))
+    for group in yaml.safe_load(file.read_text())["groups"]
+    for rule in group["rules"]
+    if "alert" in rule
+]
+ALERTS = list(dict.fromkeys(rule["alert"] for rule in RULES))
+EVERY_ALERT = pytest.mark.parametrize("alert", ALERTS)
+
+
+def of(alert: str, part: str, key: str) -> list[str]:
+    """What the rules of an alert have there; an alert has one rule for each severity."""
+    return list(dict.fromkeys(rule[part][key] for rule in RULES if rule["alert"] == alert))
+
+
+def test_the_table_of_alerts_is_true() -> None:
+    row = r"^\| `(\w+)` \| ([\w, ]+) \| [^|]+ \| \[[\w-]+\]\(([\w/.-]+)\) \|$"
+    listed = re.findall(row, (DASHBOARDS / "README.md").read_text(), re.MULTILINE)
+    assert listed == [
+        (
+            alert,
+            ", ".join(of(alert, "labels", "severity")),
+            ", ".join(of(alert, "annotations", "runbook")).removeprefix("dashboards/"),
+        )
+        for alert in ALERTS
+    ]
+
+
+@EVERY_ALERT
+def test_its_runbook_is_about_it(alert: str) -> None:
+    (runbook,) = of(alert, "annotations", "runbook")
+    heading, *_ = (REPOSITORY / runbook).read_text().splitlines()
+    assert alert in heading.removeprefix("# ").split(", ")
+
+
+@EVERY_ALERT
+def test_a_case_shows_it_firing_and_one_silent(alert: str) -> None:
+    cases = [
+        bool(case["exp_alerts"])
+        for file in (DASHBOARDS / "tests").glob("*.test.yaml")
+        for test in yaml.safe_load(file.read_text())["tests"]
+        for case in test.get("alert_rule_test", [])
+        if case["alertname"] == alert
+    ]
+    assert {True, False} <= set(cases)

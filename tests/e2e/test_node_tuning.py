@@ -1,0 +1,254 @@
+"""Nodes are audited, tuned, kept so and put back; pods prove that their CPUs are theirs alone.
+
+What is changed here is the nodes' own: their network namespaces keep it, and it ends with the cluster.
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster import settings as cluster_settings
+from support.client import ask
+from support.releases import Release
+from support.tuning import NAME, RELEASE, Tuning, inside
+
+TIME_WAIT = "net.netfilter.nf_conntrack_tcp_timeout_time_wait"
+FIN_WAIT = "net.netfilter.nf_conntrack_tcp_timeout_fin_wait"
+MASK = "net.core.rps_default_mask"
+RPS = "net.rps_cpus"
+
+KNOBS = {TIME_WAIT: "30", MASK: "0-1", RPS: "0-1"}
+"""Host settings that the kernel keeps for each network namespace, so each node has its own."""
+
+QUEUE = "eth0/rx-0"
+
+
+def sysctl(name: str) -> str:
+    """The file of a sysctl."""
+    return "/proc/sys/" + name.replace(".", "/")
+
+
+def queue_file(node: str) -> str:
+    """The mask of the node's receive queue; /sys itself is the machine's."""
+    return f"{cluster_settings.load().state}/{node}/sys/class/net/eth0/queues/rx-0/rps_cpus"
+
+
+def own_settings(node: str) -> dict[str, str]:
+    """What the kernel has for the node."""
+    files = {name: sysctl(name) for name in (TIME_WAIT, FIN_WAIT, MASK)}
+    files[RPS] = queue_file(node)
+    return {name: inside(node, "cat", file) for name, file in files.items()}
+
+
+def write(node: str, file: str, value: str) -> None:
+    """As an operator changes something by hand."""
+    inside(node, "sh", "-c", f"echo {value} >{file}")
+
+
+def apply(tuning: Tuning, **values: object) -> None:
+    """Mode apply with knobs of the nodes' own."""
+    tuning.install(
+        mode="apply", profile="custom", interfaces=["eth0"], **{"knobs": KNOBS, **values}
+    )
+
+
+def is_tuned(node: str) -> bool:
+    """Whether the kernel has what `KNOBS` wants."""
+    found = own_settings(node)
+    masks = {int(found[name].replace(",", ""), 16) for name in (MASK, RPS)}
+    return found[TIME_WAIT].strip() == "30" and masks == {3}
+
+
+def test_an_audit_needs_no_privilege_and_finds_what_differs(tuning: Tuning) -> None:
+    before = {node: own_settings(node) for node in tuning.cluster.nodes()}
+    tuning.install(profile="web-1m")
+    for node, pod in tuning.pods().items():
+        (container,) = pod["spec"]["containers"]
+        context = container["securityContext"]
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert not context.get("privileged")
+        assert pod["spec"]["securityContext"]["runAsNonRoot"]
+        rows = tuning.audit(node)
+        # The machine's own limit, which no network namespace has for itself.
+        row = rows["fs.nr_open", ""]
+        assert row["actual"] == Path("/proc/sys/fs/nr_open").read_text().strip()
+        assert row["wanted"] == "2097152"
+        assert row["state"] == ("differs" if int(row["actual"]) < int(row["wanted"]) else "ok")
+        # kube-proxy runs on each node and sets this.
+        assert rows["net.netfilter.nf_conntrack_max", ""]["state"] == "owned"
+        assert "conntrack.min to 2097152" in rows["net.netfilter.nf_conntrack_max", ""]["reason"]
+        # Only the machine's first network namespace has it.
+        backlog = rows["net.core.netdev_max_backlog", ""]
+        assert (backlog["state"], bool(backlog["reason"])) == ("skipped", True)
+        assert 'corelane_node_knob_settings{knob="fs.nr_open"' in tuning.metrics(node)
+    assert {node: own_settings(node) for node in before} == before
+
+
+def test_a_node_is_tuned_kept_so_and_put_back(tuning: Tuning) -> None:
+    nodes = tuning.cluster.nodes()
+    before = {node: own_settings(node) for node in nodes}
+    apply(tuning)
+    assert all(is_tuned(node) for node in nodes)
+    assert all(before[node] != own_settings(node) for node in nodes)
+    assert all(tuning.audit(node)[RPS, QUEUE]["state"] == "ok" for node in nodes)
+    first, second = nodes
+
+    # Somebody changes a node by hand.
+    write(first, sysctl(TIME_WAIT), "77")
+    tuning.wait(lambda: is_tuned(first), "a node that is repaired")
+    drift = f'corelane_node_knob_drift_total{{knob="{TIME_WAIT}"}} 1'
+    tuning.wait(lambda: drift in tuning.metrics(first), "drift that is counted")
+    assert drift not in tuning.metrics(second)
+    told = {"KnobDrifted", "KnobRepaired"}
+    tuning.wait(lambda: told <= tuning.events(first), "events of the node")
+
+    # A crash and a roll-out restore nothing.
+    _kill(tuning, first)
+    tuning.wait(lambda: _restarts(tuning, first) == 1, "another agent")
+    assert is_tuned(first)
+    apply(tuning, drift="report")
+    assert all(is_tuned(node) for node in nodes)
+
+    # Now drift is only told of.
+    write(second, queue_file(second), "1")
+    tuning.wait(
+        lambda: tuning.audit(second)[RPS, QUEUE]["state"] == "differs", "drift that is told of"
+    )
+    assert inside(second, "cat", queue_file(second)).strip() == "1"
+    write(second, queue_file(second), "3")
+
+    # What a new profile does not want gets back what it was; what it wants beside is noted anew.
+    apply(tuning, knobs={FIN_WAIT: "60", MASK: "0-1"})
+    for node in nodes:
+        after = own_settings(node)
+        assert after[FIN_WAIT].strip() == "60"
+        assert (after[TIME_WAIT], after[RPS]) == (before[node][TIME_WAIT], before[node][RPS])
+
+    tuning.uninstall()
+    assert {node: own_settings(node) for node in nodes} == before
+    for node in nodes:
+        assert inside(node, "ls", "/var/lib/corelane/node-tuner").split() in ([], ["lock"])
+
+
+def _kill(tuning: Tuning, node: str) -> None:
+    """Kills the agent of a node as the kernel does when memory runs out."""
+    uid = tuning.pods()[node]["metadata"]["uid"]
+    killed = 0
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            ours = f"pod{uid}" in Path(f"/proc/{pid}/cgroup").read_text()
+            if ours and Path(f"/proc/{pid}/comm").read_text() == "node-tuner\n":
+                os.kill(int(pid), signal.SIGKILL)
+                killed += 1
+    assert killed == 1
+
+
+def _restarts(tuning: Tuning, node: str) -> int:
+    (status,) = tuning.pods()[node]["status"]["containerStatuses"]
+    return status["restartCount"] if status["ready"] else -1
+
+
+def test_a_wrong_profile_stops_at_the_first_node(tuning: Tuning) -> None:
+    nodes = tuning.cluster.nodes()
+    apply(tuning)
+    values = {"mode": "apply", "profile": "custom", "knobs": {RPS: "the first two"}}
+    result = tuning.install(check=False, patience=15, **values)
+    assert result.returncode != 0
+    ready = {node: _restarts(tuning, node) == 0 for node in nodes}
+    assert sorted(ready.values()) == [False, True]
+    (stuck,) = (tuning.pods()[node] for node in nodes if not ready[node])
+    words = tuning.cluster.kubectl("logs", stuck["metadata"]["name"]).stdout
+    assert RPS in words
+    assert "allowed is" in words
+    # Nothing was changed, and nothing was restored.
+    assert all(is_tuned(node) for node in nodes)
+
+
+def test_a_node_is_tainted_while_it_is_not_prepared(tuning: Tuning) -> None:
+    first, *_ = nodes = tuning.cluster.nodes()
+    apply(tuning, taint={"enabled": True})
+    tuning.wait(lambda: not any(_taints(tuning, node) for node in nodes), "no taint")
+    with _journal(first, "lock").open("w") as lock:
+        # As another program does that is changing the same settings.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        write(first, sysctl(TIME_WAIT), "77")
+        tuning.wait(lambda: _taints(tuning, first), "a taint")
+        assert _taints(tuning, first) == [("corelane/node", "unprepared", "NoSchedule")]
+        assert b"another node-tuner has the lock" in ask(tuning.agent(first), "/readyz").body
+        assert not any(_taints(tuning, node) for node in nodes if node != first)
+    tuning.wait(lambda: not _taints(tuning, first), "no taint again")
+    assert is_tuned(first)
+
+
+def _journal(node: str, name: str) -> Path:
+    """A file beside a node's journal, as this machine sees it."""
+    return cluster_settings.load().state / node / "corelane" / "node-tuner" / name
+
+
+def _taints(tuning: Tuning, node: str) -> list[tuple[str, str, str]]:
+    found = tuning.cluster.get("node", node)["spec"].get("taints", [])
+    ours = (each for each in found if each["key"] == "corelane/node")
+    return [(each["key"], each["value"], each["effect"]) for each in ours]
+
+
+def test_a_pod_sysctl_is_refused_for_nodes(tuning: Tuning) -> None:
+    # Were it taken, the program would refuse it, too, and no profile be there to apply.
+    values = {"mode": "apply", "profile": "custom", "knobs": {"net.core.somaxconn": "65535"}}
+    result = tuning.install(check=False, **values)
+    assert result.returncode != 0
+    assert "unsafeSysctls of the charts server and gateway" in result.stderr
+
+
+@pytest.fixture
+def proven(tuning: Tuning, release: Release) -> Iterator[Tuning]:
+    """Agents that may look into pods, beside a platform whose replicas have sysctls of their own.
+
+    The standard "restricted" takes no pod with an unsafe one, and the nodes allow this one.
+    """
+    label = "pod-security.kubernetes.io/enforce"
+    namespace = ("namespace", release.cluster.namespace)
+    release.cluster.kubectl("label", *namespace, f"{label}=privileged", "--overwrite")
+    try:
+        release.upgrade(strings=(r"server.unsafeSysctls.net\.core\.somaxconn=65535",))
+        release.cluster.wait_for_pods("server", 2)
+        apply(tuning, nofile=1024)
+        yield tuning
+    finally:
+        release.cluster.kubectl("label", *namespace, f"{label}=restricted", "--overwrite")
+
+
+def test_the_pinning_of_each_pod_is_proven(proven: Tuning, release: Release) -> None:
+    servers = release.cluster.ready_pods("server")
+    for pod in servers:
+        proven.wait(lambda pod=pod: _proof(proven, pod.node, pod.name)["proven"], "a proof")
+        (container,) = _proof(proven, pod.node, pod.name)["containers"]
+        checks = {check["check"]: check["state"] for check in container["checks"]}
+        assert checks.pop("interrupts-elsewhere") in ("ok", "not-applicable")
+        assert checks.pop("whole-cores") in ("ok", "not-applicable")
+        assert checks == dict.fromkeys(
+            ["cpus-exclusive", "no-cfs-quota", "open-files", "sysctls"], "ok"
+        )
+        text = proven.metrics(pod.node)
+        assert f'pod="{pod.name}"' in text
+    # For people, and for Helm.
+    shown = proven.cluster.kubectl("exec", f"daemonset/{NAME}", "--", "/node-tuner", "proof")
+    assert any(pod.name in shown.stdout for pod in servers)
+    proven.helm("test", RELEASE, "--timeout", "60s")
+
+    # More open files than anything on this machine may have.
+    apply(proven, nofile=1 << 29)
+    for pod in servers:
+        proven.wait(lambda pod=pod: not _proof(proven, pod.node, pod.name)["proven"], "a refusal")
+    result = proven.helm("test", RELEASE, "--timeout", "60s", check=False)
+    assert result.returncode != 0
+
+
+def _proof(tuning: Tuning, node: str, pod: str) -> dict:
+    """What the agent of a node says of a pod; of one that it has not seen yet, that it is not proven."""
+    found = [each for each in tuning.proof(node)["pods"] if each["pod"] == pod]
+    return found[0] if found else {"proven": None, "containers": []}

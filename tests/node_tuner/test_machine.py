@@ -1,0 +1,217 @@
+"""The node tuner on a machine of its own: a real kernel, whose machine-wide settings it changes.
+
+Each test ends with `restore`, after which every sysctl, mask and affinity is what it was before the test.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from support import eventually
+from support.machines import ANSWER, JOURNAL, Machine, journal, rows, snapshot, tuner
+
+HOUSEKEEPING = "--housekeeping=0"
+
+BACKLOG = "/proc/sys/net/core/netdev_max_backlog"
+HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
+FLOWS = "net.core.rps_sock_flow_entries"
+CONNTRACK = "net.netfilter.nf_conntrack_max"
+
+
+def interrupts(machine: Machine) -> dict[str, str]:
+    """The number of each interrupt of a network device, by its name."""
+    lines = [line.split() for line in machine.read("/proc/interrupts").splitlines()]
+    return {
+        line[-1]: line[0].rstrip(":")
+        for line in lines
+        if line[-1].startswith(("eth1-", "virtio0-"))
+    }
+
+
+def affinities(machine: Machine) -> set[str]:
+    """Where these may go."""
+    lists = [f"/proc/irq/{number}/smp_affinity_list" for number in interrupts(machine).values()]
+    return set(machine.good(f"cat {' '.join(lists)}").split())
+
+
+def test_it_is_another_kernel(machine: Machine) -> None:
+    boot = "/proc/sys/kernel/random/boot_id"
+    assert machine.read(boot) != Path(boot).read_text()
+    assert machine.read(BACKLOG) == "1000\n"
+
+
+@pytest.mark.parametrize(("profile", "backlog"), [("web-10k", "4000"), ("web-100k", "10000")])
+def test_audit_finds_what_differs(machine: Machine, profile: str, backlog: str) -> None:
+    found = rows(machine, "audit", f"--profile={profile}", HOUSEKEEPING, status=2)
+    assert found == rows(machine, "plan", f"--profile={profile}", HOUSEKEEPING, status=2)
+    row = found["net.core.netdev_max_backlog"]
+    assert (row["state"], row["actual"], row["wanted"]) == ("differs", "1000", backlog)
+    huge = found["vm.transparent_hugepage"]
+    assert f"[{huge['actual']}]" in machine.read(HUGE_PAGES)
+    files = snapshot(machine)
+    for name, row in found.items():
+        if row["state"] == "differs" and name.startswith(("fs.", "net.core.", "net.ipv")):
+            path = f"/proc/sys/{row['name'].replace('.', '/')}"
+            assert files[path].split() == row["actual"].split(), row
+    moved = [row for row in found.values() if row["name"] == "irq.affinity"]
+    assert len(moved) == len(interrupts(machine)) == 6
+    assert {row["state"] for row in moved} == {"differs"}
+    assert journal(machine) is None
+
+
+def test_apply_is_what_the_kernel_has_and_a_second_one_does_nothing(machine: Machine) -> None:
+    flags = ("--profile=web-100k", HOUSEKEEPING)
+    before = snapshot(machine)
+    applied = rows(machine, "apply", *flags, status=0)
+    assert {row["state"] for row in applied.values()} == {"ok", "skipped", "elsewhere"}
+    assert machine.read(BACKLOG) == "10000\n"
+    assert machine.read("/proc/sys/net/core/rps_sock_flow_entries") == "32768\n"
+    assert "[madvise]" in machine.read(HUGE_PAGES)
+    # eth0 has fewer queues than there are CPUs, eth1 has as many.
+    assert machine.read("/sys/class/net/eth0/queues/rx-0/rps_flow_cnt") == "32768\n"
+    assert applied["net.rps_flow_cnt eth0/rx-0"]["state"] == "ok"
+    assert machine.read("/sys/class/net/eth0/queues/rx-0/rps_cpus") == "1\n"
+    for queue in ("rx-0", "rx-1"):
+        row = applied[f"net.rps_cpus eth1/{queue}"]
+        assert (row["state"], "2 receive queue(s) for 2 CPU(s)" in row["reason"]) == (
+            "skipped",
+            True,
+        )
+    assert affinities(machine) == {"0"}
+
+    after, noted = snapshot(machine), journal(machine)
+    changed = {file for file in after if after[file] != before[file]}
+    # The mask and the list of an interrupt are two views of the same.
+    assert {file.replace("smp_affinity_list", "smp_affinity") for file in changed} == {
+        entry["path"].replace("smp_affinity_list", "smp_affinity") for entry in noted["settings"]
+    }
+    for entry in noted["settings"]:
+        assert entry["original"] == before[entry["path"]]
+
+    again = rows(machine, "apply", *flags, status=0)
+    assert not [row for row in again.values() if "changed_from" in row]
+    assert (snapshot(machine), journal(machine)) == (after, noted)
+    assert "is prepared" in tuner(machine, "audit", *flags, status=0).output
+
+    # Another profile: what it does not want gets its original back, what it wants less of as well.
+    tuner(machine, "apply", "--profile=web-10k", status=0)
+    assert machine.read(BACKLOG) == "4000\n"
+    for file in changed - {BACKLOG}:
+        if "rps" in file or "irq" in file:
+            assert machine.read(file) == before[file]
+    tuner(machine, "restore", status=0)
+    assert snapshot(machine) == before
+
+
+def test_interrupts_come_to_the_cpu_that_is_set_aside(machine: Machine) -> None:
+    name = "virtio0-input.0"
+    number = interrupts(machine)[name]
+    machine.good("ip address show dev eth0 | grep -q inet || ip address add 10.0.2.15/24 dev eth0")
+
+    def comes_to(cpu: str) -> bool:
+        # It moves when it next comes (Documentation/core-api/irq/irq-affinity.rst, "effective").
+        machine.good("arping -q -f -w 10 -I eth0 10.0.2.2")
+        return machine.read(f"/proc/irq/{number}/effective_affinity_list").strip() == cpu
+
+    def came() -> list[int]:
+        (line,) = (
+            line for line in machine.read("/proc/interrupts").splitlines() if line.endswith(name)
+        )
+        return list(map(int, line.split()[1:3]))
+
+    allowed = f"/proc/irq/{number}/smp_affinity_list"
+    machine.write(allowed, "1")
+    try:
+        eventually(lambda: comes_to("1"), patience=ANSWER)
+        tuner(machine, "apply", "--profile=web-10k", HOUSEKEEPING, status=0)
+        eventually(lambda: comes_to("0"), patience=ANSWER)
+        first, second = came()
+        machine.good("arping -q -f -w 10 -I eth0 10.0.2.2")
+        eventually(lambda: came()[0] > first, patience=ANSWER)
+        assert came()[1] == second
+        tuner(machine, "restore", status=0)
+        assert machine.read(allowed) == "1\n"
+        eventually(lambda: comes_to("1"), patience=ANSWER)
+    finally:
+        machine.write(allowed, "0-1")
+
+
+def test_largest_profile_and_chosen_knobs_are_taken_by_the_kernel_and_undone(
+    machine: Machine,
+) -> None:
+    knobs = "net.xps_cpus=auto,net.core.netdev_budget_usecs=9000"
+    found = rows(machine, "apply", "--profile=web-1m", f"--knobs={knobs}", status=0)
+    assert found["net.ipv4.tcp_mem"]["state"] == "ok"
+    assert machine.read("/proc/sys/fs/nr_open") == "2097152\n"
+    assert machine.read("/proc/sys/net/core/netdev_budget_usecs") == "9000\n"
+    # One queue of eth1 for each CPU; the only one of eth0 has nothing to choose.
+    masks = [machine.read(f"/sys/class/net/eth1/queues/tx-{queue}/xps_cpus") for queue in (0, 1)]
+    assert sorted(masks) == ["1\n", "2\n"]
+    assert found["net.xps_cpus eth0/tx-0"]["state"] == "skipped"
+    # No CPU is set aside to process packets.
+    assert found["net.rps_cpus eth0/rx-0"]["reason"].endswith("set housekeeping")
+    assert machine.read("/sys/class/net/eth0/queues/rx-0/rps_cpus") == "0\n"
+
+
+def test_what_the_kernel_lacks_is_skipped_with_the_reason(machine: Machine) -> None:
+    knobs = f"cpu.governor=performance,cpu.dma_latency_us=10,{CONNTRACK}=131072"
+    flags = ("--profile=custom", f"--knobs={knobs}")
+    found = rows(machine, "apply", *flags, status=0)
+    states = {name: (row["state"], row["reason"]) for name, row in found.items()}
+    assert states["cpu.governor"][0] == "skipped"
+    assert "no cpufreq" in states["cpu.governor"][1]
+    assert "module nf_conntrack is not loaded" in states[CONNTRACK][1]
+    assert "the agent holds it" in states["cpu.dma_latency_us"][1]
+    with machine.loaded("nf_conntrack"):
+        assert rows(machine, "audit", *flags, status=2)[CONNTRACK]["state"] == "differs"
+        tuner(machine, "apply", *flags, status=0)
+        file = "/proc/sys/net/netfilter/nf_conntrack_max"
+        assert machine.read(file) == "131072\n"
+        tuner(machine, "restore", status=0)
+        assert int(machine.read(file)) < 131072
+
+
+def test_what_the_kernel_refuses_is_failed_with_the_reason_and_the_rest_is_done(
+    machine: Machine,
+) -> None:
+    # A table of 1 GiB: more than the machine has.
+    knobs = f"{FLOWS}=268435456,net.core.netdev_max_backlog=5000"
+    found = rows(machine, "apply", "--profile=custom", f"--knobs={knobs}", status=1)
+    assert found[FLOWS]["state"] == "failed"
+    assert "Cannot allocate memory" in found[FLOWS]["reason"]
+    assert machine.read("/proc/sys/net/core/rps_sock_flow_entries") == "0\n"
+    assert machine.read(BACKLOG) == "5000\n"
+
+
+def test_a_number_that_the_kernel_rounds_up_is_as_wanted(machine: Machine) -> None:
+    flags = ("--profile=custom", f"--knobs={FLOWS}=30000")
+    tuner(machine, "apply", *flags, status=0)
+    assert machine.read("/proc/sys/net/core/rps_sock_flow_entries") == "32768\n"
+    row = rows(machine, "audit", *flags, status=0)[FLOWS]
+    assert (row["state"], row["actual"]) == ("ok", "32768")
+
+
+def test_a_journal_of_another_boot_restores_nothing(booted: Machine) -> None:
+    tuner(booted, "apply", HOUSEKEEPING, status=0)
+    noted = booted.read(JOURNAL)
+    # As if it were on a disk.
+    booted.restart()
+    booted.good(f"mkdir -p {JOURNAL.rpartition('/')[0]}")
+    booted.write(JOURNAL, noted)
+    assert booted.read(BACKLOG) == "1000\n"
+    # What somebody else has set since is nobody's to undo.
+    booted.write(BACKLOG, "1500")
+    untouched = snapshot(booted)
+    tuner(booted, "restore", status=0)
+    assert (snapshot(booted), journal(booted)) == (untouched, None)
+
+    booted.write(JOURNAL, noted)
+    tuner(booted, "apply", HOUSEKEEPING, status=0)
+    assert booted.read(BACKLOG) == "4000\n"
+    fresh = journal(booted)
+    assert fresh["boot"] == booted.read("/proc/sys/kernel/random/boot_id").strip()
+    originals = {entry["path"]: entry["original"] for entry in fresh["settings"]}
+    assert originals[BACKLOG] == "1500\n"
+    tuner(booted, "restore", status=0)
+    assert snapshot(booted) == untouched
+    booted.write(BACKLOG, "1000")

@@ -1,0 +1,225 @@
+"""The proof of pinning on this machine's kernel: real cgroups, processes and network namespaces."""
+
+import os
+import secrets
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from support import becomes, eventually
+from support.apiserver import Api
+from support.node_agents import Agent, Agents, Node, Pod, node, pod
+
+# With the id of the process that has made them.
+NAME = "corelane-test-"
+
+CPUSET, CPU = Path("/sys/fs/cgroup/cpuset"), Path("/sys/fs/cgroup/cpu")
+
+PORTS = "net.ipv4.ip_local_port_range"
+
+# Nobody's: this machine has other ones.
+WANTED = "10357 54326"
+
+needs_v1 = pytest.mark.skipif(
+    not ((CPUSET / "cpuset.cpus").exists() and os.access(CPUSET, os.W_OK)),
+    reason="no hierarchy cpuset of cgroup v1 that may be written",
+)
+needs_namespaces = pytest.mark.skipif(
+    subprocess.run(["unshare", "--net", "true"], check=False, capture_output=True).returncode != 0,
+    reason="no network namespaces may be made",
+)
+
+
+@pytest.fixture
+def where(api: Api) -> Iterator[tuple[str, Node]]:
+    """A namespace and a node."""
+    with api.namespace() as namespace, node(api) as made:
+        yield namespace, made
+
+
+@contextmanager
+def sleeping(*before: str) -> Iterator[int]:
+    """The id of a process that sleeps; what is `before` runs it. It ends with this one, however that ends."""
+    argv = [*before, "setpriv", "--pdeathsig=KILL", "sleep", "3600"]
+    with subprocess.Popen(argv) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+class Tree:
+    """Cgroups of this machine under a name of the test's own: removed at the end, processes first."""
+
+    def __init__(self, cpus: str) -> None:
+        self.root = f"{NAME}{os.getpid()}-{secrets.token_hex(4)}"
+        self._cpus = cpus
+        self._made: list[Path] = []
+
+    def begin(self) -> None:
+        """Makes the kubelet's part. What a killed run has left goes first."""
+        for hierarchy in (CPUSET, CPU):
+            for root in hierarchy.glob(f"{NAME}*-*"):
+                if not Path("/proc", root.name.removeprefix(NAME).split("-")[0]).exists():
+                    _sweep(root)
+        self._make(Path(self.root), self._cpus)
+        self._make(Path(self.root, "kubepods"), self._cpus)
+
+    def put(self, of: Pod, cpus: str, pid: int) -> None:
+        """A container on these CPUs with this process."""
+        folder = Path(self.root, "kubepods", f"pod{of.uid}")
+        self._make(folder, (CPUSET / folder.parent / "cpuset.cpus").read_text())
+        self._make(folder / of.id, cpus)
+        for hierarchy in (CPUSET, CPU):
+            (hierarchy / folder / of.id / "cgroup.procs").write_text(str(pid))
+
+    def quota(self, of: Pod, microseconds: int) -> None:
+        """Limits the container."""
+        folder = CPU / self.root / "kubepods" / f"pod{of.uid}" / of.id
+        (folder / "cpu.cfs_quota_us").write_text(str(microseconds))
+
+    def _make(self, folder: Path, cpus: str) -> None:
+        for hierarchy in (CPUSET, CPU):
+            (hierarchy / folder).mkdir()
+            self._made.append(hierarchy / folder)
+        (CPUSET / folder / "cpuset.mems").write_text((CPUSET / "cpuset.mems").read_text())
+        (CPUSET / folder / "cpuset.cpus").write_text(cpus)
+
+    def remove(self) -> None:
+        """Removes what was made, the last first; a process that has ended can be there for a moment."""
+        for folder in reversed(self._made):
+            eventually(lambda folder=folder: _removed(folder), f"{folder} is left")
+
+
+def _sweep(root: Path) -> None:
+    """Removes cgroups without processes; others stay."""
+    for folder, _, _ in os.walk(root, topdown=False):
+        with suppress(OSError):
+            Path(folder).rmdir()
+
+
+def _removed(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except OSError:
+        return not folder.exists()
+    return True
+
+
+def flags(api: Api, on: Node, cgroups: Path) -> list[str]:
+    """What an agent is told that looks at this machine, and only looks."""
+    return [
+        "--agent.mode=audit",
+        f"--agent.node={on.name}",
+        f"--agent.kubeconfig={api.kubeconfig}",
+        f"--agent.cgroups={cgroups}",
+        "--agent.nofile=1",
+    ]
+
+
+@needs_v1
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one CPU cannot be anybody's own")
+def test_a_process_is_pinned_by_a_real_cgroup(
+    api: Api, where: tuple[str, Node], tmp_path: Path
+) -> None:
+    server = pod(api, where, "server")
+    other = pod(api, where, "other", cpu="100m", labels={"app": "other"})
+    every = (CPUSET / "cpuset.cpus").read_text()
+    with ExitStack() as stack:
+        tree = Tree(every)
+        stack.callback(tree.remove)
+        tree.begin()
+        first, second = (stack.enter_context(sleeping()) for _ in range(2))
+        tree.put(server, "1", first)
+        tree.put(other, "0", second)
+        agents = Agents(tmp_path)
+        with agents.run(*flags(api, where[1], Path("/sys/fs/cgroup"))) as agent:
+            alone = ("ok", "CPU 1, of no other of 1 containers")
+            becomes(lambda: agent.checks("server").get("cpus-exclusive"), alone)
+            checks = agent.checks("server")
+            assert checks["no-cfs-quota"] == ("ok", "no quota, never throttled")
+            # The rest is as this machine is.
+            assert checks["whole-cores"][0] in ("ok", "failed", "not-applicable")
+            assert checks["interrupts-elsewhere"][0] in ("ok", "failed", "not-applicable")
+            assert checks["open-files"][0] == "ok"
+            tree.quota(server, 50_000)
+            (
+                CPUSET / tree.root / "kubepods" / f"pod{other.uid}" / other.id / "cpuset.cpus"
+            ).write_text(every)
+            words = f"{where[0]}/other/main may run on CPU 1"
+            becomes(lambda: agent.checks("server")["cpus-exclusive"], ("failed", words))
+            quota = agent.checks("server")["no-cfs-quota"]
+            assert quota[0] == "failed"
+            assert quota[1].startswith("the container has a quota of 0.5 CPUs, throttled ")
+
+
+@pytest.fixture
+def in_namespace(
+    api: Api, where: tuple[str, Node], tmp_path: Path
+) -> Iterator[Callable[[str], Pod]]:
+    """Makes a pod with a network namespace of its own in which the ports for connections are these."""
+    with ExitStack() as stack:
+
+        def make(ports: str) -> Pod:
+            made = pod(api, where, "server", cpu="100m", sysctls={PORTS: WANTED})
+            script = f'echo "{ports}" > /proc/sys/{PORTS.replace(".", "/")} && exec "$@"'
+            pid = stack.enter_context(sleeping("unshare", "--net", "sh", "-ec", script, "sh"))
+            container = tmp_path / "cgroups" / "cpuset" / "kubepods" / f"pod{made.uid}" / made.id
+            container.mkdir(parents=True)
+            (tmp_path / "cgroups" / "cpu").mkdir()
+            (container / "cgroup.procs").write_text(f"{pid}\n")
+            (container / "cpuset.cpus").write_text("0\n")
+            eventually(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n", "the process")
+            return made
+
+        yield make
+
+
+def sysctls(agent: Agent) -> tuple[str, str]:
+    """How the check of sysctls came out."""
+    eventually(lambda: agent.checks("server"), "the pod")
+    return agent.checks("server")["sysctls"]
+
+
+@needs_namespaces
+def test_sysctls_are_read_inside_the_pod(
+    api: Api, where: tuple[str, Node], tmp_path: Path, in_namespace: Callable[[str], Pod]
+) -> None:
+    in_namespace(WANTED)
+    with Agents(tmp_path).run(*flags(api, where[1], tmp_path / "cgroups")) as agent:
+        assert sysctls(agent) == ("ok", "1 as the pod asks")
+        before = Path("/proc/sys", PORTS.replace(".", "/")).read_text()
+        # The threads of the agent itself are still where they were.
+        assert before.split() != WANTED.split()
+        namespaces = {
+            os.readlink(task / "ns/net")
+            for task in Path(f"/proc/{agent.process.pid}/task").iterdir()
+        }
+        assert namespaces == {os.readlink("/proc/self/ns/net")}
+
+
+@needs_namespaces
+def test_another_value_inside_the_pod_fails(
+    api: Api, where: tuple[str, Node], tmp_path: Path, in_namespace: Callable[[str], Pod]
+) -> None:
+    in_namespace("2000 65000")
+    with Agents(tmp_path).run(*flags(api, where[1], tmp_path / "cgroups")) as agent:
+        assert sysctls(agent) == ("failed", f"{PORTS} is 2000 65000, wanted {WANTED}")
+
+
+@needs_namespaces
+def test_without_privileges_sysctls_are_unknown(
+    api: Api, where: tuple[str, Node], tmp_path: Path, in_namespace: Callable[[str], Pod]
+) -> None:
+    in_namespace(WANTED)
+    without = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+    told = flags(api, where[1], tmp_path / "cgroups")
+    with Agents(tmp_path).run(*told, before=without) as agent:
+        words = "the pod's namespaces cannot be entered: only a privileged agent may (mode apply)"
+        assert sysctls(agent) == ("unknown", words)
+        (found,) = agent.json("/proof.json")["pods"]
+        # What only a privileged agent can see is nothing against the pod.
+        assert found["proven"]

@@ -1,0 +1,162 @@
+"""The rights that charts/node-tuning gives are enough, judged by a real API server."""
+
+import json
+import secrets
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from support import becomes, eventually
+from support.agents import run
+from support.apiserver import Api
+from support.node_agents import Agent, Agents, Node, drift, node
+from support.rendering import CHARTS, helm
+from support.trees import Tree
+
+BACKLOG = "net.core.netdev_max_backlog"
+WIDE = ("ClusterRole", "ClusterRoleBinding")
+
+
+@dataclass(frozen=True)
+class Release:
+    """The objects of the chart in a namespace, but for its hooks' Job."""
+
+    api: Api
+    namespace: str
+    name: str
+
+    def make(self, *settings: str) -> None:
+        """Creates what the chart renders with these settings."""
+        sets = [argument for setting in settings for argument in ("--set", setting)]
+        where = ("--namespace", self.namespace)
+        rendered = helm("template", self.name, CHARTS / "node-tuning", *where, *sets)
+        assert rendered.returncode == 0, rendered.stderr
+        for document in yaml.safe_load_all(rendered.stdout):
+            if document and document["kind"] not in ("Job", "Pod"):
+                scope = () if document["kind"] in WIDE else where
+                text = json.dumps(document)
+                made = self.api.kubectl("create", "--filename=-", *scope, text=text)
+                assert made.returncode == 0, made.stderr
+
+    def remove(self) -> None:
+        """Deletes what is in no namespace."""
+        for kind in WIDE:
+            self.api.kubectl("delete", kind, self.full)
+
+    @property
+    def full(self) -> str:
+        """What its objects are called."""
+        return f"{self.name}-node-tuning"
+
+    def kubeconfig(self, account: str, folder: Path) -> Path:
+        """The way to the API server of one of its service accounts."""
+        token = self.api.kubectl("create", "token", account, "--namespace", self.namespace)
+        assert token.returncode == 0, token.stderr
+        configuration = json.loads(self.api.kubeconfig.read_text())
+        configuration["users"][0]["user"] = {"token": token.stdout.strip()}
+        file = folder / f"kubeconfig-{account}"
+        file.write_text(json.dumps(configuration))
+        return file
+
+
+@contextmanager
+def release(api: Api, *settings: str) -> Iterator[Release]:
+    """A release in a namespace of its own."""
+    with api.namespace() as namespace:
+        made = Release(api, namespace, f"t{secrets.token_hex(4)}")
+        made.make(*settings)
+        try:
+            yield made
+        finally:
+            made.remove()
+
+
+@contextmanager
+def agent(of: Release, on: Node, tree: Tree, *flags: str) -> Iterator[Agent]:
+    """An agent with the rights of the release's service account."""
+    folder = tree.root.parent
+    told = [f"--root={tree.root}", f"--journal={tree.journal}", "--profile=custom"]
+    told += [f"--knobs={BACKLOG}=5000", f"--agent.node={on.name}", *flags]
+    kubeconfig = of.kubeconfig(of.full, folder)
+    with Agents(folder).run(*told, f"--agent.kubeconfig={kubeconfig}") as running:
+        yield running
+
+
+def errors(of: Agent) -> dict[str, float]:
+    """What the API server has refused."""
+    found = of.metrics()
+    return {series: n for series, n in found.items() if series.startswith("api_errors") and n}
+
+
+def test_an_agent_that_applies_may_do_what_it_does(api: Api, tree: Tree) -> None:
+    taint = {"key": "corelane/node", "value": "unprepared", "effect": "NoSchedule"}
+    with (
+        release(api, "mode=apply", "taint.enabled=true", "nodeSelector.a=b") as made,
+        node(api, taint) as on,
+    ):
+        flags = ("--agent.mode=apply", "--agent.taint=corelane/node")
+        with agent(made, on, tree, *flags) as running:
+            running.wait_until_ready()
+            drift(tree, BACKLOG, "300")
+            eventually(lambda: not on.taints, "no taint")
+            eventually(lambda: len(on.events()) == 3, "events")
+            eventually(lambda: running.status("/proof.json") == 200, "the pods")
+            becomes(lambda: errors(running), {})
+        # For the next agent, an event again is a patch.
+        with agent(made, on, tree, *flags) as running:
+            eventually(lambda: on.events()["nodeprepared"]["count"] == 2, "a count")
+            becomes(lambda: errors(running), {})
+
+
+def test_an_agent_that_audits_may_do_what_it_does(api: Api, tree: Tree) -> None:
+    tree.run("apply", "--profile=custom", f"--knobs={BACKLOG}=5000", status=0)
+    with (
+        release(api) as made,
+        node(api) as on,
+        agent(made, on, tree) as running,
+    ):
+        running.wait_until_ready()
+        drift(tree, BACKLOG, "300")
+        eventually(lambda: len(on.events()) == 1, "an event")
+        eventually(lambda: running.status("/proof.json") == 200, "the pods")
+        assert errors(running) == {}
+
+
+def test_the_uninstallation_may_do_what_it_does(api: Api, tmp_path: Path) -> None:
+    def uninstall(of: Release) -> subprocess.CompletedProcess[str]:
+        kubeconfig = of.kubeconfig(f"{of.full}-uninstall", tmp_path)
+        flags = [f"--namespace={of.namespace}", f"--daemonset={of.full}", "--timeout=1s"]
+        return run("node-tuner", "uninstall", *flags, f"--agent.kubeconfig={kubeconfig}")
+
+    with release(api, "mode=apply", "nodeSelector.a=b") as made:
+        late = uninstall(made)
+        # No controller says that anything was done.
+        assert late.returncode == 1, late
+        assert "not restored in time: 0 of 0 nodes are" in late.stderr
+        assert "not known" not in late.stderr
+        where = f"--namespace={made.namespace}"
+        daemonset = api.get("daemonset", made.full, where)
+        (container,) = daemonset["spec"]["template"]["spec"]["containers"]
+        variables = {each["name"]: each.get("value") for each in container["env"]}
+        assert variables["NODE_TUNER_AGENT_MODE"] == "restore"
+        # A variable that names another stays behind it.
+        names = list(variables)
+        assert names.index("HOST_IP") < names.index("NODE_TUNER_AGENT_LISTEN")
+        assert container["securityContext"]["privileged"] is True
+        status = {
+            "observedGeneration": daemonset["metadata"]["generation"],
+            "desiredNumberScheduled": 0,
+            "currentNumberScheduled": 0,
+            "numberMisscheduled": 0,
+            "numberReady": 0,
+        }
+        patch = ["--subresource=status", "--patch", json.dumps({"status": status})]
+        patched = api.kubectl("patch", "daemonset", made.full, where, *patch)
+        assert patched.returncode == 0, patched.stderr
+        done = uninstall(made)
+        assert done.returncode == 0, done
+        assert done.stdout.splitlines()[-1] == "0 of 0 nodes restored"

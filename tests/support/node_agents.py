@@ -1,0 +1,267 @@
+"""`node-tuner agent` on this machine or on a disposable tree, and the API server's view of its node."""
+
+import itertools
+import json
+import os
+import secrets
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from support import PATIENCE, eventually
+from support.agents import program
+from support.apiserver import Api
+from support.client import Reply, ask
+from support.ports import free_ports
+from support.trees import Tree, sysctl
+
+PREFIX = "corelane_node_"
+
+
+@dataclass
+class Agent:
+    """An agent under way."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+    log: Path
+
+    def ask(self, path: str) -> Reply:
+        """What it answers."""
+        return ask(self.url, path)
+
+    def status(self, path: str) -> int:
+        """The status of a probe; 0 where nobody listens."""
+        try:
+            return self.ask(path).status
+        except OSError:
+            return 0
+
+    def ready(self) -> bool:
+        """Whether it says that it is ready."""
+        return self.status("/readyz") == 200
+
+    def wait_until_ready(self) -> None:
+        """Waits until it says so."""
+        try:
+            eventually(self.ready, "ready")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log.read_text()}") from None
+
+    def json(self, path: str) -> dict:
+        """What it has found."""
+        reply = self.ask(path)
+        assert reply.status == 200, reply.body
+        return json.loads(reply.body)
+
+    def metrics(self) -> dict[str, float]:
+        """Every series by its name without the prefix."""
+        lines = self.ask("/metrics").body.decode().splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        return {series.removeprefix(PREFIX): float(value) for series, value in pairs}
+
+    def lines(self) -> list[dict]:
+        """What it has logged so far."""
+        whole = [
+            line for line in self.log.read_text().splitlines(keepends=True) if line[-1] == "\n"
+        ]
+        return [json.loads(line) for line in whole]
+
+    def said(self, message: str, **fields: str) -> list[dict]:
+        """The log lines that say this, with these fields."""
+        wanted = {"message": message, **fields}
+        return [line for line in self.lines() if wanted.items() <= line.items()]
+
+    def checks(self, pod: str, container: str = "main") -> dict[str, tuple[str, str]]:
+        """State and detail of each check of a container; none before it was looked at."""
+        reply = self.ask("/proof.json")
+        pods = json.loads(reply.body)["pods"] if reply.status == 200 else []
+        found = {
+            each["container"]: each
+            for proof in pods
+            if proof["pod"] == pod
+            for each in proof["containers"]
+        }
+        checks = found[container]["checks"] if container in found else []
+        return {each["check"]: (each["state"], each["detail"]) for each in checks}
+
+    def states(self, pod: str, container: str = "main") -> dict[str, str]:
+        """The state of each check."""
+        return {name: state for name, (state, _) in self.checks(pod, container).items()}
+
+
+@dataclass
+class Agents:
+    """Starts agents in the test's folder."""
+
+    folder: Path
+    number: itertools.count = field(default_factory=itertools.count)
+
+    @contextmanager
+    def run(
+        self,
+        *flags: str | Path,
+        before: tuple[str, ...] = (),
+        address: str = "127.0.0.1",
+        port: int = 0,
+    ) -> Iterator[Agent]:
+        """One agent, which is killed at the end; what is `before` its name runs it."""
+        port = port or free_ports(1)
+        log = self.folder / f"agent-{next(self.number)}.log"
+        argv = [*before, program("node-tuner"), "agent", f"--agent.listen={address}:{port}"]
+        argv += ["--agent.interval=1s", "--log.format=json"]
+        if not any(str(flag).startswith("--journal=") for flag in flags):
+            argv.append(f"--journal={self.folder / 'journal'}")
+        # A proxy of the environment is not for loopback.
+        env = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+        with log.open("wb") as output:
+            process = subprocess.Popen([*argv, *flags], stderr=output, env=env)
+        agent = Agent(process, f"http://{address}:{port}", log)
+        try:
+            eventually(lambda: process.poll() is not None or agent.status("/healthz") == 200)
+            assert process.poll() is None, log.read_text()
+            yield agent
+        finally:
+            process.kill()
+            process.wait(timeout=PATIENCE)
+
+
+def drift(tree: Tree, name: str, value: str) -> None:
+    """Gives a sysctl of a tree another value, of which an agent sees nothing or all."""
+    file = tree.root.parent / "drifted"
+    file.write_text(f"{value}\n")
+    file.replace(tree.root / sysctl(name))
+
+
+@dataclass(frozen=True)
+class Node:
+    """A Node of the API server, which no kubelet keeps."""
+
+    api: Api
+    name: str
+
+    def get(self) -> dict:
+        """As the API server has it."""
+        return self.api.get("node", self.name)
+
+    @property
+    def taints(self) -> list[tuple[str, str, str]]:
+        """Key, value and effect of each taint but the API server's own for a node without a kubelet."""
+        taints = self.get()["spec"].get("taints", [])
+        found = [(each["key"], each.get("value", ""), each["effect"]) for each in taints]
+        return [taint for taint in found if taint[0] != "node.kubernetes.io/not-ready"]
+
+    def events(self) -> dict[str, dict]:
+        """The events of the node, by reason and subject."""
+        selector = f"involvedObject.kind=Node,involvedObject.name={self.name}"
+        found = self.api.get("events", "--namespace=default", f"--field-selector={selector}")
+        return {
+            each["metadata"]["name"].removeprefix(f"{self.name}."): each for each in found["items"]
+        }
+
+
+@contextmanager
+def node(api: Api, *taints: dict) -> Iterator[Node]:
+    """A Node of its own, registered with these taints."""
+    name = f"node-{secrets.token_hex(4)}"
+    create(
+        api,
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name},
+            "spec": {"taints": list(taints)},
+        },
+    )
+    try:
+        yield Node(api, name)
+    finally:
+        api.kubectl("delete", "node", name)
+
+
+def create(api: Api, described: dict) -> dict:
+    """Creates an object; as the API server has it."""
+    result = api.kubectl("create", "--filename=-", "--output=json", text=json.dumps(described))
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod on a node, said to run."""
+
+    name: str
+    uid: str
+    id: str
+    """The container's, at the runtime."""
+
+
+def pod(
+    api: Api,
+    where: tuple[str, Node],
+    name: str,
+    *,
+    cpu: str = "1",
+    limit: str = "",
+    labels: Mapping[str, str] | None = None,
+    sysctls: Mapping[str, str] | None = None,
+) -> Pod:
+    """Makes a pod with one container in a namespace and on a node, and says that it runs."""
+    namespace, on = where
+    resources = {
+        "requests": {"cpu": cpu, "memory": "64Mi"},
+        "limits": {"cpu": limit or cpu, "memory": "64Mi"},
+    }
+    container = {
+        "name": "main",
+        "image": "none",
+        "resources": resources,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    security = {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "sysctls": [{"name": key, "value": value} for key, value in (sysctls or {}).items()],
+    }
+    labels = labels or {"app.kubernetes.io/name": "corelane-server"}
+    made = create(
+        api,
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
+            "spec": {"nodeName": on.name, "containers": [container], "securityContext": security},
+        },
+    )
+    found = Pod(name, made["metadata"]["uid"], secrets.token_hex(32))
+    state(api, namespace, found, {"running": {"startedAt": "2026-01-01T00:00:00Z"}})
+    return found
+
+
+def state(api: Api, namespace: str, of: Pod, container: dict, phase: str = "Running") -> None:
+    """Says how the container of a pod is, as a kubelet does."""
+    status = {
+        "name": "main",
+        "containerID": f"containerd://{of.id}",
+        "image": "none",
+        "imageID": "",
+        "ready": True,
+        "restartCount": 0,
+        "state": container,
+    }
+    patch = json.dumps({"status": {"phase": phase, "containerStatuses": [status]}})
+    result = api.kubectl(
+        "patch",
+        "pod",
+        of.name,
+        f"--namespace={namespace}",
+        "--subresource=status",
+        "--patch",
+        patch,
+    )
+    assert result.returncode == 0, result.stderr

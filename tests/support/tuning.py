@@ -1,0 +1,171 @@
+"""The agents of node tuning on a cluster, as a Helm release in a namespace of their own.
+
+Fixture: `tuning` is that release, gone again afterwards with everything it has done.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from deploy import images
+from support import REPOSITORY, eventually
+from support.client import ask
+from support.kubernetes import COMMAND, PAUSE, ROLL_OUT, Cluster
+from support.rendering import tool
+
+CHART = REPOSITORY / "charts" / "node-tuning"
+NAMESPACE = "corelane-nodes"
+RELEASE = "nodes"
+NAME = "nodes-node-tuning"
+PORT = 9905
+
+MACHINE = (
+    "/proc/sys/fs/file-max",
+    "/proc/sys/fs/nr_open",
+    "/proc/sys/net/core",
+    "/proc/sys/net/ipv4",
+    "/proc/sys/net/netfilter",
+    "/proc/irq",
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+    "/sys/class/net/lo/queues",
+)
+"""Settings of the machine itself, which the tests must leave alone."""
+
+MOVING = ("nf_conntrack_count", "spurious", "effective_affinity", "effective_affinity_list")
+"""What the kernel counts there, or decides."""
+
+OF_DEVICES = ("/conf/", "/neigh/")
+"""Parts of it that come and go with network devices."""
+
+VALUES = {"image": {"pullPolicy": "Never"}, "minReadySeconds": 1, "interval": "1s", "cpu": "0"}
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The release, and the nodes as the kernel shows them."""
+
+    cluster: Cluster
+    tag: str
+
+    def helm(self, *arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Runs Helm in the namespace."""
+        result = subprocess.run(
+            [tool("helm"), "--namespace", NAMESPACE, *map(str, arguments)],
+            env=self.cluster.environment,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND,
+            check=False,
+        )
+        words = f"helm {arguments}: {result.stdout}{result.stderr}"
+        assert not check or result.returncode == 0, words
+        return result
+
+    def install(
+        self, *, check: bool = True, patience: float = ROLL_OUT, **values: object
+    ) -> subprocess.CompletedProcess[str]:
+        """Installs or upgrades to these values, and waits until every agent is ready."""
+        given = [f"{key}={json.dumps(value)}" for key, value in {**VALUES, **values}.items()]
+        arguments: list[str | Path] = ["upgrade", "--install", RELEASE, CHART, "--reset-values"]
+        for setting in given:
+            arguments += ["--set-json", setting]
+        arguments += ["--set-string", f"image.tag={self.tag}"]
+        arguments += ["--wait", "--timeout", f"{patience:.0f}s"]
+        return self.helm(*arguments, check=check)
+
+    def uninstall(self) -> None:
+        """Uninstalls, and waits until all is gone."""
+        self.helm("uninstall", RELEASE, "--wait", "--timeout", f"{ROLL_OUT:.0f}s")
+
+    def agent(self, node: str) -> str:
+        """URL of the agent of a node."""
+        addresses = self.cluster.get("node", node)["status"]["addresses"]
+        ip = next(each["address"] for each in addresses if each["type"] == "InternalIP")
+        return f"http://{ip}:{PORT}"
+
+    def audit(self, node: str) -> dict[tuple[str, str], dict]:
+        """The rows of an agent's last pass, by knob and target."""
+        found = json.loads(ask(self.agent(node), "/audit.json").body)
+        return {(row["name"], row["target"]): row for row in found["knobs"]}
+
+    def proof(self, node: str) -> dict:
+        """What an agent has found of the pods of its node."""
+        return json.loads(ask(self.agent(node), "/proof.json").body)
+
+    def metrics(self, node: str) -> str:
+        """What Prometheus would be told."""
+        return ask(self.agent(node), "/metrics").body.decode()
+
+    def pods(self) -> dict[str, dict]:
+        """The agents' pods by node."""
+        selector = "app.kubernetes.io/name=corelane-node-tuning"
+        pods = self.cluster.items("pods", "--selector", selector)
+        return {pod["spec"]["nodeName"]: pod for pod in pods}
+
+    def events(self, node: str) -> set[str]:
+        """Reasons of the events that tell of a node."""
+        everywhere = Cluster(self.cluster.kubeconfig, "default")
+        found = everywhere.items("events", "--field-selector", f"involvedObject.name={node}")
+        return {event["reason"] for event in found}
+
+    def wait(self, condition: object, what: str) -> None:
+        """Waits for what the agents or the cluster do."""
+        eventually(condition, what, patience=ROLL_OUT, pause=PAUSE)
+
+
+def inside(node: str, *words: str) -> str:
+    """Runs a command in the network and the mounts of a node of `make cluster-up`."""
+    argv = [sys.executable, REPOSITORY / "hack" / "cluster", "enter", node, *words]
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=COMMAND, check=False)
+    assert result.returncode == 0, f"{node}: {words}: {result.stderr}"
+    return result.stdout
+
+
+def machine() -> dict[str, bytes]:
+    """Every setting of this machine that the agents could reach."""
+    found = {}
+    for place in map(Path, MACHINE):
+        files = place.rglob("*") if place.is_dir() else [place]
+        for file in files:
+            moves = file.name in MOVING or any(part in str(file) for part in OF_DEVICES)
+            if moves or not file.is_file():
+                continue
+            # Some can only be written, and some queues have none.
+            with suppress(OSError):
+                found[str(file)] = file.read_bytes()
+    return found
+
+
+@pytest.fixture(scope="session")
+def tuner_tag(cluster: Cluster) -> str:
+    """The tag under which the nodes have this tree's agent."""
+    del cluster
+    return images.load_as("node-tuner", "")
+
+
+@pytest.fixture
+def tuning(cluster: Cluster, tuner_tag: str) -> Iterator[Tuning]:
+    """No release yet, in a namespace that takes privileged pods; the machine is as it was afterwards."""
+    before = machine()
+    own = Cluster(cluster.kubeconfig, NAMESPACE)
+    labels = {"pod-security.kubernetes.io/enforce": "privileged"}
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": NAMESPACE, "labels": labels},
+    }
+    own.kubectl("apply", "--filename", "-", stdin=json.dumps(namespace))
+    tuning = Tuning(own, tuner_tag)
+    try:
+        yield tuning
+    finally:
+        if tuning.helm("status", RELEASE, check=False).returncode == 0:
+            tuning.uninstall()
+        own.kubectl("delete", "namespace", NAMESPACE)
+    assert machine() == before
