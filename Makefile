@@ -18,25 +18,28 @@ SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e test lint test-services test-platform \
+.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e postgres-up postgres-down test lint test-services test-platform \
   test-parts test-traffic \
-  fuzz miri fmt charts images release-dry-run loadtest compare-direct pgo bench-balancing bench-gateway bench-lanes soak \
+  fuzz miri fmt charts images release-dry-run loadtest compare-direct pgo bench-balancing bench-files bench-gateway bench-lanes bench-mixed bench-tuning soak \
   tools clean
 
 help: ## Show the targets and variables
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@awk '/^##( |$$)/ {print substr($$0, 4)}' $(MAKEFILE_LIST)
 
 ##
 ## Variables of up, as in: make up REPLICAS=4
-## INSTANCE is also for down, status, logs, loadtest, compare-direct and clean.
+## INSTANCE is also for down, status, logs, loadtest, compare-direct, clean, postgres-up and postgres-down.
 ##   REPLICAS            replicas of the server; one per CPU
+##   PROFILE             release, the profile of cargo that builds the server; dev is built sooner
 ##   GATEWAY_PORT        8080, where requests go
 ##   ENVOY_ADMIN_PORT    9901
 ##   GATEWAY_STATS_PORT  9902
 ##   PROMETHEUS_PORT     9090
 ##   REPLICA_PORT        8100, the first replica's; the next ones count up
 ##   REPLICA_ADMIN_PORT  8200, the first replica's; the next ones count up
+##   DATABASE            sqlite: a file of all replicas; postgres: one that is started with them; none
+##   POSTGRES_PORT       5433; also of postgres-up
 ##   INSTANCE            default; another name with other ports runs beside it
 ##
 ## Variables of cluster-up, cluster-down, deploy, undeploy and e2e
@@ -79,6 +82,12 @@ undeploy: ## Uninstall what deploy installed
 e2e: tools ## Test roll-outs, pinning and failures on the cluster, or on one of its own: TESTS="-k drain"
 	@hack/e2e $(TESTS)
 
+postgres-up: ## Start a disposable PostgreSQL, for tests and for who tries things out
+	@$(PYTHON) hack/postgres up
+
+postgres-down: ## End that PostgreSQL, and remove its data
+	@$(PYTHON) hack/postgres down
+
 test: lint test-services fuzz test-platform ## Run all checks and tests but miri and the 5 minutes of soak
 
 lint: tools ## Check formats, and what linters find
@@ -108,13 +117,12 @@ test-platform: tools ## Run the tests with real processes, and those of charts a
 
 # Two halves side by side, because one mostly renders and the other mostly waits; each shows its lines at its end.
 # Each draws ports of its own, so that neither takes one that the other is about to use.
-TRAFFIC := tests/gateway tests/loadtests
+TRAFFIC := tests/gateway tests/loadtests tests/local tests/node_tuner tests/postgres
 
 test-parts:
 	TEST_PORTS=10000-16999 $(TOOLS) run pytest tests $(addprefix --ignore=,$(TRAFFIC))
 
 test-traffic:
-	cd services && cargo build --release --locked -p corelane-server
 	TEST_PORTS=20000-29999 $(TOOLS) run pytest $(TRAFFIC)
 
 # Its seeds alone take no time; a few seconds each find what is easily found.
@@ -156,11 +164,20 @@ pgo: ## Build the server with the profile of its own load, for less CPU per requ
 bench-balancing: ## Compare the gateway's balancing policies by the load that they carry in trouble
 	$(PYTHON) loadtests/bench balancing
 
+bench-files: ## Compare the CPU per request of static files with nginx and other file servers
+	$(PYTHON) loadtests/bench files
+
 bench-lanes: ## Compare the server with its peers and with what the kernel alone costs
 	$(PYTHON) loadtests/bench lanes
 
 bench-gateway: ## Compare the gateway's CPU per request with a minimal Envoy, nginx and HAProxy
 	$(PYTHON) loadtests/bench gateway
+
+bench-mixed: ## Let 1,000 users get a page, load and save: two databases, with and without gateway, three modes
+	$(PYTHON) loadtests/bench mixed
+
+bench-tuning: ## Open 10,000 connections at once, with the kernel's sysctls and with the node tuner's; needs root
+	$(PYTHON) loadtests/bench tuning
 
 # bash, too, has a variable of this name.
 soak: ## Keep one server under clients that come and go for 5 minutes: SECONDS=60
@@ -173,10 +190,11 @@ images: ## Build the images as OCI archives in .run/images: IMAGES="server gatew
 	$(PYTHON) hack/images build $(IMAGES) $(if $(ARCH),--arch $(ARCH)) $(if $(TAG),--tag $(TAG))
 
 tools: ## Obtain what tests and checks use
-	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool supervisord k6 ab shellcheck ruff pytest actionlint h2spec openssl g++ skopeo
+	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool supervisord k6 ab shellcheck ruff pytest actionlint h2spec openssl g++ skopeo strace
 
-clean: down ## Stop the instance; remove builds, logs and recorded data
-	rm -rf .run/$(or $(INSTANCE),default) .run/images .run/deploy .run/release .pytest_cache .ruff_cache loadtests/out
+clean: ## Stop the instance; remove builds, logs and recorded data
+	@$(LOCAL) remove
+	rm -rf .run/images .run/deploy .run/release .pytest_cache .ruff_cache loadtests/out
 	cd services && cargo clean
 	cd services/fuzz && cargo clean
 	cd loadtests/bench && cargo clean
