@@ -22,7 +22,7 @@ def render(topology: Topology, programs: dict[str, Path], run: Path) -> None:
     values = run / "gateway-values.json"
     values.write_text(json.dumps(gateway_values(topology), indent=2))
     (run / "envoy.yaml").write_text(envoy(values, programs))
-    (run / "prometheus.yml").write_text(prometheus(topology))
+    (run / "prometheus.yml").write_text(prometheus(topology, run.name))
     tokens.make(run)
     postgres = database.make(topology, run)
     (run / "supervisord.conf").write_text(supervisord(topology, programs, postgres, run))
@@ -70,27 +70,33 @@ def envoy(values: Path, programs: dict[str, Path], file: str = "envoy.yaml") -> 
     return text
 
 
-def prometheus(topology: Topology) -> str:
-    """Scrapes every replica, and the gateway through its read-only listener; applies the rules."""
-    servers = [
-        {"targets": [f"{HOST}:{replica.admin_port}"], "labels": {"replica": replica.name}}
-        for replica in topology.replicas
-    ]
-    gateway = [{"targets": [f"{HOST}:{topology.gateway_stats_port}"]}]
+def prometheus(topology: Topology, namespace: str) -> str:
+    """Scrapes every part, with the labels that a cluster gives its targets; applies the rules."""
+    gateway = {"gateway": topology.gateway_stats_port}
     configuration = {
-        "global": {"scrape_interval": "5s", "scrape_timeout": "4s"},
+        "global": {"scrape_interval": "5s", "scrape_timeout": "4s", "evaluation_interval": "15s"},
         "rule_files": [str(REPOSITORY / "dashboards/rules/*.rules.yaml")],
         "scrape_configs": [
-            {"job_name": "server", "static_configs": servers},
-            {
-                "job_name": "gateway",
-                "metrics_path": "/stats/prometheus",
-                "static_configs": gateway,
-            },
+            _job(
+                "server",
+                {replica.name: replica.admin_port for replica in topology.replicas},
+                namespace,
+            ),
+            _job("gateway", gateway, namespace) | {"metrics_path": "/stats/prometheus"},
+            _job("prometheus", {"prometheus": topology.prometheus_port}, namespace),
         ],
     }
     # JSON is YAML (YAML 1.2, section 1.3).
     return json.dumps(configuration, indent=2) + "\n"
+
+
+def _job(name: str, pods: dict[str, int], namespace: str) -> dict:
+    """A job of Prometheus: the processes by their names, and the ports that say how they are."""
+    targets = [
+        {"targets": [f"{HOST}:{port}"], "labels": {"namespace": namespace, "pod": pod}}
+        for pod, port in pods.items()
+    ]
+    return {"job_name": name, "static_configs": targets}
 
 
 def supervisord(

@@ -91,14 +91,16 @@ def test_a_killed_replica_comes_back(platform: Platform) -> None:
 
 
 def test_prometheus_scrapes_every_part(platform: Platform) -> None:
-    def targets() -> dict[tuple[str, str], str]:
+    def targets() -> dict[tuple[str, ...], str]:
         body = ask(platform.prometheus, "/api/v1/targets").body
         return {
-            (target["labels"]["job"], target["labels"].get("replica", "")): target["health"]
+            tuple(target["labels"][name] for name in ("job", "namespace", "pod")): target["health"]
             for target in json.loads(body)["data"]["activeTargets"]
         }
 
-    expected = {("server", "server-0"), ("server", "server-1"), ("gateway", "")}
+    parts = {"server-0": "server", "server-1": "server", "gateway": "gateway"}
+    parts["prometheus"] = "prometheus"
+    expected = {(job, platform.run.name, pod) for pod, job in parts.items()}
     eventually(lambda: set(targets().values()) == {"up"}, "targets that are up")
     assert set(targets()) == expected
 
