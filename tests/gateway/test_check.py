@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from support import agents
+from support.client import ask
 from support.envoys import endpoint, gateway_to
 from support.ports import free_ports
 from support.servers import Server
@@ -41,6 +42,17 @@ def test_a_header_is_demanded(server: Server) -> None:
     result = agents.run("corelane-check", *asked, "x-other", SHORT)
     assert result.returncode == 1
     assert "without x-other" in result.stderr
+
+
+def test_a_text_of_the_body_is_demanded(server: Server) -> None:
+    text = ask(server.url, "/work?ops=7").body.decode().strip()
+    # The query is sent as it was given: %37 is 7.
+    asked = (f"{server.url}/work?ops=%37", "--body")
+    assert agents.run("corelane-check", *asked, text).returncode == 0
+    result = agents.run("corelane-check", *asked, "another", SHORT)
+    assert result.returncode == 1
+    assert 'wanted 200 OK with "another"; last: 200 OK' in result.stderr
+    assert 'without "another"' in result.stderr
 
 
 def test_distinct_values_of_a_header_are_counted(

@@ -41,6 +41,7 @@ pub(crate) fn read() -> Result<Settings, ExitCode> {
         wanted: Wanted {
             status: value(&matches, "status"),
             header: header.map(|name| (name, distinct)),
+            body: matches.get_one("body").cloned(),
         },
         deadline: value(&matches, "deadline"),
         interval: value(&matches, "interval"),
@@ -83,6 +84,11 @@ fn command() -> Command {
         .default_value("1")
         .value_parser(number(1, 1000))
         .help("How many different values of the header must be seen, each on a new connection");
+    let body = Arg::new("body")
+        .long("body")
+        .env("CORELANE_CHECK_BODY")
+        .value_name("TEXT")
+        .help("A text that the reply's body must hold");
     Command::new("corelane-check")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Gets a URL until it is answered as wanted")
@@ -90,7 +96,7 @@ fn command() -> Command {
             "A flag wins over the environment. Exit codes: 0 as wanted, 1 not until the deadline, \
              64 for a bad flag or variable.",
         )
-        .args([url, status, header, distinct])
+        .args([url, status, header, distinct, body])
         .args(times())
 }
 

@@ -15,6 +15,8 @@ pub(crate) struct Wanted {
     pub(crate) status: StatusCode,
     /// A header that they must have, and how many different values of it must be seen.
     pub(crate) header: Option<(HeaderName, usize)>,
+    /// A text that their bodies must hold.
+    pub(crate) body: Option<String>,
 }
 
 /// What was seen so far.
@@ -45,6 +47,10 @@ impl<'w> Progress<'w> {
         let body = String::from_utf8_lossy(reply.body());
         let short: String = body.chars().take(200).collect();
         let mut last = format!("{} {short:?}", reply.status());
+        if let Some(text) = self.wanted.body.as_ref().filter(|text| !body.contains(text.as_str())) {
+            self.last = Some(last + &format!(" without {text:?}"));
+            return false;
+        }
         let enough = reply.status() == self.wanted.status
             && self.wanted.header.as_ref().is_none_or(|(header, distinct)| {
                 match reply.headers().get(header) {
@@ -66,6 +72,9 @@ impl<'w> Progress<'w> {
 impl fmt::Display for Progress<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} replies, wanted {}", self.replies, self.wanted.status)?;
+        if let Some(text) = &self.wanted.body {
+            write!(f, " with {text:?}")?;
+        }
         if let Some((header, distinct)) = &self.wanted.header {
             let values: Vec<_> = self.values.iter().map(String::as_str).collect();
             write!(f, " and {distinct} of {header}, seen [{}]", values.join(", "))?;

@@ -99,7 +99,7 @@ async fn walk(shared: &Shared, drain: &Drain, mut requests: UnboundedReceiver<St
         None => return,
     };
     let begun = Instant::now();
-    shared.advance(Phase::Settling);
+    shared.begin_drain();
     tracing::info!(who, settle = ?drain.settle, deadline = ?drain.deadline, "drain: settling");
     let calm = async {
         sleep_until(begun + drain.settle).await;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use http::{HeaderMap, HeaderValue};
 
+use crate::cpu::Throttling;
 use crate::cpu::cgroup::{self, Weight};
 use crate::framing::{Framing, Spoken};
 use crate::load_report;
@@ -27,6 +28,12 @@ pub fn cfs_quota(quota: &str, period: &str) -> Option<f64> {
 /// Whether `cpuset.cpus.partition` names a valid partition.
 pub fn is_partition(text: &str) -> bool {
     cgroup::is_partition(text)
+}
+
+/// Periods, throttled periods and throttled nanoseconds of `cpu.stat`.
+pub fn throttling(text: &str) -> Option<(u64, u64, u128)> {
+    let counted = Throttling::parse(text)?;
+    Some((counted.periods, counted.throttled_periods, counted.throttled.as_nanos()))
 }
 
 /// For how many CPUs, from 1 to `most`, this could be the `cpu.weight`, then the `cpu.shares`, of

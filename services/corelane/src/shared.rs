@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::runtime::RuntimeMetrics;
 use tokio::sync::watch;
@@ -61,6 +61,7 @@ pub(crate) struct Shared {
     /// What the service needs beside its lanes.
     pub(crate) dependencies: Arc<Dependencies>,
     phase: watch::Sender<Phase>,
+    drain_started: OnceLock<SystemTime>,
     /// Open connections over all lanes, for the limit: changed at accept and close only.
     open: AtomicUsize,
 }
@@ -159,6 +160,7 @@ impl Shared {
             inboxes,
             dependencies: Arc::default(),
             phase,
+            drain_started: OnceLock::new(),
             open,
         })
     }
@@ -169,6 +171,19 @@ impl Shared {
 
     pub(crate) fn watch_phase(&self) -> watch::Receiver<Phase> {
         self.phase.subscribe()
+    }
+
+    /// Begins the drain.
+    pub(crate) fn begin_drain(&self) {
+        // Before the phase: whoever sees that knows since when.
+        let _ = self.drain_started.set(SystemTime::now());
+        self.advance(Phase::Settling);
+    }
+
+    /// When the drain began, since the Unix epoch; 0 while none has.
+    pub(crate) fn drain_started(&self) -> Duration {
+        let since = |at: &SystemTime| at.duration_since(SystemTime::UNIX_EPOCH).ok();
+        self.drain_started.get().and_then(since).unwrap_or_default()
     }
 
     /// Moves on to `to`; a move backwards is ignored.

@@ -1,11 +1,11 @@
-//! Quotas, weights and partitions of a cgroup.
+//! Quotas, weights and partitions of a cgroup, and what is counted of quotas.
 //!
 //! A quota is a finite number of CPUs above 0 and the same in both versions of cgroups. A weight
 //! stands for few numbers of CPUs, shares for one at most.
 
 #![no_main]
 
-use corelane::fuzzing::{cfs_quota, cpu_max, is_partition, requests};
+use corelane::fuzzing::{cfs_quota, cpu_max, is_partition, requests, throttling};
 use libfuzzer_sys::fuzz_target;
 
 /// CPUs that the weight of a container may stand for.
@@ -23,5 +23,11 @@ fuzz_target!(|text: &str| {
     assert!(shares.len() <= 1, "{shares:?}");
     // The conversions agree on neighbours at most.
     assert!(weight.len() <= 4, "{weight:?}");
+    // Any time that fits the kernel's file is kept whole: v1 has nanoseconds, v2 microseconds.
+    if let Some((periods, throttled, nanos)) = throttling(text) {
+        let time = |name, value: u128| text.contains(name) && text.contains(&value.to_string());
+        assert!(text.contains(&periods.to_string()) && text.contains(&throttled.to_string()));
+        assert!(time("throttled_usec ", nanos / 1000) || time("throttled_time ", nanos));
+    }
     assert!(!is_partition(text) || quota.is_none() && weight.is_empty() && shares.is_empty());
 });

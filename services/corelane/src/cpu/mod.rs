@@ -3,6 +3,9 @@
 pub(crate) mod cgroup;
 mod plan;
 mod repin;
+mod throttling;
+#[cfg(test)]
+mod tree;
 mod view;
 
 use std::fmt;
@@ -10,6 +13,7 @@ use std::str::FromStr;
 
 pub(crate) use plan::{Plan, plan};
 pub(crate) use repin::{Cpus, LaneCpu, watch};
+pub(crate) use throttling::Throttling;
 pub(crate) use view::CpuView;
 
 /// How many lanes a server has.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use super::cgroup::{self, Place, Weight};
+use super::cgroup::{self, Membership, Mount, Place, Weight};
 
 /// What [`plan`](super::plan::plan) decides from: nothing else is looked at, so it can be tested
 /// with a table.
@@ -49,12 +49,11 @@ impl CpuView {
     /// read is unknown, never an error: a container may hide any of it.
     pub(crate) fn read_below(root: &Path, affinity: Vec<usize>) -> Self {
         let files = Files { root };
-        let members = cgroup::memberships(&files.text("/proc/self/cgroup").unwrap_or_default());
-        let mounts = cgroup::mounts(&files.text("/proc/self/mountinfo").unwrap_or_default());
-        let place = |controller| cgroup::place(&members, &mounts, controller);
-        let (cpuset, exclusive) = place("cpuset").map_or((None, false), |at| files.cpuset(&at));
+        let cgroups = files.cgroups();
+        let (cpuset, exclusive) =
+            cgroups.place("cpuset").map_or((None, false), |at| files.cpuset(&at));
         let (quota, weight) =
-            place("cpu").map_or((None, None), |at| (files.quota(&at), files.weight(&at)));
+            cgroups.place("cpu").map_or((None, None), |at| (files.quota(&at), files.weight(&at)));
         CpuView {
             online: files.list("/sys/devices/system/cpu/online").unwrap_or_default(),
             topology: files.topology(&affinity),
@@ -101,13 +100,33 @@ fn members(mask: &CpuSet) -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)).collect()
 }
 
+/// The cgroups that this process is in, and where they are shown.
+pub(super) struct Cgroups {
+    members: Vec<Membership>,
+    mounts: Vec<Mount>,
+}
+
+impl Cgroups {
+    pub(super) fn place(&self, controller: &str) -> Option<Place> {
+        cgroup::place(&self.members, &self.mounts, controller)
+    }
+}
+
 /// A file system, or the part of one that a test made.
-struct Files<'a> {
-    root: &'a Path,
+pub(super) struct Files<'a> {
+    pub(super) root: &'a Path,
 }
 
 impl Files<'_> {
-    fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+    pub(super) fn cgroups(&self) -> Cgroups {
+        let text = |path| self.text(path).unwrap_or_default();
+        Cgroups {
+            members: cgroup::memberships(&text("/proc/self/cgroup")),
+            mounts: cgroup::mounts(&text("/proc/self/mountinfo")),
+        }
+    }
+
+    pub(super) fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let path = path.as_ref();
         let bytes = fs::read(self.root.join(path.strip_prefix("/").unwrap_or(path))).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
@@ -185,31 +204,12 @@ impl Files<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tree::Tree;
     use super::*;
 
-    /// A directory tree that is removed when dropped.
-    struct Tree(PathBuf);
-
     impl Tree {
-        fn new(name: &str, files: &[(&str, &str)]) -> Tree {
-            let root = std::env::temp_dir().join(format!("corelane-{}-{name}", std::process::id()));
-            let tree = Tree(root);
-            for (path, text) in files {
-                let path = tree.0.join(path);
-                fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
-                fs::write(path, text).expect("a file");
-            }
-            tree
-        }
-
         fn view(&self, affinity: &[usize]) -> CpuView {
-            CpuView::read_below(&self.0, affinity.to_vec())
-        }
-    }
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
+            CpuView::read_below(self.root(), affinity.to_vec())
         }
     }
 

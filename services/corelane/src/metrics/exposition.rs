@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 
 use super::family::{Family, Value};
 use super::shard::{CODES, LaneMetrics, METHODS};
-use super::{config, process, tls};
+use super::{config, cpu, process, tls};
 use crate::builder::Builder;
 use crate::load_table::{LoadTable, Row};
 use crate::placement::Inbox;
@@ -158,15 +158,14 @@ const PHASE: Family = Family::gauge(
     "Where the server is in its life: 1 for the present phase, 0 for the others",
 );
 
+const DRAIN_STARTED: Family = Family::gauge(
+    "corelane_drain_started_timestamp_seconds",
+    "When the drain began, since the Unix epoch; 0 while none has",
+);
+
 const LANE_INFO: Family = Family::gauge(
     "corelane_lane_info",
     "The lanes: their CPU, and whether they are pinned to it; always 1",
-);
-
-const CPUS: Family = Family::gauge(
-    "corelane_cpus",
-    "CPUs that the server may use, by what says so: all that are online, the cgroup's cpuset, the \
-     affinity mask, the CFS quota",
 );
 
 const STEERING: Family = Family::gauge(
@@ -231,6 +230,7 @@ impl Exposition {
     pub(crate) fn new(shared: Arc<Shared>, settings: &Builder) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(tls::TlsCollector { shared: Arc::clone(&shared) }));
+        registry.register_collector(Box::new(cpu::CpuCollector { shared: Arc::clone(&shared) }));
         registry.register_collector(Box::new(LaneCollector::new(shared)));
         registry.register_collector(Box::new(config::ConfigCollector::new(settings.clone())));
         registry.register_collector(Box::new(process::ProcessCollector));
@@ -301,7 +301,8 @@ impl LaneCollector {
         let now = self.shared.phase();
         Phase::ALL
             .iter()
-            .try_for_each(|(phase, name)| series.add(&[("phase", name)], *phase == now))
+            .try_for_each(|(phase, name)| series.add(&[("phase", name)], *phase == now))?;
+        DRAIN_STARTED.single(out, self.shared.drain_started())
     }
 
     fn lanes(&self, out: &mut DescriptorEncoder) -> fmt::Result {
@@ -311,10 +312,6 @@ impl LaneCollector {
             let pinned = cpu.is_some().to_string();
             let cpu = cpu.map_or(String::new(), |cpu| cpu.to_string());
             series.add(&[("lane", lane), ("cpu", &cpu), ("pinned", &pinned)], true)?;
-        }
-        let mut series = CPUS.begin(out)?;
-        for (source, n) in self.shared.cpus.view().counts() {
-            series.add(&[("source", source)], n)?;
         }
         let now = Instant::now();
         for (family, read) in OF_LANES {

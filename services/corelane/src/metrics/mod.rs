@@ -5,6 +5,7 @@
 //! labels and render ([`exposition`]).
 
 mod config;
+mod cpu;
 mod exposition;
 mod family;
 mod process;

@@ -8,7 +8,7 @@ mod report;
 use std::io::Write;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use corelane::{Drain, Drained, Incoming, Limits, Phase, Timeouts};
@@ -23,14 +23,23 @@ fn settling() -> Drain {
     Drain { settle: DISTANT, deadline: DISTANT, ..Drain::default() }
 }
 
+fn since_epoch() -> f64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.expect("a clock that is set").as_secs_f64()
+}
+
 #[test]
 fn while_settling_it_accepts_answers_and_tells_clients_to_go() {
     let server = Running::start(builder().drain(settling()), Handlers::new().factory());
     let mut kept = server.connect();
     assert!(!kept.get("/hello").closes());
+    let started = || server.metric("corelane_drain_started_timestamp_seconds");
+    assert_eq!(started(), 0.0);
 
+    let before = since_epoch();
     server.handle.drain();
     server.wait_until("settling", || server.handle.phase() == Phase::Settling);
+    assert!((before..=since_epoch()).contains(&started()), "{}", started());
     assert_eq!(server.admin_get("/readyz").status, 503);
     assert_eq!(server.admin_get("/healthz").status, 200, "a drain is not a failure");
     assert_eq!(server.metric("corelane_ready"), 0.0);

@@ -1,0 +1,117 @@
+//! How often a CFS quota has stopped the server.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::view::Files;
+
+/// What the kernel counts of a cgroup that may have a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Throttling {
+    /// Periods of the quota in which something ran.
+    pub(crate) periods: u64,
+    /// Of these, such in which the quota was used up before its end.
+    pub(crate) throttled_periods: u64,
+    /// Time for which threads that wanted to run were not let, added up over CPUs.
+    pub(crate) throttled: Duration,
+}
+
+impl Throttling {
+    /// Of the cgroup that this process is in now; `None` where it counts no quota.
+    pub(crate) fn read() -> Option<Self> {
+        Self::read_below(Path::new("/"))
+    }
+
+    /// Not of ancestors: what stops all of a pod stops others too, and is told of the pod.
+    fn read_below(root: &Path) -> Option<Self> {
+        let files = Files { root };
+        let place = files.cgroups().place("cpu")?;
+        Self::parse(&files.text(place.directories.first()?.join("cpu.stat"))?)
+    }
+
+    /// Reads `cpu.stat` of cgroup v1 (sched-bwc.rst), in nanoseconds, or v2 (cgroup-v2.rst), in
+    /// microseconds. In v2 the lines are there only if the cgroup has the controller.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let value = |name: &str| {
+            let mut values = text.lines().filter_map(|line| line.strip_prefix(name));
+            values.find_map(|value| value.strip_prefix(' ')?.parse::<u64>().ok())
+        };
+        let nanos = || value("throttled_time").map(Duration::from_nanos);
+        Some(Throttling {
+            periods: value("nr_periods")?,
+            throttled_periods: value("nr_throttled")?,
+            throttled: value("throttled_usec").map(Duration::from_micros).or_else(nanos)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::Tree;
+    use super::*;
+
+    const COUNTED: Throttling = Throttling {
+        periods: 20,
+        throttled_periods: 3,
+        throttled: Duration::from_micros(1_500_000),
+    };
+
+    #[test]
+    fn v1_of_the_own_cgroup() {
+        let cpu = "sys/fs/cgroup/cpu,cpuacct";
+        let tree = Tree::new(
+            "throttling-v1",
+            &[
+                ("proc/self/cgroup", "5:cpuset:/x\n4:cpu,cpuacct:/pods/a\n0::/\n"),
+                (
+                    "proc/self/mountinfo",
+                    "31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n",
+                ),
+                (
+                    &format!("{cpu}/pods/a/cpu.stat"),
+                    "nr_periods 20\nnr_throttled 3\nthrottled_time 1500000000\n",
+                ),
+                (
+                    &format!("{cpu}/pods/cpu.stat"),
+                    "nr_periods 90\nnr_throttled 90\nthrottled_time 9\n",
+                ),
+            ],
+        );
+        assert_eq!(Throttling::read_below(tree.root()), Some(COUNTED));
+    }
+
+    #[test]
+    fn v2_with_and_without_the_controller() {
+        let usage = "usage_usec 9000\nuser_usec 8000\nsystem_usec 1000\n";
+        let counted = "nr_periods 20\nnr_throttled 3\nthrottled_usec 1500000\nnr_bursts 0\n";
+        for (name, text, want) in
+            [("with", format!("{usage}{counted}"), Some(COUNTED)), ("without", usage.into(), None)]
+        {
+            let tree = Tree::new(
+                &format!("throttling-v2-{name}"),
+                &[
+                    ("proc/self/cgroup", "0::/a\n"),
+                    (
+                        "proc/self/mountinfo",
+                        "33 30 0:29 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+                    ),
+                    ("sys/fs/cgroup/a/cpu.stat", &text),
+                ],
+            );
+            assert_eq!(Throttling::read_below(tree.root()), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_unknown() {
+        assert_eq!(Throttling::read_below(Tree::new("throttling-none", &[]).root()), None);
+        for text in [
+            "",
+            "nr_periods 20\nnr_throttled 3\n",
+            "nr_periods -1\nnr_throttled 3\nthrottled_time 4\n",
+            "nr_periods20\nnr_throttled 3\nthrottled_time 4\n",
+        ] {
+            assert_eq!(Throttling::parse(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What CPU time there is for the server, and what of it a quota has withheld.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::family::{Family, Value};
+use crate::cpu::Throttling;
+use crate::shared::Shared;
+
+const CPUS: Family = Family::gauge(
+    "corelane_cpus",
+    "CPUs that the server may use, by what says so: all that are online, the cgroup's cpuset, the \
+     affinity mask, the CFS quota",
+);
+
+type OfThrottling = (Family, fn(&Throttling) -> Value);
+
+/// Families that are left out where the cgroup counts no quota.
+const OF_THROTTLING: &[OfThrottling] = &[
+    (
+        Family::counter(
+            "corelane_cpu_periods",
+            "Periods of the CFS quota in which something of the server's cgroup ran",
+        ),
+        |counted| counted.periods.into(),
+    ),
+    (
+        Family::counter(
+            "corelane_cpu_throttled_periods",
+            "Of these, such in which the CFS quota was used up before the period's end",
+        ),
+        |counted| counted.throttled_periods.into(),
+    ),
+    (
+        Family::counter(
+            "corelane_cpu_throttled_seconds",
+            "Time for which the CFS quota kept threads of the server's cgroup from running, added \
+             up over CPUs",
+        ),
+        |counted| counted.throttled.into(),
+    ),
+];
+
+#[derive(Debug)]
+pub(super) struct CpuCollector {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Collector for CpuCollector {
+    fn encode(&self, mut out: DescriptorEncoder) -> fmt::Result {
+        let mut series = CPUS.begin(&mut out)?;
+        for (source, n) in self.shared.cpus.view().counts() {
+            series.add(&[("source", source)], n)?;
+        }
+        let Some(counted) = Throttling::read() else { return Ok(()) };
+        OF_THROTTLING.iter().try_for_each(|(family, read)| family.single(&mut out, read(&counted)))
+    }
+}

@@ -1,0 +1,56 @@
+"""A server that a CFS quota stops says so."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from support.cgroups import Cgroup, cgroup
+from support.client import ask
+from support.servers import Server
+
+QUOTA = 10_000
+"""Microseconds of each 100 ms: little, so that any work is more."""
+
+SERIES = [
+    f"corelane_cpu_{name}_total" for name in ("periods", "throttled_periods", "throttled_seconds")
+]
+
+
+@pytest.fixture
+def limited() -> Iterator[Cgroup]:
+    """A cgroup with a quota."""
+    with cgroup("cpu", "cpu.cfs_quota_us", "cpu.max") as made:
+        if made.has("cpu.max"):
+            made.write("cpu.max", f"{QUOTA} 100000")
+        else:
+            made.write("cpu.cfs_quota_us", str(QUOTA))
+        yield made
+
+
+def counted(limited: Cgroup) -> list[float]:
+    """What the kernel counts: periods, throttled ones, and seconds."""
+    words = dict(line.split() for line in limited.read("cpu.stat").splitlines())
+    time = int(words["throttled_usec"]) / 1e6 if "throttled_usec" in words else None
+    seconds = int(words["throttled_time"]) / 1e9 if time is None else time
+    return [float(words["nr_periods"]), float(words["nr_throttled"]), seconds]
+
+
+def shown(server: Server) -> list[float]:
+    """The same, as the server shows it."""
+    metrics = server.metrics()
+    return [metrics[series] for series in SERIES]
+
+
+def test_throttling_is_shown_as_the_kernel_counts_it(
+    limited: Cgroup, start: Callable[..., Server]
+) -> None:
+    server = start("--lanes", "1", "--work.max-ops", "1000000000")
+    limited.take(server)
+    before = shown(server)
+    # More than the quota of several periods, on any machine.
+    assert ask(server.url, "/work?ops=100000000").status == 200
+    least = counted(limited)
+    now = shown(server)
+    most = counted(limited)
+    assert all(a <= b <= c for a, b, c in zip(least, now, most, strict=True)), (least, now, most)
+    assert all(a > b for a, b in zip(now, before, strict=True)), (before, now)
