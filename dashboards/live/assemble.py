@@ -1,0 +1,197 @@
+"""Makes the parts of a platform: files in the run folder, command lines, and how each is asked."""
+
+import json
+import signal
+from pathlib import Path
+
+from dashboards.live import kubernetes, node, programs, replicas, scrape
+from dashboards.live.asking import well
+from dashboards.live.options import Options
+from dashboards.live.parts import Part
+from dashboards.live.plan import Plan, draw
+from dashboards.live.platform import Platform
+from dashboards.live.replicas import Server
+from local import commands, database, environment, render, tokens
+from local.topology import HOST
+
+ENDPOINTS = "/run/corelane"
+"""Folder of the agent's file in a gateway pod."""
+
+
+def assemble(options: Options, run: Path) -> Platform:
+    """All parts, none of them started."""
+    found = programs.obtain(options.kubernetes)
+    plan = draw(options)
+    tokens.make(run)
+    replicas.certificate(found["openssl"], run)
+    env = environment.make(run, found["server"])
+    # A proxy of the environment is not for loopback.
+    env = {name: value for name, value in env.items() if "proxy" not in name.lower()}
+    tree = node.make(run / "node")
+    cluster = None
+    if options.kubernetes:
+        api = kubernetes.make(run / "kubernetes", plan.kubernetes, found["openssl"])
+        cluster = kubernetes.Cluster(api, options.name)
+    platform = Platform(options, run, plan, found, env, {}, tree, cluster)
+    for part in [
+        *_kubernetes(platform),
+        *_database(platform),
+        *_gateway(platform),
+        _tuner(platform),
+        _prometheus(platform),
+    ]:
+        platform.parts[part.name] = part
+    return platform
+
+
+def _part(platform: Platform, name: str, argv: list, url: str) -> Part:
+    return Part(name, argv, platform.run, lambda: well(url), platform.environment)
+
+
+def _kubernetes(platform: Platform) -> list[Part]:
+    if platform.cluster is None:
+        return []
+    api, found = platform.cluster.api, platform.programs
+    health = f"http://{HOST}:{api.port}/health"
+    server = api.server(found["kube-apiserver"])
+    return [
+        _part(platform, "etcd", api.etcd(found["etcd"]), health),
+        Part("kube-apiserver", server, platform.run, api.ready, platform.environment),
+    ]
+
+
+def _database(platform: Platform) -> list[Part]:
+    """The replicas, and PostgreSQL before them."""
+    options, run, plan = platform.options, platform.run, platform.plan
+    program, address = platform.programs["server"], HOST
+    if options.kubernetes:
+        address = kubernetes.own_address()
+    found: list[Part] = []
+    postgres = database.make(plan.topology, run)
+    if postgres is not None:
+        found.append(_postgres(platform, postgres))
+    for replica in plan.topology.replicas:
+        argv = replicas.gated(replica, plan, options, program, run, address)
+        found.append(_server(platform, replica, argv, address))
+    if plan.edge and postgres:
+        argv = replicas.edge(plan.edge, options, program, run, postgres)
+        found.append(_server(platform, plan.edge, argv, HOST, secure=True))
+    return found
+
+
+def _postgres(platform: Platform, postgres: database.Instance) -> Part:
+    env = platform.environment | postgres.programs.environment()
+    made = Part(
+        "postgres",
+        postgres.argv(),
+        platform.run,
+        lambda: database.ready(platform.run, made.pid),
+        env,
+        cwd=postgres.home,
+        **postgres.account.popen(),
+    )
+    # SIGTERM would wait for the end of all connections (PostgreSQL, Shutting Down the Server).
+    made.ending = signal.SIGINT
+    return made
+
+
+def _server(
+    platform: Platform, replica: object, argv: list, address: str, *, secure: bool = False
+) -> Server:
+    url = f"http://{HOST}:{replica.admin_port}/readyz"
+    rest = (argv, platform.run, lambda: well(url), platform.environment)
+    return Server(replica, address, secure, *rest)
+
+
+def _gateway(platform: Platform) -> list[Part]:
+    """Envoy as its chart configures it; with an API server its agent finds the replicas."""
+    run, plan, found = platform.run, platform.plan, platform.programs
+    values, file = run / "gateway-values.json", run / "envoy.yaml"
+    values.write_text(json.dumps(_values(platform), indent=2))
+    folder = run / "endpoints"
+    folder.mkdir()
+    file.write_text(render.envoy(values, found).replace(ENDPOINTS, str(folder)))
+    (run / "certificate.yaml").write_text(render.envoy(values, found, "certificate.yaml"))
+    stats = f"http://{HOST}:{plan.topology.gateway_stats_port}"
+    gateway = _part(platform, "gateway", commands.gateway(found["envoy"], run), f"{stats}/ready")
+    if platform.cluster is None:
+        return [gateway]
+    argv = [
+        *(found["gateway-agent"], "endpoints"),
+        f"--kubeconfig={platform.cluster.api.kubeconfig}",
+        f"--namespace={platform.options.name}",
+        f"--service={kubernetes.SERVICE}",
+        f"--file={folder / 'endpoints.json'}",
+        f"--listen={HOST}:{plan.gateway_agent}",
+        "--log-format=json",
+    ]
+    ready = f"http://{HOST}:{plan.gateway_agent}/readyz"
+    return [_part(platform, "gateway-agent", argv, ready), gateway]
+
+
+def _values(platform: Platform) -> dict:
+    run = platform.run
+    values = render.gateway_values(platform.plan.topology)
+    if platform.cluster:
+        values["upstream"] |= {"discovery": "eds", "endpoints": []}
+    # A line for each request of the load would be a large file that nobody reads.
+    values["accessLog"] = {"percent": 1}
+    files = {"certificate": run / "tls.crt", "key": run / "tls.key"}
+    files["sds"] = run / "certificate.yaml"
+    values["tls"] = {
+        "enabled": True,
+        "port": platform.plan.gateway_tls,
+        "plain": "serve",
+        "files": {name: str(file) for name, file in files.items()},
+    }
+    return merged(values, platform.options.gateway)
+
+
+def merged(values: dict, more: dict) -> dict:
+    """Values with others over them, as Helm lays one values file over another."""
+    both = {
+        key: merged(values[key], more[key])
+        for key in values.keys() & more.keys()
+        if isinstance(values[key], dict) and isinstance(more[key], dict)
+    }
+    return {**values, **more, **both}
+
+
+def _tuner(platform: Platform) -> Part:
+    """The node's agent, on the disposable tree and nothing else."""
+    tree, port = platform.tree, platform.plan.node_tuning
+    argv = [
+        *(platform.programs["node-tuner"], "agent"),
+        f"--root={tree.root}",
+        f"--journal={tree.journal}",
+        f"--agent.cgroups={tree.cgroups}",
+        f"--agent.listen={HOST}:{port}",
+        *("--agent.mode=apply", "--agent.interval=1s", "--log.format=json"),
+        f"--housekeeping={node.CPUS - 2}-{node.CPUS - 1}",
+    ]
+    if platform.cluster:
+        kubeconfig = f"--agent.kubeconfig={platform.cluster.api.kubeconfig}"
+        argv += [f"--agent.node={node.NAME}", kubeconfig]
+    argv += platform.options.tuner
+    return _part(platform, "node-tuner", argv, f"http://{HOST}:{port}/readyz")
+
+
+def _prometheus(platform: Platform) -> Part:
+    """Prometheus with the rules, which takes what k6 writes too."""
+    plan, run, options = platform.plan, platform.run, platform.options
+    topology = plan.topology
+    servers = [*topology.replicas, *([plan.edge] if plan.edge else [])]
+    jobs = {
+        "server": {replica.name: replica.admin_port for replica in servers},
+        "gateway": {"gateway": topology.gateway_stats_port},
+        "gateway-agent": {"gateway": plan.gateway_agent},
+        "node-tuning": {"node-tuner": plan.node_tuning},
+        "prometheus": {"prometheus": topology.prometheus_port},
+    }
+    if platform.cluster is None:
+        del jobs["gateway-agent"]
+    (run / "prometheus.yml").write_text(scrape.configuration(options, jobs))
+    argv = commands.prometheus(topology, platform.programs["prometheus"], run)
+    argv += ["--web.enable-remote-write-receiver", "--web.enable-lifecycle"]
+    ready = f"http://{HOST}:{topology.prometheus_port}/-/ready"
+    return _part(platform, "prometheus", argv, ready)

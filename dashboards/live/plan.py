@@ -1,0 +1,49 @@
+"""Where each part of a stage listens. TEST_PORTS=LOW-HIGH is the range that ports are drawn from."""
+
+import os
+from dataclasses import dataclass
+
+from dashboards.live.options import Options
+from loadtests.bench.free_ports import free_ports
+from local.topology import Replica, Topology
+
+EDGE = "edge-0"
+"""The replica that clients come to directly."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The topology of `make up`, and the ports of what a stage has beside it."""
+
+    topology: Topology
+    edge: Replica | None
+    gateway_agent: int
+    gateway_tls: int
+    node_tuning: int
+    kubernetes: int
+
+
+def draw(options: Options) -> Plan:
+    """Draws free ports, and gives each replica a CPU in turn."""
+    cpus = sorted(os.sched_getaffinity(0))
+    count = options.replicas + options.edge
+    first = free_ports(2 * count + 12, "0.0.0.0")
+    own = first + 2 * count
+    names = [f"server-{index}" for index in range(options.replicas)]
+    names += [EDGE] if options.edge else []
+    replicas = [
+        Replica(name, cpus[index % len(cpus)], first + 2 * index, first + 2 * index + 1)
+        for index, name in enumerate(names)
+    ]
+    topology = Topology(
+        gateway_port=own,
+        envoy_admin_port=own + 1,
+        gateway_stats_port=own + 2,
+        prometheus_port=own + 3,
+        pinned=options.replicas <= len(cpus),
+        replicas=tuple(replicas[: options.replicas]),
+        database="postgres" if options.edge else "sqlite",
+        postgres_port=own + 4,
+    )
+    edge = replicas[-1] if options.edge else None
+    return Plan(topology, edge, own + 5, own + 6, own + 7, own + 8)

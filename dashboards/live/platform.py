@@ -1,0 +1,128 @@
+"""A platform that runs: its parts by name, and what can be asked of it and done to it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dashboards.live import node, parts
+from dashboards.live.asking import ask
+from dashboards.live.kubernetes import Cluster
+from dashboards.live.options import Options
+from dashboards.live.parts import Part
+from dashboards.live.plan import Plan
+from dashboards.live.replicas import Server
+from local import tokens
+from local.topology import HOST
+from tools.errors import ToolError
+
+
+@dataclass
+class Platform:
+    """All parts in the order of their start."""
+
+    options: Options
+    run: Path
+    plan: Plan
+    programs: dict[str, Path]
+    environment: dict[str, str]
+    parts: dict[str, Part]
+    tree: node.Tree
+    cluster: Cluster | None
+    containers: dict[str, node.Container] = field(default_factory=dict)
+
+    @property
+    def gateway(self) -> str:
+        """Where requests go."""
+        return f"http://{HOST}:{self.plan.topology.gateway_port}"
+
+    @property
+    def prometheus(self) -> str:
+        """Where queries go."""
+        return f"http://{HOST}:{self.plan.topology.prometheus_port}"
+
+    @property
+    def servers(self) -> dict[str, Server]:
+        """All replicas by name."""
+        return {name: part for name, part in self.parts.items() if isinstance(part, Server)}
+
+    @property
+    def gated(self) -> dict[str, Server]:
+        """The replicas behind the gateway."""
+        names = [replica.name for replica in self.plan.topology.replicas]
+        return {name: self.servers[name] for name in names}
+
+    @property
+    def token(self) -> str:
+        """The bearer token that may write projects."""
+        return tokens.clear(self.run).read_text()
+
+    def start(self) -> None:
+        """Starts everything, and waits until all of it answers."""
+        first = [part for name, part in self.parts.items() if name in ("etcd", "kube-apiserver")]
+        for part in first:
+            part.start(wait=False)
+        database = self.parts.get("postgres")
+        if database:
+            database.start(wait=False)
+        for server in self.servers.values():
+            server.start(wait=False)
+        parts.wait_for([*self.servers.values(), *first])
+        if self.cluster:
+            self.cluster.prepare()
+        for name in self.servers:
+            self._announce(name)
+        rest = [part for part in self.parts.values() if not part.running]
+        for part in rest:
+            part.start(wait=False)
+        parts.wait_for(rest)
+        if self.cluster:
+            self.put_pod("gateway", ",".join(map(str, range(node.CPUS - 2, node.CPUS))))
+
+    def _announce(self, name: str) -> None:
+        """Tells the API server of a replica, as a kubelet does."""
+        if self.cluster is None:
+            return
+        replica = self.servers[name].replica
+        self.put_pod(name, str(replica.cpu))
+        if name in self.gated:
+            self.endpoint(name)
+
+    def put_pod(self, name: str, cpus: str) -> None:
+        """Says that a part runs in a pod that has these CPUs of the node."""
+        pid = self.parts[name].pid
+        if name not in self.containers:
+            container = self.cluster.pod(name, cpus, pid)
+        else:
+            before = self.containers[name]
+            self.tree.remove(before)
+            container = node.Container(before.pod, before.uid, before.id, cpus, pid)
+        self.containers[name] = container
+        self.tree.put(container)
+
+    def endpoint(self, name: str, *, serving: bool = True, ending: bool = False) -> None:
+        """Says what the EndpointSlices say of a replica behind the gateway."""
+        if self.cluster:
+            replica = self.servers[name].replica
+            ports = (replica.port, replica.admin_port)
+            self.cluster.endpoint(name, ports, serving=serving, ending=ending)
+
+    def restart(self, name: str, *more: object) -> None:
+        """Starts a replica that was killed or stopped, this time with more flags."""
+        self.servers[name].start(*more)
+        self._announce(name)
+
+    def drain(self, name: str) -> None:
+        """Lets a replica drain, and waits for its end, as when a pod is deleted."""
+        self.endpoint(name, ending=True)
+        self.servers[name].stop()
+        self.endpoint(name, serving=False, ending=True)
+
+    def query(self, expression: str) -> list[dict]:
+        """The result of an instant query: series with `metric` and `value`."""
+        reply = ask(f"{self.prometheus}/api/v1/query", query=expression)
+        if reply.status != 200:
+            raise ToolError(f"Prometheus refuses {expression!r}: {reply.body.decode()}")
+        return reply.json()["data"]["result"]
+
+    def alerts(self) -> list[dict]:
+        """The alerts that are pending or firing."""
+        return ask(f"{self.prometheus}/api/v1/alerts").json()["data"]["alerts"]

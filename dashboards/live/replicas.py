@@ -1,0 +1,79 @@
+"""The command lines of the replicas, and what a replica is told on its admin port."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from dashboards.live.asking import ask
+from dashboards.live.options import Options
+from dashboards.live.parts import Part
+from dashboards.live.plan import Plan
+from local import commands, tokens
+from local.settings import REPOSITORY
+from local.topology import HOST, Replica
+from postgres.instance import Instance
+from tools.errors import ToolError
+
+
+class Server(Part):
+    """A replica."""
+
+    def __init__(self, replica: Replica, address: str, secure: bool, *rest: object) -> None:
+        super().__init__(replica.name, *rest)
+        self.replica = replica
+        self.url = f"{'https' if secure else 'http'}://{address}:{replica.port}"
+        self.admin = f"http://{HOST}:{replica.admin_port}"
+
+    def faults(self, *faults: dict) -> None:
+        """Puts these faults in force (docs/faults.md) in place of all others; none clears them."""
+        if not faults:
+            reply = ask(f"{self.admin}/faults", "DELETE")
+        else:
+            reply = ask(f"{self.admin}/faults", "PUT", {"seed": 7, "faults": list(faults)})
+        if reply.status not in (200, 204):
+            raise ToolError(f"{self.name} takes no faults: {reply.status} {reply.body.decode()}")
+
+
+def gated(
+    replica: Replica, plan: Plan, options: Options, program: Path, run: Path, address: str
+) -> list[str]:
+    """A replica behind the gateway: one pinned lane, and the SQLite file that all share."""
+    more = ["--database.path", str(run / "projects.db"), *_common(options, replica.name, run)]
+    argv = commands.server(replica, plan.topology.pinned, program, more)
+    argv[argv.index("--listen") + 1] = f"{address}:{replica.port}"
+    return argv
+
+
+def edge(replica: Replica, options: Options, program: Path, run: Path, server: Instance) -> list:
+    """The replica for direct clients: TLS, two lanes that an acceptor fills, PostgreSQL."""
+    return [
+        program,
+        *("--replica", replica.name),
+        *("--listen", f"{HOST}:{replica.port}"),
+        *("--admin.listen", f"{HOST}:{replica.admin_port}"),
+        *("--lanes", "2", "--placement", "least-loaded"),
+        *("--static.root", REPOSITORY / "services" / "server" / "static"),
+        *("--tls.certificate", run / "tls.crt", "--tls.key", run / "tls.key", "--tls.reload", "1s"),
+        *("--database.kind", "postgres", "--database.url", server.url()),
+        *("--database.password-file", server.password_file),
+        *("--drain.settle", "1s", "--drain.deadline", "15s", "--log.format", "json"),
+        *_common(options, replica.name, run),
+    ]
+
+
+def _common(options: Options, name: str, run: Path) -> list[str]:
+    own: Sequence[str] = options.servers.get(name, ())
+    return ["--auth.tokens", str(tokens.hashed(run)), "--faults", "on", *options.server, *own]
+
+
+def certificate(openssl: Path, run: Path, days: int = 30) -> None:
+    """A self-signed certificate for `localhost`; a new one replaces the one before in one step."""
+    files = run / "tls.crt", run / "tls.key"
+    fresh = [file.with_suffix(f"{file.suffix}.new") for file in files]
+    argv = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    argv += ["-noenc", "-days", str(days), "-subj", "/CN=localhost"]
+    argv += ["-addext", f"subjectAltName=DNS:localhost,IP:{HOST}"]
+    argv += ["-out", fresh[0], "-keyout", fresh[1]]
+    subprocess.run(argv, check=True, capture_output=True)
+    for new, file in zip(fresh, files, strict=True):
+        new.rename(file)

@@ -1,0 +1,48 @@
+"""The configuration of Prometheus: every part with the labels that a cluster gives its targets."""
+
+import json
+from collections.abc import Mapping
+
+from dashboards.live import node
+from dashboards.live.options import Options
+from local.topology import HOST
+
+TARGETS = {"gateway": {"metrics_path": "/stats/prometheus"}, "node-tuning": {"honor_labels": True}}
+"""What a job has beyond its targets. The `pod` of a node's agent is the pod that it looked at."""
+
+
+def configuration(options: Options, jobs: Mapping[str, Mapping[str, int]]) -> str:
+    """Scrapes the `jobs`, each with the ports of its pods, as often as the options say."""
+    every = _duration(options.interval)
+    scrapes = [
+        {
+            "job_name": job,
+            "static_configs": [_target(options.name, job, pod, port) for pod, port in pods.items()],
+            **TARGETS.get(job, {}),
+        }
+        for job, pods in jobs.items()
+    ]
+    alerting = {"alertmanagers": [{"static_configs": [{"targets": list(options.alertmanagers)}]}]}
+    whole = {
+        "global": {
+            "scrape_interval": every,
+            "scrape_timeout": every,
+            "evaluation_interval": every,
+        },
+        "rule_files": [str(path) for path in options.rules],
+        "scrape_configs": scrapes,
+        **({"alerting": alerting} if options.alertmanagers else {}),
+    }
+    # JSON is YAML (YAML 1.2, section 1.3).
+    return json.dumps(whole, indent=2) + "\n"
+
+
+def _target(namespace: str, job: str, pod: str, port: int) -> dict:
+    labels = {"namespace": namespace, "pod": pod, "node": node.NAME}
+    if job == "node-tuning":
+        del labels["pod"]
+    return {"targets": [f"{HOST}:{port}"], "labels": labels}
+
+
+def _duration(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"

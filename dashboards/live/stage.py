@@ -1,0 +1,56 @@
+"""Starts a whole platform from real parts, and ends it: `with stage() as platform`."""
+
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dashboards.live import assemble, parts
+from dashboards.live.options import Options
+from dashboards.live.platform import Platform
+from local import down, instance, processes
+from local.settings import REPOSITORY
+from postgres import instance as postgres
+from tools.errors import ToolError
+
+
+@contextmanager
+def stage(options: Options | None = None) -> Iterator[Platform]:
+    """A platform that serves; at the end nothing of it is left but its logs in `.run/<name>`.
+
+    A part that has ended by itself meanwhile is an error that names it.
+    """
+    options = options or Options()
+    run = REPOSITORY / ".run" / options.name
+    with instance.lock(run), _unwound_by_sigterm():
+        _clear(run)
+        platform = assemble.assemble(options, run)
+        try:
+            platform.start()
+            yield platform
+            failed = [part for part in platform.parts.values() if part.failed]
+            if failed:
+                raise ToolError(parts.describe("ended by itself", failed))
+        finally:
+            parts.end(list(platform.parts.values()))
+            postgres.remove(run / "postgres")
+
+
+def _clear(run: Path) -> None:
+    """Ends and removes what a stage left that could not end by itself."""
+    if processes.find(run):
+        down.stop(run)
+    for entry in run.iterdir():
+        if entry.name != "lock":
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+
+
+@contextmanager
+def _unwound_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends a stage as Ctrl-C does."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
