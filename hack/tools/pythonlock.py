@@ -42,7 +42,7 @@ def _complete(environment: Path) -> bool:
 def _program(environment: Path, tool: Tool) -> Path:
     if tool.python.package_file:
         return environment / f"lib/python{PYTHON}/site-packages" / tool.python.package_file
-    return environment / "bin" / tool.name
+    return environment / "bin" / (tool.python.program or tool.name)
 
 
 def _make(environment: Path, lock: str, name: str) -> None:

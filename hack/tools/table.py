@@ -37,9 +37,10 @@ class Go:
 
 @dataclass(frozen=True)
 class Python:
-    """A lock file, and the program's place in the package when it is not in bin."""
+    """A lock file; the program's name in bin when the tool has another; its place when it is not there."""
 
     lock: str
+    program: str = ""
     package_file: str = ""
 
 

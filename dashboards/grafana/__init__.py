@@ -1,0 +1,1 @@
+"""Corelane's dashboards as code: `make dashboards` writes them into dashboards/json."""

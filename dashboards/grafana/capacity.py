@@ -1,0 +1,345 @@
+"""Capacity: how much more can be asked, is the prediction right, and how many servers are needed?"""
+
+from grafana.board import Board
+from grafana.changes import MARKS
+from grafana.panels import HARMLESS, Column, Limits, Says, cells, lines, number
+from grafana.queries import JOB, POD, now, over_time, rows
+from grafana.variables import COMMON
+
+BOARD = Board(
+    uid="corelane-capacity",
+    title="Corelane / Capacity",
+    description="What the load table predicts beside what is measured, and how many servers that takes.",
+    variables=COMMON,
+    start="now-6h",
+    marks=MARKS,
+)
+
+USED = Limits(0.7, 0.9)
+MEASURED = f"""
+  sum(pod:corelane_requests:rate1m{{{JOB}}})
+    / (avg(pod:corelane_lane_busy:ratio_rate1m{{{JOB}}}) > 0.02)
+"""
+"""What the servers would carry if their lanes were always busy at the present cost of a request."""
+
+PREDICTED_BUSY = f"""
+  sum by (pod) (
+    rate(corelane_load_table_observations_total{{{POD}}}[5m]) * corelane_load_table_lane_seconds{{{POD}}}
+  )
+    / on (pod) count by (pod) (corelane_lane_info{{{POD}}})
+"""
+
+BOARD.row(
+    3,
+    (
+        4,
+        number(
+            "How full are the servers?",
+            Says(
+                "Requests now as a share of what the load tables say the servers carry.",
+                "below 70%",
+                "above 90% queues grow without bound",
+                "as many servers as *How many servers are needed?* says",
+            ),
+            "percentunit",
+            now(f"max(job:corelane_capacity_used:ratio{{{JOB}}})"),
+            limits=USED,
+            empty="no traffic",
+            decimals=0,
+        ),
+    ),
+    (
+        4,
+        number(
+            "How much more can be asked?",
+            Says(
+                "Requests each second beyond those of now, at the present mix, until the servers are used to the "
+                "share that they are meant to be (70% as shipped).",
+                "more than the next peak brings",
+                "0 or below: there is no reserve",
+                "more servers, or a cheaper route: see *Which route takes the capacity?*",
+            ),
+            "reqps",
+            now(
+                f"max(job:corelane_capacity_requests:rate{{{JOB}}})"
+                " * scalar(slo:corelane_capacity_used_objective:ratio)"
+                f" - sum(pod:corelane_requests:rate1m{{{JOB}}})"
+            ),
+            limits=Limits(1, 0, falling=True),
+            empty="no traffic",
+        ),
+    ),
+    (
+        4,
+        number(
+            "How many servers are needed?",
+            Says(
+                "Servers like these, for the load of now at the share to which they are meant to be used.",
+                "at most as many as there are; " + HARMLESS,
+                "more than there are",
+                "scale out, or see whether the autoscaler's upper bound holds it back",
+            ),
+            "none",
+            now(f"max(job:corelane_capacity_replicas:needed{{{JOB}}})"),
+            empty="no traffic",
+        ),
+    ),
+    (
+        4,
+        number(
+            "How many are missing?",
+            Says(
+                "Servers needed, less servers that are ready. Below 0 there are some to spare.",
+                "0 or below",
+                "above 0",
+                "scale out; if pods are pending, the cluster has no whole CPUs left",
+            ),
+            "none",
+            now(
+                f"max(job:corelane_capacity_replicas:needed{{{JOB}}}) - sum(corelane_ready{{{JOB}}})"
+            ),
+            limits=Limits(1, 2),
+            empty="no traffic",
+        ),
+    ),
+    (
+        4,
+        number(
+            "Is the prediction right?",
+            Says(
+                "What the load tables say the servers carry, over what their busy time says. The model is blind to "
+                "what is not a handler: parsing, accepting, TLS.",
+                "between 0.8 and 1.5",
+                "far above: the lanes are busy with what is not in the load table, or robbed of their CPU; the "
+                "servers are full before *How full?* says so",
+                "*Lanes*: do lanes get their CPU? Many tiny requests, or new connections, have the same effect",
+            ),
+            "none",
+            now(f"max(job:corelane_capacity_requests:rate{{{JOB}}}) / ({MEASURED})"),
+            limits=Limits(1.5, 3),
+            empty="too little traffic",
+            decimals=2,
+        ),
+    ),
+    (
+        4,
+        number(
+            "How uneven are the servers?",
+            Says(
+                "The busiest server over the mean, within five minutes.",
+                "close to 1",
+                "above 1.6: one is full before the others, and the reserve is smaller than it seems",
+                "Gateway: which share does each get?",
+            ),
+            "none",
+            now(f"max(job:corelane_lane_busy:imbalance_rate5m{{{JOB}}})"),
+            limits=Limits(1.3, 1.6),
+            empty="idle",
+            decimals=2,
+        ),
+    ),
+)
+
+BOARD.row(
+    8,
+    (
+        8,
+        lines(
+            "How much is asked, and how much would go?",
+            Says(
+                "Requests each second, beside what the servers carry: as the load tables predict it, and as their "
+                "busy time says (where they are busy enough to tell).",
+                "the lower line far below the others",
+                "it comes within a third of them",
+                "scale out before it gets there",
+            ),
+            "reqps",
+            over_time(f"sum(pod:corelane_requests:rate1m{{{JOB}}})", "asked"),
+            over_time(f"max(job:corelane_capacity_requests:rate{{{JOB}}})", "predicted capacity"),
+            over_time(MEASURED, "measured capacity"),
+            limits=None,
+            logarithmic=True,
+        ),
+    ),
+    (
+        8,
+        lines(
+            "How full is each server?",
+            Says(
+                "Share of the time that the lanes of each server were busy: as measured, and as its load table "
+                "predicts from what was asked.",
+                "pairs of lines close together, below 70%",
+                "a measured line far above the predicted: see *Is the prediction right?*",
+                "one server above the others: Gateway; all: scale out",
+            ),
+            "percentunit",
+            over_time(f"pod:corelane_lane_busy:ratio_rate1m{{{POD}}}", "{{pod}} measured"),
+            over_time(PREDICTED_BUSY, "{{pod}} predicted"),
+            limits=USED,
+            top=1,
+        ),
+    ),
+    (
+        8,
+        lines(
+            "How many servers are needed?",
+            Says(
+                "Servers needed for the load of each moment, beside those that were ready.",
+                "needed below ready",
+                "needed above ready for longer than a start takes",
+                "the autoscaler's bounds; whole CPUs that are free on the nodes",
+            ),
+            "none",
+            over_time(f"max(job:corelane_capacity_replicas:needed{{{JOB}}})", "needed"),
+            over_time(f"sum(corelane_ready{{{JOB}}})", "ready"),
+            limits=None,
+        ),
+    ),
+)
+
+BOARD.row(
+    8,
+    (
+        8,
+        cells(
+            "Which route takes the capacity?",
+            Says(
+                "Lanes that each route keeps busy: requests each second times the time that one holds a lane.",
+                "the routes that the service is for",
+                "a route that nobody knew to be dear",
+                "Service, that route; code that computes for long belongs beside the lanes",
+            ),
+            (
+                Column("route", "Route"),
+                Column("method", "Method"),
+                Column("Value #A", "Lanes kept busy", "none", Limits(1, 4)),
+                Column("Value #B", "Rate", "reqps"),
+                Column("Value #C", "Holds a lane", "s"),
+            ),
+            rows(
+                f"""
+                sum by (route, method) (
+                  rate(corelane_load_table_observations_total{{{JOB}}}[5m])
+                    * corelane_load_table_lane_seconds{{{JOB}}}
+                )
+                """
+            ),
+            rows(
+                f"sum by (route, method) (rate(corelane_load_table_observations_total{{{JOB}}}[5m]))"
+            ),
+            rows(f"avg by (route, method) (corelane_load_table_lane_seconds{{{JOB}}})"),
+            sort="Lanes kept busy",
+            empty="no traffic",
+        ),
+    ),
+    (
+        8,
+        lines(
+            "How long must one wait?",
+            Says(
+                "Wait for a lane: the 99th percentile as measured, and the mean that random arrivals at the present "
+                "use would have (M/M/1, ρ ÷ (1 - ρ) × the time that a request holds its lane).",
+                "both below 10 ms",
+                "measured far above the mean: few dear requests among many brief ones, or an uneven load",
+                "Lanes: which requests hold the lanes?",
+            ),
+            "s",
+            over_time(
+                f"max(pod_lane:corelane_request_phase_queue_seconds:p99_rate5m{{{JOB}}})",
+                "measured p99",
+            ),
+            over_time(
+                f"""
+                max(
+                  pod:corelane_lane_busy:ratio_rate1m{{{JOB}}}
+                    / clamp_min(1 - pod:corelane_lane_busy:ratio_rate1m{{{JOB}}}, 0.01)
+                    * on (namespace, job, pod) pod:corelane_request_lane_seconds:mean_rate5m{{{JOB}}}
+                )
+                """,
+                "predicted mean",
+            ),
+            limits=Limits(0.01, 0.05),
+        ),
+    ),
+    (
+        8,
+        lines(
+            "Which other limit is near?",
+            Says(
+                "Use of the limits that are not CPU: connections, files, and waiting requests of the fullest server.",
+                "below 70%",
+                "at 100% the next one is refused",
+                "limits.connections, the open files of the container (nofile), limits.queue",
+            ),
+            "percentunit",
+            over_time(
+                f"max(sum by (pod) (corelane_connections{{{POD}}})"
+                f" / on (pod) max by (pod) (corelane_config_connections{{{POD}}}))",
+                "connections",
+            ),
+            over_time(f"max(process_open_fds{{{POD}}} / process_max_fds{{{POD}}})", "files"),
+            over_time(
+                f"max(max by (pod) (corelane_requests_queued{{{POD}}})"
+                f" / on (pod) max by (pod) (corelane_config_queue{{{POD}}}))",
+                "queue of a lane",
+            ),
+            over_time(
+                f"max(max by (pod) (corelane_requests_in_flight{{{POD}}})"
+                f" / on (pod) max by (pod) (corelane_config_slots{{{POD}}}))",
+                "slots of a lane",
+            ),
+            limits=USED,
+            top=1,
+        ),
+    ),
+)
+
+BOARD.folded(
+    "What if more comes?",
+    (
+        7,
+        (
+            (
+                12,
+                lines(
+                    "How many servers would more load need?",
+                    Says(
+                        "Servers needed at one, two and four times the load of each moment.",
+                        "the cluster has as many whole CPUs; " + HARMLESS,
+                        "it has not",
+                        "nodes first: they take longest",
+                    ),
+                    "none",
+                    *(
+                        over_time(
+                            f"ceil({factor} * sum(pod:corelane_requests:rate1m{{{JOB}}})"
+                            f" / avg(pod:corelane_capacity_requests:rate{{{JOB}}})"
+                            " / scalar(slo:corelane_capacity_used_objective:ratio))",
+                            f"{factor} × the load",
+                        )
+                        for factor in (1, 2, 4)
+                    ),
+                ),
+            ),
+            (
+                12,
+                lines(
+                    "When is it full, if it goes on like this?",
+                    Says(
+                        "Use of the capacity in four hours, if the trend of the last two goes on.",
+                        "below 70%",
+                        "above 100%: requests will be shed by then",
+                        "scale out now",
+                    ),
+                    "percentunit",
+                    over_time(
+                        f"clamp_min(predict_linear(job:corelane_capacity_used:ratio{{{JOB}}}[2h], 4 * 3600), 0)",
+                        "in four hours",
+                    ),
+                    over_time(f"max(job:corelane_capacity_used:ratio{{{JOB}}})", "now"),
+                    limits=USED,
+                ),
+            ),
+        ),
+    ),
+)
