@@ -117,6 +117,11 @@ def test_a_pinned_pod_is_proven_in_every_layout_of_cgroups(bench: Bench, layout:
         words = f"{bench.namespace}/other/main may run on CPU 1"
         becomes(lambda: agent.checks("server")[EXCLUSIVE], ("failed", words))
         assert agent.metrics()["pods_proven"] == 0
+        cgroups.used(server, 12_500_000)
+        series = (
+            f'pod_cpu_seconds_total{{namespace="{bench.namespace}",pod="server",container="main"}}'
+        )
+        becomes(lambda: agent.metrics().get(series), 12.5)
 
 
 def test_each_check_says_what_it_failed_on(bench: Bench) -> None:

@@ -27,7 +27,7 @@ class Cgroups:
     def _hierarchies(self) -> list[Path]:
         if self.unified:
             return [self.mounted]
-        return [self.mounted / "cpuset", self.mounted / "cpu"]
+        return [self.mounted / name for name in ("cpuset", "cpuacct", "cpu")]
 
     def put(self, pod: Pod, cpus: str, *pids: int, quality: str = "", below: str = "") -> None:
         """A container on these CPUs, with these processes, some runtimes' in a cgroup of their own."""
@@ -48,6 +48,16 @@ class Cgroups:
         folder = self._pod(pod, "")
         container = f"cri-containerd-{pod.id}.scope" if self.systemd else pod.id
         self._quota(folder / container if of == "container" else folder, microseconds, throttled)
+
+    def used(self, pod: Pod, microseconds: int) -> None:
+        """Sets the CPU time that the container has had."""
+        container = f"cri-containerd-{pod.id}.scope" if self.systemd else pod.id
+        folder = self._pod(pod, "") / container
+        if self.unified:
+            (self.mounted / folder / "cpu.stat").write_text(f"usage_usec {microseconds}\n")
+        else:
+            usage = self.mounted / "cpuacct" / folder / "cpuacct.usage"
+            usage.write_text(f"{microseconds * 1000}\n")
 
     def sandbox(self, pod: Pod, pid: int, quality: str = "") -> None:
         """The process that holds a pod's namespaces, which the API does not name."""

@@ -145,6 +145,7 @@ impl Family<'_, '_> {
         let proven = proof.pods.iter().filter(|pod| pod.proven).count();
         let help = "Those of which no check failed, and exclusive CPUs without a quota were seen";
         self.gauge("corelane_node_pods_proven", help)?.encode_gauge(&(proven as u64))?;
+        self.cpu_time(proof)?;
         let help = "1 for how a check of a container came out";
         let mut checks = self.gauge("corelane_node_pod_check", help)?;
         for pod in &proof.pods {
@@ -159,6 +160,25 @@ impl Family<'_, '_> {
                     ];
                     checks.encode_family(&labels)?.encode_gauge(&1_u64)?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    fn cpu_time(&mut self, proof: &NodeProof) -> fmt::Result {
+        let help = "CPU time that a container has had, as of the last look";
+        let mut seconds = self.counter("corelane_node_pod_cpu_seconds", help)?;
+        for pod in &proof.pods {
+            for container in &pod.containers {
+                let Some(time) = container.cpu_time else { continue };
+                let labels = [
+                    ("namespace", pod.namespace.as_str()),
+                    ("pod", &pod.pod),
+                    ("container", &container.container),
+                ];
+                seconds
+                    .encode_family(&labels)?
+                    .encode_counter::<NoLabelSet, _, f64>(&time.as_secs_f64(), None)?;
             }
         }
         Ok(())

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::cpus::Cpus;
 
@@ -25,6 +26,8 @@ pub(crate) struct Cgroups {
     cpuset: PathBuf,
     /// The one with quotas.
     cpu: PathBuf,
+    /// The one that counts CPU time, if there is one.
+    cpuacct: Option<PathBuf>,
     /// One hierarchy for everything, instead of one per controller.
     unified: bool,
     /// The folder of each pod below the hierarchies, by the pod's uid.
@@ -53,9 +56,12 @@ impl Cgroups {
     pub(crate) fn find(mounted: &Path) -> Result<Self, String> {
         let unified = mounted.join("cgroup.controllers").exists();
         let one = |names: &[&str]| names.iter().map(|it| mounted.join(it)).find(|it| it.is_dir());
-        let (cpuset, cpu) = match unified {
-            true => (Some(mounted.to_owned()), Some(mounted.to_owned())),
-            false => (one(&["cpuset"]), one(&["cpu", "cpu,cpuacct"])),
+        let own = || Some(mounted.to_owned());
+        let (cpuset, cpu, cpuacct) = match unified {
+            true => (own(), own(), own()),
+            false => {
+                (one(&["cpuset"]), one(&["cpu", "cpu,cpuacct"]), one(&["cpuacct", "cpu,cpuacct"]))
+            }
         };
         let (Some(cpuset), Some(cpu)) = (cpuset, cpu) else {
             let at = mounted.display();
@@ -66,7 +72,7 @@ impl Cgroups {
         let mut pods = BTreeMap::new();
         collect(&cpuset, Path::new(""), DEPTH, &mut pods)
             .map_err(|error| format!("{}: {error}", cpuset.display()))?;
-        Ok(Cgroups { cpuset, cpu, unified, pods })
+        Ok(Cgroups { cpuset, cpu, cpuacct, unified, pods })
     }
 
     /// The folder of a pod.
@@ -139,6 +145,19 @@ impl Cgroups {
         let throttled = statistics.lines().find_map(|line| line.strip_prefix("nr_throttled "));
         let throttled = throttled.and_then(|it| it.trim().parse().ok()).unwrap_or(0);
         Ok(Quota { limit, period, throttled })
+    }
+
+    /// The CPU time that a cgroup has had, with those below it (cpuacct.rst, cgroup-v2.rst).
+    pub(crate) fn cpu_time(&self, cgroup: &Path) -> Option<Duration> {
+        let folder = self.cpuacct.as_ref()?.join(cgroup);
+        if !self.unified {
+            return Some(Duration::from_nanos(
+                read(&folder.join("cpuacct.usage")).ok()?.parse().ok()?,
+            ));
+        }
+        let statistics = read(&folder.join("cpu.stat")).ok()?;
+        let usage = statistics.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+        Some(Duration::from_micros(usage.parse().ok()?))
     }
 }
 

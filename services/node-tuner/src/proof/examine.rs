@@ -123,7 +123,8 @@ impl Examiner {
         };
         checks.push(self.open_files(node, pids));
         let cpus = cpuset.map_or_else(|_| String::new(), |it| it.to_string());
-        ContainerProof { container: container.name.clone(), cpus, checks }
+        let cpu_time = node.cgroups.cpu_time(cgroup);
+        ContainerProof { container: container.name.clone(), cpus, cpu_time, checks }
     }
 
     fn open_files(&self, node: &Node, pids: &[u32]) -> Check {
@@ -255,7 +256,8 @@ fn not_pinned(pod: &Pod) -> Vec<Check> {
 /// Nothing of the container can be seen.
 fn unseen_container(container: &Container, reason: &str) -> ContainerProof {
     let checks = each(&Name::ALL, State::Unknown, reason);
-    ContainerProof { container: container.name.clone(), cpus: String::new(), checks }
+    let (cpus, cpu_time) = (String::new(), None);
+    ContainerProof { container: container.name.clone(), cpus, cpu_time, checks }
 }
 
 fn unseen(pod: &Pod, reason: &str) -> PodProof {

@@ -12,6 +12,8 @@ mod processes;
 mod sysctls;
 mod table;
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::ask::run;
@@ -77,6 +79,9 @@ pub(crate) struct ContainerProof {
     pub(crate) container: String,
     /// On which it may run; empty if that is not known.
     pub(crate) cpus: String,
+    /// That it has had, if it is known: a figure beside the proof, for Prometheus alone.
+    #[serde(skip)]
+    pub(crate) cpu_time: Option<Duration>,
     pub(crate) checks: Vec<Check>,
 }
 

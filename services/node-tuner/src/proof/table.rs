@@ -29,7 +29,7 @@ fn pod(text: &mut String, pod: &PodProof) {
     let verdict = if pod.proven { "proven" } else { "NOT PROVEN" };
     let _ = writeln!(text, "  {}/{}: {verdict}", pod.namespace, pod.pod);
     for container in &pod.containers {
-        let ContainerProof { container, cpus, checks } = container;
+        let ContainerProof { container, cpus, checks, cpu_time: _ } = container;
         let cpus = if cpus.is_empty() { "of unknown CPUs" } else { &format!("on CPU {cpus}") };
         let _ = writeln!(text, "    {container} {cpus}");
         for check in checks {
