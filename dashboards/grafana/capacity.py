@@ -2,7 +2,7 @@
 
 from grafana.board import Board
 from grafana.changes import MARKS
-from grafana.panels import HARMLESS, Column, Limits, Says, cells, lines, number
+from grafana.panels import HARMLESS, RELATIVE, Column, Limits, Says, cells, lines, number
 from grafana.queries import JOB, POD, now, over_time, rows
 from grafana.variables import COMMON
 
@@ -148,7 +148,7 @@ BOARD.row(
             "How much is asked, and how much would go?",
             Says(
                 "Requests each second, beside what the servers carry: as the load tables predict it, and as their "
-                "busy time says (where they are busy enough to tell).",
+                "busy time says (where they are busy enough to tell); " + RELATIVE + ".",
                 "the lower line far below the others",
                 "it comes within a third of them",
                 "scale out before it gets there",
@@ -157,7 +157,6 @@ BOARD.row(
             over_time(f"sum(pod:corelane_requests:rate1m{{{JOB}}})", "asked"),
             over_time(f"max(job:corelane_capacity_requests:rate{{{JOB}}})", "predicted capacity"),
             over_time(MEASURED, "measured capacity"),
-            limits=None,
             logarithmic=True,
         ),
     ),
@@ -182,9 +181,11 @@ BOARD.row(
     (
         8,
         lines(
-            "How many servers are needed?",
+            "How many servers were needed?",
             Says(
-                "Servers needed for the load of each moment, beside those that were ready.",
+                "Servers needed for the load of each moment, beside those that were ready; "
+                + RELATIVE
+                + ".",
                 "needed below ready",
                 "needed above ready for longer than a start takes",
                 "the autoscaler's bounds; whole CPUs that are free on the nodes",
@@ -192,7 +193,6 @@ BOARD.row(
             "none",
             over_time(f"max(job:corelane_capacity_replicas:needed{{{JOB}}})", "needed"),
             over_time(f"sum(corelane_ready{{{JOB}}})", "ready"),
-            limits=None,
         ),
     ),
 )

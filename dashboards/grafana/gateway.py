@@ -2,7 +2,7 @@
 
 from grafana.board import Board
 from grafana.changes import MARKS
-from grafana.panels import HARMLESS, Above, Limits, Never, Says, bars, lines, number
+from grafana.panels import HARMLESS, RELATIVE, Above, Limits, Never, Says, bars, lines, number
 from grafana.queries import GATEWAY, JOB, POD, now, over_time, quantile, rate
 from grafana.variables import COMMON
 
@@ -16,7 +16,16 @@ BOARD = Board(
 
 UPSTREAM = f'{GATEWAY}, envoy_cluster_name="server"'
 AGENT = 'namespace="$namespace", job="gateway-agent"'
-OVERLOAD = "envoy_overload_envoy_"
+
+ACTIONS = "|".join(
+    f"envoy_overload_envoy_overload_actions_{action}_active"
+    for action in ("reduce_timeouts", "disable_http_keepalive", "stop_accepting_requests")
+)
+CIRCUITS = "|".join(
+    f"envoy_cluster_circuit_breakers_default_{circuit}_open"
+    for circuit in ("cx", "cx_pool", "rq_pending", "rq", "rq_retry")
+)
+PRESSURE = "envoy_overload_envoy_resource_monitors"
 
 
 def _per(counter: str, matchers: str = UPSTREAM) -> str:
@@ -154,9 +163,7 @@ BOARD.row(
                 "*How close is the gateway to its own limits?*, then more gateways or more memory",
             ),
             "none",
-            now(
-                f'sum({{__name__=~"{OVERLOAD}overload_actions_.*_active", {GATEWAY}}})',
-            ),
+            now(f'sum({{__name__=~"{ACTIONS}", {GATEWAY}}})'),
             limits=Never(),
         ),
     ),
@@ -172,9 +179,7 @@ BOARD.row(
                 "*Are there connections enough?* names it; the limits are upstream.limits of the chart",
             ),
             "none",
-            now(
-                f'sum({{__name__=~"envoy_cluster_circuit_breakers_default_.*_open", {UPSTREAM}}})',
-            ),
+            now(f'sum({{__name__=~"{CIRCUITS}", {UPSTREAM}}})'),
             limits=Never(),
         ),
     ),
@@ -187,7 +192,7 @@ BOARD.row(
         lines(
             "Which share does each server get?",
             Says(
-                "Each server's share of all requests.",
+                "Each server's share of all requests; " + RELATIVE + ".",
                 "alike, where servers have as many lanes each and the policy is least requests",
                 "one line that leaves the others; a server near 0 is out of the balancing or new",
                 "compare with the share by load report at the right",
@@ -198,7 +203,7 @@ BOARD.row(
                 f" / on () group_left () (sum(pod:corelane_requests:rate1m{{{JOB}}}) > 0)",
                 "{{pod}}",
             ),
-            limits=None,
+            over_time(f"1 / count(corelane_build_info{{{JOB}}})", "even share"),
         ),
     ),
     (
@@ -283,7 +288,9 @@ BOARD.row(
         lines(
             "Which servers does it trust?",
             Says(
-                "Servers that are known, healthy, excluded and ejected; the highest or lowest of the gateways.",
+                "Servers that are known, healthy, excluded and ejected; the highest or lowest of the gateways; "
+                + RELATIVE
+                + ".",
                 "healthy equal to known",
                 "ejected above 0, or healthy below known, outside a roll-out",
                 "ejected: the server fails requests; unhealthy: it fails its probe (/readyz says why)",
@@ -299,7 +306,7 @@ BOARD.row(
                 f"sum(increase(envoy_cluster_outlier_detection_ejections_enforced_total{{{UPSTREAM}}}[$__rate_interval]))",
                 "ejections",
             ),
-            limits=None,
+            red="ejected|excluded|ejections",
         ),
     ),
     (
@@ -418,7 +425,7 @@ BOARD.folded(
                     over_time(_per("envoy_cluster_health_check_success"), "passed"),
                     over_time(_per("envoy_cluster_health_check_failure"), "failed"),
                     over_time(_per("envoy_cluster_health_check_network_failure"), "unreachable"),
-                    limits=None,
+                    red="failed|unreachable",
                 ),
             ),
         ),
@@ -474,7 +481,7 @@ BOARD.folded(
                     over_time(
                         f"max by (state) (corelane_gateway_agent_endpoints{{{AGENT}}})", "{{state}}"
                     ),
-                    limits=None,
+                    red="left_out",
                 ),
             ),
             (
@@ -539,7 +546,7 @@ BOARD.folded(
                         "{{envoy_response_code_class}}xx",
                     ),
                     stacked=True,
-                    limits=None,
+                    red="5xx",
                 ),
             ),
             (
@@ -584,11 +591,15 @@ BOARD.folded(
                         "more memory or more gateways",
                     ),
                     "percent",
+                    # Of memory there is one, by the chart's overload.monitor.
                     over_time(
-                        "max by (resource) (label_replace("
-                        f'{{__name__=~"{OVERLOAD}resource_monitors_.*_pressure", {GATEWAY}}}, "resource", "$1",'
-                        f' "__name__", "{OVERLOAD}resource_monitors_(.*)_pressure"))',
-                        "{{resource}}",
+                        f"max({PRESSURE}_cgroup_memory_pressure{{{GATEWAY}}})"
+                        f" or max({PRESSURE}_fixed_heap_pressure{{{GATEWAY}}})",
+                        "memory",
+                    ),
+                    over_time(
+                        f"max({PRESSURE}_global_downstream_max_connections_pressure{{{GATEWAY}}})",
+                        "connections",
                     ),
                     limits=Limits(80, 90),
                     top=100,

@@ -14,7 +14,7 @@ from grafana.panels import (
     lines,
     number,
 )
-from grafana.queries import POD, buckets, now, over_time, quantile, rate, rows
+from grafana.queries import POD, buckets, now, over_time, quantile, raised, rate, rows
 from grafana.variables import COMMON
 
 BOARD = Board(
@@ -509,7 +509,10 @@ BOARD.folded(
                     ),
                     "none",
                     over_time(
-                        f"sum by (route) (increase(corelane_stalls_total{{{POD}}}[$__rate_interval]))",
+                        raised(
+                            "route",
+                            f"sum by (route) (increase(corelane_stalls_total{{{POD}}}[$__rate_interval]))",
+                        ),
                         "{{route}}",
                     ),
                     limits=Never(),
@@ -527,7 +530,10 @@ BOARD.folded(
                     ),
                     "reqps",
                     over_time(
-                        f"sum by (reason) ({rate('corelane_requests_refused_total', POD)})",
+                        raised(
+                            "reason",
+                            f"sum by (reason) ({rate('corelane_requests_refused_total', POD)})",
+                        ),
                         "{{reason}}",
                     ),
                     limits=Never(),
@@ -545,7 +551,10 @@ BOARD.folded(
                     ),
                     "cps",
                     over_time(
-                        f"sum by (reason) ({rate('corelane_connections_refused_total', POD)})",
+                        raised(
+                            "reason",
+                            f"sum by (reason) ({rate('corelane_connections_refused_total', POD)})",
+                        ),
                         "{{reason}}",
                     ),
                     limits=Limits(10, 100),

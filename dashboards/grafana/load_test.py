@@ -2,7 +2,7 @@
 
 from grafana.board import Board
 from grafana.changes import MARKS
-from grafana.panels import HARMLESS, Above, Limits, Never, Says, lines, number
+from grafana.panels import HARMLESS, RELATIVE, Above, Limits, Never, Says, lines, number
 from grafana.queries import GATEWAY, JOB, now, over_time, quantile
 from grafana.variables import COMMON, TEST
 
@@ -16,6 +16,12 @@ BOARD = Board(
 )
 
 K6 = 'testid=~"$testid"'
+FAILED = f"""
+  (sum(rate(k6_http_reqs_total{{{K6}, expected_response="false"}}[$__rate_interval])) or vector(0))
+    / (sum(rate(k6_http_reqs_total{{{K6}}}[$__rate_interval])) > 0)
+"""
+"""k6_http_req_failed_rate is of each combination of tags since the start, and cannot be added up."""
+
 FROM_THE_START = (
     "k6 computes its quantiles over all requests since the start of the test, so they move slowly."
 )
@@ -48,7 +54,7 @@ BOARD.row(
                 "compare with the servers' 5xx below: what they never saw failed on the way",
             ),
             "percentunit",
-            now(f"max(k6_http_req_failed_rate{{{K6}}})"),
+            now(FAILED),
             limits=Limits(0.001, 0.01),
             empty="no test",
             decimals=2,
@@ -177,7 +183,7 @@ BOARD.row(
                 "Gateway, *Are requests cut?*",
             ),
             "percentunit",
-            over_time(f"max(k6_http_req_failed_rate{{{K6}}})", "k6, since the start"),
+            over_time(FAILED, "k6"),
             over_time(
                 f'sum(rate(envoy_http_downstream_rq_xx{{{GATEWAY}, envoy_response_code_class="5"}}[$__rate_interval]))'
                 f" / (sum(rate(envoy_http_downstream_rq_xx{{{GATEWAY}}}[$__rate_interval])) > 0)",
@@ -212,7 +218,9 @@ BOARD.row(
         lines(
             "Is k6 itself the limit?",
             Says(
-                "Virtual users in use and at most, and iterations that were not started, each second.",
+                "Virtual users in use and at most, and iterations that were not started, each second; "
+                + RELATIVE
+                + ".",
                 "users in use well below the most; nothing dropped",
                 "in use at the most: what comes is late, and what is not started is not measured",
                 "more users (--max-vus), or a machine of its own",
@@ -224,7 +232,7 @@ BOARD.row(
                 f"sum(rate(k6_dropped_iterations_total{{{K6}}}[$__rate_interval])) or vector(0)",
                 "not started each second",
             ),
-            limits=None,
+            red="not started each second",
         ),
     ),
 )

@@ -13,7 +13,7 @@ from grafana.panels import (
     number,
     states,
 )
-from grafana.queries import POD, now, over_time, rate, rows
+from grafana.queries import POD, now, over_time, raised, rate, rows
 from grafana.variables import COMMON, NODE
 
 BOARD = Board(
@@ -281,11 +281,16 @@ BOARD.row(
             ),
             "none",
             over_time(
-                f"sum by (knob) (increase(corelane_node_knob_drift_total{{{AT}}}[1h]))",
+                raised(
+                    "knob", f"sum by (knob) (increase(corelane_node_knob_drift_total{{{AT}}}[1h]))"
+                ),
                 "{{knob}} changed",
             ),
             over_time(
-                f"sum by (knob) (increase(corelane_node_knob_repairs_total{{{AT}}}[1h]))",
+                raised(
+                    "knob",
+                    f"sum by (knob) (increase(corelane_node_knob_repairs_total{{{AT}}}[1h]))",
+                ),
                 "{{knob}} written again",
             ),
             limits=Never(),
@@ -367,7 +372,9 @@ BOARD.folded(
                 cells(
                     "Which CPUs may each server use?",
                     Says(
-                        "By what says so: all that are online, the cgroup's cpuset, the affinity mask, the quota.",
+                        "By what says so: all that are online, the cgroup's cpuset, the affinity mask, the quota; "
+                        + HARMLESS
+                        + ".",
                         "cpuset and affinity are the same, and below online",
                         "cpuset equal to online: the pod shares all CPUs of its node",
                         "Guaranteed pods with whole CPUs and the kubelet's static policy",
@@ -448,7 +455,7 @@ BOARD.folded(
                 cells(
                     "What are agents told to do?",
                     Says(
-                        "Mode, profile and version of each agent.",
+                        "Mode, profile and version of each agent; " + HARMLESS + ".",
                         "the same on nodes of one kind",
                         "two versions for long: a roll-out that stopped at a node",
                         "`kubectl rollout status` of the DaemonSet",

@@ -16,7 +16,7 @@ from grafana.panels import (
     number,
     states,
 )
-from grafana.queries import GATEWAY, JOB, POD, buckets, now, over_time, quantile, rate, rows
+from grafana.queries import GATEWAY, JOB, POD, buckets, now, over_time, quantile, raised, rate, rows
 from grafana.variables import COMMON
 
 BOARD = Board(
@@ -407,7 +407,8 @@ BOARD.row(
         bars(
             "Which node is not as it should be?",
             Says(
-                "Settings that differ from the node's profile or were refused, and pods whose pinning is not proven.",
+                "Settings that were refused or, in mode apply, differ from the node's profile, and pods whose "
+                "pinning is not proven.",
                 "0 everywhere",
                 "anything else: neighbours or the kernel take time from pinned lanes",
                 "click a bar: Nodes names the setting or the check",
@@ -415,8 +416,15 @@ BOARD.row(
             "none",
             now(
                 """
-                sum by (node) (corelane_node_knob_settings{state=~"differs|failed"})
-                  + on (node) sum by (node) (corelane_node_pods - corelane_node_pods_proven)
+                sum by (node) (
+                  corelane_node_knob_settings{state="failed"}
+                    or (
+                      corelane_node_knob_settings{state="differs"}
+                        and on (node) corelane_node_tuner_info{mode="apply"}
+                    )
+                    or (corelane_node_pods - corelane_node_pods_proven)
+                    or 0 * corelane_node_last_pass_timestamp_seconds
+                )
                 """,
                 "{{node}}",
             ),
@@ -463,9 +471,11 @@ BOARD.folded(
                     ),
                     "ops",
                     over_time(
-                        "sum by (rule_group)"
-                        " (rate(prometheus_rule_evaluation_failures_total[$__rate_interval])) > 0"
-                        " or on () (0 * sum(rate(prometheus_rule_evaluation_failures_total[$__rate_interval])))",
+                        raised(
+                            "rule_group",
+                            "sum by (rule_group)"
+                            " (rate(prometheus_rule_evaluation_failures_total[$__rate_interval]))",
+                        ),
                         "{{rule_group}}",
                     ),
                     limits=Never(),

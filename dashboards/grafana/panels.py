@@ -23,6 +23,9 @@ from grafana.queries import DATASOURCE
 HARMLESS = "nothing here is bad by itself"
 """What a panel whose values have no bad side says of it; it needs no limits."""
 
+RELATIVE = "the limit is a line of its own"
+"""What a panel says of whose lines one is the limit of the others."""
+
 
 @dataclass(frozen=True)
 class Says:
@@ -107,8 +110,12 @@ def lines(
     stacked: bool = False,
     top: float | None = None,
     logarithmic: bool = False,
+    red: str = "",
 ) -> timeseries.Panel:
-    """Series over time, with their limits as dashed lines; `top` is the highest value there can be."""
+    """Series over time, with their limits as dashed lines.
+
+    `top` is the highest value there can be; series whose names match `red` are bad wherever they are.
+    """
     panel = _common(timeseries.Panel(), title, says, unit, queries, limits, None)
     panel = (
         panel.color_scheme(
@@ -133,6 +140,9 @@ def lines(
     )
     if stacked:
         panel.stacking(common.StackingConfig().mode(option.StackingMode.NORMAL).group("A"))
+    if red:
+        color = {"mode": model.FieldColorModeId.FIXED, "fixedColor": "red"}
+        panel.override_by_regexp(f"/^({red})$/", [model.DynamicConfigValue("color", color)])
     if top is not None:
         panel.axis_soft_max(top)
     if logarithmic:
@@ -248,19 +258,12 @@ def cells(
     says: Says,
     columns: Sequence[Column],
     *queries: Dataquery,
-    joined_by: str = "",
     sort: str = "",
     empty: str = "none",
 ) -> table.Panel:
-    """A table of labels and results; several queries are joined by the label `joined_by`, or stacked."""
+    """A table of labels and results; rows of several queries are one where all labels they share are."""
     panel = _common(table.Panel(), title, says, "none", queries, None, None)
-    if joined_by:
-        panel.with_transformation(
-            model.DataTransformerConfig(
-                "joinByField", options={"byField": joined_by, "mode": "outer"}
-            )
-        )
-    elif len(queries) > 1:
+    if len(queries) > 1:
         panel.with_transformation(model.DataTransformerConfig("merge", options={}))
     fields = {column.field: column.title for column in columns}
     panel.with_transformation(

@@ -53,6 +53,12 @@ def rate(counter: str, matchers: str) -> str:
     return f"rate({counter}{{{matchers}}}[$__rate_interval])"
 
 
+def raised(label: str, expression: str) -> str:
+    """Of many series only those above 0, so that a legend names what happened; else one called none."""
+    nothing = f'label_replace(0 * sum({expression}), "{label}", "none", "", "")'
+    return f"({expression}) > 0 or on () {nothing}"
+
+
 def _query(expression: str, legend: str) -> prometheus.Dataquery:
     query = prometheus.Dataquery().expr(" ".join(expression.split())).datasource(DATASOURCE)
     return query.legend_format(legend) if legend else query

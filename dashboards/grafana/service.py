@@ -3,7 +3,7 @@
 from grafana.board import Board
 from grafana.changes import MARKS
 from grafana.panels import HARMLESS, Limits, Never, Says, heat_map, lines, number
-from grafana.queries import POD, POD_ROUTE, ROUTE, buckets, now, over_time, quantile, rate
+from grafana.queries import POD, POD_ROUTE, ROUTE, buckets, now, over_time, quantile, raised, rate
 from grafana.variables import COMMON
 from grafana.variables import ROUTE as ROUTES
 
@@ -234,7 +234,7 @@ BOARD.row(
             over_time(
                 _by("code", "corelane_requests_total", POD_ROUTE + ', code!="200"'), "{{code}}"
             ),
-            limits=None,
+            red="5..",
         ),
     ),
     (
@@ -436,7 +436,7 @@ BOARD.folded(
                     "reqps",
                     over_time(_by("code", "corelane_requests_total", STATIC), "{{code}}"),
                     stacked=True,
-                    limits=None,
+                    red="404|5..",
                 ),
             ),
             (
@@ -505,7 +505,7 @@ BOARD.folded(
                     ),
                     "reqps",
                     over_time(_by("result", "corelane_auth_attempts_total", POD), "{{result}}"),
-                    limits=None,
+                    red="invalid|ambiguous",
                 ),
             ),
             (
@@ -559,7 +559,7 @@ BOARD.folded(
                     ),
                     "cps",
                     over_time(_by("result", "corelane_tls_handshakes_total", POD), "{{result}}"),
-                    limits=None,
+                    red="failure|timeout",
                 ),
             ),
         ),
@@ -579,7 +579,7 @@ BOARD.folded(
                     ),
                     "reqps",
                     over_time(
-                        _by("route, fault", "corelane_faults_injected_total", POD),
+                        raised("fault", _by("route, fault", "corelane_faults_injected_total", POD)),
                         "{{route}} {{fault}}",
                     ),
                     limits=Never(),
@@ -600,7 +600,7 @@ BOARD.folded(
                     over_time(
                         _by("reason", "corelane_spans_dropped_total", POD), "dropped: {{reason}}"
                     ),
-                    limits=None,
+                    red="dropped.*",
                 ),
             ),
             (
