@@ -1,0 +1,128 @@
+"""A real Alertmanager with the configuration of dashboards/alertmanager: who hears what, and what is kept quiet."""
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support import REPOSITORY, becomes, eventually
+from support.ports import free_ports
+from support.rendering import tool
+
+CONFIGURATION = REPOSITORY / "dashboards" / "alertmanager" / "alertmanager.yaml"
+Fire = Callable[..., Callable[[], list[dict]]]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An Alertmanager that has just started."""
+    folder: Path = tmp_path_factory.mktemp("alertmanager")
+    port = free_ports()
+    argv = [
+        tool("alertmanager"),
+        f"--config.file={CONFIGURATION}",
+        f"--storage.path={folder}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--cluster.listen-address=",
+    ]
+    with open(folder / "log", "w") as log, subprocess.Popen(argv, stderr=log) as process:
+        url = f"http://127.0.0.1:{port}"
+        try:
+            eventually(lambda: _answers(url), "an Alertmanager that is ready")
+            yield url
+        finally:
+            process.terminate()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return urllib.request.urlopen(f"{url}/-/ready").status == 200
+    except urllib.error.URLError:
+        return False
+
+
+@pytest.fixture
+def fire(address: str, request: pytest.FixtureRequest) -> Fire:
+    """Fires alerts, in a namespace of the test's own; gives a look at what has become of them."""
+    namespace = request.node.name
+
+    def look() -> list[dict]:
+        found = json.load(urllib.request.urlopen(f"{address}/api/v2/alerts"))
+        return [it for it in found if it["labels"]["namespace"] == namespace]
+
+    def post(*alerts: dict[str, str]) -> Callable[[], list[dict]]:
+        body = json.dumps([{"labels": {"namespace": namespace, **labels}} for labels in alerts])
+        header = {"Content-Type": "application/json"}
+        call = urllib.request.Request(f"{address}/api/v2/alerts", body.encode(), header)
+        urllib.request.urlopen(call).close()
+        becomes(lambda: len(look()), len(alerts))
+        return look
+
+    return post
+
+
+def alert(name: str, severity: str, **labels: str) -> dict[str, str]:
+    return {"alertname": name, "severity": severity, **labels}
+
+
+def name(alert: dict) -> tuple[str, str]:
+    return alert["labels"]["alertname"], alert["labels"]["severity"]
+
+
+def quiet(alerts: list[dict]) -> set[tuple[str, str]]:
+    return {name(it) for it in alerts if it["status"]["inhibitedBy"]}
+
+
+def test_each_severity_has_its_receiver(fire: Fire) -> None:
+    look = fire(
+        alert("CorelaneRouteErrors", "critical", route="/work"),
+        alert("CorelaneStall", "warning", pod="server-0", route="/hello"),
+    )
+    assert {name(it): [to["name"] for to in it["receivers"]] for it in look()} == {
+        ("CorelaneRouteErrors", "critical"): ["critical"],
+        ("CorelaneStall", "warning"): ["warning"],
+    }
+
+
+def test_a_critical_alert_keeps_warnings_of_its_pod_quiet_and_nothing_else(fire: Fire) -> None:
+    look = fire(
+        alert("CorelaneDatabaseDown", "critical", pod="server-0"),
+        alert("CorelaneDatabaseBusy", "warning", pod="server-0"),
+        alert("CorelaneCertificateExpiry", "critical", pod="server-0"),
+        alert("CorelaneShedding", "warning", pod="server-1"),
+        alert("CorelaneCapacityShort", "warning"),
+    )
+    becomes(lambda: quiet(look()), {("CorelaneDatabaseBusy", "warning")})
+
+
+def test_a_critical_alert_keeps_warnings_of_its_route_quiet_and_nothing_else(fire: Fire) -> None:
+    look = fire(
+        alert("CorelaneRouteErrors", "critical", route="/work"),
+        alert("CorelaneRouteErrors", "warning", route="/work"),
+        alert("CorelaneRouteSlow", "warning", route="/hello"),
+    )
+    becomes(lambda: quiet(look()), {("CorelaneRouteErrors", "warning")})
+
+
+def test_the_slow_burn_of_what_burns_fast_is_quiet(fire: Fire) -> None:
+    look = fire(
+        alert("CorelaneGatewayErrors", "critical", job="gateway", slo="availability"),
+        alert("CorelaneGatewayErrors", "warning", job="gateway", slo="availability"),
+        alert("CorelaneGatewaySlow", "warning", job="gateway", slo="latency"),
+    )
+    becomes(lambda: quiet(look()), {("CorelaneGatewayErrors", "warning")})
+
+
+def test_what_a_pod_that_is_down_last_said_is_quiet(fire: Fire) -> None:
+    look = fire(
+        alert("CorelaneReplicaDown", "warning", job="server", pod="server-0"),
+        alert("CorelaneLaneSaturated", "warning", job="server", pod="server-0", lane="0"),
+        alert("CorelaneDatabaseDown", "critical", job="server", pod="server-0"),
+        alert("CorelaneOutlierEjections", "warning", job="gateway", pod="gateway"),
+    )
+    down = ("CorelaneReplicaDown", "warning")
+    becomes(lambda: quiet(look()), {("CorelaneLaneSaturated", "warning"), down})
