@@ -8,7 +8,7 @@ from dashboards.live import kubernetes, node, programs, replicas, scrape
 from dashboards.live.asking import well
 from dashboards.live.options import Options
 from dashboards.live.parts import Part
-from dashboards.live.plan import Plan, draw
+from dashboards.live.plan import draw
 from dashboards.live.platform import Platform
 from dashboards.live.replicas import Server
 from local import commands, database, environment, render, tokens
@@ -27,7 +27,7 @@ def assemble(options: Options, run: Path) -> Platform:
     env = environment.make(run, found["server"])
     # A proxy of the environment is not for loopback.
     env = {name: value for name, value in env.items() if "proxy" not in name.lower()}
-    tree = node.make(run / "node")
+    tree = node.make(run / "node", cpus=options.replicas + 6)
     cluster = None
     if options.kubernetes:
         api = kubernetes.make(run / "kubernetes", plan.kubernetes, found["openssl"])
@@ -167,7 +167,7 @@ def _tuner(platform: Platform) -> Part:
         f"--agent.cgroups={tree.cgroups}",
         f"--agent.listen={HOST}:{port}",
         *("--agent.mode=apply", "--agent.interval=1s", "--log.format=json"),
-        f"--housekeeping={node.CPUS - 2}-{node.CPUS - 1}",
+        f"--housekeeping={tree.housekeeping}",
     ]
     if platform.cluster:
         kubeconfig = f"--agent.kubeconfig={platform.cluster.api.kubeconfig}"

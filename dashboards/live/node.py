@@ -1,18 +1,24 @@
 """A disposable tree with what /proc, /sys, /dev and /etc of a node say: its agent changes only that.
 
-The node has four CPUs. The first ones are the replicas', the last ones serve the interrupts of its
-one device, eth0. Values are those with which a kernel begins.
+Its CPUs are shared out: one or two for each pod, and the last two for the system and for the
+interrupts of its one device, eth0. Values are those with which a kernel begins.
 """
 
+import shutil
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 NAME = "node-0"
-CPUS = 4
-INTERRUPTS = {40: CPUS - 2, 41: CPUS - 1}
-"""Numbers of eth0's interrupts, and the CPU that serves each."""
+
+INTERRUPTS = (40, 41)
+"""Of eth0; the last two CPUs serve one each."""
+
+LIMITS = """\
+Limit                     Soft Limit           Hard Limit           Units
+Max open files            1048576              1048576              files
+"""
 
 SYSCTLS = {
     "fs.file-max": "100000",
@@ -55,6 +61,12 @@ class Tree:
     """The tree, the agent's journal and the cgroups, each in a folder of its own."""
 
     folder: Path
+    cpus: int
+
+    @property
+    def housekeeping(self) -> str:
+        """The CPUs that are no pod's."""
+        return f"{self.cpus - 2}-{self.cpus - 1}"
 
     @property
     def root(self) -> Path:
@@ -95,42 +107,43 @@ class Tree:
             )
         cpus = {"cpuset.cpus": f"{container.cpus}\n", "cgroup.procs": f"{container.pid}\n"}
         _write(self.cgroups / "cpuset" / pod / container.id, cpus)
-        # The real one's threads, with the masks that they really have.
-        link = self.root / "proc" / str(container.pid)
-        link.unlink(missing_ok=True)
-        link.symlink_to(Path("/proc", str(container.pid)))
+        process = self.root / "proc" / str(container.pid)
+        status = f"Name:\tserver\nCpus_allowed_list:\t{container.cpus}\n"
+        thread = f"task/{container.pid}/status"
+        _write(process, {"comm": "server\n", "limits": LIMITS, thread: status})
 
     def remove(self, container: Container) -> None:
         """Takes a container away, as when it has ended."""
         procs = Path("kubepods", f"pod{container.uid}", container.id, "cgroup.procs")
         (self.cgroups / "cpuset" / procs).write_text("")
-        (self.root / "proc" / str(container.pid)).unlink(missing_ok=True)
+        shutil.rmtree(self.root / "proc" / str(container.pid))
 
 
-def make(folder: Path) -> Tree:
-    """Makes the tree of a node that nobody has prepared yet."""
-    tree = Tree(folder)
-    _write(tree.root, _files())
+def make(folder: Path, cpus: int) -> Tree:
+    """Makes the tree of a node with so many CPUs that nobody has prepared yet."""
+    tree = Tree(folder, cpus)
+    _write(tree.root, _files(cpus))
     for hierarchy in ("cpuset", "cpu"):
         (tree.cgroups / hierarchy / "kubepods").mkdir(parents=True)
     return tree
 
 
-def _files() -> dict[str, str | bytes]:
+def _files(cpus: int) -> dict[str, str | bytes]:
     files: dict[str, str | bytes] = {
         "proc/sys/kernel/random/boot_id": "0a0a0a0a-0000-0000-0000-000000000001\n",
         "proc/meminfo": "MemTotal:       16777216 kB\nMemFree:        8388608 kB\n",
-        "sys/devices/system/cpu/online": f"0-{CPUS - 1}\n",
+        "sys/devices/system/cpu/online": f"0-{cpus - 1}\n",
         "sys/kernel/mm/transparent_hugepage/enabled": "[always] madvise never\n",
         "dev/cpu_dma_latency": ANY_LATENCY,
         "sys/class/net/lo/mtu": "65536\n",
         "sys/class/net/eth0/device/uevent": "DRIVER=virtio_net\n",
     }
-    for cpu in range(CPUS):
+    for cpu in range(cpus):
         files[f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"] = f"{cpu}\n"
     for name, value in SYSCTLS.items():
         files[f"proc/sys/{name.replace('.', '/')}"] = f"{value}\n"
-    for queue, (number, cpu) in enumerate(INTERRUPTS.items()):
+    for queue, number in enumerate(INTERRUPTS):
+        cpu = cpus - len(INTERRUPTS) + queue
         files[f"sys/class/net/eth0/queues/rx-{queue}/rps_cpus"] = "0\n"
         files[f"sys/class/net/eth0/queues/rx-{queue}/rps_flow_cnt"] = "0\n"
         files[f"sys/class/net/eth0/queues/tx-{queue}/xps_cpus"] = "0\n"

@@ -35,6 +35,8 @@ class Part:
         self.log = run / f"{name}.log"
         self.ready = ready
         self.ending = signal.SIGTERM
+        self.ends = False
+        """Whether its end is no failure, as that of a load."""
         self._options = {"env": environment, "cwd": run, **popen}
         self._process: subprocess.Popen[bytes] | None = None
         self._asked = False
@@ -53,7 +55,7 @@ class Part:
     @property
     def failed(self) -> bool:
         """Whether it has ended without being asked to."""
-        return self._process is not None and not self.running and not self._asked
+        return self._process is not None and not self.running and not (self._asked or self.ends)
 
     def start(self, *more: object, wait: bool = True) -> None:
         """Starts it, this time with more flags; waits until it is ready."""

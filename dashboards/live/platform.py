@@ -8,11 +8,16 @@ from dashboards.live.asking import ask
 from dashboards.live.kubernetes import Cluster
 from dashboards.live.options import Options
 from dashboards.live.parts import Part
-from dashboards.live.plan import Plan
+from dashboards.live.plan import EDGE, Plan
 from dashboards.live.replicas import Server
 from local import tokens
 from local.topology import HOST
 from tools.errors import ToolError
+
+FIRST = ("etcd", "kube-apiserver", "postgres")
+"""What others need, beside the replicas."""
+
+GATEWAY, AGENT = "gateway", "gateway-agent"
 
 
 @dataclass
@@ -57,38 +62,36 @@ class Platform:
 
     def start(self) -> None:
         """Starts everything, and waits until all of it answers."""
-        first = [part for name, part in self.parts.items() if name in ("etcd", "kube-apiserver")]
+        names = {*FIRST, *self.servers}
+        first = [part for part in self.parts.values() if part.name in names]
         for part in first:
             part.start(wait=False)
-        database = self.parts.get("postgres")
-        if database:
-            database.start(wait=False)
-        for server in self.servers.values():
-            server.start(wait=False)
-        parts.wait_for([*self.servers.values(), *first])
+        parts.wait_for(first)
         if self.cluster:
             self.cluster.prepare()
         for name in self.servers:
             self._announce(name)
+        if AGENT in self.parts:
+            # Envoy does not begin without its file.
+            self.parts[AGENT].start()
         rest = [part for part in self.parts.values() if not part.running]
         for part in rest:
             part.start(wait=False)
         parts.wait_for(rest)
         if self.cluster:
-            self.put_pod("gateway", ",".join(map(str, range(node.CPUS - 2, node.CPUS))))
+            self.put_pod(GATEWAY)
 
     def _announce(self, name: str) -> None:
         """Tells the API server of a replica, as a kubelet does."""
         if self.cluster is None:
             return
-        replica = self.servers[name].replica
-        self.put_pod(name, str(replica.cpu))
+        self.put_pod(name)
         if name in self.gated:
             self.endpoint(name)
 
-    def put_pod(self, name: str, cpus: str) -> None:
-        """Says that a part runs in a pod that has these CPUs of the node."""
-        pid = self.parts[name].pid
+    def put_pod(self, name: str) -> None:
+        """Says that a part runs in a pod of the node, with CPUs of its own."""
+        pid, cpus = self.parts[name].pid, cpus_of(self.options)[name]
         if name not in self.containers:
             container = self.cluster.pod(name, cpus, pid)
         else:
@@ -126,3 +129,12 @@ class Platform:
     def alerts(self) -> list[dict]:
         """The alerts that are pending or firing."""
         return ask(f"{self.prometheus}/api/v1/alerts").json()["data"]["alerts"]
+
+
+def cpus_of(options: Options) -> dict[str, str]:
+    """The CPUs of the node that each pod has for itself, as cpuset(7) writes lists."""
+    found = {f"server-{index}": str(index) for index in range(options.replicas)}
+    for name in [EDGE] * options.edge + [GATEWAY]:
+        first = options.replicas + 2 * (len(found) - options.replicas)
+        found[name] = f"{first},{first + 1}"
+    return found

@@ -1,0 +1,64 @@
+// Load on every route of the service, changes of projects included, through BASE_URL and, one request
+// in eight, directly to DIRECT_URL. Replies are counted and not judged: faults are part of it.
+
+import exec from 'k6/execution';
+import http from 'k6/http';
+import { check } from 'k6';
+
+import { common, openLoop } from '../../loadtests/lib/options.js';
+import { seeded } from '../../loadtests/lib/random.js';
+import { routes as asked } from '../../loadtests/lib/routes.js';
+import { baseUrl, duration, rate } from '../../loadtests/lib/settings.js';
+
+export const options = {
+  ...common,
+  insecureSkipTLSVerify: true,
+  scenarios: { load: openLoop(rate(60), duration('60s')) },
+};
+
+const head = { Authorization: `Bearer ${__ENV.TOKEN}`, 'Content-Type': 'application/json' };
+const words = 'a lane is one core of a server; ';
+
+export default function () {
+  const number = exec.scenario.iterationInTest;
+  const at = number % 8 === 7 ? __ENV.DIRECT_URL || baseUrl : baseUrl;
+  const plain = number % (asked.length + 2);
+  if (plain < asked.length) {
+    const route = asked[plain];
+    send(at, route.name, route.method, route.ask(seeded(number)).path, null, route.status);
+  } else if (plain === asked.length) {
+    send(at, 'openapi', 'GET', '/openapi.json', null, 200);
+  } else {
+    project(at, number);
+  }
+}
+
+/** A project that is made, read, changed, listed and deleted. */
+function project(at, number) {
+  const made = send(at, 'project-create', 'POST', '/projects', document(number), 201);
+  const path = made.headers.Location;
+  if (!path) {
+    return;
+  }
+  const read = send(at, 'project-get', 'GET', path, null, 200);
+  send(at, 'project-list', 'GET', '/projects?limit=3', null, 200);
+  send(at, 'project-replace', 'PUT', path, document(number + 1), 200, { 'If-Match': read.headers.Etag });
+  send(at, 'project-delete', 'DELETE', path, null, 204);
+}
+
+function document(number) {
+  const tasks = Array.from({ length: 40 }, (_, at) => ({ title: `${at} ${words.repeat(3)}`, done: at % 2 === 0 }));
+  return JSON.stringify({ name: `Project ${number}`, description: words.repeat(16), tasks });
+}
+
+function send(at, name, method, path, body, status, more = {}) {
+  const reply = http.request(method, at + path, body, {
+    headers: { ...head, ...more },
+    tags: { name },
+    responseCallback: http.expectedStatuses(status),
+    redirects: 0,
+    timeout: '5s',
+  });
+  check(reply, { [`${name}: status ${status}`]: (one) => one.status === status }, { name });
+  return reply;
+}
