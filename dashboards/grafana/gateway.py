@@ -15,6 +15,7 @@ BOARD = Board(
 )
 
 UPSTREAM = f'{GATEWAY}, envoy_cluster_name="server"'
+ENVOY = 'namespace="$namespace", container="envoy"'
 AGENT = 'namespace="$namespace", job="gateway-agent"'
 
 ACTIONS = "|".join(
@@ -350,12 +351,13 @@ BOARD.row(
                 "servers",
             ),
             over_time(
+                # Over 15 minutes, because the node tuner looks every 5 at the latest.
                 f"""
                 (
-                  sum(rate(corelane_node_pod_cpu_seconds_total{{namespace="$namespace", container="envoy"}}[$__rate_interval]))
-                    or sum(rate(container_cpu_usage_seconds_total{{namespace="$namespace", container="envoy"}}[$__rate_interval]))
+                  sum(rate(corelane_node_pod_cpu_seconds_total{{{ENVOY}}}[15m]))
+                    or sum(rate(container_cpu_usage_seconds_total{{{ENVOY}}}[15m]))
                 )
-                  / ({_per("envoy_http_downstream_rq_completed", GATEWAY)} > 0)
+                  / (sum(rate(envoy_http_downstream_rq_completed{{{GATEWAY}}}[15m])) > 0)
                 """,
                 "gateways",
             ),
