@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard as model
 
-from grafana.queries import DATASOURCE, JOB
+from grafana.queries import DATASOURCE, JOB, firing
 
 
 class _Query(model.AnnotationQuery):
@@ -103,7 +103,7 @@ MARKS = (
     Mark(
         "Alerts",
         "red",
-        'max by (alertname, severity) (ALERTS{alertstate="firing", alertname=~"Corelane.*"})',
+        f"max by (alertname, severity) {firing()}",
         "{{alertname}}",
         "{{severity}}",
     ),

@@ -277,7 +277,9 @@ BOARD.row(
                 Column(
                     "route",
                     "Route",
-                    link=link("Service", "corelane-service", "var-route=${__value.text}"),
+                    link=link(
+                        "Service", "corelane-service", "var-route=${__value.text:percentencode}"
+                    ),
                 ),
                 Column("method", "Method"),
                 Column("Value #A", "Holds a lane", "s", Limits(0.01, 0.1)),

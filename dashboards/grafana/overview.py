@@ -16,7 +16,19 @@ from grafana.panels import (
     number,
     states,
 )
-from grafana.queries import GATEWAY, JOB, POD, buckets, now, over_time, quantile, raised, rate, rows
+from grafana.queries import (
+    GATEWAY,
+    JOB,
+    POD,
+    buckets,
+    firing,
+    now,
+    over_time,
+    quantile,
+    raised,
+    rate,
+    rows,
+)
 from grafana.variables import COMMON
 
 BOARD = Board(
@@ -26,6 +38,8 @@ BOARD = Board(
     variables=COMMON,
     marks=MARKS,
 )
+
+CRITICAL = firing('severity="critical", ')
 
 BURN = Limits(1, 14.4)
 """At 1 the budget lasts just as long as the objective's window; at 14.4 two hundredths of 30 days go in an hour."""
@@ -51,9 +65,7 @@ BOARD.row(
                 "read the table *Which alerts fire?* and open the runbook that the alert names",
             ),
             "none",
-            now(
-                'count(ALERTS{alertstate="firing", severity="critical", alertname=~"Corelane.*"}) or vector(0)'
-            ),
+            now(f"count({CRITICAL}) or vector(0)"),
             limits=Never(),
         ),
     ),
@@ -75,6 +87,7 @@ BOARD.row(
             limits=Limits(0.999, 0.99, falling=True),
             empty="no traffic",
             decimals=2,
+            link=link("Gateway", "corelane-gateway"),
         ),
     ),
     (
@@ -93,6 +106,7 @@ BOARD.row(
             limits=Limits(0.99, 0.95, falling=True),
             empty="no traffic",
             decimals=2,
+            link=link("Service", "corelane-service"),
         ),
     ),
     (
@@ -111,6 +125,7 @@ BOARD.row(
             limits=Limits(0.25, 0, falling=True),
             empty="no traffic",
             decimals=0,
+            link=link("Service", "corelane-service"),
         ),
     ),
     (
@@ -128,6 +143,7 @@ BOARD.row(
             limits=BURN,
             empty="no traffic",
             decimals=1,
+            link=link("Service", "corelane-service"),
         ),
     ),
     (
@@ -142,6 +158,7 @@ BOARD.row(
             ),
             "reqps",
             now(f"sum(pod:corelane_requests:rate1m{{{JOB}}})"),
+            link=link("Service", "corelane-service"),
         ),
     ),
     (
@@ -158,6 +175,7 @@ BOARD.row(
             now(f"(sum(corelane_ready{{{JOB}}}) or vector(0)) / count(up{{{JOB}}})"),
             limits=Limits(1, 0.5, falling=True),
             decimals=0,
+            link=link("Lanes", "corelane-lanes"),
         ),
     ),
     (
@@ -175,6 +193,7 @@ BOARD.row(
             limits=Limits(0.7, 0.9),
             empty="no traffic",
             decimals=0,
+            link=link("Capacity", "corelane-capacity"),
         ),
     ),
 )
@@ -335,10 +354,7 @@ BOARD.row(
                 Column("pod", "Pod"),
                 Column("node", "Node"),
             ),
-            rows(
-                "max by (alertname, severity, route, pod, node)"
-                ' (ALERTS{alertstate="firing", alertname=~"Corelane.*"})'
-            ),
+            rows(f"max by (alertname, severity, route, pod, node) {firing()}"),
             sort="Severity",
             empty="no alert fires",
         ),
@@ -360,7 +376,9 @@ BOARD.row(
             ),
             limits=Limits(0.001, 0.01),
             empty="no traffic",
-            link=link("Service", "corelane-service", "var-route=${__field.labels.route}"),
+            link=link(
+                "Service", "corelane-service", "var-route=${__field.labels.route:percentencode}"
+            ),
         ),
     ),
     (
@@ -379,7 +397,9 @@ BOARD.row(
             ),
             limits=Limits(0.1, 0.25),
             empty="no traffic",
-            link=link("Service", "corelane-service", "var-route=${__field.labels.route}"),
+            link=link(
+                "Service", "corelane-service", "var-route=${__field.labels.route:percentencode}"
+            ),
         ),
     ),
     (
@@ -399,7 +419,7 @@ BOARD.row(
             ),
             limits=Limits(0.01, 0.05),
             empty="no traffic",
-            link=link("Lanes", "corelane-lanes", "var-pod=${__field.labels.pod}"),
+            link=link("Lanes", "corelane-lanes", "var-pod=${__field.labels.pod:percentencode}"),
         ),
     ),
     (
@@ -430,7 +450,7 @@ BOARD.row(
             ),
             limits=Never(),
             empty="no node tuner",
-            link=link("Nodes", "corelane-nodes", "var-node=${__field.labels.node}"),
+            link=link("Nodes", "corelane-nodes", "var-node=${__field.labels.node:percentencode}"),
         ),
     ),
 )

@@ -87,6 +87,7 @@ def number(
     limits: Limits | Above | None = None,
     empty: str = "no data",
     decimals: int | None = None,
+    link: model.DashboardLink | None = None,
 ) -> stat.Panel:
     """One number, coloured by its limits; `empty` is what it says where there is none."""
     panel = _common(stat.Panel(), title, says, unit, queries, limits, decimals)
@@ -96,6 +97,8 @@ def number(
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
         .text_mode(option.BigValueTextMode.VALUE)
     )
+    if link is not None:
+        panel.data_links([_Built(link)])
     if limits is None:
         return panel.color_mode(option.BigValueColorMode.NONE)
     return panel.color_mode(option.BigValueColorMode.BACKGROUND)

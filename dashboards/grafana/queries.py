@@ -53,6 +53,15 @@ def rate(counter: str, matchers: str) -> str:
     return f"rate({counter}{{{matchers}}}[$__rate_interval])"
 
 
+def firing(more: str = "") -> str:
+    """Alerts of this platform, and of what serves all: nodes, Prometheus; `more` are further matchers."""
+    alerts = f'ALERTS{{alertstate="firing", alertname=~"Corelane.*", {more}'
+    return (
+        f'({alerts}namespace="$namespace"}}'
+        f' or {alerts}namespace!="$namespace", job!~"$job|$gateway|gateway-agent"}})'
+    )
+
+
 def raised(label: str, expression: str) -> str:
     """Of many series only those above 0, so that a legend names what happened; else one called none."""
     nothing = f'label_replace(0 * sum({expression}), "{label}", "none", "", "")'
