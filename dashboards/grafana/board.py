@@ -1,4 +1,4 @@
-"""A dashboard: its panels on the grid, its variables, the way to the others, and the marks of what changed."""
+"""A dashboard: its panels on the grid, its variables, links to the others, marks of changes."""
 
 import json
 from dataclasses import dataclass, field
@@ -14,7 +14,11 @@ from grafana.variables import Variable
 WIDTH = 24
 TAG = "corelane"
 
-AnyPanel = Builder[model.Panel]
+Placed = tuple[int, Builder[model.Panel]]
+"""A panel and its width."""
+
+Row = tuple[int, tuple[Placed, ...]]
+"""Panels side by side, and their height."""
 
 
 @dataclass
@@ -31,11 +35,16 @@ class Board:
     _next_row: int = 0
     _ids: int = 0
 
-    def row(self, height: int, *panels: tuple[int, AnyPanel]) -> None:
+    def row(self, height: int, *panels: Placed) -> None:
         """Puts panels side by side, each with its width, below what is there already."""
         self._panels += self._placed(height, panels)
 
-    def folded(self, title: str, *rows: tuple[int, tuple[tuple[int, AnyPanel], ...]]) -> None:
+    def rows(self, *rows: Row) -> None:
+        """Several of them, each with its height."""
+        for height, panels in rows:
+            self.row(height, *panels)
+
+    def folded(self, title: str, *rows: Row) -> None:
         """A row that is opened by a click, with rows of panels in it."""
         head = model.RowPanel(title=title, collapsed=True, id_val=self._id())
         head.grid_pos = model.GridPos(h=1, w=WIDTH, x=0, y=self._next_row)
@@ -67,7 +76,7 @@ class Board:
         # Provisioned dashboards have no number of their own; Grafana gives one.
         return json.dumps(built, cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
 
-    def _placed(self, height: int, panels: tuple[tuple[int, AnyPanel], ...]) -> list[model.Panel]:
+    def _placed(self, height: int, panels: tuple[Placed, ...]) -> list[model.Panel]:
         across, placed = 0, []
         for width, builder in panels:
             panel = builder.build()
@@ -100,7 +109,7 @@ def _others() -> dashboard.DashboardLink:
 
 
 def link(title: str, uid: str, variables: str = "") -> model.DashboardLink:
-    """A way from a value to the dashboard that says more of it; `variables` are what it is to choose."""
+    """From a value to the dashboard that says more of it, where `variables` are chosen."""
     kept = "${datasource:queryparam}&${namespace:queryparam}&${job:queryparam}&${__url_time_range}"
     more = f"&{variables}" if variables else ""
     return model.DashboardLink(title=title, url=f"/d/{uid}?{kept}{more}")

@@ -1,4 +1,4 @@
-"""Capacity: how much more can be asked, is the prediction right, and how many servers are needed?"""
+"""Capacity: how much more can be asked, is that right, and how many servers are needed?"""
 
 from grafana.board import Board
 from grafana.changes import MARKS
@@ -9,7 +9,8 @@ from grafana.variables import COMMON
 BOARD = Board(
     uid="corelane-capacity",
     title="Corelane / Capacity",
-    description="What the load table predicts beside what is measured, and how many servers that takes.",
+    description="What the load table predicts beside what is measured, and how many servers "
+    "that takes.",
     variables=COMMON,
     start="now-6h",
     marks=MARKS,
@@ -37,9 +38,9 @@ BOARD.row(
             "How full are the servers?",
             Says(
                 "Requests now as a share of what the load tables say the servers carry.",
-                "below 70%",
-                "above 90% queues grow without bound",
-                "as many servers as *How many servers are needed?* says",
+                good="below 70%",
+                bad="above 90% queues grow without bound",
+                then="as many servers as *How many servers are needed?* says",
             ),
             "percentunit",
             now(f"max(job:corelane_capacity_used:ratio{{{JOB}}})"),
@@ -53,11 +54,12 @@ BOARD.row(
         number(
             "How much more can be asked?",
             Says(
-                "Requests each second beyond those of now, at the present mix, until the servers are used to the "
+                "Requests each second beyond those of now, at the present mix, until the servers "
+                "are used to the "
                 "share that they are meant to be (70% as shipped).",
-                "more than the next peak brings",
-                "0 or below: there is no reserve",
-                "more servers, or a cheaper route: see *Which route takes the capacity?*",
+                good="more than the next peak brings",
+                bad="0 or below: there is no reserve",
+                then="more servers, or a cheaper route: see *Which route takes the capacity?*",
             ),
             "reqps",
             now(
@@ -74,10 +76,11 @@ BOARD.row(
         number(
             "How many servers are needed?",
             Says(
-                "Servers like these, for the load of now at the share to which they are meant to be used.",
-                "at most as many as there are; " + HARMLESS,
-                "more than there are",
-                "scale out, or see whether the autoscaler's upper bound holds it back",
+                "Servers like these, for the load of now at the share to which they are meant "
+                "to be used.",
+                good="at most as many as there are; " + HARMLESS,
+                bad="more than there are",
+                then="scale out, or see whether the autoscaler's upper bound holds it back",
             ),
             "none",
             now(f"max(job:corelane_capacity_replicas:needed{{{JOB}}})"),
@@ -90,9 +93,9 @@ BOARD.row(
             "How many are missing?",
             Says(
                 "Servers needed, less servers that are ready. Below 0 there are some to spare.",
-                "0 or below",
-                "above 0",
-                "scale out; if pods are pending, the cluster has no whole CPUs left",
+                good="0 or below",
+                bad="above 0",
+                then="scale out; if pods are pending, the cluster has no whole CPUs left",
             ),
             "none",
             now(
@@ -107,12 +110,15 @@ BOARD.row(
         number(
             "Is the prediction right?",
             Says(
-                "What the load tables say the servers carry, over what their busy time says. The model is blind to "
+                "What the load tables say the servers carry, over what their busy time says. The "
+                "model is blind to "
                 "what is not a handler: parsing, accepting, TLS.",
-                "between 0.8 and 1.5",
-                "far above: the lanes are busy with what is not in the load table, or robbed of their CPU; the "
+                good="between 0.8 and 1.5",
+                bad="far above: the lanes are busy with what is not in the load table, or robbed "
+                "of their CPU; the "
                 "servers are full before *How full?* says so",
-                "*Lanes*: do lanes get their CPU? Many tiny requests, or new connections, have the same effect",
+                then="*Lanes*: do lanes get their CPU? Many tiny requests, or new connections, "
+                "have the same effect",
             ),
             "none",
             now(f"max(job:corelane_capacity_requests:rate{{{JOB}}}) / ({MEASURED})"),
@@ -127,9 +133,10 @@ BOARD.row(
             "How uneven are the servers?",
             Says(
                 "The busiest server over the mean, within five minutes.",
-                "close to 1",
-                "above 1.6: one is full before the others, and the reserve is smaller than it seems",
-                "Gateway: which share does each get?",
+                good="close to 1",
+                bad="above 1.6: one is full before the others, and the reserve is smaller than "
+                "it seems",
+                then="Gateway: which share does each get?",
             ),
             "none",
             now(f"max(job:corelane_lane_busy:imbalance_rate5m{{{JOB}}})"),
@@ -147,11 +154,12 @@ BOARD.row(
         lines(
             "How much is asked, and how much would go?",
             Says(
-                "Requests each second, beside what the servers carry: as the load tables predict it, and as their "
+                "Requests each second, beside what the servers carry: as the load tables predict "
+                "it, and as their "
                 "busy time says (where they are busy enough to tell); " + RELATIVE + ".",
-                "the lower line far below the others",
-                "it comes within a third of them",
-                "scale out before it gets there",
+                good="the lower line far below the others",
+                bad="it comes within a third of them",
+                then="scale out before it gets there",
             ),
             "reqps",
             over_time(f"sum(pod:corelane_requests:rate1m{{{JOB}}})", "asked"),
@@ -165,11 +173,12 @@ BOARD.row(
         lines(
             "How full is each server?",
             Says(
-                "Share of the time that the lanes of each server were busy: as measured, and as its load table "
+                "Share of the time that the lanes of each server were busy: as measured, and as "
+                "its load table "
                 "predicts from what was asked.",
-                "pairs of lines close together, below 70%",
-                "a measured line far above the predicted: see *Is the prediction right?*",
-                "one server above the others: Gateway; all: scale out",
+                good="pairs of lines close together, below 70%",
+                bad="a measured line far above the predicted: see *Is the prediction right?*",
+                then="one server above the others: Gateway; all: scale out",
             ),
             "percentunit",
             over_time(f"pod:corelane_lane_busy:ratio_rate1m{{{POD}}}", "{{pod}} measured"),
@@ -186,9 +195,9 @@ BOARD.row(
                 "Servers needed for the load of each moment, beside those that were ready; "
                 + RELATIVE
                 + ".",
-                "needed below ready",
-                "needed above ready for longer than a start takes",
-                "the autoscaler's bounds; whole CPUs that are free on the nodes",
+                good="needed below ready",
+                bad="needed above ready for longer than a start takes",
+                then="the autoscaler's bounds; whole CPUs that are free on the nodes",
             ),
             "none",
             over_time(f"max(job:corelane_capacity_replicas:needed{{{JOB}}})", "needed"),
@@ -204,10 +213,11 @@ BOARD.row(
         cells(
             "Which route takes the capacity?",
             Says(
-                "Lanes that each route keeps busy: requests each second times the time that one holds a lane.",
-                "the routes that the service is for",
-                "a route that nobody knew to be dear",
-                "Service, that route; code that computes for long belongs beside the lanes",
+                "Lanes that each route keeps busy: requests each second times the time that "
+                "one holds a lane.",
+                good="the routes that the service is for",
+                bad="a route that nobody knew to be dear",
+                then="Service, that route; code that computes for long belongs beside the lanes",
             ),
             (
                 Column("route", "Route"),
@@ -237,11 +247,13 @@ BOARD.row(
         lines(
             "How long must one wait?",
             Says(
-                "Wait for a lane: the 99th percentile as measured, and the mean that random arrivals at the present "
+                "Wait for a lane: the 99th percentile as measured, and the mean that random "
+                "arrivals at the present "
                 "use would have (M/M/1, ρ ÷ (1 - ρ) × the time that a request holds its lane).",
-                "both below 10 ms",
-                "measured far above the mean: few dear requests among many brief ones, or an uneven load",
-                "Lanes: which requests hold the lanes?",
+                good="both below 10 ms",
+                bad="measured far above the mean: few dear requests among many brief ones, or "
+                "an uneven load",
+                then="Lanes: which requests hold the lanes?",
             ),
             "s",
             over_time(
@@ -266,10 +278,11 @@ BOARD.row(
         lines(
             "Which other limit is near?",
             Says(
-                "Use of the limits that are not CPU: connections, files, and waiting requests of the fullest server.",
-                "below 70%",
-                "at 100% the next one is refused",
-                "limits.connections, the open files of the container (nofile), limits.queue",
+                "Use of the limits that are not CPU: connections, files, and waiting requests "
+                "of the fullest server.",
+                good="below 70%",
+                bad="at 100% the next one is refused",
+                then="limits.connections, the open files of the container (nofile), limits.queue",
             ),
             "percentunit",
             over_time(
@@ -305,9 +318,9 @@ BOARD.folded(
                     "How many servers would more load need?",
                     Says(
                         "Servers needed at one, two and four times the load of each moment.",
-                        "the cluster has as many whole CPUs; " + HARMLESS,
-                        "it has not",
-                        "nodes first: they take longest",
+                        good="the cluster has as many whole CPUs; " + HARMLESS,
+                        bad="it has not",
+                        then="nodes first: they take longest",
                     ),
                     "none",
                     *(
@@ -327,9 +340,9 @@ BOARD.folded(
                     "When is it full, if it goes on like this?",
                     Says(
                         "Use of the capacity in four hours, if the trend of the last two goes on.",
-                        "below 70%",
-                        "above 100%: requests will be shed by then",
-                        "scale out now",
+                        good="below 70%",
+                        bad="above 100%: requests will be shed by then",
+                        then="scale out now",
                     ),
                     "percentunit",
                     over_time(

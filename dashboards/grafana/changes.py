@@ -21,7 +21,7 @@ class _Query(model.AnnotationQuery):
 
 @dataclass(frozen=True)
 class Mark:
-    """What is marked. `at_value`: the value is the time, in milliseconds, and not the time of the sample."""
+    """What is marked. `at_value`: when it was is the value, in milliseconds, not the sample's time."""
 
     name: str
     color: str

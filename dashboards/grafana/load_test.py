@@ -9,7 +9,8 @@ from grafana.variables import COMMON, TEST
 BOARD = Board(
     uid="corelane-load-test",
     title="Corelane / Load test",
-    description="What k6 sees beside what gateway and servers see. k6 writes its series with --out experimental-prometheus-rw.",
+    description="What k6 sees beside what gateway and servers see. k6 writes its series with "
+    "--out experimental-prometheus-rw.",
     variables=(*COMMON, TEST),
     start="now-15m",
     marks=MARKS,
@@ -20,7 +21,7 @@ FAILED = f"""
   (sum(rate(k6_http_reqs_total{{{K6}, expected_response="false"}}[$__rate_interval])) or vector(0))
     / (sum(rate(k6_http_reqs_total{{{K6}}}[$__rate_interval])) > 0)
 """
-"""k6_http_req_failed_rate is of each combination of tags since the start, and cannot be added up."""
+"""k6_http_req_failed_rate is of each set of tags since the start, and cannot be added up."""
 
 FROM_THE_START = (
     "k6 computes its quantiles over all requests since the start of the test, so they move slowly."
@@ -34,9 +35,9 @@ BOARD.row(
             "How much does k6 ask?",
             Says(
                 "Requests each second that k6 made.",
-                "the rate that the scenario names; " + HARMLESS,
-                "below it: k6 could not start what was due",
-                "*Could k6 keep its rate?*",
+                good="the rate that the scenario names; " + HARMLESS,
+                bad="below it: k6 could not start what was due",
+                then="*Could k6 keep its rate?*",
             ),
             "reqps",
             now(f"sum(rate(k6_http_reqs_total{{{K6}}}[$__rate_interval]))"),
@@ -48,10 +49,11 @@ BOARD.row(
         number(
             "How much fails at k6?",
             Says(
-                "Share of requests that k6 counts as failed: no reply, or a status it did not expect.",
-                "0",
-                "any",
-                "compare with the servers' 5xx below: what they never saw failed on the way",
+                "Share of requests that k6 counts as failed: no reply, or a status it did not "
+                "expect.",
+                good="0",
+                bad="any",
+                then="compare with the servers' 5xx below: what they never saw failed on the way",
             ),
             "percentunit",
             now(FAILED),
@@ -66,9 +68,9 @@ BOARD.row(
             "Are replies right?",
             Says(
                 "Share of checks that passed; the worst check.",
-                "100%",
-                "below: a reply came, but a wrong one",
-                "k6's summary names the check",
+                good="100%",
+                bad="below: a reply came, but a wrong one",
+                then="k6's summary names the check",
             ),
             "percentunit",
             now(f"min(k6_checks_rate{{{K6}}})"),
@@ -83,9 +85,9 @@ BOARD.row(
             "How slow for k6?",
             Says(
                 "99th percentile of k6; the slowest of its routes. " + FROM_THE_START,
-                "close to the gateway's",
-                "far above it: the network or k6's own machine",
-                "*Who is slow?*",
+                good="close to the gateway's",
+                bad="far above it: the network or k6's own machine",
+                then="*Who is slow?*",
             ),
             "s",
             now(f"max(k6_http_req_duration_p99{{{K6}}})"),
@@ -99,9 +101,9 @@ BOARD.row(
             "Could k6 keep its rate?",
             Says(
                 "Iterations each second that k6 did not start because no virtual user was free.",
-                "0",
-                "any: the test measured k6, not the server. Its latencies are too good",
-                "more virtual users, or a machine of its own for k6",
+                good="0",
+                bad="any: the test measured k6, not the server. Its latencies are too good",
+                then="more virtual users, or a machine of its own for k6",
             ),
             "ops",
             now(f"sum(rate(k6_dropped_iterations_total{{{K6}}}[$__rate_interval])) or vector(0)"),
@@ -114,9 +116,9 @@ BOARD.row(
             "How busy are the servers meanwhile?",
             Says(
                 "Busiest lane of all servers.",
-                "below 70%, unless the test is to find the end",
-                "above 90% the test measures the queue",
-                "Lanes",
+                good="below 70%, unless the test is to find the end",
+                bad="above 90% the test measures the queue",
+                then="Lanes",
             ),
             "percentunit",
             now(f"max(pod_lane:corelane_lane_busy:ratio_rate1m{{{JOB}}})"),
@@ -134,9 +136,10 @@ BOARD.row(
             "Who counts how many requests?",
             Says(
                 "Requests each second at k6, at the gateways and at the servers.",
-                "three lines on one another",
-                "gateway below k6: requests do not arrive; servers above gateway: retries; below: the gateway answers itself",
-                "Gateway for the two lower cases; " + HARMLESS,
+                good="three lines on one another",
+                bad="gateway below k6: requests do not arrive; servers above gateway: retries; "
+                "below: the gateway answers itself",
+                then="Gateway for the two lower cases; " + HARMLESS,
             ),
             "reqps",
             over_time(f"sum(rate(k6_http_reqs_total{{{K6}}}[$__rate_interval]))", "k6"),
@@ -153,9 +156,9 @@ BOARD.row(
             "Who is slow?",
             Says(
                 "99th percentile at k6, at the gateways and at the servers. " + FROM_THE_START,
-                "lines close together",
-                "where two lines part, the time is lost between the two",
-                "k6 and gateway part: network or k6; gateway and servers part: Gateway",
+                good="lines close together",
+                bad="where two lines part, the time is lost between the two",
+                then="k6 and gateway part: network or k6; gateway and servers part: Gateway",
             ),
             "s",
             over_time(f"max(k6_http_req_duration_p99{{{K6}}})", "k6, the slowest route"),
@@ -177,10 +180,12 @@ BOARD.row(
         lines(
             "Who counts how many failures?",
             Says(
-                "Share of requests that failed: for k6, at the gateways (5xx) and at the servers (5xx).",
-                "0",
-                "k6 above the gateways: connections broke; gateways above servers: the gateway answered itself",
-                "Gateway, *Are requests cut?*",
+                "Share of requests that failed: for k6, at the gateways (5xx) and at the "
+                "servers (5xx).",
+                good="0",
+                bad="k6 above the gateways: connections broke; gateways above servers: the "
+                "gateway answered itself",
+                then="Gateway, *Are requests cut?*",
             ),
             "percentunit",
             over_time(FAILED, "k6"),
@@ -203,9 +208,9 @@ BOARD.row(
             "Which route is slow for k6?",
             Says(
                 "99th percentile of k6 by the name of its request. " + FROM_THE_START,
-                "level",
-                "one route above the others",
-                "Service, that route",
+                good="level",
+                bad="one route above the others",
+                then="Service, that route",
             ),
             "s",
             over_time(f"max by (name) (k6_http_req_duration_p99{{{K6}}})", "{{name}}"),
@@ -218,12 +223,12 @@ BOARD.row(
         lines(
             "Is k6 itself the limit?",
             Says(
-                "Virtual users in use and at most, and iterations that were not started, each second; "
-                + RELATIVE
-                + ".",
-                "users in use well below the most; nothing dropped",
-                "in use at the most: what comes is late, and what is not started is not measured",
-                "more users (--max-vus), or a machine of its own",
+                "Virtual users in use and at most, and iterations that were not started, each "
+                "second; " + RELATIVE + ".",
+                good="users in use well below the most; nothing dropped",
+                bad="in use at the most: what comes is late, and what is not started is not "
+                "measured",
+                then="more users (--max-vus), or a machine of its own",
             ),
             "none",
             over_time(f"sum(k6_vus{{{K6}}})", "in use"),
@@ -248,9 +253,10 @@ BOARD.folded(
                     "Which part of a request takes k6's time?",
                     Says(
                         "95th percentile of each part, the slowest route. " + FROM_THE_START,
-                        "waiting is nearly all of it",
-                        "blocked or connecting: connections are not kept, or the accept queue is full",
-                        "Nodes (somaxconn), and Lanes, *Where do new connections go?*",
+                        good="waiting is nearly all of it",
+                        bad="blocked or connecting: connections are not kept, or the accept "
+                        "queue is full",
+                        then="Nodes (somaxconn), and Lanes, *Where do new connections go?*",
                     ),
                     "s",
                     *(
@@ -273,9 +279,10 @@ BOARD.folded(
                     "How do k6's durations scatter?",
                     Says(
                         "Quantiles of k6's durations, the slowest route. " + FROM_THE_START,
-                        "within a small factor of each other",
-                        "a longest that is a hundred times the median: a stall, a retry or a lost packet",
-                        "Lanes, at that time",
+                        good="within a small factor of each other",
+                        bad="a longest that is a hundred times the median: a stall, a retry or "
+                        "a lost packet",
+                        then="Lanes, at that time",
                     ),
                     "s",
                     over_time(f"max(k6_http_req_duration_p50{{{K6}}})", "p50"),
@@ -292,9 +299,9 @@ BOARD.folded(
                     "How much data flows?",
                     Says(
                         "Bytes each second that k6 sent and got.",
-                        "what the scenario asks for; " + HARMLESS,
-                        "close to what the network carries",
-                        "smaller replies, or a network that is wider",
+                        good="what the scenario asks for; " + HARMLESS,
+                        bad="close to what the network carries",
+                        then="smaller replies, or a network that is wider",
                     ),
                     "Bps",
                     over_time(

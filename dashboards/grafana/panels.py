@@ -117,7 +117,7 @@ def lines(
 ) -> timeseries.Panel:
     """Series over time, with their limits as dashed lines.
 
-    `top` is the highest value there can be; series whose names match `red` are bad wherever they are.
+    `top` is the highest value there can be; series whose names match `red` are bad at any value.
     """
     panel = _common(timeseries.Panel(), title, says, unit, queries, limits, None)
     panel = (
@@ -264,7 +264,7 @@ def cells(
     sort: str = "",
     empty: str = "none",
 ) -> table.Panel:
-    """A table of labels and results; rows of several queries are one where all labels they share are."""
+    """A table of labels and results; rows of several queries are one where their labels agree."""
     panel = _common(table.Panel(), title, says, "none", queries, None, None)
     if len(queries) > 1:
         panel.with_transformation(model.DataTransformerConfig("merge", options={}))

@@ -33,7 +33,7 @@ def now(expression: str, legend: str = "") -> prometheus.Dataquery:
 
 
 def rows(expression: str) -> prometheus.Dataquery:
-    """The values at the end of the range of time, each a row of a table with its labels as columns."""
+    """The values at the end of the range of time, each a row of a table with its labels."""
     return now(expression).format(PromQueryFormat.TABLE)
 
 
@@ -43,7 +43,7 @@ def buckets(expression: str) -> prometheus.Dataquery:
 
 
 def quantile(share: float, by: str, histogram: str, matchers: str) -> str:
-    """A quantile of a histogram over the panel's resolution; `by` are labels to keep, such as "pod, "."""
+    """A quantile of a histogram; `by` are labels to keep, such as "pod, "."""
     buckets_of = f"rate({histogram}_bucket{{{matchers}}}[$__rate_interval])"
     return f"histogram_quantile({share}, sum by ({by}le) ({buckets_of})) >= 0"
 
@@ -54,7 +54,7 @@ def rate(counter: str, matchers: str) -> str:
 
 
 def firing(more: str = "") -> str:
-    """Alerts of this platform, and of what serves all: nodes, Prometheus; `more` are further matchers."""
+    """Alerts of this platform, and of nodes and Prometheus; `more` are further matchers."""
     alerts = f'ALERTS{{alertstate="firing", alertname=~"Corelane.*", {more}'
     return (
         f'({alerts}namespace="$namespace"}}'
@@ -63,7 +63,7 @@ def firing(more: str = "") -> str:
 
 
 def raised(label: str, expression: str) -> str:
-    """Of many series only those above 0, so that a legend names what happened; else one called none."""
+    """Of many series those above 0, so that a legend names what happened; else one called none."""
     nothing = f'label_replace(0 * sum({expression}), "{label}", "none", "", "")'
     return f"({expression}) > 0 or on () {nothing}"
 

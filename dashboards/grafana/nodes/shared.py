@@ -1,0 +1,3 @@
+"""What several rows of this dashboard use."""
+
+AT = 'node=~"$node"'
