@@ -20,7 +20,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e postgres-up postgres-down test lint test-services test-platform \
   test-parts test-traffic \
-  fuzz miri fmt charts dashboards images release-dry-run loadtest compare-direct pgo bench-balancing bench-files bench-gateway bench-lanes bench-mixed bench-tuning soak \
+  fuzz miri fmt charts dashboards check-dashboards images release-dry-run loadtest compare-direct pgo bench-balancing bench-files bench-gateway bench-lanes bench-mixed bench-tuning soak \
   tools clean
 
 help: ## Show the targets and variables
@@ -154,6 +154,9 @@ charts: ## Write what is generated from the charts: schemas, READMEs and golden 
 
 dashboards: ## Write the dashboards of Grafana, dashboards/json, from dashboards/grafana
 	$(TOOLS) run dashboards-python dashboards/grafana
+
+check-dashboards: ## Ask every query of every dashboard on a platform under load and with faults: PROFILE=release
+	$(PYTHON) dashboards/live check
 
 loadtest: ## Run the k6 smoke test through the gateway
 	$(PYTHON) loadtests smoke

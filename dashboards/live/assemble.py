@@ -27,7 +27,7 @@ def assemble(options: Options, run: Path) -> Platform:
     env = environment.make(run, found["server"])
     # A proxy of the environment is not for loopback.
     env = {name: value for name, value in env.items() if "proxy" not in name.lower()}
-    tree = node.make(run / "node", cpus=options.replicas + 6)
+    tree = node.make(run / node.NAME, cpus=options.replicas + 6)
     cluster = None
     if options.kubernetes:
         api = kubernetes.make(run / "kubernetes", plan.kubernetes, found["openssl"])
@@ -37,7 +37,7 @@ def assemble(options: Options, run: Path) -> Platform:
         *_kubernetes(platform),
         *_database(platform),
         *_gateway(platform),
-        _tuner(platform),
+        *_tuners(platform),
         _prometheus(platform),
     ]:
         platform.parts[part.name] = part
@@ -74,7 +74,7 @@ def _database(platform: Platform) -> list[Part]:
         argv = replicas.gated(replica, plan, options, program, run, address)
         found.append(_server(platform, replica, argv, address))
     if plan.edge and postgres:
-        argv = replicas.edge(plan.edge, options, program, run, postgres)
+        argv = replicas.edge(plan, options, program, run, postgres)
         found.append(_server(platform, plan.edge, argv, HOST, secure=True))
     return found
 
@@ -157,23 +157,30 @@ def merged(values: dict, more: dict) -> dict:
     return {**values, **more, **both}
 
 
-def _tuner(platform: Platform) -> Part:
-    """The node's agent, on the disposable tree and nothing else."""
-    tree, port = platform.tree, platform.plan.node_tuning
+def _tuners(platform: Platform) -> list[Part]:
+    """The agents of two nodes, on disposable trees and nothing else: one applies, one only looks."""
+    tree, other = platform.tree, node.make(platform.run / node.OTHER, platform.tree.cpus)
+    apply = ["--agent.mode=apply", f"--housekeeping={tree.housekeeping}"]
+    if platform.cluster:
+        apply.append(f"--agent.node={node.NAME}")
+        apply.append(f"--agent.kubeconfig={platform.cluster.api.kubeconfig}")
+    port = platform.plan.node_tuning
+    return [
+        _tuner(platform, "node-tuner", tree, port, [*apply, *platform.options.tuner]),
+        _tuner(platform, "node-tuner-1", other, port + 1, ["--agent.mode=audit"]),
+    ]
+
+
+def _tuner(platform: Platform, name: str, tree: node.Tree, port: int, more: list[str]) -> Part:
     argv = [
         *(platform.programs["node-tuner"], "agent"),
         f"--root={tree.root}",
         f"--journal={tree.journal}",
         f"--agent.cgroups={tree.cgroups}",
         f"--agent.listen={HOST}:{port}",
-        *("--agent.mode=apply", "--agent.interval=1s", "--log.format=json"),
-        f"--housekeeping={tree.housekeeping}",
+        *("--agent.interval=1s", "--log.format=json", *more),
     ]
-    if platform.cluster:
-        kubeconfig = f"--agent.kubeconfig={platform.cluster.api.kubeconfig}"
-        argv += [f"--agent.node={node.NAME}", kubeconfig]
-    argv += platform.options.tuner
-    return _part(platform, "node-tuner", argv, f"http://{HOST}:{port}/readyz")
+    return _part(platform, name, argv, f"http://{HOST}:{port}/readyz")
 
 
 def _prometheus(platform: Platform) -> Part:
@@ -185,7 +192,7 @@ def _prometheus(platform: Platform) -> Part:
         "server": {replica.name: replica.admin_port for replica in servers},
         "gateway": {"gateway": topology.gateway_stats_port},
         "gateway-agent": {"gateway": plan.gateway_agent},
-        "node-tuning": {"node-tuner": plan.node_tuning},
+        "node-tuning": {node.NAME: plan.node_tuning, node.OTHER: plan.node_tuning + 1},
         "prometheus": {"prometheus": topology.prometheus_port},
     }
     if platform.cluster is None:

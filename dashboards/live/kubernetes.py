@@ -158,14 +158,14 @@ class Cluster:
         """A pod that runs on the node, with whole CPUs, and a process for its container."""
         count = len(cpus.split(","))
         amount = {"cpu": str(count), "memory": "64Mi"}
-        kind = "gateway" if name.startswith("gateway") else "server"
+        kind, main = ("gateway", "envoy") if name == "gateway" else ("server", "server")
         described = {
             "metadata": {"name": name, "labels": {"app.kubernetes.io/name": f"corelane-{kind}"}},
             "spec": {
                 "nodeName": node.NAME,
                 "containers": [
                     {
-                        "name": kind,
+                        "name": main,
                         "image": "none",
                         "resources": {"requests": amount, "limits": amount},
                     }
@@ -176,7 +176,7 @@ class Cluster:
         uid = self.api.create(path, described)["metadata"]["uid"]
         container = node.Container(name, uid, secrets.token_hex(32), cpus, pid)
         status = {
-            "name": kind,
+            "name": main,
             "containerID": f"containerd://{container.id}",
             "image": "none",
             "imageID": "",

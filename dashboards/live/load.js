@@ -33,7 +33,7 @@ export default function () {
   }
 }
 
-/** A project that is made, read, changed, listed and deleted. */
+/** A project that is made, read, changed, listed and deleted; somebody else is too late twice. */
 function project(at, number) {
   const made = send(at, 'project-create', 'POST', '/projects', document(number), 201);
   const path = made.headers.Location;
@@ -43,7 +43,9 @@ function project(at, number) {
   const read = send(at, 'project-get', 'GET', path, null, 200);
   send(at, 'project-list', 'GET', '/projects?limit=3', null, 200);
   send(at, 'project-replace', 'PUT', path, document(number + 1), 200, { 'If-Match': read.headers.Etag });
+  send(at, 'project-conflict', 'PUT', path, document(number), 412, { 'If-Match': read.headers.Etag });
   send(at, 'project-delete', 'DELETE', path, null, 204);
+  send(at, 'project-gone', 'GET', path, null, 404);
 }
 
 function document(number) {

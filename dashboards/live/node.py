@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NAME = "node-0"
+"""The node that has all pods."""
+
+OTHER = "node-1"
+"""A node without pods whose agent only looks: it differs from its profile."""
 
 INTERRUPTS = (40, 41)
 """Of eth0; the last two CPUs serve one each."""
@@ -107,10 +111,19 @@ class Tree:
             )
         cpus = {"cpuset.cpus": f"{container.cpus}\n", "cgroup.procs": f"{container.pid}\n"}
         _write(self.cgroups / "cpuset" / pod / container.id, cpus)
+        _write(self.cgroups / "cpuacct" / pod / container.id, {"cpuacct.usage": "0\n"})
         process = self.root / "proc" / str(container.pid)
         status = f"Name:\tserver\nCpus_allowed_list:\t{container.cpus}\n"
         thread = f"task/{container.pid}/status"
         _write(process, {"comm": "server\n", "limits": LIMITS, thread: status})
+
+    def use(self, container: Container, nanoseconds: int) -> None:
+        """Says how much CPU time a container has had in all (cpuacct.rst)."""
+        folder = self.cgroups / "cpuacct" / "kubepods" / f"pod{container.uid}" / container.id
+        # Whoever reads meanwhile must not find half a number.
+        fresh = self.folder / "usage"
+        fresh.write_text(f"{nanoseconds}\n")
+        fresh.replace(folder / "cpuacct.usage")
 
     def remove(self, container: Container) -> None:
         """Takes a container away, as when it has ended."""
@@ -123,7 +136,7 @@ def make(folder: Path, cpus: int) -> Tree:
     """Makes the tree of a node with so many CPUs that nobody has prepared yet."""
     tree = Tree(folder, cpus)
     _write(tree.root, _files(cpus))
-    for hierarchy in ("cpuset", "cpu"):
+    for hierarchy in ("cpuset", "cpu", "cpuacct"):
         (tree.cgroups / hierarchy / "kubepods").mkdir(parents=True)
     return tree
 

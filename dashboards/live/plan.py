@@ -20,6 +20,8 @@ class Plan:
     gateway_agent: int
     gateway_tls: int
     node_tuning: int
+    """The first node's agent; that of the other node has the next port."""
+    collector: int
     kubernetes: int
 
 
@@ -27,7 +29,7 @@ def draw(options: Options) -> Plan:
     """Draws free ports, and gives each replica a CPU in turn."""
     cpus = sorted(os.sched_getaffinity(0))
     count = options.replicas + options.edge
-    first = free_ports(2 * count + 12, "0.0.0.0")
+    first = free_ports(2 * count + 14, "0.0.0.0")
     own = first + 2 * count
     names = [f"server-{index}" for index in range(options.replicas)]
     names += [EDGE] if options.edge else []
@@ -46,4 +48,4 @@ def draw(options: Options) -> Plan:
         postgres_port=own + 4,
     )
     edge = replicas[-1] if options.edge else None
-    return Plan(topology, edge, own + 5, own + 6, own + 7, own + 8)
+    return Plan(topology, edge, own + 5, own + 6, own + 7, own + 9, own + 10)

@@ -15,6 +15,17 @@ from postgres.instance import Instance
 from tools.errors import ToolError
 
 
+def with_flags(argv: Sequence[object], more: Sequence[object]) -> list[str]:
+    """A command line with more flags, each with its value; the server refuses one that is given twice."""
+    words = [str(word) for word in argv]
+    for flag, value in zip(more[::2], more[1::2], strict=True):
+        if flag in words:
+            words[words.index(flag) + 1] = str(value)
+        else:
+            words += [str(flag), str(value)]
+    return words
+
+
 class Server(Part):
     """A replica."""
 
@@ -23,6 +34,15 @@ class Server(Part):
         self.replica = replica
         self.url = f"{'https' if secure else 'http'}://{address}:{replica.port}"
         self.admin = f"http://{HOST}:{replica.admin_port}"
+
+    def start(self, *more: object, wait: bool = True) -> None:
+        """Starts it, this time with more flags."""
+        usual = self.argv
+        self.argv = with_flags(usual, more)
+        try:
+            super().start(wait=wait)
+        finally:
+            self.argv = usual
 
     def faults(self, *faults: dict) -> None:
         """Puts these faults in force (docs/faults.md) in place of all others; none clears them."""
@@ -38,15 +58,16 @@ def gated(
     replica: Replica, plan: Plan, options: Options, program: Path, run: Path, address: str
 ) -> list[str]:
     """A replica behind the gateway: one pinned lane, and the SQLite file that all share."""
-    more = ["--database.path", str(run / "projects.db"), *_common(options, replica.name, run)]
-    argv = commands.server(replica, plan.topology.pinned, program, more)
+    own = ["--database.path", str(run / "projects.db"), *_common(plan, run)]
+    argv = commands.server(replica, plan.topology.pinned, program, own)
     argv[argv.index("--listen") + 1] = f"{address}:{replica.port}"
-    return argv
+    return with_flags(argv, _chosen(options, replica.name))
 
 
-def edge(replica: Replica, options: Options, program: Path, run: Path, server: Instance) -> list:
+def edge(plan: Plan, options: Options, program: Path, run: Path, server: Instance) -> list[object]:
     """The replica for direct clients: TLS, two lanes that an acceptor fills, PostgreSQL."""
-    return [
+    replica = plan.edge
+    argv = [
         program,
         *("--replica", replica.name),
         *("--listen", f"{HOST}:{replica.port}"),
@@ -57,13 +78,18 @@ def edge(replica: Replica, options: Options, program: Path, run: Path, server: I
         *("--database.kind", "postgres", "--database.url", server.url()),
         *("--database.password-file", server.password_file),
         *("--drain.settle", "1s", "--drain.deadline", "15s", "--log.format", "json"),
-        *_common(options, replica.name, run),
+        *_common(plan, run),
     ]
+    return with_flags(argv, _chosen(options, replica.name))
 
 
-def _common(options: Options, name: str, run: Path) -> list[str]:
-    own: Sequence[str] = options.servers.get(name, ())
-    return ["--auth.tokens", str(tokens.hashed(run)), "--faults", "on", *options.server, *own]
+def _common(plan: Plan, run: Path) -> list[str]:
+    spans = ["--otlp.endpoint", f"http://{HOST}:{plan.collector}"]
+    return ["--auth.tokens", str(tokens.hashed(run)), *spans, "--faults", "on"]
+
+
+def _chosen(options: Options, name: str) -> list[str]:
+    return [*options.server, *options.servers.get(name, ())]
 
 
 def certificate(openssl: Path, run: Path, days: int = 30) -> None:

@@ -37,11 +37,11 @@ def configuration(options: Options, jobs: Mapping[str, Mapping[str, int]]) -> st
     return json.dumps(whole, indent=2) + "\n"
 
 
-def _target(namespace: str, job: str, pod: str, port: int) -> dict:
-    labels = {"namespace": namespace, "pod": pod, "node": node.NAME}
-    if job == "node-tuning":
-        del labels["pod"]
-    return {"targets": [f"{HOST}:{port}"], "labels": labels}
+def _target(namespace: str, job: str, name: str, port: int) -> dict:
+    """An agent of a node is called by its node, every other part by its pod."""
+    agent = job == "node-tuning"
+    labels = {"node": name} if agent else {"node": node.NAME, "pod": name}
+    return {"targets": [f"{HOST}:{port}"], "labels": {"namespace": namespace, **labels}}
 
 
 def _duration(seconds: float) -> str:

@@ -3,10 +3,12 @@
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from dashboards.live import assemble, parts
+from dashboards.live.accounting import accounting
+from dashboards.live.collector import collector
 from dashboards.live.options import Options
 from dashboards.live.platform import Platform
 from local import down, instance, processes
@@ -23,11 +25,13 @@ def stage(options: Options | None = None) -> Iterator[Platform]:
     """
     options = options or Options()
     run = REPOSITORY / ".run" / options.name
-    with instance.lock(run), _unwound_by_sigterm():
+    with instance.lock(run), _unwound_by_sigterm(), ExitStack() as stack:
         _clear(run)
         platform = assemble.assemble(options, run)
         try:
+            stack.enter_context(collector(platform.plan.collector))
             platform.start()
+            stack.enter_context(accounting(platform))
             yield platform
             failed = [part for part in platform.parts.values() if part.failed]
             if failed:

@@ -1,0 +1,15 @@
+"""Entry point of `python3 dashboards/live`."""
+
+import sys
+from pathlib import Path
+
+if sys.version_info < (3, 11):  # noqa: UP036 (an older one is told so)
+    found = ".".join(map(str, sys.version_info[:3]))
+    sys.exit(f"dashboards/live needs Python 3.11 or newer; {sys.executable} is {found}")
+
+repository = Path(__file__).resolve().parent.parent.parent
+sys.path[:1] = [str(repository), str(repository / "hack")]
+
+from dashboards.live.cli import main
+
+sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,76 @@
+"""Queries as Grafana sends them to Prometheus."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dashboards.live.asking import ask
+from dashboards.live.filling import Range
+
+Sample = tuple[float, float]
+"""A time and a value."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One series of a result."""
+
+    labels: dict[str, str]
+    samples: tuple[Sample, ...]
+
+    @property
+    def numbers(self) -> list[float]:
+        """Its values that are numbers."""
+        return [value for _, value in self.samples if not math.isnan(value)]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a query: an error in words, or series."""
+
+    error: str = ""
+    series: tuple[Series, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """The server at an address."""
+
+    url: str
+
+    def instant(self, expression: str, over: Range) -> Result:
+        """The query at the end of the range."""
+        return self._query("query", query=expression, time=over.end)
+
+    def range(self, expression: str, over: Range) -> Result:
+        """The query over the range, at multiples of its step, as Grafana aligns it."""
+        step = over.step
+        start, end = (math.floor(time / step) * step for time in (over.start, over.end))
+        return self._query("query_range", query=expression, start=start, end=end, step=step)
+
+    def label_values(self, label: str, series: str | None, over: Range) -> list[str]:
+        """The values that a label has on these series."""
+        match = {"match[]": series} if series else {}
+        url = f"{self.url}/api/v1/label/{label}/values"
+        reply = ask(url, start=over.start, end=over.end, **match)
+        return reply.json().get("data") or []
+
+    def _query(self, path: str, **query: object) -> Result:
+        reply = ask(f"{self.url}/api/v1/{path}", **query)
+        if reply.status != 200:
+            return Result(f"{reply.status}: {reply.body.decode(errors='replace').strip()}")
+        data = reply.json()["data"]
+        return Result(series=tuple(_series(data["resultType"], data["result"])))
+
+
+def _series(kind: str, result: Sequence) -> list[Series]:
+    if kind == "scalar":
+        return [Series({}, (_sample(result),))]
+    return [
+        Series(each["metric"], tuple(map(_sample, each.get("values") or [each["value"]])))
+        for each in result
+    ]
+
+
+def _sample(pair: Sequence) -> Sample:
+    return float(pair[0]), float(pair[1])

@@ -1,0 +1,75 @@
+"""What happens on the stage while it is looked at: load, faults, a lost replica and a drain."""
+
+import re
+import shutil
+import time
+from dataclasses import replace
+
+from dashboards.live.load import load
+from dashboards.live.options import RULES, Options
+from dashboards.live.plan import EDGE
+from dashboards.live.platform import Platform
+from local.settings import REPOSITORY
+from tools import progress
+
+CALM = 30
+RATE = 40
+"""Requests each second: what two busy CPUs carry with an unoptimised build."""
+
+FAULTS = (
+    {"route": "/div/{n}", "share": 0.3, "latency": {"fixed": "150ms", "jitter": "200ms"}},
+    {"route": "/hello", "share": 0.1, "error": {"status": 503}},
+    {"route": "/work", "share": 0.3, "cpu": {"burn": "30ms"}},
+)
+STALL = {"route": "/work", "share": 1, "cpu": {"burn": "1500ms"}}
+"""Longer than `timeouts.stall`."""
+
+DRIFT = ("fs.file-max", "4096")
+
+LASTING = "10m"
+
+
+def options(name: str) -> Options:
+    """A stage whose rules are evaluated as often as its parts are scraped."""
+    interval = 2.0
+    rules = REPOSITORY / ".run" / f"{name}-rules"
+    shutil.rmtree(rules, ignore_errors=True)
+    rules.mkdir(parents=True)
+    for file in RULES.glob("*.rules.yaml"):
+        text = re.sub(r"(\n +interval:) \S+", rf"\1 {interval:.0f}s", file.read_text())
+        (rules / file.name).write_text(text)
+    # Long enough to be seen by a scrape or two.
+    drain = ("--drain.settle", "6s")
+    made = Options(name=name, interval=interval, rules=(rules / "*.rules.yaml",))
+    return replace(made, servers={f"server-{index}": drain for index in range(made.replicas)})
+
+
+def play(platform: Platform, calm: float = CALM) -> None:
+    """Plays it; the load goes on afterwards."""
+    load(platform, rate=RATE)
+    _say("calm")
+    time.sleep(calm)
+    _say("a handler that holds its lane")
+    platform.servers[EDGE].faults({**STALL, "expires_in": "3s"})
+    time.sleep(calm / 6)
+    _say("faults on every replica: latency, errors and burnt CPU time")
+    for server in platform.servers.values():
+        server.faults(*({**fault, "expires_in": LASTING} for fault in FAULTS))
+    time.sleep(calm / 2)
+    _say(f"somebody changes {DRIFT[0]} of the node")
+    platform.tree.drift(*DRIFT)
+    _say("server-1 is killed")
+    platform.servers["server-1"].kill()
+    time.sleep(calm / 3)
+    platform.restart("server-1")
+    platform.endpoint("server-1")
+    time.sleep(calm / 3)
+    _say("server-0 drains")
+    platform.drain("server-0")
+    time.sleep(calm / 6)
+    platform.restart("server-0")
+    time.sleep(calm / 2)
+
+
+def _say(text: str) -> None:
+    progress.say("stage", text)
