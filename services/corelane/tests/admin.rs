@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use corelane::Lanes;
 use serde_json::Value;
@@ -42,56 +42,6 @@ fn documented(heading: &str) -> BTreeSet<String> {
     lines.filter(|line| line.starts_with("| `")).map(str::to_owned).collect()
 }
 
-fn assert_documented(heading: &str, shown: &BTreeSet<String>) {
-    let documented = documented(heading);
-    let list = |rows: BTreeSet<&String>| rows.into_iter().map(|row| format!("{row}\n")).collect();
-    let (missing, wrong): (String, String) = (
-        list(shown.difference(&documented).collect()),
-        list(documented.difference(shown).collect()),
-    );
-    assert!(
-        missing.is_empty() && wrong.is_empty(),
-        "docs/admin.md, {heading}: missing\n{missing}\nnot so\n{wrong}"
-    );
-}
-
-/// Names of the labels of a series, as in `name{a="x",b="y"} 1`.
-fn labels(series: &str) -> Vec<String> {
-    let Some((_, mut rest)) = series.split_once('{') else { return Vec::new() };
-    let mut names = Vec::new();
-    while let Some((name, value)) = rest.split_once("=\"") {
-        names.push(format!("`{}`", name.trim_start_matches(',')));
-        let mut escaped = false;
-        let end = value.find(|char| {
-            let ends = char == '"' && !escaped;
-            escaped = char == '\\' && !escaped;
-            ends
-        });
-        rest = &value[end.expect("a value ends") + 1..];
-    }
-    names.retain(|name| name != "`le`");
-    names
-}
-
-/// Each family as a row of the table in the docs: name, type, unit, labels, meaning.
-fn families(text: &str) -> BTreeSet<String> {
-    let lines =
-        |prefix: &'static str| text.lines().filter_map(move |line| line.strip_prefix(prefix));
-    let help: BTreeMap<_, _> = lines("# HELP ").filter_map(|line| line.split_once(' ')).collect();
-    let row = |(family, kind): (&str, &str)| {
-        let name = if kind == "counter" { format!("{family}_total") } else { family.to_owned() };
-        let first = if kind == "histogram" { format!("{family}_count") } else { name.clone() };
-        let sample = text.lines().find(|line| {
-            line.strip_prefix(&first).is_some_and(|rest| rest.starts_with(['{', ' ']))
-        });
-        let labels = labels(sample.unwrap_or_else(|| panic!("no series of {family} in\n{text}")));
-        let unit = ["seconds", "bytes"].into_iter().find(|unit| family.ends_with(unit));
-        let (labels, unit) = (labels.join(", "), unit.unwrap_or_default());
-        format!("| `{name}` | {kind} | {unit} | {labels} | {} |", help[family])
-    };
-    lines("# TYPE ").filter_map(|line| line.split_once(' ')).map(row).collect()
-}
-
 /// The path of every value: `lanes[].totals.shed`.
 fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value {
@@ -106,14 +56,6 @@ fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
         }
         _ => drop(found.insert(path.to_owned())),
     }
-}
-
-#[test]
-fn the_docs_list_every_series() {
-    let server = start();
-    let _database = server.handle.dependency("database");
-    let text = server.admin_get("/metrics").text();
-    assert_documented("Metrics", &families(&text));
 }
 
 #[test]

@@ -1,0 +1,118 @@
+"""The page of the catalogue, docs/metrics.md."""
+
+from collections.abc import Iterable, Mapping
+
+from .catalogue import Group, Part, Series
+
+HEAD = """\
+<!-- Written by `python3 dashboards/metrics` from dashboards/metrics/series. -->
+
+# Metrics
+
+Every series that the parts of Corelane expose. Tests compare this catalogue in both directions with what the running parts
+show: names, types, labels, help texts, and how many series there are. They also check that dashboards and rules read
+nothing else.
+
+Base units, and `_total` for what only grows, as Prometheus has it; what is without a unit is a number of things, or 1 for
+yes. A histogram is the three series `_bucket` (with the label `le`), `_sum` and `_count`. What Prometheus computes from
+these is in [dashboards](../dashboards/README.md).
+
+## Targets
+
+Every series has the labels of its target as well:
+
+| label | is |
+|---|---|
+| `job` | the part: the second column of the next table; also `prometheus`, `alertmanager` |
+| `namespace` | the namespace of the pod; locally the instance of `make up` |
+| `pod` | the pod; locally the process, such as `server-0` |
+| `node` | the node of the pod; only on a cluster |
+| `instance` | the address that was asked |
+
+A load test writes its series `k6_` into Prometheus by itself, without `job`.
+
+## Cost
+
+Counted for the example that each part below names. What is shown of a part is text; what it costs is the number of series
+that Prometheus keeps, most of them buckets of histograms: one for each bound, `+Inf`, `_sum` and `_count`.
+"""
+
+
+def text(parts: Mapping[str, Part]) -> str:
+    """The whole page."""
+    rows = [
+        (part.title, f"`{part.job}`", _of_example(part), *_adds(part)) for part in parts.values()
+    ]
+    cost = _table(("part", "job", "series in the example", "what adds to them"), rows)
+    return "\n".join([HEAD, cost, *map(_part, parts.values())])
+
+
+def _of_example(part: Part) -> str:
+    return f"{part.total():,} per {part.per}"
+
+
+def _adds(part: Part) -> tuple[str]:
+    """What one more of each figure adds to the example."""
+    more = {
+        name: part.total({**part.example, name: figure + 1}) - part.total()
+        for name, figure in part.example.items()
+    }
+    words = [f"one more of `{name}`: {added:,}" for name, added in more.items()]
+    return ("; ".join(words) or "nothing",)
+
+
+def _part(part: Part) -> str:
+    sections = [f"## {part.title}\n", part.intro.strip() + "\n", *_figures(part), *_labels(part)]
+    sections += [_group(group) for group in part.groups]
+    if part.prefixes:
+        rows = [(f"`{it.name}`", f"`{it.pattern}`", it.meaning) for it in part.prefixes]
+        table = _table(("series that begin with", "pattern of the stats_matcher", "about"), rows)
+        most = f"In the example all of these together are at most {part.most:,} series.\n"
+        sections.append(f"### {part.title}: all that is let through\n\n{most}\n{table}")
+    return "\n".join(sections)
+
+
+def _figures(part: Part) -> list[str]:
+    example = f"The example is {part.example_is}."
+    if not part.figures:
+        return [f"{example}\n"]
+    rows = [(f"`{name}`", what, part.example[name]) for name, what in part.figures.items()]
+    return [f"The cost goes by these figures. {example}\n", _table(("figure", "is", "e.g."), rows)]
+
+
+def _labels(part: Part) -> list[str]:
+    rows = [(f"`{name}`", bound) for name, bound in part.labels.items()]
+    return [_table(("label", "its values"), rows)]
+
+
+def _group(group: Group) -> str:
+    when = f"Shown {group.when}.\n\n" if group.when else ""
+    head = ("series", "type", "unit", "labels", "cost", "meaning")
+    table = _table(head, [_row(series) for series in group.series])
+    return f"### {group.title}\n\n{when}{table}"
+
+
+def _row(series: Series) -> tuple[str, ...]:
+    cost = f"at most {series.cost}" if series.at_most else series.cost
+    words = [series.meaning]
+    words += [f"`{label}`: {_listed(values)}" for label, values in series.values.items()]
+    if series.optional:
+        words.append(f"Left out {series.optional}")
+    labels = ", ".join(f"`{label}`" for label in series.labels)
+    name = f"`{series.name}`"
+    return name, series.type, series.unit, labels, cost.replace("*", "×"), ". ".join(words)
+
+
+def _listed(values: Iterable[str]) -> str:
+    return ", ".join(f"`{value}`" for value in values)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    # Without spaces round the rule, as in the other pages.
+    shown = ["|" + "|".join(lines[1]) + "|" if line is lines[1] else _line(line) for line in lines]
+    return "\n".join(shown) + "\n"
+
+
+def _line(cells: tuple[object, ...]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"

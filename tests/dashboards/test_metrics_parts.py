@@ -1,0 +1,137 @@
+"""The catalogue of series says what the running parts show, and nothing else."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from dashboards.metrics import catalogue
+from support import eventually, trees
+from support.apiserver import Api
+from support.certificates import certificate
+from support.cgroup_trees import Cgroups, Machine
+from support.client import ask
+from support.contract import differences
+from support.envoys import endpoint, gateway_to
+from support.exposition import families
+from support.node_agents import Agents as NodeAgents
+from support.node_agents import node, pod
+from support.ports import free_ports
+from support.saves import Writer
+from support.servers import Server
+from support.slices import READY, Slices, Wire
+from support.slices import Agents as GatewayAgents
+from support.tokens import issuer, token
+
+PARTS = catalogue.read()
+SERVER = [PARTS[name] for name in ("server", "settings", "service")]
+GATEWAY = PARTS["gateway"]
+
+READS = ("/", "/hello", "/div/4", "/work?ops=1", "/static/", "/static/4k.txt", "/openapi.json")
+READS += ("/docs", "/projects", "/none")
+"""A path of each route that needs nothing before it."""
+
+
+def agrees(parts: list[catalogue.Part], read: Callable[[], bytes]) -> None:
+    """Waits until the page of a target is as the catalogue says."""
+    found: list[str] = []
+
+    def same() -> bool:
+        found[:] = differences(parts, read().decode())
+        return not found
+
+    try:
+        eventually(same, pause=0.1)
+    except AssertionError:
+        # Not the error of the wait: this one says what is not so.
+        pytest.fail("\n".join(found))
+
+
+def test_server(start: Callable[..., Server], tmp_path: Path) -> None:
+    writer = Writer.new(tmp_path)
+    trusted, key = certificate(tmp_path, "tls", "ec")
+    flags = ["--lanes", "2", "--placement", "least-loaded", *writer.flags()]
+    flags += ["--tls.certificate", trusted, "--tls.key", key, "--faults", "on"]
+    flags += ["--database.path", tmp_path / "projects.db"]
+    server = start(*flags, "--otlp.endpoint", f"http://127.0.0.1:{free_ports(1)}")
+    url = f"https://localhost:{urlsplit(server.url).port}"
+
+    def everywhere(path: str, method: str = "GET", **more: object) -> bytes:
+        """Asks on new connections until each lane has answered; the last reply."""
+        lanes, replies = set(), []
+
+        def answered() -> bool:
+            reply = ask(url, path, method, authority=trusted, **more)
+            assert reply.status == (404 if path == "/none" else 201 if method == "POST" else 200)
+            lanes.add(reply.headers["corelane-lane"])
+            replies.append(reply.body)
+            return lanes == {"0", "1"}
+
+        eventually(answered, f"an answer of each lane to {path}")
+        return replies[-1]
+
+    for path in READS:
+        everywhere(path)
+    saved = everywhere("/projects", "POST", body=b'{"name": "n"}', headers=writer.headers())
+    everywhere(f"/projects/{json.loads(saved)['id']}")
+    agrees(SERVER, lambda: ask(server.admin, "/metrics").body)
+
+
+def test_gateway(start: Callable[..., Server], tmp_path: Path) -> None:
+    trusted, key = certificate(tmp_path, "tls", "ec")
+    known = issuer(tmp_path)
+    (tmp_path / "jwks.json").write_text(known.keys())
+    (tmp_path / "token").write_text(token())
+    files = {"jwks": tmp_path / "jwks.json", "token": tmp_path / "token"}
+    files = {name: str(file) for name, file in files.items()} | {
+        "sds": f"{tmp_path}/credential.yaml"
+    }
+    tls = {"certificate": str(trusted), "key": str(key), "sds": f"{tmp_path}/certificate.yaml"}
+    jwt = {"enabled": True, "issuer": known.name, "audiences": ["corelane"], "files": files}
+    values = {
+        "tls": {"enabled": True, "files": tls},
+        "authentication": {"jwt": jwt},
+        "rateLimit": {"enabled": True},
+        "tracing": {"enabled": True, "host": "127.0.0.1", "port": free_ports(1)},
+    }
+    server = start()
+    with gateway_to([endpoint(server.url, server.admin)], tmp_path, values) as gateway:
+        assert ask(gateway.tls, "/hello", authority=trusted).status == 200
+        agrees([GATEWAY], lambda: ask(gateway.stats, "/stats/prometheus").body)
+        shown = families(ask(gateway.stats, "/stats/prometheus").body.decode())
+        assert sum(len(family.samples) for family in shown.values()) <= GATEWAY.most
+    configuration = yaml.safe_load((tmp_path / "envoy.yaml").read_text())
+    matcher = configuration["stats_config"]["stats_matcher"]["inclusion_list"]["patterns"]
+    patterns = [pattern["prefix"] for pattern in matcher]
+    assert sorted(patterns) == sorted(prefix.pattern for prefix in GATEWAY.prefixes)
+    for prefix in GATEWAY.prefixes:
+        assert any(name.startswith(prefix.name) for name in shown), prefix.name
+
+
+def test_gateway_agent(api: Api, tmp_path: Path) -> None:
+    wire = Wire(api, tmp_path)
+    wire.join()
+    with api.namespace() as namespace, GatewayAgents(tmp_path, namespace, wire).run() as agent:
+        Slices(api, namespace).put("a", ("192.0.2.1", READY))
+        agent.wait_until_ready()
+        agrees([PARTS["gateway-agent"]], lambda: ask(agent.url, "/metrics").body)
+    wire.cut()
+
+
+def test_node_tuner(api: Api, tmp_path: Path) -> None:
+    tree = trees.make(tmp_path, trees.node())
+    machine, cgroups = Machine(tree.root), Cgroups(tmp_path / "cgroups", unified=True, systemd=True)
+    machine.process(100, "1")
+    knobs = "net.core.netdev_max_backlog=5000;net.core.netdev_budget=600"
+    flags = [f"--root={tree.root}", f"--journal={tree.journal}", "--agent.mode=apply"]
+    flags += ["--profile=custom", f"--knobs={knobs}", f"--agent.cgroups={cgroups.mounted}"]
+    with api.namespace() as namespace, node(api) as made:
+        flags += [f"--agent.kubeconfig={api.kubeconfig}", f"--agent.node={made.name}"]
+        looked_at = pod(api, (namespace, made), "server")
+        cgroups.put(looked_at, "1", 100)
+        cgroups.used(looked_at, 1_000_000)
+        with NodeAgents(tmp_path).run(*flags) as agent:
+            agrees([PARTS["node-tuning"]], lambda: agent.ask("/metrics").body)
