@@ -185,6 +185,7 @@ BOARD.row(
             over_time(PREDICTED_BUSY, "{{pod}} predicted"),
             limits=USED,
             top=1,
+            ranked=True,
         ),
     ),
     (

@@ -216,6 +216,7 @@ BOARD.row(
             over_time(f"max by (name) (k6_http_req_duration_p99{{{K6}}})", "{{name}}"),
             limits=Limits(0.1, 0.25),
             logarithmic=True,
+            ranked=True,
         ),
     ),
     (

@@ -114,9 +114,11 @@ def lines(
     top: float | None = None,
     logarithmic: bool = False,
     red: str = "",
+    ranked: bool = False,
 ) -> timeseries.Panel:
     """Series over time, with their limits as dashed lines.
 
+    `ranked` is for series of which there can be many: the legend begins with the highest.
     `top` is the highest value there can be; series whose names match `red` are bad at any value.
     """
     panel = _common(timeseries.Panel(), title, says, unit, queries, limits, None)
@@ -133,13 +135,7 @@ def lines(
             .mode(option.TooltipDisplayMode.MULTI)
             .sort(option.SortOrder.DESCENDING)
         )
-        .legend(
-            common.VizLegendOptions()
-            .show_legend(True)
-            .display_mode(option.LegendDisplayMode.LIST)
-            .placement(option.LegendPlacement.BOTTOM)
-            .calcs([])
-        )
+        .legend(_ranking() if ranked else _names())
     )
     if stacked:
         panel.stacking(common.StackingConfig().mode(option.StackingMode.NORMAL).group("A"))
@@ -220,12 +216,9 @@ def states(
         .show_value(option.VisibilityMode.NEVER)
         .row_height(0.8)
         .fill_opacity(80)
-        .legend(
-            common.VizLegendOptions()
-            .show_legend(True)
-            .display_mode(option.LegendDisplayMode.LIST)
-            .placement(option.LegendPlacement.BOTTOM)
-        )
+        .legend(_names())
+        # More servers than that are on further pages.
+        .per_page(12)
     )
 
 
@@ -310,6 +303,21 @@ class _Built:
 
     def build(self) -> model.DashboardLink:
         return self._built
+
+
+def _names() -> common.VizLegendOptions:
+    return (
+        common.VizLegendOptions()
+        .show_legend(True)
+        .display_mode(option.LegendDisplayMode.LIST)
+        .placement(option.LegendPlacement.BOTTOM)
+        .calcs([])
+    )
+
+
+def _ranking() -> common.VizLegendOptions:
+    table = _names().display_mode(option.LegendDisplayMode.TABLE).calcs(["max"])
+    return table.sort_by("Max").sort_desc(True)
 
 
 def _common(panel, title, says, unit, queries, limits, decimals):

@@ -41,6 +41,7 @@ ROWS = (
                         "{{pod}}",
                     ),
                     over_time(f"1 / count(corelane_build_info{{{JOB}}})", "even share"),
+                    ranked=True,
                 ),
             ),
             (
@@ -72,6 +73,7 @@ ROWS = (
                         "{{pod}}",
                     ),
                     limits=Limits(1.25, 2),
+                    ranked=True,
                 ),
             ),
             (

@@ -27,6 +27,7 @@ ROWS = (
                     ),
                     limits=BUSY,
                     top=1,
+                    ranked=True,
                 ),
             ),
             (
@@ -46,6 +47,7 @@ ROWS = (
                         "{{pod}} lane {{lane}}",
                     ),
                     limits=WAIT,
+                    ranked=True,
                 ),
             ),
             (
@@ -65,6 +67,7 @@ ROWS = (
                         "{{pod}} lane {{lane}}",
                     ),
                     limits=WAIT,
+                    ranked=True,
                 ),
             ),
         ),

@@ -25,6 +25,7 @@ ROWS = (
                         f"max by (pod, lane) (corelane_connections{{{POD}}})",
                         "{{pod}} lane {{lane}}",
                     ),
+                    ranked=True,
                 ),
             ),
             (
@@ -43,6 +44,7 @@ ROWS = (
                         f"sum by (pod, lane) ({rate('corelane_connections_accepted_total', POD)})",
                         "{{pod}} lane {{lane}}",
                     ),
+                    ranked=True,
                 ),
             ),
             (
@@ -58,6 +60,7 @@ ROWS = (
                     "none",
                     over_time(f"pod:corelane_lane_busy:imbalance_rate5m{{{POD}}}", "{{pod}}"),
                     limits=UNEVEN,
+                    ranked=True,
                 ),
             ),
         ),

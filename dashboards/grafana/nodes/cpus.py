@@ -39,6 +39,7 @@ ROWS = (
                     over_time(
                         f"max by (pod) ({rate('process_cpu_seconds_total', POD)})", "{{pod}}"
                     ),
+                    ranked=True,
                 ),
             ),
             (

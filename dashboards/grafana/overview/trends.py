@@ -41,6 +41,7 @@ ROWS = (
                         f"sum by (route) (route:corelane_requests:rate1m{{{JOB}}})", "{{route}}"
                     ),
                     stacked=True,
+                    ranked=True,
                 ),
             ),
             (

@@ -24,6 +24,7 @@ ROWS = (
                     "reqps",
                     over_time(summed("route", "corelane_requests_total", POD_ROUTE), "{{route}}"),
                     stacked=True,
+                    ranked=True,
                 ),
             ),
             (
@@ -42,6 +43,7 @@ ROWS = (
                         "{{route}}",
                     ),
                     limits=Limits(0.001, 0.01),
+                    ranked=True,
                 ),
             ),
             (
@@ -61,6 +63,7 @@ ROWS = (
                     ),
                     limits=Limits(0.1, 0.25),
                     logarithmic=True,
+                    ranked=True,
                 ),
             ),
         ),
