@@ -1,0 +1,23 @@
+"""Entry point of `python3 dashboards/drill`, which runs with the Python of the tests: it has PyYAML and pytest."""
+
+import os
+import sys
+from pathlib import Path
+
+if sys.version_info < (3, 11):  # noqa: UP036 (an older one is told so)
+    found = ".".join(map(str, sys.version_info[:3]))
+    sys.exit(f"dashboards/drill needs Python 3.11 or newer; {sys.executable} is {found}")
+
+repository = Path(__file__).resolve().parent.parent.parent
+folders = [repository, repository / "hack", repository / "tests"]
+sys.path[:1] = [str(folder) for folder in folders]
+
+from tools import resolve
+
+python = resolve.ensure(["pytest"])["pytest"].parent / "python"
+if Path(sys.executable).parent != python.parent:
+    os.execv(python, [str(python), str(Path(__file__).parent), *sys.argv[1:]])
+
+from dashboards.drill.cli import main
+
+sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,153 @@
+"""A gateway that is gone, has nobody behind it, tries again and again, or has its fill."""
+
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from urllib.parse import urlsplit
+
+from dashboards.drill.causes.certificates import YEAR, write
+from dashboards.drill.drills import Labels, drill
+from dashboards.drill.place import Place
+from local.topology import HOST
+from support.client import ask
+from support.envoys import Gateway
+
+
+@drill("CorelaneGatewayDown/warning", how="SIGSTOP of one of two gateways; SIGCONT")
+def gateway_stopped(place: Place) -> Iterator[Labels]:
+    server = place.server()
+    gateway = place.gateway(server)
+    place.gateway(server, pod="gateway-1")
+    place.begins()
+    gateway.process.send_signal(signal.SIGSTOP)
+    yield {"pod": "gateway"}
+    gateway.process.send_signal(signal.SIGCONT)
+
+
+@drill("CorelaneGatewayDown/critical", how="SIGSTOP of the only gateway; SIGCONT")
+def gateways_stopped(place: Place) -> Iterator[Labels]:
+    gateway = place.gateway(place.server())
+    place.begins()
+    gateway.process.send_signal(signal.SIGSTOP)
+    yield {"job": "gateway"}
+    gateway.process.send_signal(signal.SIGCONT)
+
+
+@drill("CorelaneNoHealthyReplica", how="SIGKILL of the only replica; started again")
+def no_replica(place: Place) -> Iterator[Labels]:
+    server = place.server()
+    place.gateway(server)
+    place.begins()
+    server.kill()
+    yield {"pod": "gateway"}
+    server.start()
+
+
+@drill("CorelaneReplicaUnhealthy", how="SIGSTOP of one of two replicas; SIGCONT", fires=150)
+def replica_unhealthy(place: Place) -> Iterator[Labels]:
+    servers = [place.server(pod=f"server-{index}") for index in range(2)]
+    place.gateway(*servers)
+    place.begins()
+    servers[0].send(signal.SIGSTOP)
+    yield {"pod": "gateway"}
+    servers[0].send(signal.SIGCONT)
+
+
+@drill(
+    "CorelaneGatewayRetries",
+    how="one of two replicas has one slot and no queue, and a client that goes past the gateway keeps the "
+    "slot: it sheds what the gateway sends; that client leaves",
+)
+def retries(place: Place) -> Iterator[Labels]:
+    small = ("--faults", "on", "--lanes", "1", "--limits.slots", "1", "--limits.queue", "0")
+    taken = place.server(*small)
+    # Its requests are of another route than the gateway's.
+    taken.fault("/div/{n}", latency={"fixed": "1s", "jitter": "0s"})
+    gateway = place.gateway(taken, place.server(pod="server-1"))
+    with place.load(gateway.url, clients=4, rate=60):
+        place.begins()
+        with place.load(taken.url, "/div/4", clients=2):
+            yield {"pod": "gateway"}
+
+
+@drill(
+    "CorelaneOutlierEjections",
+    how="one of two replicas answers 500 to everything (fault injection), ejections of 1 s; the fault ends",
+)
+def ejections(place: Place) -> Iterator[Labels]:
+    failing = place.server("--faults", "on")
+    short = {"ejectionTime": "1s", "maxEjectionTime": "1s", "jitter": "0s"}
+    values = {"upstream": {"outliers": short}}
+    gateway = place.gateway(failing, place.server(pod="server-1"), values=values)
+    with place.load(gateway.url, clients=4, rate=150):
+        place.begins()
+        failing.fault("/hello", error={"status": 500})
+        yield {"pod": "gateway"}
+        failing.well()
+
+
+@drill(
+    "CorelaneGatewayOverloaded/warning",
+    "CorelaneGatewayOverloaded/critical",
+    how="a gateway that may use 4 MiB takes the place of one that may use 512; the latter is back",
+)
+def gateway_overloaded(place: Place) -> Iterator[Labels]:
+    server = place.server()
+    with ExitStack() as stack:
+        place.gateway(server, stack=stack)
+    place.begins()
+    place.stage.remove(place.namespace, pod="gateway")
+    with ExitStack() as stack:
+        place.gateway(server, values={"memory": "4Mi"}, stack=stack, reaches=False)
+        yield {"pod": "gateway"}
+    place.stage.remove(place.namespace, pod="gateway")
+    place.gateway(server)
+
+
+@drill(
+    "CorelaneGatewayConnections/warning",
+    how="a gateway with 20 connections at most, 18 of them kept; they are closed",
+)
+def gateway_connections(place: Place) -> Iterator[Labels]:
+    gateway = place.gateway(place.server(), values={"listener": {"connections": 20}})
+    place.begins()
+    with _held(gateway, 18):
+        yield {"pod": "gateway"}
+
+
+@drill(
+    "CorelaneGatewayConnections/critical",
+    how="a gateway with 20 connections at most, all of them kept, others tried; they are closed",
+)
+def gateway_full(place: Place) -> Iterator[Labels]:
+    gateway = place.gateway(place.server(), values={"listener": {"connections": 20}})
+    place.begins()
+    with _held(gateway, 20), place.again(lambda: ask(gateway.url, "/hello")):
+        yield {"pod": "gateway"}
+
+
+@contextmanager
+def _held(gateway: Gateway, count: int) -> Iterator[None]:
+    """Connections that are kept open."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            address = (HOST, urlsplit(gateway.url).port)
+            stack.enter_context(socket.create_connection(address))
+        yield
+
+
+@drill(
+    "CorelaneCertificateExpiry/warning",
+    "CorelaneCertificateExpiry/critical",
+    how="the gateway's new certificate ends within the day, of which Envoy says 0 days; one of a year takes its place",
+)
+def gateway_certificate(place: Place) -> Iterator[Labels]:
+    files = dict(zip(("certificate", "key"), map(str, write(place.folder, YEAR)), strict=True))
+    place.gateway(
+        place.server(), values={"tls": {"enabled": True, "plain": "serve", "files": files}}
+    )
+    place.begins()
+    write(place.folder, YEAR / 365 / 2)
+    yield {"pod": "gateway"}
+    write(place.folder, YEAR)

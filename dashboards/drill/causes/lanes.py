@@ -1,0 +1,88 @@
+"""Lanes with too much to do, or with too little beside others; CPUs that a quota stops."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from dashboards.drill.cgroup import cgroup
+from dashboards.drill.drills import Labels, drill
+from dashboards.drill.parts import Server
+from dashboards.drill.place import Place
+from support.client import Client
+
+BURN = "100ms"
+
+
+@drill(
+    "CorelaneLaneSaturated",
+    "CorelaneQueueLong",
+    "CorelaneExpectedWait",
+    "CorelaneCapacityShort",
+    how="eight clients of one lane with one slot and a queue of ten, 100 ms of CPU a request "
+    "(fault injection); they leave",
+    fires=150,
+)
+def lane_full(place: Place) -> Iterator[Labels]:
+    server = place.server(
+        "--faults", "on", "--lanes", "1", "--limits.slots", "1", "--limits.queue", "10"
+    )
+    place.begins()
+    server.fault("/hello", cpu={"burn": BURN})
+    with place.load(server.url, clients=8):
+        yield {"job": "server"}
+
+
+@drill(
+    "CorelaneLanesUneven",
+    how="all requests come by the connections of one of two lanes; they end",
+    fires=150,
+)
+def lanes_uneven(place: Place) -> Iterator[Labels]:
+    server = place.server("--faults", "on", "--lanes", "2")
+    place.begins()
+    server.fault("/hello", cpu={"burn": BURN})
+    with ExitStack() as stack:
+        client = _client_of(server, 0)
+        stack.callback(client.close)
+        stack.enter_context(place.again(lambda: client.ask("/hello"), pause=0.001))
+        yield {"pod": server.pod}
+
+
+def _client_of(server: Server, lane: int) -> Client:
+    """A connection that the kernel's hash has given to this lane."""
+    while True:
+        client = Client(server.url)
+        if json.loads(client.ask("/").body)["lane"] == lane:
+            return client
+        client.close()
+
+
+@drill(
+    "CorelanePodsUneven",
+    how="all requests go to one of two replicas, past the gateway; they end",
+    fires=150,
+)
+def pods_uneven(place: Place) -> Iterator[Labels]:
+    busy = place.server("--faults", "on", "--lanes", "1")
+    place.server("--lanes", "1", pod="server-1")
+    place.begins()
+    busy.fault("/hello", cpu={"burn": BURN})
+    with place.load(busy.url, clients=1):
+        yield {"job": "server"}
+
+
+@drill(
+    "CorelaneThrottledWhilePinned",
+    how="a cgroup with a quota of a tenth of a CPU for a pinned replica under load; the quota is lifted",
+)
+def throttled(place: Place) -> Iterator[Labels]:
+    group = place.stack.enter_context(cgroup("cpu"))
+    script = f'echo $$ > {group}/cgroup.procs && exec "$@"'
+    within = ("sh", "-ec", script, "sh")
+    server = place.server("--faults", "on", "--lanes", "1", "--pin", "on", within=within)
+    server.fault("/hello", cpu={"burn": BURN})
+    with place.load(server.url, clients=1):
+        place.begins()
+        (group / "cpu.cfs_quota_us").write_text("10000")
+        yield {"pod": server.pod}
+        (group / "cpu.cfs_quota_us").write_text("-1")

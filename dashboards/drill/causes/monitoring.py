@@ -1,0 +1,74 @@
+"""Who watches is not there, cannot evaluate, or cannot tell anybody."""
+
+import signal
+from collections.abc import Iterator
+
+from dashboards.drill import watchers
+from dashboards.drill.drills import Labels, drill
+from dashboards.drill.place import Place
+
+
+@drill("CorelaneTargetDown", how="SIGSTOP of a Prometheus; SIGCONT")
+def prometheus_stopped(place: Place) -> Iterator[Labels]:
+    watcher = watchers.prometheus(place)
+    place.begins()
+    watcher.process.send_signal(signal.SIGSTOP)
+    yield {"job": "prometheus", "pod": "prometheus"}
+    watcher.process.send_signal(signal.SIGCONT)
+
+
+@drill(
+    "CorelaneNotificationsFail",
+    how="nobody listens where a Prometheus sends its alerts; somebody does",
+)
+def notifications_fail(place: Place) -> Iterator[Labels]:
+    port = watchers.port()
+    # A replica that is not there: an alert that it has to pass on.
+    watchers.prometheus(place, alertmanager=port, absent=watchers.port())
+    place.begins()
+    yield {"job": "prometheus", "pod": "prometheus"}
+    watchers.alertmanager(place, port)
+
+
+@drill(
+    "CorelaneTargetsGone/warning",
+    how="discovery no longer finds the replicas; it does again",
+)
+def targets_gone(place: Place) -> Iterator[Labels]:
+    server = place.server()
+    watchers.wait_for_history(place, "server")
+    place.begins()
+    place.stage.remove(place.namespace)
+    yield {"job": "server"}
+    place.stage.add("server", server.admin_port, namespace=place.namespace, pod=server.pod)
+
+
+@drill(
+    "CorelaneTargetsGone/critical",
+    how="discovery no longer finds the gateways; it does again",
+)
+def gateways_gone(place: Place) -> Iterator[Labels]:
+    gateway = place.gateway(place.server())
+    watchers.wait_for_history(place, "gateway")
+    place.begins()
+    place.stage.remove(place.namespace)
+    yield {"job": "gateway"}
+    place.stage.add(
+        "gateway", watchers.port_of(gateway.stats), namespace=place.namespace, pod="gateway"
+    )
+
+
+@drill(
+    "CorelaneRulesFail",
+    how="a Prometheus takes the records of another beside its own (federation), so that objectives are there "
+    "twice; it no longer does",
+)
+def rules_fail(place: Place) -> Iterator[Labels]:
+    server = place.server()
+    gateway = place.gateway(server)
+    with place.load(gateway.url, rate=20, clients=1):
+        watcher = watchers.prometheus(place)
+        place.begins()
+        watcher.federate(place.stage.prometheus)
+        yield {"job": "prometheus", "pod": "prometheus"}
+        watcher.federate("")

@@ -1,0 +1,120 @@
+"""Replicas that end, hang, stall, shed or refuse."""
+
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from dashboards.drill.cgroup import cgroup
+from dashboards.drill.drills import Labels, drill
+from dashboards.drill.place import Place
+from local.topology import HOST
+from support import tokens
+from support.client import ask
+
+
+@drill("CorelaneReplicaDown", how="SIGKILL of a replica; started again")
+def replica_killed(place: Place) -> Iterator[Labels]:
+    server = place.server()
+    place.begins()
+    server.kill()
+    yield {"job": "server", "pod": server.pod}
+    server.start()
+
+
+@drill("CorelaneReplicaDown", how="SIGSTOP of a replica; SIGCONT")
+def replica_stopped(place: Place) -> Iterator[Labels]:
+    server = place.server()
+    place.begins()
+    server.send(signal.SIGSTOP)
+    yield {"job": "server", "pod": server.pod}
+    server.send(signal.SIGCONT)
+
+
+@drill("CorelaneReplicaRestarting", how="SIGKILL of a replica three times; it stays up then")
+def replica_restarts(place: Place) -> Iterator[Labels]:
+    server = place.server()
+    place.begins()
+    for _ in range(3):
+        begun = _started(place)
+        # In whole seconds.
+        place.until(lambda begun=begun: time.time() > begun + 1, "a second")
+        server.kill()
+        server.start()
+        place.until(lambda begun=begun: _started(place) > begun, "the new process is scraped")
+    yield {"job": "server", "pod": server.pod}
+
+
+def _started(place: Place) -> float:
+    """When Prometheus last saw the replica start; 0 while it sees none."""
+    series = f'process_start_time_seconds{{namespace="{place.namespace}", job="server"}}'
+    return max((each["value"] for each in place.stage.query(series)), default=0.0)
+
+
+@drill(
+    "CorelaneDrainStuck",
+    how="SIGTERM while the main thread hangs, as in a system call that does not return (cgroup freezer); it goes on",
+)
+def drain_stuck(place: Place) -> Iterator[Labels]:
+    group = place.stack.enter_context(cgroup("freezer"))
+    server = place.server("--drain.settle", "100ms", "--drain.deadline", "1s")
+    # The first thread has the id of the process. The others, that of the admin port among them, go on.
+    (group / "tasks").write_text(str(server.process.pid))
+    (group / "freezer.state").write_text("FROZEN")
+    place.stack.callback((group / "freezer.state").write_text, "THAWED")
+    place.begins()
+    server.send(signal.SIGTERM)
+    yield {"job": "server", "pod": server.pod}
+    (group / "freezer.state").write_text("THAWED")
+    place.until(server.ended, "the replica has ended")
+
+
+@drill(
+    "CorelaneStall", how="a handler burns 2 s of CPU on its lane (fault injection); the fault ends"
+)
+def stall(place: Place) -> Iterator[Labels]:
+    server = place.server("--faults", "on")
+    place.begins()
+    server.fault("/hello", cpu={"burn": "2s"})
+    ask(server.url, "/hello")
+    yield {"pod": server.pod, "route": "/hello"}
+    server.well()
+
+
+@drill(
+    "CorelaneShedding",
+    how="four clients, one slot and no queue, 300 ms a request (fault injection); one client is left",
+)
+def shedding(place: Place) -> Iterator[Labels]:
+    server = place.server("--faults", "on", "--limits.slots", "1", "--limits.queue", "0")
+    place.begins()
+    server.fault("/hello", latency={"fixed": "300ms", "jitter": "0s"})
+    with place.load(server.url, clients=1), place.load(server.url, clients=3, rate=20):
+        yield {"pod": server.pod}
+
+
+@drill(
+    "CorelaneConnectionsRefused",
+    how="four connections are allowed and kept, others are tried; all are closed",
+)
+def connections_refused(place: Place) -> Iterator[Labels]:
+    server = place.server("--limits.connections", "4")
+    place.begins()
+    with ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(socket.create_connection((HOST, server.port)))
+        with place.again(lambda: ask(server.url, "/hello")):
+            yield {"pod": server.pod, "reason": "limit"}
+
+
+@drill("CorelaneTokensNotReloaded", how="nonsense in the file of tokens; the good file is back")
+def tokens_broken(place: Place) -> Iterator[Labels]:
+    file = place.folder / "tokens"
+    good = tokens.line("drill", tokens.token())
+    file.write_text(good)
+    server = place.server("--auth.tokens", file)
+    place.begins()
+    file.write_text("drill sha256:nonsense\n")
+    yield {"pod": server.pod}
+    file.write_text(good)

@@ -1,0 +1,58 @@
+"""Requests that fail or are late, until the error budget burns; then so many good ones that it no longer does."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dashboards.drill.drills import Labels, drill
+from dashboards.drill.place import Place
+from support.processes import running
+from support.rendering import tool
+
+BOTH = {"latency": {"fixed": "400ms", "jitter": "0s"}}
+"""Later than the objective's threshold."""
+
+
+@drill(
+    "CorelaneGatewayErrors/warning",
+    "CorelaneGatewayErrors/critical",
+    "CorelaneRouteErrors/warning",
+    "CorelaneRouteErrors/critical",
+    how="one request in ten is answered 500 (fault injection), 20 a second; then good ones by ab, until "
+    "less than one in a thousand has failed",
+    resolves=300,
+)
+def budget_of_errors(place: Place) -> Iterator[Labels]:
+    yield from _burn(place, 0.1, {"error": {"status": 500}})
+
+
+@drill(
+    "CorelaneGatewaySlow/warning",
+    "CorelaneGatewaySlow/critical",
+    "CorelaneRouteSlow/warning",
+    "CorelaneRouteSlow/critical",
+    how="one request in two takes 400 ms (fault injection), 10 a second; then quick ones by ab, until less "
+    "than one in a hundred was late",
+    resolves=300,
+)
+def budget_of_latency(place: Place) -> Iterator[Labels]:
+    yield from _burn(place, 0.5, BOTH)
+
+
+def _burn(place: Place, share: float, fault: dict) -> Iterator[Labels]:
+    server = place.server("--faults", "on")
+    gateway = place.gateway(server)
+    with place.load(gateway.url, clients=8, rate=20):
+        place.begins()
+        server.fault("/hello", share, **fault)
+        yield {}
+        server.well()
+    # It ends with the drill: until then it is part of all being well again.
+    place.stack.enter_context(_good(place, f"{gateway.url}/hello"))
+
+
+@contextmanager
+def _good(place: Place, url: str) -> Iterator[None]:
+    """Requests one after the other on two connections."""
+    argv = ["nice", tool("ab"), "-k", "-q", "-c", "2", "-t", "600", "-n", "5000000", url]
+    with (place.folder / "ab.log").open("wb") as log, running(argv, log, log):
+        yield

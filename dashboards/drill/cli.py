@@ -1,0 +1,70 @@
+"""The command line of the drill."""
+
+import argparse
+import shutil
+import signal
+import sys
+import time
+from contextlib import ExitStack
+
+from dashboards.drill import calm, factor, report, run
+from dashboards.drill.causes import TABLE
+from dashboards.drill.drills import chosen, known
+from dashboards.drill.errors import DrillError
+from dashboards.drill.stage import running_stage
+from dashboards.live import programs
+from local.settings import REPOSITORY
+from tools.errors import ToolError
+
+RULES = REPOSITORY / "dashboards" / "rules"
+
+RUN = REPOSITORY / ".run" / "drill"
+
+USAGE = 64
+"""EX_USAGE of sysexits.h."""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the drills of the alerts that are named; without names a calm time and all drills, for the record."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    options = _parse(arguments)
+    unknown = sorted(set(options.alerts) - known(TABLE))
+    if unknown:
+        names = ", ".join(sorted(known(TABLE)))
+        print(
+            f"drill: no alert is called {', '.join(unknown)}; there are: {names}", file=sys.stderr
+        )
+        return USAGE
+    try:
+        return _run(options.alerts)
+    except (DrillError, ToolError) as error:
+        print(f"drill: {error}", file=sys.stderr)
+        return 1
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="dashboards/drill", description=__doc__)
+    parser.add_argument("alerts", nargs="*", metavar="ALERT", help="only these; all of them")
+    try:
+        return parser.parse_args(arguments)
+    except SystemExit as end:
+        raise SystemExit(USAGE if end.code == 2 else end.code) from None
+
+
+def _run(alerts: list[str]) -> int:
+    shutil.rmtree(RUN, ignore_errors=True)
+    drills = chosen(alerts, TABLE).values()
+    # A calm time belongs to all drills, not to a few.
+    whole = not alerts or any(each.whole for each in drills)
+    found = programs.obtain(kubernetes=whole)
+    begun = time.monotonic()
+    with ExitStack() as stack:
+        stage = stack.enter_context(running_stage(RUN, factor.read(RULES), factor.FACTOR, found))
+        platform = stack.enter_context(calm.whole_platform(stage)) if whole else None
+        quiet = None if alerts else calm.run(stage, platform)
+        outcomes = run.run_all(stage, drills, platform)
+    text = report.text(quiet, outcomes, time.monotonic() - begun)
+    print(text)
+    if not alerts:
+        report.record(text)
+    return 1 if run.failed(outcomes) or (quiet and quiet.failed) else 0

@@ -1,0 +1,117 @@
+"""The small platform of one drill: its namespace, its processes and what Prometheus scrapes of them."""
+
+import http.client
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+from urllib.parse import urlsplit
+
+from dashboards.drill import parts
+from dashboards.drill.parts import Agent, Server
+from dashboards.drill.stage import Stage
+from dashboards.live.platform import Platform
+from support.client import ask
+from support.envoys import Gateway, gateway_to
+from support.load import Load
+
+UP = 60.0
+"""Longest wait in seconds for a part that starts while all CPUs are busy."""
+
+
+@dataclass
+class Place:
+    """One namespace on the stage."""
+
+    stage: Stage
+    namespace: str
+    folder: Path
+    platform: Platform | None = None
+    """Where the drill is done to a whole platform: that one, of which this is the namespace."""
+    stack: ExitStack = field(default_factory=ExitStack)
+    begins: Callable[[], None] = lambda: None
+    """Told when all is well, right before the cause."""
+
+    def until(self, check: Callable[[], object], what: str, seconds: float = UP) -> None:
+        """Waits until the check gives something true."""
+        self.stage.until(check, seconds, what)
+
+    def scraped(self, job: str, port: int, pod: str, **labels: str) -> None:
+        """Has Prometheus scrape a part, and waits until it has."""
+        self.stage.add(job, port, namespace=self.namespace, pod=pod, **labels)
+        up = f'up{{namespace="{self.namespace}", job="{job}", pod="{pod}"}} == 1'
+        self.until(lambda: self.stage.query(up), f"{job} {pod} is scraped")
+
+    def server(self, *flags: str | Path, pod: str = "server-0", **more: Any) -> Server:
+        """A replica that is ready and scraped; it ends with the drill."""
+        made = parts.server(self.folder, self.stage.programs["server"], pod, flags, **more)
+        self.stack.callback(made.kill)
+        made.start()
+        self.until(made.ready, f"{pod} is ready, see {made.log}")
+        self.scraped("server", made.admin_port, pod)
+        return made
+
+    def gateway(
+        self,
+        *servers: Server,
+        values: dict | None = None,
+        pod: str = "gateway",
+        stack: ExitStack | None = None,
+        reaches: bool = True,
+    ) -> Gateway:
+        """A gateway before these replicas that is scraped; `stack` is what it ends with."""
+        own = Path(mkdtemp(prefix=f"{pod}-", dir=self.folder))
+        endpoints = [each.endpoint() for each in servers]
+        made = (stack or self.stack).enter_context(gateway_to(endpoints, own, values))
+        if reaches:
+            self.until(lambda: ask(made.url, "/hello").status == 200, f"{pod} reaches a replica")
+        self.scraped("gateway", urlsplit(made.stats).port, pod)
+        return made
+
+    def tuner(self, node: str, *flags: str | Path) -> Agent:
+        """An agent of the node tuner that is scraped."""
+        made = parts.agent(self.folder, self.stage.programs["node-tuner"], flags)
+        self.stack.callback(made.kill)
+        made.start()
+        self.scraped("node-tuning", made.port, "node-tuning", node=node)
+        return made
+
+    @contextmanager
+    def again(self, step: Callable[[], object], pause: float = 0.1) -> Iterator[None]:
+        """Does something again and again; that it fails is no matter."""
+        done = threading.Event()
+
+        def run() -> None:
+            while not done.wait(pause):
+                with suppress(OSError, http.client.HTTPException):
+                    step()
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    @contextmanager
+    def load(self, url: str, path: str = "/hello", **more: Any) -> Iterator[Load]:
+        """Clients that ask one request after the other."""
+        with Load(url, path, **more) as load:
+            yield load
+
+    def fired(self) -> set[str]:
+        """The alerts that fired in this namespace at any time of the run."""
+        expression = (
+            f'count_over_time(ALERTS{{alertstate="firing", namespace="{self.namespace}"}}[1h])'
+        )
+        return {each["labels"]["alertname"] for each in self.stage.query(expression)}
+
+    def leave(self) -> None:
+        """Ends all parts that are its own."""
+        if self.platform is None:
+            self.stage.remove(self.namespace)
+        self.stack.close()

@@ -1,0 +1,206 @@
+"""A real Prometheus and Alertmanager with the rules of the drill; the parts of all drills are their targets."""
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlencode
+
+from dashboards.drill import alerting, factor
+from dashboards.drill.alerting import Webhook
+from dashboards.drill.errors import Cancelled, DrillError
+from dashboards.drill.verdict import Firing
+from local.topology import HOST
+from support.client import ask
+from support.ports import free_ports
+from support.processes import running
+from support.rendering import tool
+
+SCRAPE = "500ms"
+"""Divided by no factor: it is as short as this machine bears with all drills at once."""
+
+LOOKBACK = "5m"
+"""How long Prometheus takes a sample for the present value; divided as well."""
+
+JOBS = {
+    "server": {},
+    "gateway": {"metrics_path": "/stats/prometheus"},
+    "gateway-agent": {},
+    # Its own `namespace` and `pod` mean the pod that it looked at.
+    "node-tuning": {"honor_labels": True},
+    "prometheus": {},
+    "alertmanager": {},
+}
+
+NAMESPACE = "drill"
+"""Of Prometheus and Alertmanager themselves."""
+
+START = 60.0
+
+
+@dataclass
+class Stage:
+    """Who watches, and what is watched."""
+
+    folder: Path
+    factor: int
+    programs: Mapping[str, Path]
+    prometheus: str = ""
+    alertmanager: str = ""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    _targets: dict[str, list[dict]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    webhook: Webhook = field(default_factory=Webhook)
+    _firing: tuple[float, list[Firing]] = (0.0, [])
+
+    def add(self, job: str, port: int, **labels: str) -> None:
+        """Has Prometheus scrape a port of this machine."""
+        with self._lock:
+            target = {"targets": [f"{HOST}:{port}"], "labels": labels}
+            self._targets.setdefault(job, []).append(target)
+            self._write(job)
+
+    def remove(self, namespace: str, pod: str = "") -> None:
+        """Ends the scrapes of a namespace, or of one pod of it."""
+        wanted = {"namespace": namespace, **({"pod": pod} if pod else {})}
+        with self._lock:
+            for job, targets in self._targets.items():
+                kept = [each for each in targets if not wanted.items() <= each["labels"].items()]
+                self._targets[job] = kept
+                self._write(job)
+
+    def _write(self, job: str) -> None:
+        fresh = self.folder / f"{job}.new"
+        fresh.write_text(json.dumps(self._targets[job]))
+        fresh.replace(self.folder / "targets" / f"{job}.json")
+
+    def query(self, expression: str) -> list[dict]:
+        """What Prometheus says now: label sets with a value."""
+        reply = ask(self.prometheus, f"/api/v1/query?{urlencode({'query': expression})}")
+        answer = json.loads(reply.body)
+        if answer["status"] != "success":
+            raise DrillError(f"Prometheus refuses {expression}: {answer['error']}")
+        return [
+            {"labels": each["metric"], "value": float(each["value"][1])}
+            for each in answer["data"]["result"]
+        ]
+
+    def firing(self) -> list[Firing]:
+        """Every alert that Alertmanager holds and that has not ended."""
+        with self._lock:
+            taken, found = self._firing
+            if time.monotonic() - taken > 0.2:
+                every = "active=true&inhibited=true&silenced=true&unprocessed=true"
+                reply = ask(self.alertmanager, f"/api/v2/alerts?{every}")
+                found = [
+                    Firing(each["labels"], each["status"]["state"] == "suppressed")
+                    for each in json.loads(reply.body)
+                ]
+                self._firing = time.monotonic(), found
+            return found
+
+    def until(self, check: Callable[[], object], seconds: float, what: str) -> None:
+        """Waits until the check gives something true."""
+        if not self.within(check, seconds):
+            raise DrillError(f"not within {seconds:.0f} s: {what}")
+
+    def within(self, check: Callable[[], object], seconds: float) -> bool:
+        """Whether the check gives something true before time runs out."""
+        deadline = time.monotonic() + seconds
+        while not check():
+            if self.cancelled.wait(0.2):
+                raise Cancelled
+            if time.monotonic() > deadline:
+                return False
+        return True
+
+
+@contextmanager
+def running_stage(
+    folder: Path, rules: dict[str, dict], by: int, programs: Mapping[str, Path]
+) -> Iterator[Stage]:
+    """A stage whose rules are these, their durations divided by a factor."""
+    first = free_ports(2)
+    stage = Stage(folder, by, programs, f"http://{HOST}:{first}", f"http://{HOST}:{first + 1}")
+    (folder / "targets").mkdir(parents=True)
+    factor.write(rules, folder / "rules", by)
+    (folder / "prometheus.yml").write_text(json.dumps(_prometheus(folder, first + 1)))
+    with ExitStack() as stack:
+        stage.webhook = stack.enter_context(alerting.listening())
+        alerting.write(folder / "alertmanager.yml", stage.webhook.url, by)
+        stack.enter_context(logged(alertmanager_argv(folder, first + 1), folder, "alertmanager"))
+        stack.enter_context(logged(prometheus_argv(folder, first, by), folder, "prometheus"))
+        for name, url in (("Prometheus", stage.prometheus), ("Alertmanager", stage.alertmanager)):
+            stage.until(lambda url=url: ready(url), START, f"{name} is ready")
+        stage.add("prometheus", first, namespace=NAMESPACE, pod="prometheus")
+        stage.add("alertmanager", first + 1, namespace=NAMESPACE, pod="alertmanager")
+        yield stage
+
+
+@contextmanager
+def logged(argv: list[str | Path], folder: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with its words in a file of the folder."""
+    with (folder / f"{name}.log").open("ab") as log, running(argv, log, log) as process:
+        yield process
+
+
+def ready(url: str) -> bool:
+    """Whether a Prometheus or an Alertmanager answers."""
+    try:
+        return ask(url, "/-/ready").status == 200
+    except OSError:
+        return False
+
+
+def _prometheus(folder: Path, alertmanager: int) -> dict:
+    jobs = [
+        {
+            "job_name": job,
+            "file_sd_configs": [{"files": [str(folder / "targets" / f"{job}.json")]}],
+            **more,
+        }
+        for job, more in JOBS.items()
+    ]
+    return {
+        "global": {
+            "scrape_interval": SCRAPE,
+            "scrape_timeout": SCRAPE,
+            "evaluation_interval": SCRAPE,
+        },
+        "rule_files": [str(folder / "rules" / "*.rules.yaml")],
+        "alerting": {
+            "alertmanagers": [{"static_configs": [{"targets": [f"{HOST}:{alertmanager}"]}]}]
+        },
+        "scrape_configs": jobs,
+    }
+
+
+def prometheus_argv(folder: Path, port: int, by: int) -> list[str | Path]:
+    """The command line of a Prometheus with its files in a folder."""
+    return [
+        tool("prometheus"),
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'prometheus-data'}",
+        f"--web.listen-address={HOST}:{port}",
+        f"--query.lookback-delta={factor.divided(LOOKBACK, by)}",
+        # Alerts that go on are said again; the default is a minute.
+        f"--rules.alert.resend-delay={factor.divided('1m', by)}",
+        "--log.level=warn",
+    ]
+
+
+def alertmanager_argv(folder: Path, port: int) -> list[str | Path]:
+    """The command line of an Alertmanager with its files in a folder."""
+    return [
+        tool("alertmanager"),
+        f"--config.file={folder / 'alertmanager.yml'}",
+        f"--storage.path={folder / 'alertmanager-data'}",
+        f"--web.listen-address={HOST}:{port}",
+        # No others of its kind.
+        "--cluster.listen-address=",
+        "--log.level=warn",
+    ]

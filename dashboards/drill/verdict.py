@@ -1,0 +1,106 @@
+"""What became of each alert of a drill."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+OK = "ok"
+
+
+def split(alert: str) -> tuple[str, dict[str, str]]:
+    """The name of an alert, and the severity where it is needed to tell it from others."""
+    name, _, severity = alert.partition("/")
+    return name, {"severity": severity} if severity else {}
+
+
+@dataclass(frozen=True)
+class Firing:
+    """An alert that fires, as Alertmanager has it."""
+
+    labels: Mapping[str, str]
+    quiet: bool = False
+    """Another one keeps it quiet."""
+
+
+def matches(found: Mapping[str, str], alert: str, labels: Mapping[str, str]) -> bool:
+    """Whether the labels of a firing alert are those of this one."""
+    name, severity = split(alert)
+    wanted = {"alertname": name, **severity, **labels}
+    return wanted.items() <= found.items()
+
+
+@dataclass
+class Track:
+    """One alert, from before its cause until it is resolved; times in seconds."""
+
+    alert: str
+    fires: float
+    """Most that it may take."""
+    resolves: float
+    told: bool = False
+    """The webhook was told of it."""
+    quiet: bool = False
+    """It was kept quiet, because somebody was told of another."""
+    early: bool = False
+    """It fired before its cause."""
+    fired: float | None = None
+    resolved: float | None = None
+    error: str = ""
+    others: list[Mapping[str, str]] = field(default_factory=list)
+    """The labels with which it fired instead."""
+
+    def fires_in(self, firing: Iterable[Firing], namespace: str) -> bool:
+        """Whether it fires in a namespace."""
+        wanted = {"namespace": namespace}
+        return any(matches(each.labels, self.alert, wanted) for each in firing)
+
+    def look(
+        self,
+        firing: Iterable[Firing],
+        told: Iterable[Mapping[str, str]],
+        labels: Mapping[str, str],
+        after: float,
+    ) -> bool:
+        """Notes what is so long after its cause began; whether it has fired, and somebody was told."""
+        found = [each for each in firing if matches(each.labels, self.alert, {})]
+        right = [each for each in found if matches(each.labels, self.alert, labels)]
+        if self.fired is None and right:
+            self.fired = after
+        if self.fired is None:
+            same = [each.labels for each in found]
+            self.others = [each for each in same if each.get("namespace") == labels["namespace"]]
+            return False
+        self.quiet = self.quiet or any(each.quiet for each in right)
+        self.told = self.told or any(matches(each, self.alert, labels) for each in told)
+        return self.told or self.quiet
+
+    def gone(self, firing: Iterable[Firing], labels: Mapping[str, str], after: float) -> bool:
+        """Notes whether it fires no more, so long after its cause ended; whether that is so."""
+        if self.resolved is None and not any(
+            matches(each.labels, self.alert, labels) for each in firing
+        ):
+            self.resolved = after
+        return self.resolved is not None
+
+    @property
+    def verdict(self) -> str:
+        """`ok`, or what is wrong."""
+        if self.error:
+            return self.error
+        if self.early:
+            return "fired before its cause"
+        if self.fired is None:
+            return f"did not fire within {self.fires:.0f} s{self._instead()}"
+        if not (self.told or self.quiet):
+            return f"fired, and nobody was told within {self.fires:.0f} s"
+        if self.resolved is None:
+            return f"was not resolved within {self.resolves:.0f} s"
+        return OK
+
+    def _instead(self) -> str:
+        if not self.others:
+            return ""
+        sets = [
+            ", ".join(f"{name}={value}" for name, value in sorted(each.items()))
+            for each in self.others
+        ]
+        return f"; it fired with {'; '.join(sets)}"

@@ -1,0 +1,97 @@
+"""A Prometheus and an Alertmanager that a drill may stop: those of the stage must see it."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from dashboards.drill import stage
+from dashboards.drill.place import Place
+from dashboards.drill.stage import ready
+from local.topology import HOST
+from support.client import ask
+from support.ports import free_ports
+
+
+def port() -> int:
+    """A port where nobody listens."""
+    return free_ports(1)
+
+
+def port_of(url: str) -> int:
+    """The port of a URL."""
+    return urlsplit(url).port
+
+
+def wait_for_history(place: Place, job: str) -> None:
+    """Waits until the targets have been there for as long as the alert looks back."""
+    past = f'up{{namespace="{place.namespace}", job="{job}"}} offset 35s'
+    place.until(lambda: place.stage.query(past), f"{job} is there for 35 s", 120)
+
+
+@dataclass
+class Watcher:
+    """A Prometheus of a drill, with the same rules."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+    file: Path
+    configuration: dict
+
+    def federate(self, url: str) -> None:
+        """Has it scrape the records of another; none ends that."""
+        extra = [_federation(url)] if url else []
+        jobs = [*self.configuration["scrape_configs"], *extra]
+        self.file.write_text(json.dumps({**self.configuration, "scrape_configs": jobs}))
+        reply = ask(self.url, "/-/reload", "POST")
+        assert reply.status == 200, reply.body
+
+
+def _federation(url: str) -> dict:
+    return {
+        "job_name": "federation",
+        "metrics_path": "/federate",
+        "params": {"match[]": ['{__name__=~"(slo|job_slo|route_slo):.+"}']},
+        "static_configs": [{"targets": [urlsplit(url).netloc]}],
+    }
+
+
+def prometheus(place: Place, alertmanager: int = 0, absent: int = 0) -> Watcher:
+    """A second Prometheus, scraped by the stage's; `absent` is a replica that it is to look for."""
+    folder = place.folder / "prometheus"
+    folder.mkdir()
+    number = port()
+    configuration = {
+        "global": dict.fromkeys(
+            ("scrape_interval", "scrape_timeout", "evaluation_interval"), stage.SCRAPE
+        ),
+        "rule_files": [str(place.stage.folder / "rules" / "*.rules.yaml")],
+        "scrape_configs": [],
+    }
+    if absent:
+        target = {
+            "targets": [f"{HOST}:{absent}"],
+            "labels": {"namespace": place.namespace, "pod": "absent"},
+        }
+        configuration["scrape_configs"] = [{"job_name": "server", "static_configs": [target]}]
+    if alertmanager:
+        address = {"static_configs": [{"targets": [f"{HOST}:{alertmanager}"]}]}
+        configuration["alerting"] = {"alertmanagers": [address]}
+    file = folder / "prometheus.yml"
+    file.write_text(json.dumps(configuration))
+    argv = [*stage.prometheus_argv(folder, number, place.stage.factor), "--web.enable-lifecycle"]
+    process = place.stack.enter_context(stage.logged(argv, folder, "prometheus"))
+    made = Watcher(process, f"http://{HOST}:{number}", file, configuration)
+    place.until(lambda: ready(made.url), "the second Prometheus is ready")
+    place.scraped("prometheus", number, "prometheus")
+    return made
+
+
+def alertmanager(place: Place, number: int) -> None:
+    """A second Alertmanager at a port."""
+    folder = place.folder / "alertmanager"
+    folder.mkdir()
+    (folder / "alertmanager.yml").write_text((place.stage.folder / "alertmanager.yml").read_text())
+    argv = stage.alertmanager_argv(folder, number)
+    place.stack.enter_context(stage.logged(argv, folder, "alertmanager"))

@@ -1,0 +1,145 @@
+"""Every alert has a drill, and what a drill says of an alert is what became of it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from dashboards.drill import factor
+from dashboards.drill.causes import TABLE
+from dashboards.drill.drills import chosen, known
+from dashboards.drill.verdict import OK, Firing, Track, matches, split
+from support import REPOSITORY
+
+RULES = REPOSITORY / "dashboards" / "rules"
+
+LABELS = {"namespace": "drill-stall", "pod": "server-0"}
+
+FIRING = Firing({"alertname": "CorelaneStall", "severity": "warning", "lane": "0", **LABELS})
+
+
+def test_every_alert_has_a_drill_and_every_drill_an_alert() -> None:
+    severities: dict[str, set[str]] = {}
+    for rule in factor.alerts(factor.read(RULES)):
+        severities.setdefault(rule["alert"], set()).add(rule["labels"]["severity"])
+    wanted = {
+        f"{name}/{severity}" if len(found) > 1 else name
+        for name, found in severities.items()
+        for severity in found
+    }
+    drilled = {alert for drill in TABLE.values() for alert in drill.alerts}
+    assert drilled == wanted
+
+
+def test_every_drill_says_how() -> None:
+    assert all(drill.how for drill in TABLE.values())
+    assert known(TABLE) == {rule["alert"] for rule in factor.alerts(factor.read(RULES))}
+
+
+def test_the_drills_of_some_alerts() -> None:
+    found = chosen(["CorelaneStall", "CorelaneQueueLong"], TABLE)
+    alerts = {alert for drill in found.values() for alert in drill.alerts}
+    assert {"CorelaneStall", "CorelaneQueueLong"} <= alerts
+    assert len(found) == 2
+    assert chosen([], TABLE) == TABLE
+
+
+def test_an_unknown_alert_is_refused() -> None:
+    argv = [sys.executable, REPOSITORY / "dashboards" / "drill", "CorelaneNothing"]
+    result = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert result.returncode == 64
+    assert result.stderr.startswith(
+        "drill: no alert is called CorelaneNothing; there are: Corelane"
+    )
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("alert", "labels", "same"),
+    [
+        ("CorelaneStall", {}, True),
+        ("CorelaneStall/warning", LABELS, True),
+        ("CorelaneStall/critical", {}, False),
+        ("CorelaneStall", {"pod": "server-1"}, False),
+        ("CorelaneShedding", {}, False),
+    ],
+)
+def test_an_alert_is_known_by_its_name_severity_and_labels(
+    alert: str, labels: dict[str, str], same: bool
+) -> None:
+    assert matches(FIRING.labels, alert, labels) == same
+
+
+def test_a_severity_is_part_of_the_name_where_it_is_given() -> None:
+    assert split("CorelaneStall") == ("CorelaneStall", {})
+    assert split("CorelaneStall/critical") == ("CorelaneStall", {"severity": "critical"})
+
+
+def track() -> Track:
+    """An alert before its cause."""
+    return Track("CorelaneStall", fires=90, resolves=60)
+
+
+def test_an_alert_that_fires_is_told_and_is_resolved_is_ok() -> None:
+    one = track()
+    assert not one.look([], [], LABELS, 1)
+    assert not one.look([FIRING], [], LABELS, 2)
+    assert one.look([FIRING], [FIRING.labels], LABELS, 5)
+    assert not one.gone([FIRING], LABELS, 1)
+    assert one.gone([], LABELS, 3)
+    # The first time counts.
+    assert one.gone([], LABELS, 9)
+    assert (one.fired, one.resolved, one.verdict) == (2, 3, OK)
+
+
+def test_one_that_is_kept_quiet_need_not_be_told() -> None:
+    one = track()
+    assert one.look([Firing(FIRING.labels, quiet=True)], [], LABELS, 2)
+    assert one.gone([], LABELS, 3)
+    assert (one.told, one.quiet, one.verdict) == (False, True, OK)
+
+
+def test_one_that_does_not_fire() -> None:
+    one = track()
+    one.look([], [], LABELS, 90)
+    assert one.verdict == "did not fire within 90 s"
+
+
+def test_one_that_fires_with_other_labels() -> None:
+    one = track()
+    other = Firing({**FIRING.labels, "pod": "server-1"})
+    elsewhere = Firing({**FIRING.labels, "namespace": "drill-else"})
+    assert not one.look([other, elsewhere], [other.labels], LABELS, 3)
+    assert one.verdict == (
+        "did not fire within 90 s; it fired with alertname=CorelaneStall, lane=0, "
+        "namespace=drill-stall, pod=server-1, severity=warning"
+    )
+
+
+def test_one_of_which_nobody_is_told() -> None:
+    one = track()
+    one.look([FIRING], [], LABELS, 3)
+    one.gone([], LABELS, 3)
+    assert one.verdict == "fired, and nobody was told within 90 s"
+
+
+def test_one_that_is_not_resolved() -> None:
+    one = track()
+    one.look([FIRING], [FIRING.labels], LABELS, 3)
+    assert not one.gone([FIRING], LABELS, 60)
+    assert one.verdict == "was not resolved within 60 s"
+
+
+def test_one_that_fires_before_its_cause() -> None:
+    one = track()
+    one.early = one.fires_in([FIRING], "drill-stall")
+    one.look([FIRING], [FIRING.labels], LABELS, 3)
+    one.gone([], LABELS, 3)
+    assert one.verdict == "fired before its cause"
+    assert not one.fires_in([FIRING], "drill-else")
+
+
+def test_a_drill_that_fails_says_why() -> None:
+    one = track()
+    one.error = "failed: not within 60 s: server-0 is ready"
+    assert one.verdict == one.error
