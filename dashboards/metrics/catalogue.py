@@ -64,7 +64,7 @@ class Part:
     """What one kind of target exposes, or a share of it."""
 
     title: str
-    job: str
+    jobs: tuple[str, ...]
     per: str
     """What the cost is counted for."""
     intro: str

@@ -14,8 +14,8 @@ show: names, types, labels, help texts, and how many series there are. They also
 nothing else.
 
 Base units, and `_total` for what only grows, as Prometheus has it; what is without a unit is a number of things, or 1 for
-yes. A histogram is the three series `_bucket` (with the label `le`), `_sum` and `_count`. What Prometheus computes from
-these is in [dashboards](../dashboards/README.md).
+yes. A histogram is the three series `_bucket` (with the label `le`), `_sum` and `_count`. What they are for is in
+[dashboards](../dashboards/README.md).
 
 ## Targets
 
@@ -33,15 +33,16 @@ A load test writes its series `k6_` into Prometheus by itself, without `job`.
 
 ## Cost
 
-Counted for the example that each part below names. What is shown of a part is text; what it costs is the number of series
-that Prometheus keeps, most of them buckets of histograms: one for each bound, `+Inf`, `_sum` and `_count`.
+Prometheus keeps this many series for the example that each part names below; most are buckets of histograms: one for each
+bound, `+Inf`, `_sum` and `_count`. A sample takes [1 to 2 bytes](https://prometheus.io/docs/prometheus/latest/storage/) on
+its disk: 2,500 series that are scraped every 15 s are 14 to 29 MB a day.
 """
 
 
 def text(parts: Mapping[str, Part]) -> str:
     """The whole page."""
     rows = [
-        (part.title, f"`{part.job}`", _of_example(part), *_adds(part)) for part in parts.values()
+        (part.title, _listed(part.jobs), _of_example(part), *_adds(part)) for part in parts.values()
     ]
     cost = _table(("part", "job", "series in the example", "what adds to them"), rows)
     return "\n".join([HEAD, cost, *map(_part, parts.values())])

@@ -3,8 +3,13 @@
 import subprocess
 import sys
 
+import pytest
+import yaml
+
 from dashboards.metrics import catalogue, cost
+from dashboards.metrics.catalogue import Group, Part, Series
 from support import REPOSITORY
+from support.contract import differences
 
 PARTS = catalogue.read()
 SERIES = [each for part in PARTS.values() for each in part.series()]
@@ -30,8 +35,8 @@ def test_a_name_is_listed_once() -> None:
 
 def test_names_tell_the_type_and_the_unit() -> None:
     for series in SERIES:
-        # Envoy's names are its own.
-        if series.name.startswith("envoy_"):
+        # Envoy's names are its own; those of records end in how they are computed.
+        if series.name.startswith("envoy_") or ":" in series.name:
             continue
         assert (series.type == "counter") == series.name.endswith("_total"), series.name
         named = series.name.removesuffix("_total").rsplit("_", 1)[-1]
@@ -47,3 +52,64 @@ def test_labels_and_figures_are_explained_and_used() -> None:
         for series in part.series():
             assert set(series.values) <= set(series.labels), series.name
             assert not set(series.labels) & {"job", "instance"}, series.name
+
+
+def test_what_rules_record_is_listed() -> None:
+    records = {
+        rule["record"]
+        for file in (REPOSITORY / "dashboards/rules").glob("*.rules.yaml")
+        for group in yaml.safe_load(file.read_text())["groups"]
+        for rule in group["rules"]
+        if "record" in rule
+    }
+    assert {series.name for series in PARTS["recorded"].series()} == records
+
+
+def test_a_record_is_named_by_its_labels() -> None:
+    for series in PARTS["recorded"].series():
+        level, *_ = series.name.split(":")
+        of_level = set(level.split("_")) - {"job", "slo"}
+        assert of_level == set(series.labels) - {"code", "slo"}, series.name
+
+
+def part(**series: object) -> Part:
+    """A part with one gauge that two lanes show."""
+    told = {"type": "gauge", "meaning": "M", "cost": "2 * lanes", "labels": ("lane", "side")}
+    one = Series(name="corelane_x", values={"side": ("in", "out")}, **told | series)
+    about = {"title": "", "jobs": (), "per": "", "intro": "", "example_is": ""}
+    groups = (Group("", (one,)),)
+    return Part(**about, labels={}, figures={}, example={"lanes": 1}, groups=groups)
+
+
+PAGE = """\
+# HELP corelane_x M
+# TYPE corelane_x gauge
+corelane_x{lane="0",side="in"} 1
+corelane_x{lane="0",side="out"} 2
+# EOF
+"""
+
+
+def test_a_page_that_is_as_listed_passes() -> None:
+    assert differences([part()], PAGE) == []
+    assert differences([part(cost="3", at_most=True)], PAGE) == []
+    assert differences([part(optional="sometimes")], "# EOF\n") == []
+
+
+@pytest.mark.parametrize(
+    ("listed", "old", "new", "words"),
+    [
+        ({}, "corelane_x", "corelane_y", "corelane_x: in the catalogue, not shown"),
+        ({}, "corelane_x", "corelane_y", "corelane_y: shown, not in the catalogue"),
+        ({"type": "counter"}, "", "", "type 'counter' in the catalogue, 'gauge' shown"),
+        ({}, "HELP corelane_x M", "HELP corelane_x N", "meaning 'M' in the catalogue, 'N' shown"),
+        ({"labels": ("lane",)}, "", "", "labels {'lane'} in the catalogue"),
+        ({}, 'side="in"', 'side="up"', "side is not listed to be up"),
+        ({"cost": "lanes"}, "", "", "2 series shown, lanes = 1 in the catalogue"),
+        ({"cost": "3 * lanes"}, "", "", "2 series shown, 3 * lanes = 3 in the catalogue"),
+        ({"cost": "lanes", "at_most": True}, "", "", "2 series shown, lanes = 1 in the catalogue"),
+    ],
+)
+def test_a_page_that_is_not_as_listed_is_told(listed: dict, old: str, new: str, words: str) -> None:
+    found = differences([part(**listed)], PAGE.replace(old, new))
+    assert any(words in each for each in found), found
