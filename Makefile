@@ -20,7 +20,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e postgres-up postgres-down test lint test-services test-platform \
   test-parts test-traffic \
-  fuzz miri fmt charts dashboards check-dashboards images release-dry-run loadtest drill compare-direct pgo bench-balancing bench-files bench-gateway bench-lanes bench-mixed bench-tuning soak \
+  fuzz miri fmt charts metrics dashboards check-dashboards images release-dry-run loadtest drill compare-direct pgo bench-balancing bench-files bench-gateway bench-lanes bench-mixed bench-tuning soak \
   tools clean
 
 help: ## Show the targets and variables
@@ -151,6 +151,9 @@ fmt: ## Format Rust and Python
 charts: ## Write what is generated from the charts: schemas, READMEs and golden renders
 	$(PYTHON) hack/charts generate
 	$(PYTHON) hack/charts golden --update
+
+metrics: ## Write docs/metrics.md from the catalogue of series in dashboards/metrics
+	@$(PYTHON) dashboards/metrics
 
 dashboards: ## Write the dashboards of Grafana, dashboards/json, from dashboards/grafana
 	$(TOOLS) run dashboards-python dashboards/grafana

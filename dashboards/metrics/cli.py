@@ -24,5 +24,5 @@ def main(arguments: list[str]) -> int:
         return 0
     if FILE.exists() and FILE.read_text() == wanted:
         return 0
-    print("docs/metrics.md is not current. Run: python3 dashboards/metrics", file=sys.stderr)
+    print("docs/metrics.md is not current. Run: make metrics", file=sys.stderr)
     return 1

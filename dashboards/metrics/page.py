@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from .catalogue import Group, Part, Series
 
 HEAD = """\
-<!-- Written by `python3 dashboards/metrics` from dashboards/metrics/series. -->
+<!-- Written by `make metrics` from dashboards/metrics/series. -->
 
 # Metrics
 
