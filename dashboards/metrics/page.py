@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from . import cost
 from .catalogue import Group, Part, Series
 
 HEAD = """\
@@ -44,8 +45,8 @@ def text(parts: Mapping[str, Part]) -> str:
     rows = [
         (part.title, _listed(part.jobs), _of_example(part), *_adds(part)) for part in parts.values()
     ]
-    cost = _table(("part", "job", "series in the example", "what adds to them"), rows)
-    return "\n".join([HEAD, cost, *map(_part, parts.values())])
+    costs = _table(("part", "job", "series in the example", "what adds to them"), rows)
+    return "\n".join([HEAD, costs, *map(_part, parts.values())])
 
 
 def _of_example(part: Part) -> str:
@@ -64,7 +65,7 @@ def _adds(part: Part) -> tuple[str]:
 
 def _part(part: Part) -> str:
     sections = [f"## {part.title}\n", part.intro.strip() + "\n", *_figures(part), *_labels(part)]
-    sections += [_group(group) for group in part.groups]
+    sections += [_group(group, part.example) for group in part.groups]
     if part.prefixes:
         rows = [(f"`{it.name}`", f"`{it.pattern}`", it.meaning) for it in part.prefixes]
         table = _table(("series that begin with", "pattern of the stats_matcher", "about"), rows)
@@ -86,22 +87,23 @@ def _labels(part: Part) -> list[str]:
     return [_table(("label", "its values"), rows)]
 
 
-def _group(group: Group) -> str:
+def _group(group: Group, example: Mapping[str, int]) -> str:
     when = f"Shown {group.when}.\n\n" if group.when else ""
-    head = ("series", "type", "unit", "labels", "cost", "meaning")
-    table = _table(head, [_row(series) for series in group.series])
+    head = ("series", "type", "unit", "labels", "cost", "e.g.", "meaning")
+    table = _table(head, [_row(series, example) for series in group.series])
     return f"### {group.title}\n\n{when}{table}"
 
 
-def _row(series: Series) -> tuple[str, ...]:
-    cost = f"at most {series.cost}" if series.at_most else series.cost
+def _row(series: Series, example: Mapping[str, int]) -> tuple[object, ...]:
+    formula = series.cost.replace("*", "×")
+    formula = f"at most {formula}" if series.at_most else formula
     words = [series.meaning]
     words += [f"`{label}`: {_listed(values)}" for label, values in series.values.items()]
     if series.optional:
         words.append(f"Left out {series.optional}")
     labels = ", ".join(f"`{label}`" for label in series.labels)
-    name = f"`{series.name}`"
-    return name, series.type, series.unit, labels, cost.replace("*", "×"), ". ".join(words)
+    about = (f"`{series.name}`", series.type, series.unit, labels)
+    return *about, formula, cost.series(series.cost, example), ". ".join(words)
 
 
 def _listed(values: Iterable[str]) -> str:
