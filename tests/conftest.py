@@ -12,6 +12,8 @@ pytest_plugins = [
     "support.releases",
     "support.servers",
     "support.tuning",
+    # After those that it uses, for the details that pytest gives of their assertions.
+    "support.monitoring",
 ]
 
 

@@ -7,14 +7,22 @@ changed has another tag and rolls the pods, what did not change rolls nothing.
 import io
 import json
 import tarfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from deploy import run, settings
 from tools import progress
 
-CHARTS = {"server": "server", "gateway": "gateway", "node-tuner": "node-tuning"}
-"""The images, each with the part of the umbrella chart that runs it."""
+PLACES = {
+    "server": ("server", "monitoring.test"),
+    "gateway": ("gateway",),
+    "node-tuner": ("node-tuning",),
+    "prometheus": ("monitoring.prometheus",),
+    "alertmanager": ("monitoring.alertmanager",),
+}
+"""The images, each with the values of the umbrella chart below which `image` is it."""
+ALWAYS = ("server", "gateway", "node-tuner")
 FOLDER = settings.REPOSITORY / ".run" / "deploy"
 DIGITS = 12
 
@@ -31,9 +39,9 @@ class Built:
 Images = dict[str, Built]
 
 
-def load() -> Images:
-    """Builds the images and brings them to the nodes."""
-    images = {name: build(name) for name in CHARTS}
+def load(more: Iterable[str] = ()) -> Images:
+    """Builds the images of every release, and more, and brings them to the nodes."""
+    images = {name: build(name) for name in dict.fromkeys((*ALWAYS, *more))}
     bring([image.archive for image in images.values()])
     return images
 
@@ -47,7 +55,11 @@ def load_as(name: str, suffix: str) -> str:
 
 def settings_of(images: Images) -> list[str]:
     """The values that make the charts use these images."""
-    return [f"{CHARTS[image.name]}.image.tag={image.tag}" for image in images.values()]
+    return [
+        f"{place}.image.tag={image.tag}"
+        for image in images.values()
+        for place in PLACES[image.name]
+    ]
 
 
 def build(name: str, suffix: str = "") -> Built:

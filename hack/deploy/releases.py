@@ -28,6 +28,12 @@ def arguments(built: images.Images | None) -> list[str | Path]:
     return [settings.release(), CHART, "--namespace", settings.namespace(), *values]
 
 
+def images_named() -> list[str]:
+    """The images of this tree that the values ask for."""
+    rendered = run.tool("helm", "template", *arguments(None))
+    return [name for name in images.PLACES if f"corelane-{name}:" in rendered]
+
+
 def prepare_namespace() -> None:
     """Makes the namespace unless it is there. It takes restricted pods only, from the first one on."""
     if run.tool("kubectl", "get", "namespace", settings.namespace(), "--ignore-not-found"):

@@ -78,6 +78,13 @@ def _prometheus(platform: Platform, _folder: Path) -> Content:
     return Content([Layered(pinned, PINNED)], {"corelane.prometheus.version": version})
 
 
+def _alertmanager(platform: Platform, _folder: Path) -> Content:
+    tool = table.find("alertmanager")
+    pinned = [*_base(), _go("/alertmanager", tool, platform)]
+    version = tool.go.ldflags.rpartition("=")[2]
+    return Content([Layered(pinned, PINNED)], {"corelane.alertmanager.version": version})
+
+
 def _k6(platform: Platform, _folder: Path) -> Content:
     pinned = [*_base(), _go("/k6", table.find("k6"), platform)]
     scripts = [
@@ -149,6 +156,15 @@ DEFINITIONS = {
             entrypoint="/prometheus",
             ports=(9090,),
             content=_prometheus,
+        ),
+        Definition(
+            name="alertmanager",
+            image="corelane-alertmanager",
+            description="Alertmanager for Corelane",
+            licenses="Apache-2.0",
+            entrypoint="/alertmanager",
+            ports=(9093,),
+            content=_alertmanager,
         ),
         Definition(
             name="k6",

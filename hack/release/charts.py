@@ -40,7 +40,9 @@ def package_all(root: Path, images: list[Artefact], folder: Path) -> list[Path]:
     """Packages the charts of `root` so that they take `images` from where they were pushed."""
     shutil.rmtree(folder, ignore_errors=True)
     # Links stay: through them a chart finds the pinned copies of those it depends on.
-    shutil.copytree(root / "charts", folder / "charts", symlinks=True)
+    # Those of charts/monitoring lead to dashboards/.
+    for part in ("charts", "dashboards"):
+        shutil.copytree(root / part, folder / part, symlinks=True)
     charts = released(folder)
     pin.pin(charts, images)
     packages = [package(chart, folder) for chart in charts]

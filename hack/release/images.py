@@ -9,7 +9,7 @@ from release.artefacts import IMAGE, INDEX, Artefact, digest_in
 from tools import resolve
 from tools.errors import ToolError
 
-NAMES = ("server", "gateway", "node-tuner")
+NAMES = ("server", "gateway", "node-tuner", "prometheus", "alertmanager")
 ARCHITECTURES = ("amd64", "arm64")
 REVISION = "org.opencontainers.image.revision"
 

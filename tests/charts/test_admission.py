@@ -11,8 +11,9 @@ from charts import golden
 from support.apiserver import Api
 from support.rendering import documents, template
 
-# Objects of mode gatewayAPI take definitions that this server does not have: tests/gateway_api.
-CASES = [case for case in golden.cases() if not case.name.endswith("gateway-api")]
+# Objects of these take definitions that this server does not have: tests/gateway_api, test_monitoring.py.
+DEFINED = ("gateway-api", "monitoring-operator")
+CASES = [case for case in golden.cases() if not case.name.endswith(DEFINED)]
 
 
 def dry_run(api: Api, namespace: str, objects: str) -> tuple[int, str]:

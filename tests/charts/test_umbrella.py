@@ -33,12 +33,11 @@ def test_it_installs_what_the_charts_install_alone() -> None:
     assert {(each["kind"], each["metadata"]["name"]) for each in together} == set(alone)
 
 
-def test_nodes_are_tuned_on_demand_alone() -> None:
-    added = names("node-tuning.enabled=true") - names()
+@pytest.mark.parametrize("part", ["node-tuning", "monitoring"])
+def test_what_is_beside_the_service_comes_on_demand_alone(part: str) -> None:
+    added = names(f"{part}.enabled=true") - names()
     alone = {
-        (each["kind"], each["metadata"]["name"])
-        for each in documents("node-tuning")
-        if not is_hook(each)
+        (each["kind"], each["metadata"]["name"]) for each in documents(part) if not is_hook(each)
     }
     assert added == alone
 
@@ -177,11 +176,12 @@ def test_helm_test_asks_for_every_replica_through_the_gateway() -> None:
 
 def test_a_packaged_chart_renders_the_same(tmp_path: Path) -> None:
     """Packed from a copy in which `helm dependency build` ran, which leaves archives beside links."""
-    shutil.copytree(CHARTS, tmp_path / "charts", symlinks=True)
+    # What the links of charts/monitoring lead to is copied with it.
+    for copied in ("charts", "dashboards"):
+        shutil.copytree(REPOSITORY / copied, tmp_path / copied, symlinks=True)
     folder = tmp_path / "charts"
-    commands = [
-        ("dependency", "build", folder / part) for part in ("server", "gateway", "corelane")
-    ]
+    parts = ("server", "gateway", "monitoring", "corelane")
+    commands = [("dependency", "build", folder / part) for part in parts]
     for argv in (*commands, ("package", folder / "corelane", "-d", tmp_path)):
         result = helm(*argv)
         assert result.returncode == 0, result.stderr

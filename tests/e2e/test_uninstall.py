@@ -19,15 +19,13 @@ def leftovers(release: Release) -> list[str]:
     return [name for name in found if name.split("/")[1] not in KEPT]
 
 
-def test_uninstalling_leaves_nothing_behind(release: Release) -> None:
-    processes = [
-        process
-        for app in ("server", "gateway")
-        for pod in release.cluster.pods(app)
-        for process in processes_of(pod.uid)
-    ]
-    assert processes
-    uids = [pod.uid for app in ("server", "gateway") for pod in release.cluster.pods(app)]
+def test_uninstalling_leaves_nothing_behind(
+    release: Release, monitoring_images: tuple[str, ...]
+) -> None:
+    release.upgrade("monitoring.enabled=true", strings=monitoring_images)
+    uids = [pod["metadata"]["uid"] for pod in release.cluster.items("pods")]
+    assert len(uids) == 6
+    assert all(map(processes_of, uids))
     assert leftovers(release)
     release.helm("uninstall", release.name, "--wait")
     eventually(lambda: not leftovers(release), "an empty namespace", patience=ROLL_OUT)

@@ -27,7 +27,7 @@ def test_an_unknown_image_is_refused_by_name() -> None:
     status, _, errors = command("build", "serverr")
     assert (status, errors) == (
         1,
-        "hack/images: no image is called 'serverr'; there are: server, gateway, node-tuner, prometheus, k6\n",
+        "hack/images: no image is called 'serverr'; there are: server, gateway, node-tuner, prometheus, alertmanager, k6\n",
     )
 
 

@@ -92,5 +92,6 @@ def test_every_image_is_named_as_the_charts_and_users_expect() -> None:
         "gateway": "corelane-gateway",
         "node-tuner": "corelane-node-tuner",
         "prometheus": "corelane-prometheus",
+        "alertmanager": "corelane-alertmanager",
         "k6": "corelane-k6",
     }

@@ -25,7 +25,14 @@ def index(name: str, digit: str) -> Artefact:
     return Artefact(INDEX, name, repository, f"sha256:{digit * 64}", tag=VERSION)
 
 
-PUSHED = [index("server", "a"), index("gateway", "b"), index("node-tuner", "c")]
+PUSHED = [
+    index("server", "a"),
+    index("gateway", "b"),
+    index("node-tuner", "c"),
+    index("prometheus", "d"),
+    index("alertmanager", "e"),
+]
+STANDALONE = ("mode=standalone", "grafana.enabled=false")
 
 
 def images_of(package: Path, *settings: str) -> set[str]:
@@ -56,7 +63,11 @@ def test_packages_take_the_pushed_images_by_digest(packages: dict[str, Path]) ->
     assert images_of(packages["server"]) == references["server"]
     assert images_of(packages["gateway"]) == references["gateway"]
     assert images_of(packages["node-tuning"], "mode=apply") == references["node-tuner"]
-    whole = images_of(packages["corelane"], "node-tuning.enabled=true")
+    monitoring = images_of(packages["monitoring"], *STANDALONE)
+    names = ("server", "prometheus", "alertmanager")
+    assert monitoring == set().union(*(references[name] for name in names))
+    more = [f"monitoring.{setting}" for setting in (*STANDALONE, "enabled=true")]
+    whole = images_of(packages["corelane"], "node-tuning.enabled=true", *more)
     assert whole == set().union(*references.values())
 
 
@@ -123,11 +134,27 @@ def test_an_image_that_no_chart_takes_is_an_error(tmp_path: Path) -> None:
 
 def test_a_value_is_changed_in_its_own_block_only() -> None:
     values = 'first:\n  key: a\n\nimage:\n  # of what\n  name: x\n\n  key: ""\nlast:\n  other: b\n'
-    assert pin.value(values, "first", "key") == "a"
-    assert pin.value(values, "image", "key") == ""
+    assert pin.changed(values, "first", "key", "c") == values.replace("key: a", "key: c")
     assert pin.changed(values, "image", "key", "c") == values.replace('""', "c")
     with pytest.raises(ToolError, match=r"no image\.other"):
         pin.changed(values, "image", "other", "c")
+
+
+def test_each_image_of_a_chart_has_its_own_digest(tmp_path: Path) -> None:
+    image = "image:\n    # Where\n    repository: {}\n\n    tag: x\n    digest: {}\n"
+    text = "first:\n  {}second:\n  {}global:\n  imageRegistry: x\n"
+    values = "third:\n  deep:\n    image:\n      repository: other\n      digest: old\n"
+    before, after = (
+        values
+        + text.format(
+            image.format("corelane-server", first), image.format("corelane-gateway", second)
+        )
+        for first, second in (("old", '""'), (PUSHED[0].digest, PUSHED[1].digest))
+    )
+    (tmp_path / "values.yaml").write_text(before)
+    pin.pin([tmp_path], PUSHED[:2])
+    found = (tmp_path / "values.yaml").read_text()
+    assert found == after.replace("imageRegistry: x", f"imageRegistry: {REGISTRY}")
 
 
 def test_a_digest_is_read_only_where_there_is_one() -> None:

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,7 +151,14 @@ def tuner_tag(cluster: Cluster) -> str:
 
 @pytest.fixture
 def tuning(cluster: Cluster, tuner_tag: str) -> Iterator[Tuning]:
-    """No release yet, in a namespace that takes privileged pods; the machine is as it was afterwards."""
+    """No release yet; the machine is as it was afterwards."""
+    with namespace_for_agents(cluster, tuner_tag) as tuning:
+        yield tuning
+
+
+@contextmanager
+def namespace_for_agents(cluster: Cluster, tag: str) -> Iterator[Tuning]:
+    """A namespace that takes privileged pods; what they did is undone in the end."""
     before = machine()
     own = Cluster(cluster.kubeconfig, NAMESPACE)
     labels = {"pod-security.kubernetes.io/enforce": "privileged"}
@@ -161,7 +168,7 @@ def tuning(cluster: Cluster, tuner_tag: str) -> Iterator[Tuning]:
         "metadata": {"name": NAMESPACE, "labels": labels},
     }
     own.kubectl("apply", "--filename", "-", stdin=json.dumps(namespace))
-    tuning = Tuning(own, tuner_tag)
+    tuning = Tuning(own, tag)
     try:
         yield tuning
     finally:

@@ -1,6 +1,11 @@
+{{/* What runs in the pods. A chart with several kinds of pods renders each with a context that has an App. */}}
+{{- define "common.app" -}}
+{{- if .App }}{{ .App }}{{ else }}corelane-{{ .Chart.Name }}{{ end -}}
+{{- end -}}
+
 {{/* These two must never change: a Deployment's selector is immutable. */}}
 {{- define "common.selectorLabels" -}}
-app.kubernetes.io/name: corelane-{{ .Chart.Name }}
+app.kubernetes.io/name: {{ include "common.app" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
@@ -8,7 +13,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "common.labels" -}}
 {{- $own := dict
   "app.kubernetes.io/version" .Chart.AppVersion
-  "app.kubernetes.io/component" .Chart.Name
+  "app.kubernetes.io/component" (.App | default .Chart.Name)
   "app.kubernetes.io/part-of" "corelane"
   "app.kubernetes.io/managed-by" .Release.Service
   "helm.sh/chart" (printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_"))

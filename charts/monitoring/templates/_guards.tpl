@@ -1,0 +1,69 @@
+{{/*
+Values that the schema cannot judge. Each refusal names the value and says what to do.
+*/}}
+{{- define "monitoring.guards" -}}
+{{- include "monitoring.guards.scrape" . -}}
+{{- include "monitoring.guards.name" . -}}
+{{- if eq .Values.mode "standalone" -}}
+{{- include "monitoring.guards.prometheus" . -}}
+{{- include "monitoring.guards.alertmanager" . -}}
+{{- include "monitoring.guards.grafana" . -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "monitoring.guards.scrape" -}}
+{{- $interval := include "common.milliseconds" (list . "scrape.interval") | int64 -}}
+{{- $timeout := include "common.milliseconds" (list . "scrape.timeout") | int64 -}}
+{{- if or (lt $interval 1000) (gt $interval 15000) -}}
+{{- fail (printf "scrape.interval is %v: give a time from 1s to 15s. The rules take rates over a minute, for which four scrapes are few enough" .Values.scrape.interval) -}}
+{{- end -}}
+{{- if or (lt $timeout 1) (gt $timeout $interval) -}}
+{{- fail (printf "scrape.timeout is %v: give a time that is not longer than scrape.interval (%v)" .Values.scrape.timeout .Values.scrape.interval) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The label that a StatefulSet gives its pods has 11 characters beside its name, and 63 at most. */}}
+{{- define "monitoring.guards.name" -}}
+{{- $name := include "common.fullname" . -}}
+{{- if gt (len $name) 39 -}}
+{{- fail (printf "the names of all objects begin with %s, which has %d characters, and Alertmanager's may not get longer than 52: set fullnameOverride to a name of at most 39" $name (len $name)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "monitoring.guards.prometheus" -}}
+{{- $hours := dict "h" 1 "d" 24 "w" 168 "y" 8760 -}}
+{{- with .Values.prometheus.retention.time -}}
+{{- if lt (mul (regexFind "^[0-9]+" . | int64) (regexFind "[a-z]$" . | get $hours)) 72 -}}
+{{- fail (printf "prometheus.retention.time is %s, but the longest window of the objectives is three days: set it to 3d or more" .) -}}
+{{- end -}}
+{{- end -}}
+{{- $part := dict "root" . "App" "prometheus" -}}
+{{- include "monitoring.part" $part -}}
+{{- if and .Values.prometheus.rbac (eq (include "common.serviceAccountName" $part) "default") -}}
+{{- fail "the service account of Prometheus is default, and its Role would be every pod's of the namespace: set prometheus.serviceAccount.name, or prometheus.rbac to false and give the rights yourself" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "monitoring.guards.alertmanager" -}}
+{{- with .Values.alertmanager -}}
+{{- if and .webhook .config.secret -}}
+{{- fail (printf "alertmanager.webhook and alertmanager.config.secret are both set, but a configuration of your own says itself where alerts go: leave alertmanager.webhook empty, and name it in the Secret %s" .config.secret) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "monitoring.guards.grafana" -}}
+{{- if .Values.grafana.enabled -}}
+{{- if not .Values.grafana.admin.secret -}}
+{{- fail (printf "grafana.admin.secret is empty, and no password is the same everywhere: make a Secret with the keys %s and %s and name it there, or set grafana.enabled to false" .Values.grafana.admin.userKey .Values.grafana.admin.passwordKey) -}}
+{{- end -}}
+{{- range $name := list "GF_SECURITY_ADMIN_PASSWORD" "GF_SECURITY_ADMIN_USER" -}}
+{{- if hasKey $.Values.grafana.settings $name -}}
+{{- fail (printf "grafana.settings has %s, which everybody who may see the release could read: put it into the Secret that grafana.admin.secret names" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.dashboards.namespace -}}
+{{- fail "dashboards.namespace is set, but the release's own Grafana mounts the dashboards, and only from its own namespace: leave it empty, or set grafana.enabled to false" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,24 @@
+{{- define "monitoring.notes" -}}
+{{- $namespaces := include "monitoring.namespaces" . | fromYamlArray | join ", " -}}
+{{- if eq .Values.mode "operator" -}}
+{{ include "common.fullname" . }}: PodMonitors of {{ include "monitoring.targets" . | fromYaml | keys | sortAlpha | join ", " }} in {{ $namespaces }}{{ if .Values.rules.enabled }}, and the rules{{ end }}, for the Prometheus operator.
+{{- if not .Values.operator.labels }}
+WARNING: operator.labels is empty. A Prometheus whose podMonitorSelector or ruleSelector names labels, as that of
+kube-prometheus-stack does by default, passes over these objects.
+{{- end }}
+{{- else -}}
+{{ include "common.fullname" . }}: a Prometheus of its own for the pods in {{ $namespaces }}.
+{{- range $name := list "prometheus" "alertmanager" "grafana" }}
+{{- if include "monitoring.runs" (list $ $name) }}
+  kubectl --namespace {{ $.Release.Namespace }} port-forward service/{{ include "monitoring.name" (list $ $name) }} {{ (get $.Values $name).port }}
+{{- end }}
+{{- end }}
+{{- if not .Values.prometheus.persistence.enabled }}
+WARNING: prometheus.persistence.enabled is false. The series are lost with the pod, and with them what is known of the
+objectives of the last days.
+{{- end }}
+{{- if and .Values.alertmanager.enabled (not .Values.alertmanager.webhook) (not .Values.alertmanager.config.secret) }}
+WARNING: alertmanager.webhook is empty. Alerts are shown, and wake nobody.
+{{- end }}
+{{- end }}
+{{- end -}}

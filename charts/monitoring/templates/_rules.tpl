@@ -1,0 +1,47 @@
+{{/*
+Rules: the files of dashboards/rules. They have templates of Prometheus in them, which Helm must not read: only
+.Files.Get is used on them, never tpl.
+*/}}
+
+{{- define "monitoring.objectives.file" -}}
+rules/slo-objectives.rules.yaml
+{{- end -}}
+
+{{/* The content of a file of rules, with the objectives of the values. Takes the root context and the path. */}}
+{{- define "monitoring.rules" -}}
+{{- $root := first . -}}
+{{- if eq (last .) (include "monitoring.objectives.file" .) -}}
+{{- include "monitoring.objectives" $root -}}
+{{- else -}}
+{{- last . | $root.Files.Get -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The file of objectives with the numbers of the values in place of its own. */}}
+{{- define "monitoring.objectives" -}}
+{{- $wanted := include "monitoring.objectives.numbers" . | fromYaml -}}
+{{- $file := include "monitoring.objectives.file" . | .Files.Get | fromYaml -}}
+{{- range $group := $file.groups -}}
+{{- range $rule := $group.rules -}}
+{{- $name := list $rule.record ($rule.labels | default dict).slo | compact | join " " -}}
+{{- if not (hasKey $wanted $name) -}}
+{{- fail (printf "%s has %s, for which objectives has no value" (include "monitoring.objectives.file" $) $name) -}}
+{{- end -}}
+{{- $_ := get $wanted $name | printf "vector(%v)" | set $rule "expr" -}}
+{{- end -}}
+{{- end -}}
+{{- $file | toYaml -}}
+{{- end -}}
+
+{{/* By record and its label slo. */}}
+{{- define "monitoring.objectives.numbers" -}}
+{{- $threshold := include "common.milliseconds" (list . "objectives.latencyThreshold") | float64 -}}
+{{- with .Values.objectives -}}
+slo:corelane_slo_objective:ratio availability: {{ .availability }}
+slo:corelane_slo_objective:ratio latency: {{ .latency }}
+slo:corelane_slo_latency_threshold:seconds latency: {{ divf $threshold 1000 }}
+slo:corelane_slo_errors:floor availability: {{ .errorFloor }}
+slo:corelane_slo_errors:floor latency: {{ .errorFloor }}
+slo:corelane_capacity_used_objective:ratio: {{ .capacityUsed }}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,303 @@
+"""The monitoring chart: its objects, judged by those that are to take them, and the parts that it scrapes."""
+
+import json
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from support import REPOSITORY
+from support.apiserver import Api
+from support.rendering import CHARTS, default_values, documents, helm, is_hook, template, tool
+
+MODULE = "github.com/prometheus-operator/prometheus-operator"
+KINDS = ("podmonitors", "prometheusrules")
+STANDALONE = ("mode=standalone", "grafana.admin.secret=grafana")
+GOLDEN = REPOSITORY / "tests/charts/golden/values"
+RULES = {
+    file.name: yaml.safe_load(file.read_text())
+    for file in (REPOSITORY / "dashboards" / "rules").glob("*.rules.yaml")
+}
+CONFIG_MAP = 1 << 20
+"""Bytes that a ConfigMap may hold (kubernetes.io, "ConfigMaps")."""
+
+
+@pytest.fixture(scope="module")
+def definitions(api: Api) -> None:
+    """The operator's definitions of the pinned release."""
+    argv = ["go", "mod", "download", "-json", MODULE]
+    folder = Path(__file__).with_name("prometheus-operator")
+    found = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr + found.stdout
+    crds = Path(json.loads(found.stdout)["Dir"]) / "example/prometheus-operator-crd"
+    files = [f"--filename={crds}/monitoring.coreos.com_{kind}.yaml" for kind in KINDS]
+    # Their text is too long for the annotation of the other kind of apply.
+    applied = api.kubectl("apply", "--server-side", *files)
+    assert applied.returncode == 0, applied.stderr
+    waited = api.kubectl("wait", "--for=condition=Established", *files, "--timeout=60s")
+    assert waited.returncode == 0, waited.stderr
+
+
+def objects(*settings: str, **options: Any) -> list[dict]:
+    """All objects of the chart, read by the YAML in C where there is one: dashboards are long."""
+    result = template("monitoring", *settings, **options)
+    assert result.returncode == 0, result.stderr
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [each for each in yaml.load_all(result.stdout, Loader=loader) if each]
+
+
+def of_kind(kind: str, *settings: str, **options: Any) -> dict[str, dict]:
+    """The objects of a kind by name."""
+    found = objects(*settings, **options)
+    return {each["metadata"]["name"]: each for each in found if each["kind"] == kind}
+
+
+def refused(api: Api, found: list[dict]) -> str:
+    """What the API server finds wrong with objects."""
+    own = [{**each, "metadata": {"name": each["metadata"]["name"]}} for each in found]
+    with api.namespace() as namespace:
+        arguments = ["--dry-run=server", "--validate=strict", "--namespace", namespace]
+        text = yaml.safe_dump_all(own)
+        result = api.kubectl("create", *arguments, "--filename", "-", text=text)
+    return result.stderr
+
+
+@pytest.mark.usefixtures("definitions")
+def test_the_operator_takes_every_object(api: Api) -> None:
+    found = [each for each in objects() if "monitoring.coreos.com" in each["apiVersion"]]
+    assert len(found) == 4 + len(RULES)
+    assert refused(api, found) == ""
+
+
+@pytest.mark.usefixtures("definitions")
+def test_what_the_operator_does_not_know_is_refused(api: Api) -> None:
+    monitor = of_kind("PodMonitor")["corelane-monitoring-server"]
+    monitor["spec"]["podMetricsEndpoints"][0]["interval"] = "often"
+    rule = of_kind("PrometheusRule")["corelane-monitoring-server"]
+    rule["spec"]["groups"][0]["rules"][0]["expression"] = "1"
+    words = refused(api, [monitor, rule])
+    assert "spec.podMetricsEndpoints[0].interval" in words
+    assert 'unknown field "spec.groups[0].rules[0].expression"' in words
+
+
+def test_rules_are_those_of_the_dashboards_folder() -> None:
+    """With default values the objectives, too. The templates in them are Prometheus' to read."""
+    own = {
+        name.removeprefix("corelane-monitoring-") + ".rules.yaml": each["spec"]
+        for name, each in of_kind("PrometheusRule").items()
+    }
+    assert own == RULES
+    assert "{{ $labels." in json.dumps(own)
+    mounted = of_kind("ConfigMap", *STANDALONE)["corelane-monitoring-prometheus-rules"]["data"]
+    assert {name: yaml.safe_load(text) for name, text in mounted.items()} == RULES
+
+
+def test_every_objective_has_a_value(tmp_path: Path) -> None:
+    """Numbers that differ from all that stand in the file."""
+    wanted = {"availability": 0.91, "latency": 0.92, "errorFloor": 93, "capacityUsed": 0.94}
+    values = {"objectives": {**wanted, "latencyThreshold": "5s"}}
+    (tmp_path / "values.yaml").write_text(json.dumps(values))
+    rules = of_kind("PrometheusRule", values=tmp_path / "values.yaml")
+    (group,) = rules["corelane-monitoring-slo-objectives"]["spec"]["groups"]
+    found = {rule["expr"] for rule in group["rules"]}
+    assert found == {f"vector({number})" for number in (*wanted.values(), 5)}
+
+
+@pytest.mark.parametrize("settings", [(), STANDALONE], ids=["operator", "standalone"])
+def test_each_config_map_holds_a_quarter_of_what_it_may(settings: tuple[str, ...]) -> None:
+    maps = of_kind("ConfigMap", *settings)
+    assert len([name for name in maps if "-dashboard-" in name]) == len(
+        list((REPOSITORY / "dashboards" / "json").glob("*.json"))
+    )
+    for name, each in maps.items():
+        assert sum(map(len, map(str.encode, each["data"].values()))) < CONFIG_MAP / 4, name
+
+
+def test_dashboards_are_mounted_as_they_are() -> None:
+    maps = of_kind("ConfigMap", *STANDALONE).values()
+    found = {name: text for each in maps for name, text in each["data"].items()}
+    for file in (REPOSITORY / "dashboards" / "json").glob("*.json"):
+        assert json.loads(found[file.name]) == json.loads(file.read_text())
+
+
+def test_a_release_fits_where_helm_keeps_it(api: Api) -> None:
+    """Helm keeps chart and objects in one Secret; the API server takes 1 MiB of it."""
+    chart = CHARTS / "corelane"
+    settings = ["monitoring.enabled=true", *(f"monitoring.{each}" for each in STANDALONE)]
+    sets = [argument for setting in settings for argument in ("--set", setting)]
+    with api.namespace() as namespace:
+        where = ("--namespace", namespace)
+        installed = api.helm("install", "shop", chart, *where, *sets, "--wait=hookOnly")
+        assert installed.returncode == 0, installed.stderr
+        (kept,) = api.get("secrets", *where)["items"]
+        assert len(kept["data"]["release"]) < CONFIG_MAP / 2
+        gone = api.helm("uninstall", "shop", *where, "--wait=hookOnly")
+        assert gone.returncode == 0, gone.stderr
+        kinds = (
+            "statefulsets,services,configmaps,networkpolicies,roles,rolebindings,serviceaccounts"
+        )
+        left = api.get(kinds, *where)["items"]
+        assert {each["metadata"]["name"] for each in left} <= {"kube-root-ca.crt", "default"}
+
+
+def test_a_package_has_the_files_themselves(tmp_path: Path) -> None:
+    packed = helm("package", CHARTS / "monitoring", "--destination", tmp_path)
+    assert packed.returncode == 0, packed.stderr
+    (archive,) = tmp_path.glob("*.tgz")
+    folders = {"dashboards": "json", "rules": "rules", "alertmanager": "alertmanager"}
+    with tarfile.open(archive) as files:
+        for here, there in folders.items():
+            wanted = {
+                file.name: file.read_bytes()
+                for file in (REPOSITORY / "dashboards" / there).iterdir()
+            }
+            found = {
+                Path(member.name).name: files.extractfile(member).read()
+                for member in files
+                if member.isfile() and member.name.startswith(f"monitoring/{here}/")
+            }
+            assert found == wanted
+
+
+def pods(chart: str, *settings: str) -> Iterator[dict]:
+    """The templates of a chart's pods."""
+    for each in documents(chart, *settings):
+        if not is_hook(each) and "template" in each.get("spec", {}):
+            yield each["spec"]["template"]
+
+
+@pytest.mark.parametrize(
+    ("target", "chart", "container"),
+    [
+        ("server", "server", "server"),
+        ("gateway", "gateway", "envoy"),
+        ("gateway-agent", "gateway", "agent"),
+        ("node-tuning", "node-tuning", "node-tuner"),
+    ],
+)
+def test_what_is_scraped_is_what_the_charts_run(target: str, chart: str, container: str) -> None:
+    wanted = default_values("monitoring")["targets"][target]
+    (pod,) = pods(chart)
+    assert wanted["selector"].items() <= pod["metadata"]["labels"].items()
+    every = pod["spec"]["containers"] + pod["spec"].get("initContainers", [])
+    ports = {
+        (each["name"], port["name"]): port["containerPort"]
+        for each in every
+        for port in each.get("ports", [])
+    }
+    # One target for each pod, not one for each container with such a port.
+    assert [name for name in ports if name[1] == wanted["port"]] == [(container, wanted["port"])]
+    if "nodePort" in wanted:
+        assert ports[container, wanted["port"]] == wanted["nodePort"]
+    if target != "gateway-agent":
+        assert pod["metadata"]["annotations"]["prometheus.io/path"] == wanted["path"]
+
+
+@pytest.mark.parametrize("chart", ["server", "gateway"])
+def test_the_policies_of_the_parts_let_prometheus_in(chart: str) -> None:
+    (prometheus,) = [
+        each["spec"]["template"]
+        for name, each in of_kind("StatefulSet", *STANDALONE).items()
+        if name.endswith("-prometheus")
+    ]
+    peers = default_values(chart)["networkPolicy"]["monitoring"]
+    labels = prometheus["metadata"]["labels"].items()
+    assert any(
+        peer.get("podSelector", {}).get("matchLabels", {"": ""}).items() <= labels for peer in peers
+    )
+
+
+@pytest.mark.parametrize("case", ["monitoring-standalone", "monitoring-all"])
+def test_promtool_finds_no_fault(case: str, tmp_path: Path) -> None:
+    maps = of_kind("ConfigMap", values=GOLDEN / f"{case}.yaml")
+    found = yaml.safe_load(maps["corelane-monitoring-prometheus"]["data"]["prometheus.yml"])
+    # The retention is new in Prometheus 3, and the promtool that is built here has no discoveries.
+    del found["storage"]
+    for job in found["scrape_configs"]:
+        job.pop("kubernetes_sd_configs", None)
+    for name, text in maps["corelane-monitoring-prometheus-rules"]["data"].items():
+        (tmp_path / name).write_text(text)
+    found["rule_files"] = [str(tmp_path / "*.rules.yaml")]
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(found))
+    argv = [tool("promtool"), "check", "config", tmp_path / "prometheus.yml"]
+    result = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert f"{len(RULES)} rule files found" in result.stdout
+
+
+@pytest.mark.parametrize("webhook", ["", "http://alerts.prod.svc:8080/hook"])
+def test_amtool_finds_no_fault(webhook: str, tmp_path: Path) -> None:
+    maps = of_kind("ConfigMap", *STANDALONE, f"alertmanager.webhook={webhook}")
+    text = maps["corelane-monitoring-alertmanager"]["data"]["alertmanager.yaml"]
+    assert (f"url: {webhook}" in text) is bool(webhook)
+    (tmp_path / "alertmanager.yaml").write_text(text)
+    argv = [tool("amtool"), "check-config", tmp_path / "alertmanager.yaml"]
+    result = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+# Grafana's forms of provisioning, after its documentation ("Provision Grafana") and the types that read them
+# (pkg/services/provisioning). Its server passes over a key that it does not know, so only this finds a wrong one.
+SOURCE = {
+    **dict.fromkeys(("name", "uid", "type", "access", "url", "user", "database"), str),
+    **dict.fromkeys(("basicAuth", "withCredentials", "isDefault", "editable"), bool),
+    **dict.fromkeys(("orgId", "version"), int),
+    **dict.fromkeys(("jsonData", "secureJsonData"), dict),
+    "basicAuthUser": str,
+}
+SOURCE_DATA = {
+    "prometheus": {
+        **dict.fromkeys(("httpMethod", "timeInterval", "prometheusType", "prometheusVersion"), str),
+        "manageAlerts": bool,
+        "alertmanagerUid": str,
+    },
+    "alertmanager": {"implementation": str, "handleGrafanaManagedAlerts": bool},
+}
+PROVIDER = {
+    **dict.fromkeys(("name", "folder", "folderUid", "type"), str),
+    **dict.fromkeys(("disableDeletion", "allowUiUpdates"), bool),
+    **dict.fromkeys(("orgId", "updateIntervalSeconds"), int),
+    "options": dict,
+}
+
+
+def check(found: dict, form: dict[str, type], required: set[str]) -> None:
+    """Fails where a map has a key that its form does not have, or a value of another type."""
+    assert required <= found.keys()
+    for key, value in found.items():
+        assert type(value) is form[key], key
+
+
+@pytest.mark.parametrize("case", ["monitoring-standalone", "monitoring-all"])
+def test_grafana_is_provisioned_in_its_documented_form(case: str) -> None:
+    values = GOLDEN / f"{case}.yaml"
+    data = of_kind("ConfigMap", values=values)["corelane-monitoring-grafana"]["data"]
+    sources = yaml.safe_load(data["datasources.yaml"])
+    check(sources, {"apiVersion": int, "prune": bool, "datasources": list}, {"apiVersion"})
+    for each in sources["datasources"]:
+        check(each, SOURCE, {"name", "type", "access", "url"})
+        check(each["jsonData"], SOURCE_DATA[each["type"]], set())
+    assert [each["isDefault"] for each in sources["datasources"] if "isDefault" in each] == [True]
+    providers = yaml.safe_load(data["dashboards.yaml"])
+    check(providers, {"apiVersion": int, "providers": list}, {"apiVersion", "providers"})
+    (provider,) = providers["providers"]
+    check(provider, PROVIDER, {"name", "type", "options"})
+    check(provider["options"], {"path": str, "foldersFromFilesStructure": bool}, {"path"})
+    (container,) = of_kind("StatefulSet", values=values)["corelane-monitoring-grafana"]["spec"][
+        "template"
+    ]["spec"]["containers"]
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert provider["options"]["path"] == mounts["dashboards"]
+    variables = {each["name"]: each.get("value") for each in container["env"]}
+    assert variables["GF_PATHS_PROVISIONING"] == mounts["config"]
+
+
+def test_no_password_stands_anywhere() -> None:
+    text = template("monitoring", *STANDALONE).stdout
+    assert "kind: Secret" not in text
+    assert "admin-password" in text
+    assert default_values("monitoring")["grafana"]["admin"]["secret"] == ""

@@ -1,0 +1,142 @@
+"""Prometheus and Alertmanager of this tree beside the platform: targets, rules, alerts, rights."""
+
+from collections.abc import Iterable
+
+import yaml
+
+from support import REPOSITORY, eventually
+from support.kubernetes import PAUSE, ROLL_OUT
+from support.monitoring import KNOBS, Api, Monitored
+from support.tuning import inside
+
+RULES = [
+    group
+    for file in sorted((REPOSITORY / "dashboards" / "rules").glob("*.rules.yaml"))
+    for group in yaml.safe_load(file.read_text())["groups"]
+]
+LABELS = {"job", "namespace", "pod", "node", "instance"}
+
+
+def wait(condition: object, what: str) -> None:
+    """Waits for what Prometheus does every second, and the kubelet every minute."""
+    eventually(condition, what, patience=ROLL_OUT, pause=PAUSE)
+
+
+def wanted(monitored: Monitored) -> set[tuple[str, ...]]:
+    """Job, namespace, pod and node of every target that there is to be."""
+    jobs = {"server": ["server"], "gateway": ["gateway", "gateway-agent"]}
+    found = {
+        (job, monitored.cluster.namespace, pod.name, pod.node)
+        for app, of_app in jobs.items()
+        for pod in monitored.cluster.ready_pods(app)
+        for job in of_app
+    }
+    for part in ("prometheus", "alertmanager"):
+        name = f"{monitored.release.name}-monitoring-{part}-0"
+        node = monitored.cluster.get("pod", name)["spec"]["nodeName"]
+        found.add((part, monitored.cluster.namespace, name, node))
+    agents = monitored.tuning.pods().items()
+    space = monitored.tuning.cluster.namespace
+    return found | {("node-tuning", space, pod["metadata"]["name"], node) for node, pod in agents}
+
+
+def targets(prometheus: Api) -> list[dict]:
+    """What Prometheus scrapes."""
+    return prometheus.data("/api/v1/targets?state=active")["activeTargets"]
+
+
+def test_every_part_is_scraped_and_named_as_agreed(monitored: Monitored) -> None:
+    with monitored.api("prometheus") as prometheus:
+
+        def up() -> set[tuple[str, ...]]:
+            names = ("job", "namespace", "pod", "node")
+            healthy = [each for each in targets(prometheus) if each["health"] == "up"]
+            return {tuple(each["labels"][name] for name in names) for each in healthy}
+
+        expected = wanted(monitored)
+        assert {job for job, *_ in expected} == {
+            *("server", "gateway", "gateway-agent", "node-tuning", "prometheus", "alertmanager")
+        }
+        wait(lambda: up() == expected, f"targets that are up: {expected}")
+        found = targets(prometheus)
+        assert len(found) == len(expected)
+        assert {frozenset(each["labels"]) for each in found} == {frozenset(LABELS)}
+        # An agent's own labels, of the pod that it looked at, stand.
+        pinned = prometheus.query('corelane_node_pod_check{job="node-tuning"}')
+        servers = {pod.name for pod in monitored.cluster.ready_pods("server")}
+        assert servers <= {each["metric"]["pod"] for each in pinned}
+        assert not any("exported_pod" in each["metric"] for each in pinned)
+
+
+def groups(prometheus: Api) -> dict[str, dict]:
+    """The groups of rules by name, as Prometheus has them."""
+    return {each["name"]: each for each in prometheus.data("/api/v1/rules")["groups"]}
+
+
+def without_data(prometheus: Api, records: Iterable[str]) -> set[str]:
+    """Records that have no series now."""
+    return {record for record in records if not prometheus.query(record)}
+
+
+def test_every_rule_is_evaluated_and_records_have_data_under_traffic(monitored: Monitored) -> None:
+    records = {rule["record"] for group in RULES for rule in group["rules"] if "record" in rule}
+    with monitored.api("prometheus") as prometheus, monitored.release.load():
+
+        def evaluated() -> bool:
+            found = groups(prometheus)
+            assert found.keys() == {group["name"] for group in RULES}
+            rules = [rule for group in found.values() for rule in group["rules"]]
+            assert not [rule for rule in rules if rule["health"] == "err"]
+            return all(rule["health"] == "ok" for rule in rules)
+
+        wait(evaluated, "an evaluation of every rule")
+        wait(lambda: not without_data(prometheus, records), "data of every record")
+        (failures,) = prometheus.query("sum(prometheus_rule_evaluation_failures_total)")
+        assert failures["value"][1] == "0"
+
+
+def test_what_somebody_changes_on_a_node_is_an_alert(monitored: Monitored) -> None:
+    node, *_ = monitored.tuning.cluster.nodes()
+    (knob,) = KNOBS
+    inside(node, "sh", "-c", f"echo 77 >/proc/sys/{knob.replace('.', '/')}")
+
+    def tells(alert: dict) -> bool:
+        labels = alert["labels"]
+        return (labels["alertname"], labels.get("node")) == ("CorelaneNodeKnobDrift", node)
+
+    with monitored.api("alertmanager") as alertmanager:
+        wait(lambda: any(map(tells, alertmanager.get("/api/v2/alerts"))), "the alert")
+
+
+def test_alertmanager_posts_what_is_critical(monitored: Monitored) -> None:
+    """Of its own, because it waits ten seconds with these and a minute with warnings."""
+    labels = {"alertname": "Drill", "severity": "critical", "namespace": "drill"}
+    with monitored.api("alertmanager") as alertmanager:
+        alertmanager.post("/api/v2/alerts", [{"labels": labels}])
+    wait(lambda: labels in [each["labels"] for each in monitored.webhook.alerts], "the message")
+
+
+def test_helms_own_tests_pass(monitored: Monitored) -> None:
+    said = monitored.release.helm("test", monitored.release.name, "--logs").stdout
+    assert said.count("Phase:          Succeeded") == 6, said
+
+
+def test_a_stranger_cannot_ask_prometheus(monitored: Monitored) -> None:
+    cluster = monitored.cluster
+    image = cluster.ready_pods("server")[0].image
+    url = f"http://{monitored.release.name}-monitoring-prometheus:9090/-/ready"
+    ended = cluster.run(image, "/corelane-check", url, "--deadline", "5s")
+    assert not ended.succeeded
+    assert "cannot connect" in ended.said or "no answer" in ended.said, ended.said
+
+
+def test_it_may_look_for_pods_and_nothing_else(monitored: Monitored) -> None:
+    namespace = monitored.cluster.namespace
+    account = f"system:serviceaccount:{namespace}:{monitored.release.name}-monitoring-prometheus"
+    for space in (namespace, monitored.tuning.cluster.namespace):
+        listed = monitored.cluster.kubectl(
+            "auth", "can-i", "--list", "--no-headers", f"--as={account}", "--namespace", space
+        ).stdout
+        own = [line.split() for line in listed.splitlines() if line.startswith("pods")]
+        assert own == [["pods", "[]", "[]", "[list", "watch]"]]
+        assert "secrets" not in listed

@@ -1,0 +1,141 @@
+"""Monitoring of mode standalone on a cluster, beside the platform.
+
+Fixture: `monitored` is the release of the platform with it, and with agents on the nodes, for a module of tests.
+"""
+
+import http.server
+import json
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+import pytest
+
+from cluster import settings as cluster_settings
+from deploy import images
+from support.client import ask
+from support.kubernetes import Cluster
+from support.releases import Release
+from support.tuning import NAMESPACE as NODES
+from support.tuning import Tuning, namespace_for_agents
+
+KNOBS = {"net.netfilter.nf_conntrack_tcp_timeout_time_wait": "30"}
+"""A setting of the nodes' own network, which anybody may change by hand."""
+
+PORTS = {"prometheus": 9090, "alertmanager": 9093}
+
+
+@dataclass(frozen=True)
+class Api:
+    """The HTTP API of a part that runs in the cluster, reached past its policy."""
+
+    url: str
+
+    def get(self, path: str) -> dict | list:
+        """What a path answers."""
+        reply = ask(self.url, path)
+        assert reply.status == 200, reply.body
+        return json.loads(reply.body)
+
+    def post(self, path: str, content: object) -> None:
+        """Sends JSON to a path."""
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, json.dumps(content).encode(), headers)
+        with urllib.request.urlopen(request) as reply:
+            assert reply.status == 200
+
+    def data(self, path: str) -> dict:
+        """What a path of Prometheus answers."""
+        return self.get(path)["data"]
+
+    def query(self, expression: str) -> list[dict]:
+        """The series that an expression has now."""
+        return self.data(f"/api/v1/query?query={quote(expression)}")["result"]
+
+
+@dataclass
+class Webhook:
+    """Where Alertmanager posts to: a server of this machine, which pods reach."""
+
+    url: str
+    alerts: list[dict] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Monitored:
+    """The platform with its monitoring."""
+
+    release: Release
+    tuning: Tuning
+    webhook: Webhook
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster of the release."""
+        return self.release.cluster
+
+    @contextmanager
+    def api(self, part: str) -> Iterator[Api]:
+        """The API of Prometheus or of Alertmanager."""
+        pod = f"{self.release.name}-monitoring-{part}-0"
+        with self.cluster.forwarded(pod, PORTS[part]) as url:
+            yield Api(url)
+
+
+@pytest.fixture(scope="session")
+def monitoring_images(cluster: Cluster) -> tuple[str, ...]:
+    """Values that name the images of monitoring, which the nodes have then."""
+    del cluster
+    built = {name: images.build(name) for name in PORTS}
+    images.bring([image.archive for image in built.values()])
+    return tuple(images.settings_of(built))
+
+
+@pytest.fixture(scope="module")
+def monitored(
+    deployed: Release, tuner_tag: str, monitoring_images: tuple[str, ...]
+) -> Iterator[Monitored]:
+    """Everything that can be scraped, and a Prometheus that does so every second."""
+    cluster = deployed.cluster
+    with namespace_for_agents(cluster, tuner_tag) as tuning, webhook() as received:
+        tuning.install(mode="apply", profile="custom", interfaces=["eth0"], knobs=KNOBS)
+        deployed.upgrade(
+            "monitoring.enabled=true",
+            "monitoring.scrape.interval=1s",
+            "monitoring.scrape.timeout=1s",
+            f"monitoring.namespaces={{{cluster.namespace},{NODES}}}",
+            f"monitoring.alertmanager.webhook={received.url}",
+            strings=monitoring_images,
+        )
+        yield Monitored(deployed, tuning, received)
+        # It takes the Role out of the agents' namespace with it.
+        deployed.upgrade()
+
+
+@contextmanager
+def webhook() -> Iterator[Webhook]:
+    """A webhook, at the address by which pods reach this machine."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            received.alerts += json.loads(body)["alerts"]
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    host = str(cluster_settings.load().network[1])
+    with http.server.ThreadingHTTPServer((host, 0), Handler) as server:
+        received = Webhook(f"http://{host}:{server.server_port}/")
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield received
+        finally:
+            server.shutdown()
+            thread.join()
