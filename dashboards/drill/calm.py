@@ -47,10 +47,10 @@ def whole_platform(stage: Stage) -> Iterator[Platform]:
     # Its own Prometheus is one more that is watched, and evaluates nothing.
     with live_stage(Options(name=NAME, rules=(), interval=5.0)) as platform:
         place = Place(stage, NAME, stage.folder)
-        for job, pod, port in _targets(platform):
-            place.scraped(job, port, pod, node=node.NAME)
         beats = itertools.count()
         with place.again(lambda: _beat(platform, next(beats)), pause=BEAT):
+            for job, pod, port in _targets(platform):
+                place.scraped(job, port, pod, node=node.NAME)
             yield platform
 
 

@@ -10,6 +10,9 @@ from dashboards.drill.errors import DrillError
 
 MOUNTED = Path("/sys/fs/cgroup")
 
+NAME = "corelane-drill-"
+"""With the id of the process that has made it."""
+
 
 @contextmanager
 def cgroup(controller: str) -> Iterator[Path]:
@@ -17,13 +20,26 @@ def cgroup(controller: str) -> Iterator[Path]:
     above = MOUNTED / controller
     if not os.access(above / "cgroup.procs", os.W_OK):
         raise DrillError(f"{above} cannot be written: this drill takes root and cgroup v1")
-    folder = above / f"corelane-drill-{os.getpid()}-{secrets.token_hex(2)}"
+    folder = above / f"{NAME}{os.getpid()}-{secrets.token_hex(2)}"
     folder.mkdir()
     try:
         yield folder
     finally:
-        for task in (folder / "tasks").read_text().split():
-            # It may have ended meanwhile.
-            with suppress(OSError):
-                (above / "tasks").write_text(task)
-        folder.rmdir()
+        _remove(folder)
+
+
+def sweep() -> None:
+    """Removes the cgroups of drills that were killed."""
+    for folder in MOUNTED.glob(f"*/{NAME}*-*"):
+        if not Path("/proc", folder.name.removeprefix(NAME).split("-")[0]).exists():
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    if (folder / "freezer.state").exists():
+        (folder / "freezer.state").write_text("THAWED")
+    for task in (folder / "tasks").read_text().split():
+        # It may have ended meanwhile.
+        with suppress(OSError):
+            (folder.parent / "tasks").write_text(task)
+    folder.rmdir()

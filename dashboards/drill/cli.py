@@ -1,18 +1,20 @@
 """The command line of the drill."""
 
 import argparse
+import os
 import shutil
 import signal
 import sys
 import time
 from contextlib import ExitStack
 
-from dashboards.drill import calm, factor, report, run
+from dashboards.drill import calm, cgroup, factor, report, run
 from dashboards.drill.causes import TABLE
 from dashboards.drill.drills import chosen, known
 from dashboards.drill.errors import DrillError
 from dashboards.drill.stage import running_stage
 from dashboards.live import programs
+from local import down, instance, processes
 from local.settings import REPOSITORY
 from tools.errors import ToolError
 
@@ -52,13 +54,14 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def _run(alerts: list[str]) -> int:
-    shutil.rmtree(RUN, ignore_errors=True)
     drills = chosen(alerts, TABLE).values()
     # A calm time belongs to all drills, not to a few.
     whole = not alerts or any(each.whole for each in drills)
     found = programs.obtain(kubernetes=whole)
     begun = time.monotonic()
     with ExitStack() as stack:
+        stack.enter_context(instance.lock(RUN))
+        _clear()
         stage = stack.enter_context(running_stage(RUN, factor.read(RULES), factor.FACTOR, found))
         platform = stack.enter_context(calm.whole_platform(stage)) if whole else None
         quiet = None if alerts else calm.run(stage, platform)
@@ -68,3 +71,14 @@ def _run(alerts: list[str]) -> int:
     if not alerts:
         report.record(text)
     return 1 if run.failed(outcomes) or (quiet and quiet.failed) else 0
+
+
+def _clear() -> None:
+    """Ends and removes what an earlier run left that could not end by itself; marks what this one starts."""
+    cgroup.sweep()
+    if processes.find(RUN):
+        down.stop(RUN)
+    for entry in RUN.iterdir():
+        if entry.name != "lock":
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    os.environ[processes.MARK] = str(RUN)

@@ -105,10 +105,19 @@ class Agent(Process):
             return False
 
 
-def agent(folder: Path, program: Path, flags: Sequence[str | Path]) -> Agent:
-    """An agent that looks every second, not started yet."""
+def agent(
+    folder: Path, program: Path, flags: Sequence[str | Path], within: Sequence[str] = ()
+) -> Agent:
+    """An agent that looks every second, not started yet; `within` is a command that runs it."""
     port = free_ports(1)
-    argv = [program, "agent", f"--agent.listen={HOST}:{port}", "--agent.interval=1s", *flags]
+    argv = [
+        *within,
+        program,
+        "agent",
+        f"--agent.listen={HOST}:{port}",
+        "--agent.interval=1s",
+        *flags,
+    ]
     return Agent(argv, folder / "node-tuner.log", port=port)
 
 

@@ -2,7 +2,7 @@
 
 import http.client
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,9 +71,9 @@ class Place:
         self.scraped("gateway", urlsplit(made.stats).port, pod)
         return made
 
-    def tuner(self, node: str, *flags: str | Path) -> Agent:
+    def tuner(self, node: str, *flags: str | Path, within: Sequence[str] = ()) -> Agent:
         """An agent of the node tuner that is scraped."""
-        made = parts.agent(self.folder, self.stage.programs["node-tuner"], flags)
+        made = parts.agent(self.folder, self.stage.programs["node-tuner"], flags, within)
         self.stack.callback(made.kill)
         made.start()
         self.scraped("node-tuning", made.port, "node-tuning", node=node)

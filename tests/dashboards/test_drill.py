@@ -5,9 +5,11 @@ import sys
 
 import pytest
 
-from dashboards.drill import factor
+from dashboards.drill import factor, report
+from dashboards.drill.calm import Calm
 from dashboards.drill.causes import TABLE
 from dashboards.drill.drills import chosen, known
+from dashboards.drill.run import Outcome, failed
 from dashboards.drill.verdict import OK, Firing, Track, matches, split
 from support import REPOSITORY
 
@@ -143,3 +145,47 @@ def test_a_drill_that_fails_says_why() -> None:
     one = track()
     one.error = "failed: not within 60 s: server-0 is ready"
     assert one.verdict == one.error
+
+
+def outcome(one: Track) -> Outcome:
+    """The outcome of a drill of one alert."""
+    return Outcome(TABLE["stall"], [one], also=["CorelaneRouteSlow"])
+
+
+def good() -> Track:
+    """An alert that did what it is for."""
+    return Track("CorelaneStall", 90, 60, told=True, fired=2.4, resolved=14.2)
+
+
+def test_a_run_fails_when_one_alert_does() -> None:
+    assert not failed([outcome(good())])
+    assert failed([outcome(good()), outcome(track())])
+
+
+@pytest.mark.parametrize(
+    ("fired", "replies", "failures", "not_calm"),
+    [
+        ((), 9, (), False),
+        (("CorelaneStall",), 9, (), True),
+        ((), 9, ("503",), True),
+        ((), 0, (), True),
+    ],
+)
+def test_a_calm_time_has_load_and_neither_alerts_nor_failures(
+    fired: tuple[str, ...], replies: int, failures: tuple[str, ...], not_calm: bool
+) -> None:
+    assert Calm(90, fired, replies, failures).failed is not_calm
+
+
+def test_the_report_states_the_factor_the_calm_time_and_each_alert() -> None:
+    calm = Calm(90, (), 8000, ())
+    text = report.text(calm, [outcome(good()), outcome(track())], 400)
+    assert f"divided by {factor.FACTOR};" in text
+    assert "90 s of a whole platform under load, which are 30 minutes of the real rules" in text
+    assert "1 of 2 rows are ok: 1 alerts, 2 causes" in text
+    how = TABLE["stall"].how
+    assert f"| `CorelaneStall` | {how} | 2 | 14 | yes | `CorelaneRouteSlow` | ok |" in text
+    assert (
+        f"| `CorelaneStall` | {how} |  |  | no | `CorelaneRouteSlow` | did not fire within 90 s |"
+        in text
+    )

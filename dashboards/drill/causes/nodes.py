@@ -2,7 +2,9 @@
 
 import itertools
 import signal
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.parts import Agent
@@ -28,10 +30,10 @@ def _tree(place: Place) -> Tree:
     return trees.make(place.folder / "node", trees.node())
 
 
-def _prepared(place: Place, tree: Tree, *flags: str) -> Agent:
-    """An agent that has prepared its node."""
+def _prepared(place: Place, tree: Tree, *flags: str, within: Sequence[str] = ()) -> Agent:
+    """An agent that has prepared its node; `within` is a command that runs it."""
     told = ["--agent.mode=apply", f"--root={tree.root}", f"--journal={tree.journal}", *flags]
-    agent = place.tuner(NODE, *WANTED, *told)
+    agent = place.tuner(NODE, *WANTED, *told, within=within)
     place.until(agent.ready, "the node is prepared")
     return agent
 
@@ -67,17 +69,24 @@ def node_not_prepared(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneNodeKnobFailed",
-    how="a folder stands in the place of a sysctl's file, so that it cannot be written; it is a file again",
+    how="somebody writes a sysctl whose file the agent can only read (a mount in its own namespace); it can write it again",
 )
 def knob_failed(place: Place) -> Iterator[Labels]:
     tree = _tree(place)
-    _prepared(place, tree)
+    agent = _prepared(place, tree, within=("unshare", "--mount"))
+    file = tree.root / trees.sysctl(BACKLOG)
     place.begins()
-    tree.remove(trees.sysctl(BACKLOG))
-    (tree.root / trees.sysctl(BACKLOG)).mkdir()
+    _mount(agent, 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"', file)
+    # The same file, because a new one would not be what is mounted.
+    file.write_text("300\n")
     yield {"node": NODE, "knob": BACKLOG}
-    (tree.root / trees.sysctl(BACKLOG)).rmdir()
-    tree.add({trees.sysctl(BACKLOG): "1000\n"})
+    _mount(agent, 'umount "$1"', file)
+
+
+def _mount(agent: Agent, script: str, file: Path) -> None:
+    """Runs a script with a file among the mounts of an agent."""
+    within = ["nsenter", "--mount", f"--target={agent.process.pid}", "sh", "-ec"]
+    subprocess.run([*within, script, "sh", file], check=True, capture_output=True)
 
 
 @drill("CorelaneNodePassFailed", how="the agent's journal cannot be read; it is whole again")
