@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from dashboards.live import kubernetes, node, programs, replicas, scrape
-from dashboards.live.asking import well
+from dashboards.live.asking import ask, well
 from dashboards.live.options import Options
 from dashboards.live.parts import Part
 from dashboards.live.plan import draw
@@ -200,5 +200,13 @@ def _prometheus(platform: Platform) -> Part:
     (run / "prometheus.yml").write_text(scrape.configuration(options, jobs))
     argv = commands.prometheus(topology, platform.programs["prometheus"], run)
     argv += ["--web.enable-remote-write-receiver", "--web.enable-lifecycle"]
-    ready = f"http://{HOST}:{topology.prometheus_port}/-/ready"
-    return _part(platform, "prometheus", argv, ready)
+    url = f"http://{HOST}:{topology.prometheus_port}"
+    return Part("prometheus", argv, run, lambda: _scrapes_all(url), platform.environment)
+
+
+def _scrapes_all(url: str) -> bool:
+    """Whether Prometheus is ready, and has reached every target."""
+    if not well(f"{url}/-/ready"):
+        return False
+    targets = ask(f"{url}/api/v1/targets", state="active").json()["data"]["activeTargets"]
+    return bool(targets) and all(target["health"] == "up" for target in targets)

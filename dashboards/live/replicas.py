@@ -60,8 +60,11 @@ def gated(
     """A replica behind the gateway: one pinned lane, and the SQLite file that all share."""
     own = ["--database.path", str(run / "projects.db"), *_common(plan, run)]
     argv = commands.server(replica, plan.topology.pinned, program, own)
-    argv[argv.index("--listen") + 1] = f"{address}:{replica.port}"
-    return with_flags(argv, _chosen(options, replica.name))
+    # Endpoints have no loopback address, neither for requests nor for the gateway's health checks.
+    everywhere = HOST if address == HOST else "0.0.0.0"
+    own = ["--listen", f"{everywhere}:{replica.port}"]
+    own += ["--admin.listen", f"{everywhere}:{replica.admin_port}"]
+    return with_flags(argv, [*own, *_chosen(options, replica.name)])
 
 
 def edge(plan: Plan, options: Options, program: Path, run: Path, server: Instance) -> list[object]:
