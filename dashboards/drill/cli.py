@@ -25,6 +25,9 @@ RUN = REPOSITORY / ".run" / "drill"
 USAGE = 64
 """EX_USAGE of sysexits.h."""
 
+INTERRUPTED = 130
+"""As shells have it: 128 and SIGINT."""
+
 
 def main(arguments: list[str]) -> int:
     """Runs the drills of the alerts that are named; without names a calm time and all drills, for the record."""
@@ -42,6 +45,9 @@ def main(arguments: list[str]) -> int:
     except (DrillError, ToolError) as error:
         print(f"drill: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("drill: cut short; nothing of it is left but its logs in .run/drill", file=sys.stderr)
+        return INTERRUPTED
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

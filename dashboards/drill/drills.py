@@ -28,6 +28,11 @@ class Drill:
     whole: bool = False
     """It is done to the whole platform of the calm time, which has an API server; one such drill at a time."""
 
+    @property
+    def longest(self) -> float:
+        """Most seconds that it may take."""
+        return self.fires + self.resolves
+
 
 TABLE: dict[str, Drill] = {}
 

@@ -104,11 +104,10 @@ class Place:
             yield load
 
     def fired(self) -> set[str]:
-        """The alerts that fired in this namespace at any time of the run."""
-        expression = (
-            f'count_over_time(ALERTS{{alertstate="firing", namespace="{self.namespace}"}}[1h])'
-        )
-        return {each["labels"]["alertname"] for each in self.stage.query(expression)}
+        """The alerts that fired in this namespace at any time of the run, as `alert/severity`."""
+        alerts = f'ALERTS{{alertstate="firing", namespace="{self.namespace}"}}'
+        found = [each["labels"] for each in self.stage.query(f"count_over_time({alerts}[1h])")]
+        return {f"{each['alertname']}/{each['severity']}" for each in found}
 
     def leave(self) -> None:
         """Ends all parts that are its own."""

@@ -38,7 +38,7 @@ def text(calm: Calm | None, outcomes: Sequence[Outcome], seconds: float) -> str:
 
 def _calm(calm: Calm) -> str:
     real = calm.seconds * factor.FACTOR / 60
-    fired = ", ".join(calm.fired) or "none"
+    fired = ", ".join(map(_name, calm.fired)) or "none"
     return (
         f"Calm first: {calm.seconds:.0f} s of a whole platform under load, which are {real:.0f} minutes of the "
         f"real rules. {calm.replies} requests, {len(calm.failures)} failed; alerts that fired: {fired}."
@@ -46,18 +46,22 @@ def _calm(calm: Calm) -> str:
 
 
 def _row(outcome: Outcome, track: Track) -> str:
-    name, _, severity = track.alert.partition("/")
     told = "yes" if track.told else "kept quiet" if track.quiet else "no"
     cells = [
-        f"`{name}` {severity}".rstrip(),
+        _name(track.alert),
         outcome.drill.how,
         _seconds(track.fired),
         _seconds(track.resolved),
         told,
-        ", ".join(f"`{each}`" for each in outcome.also),
+        ", ".join(map(_name, outcome.also)),
         track.verdict,
     ]
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def _name(alert: str) -> str:
+    name, _, severity = alert.partition("/")
+    return f"`{name}` {severity}".rstrip()
 
 
 def _seconds(value: float | None) -> str:

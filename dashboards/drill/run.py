@@ -1,7 +1,6 @@
 """Runs drills side by side, each in a namespace of its own."""
 
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Iterable
@@ -14,10 +13,8 @@ from dashboards.drill.drills import Drill
 from dashboards.drill.errors import Cancelled, DrillError
 from dashboards.drill.place import Place
 from dashboards.drill.stage import Stage
-from dashboards.drill.verdict import OK, Track, split
+from dashboards.drill.verdict import OK, Track
 from dashboards.live.platform import Platform
-
-_one_at_a_time = threading.Lock()
 
 WORKERS = 6
 """Drills at once. They mostly wait, but their processes must not starve each other on few CPUs."""
@@ -36,23 +33,29 @@ class Outcome:
 def run_all(stage: Stage, drills: Iterable[Drill], platform: Platform | None) -> list[Outcome]:
     """Runs them, those that take longest first; the outcomes in the order of the drills."""
     asked = list(drills)
-    longest = sorted(asked, key=lambda each: -(each.fires + each.resolves))
+    own = sorted((each for each in asked if not each.whole), key=lambda each: -each.longest)
+    # What is done to one platform is done one after the other.
+    jobs = [[each for each in asked if each.whole], *([each] for each in own)]
     with ThreadPoolExecutor(WORKERS) as pool:
-        found = {each.name: pool.submit(run_one, stage, each, platform) for each in longest}
+        found = [pool.submit(_run_in_turn, stage, job, platform) for job in jobs]
         try:
-            return [found[each.name].result() for each in asked]
+            outcomes = [outcome for future in found for outcome in future.result()]
         except BaseException:
             stage.cancelled.set()
             pool.shutdown(cancel_futures=True)
             raise
+    return sorted(outcomes, key=lambda outcome: asked.index(outcome.drill))
 
 
-def run_one(stage: Stage, drill: Drill, platform: Platform | None) -> Outcome:
-    """Runs one drill from its first process to its last."""
-    if not drill.whole:
-        return _run(drill, Place(stage, f"drill-{drill.name}", stage.folder / drill.name))
-    with _one_at_a_time:
-        return _run(drill, Place(stage, calm.NAME, stage.folder / drill.name, platform))
+def _run_in_turn(stage: Stage, drills: list[Drill], platform: Platform | None) -> list[Outcome]:
+    return [_run(each, _place(stage, each, platform)) for each in drills]
+
+
+def _place(stage: Stage, drill: Drill, platform: Platform | None) -> Place:
+    folder = stage.folder / drill.name
+    if drill.whole:
+        return Place(stage, calm.NAME, folder, platform)
+    return Place(stage, f"drill-{drill.name}", folder)
 
 
 def _run(drill: Drill, place: Place) -> Outcome:
@@ -63,8 +66,7 @@ def _run(drill: Drill, place: Place) -> Outcome:
         try:
             _drill(place, drill, tracks)
             if not drill.whole:
-                named = {split(alert)[0] for alert in drill.alerts}
-                outcome.also = sorted(place.fired() - named)
+                outcome.also = others(place.fired(), drill)
         finally:
             place.leave()
     except Cancelled:
@@ -76,6 +78,11 @@ def _run(drill: Drill, place: Place) -> Outcome:
     for track in tracks:
         _say(track)
     return outcome
+
+
+def others(fired: Iterable[str], drill: Drill) -> list[str]:
+    """Those of the alerts that fired that are not the drill's own."""
+    return sorted(each for each in fired if not {each, each.partition("/")[0]} & set(drill.alerts))
 
 
 def _drill(place: Place, drill: Drill, tracks: list[Track]) -> None:

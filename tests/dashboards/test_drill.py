@@ -9,7 +9,7 @@ from dashboards.drill import factor, report
 from dashboards.drill.calm import Calm
 from dashboards.drill.causes import TABLE
 from dashboards.drill.drills import chosen, known
-from dashboards.drill.run import Outcome, failed
+from dashboards.drill.run import Outcome, failed, others
 from dashboards.drill.verdict import OK, Firing, Track, matches, split
 from support import REPOSITORY
 
@@ -149,7 +149,7 @@ def test_a_drill_that_fails_says_why() -> None:
 
 def outcome(one: Track) -> Outcome:
     """The outcome of a drill of one alert."""
-    return Outcome(TABLE["stall"], [one], also=["CorelaneRouteSlow"])
+    return Outcome(TABLE["stall"], [one], also=["CorelaneRouteSlow/critical"])
 
 
 def good() -> Track:
@@ -184,8 +184,19 @@ def test_the_report_states_the_factor_the_calm_time_and_each_alert() -> None:
     assert "90 s of a whole platform under load, which are 30 minutes of the real rules" in text
     assert "1 of 2 rows are ok: 1 alerts, 2 causes" in text
     how = TABLE["stall"].how
-    assert f"| `CorelaneStall` | {how} | 2 | 14 | yes | `CorelaneRouteSlow` | ok |" in text
+    assert f"| `CorelaneStall` | {how} | 2 | 14 | yes | `CorelaneRouteSlow` critical | ok |" in text
     assert (
-        f"| `CorelaneStall` | {how} |  |  | no | `CorelaneRouteSlow` | did not fire within 90 s |"
+        f"| `CorelaneStall` | {how} |  |  | no | `CorelaneRouteSlow` critical | did not fire within 90 s |"
         in text
     )
+
+
+def test_what_else_fired_is_not_what_was_drilled() -> None:
+    full = TABLE["gateway-full"]
+    assert full.alerts == ("CorelaneGatewayConnections/critical",)
+    fired = {f"CorelaneGatewayConnections/{severity}" for severity in ("warning", "critical")}
+    assert others({*fired, "CorelaneGatewayErrors/critical"}, full) == [
+        "CorelaneGatewayConnections/warning",
+        "CorelaneGatewayErrors/critical",
+    ]
+    assert others({"CorelaneStall/warning"}, TABLE["stall"]) == []
