@@ -1,0 +1,58 @@
+"""What a runbook tells somebody to ask can be asked, and it says when it is over."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from support import REPOSITORY
+
+RUNBOOKS = sorted((REPOSITORY / "dashboards" / "runbooks").glob("*.md"))
+NAMED = {
+    rule["annotations"]["runbook"]
+    for file in (REPOSITORY / "dashboards" / "rules").glob("*.rules.yaml")
+    for group in yaml.safe_load(file.read_text())["groups"]
+    for rule in group["rules"]
+    if "alert" in rule
+}
+SERIES = re.compile(r"\b(corelane|envoy|process|prometheus|alertmanager)_\w+|\bup\b *[{=]")
+EVERY_RUNBOOK = pytest.mark.parametrize("runbook", RUNBOOKS, ids=lambda file: file.stem)
+
+
+def queries(runbook: Path) -> list[str]:
+    """What stands between backticks and names a series."""
+    spans = re.findall(r"`([^`]+)`", runbook.read_text())
+    return [" ".join(span.split()) for span in spans if SERIES.search(span)]
+
+
+def test_prometheus_understands_every_query(tmp_path: Path) -> None:
+    rules = [
+        {"record": f"runbook:{file.stem.replace('-', '_')}:{index}", "expr": query}
+        for file in RUNBOOKS
+        for index, query in enumerate(queries(file))
+    ]
+    assert len(rules) > len(RUNBOOKS)
+    file = tmp_path / "runbooks.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "runbooks", "rules": rules}]}))
+    argv = [sys.executable, "hack/tools", "run", "promtool", "check", "rules", str(file)]
+    result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@EVERY_RUNBOOK
+def test_it_says_when_it_is_over(runbook: Path) -> None:
+    assert re.search(r"\bOver\b", runbook.read_text())
+
+
+@EVERY_RUNBOOK
+def test_an_alert_leads_to_it(runbook: Path) -> None:
+    assert str(runbook.relative_to(REPOSITORY)) in NAMED
+
+
+@EVERY_RUNBOOK
+def test_its_links_lead_somewhere(runbook: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", runbook.read_text())
+    assert [link for link in links if not (runbook.parent / link).exists()] == []
