@@ -57,10 +57,12 @@ class _Built(Builder[model.AnnotationQuery]):
 
 
 def _new(labels: str, series: str) -> str:
-    """True for a minute after a combination of labels is there that was not there before it."""
-    of = f"group by ({labels}) ({series}{{{JOB}}}"
-    return f"{of}) unless {of} offset 1m)"
+    """For a minute after labels are there that were not in the hour before: a restart is nothing new."""
+    of = f"{series}{{{JOB}}}"
+    return f"group by ({labels}) ({of}) unless group by ({labels}) (last_over_time({of}[1h] offset 1m))"
 
+
+SERVERS = f"count(corelane_build_info{{{JOB}}})[1m:5s]"
 
 MARKS = (
     Mark(
@@ -96,7 +98,7 @@ MARKS = (
     Mark(
         "Scaling",
         "light-blue",
-        f"count(corelane_build_info{{{JOB}}}) != count(corelane_build_info{{{JOB}}} offset 1m)",
+        f"max_over_time({SERVERS}) != min_over_time({SERVERS})",
         "Scaling",
         "The number of servers changed",
     ),

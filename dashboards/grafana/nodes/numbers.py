@@ -121,7 +121,7 @@ ROWS = (
                     "percentunit",
                     now(
                         f"max(rate(corelane_cpu_throttled_periods_total{{{POD}}}[5m])"
-                        f" / (rate(corelane_cpu_periods_total{{{POD}}}[5m]) > 0))"
+                        f" / clamp_min(rate(corelane_cpu_periods_total{{{POD}}}[5m]), 1e-9))"
                     ),
                     limits=Limits(0.001, 0.01),
                     empty="no quota",
