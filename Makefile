@@ -20,7 +20,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e postgres-up postgres-down test lint test-services test-platform \
   test-parts test-traffic \
-  fuzz miri fmt charts metrics dashboards check-dashboards images release-dry-run loadtest drill compare-direct pgo bench-balancing bench-files bench-gateway bench-lanes bench-mixed bench-tuning soak \
+  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest drill compare-direct pgo bench-balancing bench-files bench-gateway bench-lanes bench-mixed bench-tuning soak \
   tools clean
 
 help: ## Show the targets and variables
@@ -160,6 +160,9 @@ dashboards: ## Write the dashboards of Grafana, dashboards/json, from dashboards
 
 check-dashboards: ## Ask every query of every dashboard on a platform under load and with faults: PROFILE=release
 	$(PYTHON) dashboards/live check
+
+screenshots: ## Draw every dashboard from such a platform's data into docs/images
+	$(TOOLS) run screenshots-python dashboards/live screenshots
 
 loadtest: ## Run the k6 smoke test through the gateway
 	$(PYTHON) loadtests smoke

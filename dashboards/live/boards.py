@@ -96,6 +96,20 @@ def _query(target: dict) -> Query:
     )
 
 
+def places(dashboard: Dashboard) -> Iterator[tuple[dict, int]]:
+    """Every row and panel with the line of the grid that it begins at when all rows are open."""
+    shift = 0
+    for raw in sorted(dashboard.raw["panels"], key=lambda each: each["gridPos"]["y"]):
+        yield raw, raw["gridPos"]["y"] + shift
+        nested = raw.get("panels", []) if raw["type"] == "row" else []
+        if nested:
+            top = min(each["gridPos"]["y"] for each in nested)
+            below = raw["gridPos"]["y"] + shift + 1
+            for each in nested:
+                yield each, below + each["gridPos"]["y"] - top
+            shift += max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in nested) - top
+
+
 def empty_by_nature(file: Path = EMPTY) -> dict[tuple[str, str, str], str]:
     """Why a query may be empty, by dashboard, panel and query; "" is every query of the panel."""
     if not file.exists():

@@ -6,7 +6,15 @@ import sys
 from dashboards.live import check
 from tools.errors import ToolError
 
-COMMANDS = {"check": check.main}
+
+def _screenshots() -> int:
+    # Only here: it takes matplotlib, which `make screenshots` has.
+    from dashboards.live import screenshots
+
+    return screenshots.main()
+
+
+COMMANDS = {"check": check.main, "screenshots": _screenshots}
 
 USAGE = 64
 """EX_USAGE of sysexits.h."""
@@ -29,6 +37,7 @@ def main(arguments: list[str]) -> int:
     commands.add_parser(
         "check", help="ask every query of every dashboard; exit 1 unless all answer"
     )
+    commands.add_parser("screenshots", help="draw every dashboard into docs/images")
     options = parser.parse_args(arguments)
     try:
         return COMMANDS[options.command]()

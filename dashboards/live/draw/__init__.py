@@ -1,0 +1,1 @@
+"""Draws dashboards as pictures, in the manner of Grafana."""

@@ -1,0 +1,169 @@
+"""What a check of dashboards makes of results, asked of a real Prometheus."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from dashboards.live import boards, variables
+from dashboards.live.asking import well
+from dashboards.live.boards import Dashboard
+from dashboards.live.filling import Range, fill
+from dashboards.live.prometheus import Prometheus, Result
+from dashboards.live.verdict import Judge, wrong
+from support import eventually
+from support.ports import free_ports
+from tools import resolve
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """One that scrapes itself."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    port = free_ports()
+    url = f"http://127.0.0.1:{port}"
+    (folder / "prometheus.yml").write_text(
+        "global: {scrape_interval: 200ms, scrape_timeout: 200ms}\n"
+        "scrape_configs:\n"
+        "  - job_name: prometheus\n"
+        f"    static_configs: [{{targets: ['127.0.0.1:{port}'], labels: {{pod: one}}}}]\n"
+    )
+    argv = [resolve.ensure(["prometheus"])["prometheus"]]
+    argv += [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+    argv += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]
+    with subprocess.Popen(argv) as process:
+        try:
+            eventually(lambda: well(f"{url}/-/ready"), "Prometheus")
+            found = Prometheus(url)
+            # A range ends with its last whole step, so it sees the first scrape a little later.
+            eventually(lambda: found.range("up == 1", lately()).series, "a scrape")
+            yield found
+        finally:
+            process.kill()
+
+
+def lately() -> Range:
+    """The last minute."""
+    return Range(time.time() - 60, time.time(), 1)
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("up", ""),
+        ("vector(0)", ""),
+        ("scalar(up)", ""),
+        ("no_such_series", "empty"),
+        ("vector(0) / vector(0)", "only NaN"),
+        # One number is enough.
+        ('label_replace(vector(1), "a", "b", "", "") or vector(0) / vector(0)', ""),
+    ],
+)
+@pytest.mark.parametrize("instant", [True, False])
+def test_a_result_needs_a_number(
+    prometheus: Prometheus, expression: str, words: str, instant: bool
+) -> None:
+    query = prometheus.instant if instant else prometheus.range
+    assert wrong(query(expression, lately())) == words
+
+
+def test_an_error_is_told_in_the_words_of_prometheus(prometheus: Prometheus) -> None:
+    said = wrong(prometheus.instant("sum by (", lately()))
+    assert said.startswith("400: ")
+    assert "parse error" in said
+
+
+def board(*panels: dict, templating: list[dict] | None = None) -> Dashboard:
+    """A dashboard with these panels."""
+    return boards.read(
+        {
+            "uid": "one",
+            "title": "One",
+            "panels": list(panels),
+            "templating": {"list": templating or []},
+        }
+    )
+
+
+def panel(title: str, *expressions: str) -> dict:
+    """A panel with these queries."""
+    targets = [
+        {"refId": chr(ord("A") + index), "expr": expression, "instant": True}
+        for index, expression in enumerate(expressions)
+    ]
+    return {"type": "stat", "title": title, "targets": targets, "gridPos": {}}
+
+
+def judged(
+    prometheus: Prometheus, dashboard: Dashboard, empty: dict[tuple[str, str, str], str]
+) -> Judge:
+    """What a judge says who has seen all of it."""
+    judge = Judge(dashboard, empty)
+    for each in dashboard.panels:
+        for query in each.queries:
+            result = prometheus.instant(query.expression, lately())
+            judge.panel(each, query, query.expression, result)
+    judge.end()
+    return judge
+
+
+def test_an_empty_query_fails_unless_it_is_listed(prometheus: Prometheus) -> None:
+    dashboard = board(
+        panel("Full", "up"),
+        {"type": "row", "title": "Folded", "panels": [panel("Half", "up", "nothing")]},
+        panel("Empty", "nothing", "nothing"),
+    )
+    found = judged(prometheus, dashboard, {})
+    assert [failure.where for failure in found.failures] == [
+        "One | Half | B",
+        "One | Empty | A",
+        "One | Empty | B",
+    ]
+    assert {failure.words for failure in found.failures} == {"empty"}
+    listed = {("one", "Half", "B"): "rare", ("one", "Empty", ""): "rare"}
+    found = judged(prometheus, dashboard, listed)
+    assert (found.failures, found.notes, found.queries, found.idle) == ([], [], 5, 3)
+
+
+def test_a_list_that_is_not_true_any_more_is_told(prometheus: Prometheus) -> None:
+    listed = {("one", "Full", ""): "rare", ("one", "Gone", ""): "rare", ("two", "Full", ""): "rare"}
+    found = judged(prometheus, board(panel("Full", "up")), listed)
+    assert [note.where for note in found.notes] == ["One | Full | A"]
+    assert [failure.where for failure in found.failures] == ["One | Gone | all queries"]
+
+
+def test_a_listed_query_must_still_be_promql(prometheus: Prometheus) -> None:
+    found = judged(prometheus, board(panel("Rare", "sum(")), {("one", "Rare", ""): "rare"})
+    assert len(found.failures) == 1
+
+
+def test_variables_are_asked_for_in_their_order(prometheus: Prometheus) -> None:
+    dashboard = board(
+        templating=[
+            {"type": "datasource", "name": "datasource", "query": "prometheus"},
+            {"type": "query", "name": "job", "query": {"query": "label_values(up, job)"}},
+            {
+                "type": "query",
+                "name": "pod",
+                "query": 'label_values(up{job="$job"}, pod)',
+                "multi": True,
+                "includeAll": True,
+                "allValue": ".*",
+                "current": {"value": "$__all"},
+            },
+            {"type": "query", "name": "none", "query": 'label_values(up{job="other"}, pod)'},
+        ]
+    )
+    eventually(lambda: prometheus.label_values("pod", "up", lately()), "a pod")
+    values, offers = variables.choose(dashboard, prometheus, lately(), {})
+    assert [(offer.name, offer.values) for offer in offers] == [
+        ("job", ("prometheus",)),
+        ("pod", ("one",)),
+        ("none", ()),
+    ]
+    assert fill('{job="$job", pod=~"$pod"}', values, lately()) == '{job="prometheus", pod=~".*"}'
+
+
+def test_a_result_of_nothing_is_empty() -> None:
+    assert wrong(Result()) == "empty"
