@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from dashboards.drill.place import Place
-from dashboards.drill.stage import NAMESPACE, Stage
+from dashboards.drill.watch import NAMESPACE, Watch
 from dashboards.live import node
 from dashboards.live.options import Options
 from dashboards.live.platform import Platform
@@ -42,11 +42,11 @@ class Calm:
 
 
 @contextmanager
-def whole_platform(stage: Stage) -> Iterator[Platform]:
-    """A platform with all parts, which the stage watches."""
+def whole_platform(watch: Watch) -> Iterator[Platform]:
+    """A platform with all parts, which is watched."""
     # Its own Prometheus is one more that is watched, and evaluates nothing.
     with live_stage(Options(name=NAME, rules=(), interval=5.0)) as platform:
-        place = Place(stage, NAME, stage.folder)
+        place = Place(watch, NAME, watch.folder)
         beats = itertools.count()
         with place.again(lambda: _beat(platform, next(beats)), pause=BEAT):
             for job, pod, port in _targets(platform):
@@ -54,16 +54,16 @@ def whole_platform(stage: Stage) -> Iterator[Platform]:
             yield platform
 
 
-def run(stage: Stage, platform: Platform) -> Calm:
+def run(watch: Watch, platform: Platform) -> Calm:
     """Loads the platform for a while; whatever fires is an alert too many."""
     with ExitStack() as stack:
         loads = [stack.enter_context(load) for load in _loads(platform)]
         begun = time.monotonic()
-        stage.within(lambda: False, LASTS)
+        watch.within(lambda: False, LASTS)
         seconds = time.monotonic() - begun
         found = {
-            *Place(stage, NAME, stage.folder).fired(),
-            *Place(stage, NAMESPACE, stage.folder).fired(),
+            *Place(watch, NAME, watch.folder).fired(),
+            *Place(watch, NAMESPACE, watch.folder).fired(),
         }
     replies = sum(load.total for load in loads)
     failures = [failure for load in loads for failure in load.failures]

@@ -12,7 +12,7 @@ from dashboards.drill import calm, cgroup, factor, report, run
 from dashboards.drill.causes import TABLE
 from dashboards.drill.drills import chosen, known
 from dashboards.drill.errors import DrillError
-from dashboards.drill.stage import running_stage
+from dashboards.drill.watch import running_watch
 from dashboards.live import programs
 from local import down, instance, processes
 from local.settings import REPOSITORY
@@ -68,10 +68,10 @@ def _run(alerts: list[str]) -> int:
     with ExitStack() as stack:
         stack.enter_context(instance.lock(RUN))
         _clear()
-        stage = stack.enter_context(running_stage(RUN, factor.read(RULES), factor.FACTOR, found))
-        platform = stack.enter_context(calm.whole_platform(stage)) if whole else None
-        quiet = None if alerts else calm.run(stage, platform)
-        outcomes = run.run_all(stage, drills, platform)
+        watch = stack.enter_context(running_watch(RUN, factor.read(RULES), factor.FACTOR, found))
+        platform = stack.enter_context(calm.whole_platform(watch)) if whole else None
+        quiet = None if alerts else calm.run(watch, platform)
+        outcomes = run.run_all(watch, drills, platform)
     text = report.text(quiet, outcomes, time.monotonic() - begun)
     print(text)
     if not alerts:

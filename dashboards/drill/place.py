@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from dashboards.drill import parts
 from dashboards.drill.parts import Agent, Server
-from dashboards.drill.stage import Stage
+from dashboards.drill.watch import Watch
 from dashboards.live.platform import Platform
 from support.client import ask
 from support.envoys import Gateway, gateway_to
@@ -24,9 +24,9 @@ UP = 60.0
 
 @dataclass
 class Place:
-    """One namespace on the stage."""
+    """One namespace, of which Prometheus sees all."""
 
-    stage: Stage
+    watch: Watch
     namespace: str
     folder: Path
     platform: Platform | None = None
@@ -37,17 +37,17 @@ class Place:
 
     def until(self, check: Callable[[], object], what: str, seconds: float = UP) -> None:
         """Waits until the check gives something true."""
-        self.stage.until(check, seconds, what)
+        self.watch.until(check, seconds, what)
 
     def scraped(self, job: str, port: int, pod: str, **labels: str) -> None:
         """Has Prometheus scrape a part, and waits until it has."""
-        self.stage.add(job, port, namespace=self.namespace, pod=pod, **labels)
+        self.watch.add(job, port, namespace=self.namespace, pod=pod, **labels)
         up = f'up{{namespace="{self.namespace}", job="{job}", pod="{pod}"}} == 1'
-        self.until(lambda: self.stage.query(up), f"{job} {pod} is scraped")
+        self.until(lambda: self.watch.query(up), f"{job} {pod} is scraped")
 
     def server(self, *flags: str | Path, pod: str = "server-0", **more: Any) -> Server:
         """A replica that is ready and scraped; it ends with the drill."""
-        made = parts.server(self.folder, self.stage.programs["server"], pod, flags, **more)
+        made = parts.server(self.folder, self.watch.programs["server"], pod, flags, **more)
         self.stack.callback(made.kill)
         made.start()
         self.until(made.ready, f"{pod} is ready, see {made.log}")
@@ -73,7 +73,7 @@ class Place:
 
     def tuner(self, node: str, *flags: str | Path, within: Sequence[str] = ()) -> Agent:
         """An agent of the node tuner that is scraped."""
-        made = parts.agent(self.folder, self.stage.programs["node-tuner"], flags, within)
+        made = parts.agent(self.folder, self.watch.programs["node-tuner"], flags, within)
         self.stack.callback(made.kill)
         made.start()
         self.scraped("node-tuning", made.port, "node-tuning", node=node)
@@ -106,11 +106,11 @@ class Place:
     def fired(self) -> set[str]:
         """The alerts that fired in this namespace at any time of the run, as `alert/severity`."""
         alerts = f'ALERTS{{alertstate="firing", namespace="{self.namespace}"}}'
-        found = [each["labels"] for each in self.stage.query(f"count_over_time({alerts}[1h])")]
+        found = [each["labels"] for each in self.watch.query(f"count_over_time({alerts}[1h])")]
         return {f"{each['alertname']}/{each['severity']}" for each in found}
 
     def leave(self) -> None:
         """Ends all parts that are its own."""
         if self.platform is None:
-            self.stage.remove(self.namespace)
+            self.watch.remove(self.namespace)
         self.stack.close()

@@ -6,8 +6,8 @@ from pathlib import Path
 from dashboards.drill import factor
 from dashboards.drill.calm import Calm
 from dashboards.drill.run import Outcome
-from dashboards.drill.stage import SCRAPE
 from dashboards.drill.verdict import OK, Track
+from dashboards.drill.watch import SCRAPE
 from loadtests.bench import machine
 from local.settings import REPOSITORY
 

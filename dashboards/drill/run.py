@@ -12,8 +12,8 @@ from dashboards.drill import calm
 from dashboards.drill.drills import Drill
 from dashboards.drill.errors import Cancelled, DrillError
 from dashboards.drill.place import Place
-from dashboards.drill.stage import Stage
 from dashboards.drill.verdict import OK, Track
+from dashboards.drill.watch import Watch
 from dashboards.live.platform import Platform
 
 WORKERS = 6
@@ -30,32 +30,32 @@ class Outcome:
     """Other alerts that its cause brought."""
 
 
-def run_all(stage: Stage, drills: Iterable[Drill], platform: Platform | None) -> list[Outcome]:
+def run_all(watch: Watch, drills: Iterable[Drill], platform: Platform | None) -> list[Outcome]:
     """Runs them, those that take longest first; the outcomes in the order of the drills."""
     asked = list(drills)
     own = sorted((each for each in asked if not each.whole), key=lambda each: -each.longest)
     # What is done to one platform is done one after the other.
     jobs = [[each for each in asked if each.whole], *([each] for each in own)]
     with ThreadPoolExecutor(WORKERS) as pool:
-        found = [pool.submit(_run_in_turn, stage, job, platform) for job in jobs]
+        found = [pool.submit(_run_in_turn, watch, job, platform) for job in jobs]
         try:
             outcomes = [outcome for future in found for outcome in future.result()]
         except BaseException:
-            stage.cancelled.set()
+            watch.cancelled.set()
             pool.shutdown(cancel_futures=True)
             raise
     return sorted(outcomes, key=lambda outcome: asked.index(outcome.drill))
 
 
-def _run_in_turn(stage: Stage, drills: list[Drill], platform: Platform | None) -> list[Outcome]:
-    return [_run(each, _place(stage, each, platform)) for each in drills]
+def _run_in_turn(watch: Watch, drills: list[Drill], platform: Platform | None) -> list[Outcome]:
+    return [_run(each, _place(watch, each, platform)) for each in drills]
 
 
-def _place(stage: Stage, drill: Drill, platform: Platform | None) -> Place:
-    folder = stage.folder / drill.name
+def _place(watch: Watch, drill: Drill, platform: Platform | None) -> Place:
+    folder = watch.folder / drill.name
     if drill.whole:
-        return Place(stage, calm.NAME, folder, platform)
-    return Place(stage, f"drill-{drill.name}", folder)
+        return Place(watch, calm.NAME, folder, platform)
+    return Place(watch, f"drill-{drill.name}", folder)
 
 
 def _run(drill: Drill, place: Place) -> Outcome:
@@ -86,13 +86,13 @@ def others(fired: Iterable[str], drill: Drill) -> list[str]:
 
 
 def _drill(place: Place, drill: Drill, tracks: list[Track]) -> None:
-    stage = place.stage
+    watch = place.watch
     begun: list[float] = []
 
     def begins() -> None:
         begun.append(time.monotonic())
         for each in tracks:
-            each.early = each.fires_in(stage.firing(), place.namespace)
+            each.early = each.fires_in(watch.firing(), place.namespace)
 
     place.begins = begins
     with contextmanager(drill.cause)(place) as special:
@@ -101,23 +101,23 @@ def _drill(place: Place, drill: Drill, tracks: list[Track]) -> None:
             raise DrillError("the cause has not said when it begins")
 
         def all_fired() -> bool:
-            firing, told = stage.firing(), stage.webhook.told()
+            firing, told = watch.firing(), watch.webhook.told()
             after = time.monotonic() - begun[0]
             # Every one of them, not only until the first that has not fired.
             looked = [each.look(firing, told, labels, after) for each in tracks]
             return all(looked)
 
-        stage.within(all_fired, drill.fires)
+        watch.within(all_fired, drill.fires)
         ended = time.monotonic()
 
     fired = [each for each in tracks if each.fired is not None]
 
     def all_gone() -> bool:
-        firing, after = stage.firing(), time.monotonic() - ended
+        firing, after = watch.firing(), time.monotonic() - ended
         looked = [each.gone(firing, labels, after) for each in fired]
         return all(looked)
 
-    stage.within(all_gone, drill.resolves)
+    watch.within(all_gone, drill.resolves)
 
 
 def _say(track: Track) -> None:

@@ -1,4 +1,4 @@
-"""A Prometheus and an Alertmanager that a drill may stop: those of the stage must see it."""
+"""A Prometheus and an Alertmanager that a drill may stop: the first ones must see it."""
 
 import json
 import subprocess
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from dashboards.drill import stage
+from dashboards.drill import watch
 from dashboards.drill.place import Place
-from dashboards.drill.stage import ready
+from dashboards.drill.watch import ready
 from local.topology import HOST
 from support.client import ask
 from support.ports import free_ports
@@ -27,7 +27,7 @@ def port_of(url: str) -> int:
 def wait_for_history(place: Place, job: str) -> None:
     """Waits until the targets have been there for as long as the alert looks back."""
     past = f'up{{namespace="{place.namespace}", job="{job}"}} offset 35s'
-    place.until(lambda: place.stage.query(past), f"{job} is there for 35 s", 120)
+    place.until(lambda: place.watch.query(past), f"{job} is there for 35 s", 120)
 
 
 @dataclass
@@ -58,15 +58,15 @@ def _federation(url: str) -> dict:
 
 
 def prometheus(place: Place, alertmanager: int = 0, absent: int = 0) -> Watcher:
-    """A second Prometheus, scraped by the stage's; `absent` is a replica that it is to look for."""
+    """A second Prometheus, scraped by the first one; `absent` is a replica that it is to look for."""
     folder = place.folder / "prometheus"
     folder.mkdir()
     number = port()
     configuration = {
         "global": dict.fromkeys(
-            ("scrape_interval", "scrape_timeout", "evaluation_interval"), stage.SCRAPE
+            ("scrape_interval", "scrape_timeout", "evaluation_interval"), watch.SCRAPE
         ),
-        "rule_files": [str(place.stage.folder / "rules" / "*.rules.yaml")],
+        "rule_files": [str(place.watch.folder / "rules" / "*.rules.yaml")],
         "scrape_configs": [],
     }
     if absent:
@@ -80,8 +80,8 @@ def prometheus(place: Place, alertmanager: int = 0, absent: int = 0) -> Watcher:
         configuration["alerting"] = {"alertmanagers": [address]}
     file = folder / "prometheus.yml"
     file.write_text(json.dumps(configuration))
-    argv = [*stage.prometheus_argv(folder, number, place.stage.factor), "--web.enable-lifecycle"]
-    process = place.stack.enter_context(stage.logged(argv, folder, "prometheus"))
+    argv = [*watch.prometheus_argv(folder, number, place.watch.factor), "--web.enable-lifecycle"]
+    process = place.stack.enter_context(watch.logged(argv, folder, "prometheus"))
     made = Watcher(process, f"http://{HOST}:{number}", file, configuration)
     place.until(lambda: ready(made.url), "the second Prometheus is ready")
     place.scraped("prometheus", number, "prometheus")
@@ -92,6 +92,6 @@ def alertmanager(place: Place, number: int) -> None:
     """A second Alertmanager at a port."""
     folder = place.folder / "alertmanager"
     folder.mkdir()
-    (folder / "alertmanager.yml").write_text((place.stage.folder / "alertmanager.yml").read_text())
-    argv = stage.alertmanager_argv(folder, number)
-    place.stack.enter_context(stage.logged(argv, folder, "alertmanager"))
+    (folder / "alertmanager.yml").write_text((place.watch.folder / "alertmanager.yml").read_text())
+    argv = watch.alertmanager_argv(folder, number)
+    place.stack.enter_context(watch.logged(argv, folder, "alertmanager"))

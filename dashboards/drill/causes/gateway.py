@@ -97,11 +97,11 @@ def gateway_overloaded(place: Place) -> Iterator[Labels]:
     with ExitStack() as stack:
         place.gateway(server, stack=stack)
     place.begins()
-    place.stage.remove(place.namespace, pod="gateway")
+    place.watch.remove(place.namespace, pod="gateway")
     with ExitStack() as stack:
         place.gateway(server, values={"memory": "4Mi"}, stack=stack, reaches=False)
         yield {"pod": "gateway"}
-    place.stage.remove(place.namespace, pod="gateway")
+    place.watch.remove(place.namespace, pod="gateway")
     place.gateway(server)
 
 

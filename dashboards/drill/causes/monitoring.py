@@ -38,9 +38,9 @@ def targets_gone(place: Place) -> Iterator[Labels]:
     server = place.server()
     watchers.wait_for_history(place, "server")
     place.begins()
-    place.stage.remove(place.namespace)
+    place.watch.remove(place.namespace)
     yield {"job": "server"}
-    place.stage.add("server", server.admin_port, namespace=place.namespace, pod=server.pod)
+    place.watch.add("server", server.admin_port, namespace=place.namespace, pod=server.pod)
 
 
 @drill(
@@ -51,9 +51,9 @@ def gateways_gone(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(place.server())
     watchers.wait_for_history(place, "gateway")
     place.begins()
-    place.stage.remove(place.namespace)
+    place.watch.remove(place.namespace)
     yield {"job": "gateway"}
-    place.stage.add(
+    place.watch.add(
         "gateway", watchers.port_of(gateway.stats), namespace=place.namespace, pod="gateway"
     )
 
@@ -69,6 +69,6 @@ def rules_fail(place: Place) -> Iterator[Labels]:
     with place.load(gateway.url, rate=20, clients=1):
         watcher = watchers.prometheus(place)
         place.begins()
-        watcher.federate(place.stage.prometheus)
+        watcher.federate(place.watch.prometheus)
         yield {"job": "prometheus", "pod": "prometheus"}
         watcher.federate("")

@@ -47,7 +47,7 @@ def knob_drift(place: Place) -> Iterator[Labels]:
     _prepared(place, tree)
     # What is there from the first scrape on is no increase.
     seen = f'corelane_node_knob_drift_total{{namespace="{place.namespace}", knob="{BACKLOG}"}}'
-    place.until(lambda: place.stage.query(seen), "the knob is scraped")
+    place.until(lambda: place.watch.query(seen), "the knob is scraped")
     place.begins()
     _drift(tree, "300")
     yield {"node": NODE, "knob": BACKLOG}

@@ -49,7 +49,7 @@ def replica_restarts(place: Place) -> Iterator[Labels]:
 def _started(place: Place) -> float:
     """When Prometheus last saw the replica start; 0 while it sees none."""
     series = f'process_start_time_seconds{{namespace="{place.namespace}", job="server"}}'
-    return max((each["value"] for each in place.stage.query(series)), default=0.0)
+    return max((each["value"] for each in place.watch.query(series)), default=0.0)
 
 
 @drill(

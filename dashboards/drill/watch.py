@@ -43,7 +43,7 @@ START = 60.0
 
 
 @dataclass
-class Stage:
+class Watch:
     """Who watches, and what is watched."""
 
     folder: Path
@@ -120,25 +120,25 @@ class Stage:
 
 
 @contextmanager
-def running_stage(
+def running_watch(
     folder: Path, rules: dict[str, dict], by: int, programs: Mapping[str, Path]
-) -> Iterator[Stage]:
-    """A stage whose rules are these, their durations divided by a factor."""
+) -> Iterator[Watch]:
+    """Prometheus and Alertmanager, whose rules are these, their durations divided by a factor."""
     first = free_ports(2)
-    stage = Stage(folder, by, programs, f"http://{HOST}:{first}", f"http://{HOST}:{first + 1}")
+    watch = Watch(folder, by, programs, f"http://{HOST}:{first}", f"http://{HOST}:{first + 1}")
     (folder / "targets").mkdir(parents=True)
     factor.write(rules, folder / "rules", by)
     (folder / "prometheus.yml").write_text(json.dumps(_prometheus(folder, first + 1)))
     with ExitStack() as stack:
-        stage.webhook = stack.enter_context(alerting.listening())
-        alerting.write(folder / "alertmanager.yml", stage.webhook.url, by)
+        watch.webhook = stack.enter_context(alerting.listening())
+        alerting.write(folder / "alertmanager.yml", watch.webhook.url, by)
         stack.enter_context(logged(alertmanager_argv(folder, first + 1), folder, "alertmanager"))
         stack.enter_context(logged(prometheus_argv(folder, first, by), folder, "prometheus"))
-        for name, url in (("Prometheus", stage.prometheus), ("Alertmanager", stage.alertmanager)):
-            stage.until(lambda url=url: ready(url), START, f"{name} is ready")
-        stage.add("prometheus", first, namespace=NAMESPACE, pod="prometheus")
-        stage.add("alertmanager", first + 1, namespace=NAMESPACE, pod="alertmanager")
-        yield stage
+        for name, url in (("Prometheus", watch.prometheus), ("Alertmanager", watch.alertmanager)):
+            watch.until(lambda url=url: ready(url), START, f"{name} is ready")
+        watch.add("prometheus", first, namespace=NAMESPACE, pod="prometheus")
+        watch.add("alertmanager", first + 1, namespace=NAMESPACE, pod="alertmanager")
+        yield watch
 
 
 @contextmanager
