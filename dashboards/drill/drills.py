@@ -27,6 +27,8 @@ class Drill:
     """Most seconds until each."""
     whole: bool = False
     """It is done to the whole platform of the calm time, which has an API server; one such drill at a time."""
+    busy: bool = False
+    """It keeps a CPU busy; one such drill at a time, because they would take each other's."""
 
     @property
     def longest(self) -> float:
@@ -38,13 +40,18 @@ TABLE: dict[str, Drill] = {}
 
 
 def drill(
-    *alerts: str, how: str, fires: float = 90, resolves: float = 90, whole: bool = False
+    *alerts: str,
+    how: str,
+    fires: float = 90,
+    resolves: float = 90,
+    whole: bool = False,
+    busy: bool = False,
 ) -> Callable[[Cause], Cause]:
     """Adds a cause to the table, under the name of its function."""
 
     def add(cause: Cause) -> Cause:
         name = cause.__name__.replace("_", "-")
-        TABLE[name] = Drill(name, alerts, how, cause, fires, resolves, whole)
+        TABLE[name] = Drill(name, alerts, how, cause, fires, resolves, whole, busy)
         return cause
 
     return add

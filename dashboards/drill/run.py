@@ -31,13 +31,10 @@ class Outcome:
 
 
 def run_all(watch: Watch, drills: Iterable[Drill], platform: Platform | None) -> list[Outcome]:
-    """Runs them, those that take longest first; the outcomes in the order of the drills."""
+    """Runs them side by side; the outcomes in the order of the drills."""
     asked = list(drills)
-    own = sorted((each for each in asked if not each.whole), key=lambda each: -each.longest)
-    # What is done to one platform is done one after the other.
-    jobs = [[each for each in asked if each.whole], *([each] for each in own)]
     with ThreadPoolExecutor(WORKERS) as pool:
-        found = [pool.submit(_run_in_turn, watch, job, platform) for job in jobs]
+        found = [pool.submit(_run_in_turn, watch, job, platform) for job in jobs(asked)]
         try:
             outcomes = [outcome for future in found for outcome in future.result()]
         except BaseException:
@@ -45,6 +42,14 @@ def run_all(watch: Watch, drills: Iterable[Drill], platform: Platform | None) ->
             pool.shutdown(cancel_futures=True)
             raise
     return sorted(outcomes, key=lambda outcome: asked.index(outcome.drill))
+
+
+def jobs(drills: list[Drill]) -> list[list[Drill]]:
+    """Those that go one after the other, first what takes longest."""
+    busy = [each for each in drills if each.busy]
+    whole = [each for each in drills if each.whole]
+    others = [[each] for each in drills if not (each.busy or each.whole)]
+    return [busy, whole, *sorted(others, key=lambda job: -job[0].longest)]
 
 
 def _run_in_turn(watch: Watch, drills: list[Drill], platform: Platform | None) -> list[Outcome]:

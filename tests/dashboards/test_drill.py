@@ -9,7 +9,7 @@ from dashboards.drill import factor, report
 from dashboards.drill.calm import Calm
 from dashboards.drill.causes import TABLE
 from dashboards.drill.drills import chosen, known
-from dashboards.drill.run import Outcome, failed, others
+from dashboards.drill.run import Outcome, failed, jobs, others
 from dashboards.drill.verdict import OK, Firing, Track, matches, split
 from support import REPOSITORY
 
@@ -200,3 +200,10 @@ def test_what_else_fired_is_not_what_was_drilled() -> None:
         "CorelaneGatewayErrors/critical",
     ]
     assert others({"CorelaneStall/warning"}, TABLE["stall"]) == []
+
+
+def test_drills_that_disturb_each_other_take_turns_and_all_are_run_once() -> None:
+    made = jobs(list(TABLE.values()))
+    assert sorted(each.name for job in made for each in job) == sorted(TABLE)
+    for job in made:
+        assert len(job) == 1 or all(each.busy for each in job) or all(each.whole for each in job)

@@ -21,6 +21,7 @@ BURN = "100ms"
     how="eight clients of one lane with one slot and a queue of ten, 100 ms of CPU a request "
     "(fault injection); they leave",
     fires=150,
+    busy=True,
 )
 def lane_full(place: Place) -> Iterator[Labels]:
     server = place.server(
@@ -36,6 +37,7 @@ def lane_full(place: Place) -> Iterator[Labels]:
     "CorelaneLanesUneven",
     how="all requests come by the connections of one of two lanes; they end",
     fires=150,
+    busy=True,
 )
 def lanes_uneven(place: Place) -> Iterator[Labels]:
     server = place.server("--faults", "on", "--lanes", "2")
@@ -61,6 +63,7 @@ def _client_of(server: Server, lane: int) -> Client:
     "CorelanePodsUneven",
     how="all requests go to one of two replicas, past the gateway; they end",
     fires=150,
+    busy=True,
 )
 def pods_uneven(place: Place) -> Iterator[Labels]:
     busy = place.server("--faults", "on", "--lanes", "1")

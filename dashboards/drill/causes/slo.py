@@ -20,6 +20,7 @@ BOTH = {"latency": {"fixed": "400ms", "jitter": "0s"}}
     how="one request in ten is answered 500 (fault injection), 20 a second; then good ones by ab, until "
     "less than one in a thousand has failed",
     resolves=300,
+    busy=True,
 )
 def budget_of_errors(place: Place) -> Iterator[Labels]:
     yield from _burn(place, 0.1, {"error": {"status": 500}})
@@ -33,6 +34,7 @@ def budget_of_errors(place: Place) -> Iterator[Labels]:
     how="one request in two takes 400 ms (fault injection), 10 a second; then quick ones by ab, until less "
     "than one in a hundred was late",
     resolves=300,
+    busy=True,
 )
 def budget_of_latency(place: Place) -> Iterator[Labels]:
     yield from _burn(place, 0.5, BOTH)
