@@ -1,5 +1,6 @@
 """The table of a run, for the terminal and for docs/results/drill.md."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -74,6 +75,7 @@ def record(body: str, file: Path = FILE) -> None:
     rows = {
         "date": here["date"],
         "machine": f"{here['cpu']}, {here['cores']} cores, {here['kernel']}",
+        "load average": f"{os.getloadavg()[2]:.1f} over the last 15 minutes, this run's own included",
         "sources": here["sources"],
     }
     table = [f"| {name} | {value} |" for name, value in rows.items()]
