@@ -30,7 +30,7 @@ const OF_THROTTLING: &[OfThrottling] = &[
     (
         Family::counter(
             "corelane_cpu_throttled_periods",
-            "Of these, such in which the CFS quota was used up before the period's end",
+            "Periods in which the server's cgroup had used up its CFS quota before their end",
         ),
         |counted| counted.throttled_periods.into(),
     ),
