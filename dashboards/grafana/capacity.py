@@ -340,14 +340,14 @@ BOARD.folded(
                 lines(
                     "When is it full, if it goes on like this?",
                     Says(
-                        "Use of the capacity in four hours, if the trend of the last two goes on.",
+                        "Use of the capacity in four hours, if the trend of the last two goes on; 200% at most.",
                         good="below 70%",
                         bad="above 100%: requests will be shed by then",
                         then="scale out now",
                     ),
                     "percentunit",
                     over_time(
-                        f"clamp_min(predict_linear(job:corelane_capacity_used:ratio{{{JOB}}}[2h], 4 * 3600), 0)",
+                        f"clamp(predict_linear(job:corelane_capacity_used:ratio{{{JOB}}}[2h], 4 * 3600), 0, 2)",
                         "in four hours",
                     ),
                     over_time(f"max(job:corelane_capacity_used:ratio{{{JOB}}})", "now"),

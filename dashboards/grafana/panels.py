@@ -255,6 +255,7 @@ def cells(
     columns: Sequence[Column],
     *queries: Dataquery,
     sort: str = "",
+    falling: bool = True,
     empty: str = "none",
 ) -> table.Panel:
     """A table of labels and results; rows of several queries are one where their labels agree."""
@@ -281,7 +282,7 @@ def cells(
         if properties := column.properties():
             panel.override_by_name(column.title, properties)
     if sort:
-        panel.sort_by([common.TableSortByFieldState().display_name(sort).desc(True)])
+        panel.sort_by([common.TableSortByFieldState().display_name(sort).desc(falling)])
     return panel.no_value(empty).cell_height(option.TableCellHeight.SM)
 
 

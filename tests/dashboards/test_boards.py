@@ -165,6 +165,8 @@ def test_numbers_and_titles_of_panels_are_unique(board: dict) -> None:
 @every_panel
 def test_a_panel_says_what_it_is_and_what_to_do(board: dict, panel: dict) -> None:
     assert panel["title"].endswith("?"), "the title is the question that the panel answers"
+    # What 1920 pixels show of it: a column has 80, and a character 8.
+    assert len(panel["title"]) <= 9 * panel["gridPos"]["w"]
     what, good, bad, then = re.fullmatch(
         r"(.+)\n\n\*\*Good:\*\* (.+)\n\n\*\*Bad:\*\* (.+)\n\n\*\*Then:\*\* (.+)",
         panel["description"],

@@ -59,7 +59,7 @@ ROWS = (
             (
                 3,
                 number(
-                    "How slow is the slowest of a hundred?",
+                    "And the slowest of 100?",
                     Says(
                         "99th percentile of the time from a request's first byte to the last "
                         "byte of its reply.",
@@ -77,7 +77,7 @@ ROWS = (
             (
                 3,
                 number(
-                    "How many servers does it use?",
+                    "Are the servers used?",
                     Says(
                         "Servers that the gateways hold for healthy, as a share of those that "
                         "they know; the worst gateway.",
@@ -115,7 +115,7 @@ ROWS = (
             (
                 3,
                 number(
-                    "How many requests are repeated?",
+                    "How much is repeated?",
                     Says(
                         "Retries as a share of the requests to servers.",
                         good="0; a few in a roll-out",

@@ -13,7 +13,7 @@ ROWS = (
             (
                 3,
                 number(
-                    "How busy is the busiest lane?",
+                    "How busy is the busiest?",
                     Says(
                         "Share of the last minute that the event loop of the busiest lane was "
                         "not waiting.",
@@ -49,7 +49,7 @@ ROWS = (
             (
                 3,
                 number(
-                    "How long would one wait now?",
+                    "How long is the wait now?",
                     Says(
                         "Time that the lane with the most work needs for what is queued and "
                         "running, by its load table.",
@@ -114,7 +114,7 @@ ROWS = (
             (
                 3,
                 number(
-                    "How many lanes are not pinned?",
+                    "How many are not pinned?",
                     Says(
                         "Lanes that may run on any CPU of their pod, because the CPUs are not "
                         "the pod's alone.",

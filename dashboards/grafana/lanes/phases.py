@@ -1,7 +1,10 @@
 """Where a request's time goes."""
 
-from grafana.panels import Above, Says, heat_map, lines
+from grafana.panels import Limits, Says, heat_map, lines
 from grafana.queries import POD, buckets, over_time, quantile, rate
+
+OWN = f'{POD}, phase!="accept"'
+"""Phases of a request; accept belongs to its connection."""
 
 ROWS = (
     (
@@ -12,20 +15,19 @@ ROWS = (
                 lines(
                     "Which phase takes the time?",
                     Says(
-                        "99th percentile of each phase: accept (to the header of a connection's "
-                        "first request), "
-                        "queue, handler, write (until the socket took the last byte).",
-                        good="handler the longest of queue and handler",
+                        "99th percentile of each phase: queue, handler, write (until the socket took "
+                        "the last byte). Accept is left out: it has the client's own wait in it.",
+                        good="handler above queue",
                         bad="queue above handler: too few lanes; write long: slow clients or a "
                         "full network",
-                        then="accept includes the client's own wait, and says little",
+                        then="queue: Capacity; handler: Service, by route",
                     ),
                     "s",
                     over_time(
-                        quantile(0.99, "phase, ", "corelane_request_phase_seconds", POD),
+                        quantile(0.99, "phase, ", "corelane_request_phase_seconds", OWN),
                         "{{phase}}",
                     ),
-                    limits=Above(1),
+                    limits=Limits(0.1, 0.25),
                     logarithmic=True,
                 ),
             ),

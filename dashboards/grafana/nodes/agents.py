@@ -82,6 +82,7 @@ ROWS = (
                         f"max by (node, mode, profile, version) (corelane_node_tuner_info{{{AT}}})"
                     ),
                     sort="Node",
+                    falling=False,
                 ),
             ),
         ),

@@ -60,6 +60,7 @@ ROWS = (
                     ),
                     rows(f"max by (pod, source) (corelane_cpus{{{POD}}})"),
                     sort="Pod",
+                    falling=False,
                 ),
             ),
         ),

@@ -1,8 +1,10 @@
 """Whether the nodes are as they should be, in eight numbers."""
 
-from grafana.nodes.shared import AT
+from grafana.nodes.shared import APPLIED, AT
 from grafana.panels import Limits, Never, Says, number
 from grafana.queries import POD, now
+
+DIFFERS = f'corelane_node_knob_settings{{{AT}, state="differs"}}'
 
 ROWS = (
     (
@@ -31,15 +33,15 @@ ROWS = (
             (
                 3,
                 number(
-                    "How many nodes are not prepared?",
+                    "Are nodes not prepared?",
                     Says(
-                        "Nodes on which a setting differs from the profile or was refused.",
-                        good="0 in mode apply; in mode audit any number, for nobody prepares them",
-                        bad="above 0 in mode apply",
+                        "Nodes in mode apply on which a setting differs from the profile or was refused.",
+                        good="0",
+                        bad="above 0 for longer than a roll-out",
                         then="*Which settings are not as wanted?*",
                     ),
                     "none",
-                    now(f"count(corelane_node_prepared{{{AT}}} == 0) or vector(0)"),
+                    now(f"count(corelane_node_prepared{{{AT}}} == 0 and {APPLIED}) or vector(0)"),
                     limits=Never(),
                 ),
             ),
@@ -48,13 +50,13 @@ ROWS = (
                 number(
                     "How many settings differ?",
                     Says(
-                        "Settings that are not what the profile wants.",
-                        good="0 in mode apply",
-                        bad="above 0 in mode apply",
+                        "Settings that are not what the profile wants, on nodes in mode apply.",
+                        good="0",
+                        bad="above 0: somebody else writes them",
                         then="*Which settings are not as wanted?*",
                     ),
                     "none",
-                    now(f'sum(corelane_node_knob_settings{{{AT}, state="differs"}}) or vector(0)'),
+                    now(f"sum({DIFFERS} and {APPLIED}) or vector(0)"),
                     limits=Limits(1, 1e9),
                 ),
             ),
@@ -76,7 +78,7 @@ ROWS = (
             (
                 3,
                 number(
-                    "Did somebody change settings?",
+                    "Did somebody change it?",
                     Says(
                         "Settings that somebody else has changed within six hours.",
                         good="0",
@@ -92,7 +94,7 @@ ROWS = (
             (
                 3,
                 number(
-                    "How many pods are not proven?",
+                    "How many are not proven?",
                     Says(
                         "Pods of Corelane for which a check of their pinning failed, or could "
                         "not be made.",

@@ -1,6 +1,6 @@
 """Which proof fails, which setting differs, and since when."""
 
-from grafana.nodes.shared import AT
+from grafana.nodes.shared import APPLIED, AT
 from grafana.panels import Column, Never, Says, cells, lines, states
 from grafana.queries import over_time, raised, rows
 
@@ -107,12 +107,25 @@ ROWS = (
                     "Since when is a node not prepared?",
                     Says(
                         "Each node over time.",
-                        good="green; in mode audit red says only what apply would change",
+                        good="green; yellow where nobody is to prepare it (mode audit)",
                         bad="red after green: a setting drifted",
                         then="the time tells who was at the node then",
                     ),
-                    {"1": ("prepared", "green"), "0": ("not prepared", "red")},
-                    over_time(f"min by (node) (corelane_node_prepared{{{AT}}})", "{{node}}"),
+                    {
+                        "1": ("prepared", "green"),
+                        "0": ("not prepared", "red"),
+                        "2": ("only looked at: apply would change it", "yellow"),
+                    },
+                    over_time(
+                        f"""
+                        min by (node) (
+                          corelane_node_prepared{{{AT}}} == 1
+                            or (corelane_node_prepared{{{AT}}} == 0 and {APPLIED})
+                            or 2 + (corelane_node_prepared{{{AT}}} == 0)
+                        )
+                        """,
+                        "{{node}}",
+                    ),
                     empty="no node tuner",
                 ),
             ),

@@ -4,6 +4,8 @@ from grafana.overview.shared import BURN, burn
 from grafana.panels import HARMLESS, Above, Limits, Says, heat_map, lines, states
 from grafana.queries import GATEWAY, JOB, buckets, over_time, quantile, rate
 
+ERRORS = f'{GATEWAY}, envoy_response_code_class="5"'
+
 ROWS = (
     (
         6,
@@ -49,28 +51,24 @@ ROWS = (
                 lines(
                     "Which errors do clients get?",
                     Says(
-                        "Share of the gateway's replies of each class of errors, and of 5xx "
-                        "among the servers' own. Where "
-                        "the two differ, retries mended the rest, or the gateway itself answered.",
-                        good="5xx at 0; 4xx as usual, for they are the clients' own",
-                        bad="5xx above 0.1%",
+                        "Share of replies that were 5xx: the gateway's, which clients get, and the "
+                        "servers'. Where the two differ, retries mended the rest, or the gateway "
+                        "itself answered. What is 4xx is the clients' own: Gateway and Service have it.",
+                        good="0",
+                        bad="above 0.1%",
                         then="errors of the servers: *Which route fails?*; of the gateway "
                         "alone: open Gateway",
                     ),
                     "percentunit",
                     over_time(
-                        "sum by (envoy_response_code_class) ("
-                        + rate(
-                            "envoy_http_downstream_rq_xx",
-                            f'{GATEWAY}, envoy_response_code_class=~"4|5"',
-                        )
-                        + f") / on () group_left () (sum({rate('envoy_http_downstream_rq_xx', GATEWAY)}) > 0)",
-                        "gateway {{envoy_response_code_class}}xx",
+                        f"sum({rate('envoy_http_downstream_rq_xx', ERRORS)})"
+                        f" / (sum({rate('envoy_http_downstream_rq_xx', GATEWAY)}) > 0)",
+                        "gateway",
                     ),
                     over_time(
                         f'(sum(route:corelane_requests:rate1m{{{JOB}, code=~"5.."}}) or vector(0))'
                         f" / (sum(route:corelane_requests:rate1m{{{JOB}}}) > 0)",
-                        "servers 5xx",
+                        "servers",
                     ),
                     limits=Limits(0.001, 0.01),
                 ),

@@ -35,6 +35,7 @@ ROWS = (
                     ),
                     rows(f"max by (alertname, severity, route, pod, node) {firing()}"),
                     sort="Severity",
+                    falling=False,
                     empty="no alert fires",
                 ),
             ),

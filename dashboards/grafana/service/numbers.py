@@ -64,7 +64,7 @@ ROWS = (
             (
                 3,
                 number(
-                    "And the slowest of a hundred?",
+                    "And the slowest of 100?",
                     Says(
                         "99 of a hundred requests took less.",
                         good="below the threshold of the latency objective",
