@@ -2,6 +2,7 @@
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 from dashboards.live import kubernetes, node, programs, replicas, scrape
@@ -197,6 +198,9 @@ def _prometheus(platform: Platform) -> Part:
     }
     if platform.cluster is None:
         del jobs["gateway-agent"]
+    if options.pace:
+        rules = scrape.paced(run / "rules", options.rules, options.pace)
+        options = replace(options, rules=rules)
     (run / "prometheus.yml").write_text(scrape.configuration(options, jobs))
     argv = commands.prometheus(topology, platform.programs["prometheus"], run)
     argv += ["--web.enable-remote-write-receiver", "--web.enable-lifecycle"]

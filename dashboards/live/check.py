@@ -9,6 +9,7 @@ from dashboards.live.platform import Platform
 from dashboards.live.prometheus import Prometheus, Result
 from dashboards.live.stage import stage
 from dashboards.live.verdict import Finding, Judge, wrong
+from tools.errors import ToolError
 
 SCRAPE = 5.0
 """Seconds between two scrapes, as Grafana's data source is told: more than there really are, so that
@@ -20,13 +21,16 @@ NAME = "check-dashboards"
 def main() -> int:
     """Plays the story, asks everything, and says what has no data; 1 when something has none."""
     dashboards = boards.load()
+    if not dashboards:
+        raise ToolError(f"there are no dashboards in {boards.FOLDER}: run make dashboards")
     options = story.options(NAME)
     with stage(options) as platform:
         started = time.time()
         story.play(platform)
         over = Range(started, time.time(), SCRAPE)
         judges = [judge(dashboard, platform, over) for dashboard in dashboards]
-    return report(judges)
+        broken = Prometheus(platform.prometheus).broken_rules()
+    return report(judges, broken)
 
 
 def judge(dashboard: Dashboard, platform: Platform, over: Range) -> Judge:
@@ -64,18 +68,18 @@ def preferred(platform: Platform) -> dict[str, str]:
     return {"namespace": platform.options.name, "job": "server", "gateway": "gateway"}
 
 
-def report(judges: list[Judge]) -> int:
-    """A line for each dashboard, then each query that failed."""
+def report(judges: list[Judge], broken: dict[str, str]) -> int:
+    """A line for each dashboard, then each query and each rule that failed."""
     for each in judges:
-        print(
-            f"{each.dashboard.title:<24} {len(each.dashboard.panels):>3} panels  {each.queries:>3} queries  "
-            f"{each.idle} empty by nature  {len(each.failures)} failed"
-        )
+        counts = f"{len(each.dashboard.panels):>3} panels  {each.queries:>3} queries"
+        ends = f"{each.idle} empty by nature  {len(each.failures)} failed"
+        print(f"{each.dashboard.title:<24} {counts}  {ends}")
     for each in judges:
         _show("failed", each.failures)
         _show("note", each.notes)
-    failed = sum(len(each.failures) for each in judges)
-    return 1 if failed or not judges else 0
+    for rule, words in broken.items():
+        print(f"failed: rule {rule}: {words}")
+    return 1 if broken or any(each.failures for each in judges) else 0
 
 
 def _show(kind: str, findings: list[Finding]) -> None:

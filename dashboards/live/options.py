@@ -23,9 +23,11 @@ class Options:
     kubernetes: bool = True
     """An API server, which the gateway's agent and the node's agent ask."""
     interval: float = 1.0
-    """Seconds between two scrapes, and between two evaluations of the rules."""
+    """Seconds between two scrapes, and between two evaluations of groups that say nothing else."""
     rules: Sequence[Path] = (RULES / "*.rules.yaml",)
     """Files of rules; the last part of a path may be a pattern."""
+    pace: float | None = None
+    """Seconds between two evaluations of every group of rules; none leaves each its own."""
     alertmanagers: Sequence[str] = ()
     """Addresses, as 127.0.0.1:9093: alerts are sent there, and they are scraped."""
     server: Sequence[str] = ()

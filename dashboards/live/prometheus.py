@@ -55,6 +55,16 @@ class Prometheus:
         reply = ask(url, start=over.start, end=over.end, **match)
         return reply.json().get("data") or []
 
+    def broken_rules(self) -> dict[str, str]:
+        """The rules that could not be evaluated the last time, and why."""
+        groups = ask(f"{self.url}/api/v1/rules").json()["data"]["groups"]
+        return {
+            rule["name"]: rule.get("lastError", "")
+            for group in groups
+            for rule in group["rules"]
+            if rule["health"] == "err"
+        }
+
     def _query(self, path: str, **query: object) -> Result:
         reply = ask(f"{self.url}/api/v1/{path}", **query)
         if reply.status != 200:

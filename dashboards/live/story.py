@@ -1,16 +1,18 @@
 """What happens on the stage while it is looked at: load, faults, a lost replica and a drain."""
 
-import re
-import shutil
 import time
 from dataclasses import replace
 
 from dashboards.live.load import load
-from dashboards.live.options import RULES, Options
+from dashboards.live.options import Options
 from dashboards.live.plan import EDGE
 from dashboards.live.platform import Platform
-from local.settings import REPOSITORY
 from tools import progress
+
+INTERVAL = 2.0
+
+DRAIN = ("--drain.settle", "6s")
+"""Long enough to be seen by a scrape or two."""
 
 CALM = 30
 RATE = 40
@@ -31,17 +33,8 @@ LASTING = "10m"
 
 def options(name: str) -> Options:
     """A stage whose rules are evaluated as often as its parts are scraped."""
-    interval = 2.0
-    rules = REPOSITORY / ".run" / f"{name}-rules"
-    shutil.rmtree(rules, ignore_errors=True)
-    rules.mkdir(parents=True)
-    for file in RULES.glob("*.rules.yaml"):
-        text = re.sub(r"(\n +interval:) \S+", rf"\1 {interval:.0f}s", file.read_text())
-        (rules / file.name).write_text(text)
-    # Long enough to be seen by a scrape or two.
-    drain = ("--drain.settle", "6s")
-    made = Options(name=name, interval=interval, rules=(rules / "*.rules.yaml",))
-    return replace(made, servers={f"server-{index}": drain for index in range(made.replicas)})
+    made = Options(name=name, interval=INTERVAL, pace=INTERVAL)
+    return replace(made, servers={f"server-{index}": DRAIN for index in range(made.replicas)})
 
 
 def play(platform: Platform, calm: float = CALM) -> None:

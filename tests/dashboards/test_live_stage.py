@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from dashboards.live import node, parts, plan, scrape
 from dashboards.live.options import Options
@@ -94,6 +95,22 @@ def test_prometheus_takes_the_configuration(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     rules = len(list((REPOSITORY / "dashboards/rules").glob("*.rules.yaml")))
     assert f"{rules} rule files found" in result.stdout
+
+
+def test_rules_are_evaluated_more_often_and_are_otherwise_the_same(tmp_path: Path) -> None:
+    shipped = sorted((REPOSITORY / "dashboards/rules").glob("*.rules.yaml"))
+    (pattern,) = scrape.paced(tmp_path / "rules", Options().rules, 0.5)
+    copies = sorted(pattern.parent.glob(pattern.name))
+    assert [copy.name for copy in copies] == [file.name for file in shipped]
+    groups = 0
+    for before, after in zip(shipped, copies, strict=True):
+        ours, theirs = (yaml.safe_load(file.read_text())["groups"] for file in (after, before))
+        groups += len(ours)
+        for group, original in zip(ours, theirs, strict=True):
+            if "interval" in original:
+                original["interval"] = "500ms"
+            assert group == original
+    assert groups
 
 
 def test_no_port_is_given_twice() -> None:

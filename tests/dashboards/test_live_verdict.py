@@ -25,9 +25,16 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     url = f"http://127.0.0.1:{port}"
     (folder / "prometheus.yml").write_text(
         "global: {scrape_interval: 200ms, scrape_timeout: 200ms}\n"
+        "rule_files: [rules.yaml]\n"
         "scrape_configs:\n"
         "  - job_name: prometheus\n"
         f"    static_configs: [{{targets: ['127.0.0.1:{port}'], labels: {{pod: one}}}}]\n"
+    )
+    # A vector of two elements with the same labels is refused when it is evaluated, not when it is read.
+    (folder / "rules.yaml").write_text(
+        "groups: [{name: one, interval: 200ms, rules: [{record: fine, expr: vector(1)}, "
+        "{record: broken, expr: 'up * on () group_left () (vector(1) or label_replace(vector(1), "
+        '"a", "b", "", ""))\'}]}]\n'
     )
     argv = [resolve.ensure(["prometheus"])["prometheus"]]
     argv += [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
@@ -72,6 +79,13 @@ def test_an_error_is_told_in_the_words_of_prometheus(prometheus: Prometheus) -> 
     said = wrong(prometheus.instant("sum by (", lately()))
     assert said.startswith("400: ")
     assert "parse error" in said
+
+
+def test_a_rule_that_cannot_be_evaluated_is_told(prometheus: Prometheus) -> None:
+    eventually(prometheus.broken_rules, "an evaluation")
+    ((rule, words),) = prometheus.broken_rules().items()
+    assert rule == "broken"
+    assert "many-to-many" in words or "duplicate" in words
 
 
 def board(*panels: dict, templating: list[dict] | None = None) -> Dashboard:
