@@ -40,8 +40,12 @@ def violations(api: Api, namespace: str, objects: list[dict]) -> set[str]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_case_is_admitted_where_pods_must_be_restricted(api: Api, case: golden.Case) -> None:
+    found = list(yaml.safe_load_all(case.file.read_text()))
+    for each in found:
+        # Some are for a namespace that they name, which this server does not have.
+        each["metadata"].pop("namespace", None)
     with api.namespace(level(case)) as namespace:
-        assert dry_run(api, namespace, case.file.read_text()) == (0, "")
+        assert dry_run(api, namespace, yaml.safe_dump_all(found)) == (0, "")
 
 
 @pytest.mark.parametrize(

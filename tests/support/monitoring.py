@@ -98,7 +98,7 @@ def monitoring_images(cluster: Cluster) -> tuple[str, ...]:
 def monitored(
     deployed: Release, tuner_tag: str, monitoring_images: tuple[str, ...]
 ) -> Iterator[Monitored]:
-    """Everything that can be scraped, and a Prometheus that does so every second."""
+    """Everything that can be scraped, under some load, and a Prometheus that does so every second."""
     cluster = deployed.cluster
     with namespace_for_agents(cluster, tuner_tag) as tuning, webhook() as received:
         tuning.install(mode="apply", profile="custom", interfaces=["eth0"], knobs=KNOBS)
@@ -110,9 +110,10 @@ def monitored(
             f"monitoring.alertmanager.webhook={received.url}",
             strings=monitoring_images,
         )
-        yield Monitored(deployed, tuning, received)
-        # It takes the Role out of the agents' namespace with it.
-        deployed.upgrade()
+        # Traffic all the time: what counts requests has something to count.
+        with deployed.load(clients=2, rate=20.0):
+            yield Monitored(deployed, tuning, received)
+    # The next test upgrades to the values that it takes, or the end of the run does.
 
 
 @contextmanager
