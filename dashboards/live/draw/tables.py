@@ -38,7 +38,7 @@ def draw(box: Box, filled: Filled) -> None:
             )
     left_out = len(found) - len(cells)
     if left_out > 0:
-        words = f"{left_out} more rows"
+        words = f"{left_out} more row{'s' * (left_out > 1)}"
         # Beside the title.
         edge = box.width - 2, -13
         axes.text(*edge, words, color=theme.FAINT, size=theme.SMALL, va="center", ha="right")
