@@ -1,25 +1,95 @@
-"""Cgroups of this machine (v1) under a name of the drill's own; they are removed at the end."""
+"""Cgroups of the drill's own on this machine, of v1 or v2; they are removed at the end, processes first."""
 
 import os
 import secrets
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from dashboards.drill.errors import DrillError
-
-MOUNTED = Path("/sys/fs/cgroup")
+from support import eventually
 
 NAME = "corelane-drill-"
 """With the id of the process that has made it."""
 
+MOUNTS = Path("/proc/self/mounts")
+
+PERIOD = 100_000
+"""Microseconds; the kernel's default."""
+
+
+@dataclass(frozen=True)
+class Quota:
+    """A cgroup whose CPU time can be limited."""
+
+    folder: Path
+
+    @property
+    def enters(self) -> tuple[str, ...]:
+        """A command that runs another one in the cgroup."""
+        return ("sh", "-ec", f'echo $$ > {self.folder}/cgroup.procs && exec "$@"', "sh")
+
+    def limit(self, microseconds: int | None) -> None:
+        """Allows so much CPU time in each period; none ends the limit (kernel.org, sched-bwc and cgroup-v2)."""
+        old = self.folder / "cpu.cfs_quota_us"
+        if old.exists():
+            old.write_text("-1" if microseconds is None else str(microseconds))
+        else:
+            allowed = "max" if microseconds is None else microseconds
+            (self.folder / "cpu.max").write_text(f"{allowed} {PERIOD}")
+
 
 @contextmanager
-def cgroup(controller: str) -> Iterator[Path]:
-    """A new cgroup of a controller; what is still in it at the end is let go."""
-    above = MOUNTED / controller
-    if not os.access(above / "cgroup.procs", os.W_OK):
-        raise DrillError(f"{above} cannot be written: this drill takes root and cgroup v1")
+def quota() -> Iterator[Quota]:
+    """A cgroup with the controller for CPU time."""
+    with _cgroup(_mounted("cgroup", "cpu") or _mounted("cgroup2")) as folder:
+        made = Quota(folder)
+        if not any((folder / name).exists() for name in ("cpu.cfs_quota_us", "cpu.max")):
+            raise DrillError(f"{folder.parent} does not pass on the controller cpu")
+        yield made
+
+
+@dataclass(frozen=True)
+class Freezer:
+    """A cgroup in which single threads can be frozen (kernel.org, cgroup-v2, "Threads" and "cgroup.freeze")."""
+
+    folder: Path
+
+    def freeze(self, process: int, thread: int) -> None:
+        """Stops one thread of a process; the others go on."""
+        (self.folder / "cgroup.procs").write_text(str(process))
+        below = self.folder / "thread"
+        below.mkdir()
+        (below / "cgroup.type").write_text("threaded")
+        (below / "cgroup.threads").write_text(str(thread))
+        (below / "cgroup.freeze").write_text("1")
+
+    def thaw(self) -> None:
+        """Lets it go on."""
+        _thaw(self.folder)
+
+
+@contextmanager
+def freezer() -> Iterator[Freezer]:
+    """A cgroup for a process of which one thread is to be frozen."""
+    with _cgroup(_mounted("cgroup2")) as folder:
+        yield Freezer(folder)
+
+
+def sweep() -> None:
+    """Removes what a drill that was killed has left."""
+    for mounted in filter(None, (_mounted("cgroup", "cpu"), _mounted("cgroup2"))):
+        for folder in mounted.glob(f"{NAME}*-*"):
+            if not Path("/proc", folder.name.removeprefix(NAME).split("-")[0]).exists():
+                _remove(folder)
+
+
+@contextmanager
+def _cgroup(above: Path | None) -> Iterator[Path]:
+    if above is None or not os.access(above / "cgroup.procs", os.W_OK):
+        raise DrillError("no cgroups that may be written are mounted: this drill takes root")
     folder = above / f"{NAME}{os.getpid()}-{secrets.token_hex(2)}"
     folder.mkdir()
     try:
@@ -28,18 +98,30 @@ def cgroup(controller: str) -> Iterator[Path]:
         _remove(folder)
 
 
-def sweep() -> None:
-    """Removes the cgroups of drills that were killed."""
-    for folder in MOUNTED.glob(f"*/{NAME}*-*"):
-        if not Path("/proc", folder.name.removeprefix(NAME).split("-")[0]).exists():
-            _remove(folder)
+def _mounted(kind: str, controller: str = "") -> Path | None:
+    """Where cgroups of this version are mounted, with v1 those of a controller (proc(5))."""
+    for line in MOUNTS.read_text().splitlines():
+        _, where, found, options, *_ = line.split()
+        if found == kind and (not controller or controller in options.split(",")):
+            return Path(where)
+    return None
 
 
 def _remove(folder: Path) -> None:
-    if (folder / "freezer.state").exists():
-        (folder / "freezer.state").write_text("THAWED")
-    for task in (folder / "tasks").read_text().split():
-        # It may have ended meanwhile.
-        with suppress(OSError):
-            (folder.parent / "tasks").write_text(task)
-    folder.rmdir()
+    """Ends what is in a cgroup, and removes it; what has been killed is there for a moment yet."""
+    _thaw(folder)
+    for process in (folder / "cgroup.procs").read_text().split():
+        with suppress(ProcessLookupError):
+            os.kill(int(process), signal.SIGKILL)
+    eventually(lambda: _gone(folder / "thread") and _gone(folder), f"{folder} is left")
+
+
+def _thaw(folder: Path) -> None:
+    with suppress(FileNotFoundError):
+        (folder / "thread" / "cgroup.freeze").write_text("0")
+
+
+def _gone(folder: Path) -> bool:
+    with suppress(OSError):
+        folder.rmdir()
+    return not folder.exists()

@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from dashboards.drill import factor, report
 from dashboards.drill.calm import Calm
 from dashboards.drill.causes import TABLE
+from dashboards.drill.cgroup import Quota
 from dashboards.drill.drills import chosen, known
 from dashboards.drill.run import Outcome, failed, jobs, others
 from dashboards.drill.verdict import OK, Firing, Track, matches, split
@@ -207,3 +209,19 @@ def test_drills_that_disturb_each_other_take_turns_and_all_are_run_once() -> Non
     assert sorted(each.name for job in made for each in job) == sorted(TABLE)
     for job in made:
         assert len(job) == 1 or all(each.busy for each in job) or all(each.whole for each in job)
+
+
+@pytest.mark.parametrize(
+    ("file", "limited", "free"),
+    [("cpu.cfs_quota_us", "10000", "-1"), ("cpu.max", "10000 100000", "max 100000")],
+)
+def test_a_quota_is_written_as_each_version_of_cgroups_has_it(
+    tmp_path: Path, file: str, limited: str, free: str
+) -> None:
+    (tmp_path / file).touch()
+    quota = Quota(tmp_path)
+    quota.limit(10_000)
+    assert (tmp_path / file).read_text() == limited
+    quota.limit(None)
+    assert (tmp_path / file).read_text() == free
+    assert [each.name for each in tmp_path.iterdir()] == [file]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-from dashboards.drill.cgroup import cgroup
+from dashboards.drill import cgroup
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.parts import Server
 from dashboards.drill.place import Place
@@ -79,13 +79,12 @@ def pods_uneven(place: Place) -> Iterator[Labels]:
     how="a cgroup with a quota of a tenth of a CPU for a pinned replica under load; the quota is lifted",
 )
 def throttled(place: Place) -> Iterator[Labels]:
-    group = place.stack.enter_context(cgroup("cpu"))
-    script = f'echo $$ > {group}/cgroup.procs && exec "$@"'
-    within = ("sh", "-ec", script, "sh")
-    server = place.server("--faults", "on", "--lanes", "1", "--pin", "on", within=within)
+    quota = place.stack.enter_context(cgroup.quota())
+    own = ("--faults", "on", "--lanes", "1", "--pin", "on")
+    server = place.server(*own, within=quota.enters)
     server.fault("/hello", cpu={"burn": BURN})
     with place.load(server.url, clients=1):
         place.begins()
-        (group / "cpu.cfs_quota_us").write_text("10000")
+        quota.limit(cgroup.PERIOD // 10)
         yield {"pod": server.pod}
-        (group / "cpu.cfs_quota_us").write_text("-1")
+        quota.limit(None)

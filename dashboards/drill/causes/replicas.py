@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-from dashboards.drill.cgroup import cgroup
+from dashboards.drill import cgroup
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place
 from local.topology import HOST
@@ -57,18 +57,17 @@ def _started(place: Place) -> float:
     how="after SIGTERM the main thread hangs, as in a system call that does not return (cgroup freezer); it goes on",
 )
 def drain_stuck(place: Place) -> Iterator[Labels]:
-    group = place.stack.enter_context(cgroup("freezer"))
+    freezer = place.stack.enter_context(cgroup.freezer())
     server = place.server("--drain.settle", "4s", "--drain.deadline", "5s")
-    place.stack.callback((group / "freezer.state").write_text, "THAWED")
+    place.stack.callback(freezer.thaw)
     place.begins()
     server.send(signal.SIGTERM)
     # A thread that is frozen before takes no signal for its process.
     place.until(lambda: b'"settling"' in ask(server.admin, "/lanes").body, "the drain begins")
     # The first thread has the id of the process. The others, that of the admin port among them, go on.
-    (group / "tasks").write_text(str(server.process.pid))
-    (group / "freezer.state").write_text("FROZEN")
+    freezer.freeze(server.process.pid, thread=server.process.pid)
     yield {"job": "server", "pod": server.pod}
-    (group / "freezer.state").write_text("THAWED")
+    freezer.thaw()
     place.until(server.ended, "the replica has ended")
 
 
