@@ -42,8 +42,8 @@ TABLE: dict[str, Drill] = {}
 def drill(
     *alerts: str,
     how: str,
-    fires: float = 90,
-    resolves: float = 90,
+    fires: float = 180,
+    resolves: float = 120,
     whole: bool = False,
     busy: bool = False,
 ) -> Callable[[Cause], Cause]:

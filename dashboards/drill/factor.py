@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 FACTOR = 20
-"""At 20 a window of a minute still holds six scrapes, and three days are under four hours."""
+"""At 20 a window of a minute still holds three scrapes, and three days are under four hours."""
 
 UNITS = {
     "ms": 1,

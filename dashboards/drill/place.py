@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dashboards.drill import parts
+from dashboards.drill.errors import Cancelled, DrillError
 from dashboards.drill.parts import Agent, Server
 from dashboards.drill.watch import Watch
 from dashboards.live.platform import Platform
@@ -81,12 +82,12 @@ class Place:
 
     @contextmanager
     def again(self, step: Callable[[], object], pause: float = 0.1) -> Iterator[None]:
-        """Does something again and again; that it fails is no matter."""
+        """Does something again and again; that it fails once is no matter."""
         done = threading.Event()
 
         def run() -> None:
             while not done.wait(pause):
-                with suppress(OSError, http.client.HTTPException):
+                with suppress(OSError, http.client.HTTPException, DrillError, Cancelled):
                     step()
 
         thread = threading.Thread(target=run, daemon=True)

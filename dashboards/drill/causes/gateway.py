@@ -44,7 +44,7 @@ def no_replica(place: Place) -> Iterator[Labels]:
     server.start()
 
 
-@drill("CorelaneReplicaUnhealthy", how="SIGSTOP of one of two replicas; SIGCONT", fires=150)
+@drill("CorelaneReplicaUnhealthy", how="SIGSTOP of one of two replicas; SIGCONT", fires=300)
 def replica_unhealthy(place: Place) -> Iterator[Labels]:
     servers = [place.server(pod=f"server-{index}") for index in range(2)]
     place.gateway(*servers)

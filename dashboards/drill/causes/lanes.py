@@ -20,7 +20,7 @@ BURN = "100ms"
     "CorelaneCapacityShort",
     how="eight clients of one lane with one slot and a queue of ten, 100 ms of CPU a request "
     "(fault injection); they leave",
-    fires=150,
+    fires=300,
     busy=True,
 )
 def lane_full(place: Place) -> Iterator[Labels]:
@@ -36,7 +36,7 @@ def lane_full(place: Place) -> Iterator[Labels]:
 @drill(
     "CorelaneLanesUneven",
     how="all requests come by the connections of one of two lanes; they end",
-    fires=150,
+    fires=300,
     busy=True,
 )
 def lanes_uneven(place: Place) -> Iterator[Labels]:
@@ -62,7 +62,7 @@ def _client_of(server: Server, lane: int) -> Client:
 @drill(
     "CorelanePodsUneven",
     how="all requests go to one of two replicas, past the gateway; they end",
-    fires=150,
+    fires=300,
     busy=True,
 )
 def pods_uneven(place: Place) -> Iterator[Labels]:

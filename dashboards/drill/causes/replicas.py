@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 from dashboards.drill import cgroup
 from dashboards.drill.drills import Labels, drill
+from dashboards.drill.parts import Server
 from dashboards.drill.place import Place
 from local.topology import HOST
 from support import tokens
@@ -32,18 +33,22 @@ def replica_stopped(place: Place) -> Iterator[Labels]:
     server.send(signal.SIGCONT)
 
 
-@drill("CorelaneReplicaRestarting", how="SIGKILL of a replica three times; it stays up then")
+@drill("CorelaneReplicaRestarting", how="SIGKILL of a replica every few seconds; it stays up then")
 def replica_restarts(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
-    for _ in range(3):
-        begun = _started(place)
-        # It is said in whole seconds, of a clock that may be one behind.
-        place.until(lambda begun=begun: time.time() > begun + 2, "two seconds")
-        server.kill()
-        server.start()
-        place.until(lambda begun=begun: _started(place) > begun, "the new process is scraped")
-    yield {"job": "server", "pod": server.pod}
+    with place.again(lambda: _restart(place, server), pause=1):
+        yield {"job": "server", "pod": server.pod}
+    place.until(server.ready, "the replica is up")
+
+
+def _restart(place: Place, server: Server) -> None:
+    begun = _started(place)
+    # It is said in whole seconds, of a clock that may be one behind.
+    place.until(lambda: time.time() > begun + 2, "two seconds")
+    server.kill()
+    server.start()
+    place.until(lambda: _started(place) > begun, "the new process is scraped")
 
 
 def _started(place: Place) -> float:
