@@ -18,7 +18,7 @@ SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e postgres-up postgres-down test lint test-services test-platform \
+.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e e2e-parts postgres-up postgres-down test lint test-services test-platform \
   test-parts test-traffic \
   fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest drill compare-direct pgo bench-balancing bench-files bench-gateway bench-lanes bench-mixed bench-tuning soak \
   tools clean
@@ -81,6 +81,11 @@ undeploy: ## Uninstall what deploy installed
 
 e2e: tools ## Test roll-outs, pinning and failures on the cluster, or on one of its own: TESTS="-k drain"
 	@hack/e2e $(TESTS)
+
+# What e2e takes that test does not, and that is built without the tests' own programs.
+e2e-parts:
+	@$(TOOLS) ensure coredns
+	@$(PYTHON) hack/images build prometheus alertmanager
 
 postgres-up: ## Start a disposable PostgreSQL, for tests and for who tries things out
 	@$(PYTHON) hack/postgres up
