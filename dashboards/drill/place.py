@@ -46,6 +46,12 @@ class Place:
         up = f'up{{namespace="{self.namespace}", job="{job}", pod="{pod}"}} == 1'
         self.until(lambda: self.watch.query(up), f"{job} {pod} is scraped")
 
+    def unscraped(self, pod: str) -> None:
+        """Has Prometheus look at a pod no more, and waits until it does not."""
+        self.watch.remove(self.namespace, pod=pod)
+        up = f'up{{namespace="{self.namespace}", pod="{pod}"}}'
+        self.until(lambda: not self.watch.query(up), f"{pod} is scraped no more")
+
     def server(self, *flags: str | Path, pod: str = "server-0", **more: Any) -> Server:
         """A replica that is ready and scraped; it ends with the drill."""
         made = parts.server(self.folder, self.watch.programs["server"], pod, flags, **more)
