@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -170,13 +171,18 @@ class Cluster:
             stderr=subprocess.STDOUT,
             text=True,
         ) as process:
+            # It writes a line for each connection, and stops once nobody has read 64 KiB of them.
+            rest = threading.Thread(target=process.stdout.read, daemon=True)
             try:
                 said = process.stdout.readline()
                 found = re.search(r"127\.0\.0\.1:(\d+)", said)
                 assert found, said + process.stdout.read()
+                rest.start()
                 yield f"http://127.0.0.1:{found[1]}"
             finally:
                 process.terminate()
+                if rest.is_alive():
+                    rest.join()
 
 
 def _lone_pod(name: str, image: str, command: tuple[str, ...]) -> dict:

@@ -47,7 +47,7 @@ class Api:
         with urllib.request.urlopen(request) as reply:
             assert reply.status == 200
 
-    def data(self, path: str) -> dict:
+    def data(self, path: str) -> dict | list:
         """What a path of Prometheus answers."""
         return self.get(path)["data"]
 
@@ -102,7 +102,7 @@ def monitored(
     cluster = deployed.cluster
     with namespace_for_agents(cluster, tuner_tag) as tuning, webhook() as received:
         tuning.install(mode="apply", profile="custom", interfaces=["eth0"], knobs=KNOBS)
-        deployed.upgrade(
+        deployed.serve(
             "monitoring.enabled=true",
             "monitoring.scrape.interval=1s",
             "monitoring.scrape.timeout=1s",

@@ -66,6 +66,15 @@ class Release:
         arguments += ["--wait", "--timeout", f"{patience:.0f}s"]
         return self.helm(*arguments, check=check)
 
+    def serve(self, *settings: str, strings: tuple[str, ...] = ()) -> None:
+        """The platform on all nodes with these settings, whatever was before, answering."""
+        for node in self.cluster.nodes():
+            self.cluster.kubectl("uncordon", node)
+        self.upgrade(*settings, strings=strings)
+        self.cluster.wait_for_pods("server", 2)
+        self.cluster.wait_for_pods("gateway", 2)
+        self.wait_until_it_answers()
+
     def rollback(self, revision: int) -> None:
         """Goes back to a revision, and waits."""
         self.helm("rollback", self.name, str(revision), "--wait", "--timeout", f"{ROLL_OUT:.0f}s")
@@ -128,10 +137,5 @@ def deployed(cluster: Cluster) -> Iterator[Release]:
 @pytest.fixture
 def release(deployed: Release) -> Release:
     """The release as `make deploy` installs it, serving."""
-    for node in deployed.cluster.nodes():
-        deployed.cluster.kubectl("uncordon", node)
-    deployed.upgrade()
-    deployed.cluster.wait_for_pods("server", 2)
-    deployed.cluster.wait_for_pods("gateway", 2)
-    deployed.wait_until_it_answers()
+    deployed.serve()
     return deployed
