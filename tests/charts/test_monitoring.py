@@ -301,3 +301,13 @@ def test_no_password_stands_anywhere() -> None:
     assert "kind: Secret" not in text
     assert "admin-password" in text
     assert default_values("monitoring")["grafana"]["admin"]["secret"] == ""
+
+
+@pytest.mark.parametrize("setting", ["grafana.folder=Other", "scrape.interval=5s"])
+def test_grafana_starts_anew_with_what_it_reads_only_then(setting: str) -> None:
+    name = "corelane-monitoring-grafana"
+    before, after = (
+        of_kind("StatefulSet", *STANDALONE, *more)[name]["spec"]["template"]["metadata"]
+        for more in ((), (setting, "scrape.timeout=1s"))
+    )
+    assert before["annotations"] != after["annotations"]

@@ -37,6 +37,14 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- fail (printf "prometheus.retention.time is %s, but the longest window of the objectives is three days: set it to 3d or more" .) -}}
 {{- end -}}
 {{- end -}}
+{{- with .Values.prometheus -}}
+{{- /* By the megabyte. Prometheus' units are powers of two, as those of the volume are. */ -}}
+{{- $units := dict "MB" 1 "GB" 1024 "TB" 1048576 "Mi" 1 "Gi" 1024 "Ti" 1048576 -}}
+{{- $kept := mul (regexFind "^[0-9]*" .retention.size | int64) (get $units (regexFind "..$" .retention.size) | int64) -}}
+{{- if ge $kept (mul (regexFind "^[0-9]+" .persistence.size | int64) (regexFind "..$" .persistence.size | get $units | int64)) -}}
+{{- fail (printf "prometheus.retention.size is %s, for which prometheus.persistence.size (%s) has no room: set it to less, about four fifths of that" .retention.size .persistence.size) -}}
+{{- end -}}
+{{- end -}}
 {{- $part := dict "root" . "App" "prometheus" -}}
 {{- include "monitoring.part" $part -}}
 {{- if and .Values.prometheus.rbac (eq (include "common.serviceAccountName" $part) "default") -}}
