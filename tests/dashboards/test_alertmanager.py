@@ -2,14 +2,13 @@
 
 import json
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from support import REPOSITORY, becomes, eventually
+from support.client import ask
 from support.ports import free_ports
 from support.rendering import tool
 
@@ -40,8 +39,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def _answers(url: str) -> bool:
     try:
-        return urllib.request.urlopen(f"{url}/-/ready").status == 200
-    except urllib.error.URLError:
+        return ask(url, "/-/ready").status == 200
+    except OSError:
         return False
 
 
@@ -51,14 +50,14 @@ def fire(address: str, request: pytest.FixtureRequest) -> Fire:
     namespace = request.node.name
 
     def look() -> list[dict]:
-        found = json.load(urllib.request.urlopen(f"{address}/api/v2/alerts"))
+        found = json.loads(ask(address, "/api/v2/alerts").body)
         return [it for it in found if it["labels"]["namespace"] == namespace]
 
     def post(*alerts: dict[str, str]) -> Callable[[], list[dict]]:
         body = json.dumps([{"labels": {"namespace": namespace, **labels}} for labels in alerts])
-        header = {"Content-Type": "application/json"}
-        call = urllib.request.Request(f"{address}/api/v2/alerts", body.encode(), header)
-        urllib.request.urlopen(call).close()
+        headers = {"Content-Type": "application/json"}
+        reply = ask(address, "/api/v2/alerts", "POST", body=body.encode(), headers=headers)
+        assert reply.status == 200, reply.body
         becomes(lambda: len(look()), len(alerts))
         return look
 

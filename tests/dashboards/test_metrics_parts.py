@@ -45,9 +45,9 @@ def agrees(parts: list[catalogue.Part], read: Callable[[], bytes]) -> None:
 
     try:
         eventually(same, pause=0.1)
-    except AssertionError:
-        # Not the error of the wait: this one says what is not so.
-        pytest.fail("\n".join(found))
+    except AssertionError as error:
+        # Rather than the error of the wait: this one says what is not so.
+        pytest.fail("\n".join(found) or str(error))
 
 
 def test_server(start: Callable[..., Server], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from local import processes
-from support import REPOSITORY, eventually
+from support import REPOSITORY, becomes, eventually
 from support.client import ask
 from support.platforms import Platform
 
@@ -100,9 +100,7 @@ def test_prometheus_scrapes_every_part(platform: Platform) -> None:
 
     parts = {"server-0": "server", "server-1": "server", "gateway": "gateway"}
     parts["prometheus"] = "prometheus"
-    expected = {(job, platform.run.name, pod) for pod, job in parts.items()}
-    eventually(lambda: set(targets().values()) == {"up"}, "targets that are up")
-    assert set(targets()) == expected
+    becomes(targets, {(job, platform.run.name, pod): "up" for pod, job in parts.items()})
 
 
 def test_promtool_accepts_the_prometheus_configuration(platform: Platform) -> None:
