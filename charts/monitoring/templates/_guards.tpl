@@ -3,8 +3,8 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 */}}
 {{- define "monitoring.guards" -}}
 {{- include "monitoring.guards.scrape" . -}}
-{{- include "monitoring.guards.name" . -}}
 {{- if eq .Values.mode "standalone" -}}
+{{- include "monitoring.guards.name" . -}}
 {{- include "monitoring.guards.prometheus" . -}}
 {{- include "monitoring.guards.alertmanager" . -}}
 {{- include "monitoring.guards.grafana" . -}}

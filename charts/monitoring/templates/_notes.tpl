@@ -20,5 +20,8 @@ objectives of the last days.
 {{- if and .Values.alertmanager.enabled (not .Values.alertmanager.webhook) (not .Values.alertmanager.config.secret) }}
 WARNING: alertmanager.webhook is empty. Alerts are shown, and wake nobody.
 {{- end }}
+{{- if and .Values.alertmanager.enabled .Values.alertmanager.config.secret .Values.networkPolicy.enabled (not .Values.networkPolicy.egress) }}
+WARNING: networkPolicy.egress is empty. Where the Secret {{ .Values.alertmanager.config.secret }} sends alerts to, Alertmanager may not reach.
+{{- end }}
 {{- end }}
 {{- end -}}
