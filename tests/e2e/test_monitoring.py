@@ -18,7 +18,7 @@ LABELS = {"job", "namespace", "pod", "node", "instance"}
 
 
 def wait(condition: object, what: str) -> None:
-    """Waits for what Prometheus does every second, and the kubelet every minute."""
+    """Waits for what Prometheus does every two seconds, and the kubelet every minute."""
     eventually(condition, what, patience=ROLL_OUT, pause=PAUSE)
 
 

@@ -98,14 +98,14 @@ def monitoring_images(cluster: Cluster) -> tuple[str, ...]:
 def monitored(
     deployed: Release, tuner_tag: str, monitoring_images: tuple[str, ...]
 ) -> Iterator[Monitored]:
-    """Everything that can be scraped, under some load, and a Prometheus that does so every second."""
+    """Everything that can be scraped, under some load, and a Prometheus that does so every two seconds."""
     cluster = deployed.cluster
     with namespace_for_agents(cluster, tuner_tag) as tuning, webhook() as received:
         tuning.install(mode="apply", profile="custom", interfaces=["eth0"], knobs=KNOBS)
         deployed.serve(
             "monitoring.enabled=true",
-            "monitoring.scrape.interval=1s",
-            "monitoring.scrape.timeout=1s",
+            "monitoring.scrape.interval=2s",
+            "monitoring.scrape.timeout=2s",
             f"monitoring.namespaces={{{cluster.namespace},{NODES}}}",
             f"monitoring.alertmanager.webhook={received.url}",
             strings=monitoring_images,
