@@ -311,3 +311,34 @@ def test_grafana_starts_anew_with_what_it_reads_only_then(setting: str) -> None:
         for more in ((), (setting, "scrape.timeout=1s"))
     )
     assert before["annotations"] != after["annotations"]
+
+
+def test_it_is_changed_in_place_but_for_its_volumes(api: Api) -> None:
+    chart = CHARTS / "monitoring"
+    parts = ("prometheus", "alertmanager", "grafana")
+    few, many = (("--values", GOLDEN / f"monitoring-{case}.yaml") for case in ("standalone", "all"))
+    # Here are no other namespaces.
+    same = ["--set-json", "namespaces=[]", "--reset-values", "--wait=hookOnly"]
+    for part in parts:
+        same += ["--set", f"{part}.persistence.enabled=false"]
+    with api.namespace() as namespace:
+        where = ("--namespace", namespace)
+
+        def upgraded(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+            return api.helm("upgrade", "--install", "shop", chart, *where, *same, *arguments)
+
+        def made() -> dict[str, str]:
+            found = api.get("statefulsets", *where)["items"]
+            return {each["metadata"]["name"]: each["metadata"]["uid"] for each in found}
+
+        assert upgraded(*few).returncode == 0
+        first = made()
+        assert first.keys() == {f"shop-monitoring-{part}" for part in parts}
+        for values in (many, few):
+            result = upgraded(*values)
+            assert result.returncode == 0, result.stderr
+            assert made() == first
+        refused = upgraded(*few, "--set", "prometheus.persistence.enabled=true")
+        assert refused.returncode != 0
+        assert "updates to statefulset spec" in refused.stderr
+        api.helm("uninstall", "shop", *where, "--wait=hookOnly")
