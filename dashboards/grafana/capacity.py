@@ -19,7 +19,7 @@ BOARD = Board(
 USED = Limits(0.7, 0.9)
 MEASURED = f"""
   sum(pod:corelane_requests:rate1m{{{JOB}}})
-    / (avg(pod:corelane_lane_busy:ratio_rate1m{{{JOB}}}) > 0.02)
+    / (avg(pod_lane:corelane_lane_busy:ratio_rate1m{{{JOB}}}) > 0.02)
 """
 """What the servers would carry if their lanes were always busy at the present cost of a request."""
 

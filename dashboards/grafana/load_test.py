@@ -3,7 +3,7 @@
 from grafana.board import Board
 from grafana.changes import MARKS
 from grafana.panels import HARMLESS, RELATIVE, Above, Limits, Never, Says, lines, number
-from grafana.queries import GATEWAY, JOB, now, over_time, quantile
+from grafana.queries import GATEWAY, JOB, THRESHOLD, now, over_time, quantile
 from grafana.variables import COMMON, TEST
 
 BOARD = Board(
@@ -155,7 +155,10 @@ BOARD.row(
         lines(
             "Who is slow?",
             Says(
-                "99th percentile at k6, at the gateways and at the servers. " + FROM_THE_START,
+                "99th percentile at k6, at the gateways and at the servers; "
+                + RELATIVE
+                + ". "
+                + FROM_THE_START,
                 good="lines close together",
                 bad="where two lines part, the time is lost between the two",
                 then="k6 and gateway part: network or k6; gateway and servers part: Gateway",
@@ -167,7 +170,8 @@ BOARD.row(
                 "gateway",
             ),
             over_time(quantile(0.99, "", "corelane_request_duration_seconds", JOB), "servers"),
-            limits=Above(0.25),
+            over_time(THRESHOLD, "objective"),
+            red="objective",
             logarithmic=True,
         ),
     ),

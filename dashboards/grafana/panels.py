@@ -128,7 +128,8 @@ def lines(
         )
         .line_width(1)
         .fill_opacity(25 if stacked else 5)
-        .show_points(option.VisibilityMode.NEVER)
+        # A value without neighbours has no line, and would not be seen at all.
+        .show_points(option.VisibilityMode.AUTO)
         .axis_soft_min(0)
         .tooltip(
             common.VizTooltipOptions()

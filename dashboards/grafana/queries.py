@@ -22,6 +22,10 @@ POD_ROUTE = f'{POD}, route=~"$route"'
 """Matchers of the routes that are chosen, of the servers that are chosen."""
 
 
+THRESHOLD = "max(slo:corelane_slo_latency_threshold:seconds)"
+"""The latency objective's, which an installation may have changed."""
+
+
 def over_time(expression: str, legend: str = "") -> prometheus.Dataquery:
     """A range of time; `legend` names each series, as in {{pod}}."""
     return _query(expression, legend).range()

@@ -61,7 +61,7 @@ GATEWAY = Variable(
 POD = Variable(
     "pod",
     "Pod",
-    "Servers to look at",
+    "Servers to look at; what is of a whole route or gateway is of all of them",
     'label_values(corelane_build_info{namespace="$namespace", job="$job"}, pod)',
     many=True,
 )

@@ -19,8 +19,9 @@ def accounting(platform: Platform) -> Iterator[None]:
     def account() -> None:
         while not ended.wait(EVERY):
             for container in list(platform.containers.values()):
-                # Between two lives of a process there is none to read.
-                with suppress(FileNotFoundError):
+                # Between two lives of a process there is none to read, and one that ends while its
+                # file is open is no such process (ESRCH).
+                with suppress(FileNotFoundError, ProcessLookupError):
                     platform.tree.use(container, cpu_time(container.pid))
 
     thread = threading.Thread(target=account, daemon=True)

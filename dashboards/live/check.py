@@ -17,6 +17,9 @@ what a rate covers holds some requests even of a rare route."""
 
 NAME = "check-dashboards"
 
+OTHERWISE = " or vector(0)"
+"""What shows 0 where there is nothing: also where a label is misspelt, so it is taken away."""
+
 
 def main() -> int:
     """Plays the story, asks everything, and says what has no data; 1 when something has none."""
@@ -47,7 +50,7 @@ def judge(dashboard: Dashboard, platform: Platform, over: Range) -> Judge:
         found.other(f"annotation {annotation['name']}", expression, words)
     for panel in dashboard.panels:
         for query in panel.queries:
-            expression, result = ask(prometheus, query, values, over)
+            expression, result = evidence(prometheus, query, values, over)
             found.panel(panel, query, expression, result)
     found.end()
     return found
@@ -60,6 +63,17 @@ def ask(
     expression = fill(query.expression, values, over)
     if query.instant:
         return expression, prometheus.instant(expression, over)
+    return expression, prometheus.range(expression, over)
+
+
+def evidence(
+    prometheus: Prometheus, query: Query, values: dict[str, Value], over: Range
+) -> tuple[str, Result]:
+    """As `ask`; of a query with a 0 of its own, what it found at any time without that."""
+    expression, result = ask(prometheus, query, values, over)
+    if OTHERWISE not in expression or wrong(result):
+        return expression, result
+    expression = expression.replace(OTHERWISE, "")
     return expression, prometheus.range(expression, over)
 
 

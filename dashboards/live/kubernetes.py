@@ -16,6 +16,7 @@ from pathlib import Path
 
 from dashboards.live import node
 from local.topology import HOST
+from tools.errors import ToolError
 
 SERVICE = "server"
 
@@ -27,7 +28,13 @@ def own_address() -> str:
     """An address of this machine that is not loopback, which no EndpointSlice may hold."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         # Sends nothing: it only asks the kernel for the way.
-        probe.connect(ELSEWHERE)
+        try:
+            probe.connect(ELSEWHERE)
+        except OSError as error:
+            raise ToolError(
+                f"this machine has no way out of loopback ({error.strerror}), and no EndpointSlice"
+                " may hold an address of loopback: a default route is needed, over which nothing is sent"
+            ) from error
         return probe.getsockname()[0]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tools import progress
 from tools.errors import ToolError
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Longest wait for a part; only something broken takes that long."""
 
 ENDING = 25.0

@@ -25,7 +25,7 @@ def stage(options: Options | None = None) -> Iterator[Platform]:
     """
     options = options or Options()
     run = REPOSITORY / ".run" / options.name
-    with instance.lock(run), _unwound_by_sigterm(), ExitStack() as stack:
+    with instance.lock(run), _unwound(), ExitStack() as stack:
         _clear(run)
         platform = assemble.assemble(options, run)
         try:
@@ -51,10 +51,14 @@ def _clear(run: Path) -> None:
 
 
 @contextmanager
-def _unwound_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends a stage as Ctrl-C does."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def _unwound() -> Iterator[None]:
+    """SIGTERM, and the end of the terminal, end a stage as Ctrl-C does."""
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    # One that is ignored, as under nohup, stays so.
+    caught = [each for each in numbers if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, signal.default_int_handler) for each in caught}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -11,8 +11,8 @@ from tools import progress
 
 INTERVAL = 2.0
 
-DRAIN = ("--drain.settle", "6s")
-"""Long enough to be seen by a scrape or two."""
+DRAIN = ("--drain.settle", "10s")
+"""Five scrapes: one at least sees it, however busy the machine is."""
 
 CALM = 30
 RATE = 40

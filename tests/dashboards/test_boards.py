@@ -266,6 +266,15 @@ def lost(wanted: object, read: object, at: str) -> list[str]:
     return [] if wanted == read else [at]
 
 
+def test_panels_of_chosen_servers_ask_for_these_alone() -> None:
+    # Of what says nothing of single servers, that is the objective's budget.
+    whole = ["How much budget is left?"]
+    board = BOARDS["corelane-service"]
+    asked = {p["title"]: [it["expr"] for it in p["targets"]] for p in panels(board)}
+    blind = [title for title, queries in asked.items() if not all("$pod" in it for it in queries)]
+    assert blind == whole
+
+
 def test_what_may_be_empty_is_there_and_explained() -> None:
     rows = tomllib.loads((CODE / "empty_by_nature.toml").read_text()).get("panel", [])
     for row in rows:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from dashboards.live import boards, variables
+from dashboards.live import boards, check, variables
 from dashboards.live.asking import well
-from dashboards.live.boards import Dashboard
+from dashboards.live.boards import Dashboard, Query
 from dashboards.live.filling import Range, fill
 from dashboards.live.prometheus import Prometheus, Result
 from dashboards.live.verdict import Judge, wrong
@@ -150,6 +150,25 @@ def test_a_list_that_is_not_true_any_more_is_told(prometheus: Prometheus) -> Non
 def test_a_listed_query_must_still_be_promql(prometheus: Prometheus) -> None:
     found = judged(prometheus, board(panel("Rare", "sum(")), {("one", "Rare", ""): "rare"})
     assert len(found.failures) == 1
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("count(up) or vector(0)", ""),
+        ("(sum(up) or vector(0)) / count(up)", ""),
+        # It shows 0, and for ever: there is no such label.
+        ('count(up{pot="one"}) or vector(0)', "empty"),
+        ('(sum(up{pot="one"}) or vector(0)) / count(up)', "empty"),
+        ("sum( or vector(0)", "400"),
+    ],
+)
+@pytest.mark.parametrize("instant", [True, False])
+def test_a_zero_that_is_always_there_proves_nothing(
+    prometheus: Prometheus, expression: str, words: str, instant: bool
+) -> None:
+    query = Query("A", expression, instant)
+    assert wrong(check.evidence(prometheus, query, {}, lately())[1])[:5].strip(": ") == words
 
 
 def test_variables_are_asked_for_in_their_order(prometheus: Prometheus) -> None:

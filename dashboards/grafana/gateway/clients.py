@@ -74,10 +74,11 @@ ROWS = (
                         "given up by the client",
                     ),
                     over_time(
-                        per_second("envoy_listener_downstream_cx_overflow", GATEWAY),
+                        per_second("envoy_listener_downstream_global_cx_overflow", GATEWAY),
                         "connection limit",
                     ),
                     limits=Limits(10, 100),
+                    red="connection limit",
                 ),
             ),
         ),

@@ -4,10 +4,11 @@ from grafana.gateway.shared import UPSTREAM, per_second
 from grafana.panels import HARMLESS, Limits, Never, Says, number
 from grafana.queries import GATEWAY, now, quantile
 
-ACTIONS = "|".join(
-    f"envoy_overload_envoy_overload_actions_{action}_active"
-    for action in ("reduce_timeouts", "disable_http_keepalive", "stop_accepting_requests")
+ACTIONS = (
+    '__name__=~"envoy_overload_envoy_(overload_actions|load_shed_points)_.+_scale_percent",'
+    ' __name__!~".+_shrink_heap_.+"'
 )
+"""What frees memory unseen (shrink_heap) is no defence that a client would notice."""
 
 CIRCUITS = "|".join(
     f"envoy_cluster_circuit_breakers_default_{circuit}_open"
@@ -136,15 +137,17 @@ ROWS = (
                 number(
                     "Does it defend itself?",
                     Says(
-                        "Actions of the overload manager in force: shorter time-outs, no "
-                        "keep-alive, no new requests.",
+                        "Actions and load shed points of the overload manager in force: shorter "
+                        "time-outs, no keep-alive, no new requests or connections.",
                         good="0",
                         bad="any: the gateway is short of memory or connections",
                         then="*How close is the gateway to its own limits?*, then more "
                         "gateways or more memory",
                     ),
                     "none",
-                    now(f'sum({{__name__=~"{ACTIONS}", {GATEWAY}}})'),
+                    now(
+                        f"count({{{ACTIONS}, {GATEWAY}}} > 0) or 0 * count({{{ACTIONS}, {GATEWAY}}})"
+                    ),
                     limits=Never(),
                 ),
             ),

@@ -1,7 +1,7 @@
 """Which server gets how much, and what the gateway adds."""
 
-from grafana.panels import HARMLESS, RELATIVE, Above, Limits, Says, lines
-from grafana.queries import GATEWAY, JOB, POD, over_time, quantile
+from grafana.panels import HARMLESS, RELATIVE, Limits, Says, lines
+from grafana.queries import GATEWAY, JOB, POD, THRESHOLD, over_time, quantile
 
 WEIGHT = f"""
   sum by (pod) (rate(corelane_requests_total{{{JOB}}}[1m]))
@@ -83,7 +83,9 @@ ROWS = (
                     Says(
                         "Time to answer, at the gateways and at the servers: half of the "
                         "requests, and all but one in a "
-                        "hundred. The gateways' includes the transfer of the reply.",
+                        "hundred; "
+                        + RELATIVE
+                        + ". The gateways' includes the transfer of the reply.",
                         good="the gateways' median within a millisecond of the servers'",
                         bad="the gateways' far above: waits for connections, retries, or no "
                         "CPU left at the gateway",
@@ -105,7 +107,8 @@ ROWS = (
                     over_time(
                         quantile(0.99, "", "corelane_request_duration_seconds", JOB), "servers p99"
                     ),
-                    limits=Above(0.25),
+                    over_time(THRESHOLD, "objective"),
+                    red="objective",
                     logarithmic=True,
                 ),
             ),

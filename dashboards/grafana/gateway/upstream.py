@@ -88,6 +88,7 @@ ROWS = (
                         "overflow",
                     ),
                     limits=Limits(4096, 8192),
+                    red="overflow",
                 ),
             ),
             (

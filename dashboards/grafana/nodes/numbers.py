@@ -41,7 +41,9 @@ ROWS = (
                         then="*Which settings are not as wanted?*",
                     ),
                     "none",
-                    now(f"count(corelane_node_prepared{{{AT}}} == 0 and {APPLIED}) or vector(0)"),
+                    now(
+                        f"sum(corelane_node_prepared{{{AT}}} == bool 0 and {APPLIED}) or vector(0)"
+                    ),
                     limits=Never(),
                 ),
             ),
@@ -111,7 +113,7 @@ ROWS = (
             (
                 3,
                 number(
-                    "Is a pinned pod throttled?",
+                    "Are servers throttled?",
                     Says(
                         "Share of the periods of the CFS quota in which a server was throttled, "
                         "within five minutes; the "

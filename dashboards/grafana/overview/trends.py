@@ -1,8 +1,8 @@
 """Since when, and what changed then."""
 
 from grafana.overview.shared import BURN, burn
-from grafana.panels import HARMLESS, Above, Limits, Says, heat_map, lines, states
-from grafana.queries import GATEWAY, JOB, buckets, over_time, quantile, rate
+from grafana.panels import HARMLESS, RELATIVE, Limits, Says, heat_map, lines, states
+from grafana.queries import GATEWAY, JOB, THRESHOLD, buckets, over_time, quantile, rate
 
 ERRORS = f'{GATEWAY}, envoy_response_code_class="5"'
 
@@ -103,7 +103,7 @@ ROWS = (
                     "How slow are the slowest of a hundred?",
                     Says(
                         "99th percentile of the servers, and of the gateway, which adds the "
-                        "way there and its own queue.",
+                        "way there and its own queue; " + RELATIVE + ".",
                         good="the two close together, below the threshold of the latency objective",
                         bad="the gateway's far above the servers': connections, retries or the "
                         "gateway's own CPU",
@@ -120,7 +120,8 @@ ROWS = (
                         + ") / 1000",
                         "gateway",
                     ),
-                    limits=Above(0.25),
+                    over_time(THRESHOLD, "objective"),
+                    red="objective",
                 ),
             ),
             (

@@ -127,12 +127,12 @@ ROWS = (
             (
                 8,
                 lines(
-                    "How much memory and how many files?",
+                    "How much memory do servers use?",
                     Says(
                         "Resident memory of each server.",
                         good="level; an idle connection takes 11 KiB",
                         bad="a line that climbs for days",
-                        then="Capacity has the files that are open",
+                        then="compare with its connections (Lanes); open files are in Capacity",
                     ),
                     "bytes",
                     over_time(f"max by (pod) (process_resident_memory_bytes{{{POD}}})", "{{pod}}"),

@@ -1,11 +1,26 @@
 """Rate, errors and duration of each route."""
 
 from grafana.panels import HARMLESS, Limits, Says, heat_map, lines
-from grafana.queries import POD_ROUTE, ROUTE, buckets, over_time, rate
+from grafana.queries import POD_ROUTE, buckets, over_time, rate
 from grafana.service.shared import summed
 
 OWN_PHASES = f'{POD_ROUTE}, phase!="accept"'
 """Of a request; the phase accept belongs to its connection."""
+
+# The records of routes keep no pod, and these panels are of the servers that are chosen.
+ASKED = f"sum by (route) (rate(corelane_requests_total{{{POD_ROUTE}}}[5m]))"
+
+FAILED = f"""
+  (sum by (route) (rate(corelane_requests_total{{{POD_ROUTE}, code=~"5.."}}[5m])) or 0 * {ASKED})
+    / ({ASKED} > 0)
+"""
+
+SLOWEST = f"""
+  histogram_quantile(
+    0.99,
+    sum by (route, le) (rate(corelane_request_duration_seconds_bucket{{{POD_ROUTE}}}[5m]))
+  ) >= 0
+"""
 
 ROWS = (
     (
@@ -38,10 +53,7 @@ ROWS = (
                         then="one route: its handler or its database; all: the servers (Lanes)",
                     ),
                     "percentunit",
-                    over_time(
-                        f'route_slo:corelane_slo_errors:ratio_rate5m{{{ROUTE}, slo="availability"}}',
-                        "{{route}}",
-                    ),
+                    over_time(FAILED, "{{route}}"),
                     limits=Limits(0.001, 0.01),
                     ranked=True,
                 ),
@@ -57,10 +69,7 @@ ROWS = (
                         then="*In which phase is the time?*",
                     ),
                     "s",
-                    over_time(
-                        f"route:corelane_request_duration_seconds:p99_rate5m{{{ROUTE}}}",
-                        "{{route}}",
-                    ),
+                    over_time(SLOWEST, "{{route}}"),
                     limits=Limits(0.1, 0.25),
                     logarithmic=True,
                     ranked=True,
