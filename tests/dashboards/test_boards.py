@@ -275,6 +275,15 @@ def test_panels_of_chosen_servers_ask_for_these_alone() -> None:
     assert blind == whole
 
 
+@every_panel
+def test_a_panel_tells_platforms_apart(board: dict, panel: dict) -> None:
+    """Another one in the same Prometheus has the same jobs."""
+    # What is of nodes, of a load test, of the objectives or of Prometheus is of no namespace.
+    shared = r"corelane_node_|k6_|slo:corelane_slo_latency_threshold|prometheus_rule_"
+    for target in panel["targets"]:
+        assert 'namespace="$namespace"' in target["expr"] or re.search(shared, target["expr"])
+
+
 def test_what_may_be_empty_is_there_and_explained() -> None:
     rows = tomllib.loads((CODE / "empty_by_nature.toml").read_text()).get("panel", [])
     for row in rows:

@@ -3,6 +3,14 @@
 from grafana.panels import Limits, Never, Says, bars, lines
 from grafana.queries import now, over_time, raised
 
+PARTS = 'namespace="$namespace", job=~"$job|$gateway|gateway-agent"'
+
+
+def targets(series: str) -> str:
+    """Of this platform, and of the nodes' agents, which are in a namespace of their own."""
+    return f'({series}{{{PARTS}}} or {series}{{job="node-tuning"}})'
+
+
 ROWS = (
     (
         7,
@@ -19,8 +27,7 @@ ROWS = (
                     ),
                     "none",
                     now(
-                        'count by (job) (up{job=~"$job|$gateway|gateway-agent|node-tuning"})'
-                        ' - sum by (job) (up{job=~"$job|$gateway|gateway-agent|node-tuning"})',
+                        f"count by (job) {targets('up')} - sum by (job) {targets('up')}",
                         "{{job}}",
                     ),
                     limits=Never(),
@@ -31,7 +38,7 @@ ROWS = (
                 lines(
                     "Do the rules evaluate?",
                     Says(
-                        "Evaluations of rules that failed, each second.",
+                        "Evaluations of Corelane's rules that failed, each second.",
                         good="0",
                         bad="above 0: records in these panels and alerts are missing",
                         then="Prometheus' page /rules names the rule and its error",
@@ -41,7 +48,8 @@ ROWS = (
                         raised(
                             "rule_group",
                             "sum by (rule_group)"
-                            " (rate(prometheus_rule_evaluation_failures_total[$__rate_interval]))",
+                            ' (rate(prometheus_rule_evaluation_failures_total{rule_group=~".+;corelane-.+"}'
+                            "[$__rate_interval]))",
                         ),
                         "{{rule_group}}",
                     ),
@@ -61,11 +69,7 @@ ROWS = (
                         "CPU left",
                     ),
                     "s",
-                    over_time(
-                        "max by (job)"
-                        ' (scrape_duration_seconds{job=~"$job|$gateway|gateway-agent|node-tuning"})',
-                        "{{job}}",
-                    ),
+                    over_time(f"max by (job) {targets('scrape_duration_seconds')}", "{{job}}"),
                     limits=Limits(1, 4),
                 ),
             ),
