@@ -44,6 +44,7 @@ SYSCTLS = {
     "net.netfilter.nf_conntrack_max": "65536",
     "net.netfilter.nf_conntrack_tcp_timeout_time_wait": "120",
 }
+"""What a kernel begins with."""
 
 ANY_LATENCY = struct.pack("=i", 2_000_000_000)
 """What /dev/cpu_dma_latency says while nobody asks for less (kernel.org, PM QoS interface)."""

@@ -12,32 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dashboards.live.node import SYSCTLS
 from support import agents
 from tools import resolve
 
 Content = str | bytes
-
-SYSCTLS = {
-    "fs.file-max": "100000",
-    "fs.nr_open": "1048576",
-    "net.core.netdev_max_backlog": "1000",
-    "net.core.netdev_budget": "300",
-    "net.core.netdev_budget_usecs": "2000",
-    "net.core.rps_default_mask": "0",
-    "net.core.rps_sock_flow_entries": "0",
-    "net.ipv4.tcp_max_orphans": "8192",
-    "net.ipv4.tcp_mem": "24000\t32000\t48000",
-    "net.ipv4.tcp_ehash_entries": "131072",
-    "net.ipv4.neigh.default.gc_thresh1": "128",
-    "net.ipv4.neigh.default.gc_thresh2": "512",
-    "net.ipv4.neigh.default.gc_thresh3": "1024",
-    "net.ipv6.neigh.default.gc_thresh1": "128",
-    "net.ipv6.neigh.default.gc_thresh2": "512",
-    "net.ipv6.neigh.default.gc_thresh3": "1024",
-    "net.netfilter.nf_conntrack_max": "65536",
-    "net.netfilter.nf_conntrack_tcp_timeout_time_wait": "120",
-}
-"""What a kernel begins with."""
 
 THP = "sys/kernel/mm/transparent_hugepage/enabled"
 LATENCY = "dev/cpu_dma_latency"
