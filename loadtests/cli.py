@@ -1,42 +1,36 @@
-"""The command of `python3 loadtests`: runs one scenario."""
+"""The commands of `python3 loadtests`: every scenario is one."""
 
-import argparse
+import os
+import signal
 import sys
-from pathlib import Path
 
-from loadtests import k6, summary, target
+from loadtests import scenario
+from loadtests.usage import Parser, UsageError
 from tools.errors import ToolError
+
+COMMANDS = (scenario,)
+"""Modules with `add(commands)`, which sets `run`: from the parsed options to the exit status."""
 
 
 def main(arguments: list[str]) -> int:
-    """Runs a scenario; 0 when every threshold holds, else k6's exit status or 1."""
-    scenarios = k6.scenarios()
-    parser = argparse.ArgumentParser(
+    """Runs one command: 0, 99 when a threshold does not hold, 1 when nothing could be tested."""
+    parser = Parser(
         prog="python3 loadtests",
-        description="Runs a k6 scenario through the gateway and keeps its summary.",
+        description="Runs a scenario through the gateway, or another command; keeps what it found.",
         epilog="Environment: GATEWAY_URL (else the instance that make up started, INSTANCE), "
         "REPLICAS (how many must answer behind GATEWAY_URL)",
     )
-    parser.add_argument(
-        "scenario", choices=scenarios, metavar="SCENARIO", help=", ".join(scenarios)
-    )
-    parser.add_argument("--rate", type=int, metavar="N", help="requests started each second")
-    parser.add_argument("--duration", metavar="TIME", help="as in 20s or 2m")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=summary.OUT,
-        metavar="FOLDER",
-        help="where the summary is kept; default: loadtests/out",
-    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for module in COMMANDS:
+        module.add(commands)
     options = parser.parse_args(arguments)
+    # Ended like by Ctrl-C, so that nothing that was started is left.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        where = target.find()
-        run = k6.run(options.scenario, where, rate=options.rate, duration=options.duration)
-        kept = summary.keep(run, options.out)
-        print(summary.describe(run))
-        print(f"summary     {kept}")
-        return run.exit_code
+        return options.run(options)
+    except UsageError as error:
+        print(f"loadtests: {error}", file=sys.stderr)
+        return os.EX_USAGE
     except ToolError as error:
         print(f"loadtests: {error}", file=sys.stderr)
         return 1

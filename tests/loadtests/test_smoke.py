@@ -55,7 +55,7 @@ def smoke(tmp_path: Path) -> Callable[..., Smoke]:
             text=True,
             check=False,
         )
-        return Smoke(result.returncode, result.stdout, tmp_path / "out/smoke-latest.json")
+        return Smoke(result.returncode, result.stdout, tmp_path / "out/smoke-latest/run.json")
 
     return run
 
@@ -73,14 +73,14 @@ def test_a_sound_platform_passes(smoke: Callable[..., Smoke], platform: Platform
     run = smoke(INSTANCE=platform.instance)
     assert run.exit_code == 0, run.output
     assert run.record["passed"] is True
-    assert run.record["replicas"] == [replica.name for replica in platform.replicas]
-    metrics = run.record["summary"]["metrics"]
+    assert run.record["target"]["replicas"] == [replica.name for replica in platform.replicas]
+    metrics = run.record["k6"]["metrics"]
     assert metrics["checks"]["values"]["fails"] == 0
     for replica in platform.replicas:
         assert metrics[f"replica_replies{{replica:{replica.name}}}"]["values"]["count"] > 0
     for route in ("root", "div", "static-index", "not-found", "method-not-allowed"):
         assert metrics[f"http_reqs{{name:{route}}}"]["values"]["count"] > 0
-    kept = sorted(run.latest.parent.glob("smoke-2*.json"))
+    kept = sorted(run.latest.parent.parent.glob("smoke-2*/run.json"))
     assert kept[-1].read_bytes() == run.latest.read_bytes()
 
 
@@ -89,7 +89,7 @@ def test_a_gateway_is_asked_for_its_replicas(
 ) -> None:
     run = smoke(GATEWAY_URL=platform.gateway, REPLICAS="2")
     assert run.exit_code == 0, run.output
-    assert run.record["replicas"] == [replica.name for replica in platform.replicas]
+    assert run.record["target"]["replicas"] == [replica.name for replica in platform.replicas]
 
 
 def test_missing_replicas_fail_it(
