@@ -3,22 +3,12 @@
 use std::hint::black_box;
 use std::net::SocketAddr;
 
-/// Which of the two requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Which request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Hello,
-    Work,
-}
-
-impl Kind {
-    pub(crate) const ALL: [Kind; 2] = [Kind::Hello, Kind::Work];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Kind::Hello => "hello",
-            Kind::Work => "work",
-        }
-    }
+    /// `/work` of so many iterations.
+    Work(u64),
 }
 
 /// A request as it is sent, and the body of its right reply.
@@ -30,31 +20,39 @@ pub(crate) struct Exchange {
 
 /// What each kind sends and expects.
 #[derive(Debug)]
-pub(crate) struct Exchanges([Exchange; 2]);
+pub(crate) struct Exchanges {
+    hello: Exchange,
+    works: Vec<(u64, Exchange)>,
+}
 
 impl Exchanges {
-    /// Requests to `to`; `/work` of `ops` iterations, whose result is computed here.
-    pub(crate) fn new(to: SocketAddr, ops: Option<u64>) -> Self {
+    /// Requests to `to`; `/work` of each of these numbers of iterations, whose results are computed here.
+    pub(crate) fn new(to: SocketAddr, works: impl IntoIterator<Item = u64>) -> Self {
         let get = |target: &str, body: &str| Exchange {
             request: format!("GET {target} HTTP/1.1\r\nHost: {to}\r\n\r\n").into_bytes(),
             body: body.as_bytes().to_owned(),
         };
-        let ops = ops.unwrap_or(0);
-        Exchanges([
-            get("/hello", "Hello, World!"),
-            get(&format!("/work?ops={ops}"), &format!("{:016x}\n", work(ops))),
-        ])
+        let works = works
+            .into_iter()
+            .map(|ops| (ops, get(&format!("/work?ops={ops}"), &format!("{:016x}\n", work(ops)))));
+        Exchanges { hello: get("/hello", "Hello, World!"), works: works.collect() }
     }
 
     /// The same with another page in the place of `/hello`.
     pub(crate) fn with_page(mut self, to: SocketAddr, target: &str, body: Vec<u8>) -> Self {
         let request = format!("GET {target} HTTP/1.1\r\nHost: {to}\r\n\r\n").into_bytes();
-        self.0[Kind::Hello as usize] = Exchange { request, body };
+        self.hello = Exchange { request, body };
         self
     }
 
     pub(crate) fn of(&self, kind: Kind) -> &Exchange {
-        &self.0[kind as usize]
+        match kind {
+            Kind::Hello => &self.hello,
+            Kind::Work(ops) => {
+                let mut works = self.works.iter();
+                &works.find(|work| work.0 == ops).expect("work that was announced").1
+            }
+        }
     }
 }
 

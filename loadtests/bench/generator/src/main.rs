@@ -31,7 +31,7 @@ use rustix::thread::set_current_timer_slack;
 use crate::exchange::{Exchanges, Kind};
 use crate::pool::{Lost, Pool};
 use crate::tally::Tally;
-use crate::trace::{Arrivals, Plan};
+use crate::trace::{Arrivals, Mix, Plan};
 
 #[derive(Debug, Parser)]
 #[command(about = "Sends requests to a server of /hello and /work and reports what came back")]
@@ -64,6 +64,9 @@ enum Mode {
         /// Share of the requests that are `/work`; the others are `/hello`.
         #[arg(long, default_value_t = 0.1)]
         work_share: f64,
+        /// Several sizes of `/work` with their shares instead, as in 200000=0.6,4000000=0.1.
+        #[arg(long, value_name = "OPS=SHARE,...", conflicts_with_all = ["ops", "work_share"])]
+        works: Option<Mix>,
         /// The same seed gives the same arrivals.
         #[arg(long, default_value_t = 1)]
         seed: u64,
@@ -141,16 +144,18 @@ fn run(mode: Mode) -> Result<(), Lost> {
     set_current_timer_slack(NonZeroU64::new(1)).map_err(io::Error::from)?;
     match mode {
         Mode::Closed { target, period } => {
-            let kind = if target.ops.is_some() { Kind::Work } else { Kind::Hello };
+            let kind = target.ops.map_or(Kind::Hello, Kind::Work);
             let mut pool = target.pool(target.connections)?;
             let all = 0..pool.len();
             closed::run(&mut pool, all.clone(), kind, period.warm_up())?;
             measure(pool, |pool| closed::run(pool, all, kind, period.measured()))
         }
-        Mode::Open { target, period, rate, arrivals, work_share, seed } => {
-            let mut pool = target.pool(target.connections)?;
-            let work_share = if target.ops.is_some() { work_share } else { 0.0 };
-            let plan = Plan { rate, arrivals, work_share, targets: 1 };
+        Mode::Open { target, period, rate, arrivals, work_share, works, seed } => {
+            let one = target.ops.map(|ops| Mix::one(ops, work_share));
+            let works = works.or(one).unwrap_or_default();
+            let exchanges = target.exchanges(works.sizes())?;
+            let mut pool = Pool::open(vec![target.to], target.connections, exchanges)?;
+            let plan = Plan { rate, arrivals, works, targets: 1 };
             open::run(&mut pool, &plan.trace(period.warm_up(), !seed))?;
             let trace = plan.trace(period.measured(), seed);
             measure(pool, |pool| open::run(pool, &trace))
@@ -160,7 +165,7 @@ fn run(mode: Mode) -> Result<(), Lost> {
         Mode::Rush { target } => {
             let mut pool = target.pool(1)?;
             closed::run(&mut pool, 0..1, Kind::Hello, Duration::ZERO)?;
-            let exchanges = target.exchanges()?;
+            let exchanges = target.exchanges(None)?;
             measure(pool, |_| rush::run(target.to, target.connections, &exchanges))
         }
         Mode::Idle { target } => {
@@ -173,11 +178,11 @@ fn run(mode: Mode) -> Result<(), Lost> {
 
 impl Target {
     fn pool(&self, connections: usize) -> Result<Pool, Lost> {
-        Pool::open(vec![self.to], connections, self.exchanges()?)
+        Pool::open(vec![self.to], connections, self.exchanges(self.ops)?)
     }
 
-    fn exchanges(&self) -> Result<Exchanges, Lost> {
-        let exchanges = Exchanges::new(self.to, self.ops);
+    fn exchanges(&self, works: impl IntoIterator<Item = u64>) -> Result<Exchanges, Lost> {
+        let exchanges = Exchanges::new(self.to, works);
         match (&self.page, &self.file) {
             (Some(page), Some(file)) => {
                 Ok(exchanges.with_page(self.to, page, std::fs::read(file)?))

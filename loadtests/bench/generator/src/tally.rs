@@ -20,7 +20,7 @@ const DIGITS: u8 = 3;
 /// What one part of a measurement saw.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    latencies: [Histogram<u64>; 2],
+    latencies: BTreeMap<Kind, Histogram<u64>>,
     faults: BTreeMap<Fault, u64>,
     /// Replies by the lane that they name.
     lanes: BTreeMap<usize, u64>,
@@ -47,7 +47,7 @@ struct Samples {
 impl Default for Tally {
     fn default() -> Self {
         Tally {
-            latencies: [histogram(), histogram()],
+            latencies: BTreeMap::new(),
             faults: BTreeMap::new(),
             lanes: BTreeMap::new(),
             lag: histogram(),
@@ -64,7 +64,7 @@ impl Samples {
         let ms = |time: Duration| (time.as_secs_f64() * 1e5).round() / 100.0;
         self.due_ms.push(ms(answer.due - self.begun));
         self.latency_ms.push(ms(answer.read - answer.due));
-        self.work.push(u8::from(answer.kind == Kind::Work));
+        self.work.push(u8::from(answer.kind != Kind::Hello));
         self.right.push(u8::from(answer.fault.is_none()));
     }
 }
@@ -91,7 +91,10 @@ impl Tally {
     pub(crate) fn add(&mut self, answer: &Answer) {
         match answer.fault {
             Some(fault) => self.fault(fault, 1),
-            None => record(&mut self.latencies[answer.kind as usize], answer.read - answer.due),
+            None => {
+                let latencies = self.latencies.entry(answer.kind).or_insert_with(histogram);
+                record(latencies, answer.read - answer.due);
+            }
         }
         if let Some(samples) = &mut self.samples {
             samples.add(answer);
@@ -125,10 +128,10 @@ impl Tally {
 
     /// Adds another part.
     pub(crate) fn merge(&mut self, other: Tally) {
-        for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
-            mine.add(theirs).expect("histograms of the same make");
+        for (kind, theirs) in &other.latencies {
+            add(self.latencies.entry(*kind).or_insert_with(histogram), theirs);
         }
-        self.lag.add(&other.lag).expect("histograms of the same make");
+        add(&mut self.lag, &other.lag);
         for (fault, count) in other.faults {
             self.fault(fault, count);
         }
@@ -140,20 +143,34 @@ impl Tally {
         self.took += other.took;
     }
 
+    /// Latencies of `hello`, `work` and `all`; where `/work` has several sizes, of each as well.
+    fn by_name(&self) -> Map<String, Value> {
+        let mut merged: BTreeMap<String, Histogram<u64>> = BTreeMap::new();
+        let sizes = self.latencies.keys().filter(|kind| **kind != Kind::Hello).count();
+        for (kind, latencies) in &self.latencies {
+            let mut names = vec!["all".to_owned()];
+            match kind {
+                Kind::Hello => names.push("hello".to_owned()),
+                Kind::Work(ops) => {
+                    names.push("work".to_owned());
+                    names.extend((sizes > 1).then(|| format!("work_{ops}")));
+                }
+            }
+            for name in names {
+                add(merged.entry(name).or_insert_with(histogram), latencies);
+            }
+        }
+        merged.iter().map(|(name, latencies)| (name.clone(), summary(latencies))).collect()
+    }
+
     /// The report.
     pub(crate) fn json(&self, own_cpu: Duration) -> String {
-        let right: u64 = self.latencies.iter().map(Histogram::len).sum();
+        let right: u64 = self.latencies.values().map(Histogram::len).sum();
         let wrong: u64 = self.faults.values().sum();
         let faults: Map<_, _> =
             self.faults.iter().map(|(fault, count)| (fault.name().into(), json!(count))).collect();
         let lanes: Map<_, _> =
             self.lanes.iter().map(|(lane, count)| (lane.to_string(), json!(count))).collect();
-        let latency: Map<_, _> = Kind::ALL
-            .iter()
-            .zip(&self.latencies)
-            .filter(|(_, latencies)| !latencies.is_empty())
-            .map(|(kind, latencies)| (kind.name().into(), summary(latencies)))
-            .collect();
         let mut report = json!({
             "requests": right + wrong,
             "wrong": wrong,
@@ -161,7 +178,7 @@ impl Tally {
             "seconds": self.took.as_secs_f64(),
             "requests_per_second": (right + wrong) as f64 / self.took.as_secs_f64(),
             "generator_cpu_seconds": own_cpu.as_secs_f64(),
-            "latency_us": latency,
+            "latency_us": self.by_name(),
             "lag_us": summary(&self.lag),
             "queued": self.queued,
             "reopened": self.reopened,
@@ -177,6 +194,10 @@ impl Tally {
         }
         report.to_string()
     }
+}
+
+fn add(mine: &mut Histogram<u64>, theirs: &Histogram<u64>) {
+    mine.add(theirs).expect("histograms of the same make");
 }
 
 fn record(histogram: &mut Histogram<u64>, time: Duration) {

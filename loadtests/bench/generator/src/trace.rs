@@ -1,5 +1,6 @@
 //! When requests are due, and which: the same for every server that is given the same plan.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -26,14 +27,62 @@ pub(crate) struct Arrival {
     pub(crate) target: usize,
 }
 
+/// Which share of the requests is `/work` of how many iterations; the others are `/hello`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Mix(Vec<(u64, f64)>);
+
+impl Mix {
+    /// Sizes that can be told apart in a report.
+    const MOST: usize = 8;
+
+    pub(crate) fn one(ops: u64, share: f64) -> Mix {
+        Mix(vec![(ops, share)])
+    }
+
+    /// The numbers of iterations.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().map(|work| work.0)
+    }
+
+    fn draw(&self, random: f64) -> Kind {
+        let mut below = 0.0;
+        for (ops, share) in &self.0 {
+            below += share;
+            if random < below {
+                return Kind::Work(*ops);
+            }
+        }
+        Kind::Hello
+    }
+}
+
+impl FromStr for Mix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mix, String> {
+        let works = text.split(',').map(|part| {
+            let (ops, share) = part.split_once('=')?;
+            Some((ops.parse().ok()?, share.parse().ok()?))
+        });
+        let works: Vec<(u64, f64)> = works.collect::<Option<_>>().ok_or("give OPS=SHARE,...")?;
+        let total: f64 = works.iter().map(|work| work.1).sum();
+        let fits = works.iter().all(|work| work.1 >= 0.0) && total <= 1.0 + 1e-9;
+        let again = |place: usize| works[..place].iter().any(|work| work.0 == works[place].0);
+        match works.len() {
+            ..=Self::MOST if fits && !(0..works.len()).any(again) => Ok(Mix(works)),
+            ..=Self::MOST => Err("sizes are told once, and shares are at most 1 together".into()),
+            _ => Err(format!("at most {} sizes", Self::MOST)),
+        }
+    }
+}
+
 /// What the trace is made from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Requests per second.
     pub(crate) rate: f64,
     pub(crate) arrivals: Arrivals,
-    /// Share of the requests that are [`Kind::Work`].
-    pub(crate) work_share: f64,
+    pub(crate) works: Mix,
     /// Servers, of which each arrival takes one at random.
     pub(crate) targets: usize,
 }
@@ -54,7 +103,7 @@ impl Plan {
             if due >= duration.as_secs_f64() {
                 return trace;
             }
-            let kind = if random.f64() < self.work_share { Kind::Work } else { Kind::Hello };
+            let kind = self.works.draw(random.f64());
             let target = if self.targets > 1 { random.usize(..self.targets) } else { 0 };
             trace.push(Arrival { due: Duration::from_secs_f64(due), kind, target });
         }
@@ -65,26 +114,31 @@ impl Plan {
 mod tests {
     use super::*;
 
-    const PLAN: Plan =
-        Plan { rate: 1000.0, arrivals: Arrivals::Poisson, work_share: 0.1, targets: 3 };
     const MINUTE: Duration = Duration::from_secs(60);
+
+    fn plan(arrivals: Arrivals) -> Plan {
+        Plan { rate: 1000.0, arrivals, works: "7=0.1,9=0.3".parse().expect("a mix"), targets: 3 }
+    }
 
     #[test]
     fn a_seed_gives_the_same_trace_again() {
-        assert_eq!(PLAN.trace(MINUTE, 7), PLAN.trace(MINUTE, 7));
-        assert_ne!(PLAN.trace(MINUTE, 7), PLAN.trace(MINUTE, 8));
+        let plan = plan(Arrivals::Poisson);
+        assert_eq!(plan.trace(MINUTE, 7), plan.trace(MINUTE, 7));
+        assert_ne!(plan.trace(MINUTE, 7), plan.trace(MINUTE, 8));
     }
 
     #[test]
     fn rate_and_mix_are_as_planned() {
         for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
-            let trace = Plan { arrivals, ..PLAN }.trace(MINUTE, 7);
+            let trace = plan(arrivals).trace(MINUTE, 7);
             assert!(trace.is_sorted_by_key(|arrival| arrival.due));
             let rate = trace.len() as f64 / 60.0;
             assert!((rate - 1000.0).abs() < 20.0, "{rate}");
-            let work = trace.iter().filter(|arrival| arrival.kind == Kind::Work).count();
-            let share = work as f64 / trace.len() as f64;
-            assert!((share - 0.1).abs() < 0.01, "{share}");
+            for (kind, want) in [(Kind::Work(7), 0.1), (Kind::Work(9), 0.3), (Kind::Hello, 0.6)] {
+                let count = trace.iter().filter(|arrival| arrival.kind == kind).count();
+                let share = count as f64 / trace.len() as f64;
+                assert!((share - want).abs() < 0.01, "{kind:?}: {share}");
+            }
             for target in 0..3 {
                 let share = trace.iter().filter(|arrival| arrival.target == target).count();
                 let share = share as f64 / trace.len() as f64;
@@ -95,12 +149,27 @@ mod tests {
 
     #[test]
     fn poisson_gaps_are_exponential() {
-        let trace = PLAN.trace(MINUTE, 7);
+        let trace = plan(Arrivals::Poisson).trace(MINUTE, 7);
         let gaps: Vec<_> =
             trace.windows(2).map(|pair| (pair[1].due - pair[0].due).as_secs_f64()).collect();
         // The standard deviation of an exponential distribution is its mean.
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
         assert!((variance.sqrt() / mean - 1.0).abs() < 0.05, "{mean} {variance}");
+    }
+
+    #[test]
+    fn a_mix_that_is_none_is_refused() {
+        for text in [
+            "",
+            "7",
+            "7=x",
+            "7=0.6,8=0.6",
+            "7=-0.1",
+            "7=0.1,7=0.1",
+            "1=0,2=0,3=0,4=0,5=0,6=0,7=0,8=0,9=0",
+        ] {
+            assert!(text.parse::<Mix>().is_err(), "{text}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::open;
 use crate::pool::{Lost, Pool};
 use crate::say;
 use crate::tally::{Tally, own_cpu};
-use crate::trace::{Arrivals, Plan};
+use crate::trace::{Arrivals, Mix, Plan};
 
 /// One line.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -27,14 +27,15 @@ struct Turn {
 /// Runs a turn for each line until standard input ends.
 pub(crate) fn run(to: Vec<SocketAddr>, connections: usize) -> Result<(), Lost> {
     // `/work` for no iterations: what it takes is the server's affair.
-    let exchanges = Exchanges::new(to[0], None);
+    let exchanges = Exchanges::new(to[0], [0]);
     let targets = to.len();
     let mut pool = Pool::open(to, connections * targets, exchanges)?;
     say("\"ready\"")?;
     for line in io::stdin().lock().lines() {
         let turn: Turn = serde_json::from_str(&line?).map_err(io::Error::from)?;
         let Turn { rate, seconds, work_share, seed } = turn;
-        let plan = Plan { rate, arrivals: Arrivals::Poisson, work_share, targets };
+        let works = Mix::one(0, work_share);
+        let plan = Plan { rate, arrivals: Arrivals::Poisson, works, targets };
         let trace = plan.trace(Duration::from_secs_f64(seconds), seed);
         let (before, begun) = (own_cpu(), Instant::now());
         let tally = open::run_into(Tally::with_samples(begun), begun, &mut pool, &trace)?;
