@@ -17,6 +17,7 @@ mod tally;
 mod trace;
 mod turns;
 mod users;
+mod visits;
 
 use std::io::{self, BufRead, Write};
 use std::net::SocketAddr;
@@ -93,6 +94,13 @@ enum Mode {
         #[command(flatten)]
         target: Target,
     },
+    /// Each request on a connection of its own; whoever is answered is replaced.
+    Visits {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        plan: visits::Plan,
+    },
     /// One request on each connection, and then silence.
     Idle {
         #[command(flatten)]
@@ -168,6 +176,13 @@ fn run(mode: Mode) -> Result<(), Lost> {
             let exchanges = target.exchanges(None)?;
             measure(pool, |_| rush::run(target.to, target.connections, &exchanges))
         }
+        Mode::Visits { target, plan } => {
+            let kind = if target.ops.is_some() { Kind::Work } else { Kind::Hello };
+            let exchanges = target.exchanges()?;
+            measure((), |()| {
+                visits::run(target.to, target.connections, kind, exchanges.of(kind), &plan)
+            })
+        }
         Mode::Idle { target } => {
             let mut pool = target.pool(1)?;
             closed::run(&mut pool, 0..1, Kind::Hello, Duration::ZERO)?;
@@ -203,16 +218,13 @@ impl Period {
 }
 
 /// The measured part, between two lines of the caller.
-fn measure(
-    mut pool: Pool,
-    part: impl FnOnce(&mut Pool) -> Result<Tally, Lost>,
-) -> Result<(), Lost> {
+fn measure<S>(mut state: S, part: impl FnOnce(&mut S) -> Result<Tally, Lost>) -> Result<(), Lost> {
     say("\"ready\"")?;
     if !told()? {
         return Ok(());
     }
     let before = tally::own_cpu();
-    let result = part(&mut pool)?;
+    let result = part(&mut state)?;
     say(&result.json(tally::own_cpu() - before))?;
     while told()? {}
     Ok(())

@@ -20,11 +20,11 @@ use crate::reply::{self, Fault};
 use crate::tally::Tally;
 
 /// Longest wait for the next answer of any; a SYN is sent again after 1, 3, 7 and 15 s (RFC 6298).
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One of them.
 #[derive(Debug)]
-struct Guest {
+pub(crate) struct Guest {
     socket: OwnedFd,
     came: Instant,
     asked: bool,
@@ -70,7 +70,7 @@ pub(crate) fn run(to: SocketAddr, count: usize, exchanges: &Exchanges) -> Result
 
 impl Guest {
     /// Begins to connect.
-    fn come(to: SocketAddr, index: usize, poll: &OwnedFd) -> rustix::io::Result<Guest> {
+    pub(crate) fn come(to: SocketAddr, index: usize, poll: &OwnedFd) -> rustix::io::Result<Guest> {
         let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
@@ -86,7 +86,7 @@ impl Guest {
     }
 
     /// Asks when it is connected, then reads; the end of its exchange, once.
-    fn proceed(&mut self, exchange: &Exchange, buffer: &mut [u8]) -> Option<Answer> {
+    pub(crate) fn proceed(&mut self, exchange: &Exchange, buffer: &mut [u8]) -> Option<Answer> {
         if self.answered {
             return None;
         }

@@ -1,0 +1,158 @@
+//! Visits: each request on a connection of its own, so many at once; whoever is answered is replaced
+//! at once. Connections open without waiting for one another, so a SYN that is not heard holds up
+//! nobody else.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::time::Timespec;
+
+use crate::exchange::{Exchange, Kind};
+use crate::pool::{Answer, Lost, REPLY};
+use crate::rush::{Guest, PATIENCE};
+use crate::tally::Tally;
+
+/// How many come at once, and when it is enough: after a number of requests, or after a time.
+#[derive(Debug, Args)]
+pub(crate) struct Plan {
+    /// Requests in all, each of which is waited for; without it, seconds decide.
+    #[arg(long, conflicts_with = "seconds", required_unless_present = "seconds")]
+    requests: Option<usize>,
+    /// Length of the measured part; who is not answered by then is left out.
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// The same load before it, unmeasured.
+    #[arg(long, default_value_t = 0.0)]
+    warm_up: f64,
+}
+
+/// Those who are on their way.
+#[derive(Debug)]
+struct Visits {
+    to: SocketAddr,
+    exchange: Exchange,
+    kind: Kind,
+    poll: OwnedFd,
+    guests: Vec<Guest>,
+    buffer: Vec<u8>,
+    /// How many may still come.
+    to_come: Option<usize>,
+}
+
+impl Visits {
+    /// `count` of them begin.
+    fn begin(
+        to: SocketAddr,
+        count: usize,
+        kind: Kind,
+        exchange: Exchange,
+        to_come: Option<usize>,
+    ) -> Result<Self, Lost> {
+        let poll = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from)?;
+        let (guests, buffer) = (Vec::new(), vec![0; REPLY]);
+        let mut visits = Visits { to, exchange, kind, poll, guests, buffer, to_come };
+        for index in 0..count.min(to_come.unwrap_or(count)) {
+            let guest = visits.come(index)?;
+            visits.guests.push(guest);
+        }
+        Ok(visits)
+    }
+
+    /// Goes on until this time, or until nobody is left; how many were never answered.
+    fn until(
+        &mut self,
+        until: Option<Instant>,
+        mut answered: impl FnMut(Answer),
+    ) -> Result<usize, Lost> {
+        let mut events = Vec::with_capacity(self.guests.len());
+        let mut under_way = self.guests.len();
+        while under_way > 0 {
+            let patience = until.map_or(PATIENCE, |until| until - Instant::now());
+            if patience.is_zero() {
+                return Ok(0);
+            }
+            events.clear();
+            let timeout = Timespec::try_from(patience).map_err(io::Error::other)?;
+            match epoll::wait(&self.poll, spare_capacity(&mut events), Some(&timeout)) {
+                Err(Errno::INTR) => continue,
+                other => other.map_err(io::Error::from)?,
+            };
+            if events.is_empty() && until.is_none() {
+                return Ok(under_way);
+            }
+            for event in &events {
+                let index = event.data.u64() as usize;
+                let guest = &mut self.guests[index];
+                let Some(answer) = guest.proceed(&self.exchange, &mut self.buffer) else {
+                    continue;
+                };
+                answered(Answer { kind: self.kind, ..answer });
+                if self.to_come != Some(0) {
+                    self.guests[index] = self.come(index)?;
+                } else {
+                    under_way -= 1;
+                }
+            }
+        }
+        Ok(0)
+    }
+
+    fn come(&mut self, index: usize) -> Result<Guest, Lost> {
+        if let Some(left) = &mut self.to_come {
+            *left -= 1;
+        }
+        Ok(Guest::come(self.to, index, &self.poll).map_err(io::Error::from)?)
+    }
+}
+
+/// Prints `warm` when the warm-up is over and the result at the end, so that the caller can look at
+/// the server's clock at both ends while the load goes on.
+///
+/// The measured part begins with the last answer of the warm-up and ends with its own last one: what
+/// is under way at either end counts in neither.
+pub(crate) fn run(
+    to: SocketAddr,
+    count: usize,
+    kind: Kind,
+    exchange: &Exchange,
+    plan: &Plan,
+) -> Result<Tally, Lost> {
+    let mut tally = Tally::default();
+    let mut last = Instant::now();
+    let mut visits = Visits::begin(to, count, kind, closing(exchange), plan.requests)?;
+    if plan.warm_up > 0.0 {
+        visits.until(Some(after(plan.warm_up)), |answer| {
+            last = answer.read;
+            // A wrong answer counts whenever it came.
+            if answer.fault.is_some() {
+                tally.add(&answer);
+            }
+        })?;
+    }
+    let begun = last;
+    crate::say("\"warm\"")?;
+    let silent = visits.until(plan.seconds.map(after), |answer| {
+        tally.add(&answer);
+        last = answer.read;
+    })?;
+    tally.unsent(silent);
+    tally.end(0, last - begun);
+    Ok(tally)
+}
+
+fn after(seconds: f64) -> Instant {
+    Instant::now() + Duration::from_secs_f64(seconds)
+}
+
+/// The request that says that it is the only one of its connection (RFC 9112, section 9.6): so the
+/// server closes first, and its side remembers the connection (TIME-WAIT), not the client's ports.
+fn closing(exchange: &Exchange) -> Exchange {
+    let head = exchange.request.strip_suffix(b"\r\n").unwrap_or(&exchange.request);
+    Exchange { request: [head, b"Connection: close\r\n\r\n"].concat(), body: exchange.body.clone() }
+}
