@@ -2,20 +2,30 @@
 
 import json
 import os
+import signal
 import subprocess
-import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from loadtests import record
+from loadtests import k6_summary, record
 from loadtests.bench import machine
-from loadtests.k6_summary import failed_thresholds, parts
-from loadtests.record import Run
+from loadtests.record import Part, Run
+from loadtests.report import k6_csv, prometheus
+from loadtests.report.collect import Collector
+from loadtests.report.progress import Progress
 from loadtests.target import Target
 from tools import resolve, table, versions
 from tools.errors import ToolError
 
 FOLDER = Path(__file__).resolve().parent
+THRESHOLD = 99
+"""k6's exit status when a threshold does not hold."""
+
+INTERRUPTED = 105
+"""k6's exit status when it was told to stop."""
 
 
 def scenarios() -> list[str]:
@@ -26,56 +36,134 @@ def scenarios() -> list[str]:
 def purpose(scenario: str) -> str:
     """What a scenario answers: the first line of its script."""
     with (FOLDER / "scenarios" / f"{scenario}.js").open() as script:
-        return script.readline().removeprefix("//").strip().replace("%", "%%")
+        return script.readline().removeprefix("//").strip()
 
 
-def run(scenario: str, target: Target, settings: dict[str, object], out: Path) -> tuple[Run, Path]:
-    """Runs a scenario to its end; the run, and its folder."""
+def run(scenario: str, target: Target, settings: dict[str, object], folder: Path) -> Run:
+    """Runs a scenario to its end; its samples become the parts of the record."""
     program = resolve.ensure(["k6"])["k6"]
     version = versions.remembered(program, table.find("k6"))
     load, started = os.getloadavg(), datetime.now(UTC)
-    folder = record.create_folder(out, scenario, started)
     file = folder / "k6-summary.json"
-    exit_code = subprocess.run(
-        _command(program, scenario, target, file, settings), check=False
-    ).returncode
+    argv = _command(program, scenario, target, file, settings)
+    server = getattr(target, "prometheus", "")
+    variables = _environment(target)
+    argv += ["--tag", f"testid={folder.name}", "--out", "csv=-"]
+    if prometheus.receives(server):
+        argv += ["--out", "experimental-prometheus-rw"]
+        variables |= prometheus.remote_write(server)
+    collector = Collector()
+    exit_code = _follow(scenario, argv, variables, folder, started.timestamp(), collector)
     seconds = (datetime.now(UTC) - started).total_seconds()
     if not file.exists():
         raise ToolError(f"k6 ended with exit {exit_code} and no summary; it says why above")
     data = json.loads(file.read_text())
     file.unlink()
-    found = Run(
+    return Run(
         name=scenario,
         tool="k6",
         tool_version=version,
         passed=exit_code == 0,
         exit_code=exit_code,
-        failed_thresholds=failed_thresholds(data),
-        started=started.isoformat(timespec="seconds"),
+        failed_thresholds=k6_summary.failed_thresholds(data),
+        started=started.isoformat(timespec="milliseconds"),
         seconds=round(seconds, 1),
-        target=record.Target(target.gateway, "gateway", list(target.replicas)),
+        target=record.Target(
+            target.gateway, getattr(target, "via", "gateway"), list(target.replicas)
+        ),
         settings=settings,
         machine=machine.describe(),
-        load_average_before=list(load),
-        parts=parts(data),
+        load_average_before=[round(value, 2) for value in load],
+        parts=_parts(collector, data),
+        server=prometheus.ask(server, started.timestamp(), seconds),
         k6=data,
     )
-    return found, folder
+
+
+def _parts(collector: Collector, data: dict) -> list[Part]:
+    """Those of the samples, with what only the end of the scenario knows."""
+    parts = collector.parts()
+    for name, figure in data.pop("figures", {}).items():
+        place = figure.pop("part", record.ALL)
+        for part in parts:
+            if part.name == place or len(parts) == 1:
+                part.figures[name] = record.Figure(**figure)
+    return parts
 
 
 def _command(
     program: Path, scenario: str, target: Target, file: Path, settings: dict[str, object]
 ) -> list[str]:
-    # Without an address k6 opens no API port, so that two runs do not meet.
-    argv = [str(program), "run", "--address", "", "--no-usage-report"]
-    if not sys.stderr.isatty():
-        argv.append("--quiet")
+    # Without an address k6 opens no API port, so that two runs do not meet. Its own progress would
+    # be between the samples.
+    argv = [str(program), "run", "--address", "", "--no-usage-report", "--quiet"]
     variables = {
         "BASE_URL": target.gateway,
         "REPLICA_NAMES": ",".join(target.replicas),
+        "DIRECT_URL": getattr(target, "direct", ""),
         "SUMMARY_FILE": str(file),
         **{name.upper(): value for name, value in settings.items()},
     }
     for name, value in variables.items():
         argv += ["--env", f"{name}={value}"]
     return [*argv, str(FOLDER / "scenarios" / f"{scenario}.js")]
+
+
+def _environment(target: Target) -> dict[str, str]:
+    """The token is no argument, which everybody on the machine can read."""
+    variables = {**os.environ, "K6_CSV_TIME_FORMAT": k6_csv.TIME_FORMAT}
+    if token := getattr(target, "token", ""):
+        variables["TOKEN"] = token
+    return variables
+
+
+def _follow(
+    scenario: str,
+    argv: list[str],
+    variables: dict[str, str],
+    folder: Path,
+    started: float,
+    collector: Collector,
+) -> int:
+    """Runs k6 and gathers its samples until it ends; its exit status."""
+    progress = Progress(scenario, folder / "progress.log")
+    # In a session of its own: Ctrl-C would tell k6 twice, and the second time it ends without a summary.
+    with subprocess.Popen(
+        argv,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        said = threading.Thread(target=_log, args=(process, folder / "k6.log", progress))
+        said.start()
+        with _stopped_by_a_signal(process):
+            k6_csv.read(process.stdout, started, collector, progress)
+            process.wait()
+        said.join()
+    progress.end()
+    return process.returncode
+
+
+def _log(process: subprocess.Popen, file: Path, progress: Progress) -> None:
+    """Shows and keeps what k6 says beside its samples."""
+    with file.open("w") as log:
+        for line in process.stderr:
+            log.write(line)
+            progress.say(line)
+
+
+@contextmanager
+def _stopped_by_a_signal(process: subprocess.Popen) -> Iterator[None]:
+    """Whoever stops the run stops k6, which then writes its summary, so that there is a report."""
+
+    def stop(_number: int, _frame: object) -> None:
+        process.send_signal(signal.SIGINT)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import tempfile
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,6 +14,8 @@ from tools.errors import ToolError
 SCHEMA = 1
 OUT = Path(__file__).resolve().parent / "out"
 FILE = "run.json"
+
+INNERMOST = re.compile(r"\[[^\[\]{}]*\]")
 
 ALL = "all"
 """Every request of a part, whatever its route; also the name of the only part."""
@@ -96,6 +99,8 @@ class Server:
     lanes_busy: list[list[float]] = field(default_factory=list)
     gateway_p99_ms: list[list[float]] = field(default_factory=list)
     requests_per_second: list[list[float]] = field(default_factory=list)
+    whole_run: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By phase, and of `gateway`: `p50_ms` and `p99_ms` of all requests of the run."""
 
 
 @dataclass
@@ -128,7 +133,9 @@ class Run:
 
 def to_json(run: Run) -> str:
     """The text of run.json."""
-    return json.dumps(dataclasses.asdict(run), indent=1) + "\n"
+    text = json.dumps(dataclasses.asdict(run), indent=1)
+    # A list of numbers stays on its line. Within JSON's strings there are no line ends to lose.
+    return INNERMOST.sub(lambda found: re.sub(r"\n *", "", found[0]), text) + "\n"
 
 
 def from_json(text: str) -> Run:

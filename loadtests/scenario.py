@@ -1,38 +1,76 @@
 """The commands that run one scenario each."""
 
 import argparse
+from datetime import UTC, datetime
 from pathlib import Path
 
 from loadtests import k6, record, summary, target
+from loadtests.bench.options import positive
+from loadtests.record import Run
 from loadtests.report import keep
+
+SETTINGS = ("rate", "duration", "vus", "seed")
 
 
 def add(commands: argparse._SubParsersAction) -> None:
     """Adds every scenario to the commands."""
     for name in k6.scenarios():
-        parser = commands.add_parser(name, help=k6.purpose(name))
-        parser.add_argument("--rate", type=int, metavar="N", help="requests started each second")
+        about = k6.purpose(name).replace("%", "%%")
+        parser = commands.add_parser(name, help=about, description=about)
+        parser.add_argument("--rate", type=positive, metavar="N", help="requests started a second")
         parser.add_argument("--duration", metavar="TIME", help="as in 20s or 2m")
-        parser.add_argument("--vus", type=int, metavar="N", help="virtual users, where it has them")
-        parser.add_argument("--seed", type=int, metavar="N", help="another order of random choices")
         parser.add_argument(
-            "--out",
-            type=Path,
-            default=record.OUT,
-            metavar="FOLDER",
-            help="where the run's folder is made; default: loadtests/out",
+            "--vus", type=positive, metavar="N", help="virtual users, if it has any"
         )
+        parser.add_argument("--seed", type=positive, metavar="N", help="of the random choices")
+        parser.add_argument(
+            "--base", type=Path, metavar="RUN", help="folder of an earlier run to compare with"
+        )
+        add_out(parser)
         parser.set_defaults(run=_run, scenario=name)
 
 
+def add_out(parser: argparse.ArgumentParser) -> None:
+    """Where runs go."""
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.OUT,
+        metavar="FOLDER",
+        help="where the run's folder is made; default: loadtests/out",
+    )
+
+
 def _run(options: argparse.Namespace) -> int:
-    settings = {
-        name: value
-        for name in ("rate", "duration", "vus", "seed")
-        if (value := getattr(options, name)) is not None
-    }
-    run, folder = k6.run(options.scenario, target.find(), settings, options.out)
-    keep(run, folder)
+    base = record.read(options.base) if options.base else None
+    settings = {name: value for name in SETTINGS if (value := getattr(options, name)) is not None}
+    run, folder = run_one(options.scenario, target.find(), settings, options.out, base)
     print(summary.describe(run))
-    print(f"report      {folder}")
-    return run.exit_code
+    print(f"report      {folder / 'report.html'}")
+    return exit_status(run)
+
+
+def run_one(
+    scenario: str,
+    where: target.Target,
+    settings: dict[str, object],
+    out: Path,
+    base: Run | None = None,
+) -> tuple[Run, Path]:
+    """Runs a scenario and writes its report; the run, and its folder."""
+    folder = record.create_folder(out, scenario, datetime.now(UTC))
+    try:
+        run = k6.run(scenario, where, settings, folder)
+    except BaseException:
+        # Logs may tell why; an empty folder tells nothing.
+        if not any(folder.iterdir()):
+            folder.rmdir()
+        raise
+    keep(run, folder, base)
+    return run, folder
+
+
+def exit_status(run: Run) -> int:
+    """That of the command: 99 for a threshold, 130 when somebody stopped it, 1 when it did not come so far."""
+    known = {0: 0, k6.THRESHOLD: k6.THRESHOLD, k6.INTERRUPTED: 130}
+    return known.get(run.exit_code, 1)

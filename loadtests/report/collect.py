@@ -1,0 +1,173 @@
+"""Gathers the requests of a run, one by one, into the parts of its record."""
+
+import random
+from collections import Counter, defaultdict
+from itertools import chain
+from math import ceil
+
+from loadtests.record import ALL, Checks, OverTime, Part, Route
+from loadtests.report.samples import Series, Spool, ordered, quantiles
+
+STATISTICS = {"min": 0, "p50": 50, "p90": 90, "p95": 95, "p99": 99, "p99.9": 99.9, "max": 100}
+SCATTERED = 3000
+BINS = 600
+"""Most bins of the time; longer runs have wider ones."""
+
+LISTED = 20
+"""Names of failed checks that are kept."""
+
+
+def percents(count: int) -> list[float]:
+    """What a curve of so many requests is drawn through: as dense in each nine as in the one before."""
+    found = [2.5 * step for step in range(36)]
+    decade = 10.0
+    while decade * count / 100 >= 1:
+        found += [100 - decade * (1 - 0.05 * step) for step in range(18)]
+        decade /= 10
+    return [round(percent, 8) for percent in found if (1 - percent / 100) * count >= 1] + [100.0]
+
+
+class Collector:
+    """Everything about a run's requests, in memory that does not grow with their number."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self._spool = Spool()
+        self._random = random.Random(seed)
+        self._parts: dict[str, _Part] = {}
+
+    def request(self, part: str, route: str, t: float, ms: float, failed: bool) -> None:
+        """One request: sent `t` seconds after the start of the run."""
+        self._part(part).request(route, t, ms, failed, self._random)
+
+    def check(self, part: str, name: str, passed: bool) -> None:
+        """One check of a reply."""
+        checks = self._part(part).checks
+        checks[name, passed] += 1
+
+    def dropped(self, part: str, count: int) -> None:
+        """Requests that were due and not sent."""
+        self._part(part).dropped += count
+
+    def parts(self) -> list[Part]:
+        """What was gathered, in the order in which the parts began."""
+        asked = [part for part in self._parts.values() if part.routes or part.dropped]
+        return [part.finished() for part in asked]
+
+    def _part(self, name: str) -> "_Part":
+        if name not in self._parts:
+            self._parts[name] = _Part(name, self._spool)
+        return self._parts[name]
+
+
+class _Part:
+    def __init__(self, name: str, spool: Spool) -> None:
+        self.name = name
+        self.routes: dict[str, Series] = {}
+        self.checks: Counter[tuple[str, bool]] = Counter()
+        self.dropped = 0
+        self._spool = spool
+        self._failed: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        self._total: Counter[str] = Counter()
+        self._first, self._last = float("inf"), 0.0
+        self._sample: list[tuple[str, float, float]] = []
+        self._count = 0
+
+    def request(self, route: str, t: float, ms: float, failed: bool, chance: random.Random) -> None:
+        second = int(t)
+        series = self.routes.get(route)
+        if series is None:
+            series = self.routes[route] = self._spool.series()
+        series.add(second, ms)
+        self._total[route] += ms
+        if failed:
+            self._failed[route][second] += 1
+        self._first = min(self._first, t)
+        self._last = max(self._last, t + ms / 1000)
+        # Vitter's algorithm R: every request is as likely to be in the sample.
+        self._count += 1
+        if len(self._sample) < SCATTERED:
+            self._sample.append((route, t, ms))
+        elif (place := int(chance.random() * self._count)) < SCATTERED:
+            self._sample[place] = (route, t, ms)
+
+    def finished(self) -> Part:
+        seconds = max(self._last - self._first, 0.0) if self._count else 0.0
+        failed = sum(counts.total() for counts in self._failed.values())
+        named = {name: [name] for name in sorted(self.routes)}
+        # A run of one route has that route's curve only.
+        groups = {ALL: list(named), **named} if len(named) > 1 else {ALL: list(named)}
+        part = Part(
+            name=self.name,
+            seconds=round(seconds, 3),
+            requests=self._count,
+            failed=failed,
+            requests_per_second=round(self._count / seconds, 3) if seconds else 0.0,
+            dropped=self.dropped,
+            checks=self._checked(),
+            scatter=self._scattered(),
+        )
+        for name, members in groups.items():
+            self._summarise(part, name, members)
+        if len(named) == 1:
+            (only,) = named
+            part.routes[only] = part.routes[ALL]
+        return part
+
+    def _summarise(self, part: Part, name: str, members: list[str]) -> None:
+        """Adds the figures of one route, or of several together."""
+        series = [self.routes[member] for member in members]
+        count = sum(one.count for one in series)
+        curve = percents(count)
+        wanted = sorted({*curve, *STATISTICS.values()})
+        pieces = chain.from_iterable(one.of(one.seconds()) for one in series)
+        found = dict(
+            zip(wanted, quantiles(ordered(pieces), count, wanted), strict=True) if count else ()
+        )
+        latency = {key: round(found[percent], 6) for key, percent in STATISTICS.items() if count}
+        if count:
+            latency["mean"] = round(sum(self._total[member] for member in members) / count, 6)
+        failed = sum(self._failed[member].total() for member in members if member in self._failed)
+        part.routes[name] = Route(count, failed, latency)
+        part.percentiles[name] = [[percent, round(found[percent], 4)] for percent in curve if count]
+        part.over_time[name] = self._over_time(members)
+
+    def _over_time(self, members: list[str]) -> OverTime:
+        """In bins of a second, or wider ones, from the first request of the part to its last."""
+        if not self._count:
+            return OverTime()
+        first, last = (
+            int(self._first),
+            max(map(max, (self.routes[m].seconds() for m in self.routes))),
+        )
+        width = ceil((last - first + 1) / BINS)
+        over = OverTime()
+        for start in range(first, last + 1, width):
+            seconds = range(start, start + width)
+            values = [v for m in members for piece in self.routes[m].of(seconds) for v in piece]
+            values.sort()
+            over.t.append(start)
+            over.requests.append(len(values))
+            over.failed.append(
+                sum(self._failed[m][s] for m in members if m in self._failed for s in seconds)
+            )
+            three = quantiles(iter(values), len(values), (50, 99, 100)) if values else [None] * 3
+            for found, kept in zip(three, (over.p50_ms, over.p99_ms, over.max_ms), strict=True):
+                kept.append(None if found is None else round(found, 4))
+        return over
+
+    def _scattered(self) -> dict[str, list[list[float]]]:
+        points: dict[str, list[list[float]]] = {}
+        for route, t, ms in sorted(self._sample):
+            points.setdefault(route, []).append([round(t, 3), round(ms, 4)])
+        return points
+
+    def _checked(self) -> Checks | None:
+        if not self.checks:
+            return None
+        failed = {name: count for (name, passed), count in self.checks.items() if not passed}
+        names = [
+            f"{name} ({count} of {count + self.checks[name, True]})"
+            for name, count in sorted(failed.items())
+        ]
+        total = self.checks.total()
+        return Checks(total - sum(failed.values()), sum(failed.values()), names[:LISTED])
