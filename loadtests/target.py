@@ -1,12 +1,13 @@
-"""Finds the gateway to send load to, and the replicas behind it."""
+"""Finds what to send load to: the gateway, the replicas behind it, the token, and Prometheus."""
 
 import os
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from local import processes, settings, topology
+from local import processes, settings, tokens, topology
 from tools.errors import ToolError
 
 DEADLINE = 10.0
@@ -18,17 +19,39 @@ ASKED = 20
 
 @dataclass(frozen=True)
 class Target:
-    """A gateway and the names of its replicas."""
+    """A gateway and the names of its replicas; what is not known is empty."""
 
     gateway: str
     replicas: tuple[str, ...]
+    direct: str = ""
+    """One replica without the gateway: the first."""
+    token: str = field(default="", repr=False)
+    """Lets its bearer write projects."""
+    prometheus: str = ""
+    """The Prometheus that scrapes this platform."""
+
+    def environment(self) -> dict[str, str]:
+        """What a scenario is told, as variables: on the command line others would see the token."""
+        told = {
+            "BASE_URL": self.gateway,
+            "DIRECT_URL": self.direct,
+            "REPLICA_NAMES": ",".join(self.replicas),
+            "TOKEN": self.token,
+        }
+        return {name: value for name, value in told.items() if value}
 
 
 def find() -> Target:
     """The gateway of GATEWAY_URL, else that of the instance that is up."""
     url = os.environ.get("GATEWAY_URL", "").rstrip("/")
     if url:
-        return Target(url, _ask_for_names(url, _expected()))
+        return Target(
+            url,
+            _ask_for_names(url, _expected()),
+            direct=os.environ.get("DIRECT_URL", "").rstrip("/"),
+            token=_token(),
+            prometheus=os.environ.get("PROMETHEUS_URL", "").rstrip("/"),
+        )
     run = settings.run_folder()
     running = topology.read(run)
     if running is None or not processes.find(run):
@@ -36,8 +59,31 @@ def find() -> Target:
             f"no gateway: nothing is up (instance {run.name}). "
             "Run make up first, or set GATEWAY_URL to the address of a gateway"
         )
-    names = tuple(replica.name for replica in running.replicas)
-    return Target(f"http://{topology.HOST}:{running.gateway_port}", names)
+    return Target(
+        _local(running.gateway_port),
+        tuple(replica.name for replica in running.replicas),
+        direct=_local(running.replicas[0].port),
+        # Without a database there are no projects to write.
+        token="" if running.database == "none" else _read(tokens.clear(run)),
+        prometheus=_local(running.prometheus_port),
+    )
+
+
+def _local(port: int) -> str:
+    return f"http://{topology.HOST}:{port}"
+
+
+def _token() -> str:
+    """That of TOKEN, or of the file that TOKEN_FILE names."""
+    file = os.environ.get("TOKEN_FILE", "")
+    return os.environ.get("TOKEN", "") or (_read(Path(file)) if file else "")
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError as error:
+        raise ToolError(f"the token cannot be read: {file}: {error.strerror}") from None
 
 
 def _expected() -> int | None:
