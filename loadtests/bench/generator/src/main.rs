@@ -177,8 +177,8 @@ fn run(mode: Mode) -> Result<(), Lost> {
             measure(pool, |_| rush::run(target.to, target.connections, &exchanges))
         }
         Mode::Visits { target, plan } => {
-            let kind = if target.ops.is_some() { Kind::Work } else { Kind::Hello };
-            let exchanges = target.exchanges()?;
+            let kind = target.ops.map_or(Kind::Hello, Kind::Work);
+            let exchanges = target.exchanges(target.ops)?;
             measure((), |()| {
                 visits::run(target.to, target.connections, kind, exchanges.of(kind), &plan)
             })
