@@ -111,6 +111,11 @@ impl LaneShared {
         self.runtime.get().map_or(Duration::ZERO, |runtime| runtime.worker_total_busy_duration(0))
     }
 
+    /// Times that the event loop had nothing left to do and waited.
+    pub(crate) fn sleeps(&self) -> u64 {
+        self.runtime.get().map_or(0, |runtime| runtime.worker_park_count(0))
+    }
+
     /// Time that the lane is expected to need for what is queued and running: the sum of what
     /// the load table expects of each, less what the running handler has had of its own.
     pub(crate) fn expected_work(&self, now: Instant) -> Duration {

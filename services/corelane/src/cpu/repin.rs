@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use nix::time::ClockId;
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -50,6 +51,15 @@ impl LaneCpu {
     /// How often the lane's mask was set anew.
     pub(crate) fn repins(&self) -> u64 {
         self.repins.load(Relaxed)
+    }
+
+    /// CPU time of the lane's thread; 0 while there is none.
+    pub(crate) fn time(&self) -> Duration {
+        let Some(thread) = self.thread() else { return Duration::ZERO };
+        // What pthread_getcpuclockid(3) makes of the id of a thread of this process: its bits
+        // inverted, then a thread's clock (4) of the scheduler's time (2).
+        let clock = ClockId::from_raw(!thread.as_raw_nonzero().get() << 3 | 4 | 2);
+        clock.now().map_or(Duration::ZERO, Duration::from)
     }
 
     /// Makes the calling thread the lane's, pinned to its CPU, until the guard is dropped.

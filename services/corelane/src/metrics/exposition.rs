@@ -36,6 +36,21 @@ const OF_LANES: &[OfLane] = &[
         |lane, _| lane.busy().into(),
     ),
     (
+        Family::counter(
+            "corelane_lane_cpu_seconds",
+            "CPU time of the lane's thread: with that of looking at sockets, going to sleep and \
+             waking up, which busy leaves out",
+        ),
+        |lane, _| lane.cpu.time().into(),
+    ),
+    (
+        Family::counter(
+            "corelane_lane_sleeps",
+            "Times that the lane's event loop had nothing left to do and waited for its sockets",
+        ),
+        |lane, _| lane.sleeps().into(),
+    ),
+    (
         Family::gauge(
             "corelane_lane_expected_seconds",
             "Time that the lane is expected to need for what is queued and running, by the load \
@@ -140,6 +155,35 @@ const OF_LOAD_TABLE: &[OfRow] = &[
             "Mean deviation of the time from the start of a handler to the head of its reply",
         ),
         |row| row.service.1.into(),
+    ),
+    (
+        Family::counter(
+            "corelane_load_table_lane_time_seconds",
+            "Time that requests held their lanes, added up",
+        ),
+        |row| row.lane_sums.seconds.into(),
+    ),
+    (
+        Family::counter(
+            "corelane_load_table_lane_time_squared_seconds",
+            "Squares of the times that requests held their lanes, in seconds squared, added up",
+        ),
+        |row| row.lane_sums.squared_seconds.into(),
+    ),
+    (
+        Family::counter(
+            "corelane_load_table_service_time_seconds",
+            "Times from the start of a handler to the head of its reply, added up",
+        ),
+        |row| row.service_sums.seconds.into(),
+    ),
+    (
+        Family::counter(
+            "corelane_load_table_service_time_squared_seconds",
+            "Squares of the times from the start of a handler to the head of its reply, in seconds \
+             squared, added up",
+        ),
+        |row| row.service_sums.squared_seconds.into(),
     ),
 ];
 
