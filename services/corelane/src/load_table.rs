@@ -174,7 +174,8 @@ impl LoadTable {
         let kinds = tables.clone().next().map_or(0, |table| table.kinds.len());
         let rows = (0..kinds).filter_map(|index| {
             let kinds = tables.clone().map(|table| &table.kinds[index]);
-            let observations = kinds.clone().map(|kind| kind.lane.estimate.observations.get()).sum();
+            let observations =
+                kinds.clone().map(|kind| kind.lane.estimate.observations.get()).sum();
             let kind = KindIndex(index as u16);
             (observations > 0).then(|| Row {
                 route: kind.route(),
