@@ -8,6 +8,7 @@
 
 mod closed;
 mod exchange;
+mod hold;
 mod idle;
 mod open;
 mod pool;
@@ -101,6 +102,12 @@ enum Mode {
         #[command(flatten)]
         plan: visits::Plan,
     },
+    /// Connections that are held: idle, slow, or all asking at once. Each line of standard input is
+    /// what they do next, as JSON: do (open, ask, look), and connections, ask, pace.
+    Hold {
+        #[command(flatten)]
+        options: hold::Options,
+    },
     /// One request on each connection, and then silence.
     Idle {
         #[command(flatten)]
@@ -183,6 +190,7 @@ fn run(mode: Mode) -> Result<(), Lost> {
                 visits::run(target.to, target.connections, kind, exchanges.of(kind), &plan)
             })
         }
+        Mode::Hold { options } => hold::run(options),
         Mode::Idle { target } => {
             let mut pool = target.pool(1)?;
             closed::run(&mut pool, 0..1, Kind::Hello, Duration::ZERO)?;

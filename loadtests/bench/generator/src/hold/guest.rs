@@ -1,0 +1,181 @@
+//! One connection that is held.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size, socket_error};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{bind, connect, recv, send, socket_with};
+
+use crate::exchange::Exchange;
+use crate::reply::{self, Fault, Reply};
+
+/// As little as the kernel allows, so that a slow reader's window is soon full (tcp(7)).
+const SMALL: usize = 1;
+
+/// What a slow reader takes at a time.
+const SIP: usize = 512;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Connecting,
+    Open,
+    Asked,
+    /// It failed, or the server has closed it.
+    Gone,
+}
+
+/// When what happened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// When it was to begin.
+    pub(crate) due: Instant,
+    /// When it did: its first SYN, or its request.
+    pub(crate) begun: Instant,
+    pub(crate) connected: Option<Instant>,
+    pub(crate) answered: Option<Instant>,
+    pub(crate) gone: Option<Instant>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Guest {
+    socket: OwnedFd,
+    pub(crate) state: State,
+    pub(crate) times: Times,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) lane: Option<usize>,
+    /// The status of a reply that nobody asked for, such as that to a header that took too long.
+    pub(crate) refusal: Option<u16>,
+    /// The first part of a reply that came in several.
+    part: Vec<u8>,
+}
+
+impl Guest {
+    /// Begins to connect; `index` is what its events are told by.
+    pub(crate) fn come(
+        to: SocketAddr,
+        from: Option<IpAddr>,
+        small: bool,
+        due: Instant,
+        (poll, index): (&OwnedFd, usize),
+    ) -> rustix::io::Result<Guest> {
+        let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        // It ends with a reset, so that its port is free at once for the next run.
+        set_socket_linger(&socket, Some(Duration::ZERO))?;
+        if small {
+            set_socket_recv_buffer_size(&socket, SMALL)?;
+        }
+        if let Some(from) = from {
+            bind(&socket, &SocketAddr::new(from, 0))?;
+        }
+        let begun = Instant::now();
+        match connect(&socket, &to) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error),
+        }
+        // Edge-triggered: one event when it is connected, and one for what arrives.
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(poll, &socket, EventData::new_u64(index as u64), flags)?;
+        let times = Times { due, begun, connected: None, answered: None, gone: None };
+        let state = State::Connecting;
+        let (fault, lane, refusal) = (None, None, None);
+        Ok(Guest { socket, state, times, fault, lane, refusal, part: Vec::new() })
+    }
+
+    /// Whether it has just been connected, or failed to be.
+    pub(crate) fn connected(&mut self) -> bool {
+        if socket_error(&self.socket).and_then(|outcome| outcome).is_err() {
+            self.end(Some(Fault::Connect));
+            return false;
+        }
+        self.times.connected = Some(Instant::now());
+        self.state = State::Open;
+        true
+    }
+
+    /// Sends a whole request.
+    pub(crate) fn ask(&mut self, exchange: &Exchange) {
+        self.part.clear();
+        if self.send(&exchange.request) {
+            self.state = State::Asked;
+        } else {
+            self.end(Some(Fault::Closed));
+        }
+    }
+
+    /// Sends a part of a request; false when the connection does not take it.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
+        send(&self.socket, bytes, SendFlags::NOSIGNAL) == Ok(bytes.len())
+    }
+
+    /// Reads the reply to its request; true when that has ended, one way or the other.
+    pub(crate) fn read(&mut self, exchange: &Exchange, buffer: &mut [u8]) -> bool {
+        let arrived = match recv(&self.socket, &mut *buffer, RecvFlags::empty()) {
+            Ok((_, length)) if length > 0 => length,
+            Err(Errno::AGAIN | Errno::INTR) => return false,
+            _ => {
+                self.end(Some(Fault::Closed));
+                return true;
+            }
+        };
+        let reply = if self.part.is_empty() {
+            reply::read(&buffer[..arrived], &exchange.body)
+        } else {
+            self.part.extend_from_slice(&buffer[..arrived]);
+            reply::read(&self.part, &exchange.body)
+        };
+        let Some(Reply { fault, closes, lane }) = reply else {
+            if self.part.is_empty() {
+                self.part.extend_from_slice(&buffer[..arrived]);
+            }
+            return false;
+        };
+        self.times.answered = Some(Instant::now());
+        (self.fault, self.lane, self.state) = (fault, lane, State::Open);
+        self.part = Vec::new();
+        if closes {
+            self.end(fault);
+        }
+        true
+    }
+
+    /// Reads what comes to one that waits for nothing: the server's refusal, or its end.
+    pub(crate) fn overhear(&mut self, buffer: &mut [u8]) {
+        loop {
+            match recv(&self.socket, &mut *buffer, RecvFlags::empty()) {
+                Ok((_, length)) if length > 0 => {
+                    let status = buffer[..length].strip_prefix(b"HTTP/1.1 ");
+                    let digits = status.and_then(|status| status.get(..3));
+                    let number =
+                        digits.and_then(|digits| str::from_utf8(digits).ok()?.parse().ok());
+                    self.refusal = number.or(self.refusal);
+                }
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR) => {}
+                _ => return self.end(None),
+            }
+        }
+    }
+
+    /// Takes a little of a long reply.
+    pub(crate) fn sip(&mut self) {
+        let mut sip = [0; SIP];
+        match recv(&self.socket, &mut sip[..], RecvFlags::empty()) {
+            Ok((_, length)) if length > 0 => {}
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            _ => self.end(None),
+        }
+    }
+
+    /// Notes that it is gone; not that of one whose request was lost to the end of the measurement.
+    pub(crate) fn end(&mut self, fault: Option<Fault>) {
+        self.state = State::Gone;
+        self.fault = self.fault.or(fault);
+        self.times.gone = self.times.gone.or_else(|| Some(Instant::now()));
+    }
+}

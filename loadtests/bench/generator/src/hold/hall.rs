@@ -1,0 +1,264 @@
+//! The connections that are held, and the event loop that looks after them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+
+use super::Manner;
+use super::guest::{Guest, State};
+use crate::exchange::{Exchange, Exchanges, Kind};
+use crate::pool::{Lost, REPLY};
+use crate::reply::Fault;
+
+/// Longest wait for anything to happen; a SYN is sent again after 1, 3, 7 and 15 s (RFC 6298).
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Events that are taken at a time.
+const EVENTS: usize = 4096;
+
+/// What the events of the caller's own descriptor are told by.
+const CALLER: u64 = u64::MAX;
+
+const ENDED: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
+
+/// Once, so that a line that comes too early does not keep a stage awake.
+const HEARD: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
+
+/// Where connections go and come from, and what they do there.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// Connections go to these in turn,
+    pub(crate) to: Vec<SocketAddr>,
+    /// and for each of those come from these in turn.
+    pub(crate) from: Vec<IpAddr>,
+    pub(crate) manner: Manner,
+    /// Between two bytes of a slow one.
+    pub(crate) pause: Duration,
+    pub(crate) exchanges: Exchanges,
+}
+
+/// One thing that many connections do: they open, they ask, or both.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) begun: Instant,
+    /// From one connection to the next; zero is all at once.
+    pub(crate) gap: Duration,
+    /// So many begin before it is looked at what came back.
+    pub(crate) burst: usize,
+    pub(crate) ask: bool,
+    /// Who has still to begin, in this order.
+    pub(crate) coming: VecDeque<usize>,
+    /// How many have begun and not ended.
+    pub(crate) in_flight: usize,
+    /// The most that were so at a time.
+    pub(crate) most: usize,
+    started: u32,
+}
+
+impl Stage {
+    pub(crate) fn new(begun: Instant, gap: Duration, coming: VecDeque<usize>, ask: bool) -> Stage {
+        Stage { begun, gap, burst: usize::MAX, ask, coming, in_flight: 0, most: 0, started: 0 }
+    }
+
+    fn due(&self) -> Instant {
+        self.begun + self.gap * self.started
+    }
+}
+
+pub(crate) struct Hall {
+    setting: Setting,
+    poll: OwnedFd,
+    pub(crate) guests: Vec<Guest>,
+    /// When a slow one does its next bit; all pause for as long, so they stay in order.
+    slow: VecDeque<(Instant, usize)>,
+    buffer: Vec<u8>,
+    events: Vec<Event>,
+}
+
+impl Hall {
+    pub(crate) fn new(setting: Setting) -> Result<Hall, Lost> {
+        let poll = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from)?;
+        let (guests, slow) = (Vec::new(), VecDeque::new());
+        let (buffer, events) = (vec![0; REPLY], Vec::with_capacity(EVENTS));
+        Ok(Hall { setting, poll, guests, slow, buffer, events })
+    }
+
+    /// Has `attend` end when the caller writes.
+    pub(crate) fn listen(&self, caller: impl AsFd) -> Result<(), Lost> {
+        epoll::add(&self.poll, caller, EventData::new_u64(CALLER), HEARD)
+            .map_err(io::Error::from)?;
+        Ok(())
+    }
+
+    /// Takes all of them through a stage; who has no answer when nothing happens any more is silent.
+    pub(crate) fn run(&mut self, stage: &mut Stage) -> Result<(), Lost> {
+        let mut progress = Instant::now();
+        while !stage.coming.is_empty() || stage.in_flight > 0 {
+            let before = (stage.coming.len(), stage.in_flight);
+            self.turn(Some(&mut *stage), PATIENCE)?;
+            if (stage.coming.len(), stage.in_flight) != before || !stage.coming.is_empty() {
+                progress = Instant::now();
+            } else if progress.elapsed() >= PATIENCE {
+                break;
+            }
+        }
+        for guest in &mut self.guests {
+            if matches!(guest.state, State::Connecting | State::Asked) && stage.in_flight > 0 {
+                guest.end(Some(Fault::Silence));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks after them until the caller has written.
+    pub(crate) fn attend(&mut self, caller: impl AsFd) -> Result<(), Lost> {
+        epoll::modify(&self.poll, caller, EventData::new_u64(CALLER), HEARD)
+            .map_err(io::Error::from)?;
+        while !self.turn(None, PATIENCE)? {}
+        Ok(())
+    }
+
+    /// One round of the loop; whether the caller has written.
+    fn turn(&mut self, mut stage: Option<&mut Stage>, most: Duration) -> Result<bool, Lost> {
+        let mut next = self.feed();
+        if let Some(stage) = stage.as_deref_mut() {
+            self.begin(stage)?;
+            if !stage.coming.is_empty() {
+                next = Some(next.map_or(stage.due(), |slow| slow.min(stage.due())));
+            }
+        }
+        let wait = next.map_or(most, |next| next.saturating_duration_since(Instant::now()));
+        let timeout = Timespec::try_from(wait.min(most)).map_err(io::Error::other)?;
+        self.events.clear();
+        match epoll::wait(&self.poll, spare_capacity(&mut self.events), Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+        let mut called = false;
+        let events = std::mem::take(&mut self.events);
+        for event in &events {
+            if event.data.u64() == CALLER {
+                called = true;
+            } else {
+                self.proceed(*event, stage.as_deref_mut());
+            }
+        }
+        self.events = events;
+        Ok(called)
+    }
+
+    /// Begins what is due.
+    fn begin(&mut self, stage: &mut Stage) -> Result<(), Lost> {
+        for _ in 0..stage.burst {
+            let due = stage.due();
+            if due > Instant::now() {
+                break;
+            }
+            let Some(index) = stage.coming.pop_front() else { break };
+            stage.started += 1;
+            if index < self.guests.len() {
+                self.ask(index, due);
+            } else {
+                let guest = self.come(index, due).map_err(io::Error::from)?;
+                self.guests.push(guest);
+            }
+            stage.in_flight += usize::from(self.guests[index].state != State::Gone);
+            stage.most = stage.most.max(stage.in_flight);
+        }
+        Ok(())
+    }
+
+    fn come(&self, index: usize, due: Instant) -> rustix::io::Result<Guest> {
+        let Setting { to, from, manner, .. } = &self.setting;
+        let from = from.get(index / to.len() % from.len().max(1)).copied();
+        let small = *manner == Manner::SlowRead;
+        Guest::come(to[index % to.len()], from, small, due, (&self.poll, index))
+    }
+
+    fn ask(&mut self, index: usize, due: Instant) {
+        let exchange = self.setting.exchanges.of(Kind::Hello);
+        let guest = &mut self.guests[index];
+        (guest.times.due, guest.times.begun, guest.times.answered) = (due, Instant::now(), None);
+        guest.ask(exchange);
+    }
+
+    /// What an event means for its connection.
+    fn proceed(&mut self, event: Event, stage: Option<&mut Stage>) {
+        let (index, flags) = (event.data.u64() as usize, event.flags);
+        let exchange = self.setting.exchanges.of(Kind::Hello);
+        let guest = &mut self.guests[index];
+        let before = guest.state;
+        if before == State::Connecting && guest.connected() {
+            match self.setting.manner {
+                Manner::Idle if stage.as_ref().is_some_and(|stage| stage.ask) => {
+                    guest.ask(exchange)
+                }
+                Manner::Idle => {}
+                manner => slowly(guest, manner, exchange),
+            }
+            if self.setting.manner != Manner::Idle {
+                self.slow.push_back((Instant::now() + self.setting.pause, index));
+            }
+        }
+        match guest.state {
+            // A server that refuses may have answered already, and there is no second event for that.
+            State::Asked => _ = guest.read(exchange, &mut self.buffer),
+            State::Open if before != State::Open => {}
+            State::Open if self.setting.manner == Manner::SlowRead => {
+                if flags.intersects(ENDED) {
+                    guest.end(None);
+                }
+            }
+            State::Open => guest.overhear(&mut self.buffer),
+            State::Connecting | State::Gone => {}
+        }
+        let busy = |state| matches!(state, State::Connecting | State::Asked);
+        if let Some(stage) = stage
+            && busy(before)
+            && !busy(guest.state)
+        {
+            stage.in_flight -= 1;
+        }
+    }
+
+    /// Lets the slow ones that are due do their next bit; when the next of them is.
+    fn feed(&mut self) -> Option<Instant> {
+        while let Some((due, index)) = self.slow.front().copied() {
+            if due > Instant::now() {
+                return Some(due);
+            }
+            self.slow.pop_front();
+            let guest = &mut self.guests[index];
+            if guest.state != State::Open {
+                continue;
+            }
+            match self.setting.manner {
+                Manner::SlowRead => guest.sip(),
+                // What the server does not take ends in an event.
+                _ => _ = guest.send(b"a"),
+            }
+            self.slow.push_back((due + self.setting.pause, index));
+        }
+        None
+    }
+}
+
+/// How a slow one begins.
+fn slowly(guest: &mut Guest, manner: Manner, exchange: &Exchange) {
+    let request = &exchange.request;
+    let sent = match manner {
+        // All but the empty line that ends the header, and the begin of a field that grows.
+        Manner::SlowHead => guest.send(&request[..request.len() - 2]) && guest.send(b"x-slow: "),
+        _ => guest.send(request),
+    };
+    if !sent {
+        guest.end(Some(Fault::Closed));
+    }
+}

@@ -1,0 +1,207 @@
+//! Many connections that are held: idle ones, slow ones, and those that all ask in the same moment.
+//!
+//! Each line of standard input is what they do next, as JSON, and what came of it is a line of
+//! standard output. Between the lines the connections are looked after, until standard input ends.
+
+mod guest;
+mod hall;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use memchr::memchr;
+use rustix::time::{ClockId, clock_gettime};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::exchange::Exchanges;
+use crate::pool::Lost;
+use crate::say;
+use crate::tally::own_cpu;
+use guest::{Guest, State};
+use hall::{Hall, Setting, Stage};
+
+/// What a connection does while it is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Manner {
+    /// Nothing, but the requests that it is told to make.
+    Idle,
+    /// It sends a header that never ends, a byte at a time.
+    SlowHead,
+    /// It takes a long reply, a little at a time.
+    SlowRead,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Addresses of the servers, with commas between; connections go to them in turn.
+    #[arg(long, value_delimiter = ',', required = true)]
+    to: Vec<SocketAddr>,
+    /// Own addresses to come from in turn, where one has too few ports.
+    #[arg(long, value_delimiter = ',')]
+    from: Vec<IpAddr>,
+    /// Asked for instead of `/hello`.
+    #[arg(long, requires = "file")]
+    page: Option<String>,
+    /// The file that the page has to be.
+    #[arg(long, requires = "page")]
+    file: Option<PathBuf>,
+    /// What connections do while they are held.
+    #[arg(long, value_enum, default_value = "idle")]
+    manner: Manner,
+    /// Seconds between two bytes of a slow one.
+    #[arg(long, default_value_t = 1.0)]
+    pause: f64,
+}
+
+/// A line.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
+enum Line {
+    /// So many more connections, each with a request or without.
+    Open {
+        connections: usize,
+        ask: bool,
+        #[serde(default)]
+        pace: Pace,
+    },
+    /// One request on each that is open.
+    Ask {
+        #[serde(default)]
+        pace: Pace,
+    },
+    /// What has become of them so far.
+    Look,
+}
+
+/// When they begin.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pace {
+    /// Spread over so long; without it, all in the same moment.
+    #[serde(default)]
+    seconds: f64,
+    /// Counted from this time of `CLOCK_MONOTONIC`, so that several processes begin together.
+    at_ns: Option<u64>,
+    /// So many begin before it is looked at what came back; without it, all that are due.
+    burst: Option<usize>,
+}
+
+impl Pace {
+    fn stage(self, coming: VecDeque<usize>, ask: bool) -> Stage {
+        let gap = Duration::from_secs_f64(self.seconds / coming.len().max(1) as f64);
+        let clock = clock_gettime(ClockId::Monotonic);
+        let now = Duration::new(clock.tv_sec.unsigned_abs(), clock.tv_nsec as u32);
+        let ahead =
+            self.at_ns.map_or(Duration::ZERO, |at| Duration::from_nanos(at).saturating_sub(now));
+        let mut stage = Stage::new(Instant::now() + ahead, gap, coming, ask);
+        stage.burst = self.burst.unwrap_or(stage.burst);
+        stage
+    }
+}
+
+/// Does what each line says until standard input ends.
+pub(crate) fn run(options: Options) -> Result<(), Lost> {
+    let mut exchanges = Exchanges::new(options.to[0], None);
+    if let (Some(page), Some(file)) = (&options.page, &options.file) {
+        exchanges = exchanges.with_page(options.to[0], page, std::fs::read(file)?);
+    }
+    let Options { to, from, manner, .. } = options;
+    let pause = Duration::from_secs_f64(options.pause);
+    let mut hall = Hall::new(Setting { to, from, manner, pause, exchanges })?;
+    hall.listen(io::stdin())?;
+    say("\"ready\"")?;
+    let mut lines = Lines::default();
+    loop {
+        hall.attend(io::stdin())?;
+        if !lines.read()? {
+            return Ok(());
+        }
+        while let Some(line) = lines.next() {
+            let line = serde_json::from_slice(&line).map_err(io::Error::from)?;
+            say(&obey(&mut hall, line)?.to_string())?;
+        }
+    }
+}
+
+fn obey(hall: &mut Hall, line: Line) -> Result<Value, Lost> {
+    let known = hall.guests.len();
+    let (told, mut stage) = match line {
+        Line::Look => return Ok(look(&hall.guests)),
+        Line::Open { connections, ask, pace } => {
+            let coming: VecDeque<_> = (known..known + connections).collect();
+            (coming.clone(), pace.stage(coming, ask))
+        }
+        Line::Ask { pace } => {
+            let open = |index: &usize| hall.guests[*index].state == State::Open;
+            let coming: VecDeque<_> = (0..known).filter(open).collect();
+            (coming.clone(), pace.stage(coming, true))
+        }
+    };
+    let before = own_cpu();
+    hall.run(&mut stage)?;
+    let guests: Vec<_> = told.iter().map(|index| &hall.guests[*index]).collect();
+    let mut report = columns(&guests, stage.begun);
+    report["most_at_once"] = json!(stage.most);
+    report["seconds"] = json!(stage.begun.elapsed().as_secs_f64());
+    report["generator_cpu_seconds"] = json!((own_cpu() - before).as_secs_f64());
+    Ok(report)
+}
+
+/// What each did, in milliseconds from the begin of the stage.
+fn columns(guests: &[&Guest], begun: Instant) -> Value {
+    let ms =
+        |time: Instant| (time.saturating_duration_since(begun).as_secs_f64() * 1e6).round() / 1e3;
+    let mut faults: BTreeMap<&str, u64> = BTreeMap::new();
+    for fault in guests.iter().filter_map(|guest| guest.fault) {
+        *faults.entry(fault.name()).or_default() += 1;
+    }
+    let column = |of: fn(&Guest) -> Option<Instant>| -> Vec<_> {
+        guests.iter().map(|guest| of(guest).map(ms)).collect()
+    };
+    json!({
+        "faults": faults,
+        "due_ms": column(|guest| Some(guest.times.due)),
+        "begun_ms": column(|guest| Some(guest.times.begun)),
+        "connected_ms": column(|guest| guest.times.connected),
+        "answered_ms": column(|guest| guest.times.answered),
+    })
+}
+
+/// How many are still there, and how long the others lasted.
+fn look(guests: &[Guest]) -> Value {
+    let mut refusals: BTreeMap<u16, u64> = BTreeMap::new();
+    for status in guests.iter().filter_map(|guest| guest.refusal) {
+        *refusals.entry(status).or_default() += 1;
+    }
+    let lasted: Vec<_> = guests
+        .iter()
+        .filter_map(|guest| Some((guest.times.gone? - guest.times.connected?).as_secs_f64()))
+        .collect();
+    let open = guests.iter().filter(|guest| guest.state == State::Open).count();
+    json!({"connections": guests.len(), "open": open, "refusals": refusals, "lasted_s": lasted})
+}
+
+/// Standard input in lines. What is read of it is kept here alone, so that the loop sees what is not.
+#[derive(Debug, Default)]
+struct Lines(Vec<u8>);
+
+impl Lines {
+    /// Reads what is there; false at the end.
+    fn read(&mut self) -> io::Result<bool> {
+        let mut buffer = [0; 4096];
+        let length = rustix::io::read(io::stdin(), &mut buffer)?;
+        self.0.extend_from_slice(&buffer[..length]);
+        Ok(length > 0)
+    }
+
+    /// The next whole line.
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let end = memchr(b'\n', &self.0)?;
+        Some(self.0.drain(..=end).collect())
+    }
+}
