@@ -5,10 +5,11 @@ import signal
 import sys
 
 from loadtests import scenario
+from loadtests.cluster import command as cluster
 from loadtests.usage import Parser, UsageError
 from tools.errors import ToolError
 
-COMMANDS = (scenario,)
+COMMANDS = (scenario, cluster)
 """Modules with `add(commands)`, which sets `run`: from the parsed options to the exit status."""
 
 

@@ -1,6 +1,6 @@
 """Prints the YAML documents of standard input in one form: sorted, without comments.
 
-What is a file of the folder dashboards is shown as its name: a change is looked at there.
+What is a file of the folders dashboards or loadtests is shown as its name: a change is looked at there.
 
 Runs with the Python that pytest runs with, because it has PyYAML.
 """
@@ -13,7 +13,10 @@ import yaml
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one in C, where there is one: dashboards are long."""
 
-DASHBOARDS = Path(__file__).resolve().parents[2] / "dashboards"
+REPOSITORY = Path(__file__).resolve().parents[2]
+DASHBOARDS = REPOSITORY / "dashboards"
+LINKED = (DASHBOARDS, REPOSITORY / "loadtests")
+"""Folders of which charts have files by links."""
 
 
 class Dumper(yaml.SafeDumper):
@@ -40,9 +43,9 @@ def _shorten(document: dict) -> None:
     if document["kind"] == "ConfigMap":
         data = document.get("data") or {}
         for name in data:
-            for file in DASHBOARDS.glob(f"*/{name}"):
+            for file in (found for folder in LINKED for found in folder.glob(f"*/{name}")):
                 if _same(name, data[name], file.read_text()):
-                    data[name] = f"<dashboards/{file.relative_to(DASHBOARDS)}>"
+                    data[name] = f"<{file.relative_to(REPOSITORY)}>"
     if document["kind"] == "PrometheusRule":
         for file in DASHBOARDS.glob("rules/*.rules.yaml"):
             if document["spec"] == yaml.load(file.read_text(), LOADER):

@@ -40,8 +40,8 @@ def package_all(root: Path, images: list[Artefact], folder: Path) -> list[Path]:
     """Packages the charts of `root` so that they take `images` from where they were pushed."""
     shutil.rmtree(folder, ignore_errors=True)
     # Links stay: through them a chart finds the pinned copies of those it depends on.
-    # Those of charts/monitoring lead to dashboards/.
-    for part in ("charts", "dashboards"):
+    # Those of charts/monitoring lead to dashboards/, those of charts/loadtest to scripts of loadtests/.
+    for part in ("charts", "dashboards", "loadtests/scenarios", "loadtests/lib"):
         shutil.copytree(root / part, folder / part, symlinks=True)
     charts = released(folder)
     pin.pin(charts, images)

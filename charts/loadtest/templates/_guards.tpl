@@ -1,0 +1,63 @@
+{{/*
+Values that the schema cannot judge. Each refusal names the value and says what to do.
+*/}}
+{{- define "loadtest.guards" -}}
+{{- include "loadtest.guards.scenario" . -}}
+{{- include "loadtest.guards.name" . -}}
+{{- include "loadtest.guards.times" . -}}
+{{- include "loadtest.guards.settings" . -}}
+{{- include "loadtest.guards.remoteWrite" . -}}
+{{- end -}}
+
+{{- define "loadtest.guards.scenario" -}}
+{{- $known := list -}}
+{{- range $path, $_ := .Files.Glob "scenarios/*.js" -}}
+{{- $known = base $path | trimSuffix ".js" | append $known -}}
+{{- end -}}
+{{- if not (has .Values.scenario $known) -}}
+{{- fail (printf "scenario is %s, which there is not: choose one of %s" .Values.scenario (sortAlpha $known | join ", ")) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A runner's name in the Service, FULLNAME-REVISION-INDEX, has 63 characters at most (RFC 1123). */}}
+{{- define "loadtest.guards.name" -}}
+{{- $name := include "common.fullname" . -}}
+{{- if gt (len $name) 46 -}}
+{{- fail (printf "the names of all objects begin with %s, which has %d characters, and those of runners may not get longer than 63: set fullnameOverride to a name of at most 46" $name (len $name)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "loadtest.guards.times" -}}
+{{- $start := include "common.seconds" (list . "start.deadline") | int -}}
+{{- if lt $start 1 -}}
+{{- fail (printf "start.deadline is %v: give a time from 1s on" .Values.start.deadline) -}}
+{{- end -}}
+{{- if le (include "common.seconds" (list . "deadline") | int) $start -}}
+{{- fail (printf "deadline is %v and start.deadline is %v: the whole run takes longer than the wait for its start" .Values.deadline .Values.start.deadline) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "loadtest.guards.settings" -}}
+{{- $others := dict "BASE_URL" "target.url" "DIRECT_URL" "target.direct" "REPLICA_NAMES" "target.replicas" "TOKEN" "target.token.secret" -}}
+{{- range $name, $value := $others -}}
+{{- if hasKey $.Values.settings $name -}}
+{{- fail (printf "settings has %s, which is %s here: remove it" $name $value) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $_ := .Values.settings -}}
+{{- if or (hasPrefix "K6_" $name) (has $name (list "SUMMARY_FILE" "RUNNER" "RUNNERS" "TESTID")) -}}
+{{- fail (printf "settings has %s, which is not for a scenario: remove it. Shares, tags, summaries and outputs are the chart's" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "loadtest.guards.remoteWrite" -}}
+{{- with .Values.remoteWrite -}}
+{{- if and (ne .authentication "none") (not .secret) -}}
+{{- fail (printf "remoteWrite.authentication is %s but remoteWrite.secret is empty: name the Secret that has what it takes" .authentication) -}}
+{{- end -}}
+{{- if and .secret (eq .authentication "none") -}}
+{{- fail (printf "remoteWrite.secret is %s but remoteWrite.authentication is none, so nobody would read it: set basic or bearer, or leave the Secret out" .secret) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

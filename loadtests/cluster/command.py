@@ -1,0 +1,95 @@
+"""The command `python3 loadtests cluster`: one scenario on several runners in a cluster."""
+
+import argparse
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from loadtests import k6, record, summary
+from loadtests.cluster import merge, release, runners
+from loadtests.cluster.kubectl import Kubectl
+from loadtests.report import keep
+from loadtests.usage import UsageError
+
+SETTINGS = ("rate", "duration", "vus", "seed")
+MOST = 200
+"""Runners that charts/loadtest takes."""
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    """Adds this command."""
+    parser = commands.add_parser(
+        "cluster",
+        help="run a scenario inside a cluster, on several runners",
+        description="Installs charts/loadtest, follows its runners, merges what they counted into "
+        "one record, and uninstalls it. The run fails when a runner does.",
+        epilog="Environment: CLUSTER (local, kind or current), NAMESPACE (corelane)",
+    )
+    parser.add_argument("scenario", metavar="SCENARIO", help="as in python3 loadtests SCENARIO")
+    parser.add_argument("--runners", type=int, default=2, metavar="N", help="default: 2")
+    parser.add_argument("--rate", type=int, metavar="N", help="requests a second, of all together")
+    parser.add_argument("--duration", metavar="TIME", help="as in 20s or 2m")
+    parser.add_argument("--vus", type=int, metavar="N", help="virtual users, of all together")
+    parser.add_argument("--seed", type=int, metavar="N", help="another order of random choices")
+    parser.add_argument("--target", default="", metavar="URL", help="default: the gateway there")
+    parser.add_argument("--release", default="loadtest", metavar="NAME", help="default: loadtest")
+    more = {"action": "append", "default": []}
+    parser.add_argument("--values", type=Path, metavar="FILE", help="values of the chart", **more)
+    parser.add_argument("--set", dest="sets", metavar="KEY=VALUE", help="one of them", **more)
+    parser.add_argument("--keep", action="store_true", help="leave the release, to look at it")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.OUT,
+        metavar="FOLDER",
+        help="where the run's folder is made; default: loadtests/out",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    _check(options)
+    load, started = os.getloadavg(), datetime.now(UTC)
+    folder = record.create_folder(options.out, f"cluster-{options.scenario}", started)
+    wanted = release.Wanted(
+        scenario=options.scenario,
+        runners=options.runners,
+        release=options.release,
+        # As unique as the folder, by which the series are found again.
+        testid=folder.name,
+        settings={
+            name: value for name in SETTINGS if (value := getattr(options, name)) is not None
+        },
+        target=options.target,
+        values=options.values,
+        sets=options.sets,
+    )
+    try:
+        kubectl = Kubectl()
+        installed = release.install(kubectl, wanted)
+    except BaseException:
+        folder.rmdir()
+        raise
+    try:
+        ended = runners.follow(kubectl, installed, wanted.runners, folder)
+    finally:
+        if not options.keep:
+            release.uninstall(kubectl, wanted.release)
+    run = merge.record_of(wanted, installed, ended, started, load)
+    keep(run, folder)
+    print(summary.describe(run))
+    for reason in ended.reasons():
+        print(f"cluster     {reason}")
+    print(f"testid      {wanted.testid}")
+    print(f"report      {folder}")
+    return run.exit_code
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.scenario not in k6.scenarios():
+        raise UsageError(f"{options.scenario}: choose one of {', '.join(k6.scenarios())}")
+    if not 1 <= options.runners <= MOST:
+        raise UsageError(f"--runners {options.runners}: give a number from 1 to {MOST}")
+    for file in options.values:
+        if not file.is_file():
+            raise UsageError(f"--values {file}: there is no such file")

@@ -1,0 +1,149 @@
+"""Merges what several runners counted into the record of one run.
+
+Counts are sums, the least and the most are those of all, the mean is weighted by requests. A quantile of all
+requests does not follow from those of the runners, and least of all is it their mean: with equal counts, a p99 of 10 ms
+and one of 100 ms may give any value between the two. That it lies between them is all that is certain, so a record
+takes the worst runner's for the quantile, which is never too good, and keeps the best runner's beside it.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from loadtests import k6_summary
+from loadtests.bench import machine
+from loadtests.cluster.release import Installed, Wanted
+from loadtests.cluster.runners import Ended
+from loadtests.record import ALL, Checks, Figure, Part, Route, Run, Target
+from tools.errors import ToolError
+
+THRESHOLDS = 99
+"""k6's exit status when a threshold does not hold."""
+
+QUANTILES = ("p50", "p99")
+"""Those of which the best runner's is kept as well."""
+
+
+def record_of(
+    wanted: Wanted,
+    installed: Installed,
+    ended: Ended,
+    started: datetime,
+    load: tuple[float, float, float],
+) -> Run:
+    """The record of a run; an error where no runner has counted anything."""
+    found = {each.index: data for each in ended.runners if (data := each.summary())}
+    if not any(data["metrics"].get("http_reqs") for data in found.values()):
+        raise ToolError(f"no runner has sent a request. {'. '.join(ended.reasons())}")
+    failed = [
+        f"runner {index}: {threshold}"
+        for index, data in found.items()
+        for threshold in k6_summary.failed_thresholds(data)
+    ]
+    merged = parts([k6_summary.parts(data) for data in found.values()])
+    return Run(
+        name=wanted.name,
+        tool="k6",
+        tool_version=installed.k6_version,
+        passed=ended.complete and len(found) == wanted.runners,
+        exit_code=exit_code(ended, len(found), wanted.runners),
+        failed_thresholds=failed,
+        started=started.isoformat(timespec="seconds"),
+        # Without the time for images and for all runners to be there.
+        seconds=round(max(part.seconds for part in merged), 1),
+        target=Target(installed.target, "cluster", installed.replicas),
+        settings={
+            **wanted.settings,
+            "runners": wanted.runners,
+            "nodes": sorted({each.node for each in ended.runners}),
+            "testid": wanted.testid,
+            "quantiles": "of the worst runner; those of all requests are not above them",
+        },
+        machine=machine.describe(),
+        load_average_before=list(load),
+        parts=merged,
+    )
+
+
+def exit_code(ended: Ended, summaries: int, wanted: int) -> int:
+    """0 when all passed, 99 when only thresholds failed, else 1."""
+    if ended.complete and summaries == wanted:
+        return 0
+    codes = {each.exit_code for each in ended.runners} - {0}
+    return THRESHOLDS if codes == {THRESHOLDS} and summaries == wanted else 1
+
+
+def parts(of_runners: Iterable[list[Part]]) -> list[Part]:
+    """The parts of all runners, those of one name as one."""
+    by_name: dict[str, list[Part]] = {}
+    for one in of_runners:
+        for part in one:
+            by_name.setdefault(part.name, []).append(part)
+    return [_part(name, same) for name, same in by_name.items()]
+
+
+def _part(name: str, same: list[Part]) -> Part:
+    seconds = max(part.seconds for part in same)
+    requests = sum(part.requests for part in same)
+    return Part(
+        name=name,
+        seconds=seconds,
+        requests=requests,
+        failed=sum(part.failed for part in same),
+        requests_per_second=round(requests / seconds, 3) if seconds else 0.0,
+        dropped=sum(part.dropped for part in same),
+        checks=_checks([part.checks for part in same if part.checks]),
+        routes=_routes([part.routes for part in same]),
+        figures=_figures(same),
+    )
+
+
+def _checks(same: list[Checks]) -> Checks | None:
+    if not same:
+        return None
+    return Checks(
+        passed=sum(each.passed for each in same),
+        failed=sum(each.failed for each in same),
+        failed_names=sorted({name for each in same for name in each.failed_names}),
+    )
+
+
+def _routes(same: list[dict[str, Route]]) -> dict[str, Route]:
+    names = dict.fromkeys(name for routes in same for name in routes)
+    return {name: _route([routes[name] for routes in same if name in routes]) for name in names}
+
+
+def _route(same: list[Route]) -> Route:
+    requests = sum(route.requests for route in same)
+    asked = [route for route in same if route.requests]
+    latency: dict[str, float] = {}
+    for key in dict.fromkeys(key for route in asked for key in route.latency_ms):
+        values = [
+            (route.latency_ms[key], route.requests) for route in asked if key in route.latency_ms
+        ]
+        if key == "min":
+            latency[key] = min(value for value, _ in values)
+        elif key == "mean":
+            latency[key] = sum(value * count for value, count in values) / sum(
+                count for _, count in values
+            )
+        else:
+            latency[key] = max(value for value, _ in values)
+    return Route(requests, sum(route.failed for route in same), latency)
+
+
+def _figures(same: list[Part]) -> dict[str, Figure]:
+    """How far the runners are apart; and their own figures, each runner's by itself, for want of a rule."""
+    figures: dict[str, Figure] = {}
+    if len(same) > 1:
+        for key in QUANTILES:
+            values = [
+                part.routes[ALL].latency_ms[key]
+                for part in same
+                if ALL in part.routes and key in part.routes[ALL].latency_ms
+            ]
+            if values:
+                figures[f"{key} of the best runner"] = Figure(min(values), "ms")
+    for number, part in enumerate(same):
+        for name, figure in part.figures.items():
+            figures[f"{name} of runner {number}" if len(same) > 1 else name] = figure
+    return figures

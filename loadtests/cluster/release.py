@@ -1,0 +1,147 @@
+"""The release of charts/loadtest: installed for one run, or gone."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deploy import images, settings
+from loadtests.cluster.kubectl import Kubectl
+from tools import progress, resolve, table, versions
+from tools.errors import ToolError
+
+CHART = settings.REPOSITORY / "charts" / "loadtest"
+OF_OUR_CLUSTERS = settings.REPOSITORY / "hack" / "cluster" / "loadtest.yaml"
+RECEIVER = "--web.enable-remote-write-receiver"
+TIMEOUT = "2m"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be run."""
+
+    scenario: str
+    runners: int
+    release: str
+    testid: str
+    settings: dict[str, object]
+    target: str = ""
+    values: list[Path] = field(default_factory=list)
+    sets: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Of the run: not the scenario's alone, with which it cannot be compared."""
+        return f"cluster-{self.scenario}"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What was installed."""
+
+    job: str
+    target: str
+    replicas: list[str]
+    k6_version: str
+    deadline: float
+    """Seconds after which the cluster ends the run."""
+    selector: str
+    """Of its Jobs and their pods."""
+
+    @property
+    def jobs(self) -> tuple[str, str]:
+        """The Job of the runners, and that which starts them."""
+        return self.job, f"{self.job}-start"
+
+
+def install(kubectl: Kubectl, wanted: Wanted) -> Installed:
+    """Installs the release, whose runners then start by themselves."""
+    listed = kubectl.helm("list", "--filter", f"^{wanted.release}$", "--output", "json")
+    if json.loads(listed):
+        raise ToolError(
+            f"the release {wanted.release} is in {kubectl.namespace} already: another run, or one "
+            f"that was kept. Choose another name with --release, or helm uninstall {wanted.release}"
+        )
+    replicas = [] if wanted.target else _replicas(kubectl)
+    arguments = _arguments(kubectl, wanted, replicas)
+    selector = (
+        f"app.kubernetes.io/instance={wanted.release},"
+        "app.kubernetes.io/name in (corelane-loadtest, corelane-loadtest-start)"
+    )
+    try:
+        with progress.step("cluster", f"installing {wanted.release} in {kubectl.namespace}"):
+            kubectl.helm("install", wanted.release, CHART, *arguments, "--timeout", TIMEOUT)
+        job, _ = sorted(
+            kubectl.items("jobs", "--selector", selector), key=lambda each: each["metadata"]["name"]
+        )
+    except BaseException:
+        uninstall(kubectl, wanted.release)
+        raise
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    environment = {each["name"]: each.get("value", "") for each in container["env"]}
+    return Installed(
+        job["metadata"]["name"],
+        environment["BASE_URL"],
+        replicas,
+        _k6_version(container["image"]),
+        job["spec"]["activeDeadlineSeconds"],
+        selector,
+    )
+
+
+def uninstall(kubectl: Kubectl, release: str) -> None:
+    """Removes the release with its pods, if it is there."""
+    kubectl.helm("uninstall", release, "--ignore-not-found", "--wait", "--timeout", TIMEOUT)
+
+
+def _arguments(kubectl: Kubectl, wanted: Wanted, replicas: list[str]) -> list[str | Path]:
+    """The values, those of the user last."""
+    arguments: list[str | Path] = []
+    if settings.cluster() != "current":
+        built = images.build("k6")
+        images.bring([built.archive])
+        arguments += ["--values", OF_OUR_CLUSTERS, "--set-string", f"image.tag={built.tag}"]
+    chosen = {
+        "scenario": wanted.scenario,
+        "runners": wanted.runners,
+        "testid": wanted.testid,
+        "settings": {name.upper(): value for name, value in wanted.settings.items()},
+        "target.replicas": replicas,
+        "target.url": wanted.target,
+        "remoteWrite.url": _receiver(kubectl),
+    }
+    for key, value in chosen.items():
+        arguments += ["--set-json", f"{key}={json.dumps(value)}"]
+    for file in wanted.values:
+        arguments += ["--values", file]
+    for setting in wanted.sets:
+        arguments += ["--set", setting]
+    return arguments
+
+
+def _k6_version(image: str) -> str:
+    """That of the image of this tree, which is built from the same module as the tool here; else the tag."""
+    if "corelane-k6:" in image:
+        return versions.remembered(resolve.ensure(["k6"])["k6"], table.find("k6"))
+    return image.rpartition(":")[2]
+
+
+def _replicas(kubectl: Kubectl) -> list[str]:
+    """The names of the replicas that serve now: each of them is to answer."""
+    pods = kubectl.items("pods", "--selector", "app.kubernetes.io/name=corelane-server")
+    ready = {"type": "Ready", "status": "True"}
+    return sorted(
+        pod["metadata"]["name"]
+        for pod in pods
+        if any(ready.items() <= each.items() for each in pod["status"].get("conditions", []))
+    )
+
+
+def _receiver(kubectl: Kubectl) -> str:
+    """Where a Prometheus of charts/monitoring in the namespace takes series; empty where none does."""
+    for each in kubectl.items("statefulsets", "--selector", "app.kubernetes.io/name=prometheus"):
+        (container,) = each["spec"]["template"]["spec"]["containers"]
+        if RECEIVER in container["args"]:
+            port = container["ports"][0]["containerPort"]
+            name = each["metadata"]["name"]
+            return f"http://{name}.{kubectl.namespace}.svc:{port}/api/v1/write"
+    return ""
