@@ -7,20 +7,46 @@ import { Counter } from 'k6/metrics';
 import { baseUrl, replicas } from './settings.js';
 
 const replies = new Counter('replica_replies');
+const refusals = new Counter('refusals');
 
-/** Sends one request. Its series carry the route's name, never the URL. */
-export function exchange(route, random) {
+/**
+ * Sends one request. Its series carry the route's name, never the URL. `how` may have `base`,
+ * `headers`, `tags`, `timeout`, and `mayRefuse`: a 503 that says when to come again is right, too.
+ */
+export function exchange(route, random, how = {}) {
   const { path, body } = route.ask(random);
-  const response = http.request(route.method, baseUrl + path, null, {
-    tags: { name: route.name },
-    responseCallback: http.expectedStatuses(route.status),
+  const response = http.request(route.method, (how.base || baseUrl) + path, null, asked(route, how));
+  return { response, right: judge(route, body, response, how) };
+}
+
+/** As `exchange`, beside other requests of the same virtual user. */
+export async function exchangeAsync(route, random, how = {}) {
+  const { path, body } = route.ask(random);
+  const url = (how.base || baseUrl) + path;
+  const response = await http.asyncRequest(route.method, url, null, asked(route, how));
+  return { response, right: judge(route, body, response, how) };
+}
+
+function asked(route, { headers = {}, tags = {}, timeout = '5s', mayRefuse = false }) {
+  return {
+    tags: { name: route.name, ...tags },
+    headers,
+    responseCallback: http.expectedStatuses(route.status, ...(mayRefuse ? [503] : [])),
     redirects: 0,
-    timeout: '5s',
-  });
+    timeout,
+  };
+}
+
+function judge(route, body, response, { tags = {}, mayRefuse = false }) {
+  if (mayRefuse && response.status === 503) {
+    refusals.add(1);
+    const name = `${route.name}: a refusal says when to come again`;
+    return check(response, { [name]: (reply) => 'Retry-After' in reply.headers }, { name: route.name, ...tags });
+  }
   const replica = response.headers['Corelane-Replica'] || 'none';
-  const known = replicas.includes(replica);
-  replies.add(1, { replica: known ? replica : 'unknown' });
-  check(
+  const known = replicas.length === 0 ? replica !== 'none' : replicas.includes(replica);
+  replies.add(1, { replica: replicas.includes(replica) ? replica : 'unknown' });
+  return check(
     response,
     {
       [`${route.name}: status ${route.status}`]: (reply) => reply.status === route.status,
@@ -28,7 +54,7 @@ export function exchange(route, random) {
       [`${route.name}: body`]: (reply) => isRight(reply, body),
       [`${route.name}: a known replica`]: () => known,
     },
-    { name: route.name },
+    { name: route.name, ...tags },
   );
 }
 

@@ -7,7 +7,17 @@ const errors = new Counter('script_errors');
 /** Runs one iteration. k6 itself only logs an exception and goes on. */
 export function guarded(iteration) {
   try {
-    iteration();
+    return iteration();
+  } catch (error) {
+    errors.add(1);
+    throw error;
+  }
+}
+
+/** The same for an iteration that waits for promises. */
+export async function guardedAsync(iteration) {
+  try {
+    await iteration();
   } catch (error) {
     errors.add(1);
     throw error;

@@ -8,40 +8,122 @@ export const common = {
   systemTags: [
     'scenario', 'group', 'name', 'method', 'status', 'error_code', 'expected_response', 'check',
   ],
-  summaryTrendStats: ['min', 'med', 'avg', 'p(90)', 'p(95)', 'p(99)', 'max'],
+  summaryTrendStats: ['min', 'med', 'avg', 'p(90)', 'p(95)', 'p(98)', 'p(99)', 'p(99.9)', 'max'],
 };
 
+/** Longer than the time-out of a request. */
+const GRACE = '6s';
+
 /** Open loop: requests start at a fixed rate, whether or not earlier ones were answered. */
-export function openLoop(rate, duration) {
+export function openLoop(rate, seconds, connections = {}) {
   return {
     executor: 'constant-arrival-rate',
-    rate,
+    ...frequency(rate),
+    duration: whole(seconds),
+    ...users(rate, connections),
+    gracefulStop: GRACE,
+  };
+}
+
+/** Open loop whose rate goes from one to another. */
+export function ramp(from, to, seconds, connections = {}) {
+  return {
+    executor: 'ramping-arrival-rate',
+    startRate: from,
     timeUnit: '1s',
-    duration,
-    preAllocatedVUs: 50,
-    maxVUs: 200,
-    gracefulStop: '6s',
+    stages: [{ target: to, duration: whole(seconds) }],
+    ...users(Math.max(from, to), connections),
+    gracefulStop: GRACE,
+  };
+}
+
+/** Closed loop: each of so many connections asks again when it was answered. */
+export function closedLoop(connections, seconds) {
+  return {
+    executor: 'constant-vus',
+    vus: connections,
+    duration: whole(seconds),
+    gracefulStop: GRACE,
   };
 }
 
 /**
- * No request fails, every check passes, every route is asked and every replica answers. k6 passes
+ * Parts that follow each other, as k6's scenarios. Each has a `part`, which its series carry as a
+ * tag, `seconds`, and `load(seconds)`. `pause`: seconds between two of them.
+ */
+export function inTurn(parts, pause = 0) {
+  const scenarios = {};
+  let start = 0;
+  parts.forEach(({ part, seconds, load, exec = 'default' }, index) => {
+    const name = `${String(index + 1).padStart(2, '0')}-${part}`;
+    scenarios[name] = { ...load(seconds), exec, startTime: whole(start), tags: { part } };
+    start += seconds + pause;
+  });
+  return scenarios;
+}
+
+function users(rate, { least = 50, most = 400 }) {
+  const maxVUs = Math.max(least, Math.min(most, rate));
+  return { preAllocatedVUs: Math.min(maxVUs, Math.max(least, Math.ceil(rate / 8))), maxVUs };
+}
+
+function frequency(rate) {
+  return { rate, timeUnit: '1s' };
+}
+
+function whole(seconds) {
+  return `${Math.round(1000 * seconds)}ms`;
+}
+
+/** The parts' replies must come within the objective; aborts when they clearly do not. */
+export function within(p99, parts) {
+  const limit = (part) => [
+    `http_req_duration{part:${part}}`,
+    [{ threshold: `p(99)<${p99}`, abortOnFail: true, delayAbortEval: '10s' }],
+  ];
+  return Object.fromEntries(parts.map(limit));
+}
+
+/** Always true: k6 puts a part's times into the summary only if a threshold names them. */
+export function shown(parts) {
+  return Object.fromEntries(parts.map((part) => [`http_req_duration{part:${part}}`, ['max>=0']]));
+}
+
+/**
+ * At most this share of the requests fails or has a wrong reply, and no script throws. k6 passes
  * on failed checks and on exceptions in a script unless a threshold says otherwise.
  */
+export function sound(share = 0.001) {
+  const early = { abortOnFail: true, delayAbortEval: '5s' };
+  return {
+    http_req_failed: [{ threshold: `rate<=${share}`, ...early }],
+    checks: [{ threshold: `rate>=${1 - share}`, ...early }],
+    script_errors: ['count==0'],
+  };
+}
+
+/** At most one in a hundred of so many requests was left out for want of a free virtual user. */
+export function started(planned) {
+  return { dropped_iterations: [{ threshold: `count<=${Math.ceil(planned / 100)}`, abortOnFail: true }] };
+}
+
+/** No request fails, every check passes, every route is asked and every replica answers. */
 export function flawless(routes) {
   const thresholds = {
     http_req_failed: [{ threshold: 'rate==0', abortOnFail: true, delayAbortEval: '2s' }],
     checks: ['rate==1'],
     script_errors: ['count==0'],
+    ...everyReplica(),
   };
   for (const { name } of routes) {
     thresholds[`http_reqs{name:${name}}`] = ['count>0'];
     thresholds[`http_req_failed{name:${name}}`] = ['rate==0'];
-    // Always true: k6 puts a route's times into the summary only if a threshold names them.
     thresholds[`http_req_duration{name:${name}}`] = ['max>=0'];
   }
-  for (const name of replicas) {
-    thresholds[`replica_replies{replica:${name}}`] = ['count>0'];
-  }
   return thresholds;
+}
+
+/** Every replica answers, as far as their names are known. */
+export function everyReplica() {
+  return Object.fromEntries(replicas.map((name) => [`replica_replies{replica:${name}}`, ['count>0']]));
 }

@@ -6,8 +6,6 @@
 import { half, work } from './answers.js';
 
 const TEXT = 'text/plain; charset=utf-8';
-const OPS = 1000;
-const WORK = `${work(OPS)}\n`;
 
 export const routes = [
   get('root', 'application/json', () => ({ path: '/', body: namesItsReplica })),
@@ -16,13 +14,33 @@ export const routes = [
     const n = decimal(random);
     return { path: `/div/${n}`, body: half(n) };
   }),
-  get('work', TEXT, () => ({ path: `/work?ops=${OPS}`, body: WORK })),
+  workOf(1000),
   get('static-index', 'text/html; charset=utf-8', () => ({ path: '/static/', body: hasLength(10831) })),
   get('static-4k', TEXT, () => ({ path: '/static/4k.txt', body: hasLength(4096) })),
   refused('not-found', 'GET', '/no-such-route', 404),
   refused('method-not-allowed', 'POST', '/hello', 405),
   refused('bad-parameter', 'GET', '/div/four', 400),
 ];
+
+/** The route of a name. */
+export function named(name) {
+  const found = routes.find((route) => route.name === name);
+  if (!found) {
+    throw new Error(`there is no route ${name}: there are ${routes.map((route) => route.name).join(', ')}`);
+  }
+  return found;
+}
+
+/** What users ask in the mean: mostly small things, some files, some work. */
+export const mix = [
+  ['hello', 0.3], ['static-4k', 0.2], ['static-index', 0.15], ['div', 0.15], ['work', 0.15], ['root', 0.05],
+].map(([name, share]) => ({ share, route: named(name) }));
+
+/** So much arithmetic on a lane. */
+export function workOf(ops, name = 'work') {
+  const body = `${work(ops)}\n`;
+  return get(name, TEXT, () => ({ path: `/work?ops=${ops}`, body }));
+}
 
 function get(name, type, ask) {
   return { name, method: 'GET', status: 200, type, ask };

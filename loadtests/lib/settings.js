@@ -1,32 +1,59 @@
-// What the environment says; `python3 loadtests` sets it.
+// What the environment says; `python3 loadtests` sets it. Only BASE_URL must be there.
 
 /** Where requests go, without a slash at the end. */
-export const baseUrl = required('BASE_URL');
+export const baseUrl = trimmed(required('BASE_URL', 'run the scenario with python3 loadtests, or set it with --env'));
 
-/** Names of the replicas that must answer. */
+/** One replica without the gateway; empty where none can be reached. */
+export const directUrl = trimmed(__ENV.DIRECT_URL || '');
+
+/** Names of the replicas that must answer; empty where they are not known. */
 export const replicas = (__ENV.REPLICA_NAMES || '').split(',').filter((name) => name !== '');
 
 /** File for the summary; without it the summary goes to standard output. */
 export const summaryFile = __ENV.SUMMARY_FILE || 'stdout';
 
+/** Of every random choice. */
+export const seed = whole('SEED', 1, 0);
+
 /** Requests started per second. */
-export function rate(byDefault) {
-  const value = Number(__ENV.RATE || byDefault);
-  if (!Number.isInteger(value) || value < 1) {
-    throw new Error(`RATE=${__ENV.RATE}: give a whole number above 0`);
+export const rate = (byDefault) => whole('RATE', byDefault);
+
+/** Users or connections at once. */
+export const vus = (byDefault) => whole('VUS', byDefault);
+
+/** Milliseconds in which 99% must be answered: the objective of dashboards/rules by default. */
+export const p99Ms = (byDefault = 250) => whole('P99_MS', byDefault);
+
+/** How long requests are started, in seconds. */
+export function seconds(byDefault) {
+  const text = __ENV.DURATION || byDefault;
+  const units = { h: 3600, m: 60, s: 1, ms: 0.001 };
+  const found = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|h|m|s)/g)];
+  const total = found.reduce((sum, [, number, unit]) => sum + Number(number) * units[unit], 0);
+  if (found.map(([all]) => all).join('') !== text || total < 1) {
+    throw new Error(`DURATION=${text}: give at least 1s, as in 90s or 1h30m`);
+  }
+  return total;
+}
+
+/** A whole number of the environment. */
+export function whole(name, byDefault, least = 1) {
+  const value = Number(__ENV[name] || byDefault);
+  if (!Number.isSafeInteger(value) || value < least) {
+    throw new Error(`${name}=${__ENV[name]}: give a whole number from ${least}`);
   }
   return value;
 }
 
-/** How long requests are started. */
-export function duration(byDefault) {
-  return __ENV.DURATION || byDefault;
-}
-
-function required(name) {
+/** What a scenario cannot do without. */
+export function required(name, what) {
   const value = __ENV[name];
   if (!value) {
-    throw new Error(`${name} is not set: run the scenario with python3 loadtests, or set it with --env`);
+    throw new Error(`${name} is not set: ${what}`);
   }
-  return value.replace(/\/+$/, '');
+  return value;
+}
+
+function trimmed(url) {
+  return url.replace(/\/+$/, '');
 }

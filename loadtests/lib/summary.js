@@ -4,5 +4,26 @@ import { summaryFile } from './settings.js';
 
 /** Writes all that k6 counted as JSON, instead of k6's own text. */
 export function handleSummary(data) {
-  return { [summaryFile]: JSON.stringify(data) };
+  const text = JSON.stringify(data);
+  // On standard output a line of its own, which can be found in a container's log.
+  return { [summaryFile]: summaryFile === 'stdout' ? `\n${text}\n` : text };
+}
+
+/**
+ * As `handleSummary`, with what only this scenario knows: `tell(metrics)` gives `figures`, by part
+ * (`all` is the whole run) and name, and `notes` in words.
+ */
+export function handleSummaryWith(tell) {
+  return (data) => handleSummary({ ...data, ...tell(data.metrics) });
+}
+
+/** A statistic of a metric, NaN where nothing was counted. */
+export function statistic(metrics, name, key) {
+  const values = (metrics[name] || { values: {} }).values;
+  return key in values ? values[key] : NaN;
+}
+
+/** A figure, unless its value is not known: then there is none. */
+export function figure(name, value, unit) {
+  return Number.isFinite(value) ? { [name]: { value, unit } } : {};
 }

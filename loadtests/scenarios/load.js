@@ -1,0 +1,29 @@
+// Is it fast enough? The expected load, the usual mix of requests, each within the objective.
+// `ramp` warms up, `steady` is judged: 99% of the requests within P99_MS.
+
+import { common, inTurn, openLoop, ramp, shown, sound, started, within } from '../lib/options.js';
+import { one } from '../lib/overload.js';
+import { p99Ms, rate, seconds } from '../lib/settings.js';
+
+export { handleSummary } from '../lib/summary.js';
+
+const RATE = rate(200);
+const SECONDS = seconds('2m');
+
+export const options = {
+  ...common,
+  scenarios: inTurn([
+    { part: 'ramp', seconds: 0.1 * SECONDS, load: (length) => ramp(0, RATE, length) },
+    { part: 'steady', seconds: 0.9 * SECONDS, load: (length) => openLoop(RATE, length) },
+  ]),
+  thresholds: {
+    ...sound(),
+    ...started(RATE * SECONDS),
+    ...within(p99Ms(), ['steady']),
+    ...shown(['ramp']),
+  },
+};
+
+export default function () {
+  one();
+}

@@ -1,0 +1,27 @@
+// What does a sudden crowd do? From one moment to the next FACTOR times the load, and back again.
+// The crowd may be refused in an orderly way; who comes after it must not notice.
+
+import { openLoop } from '../lib/options.js';
+import { one, overload, told } from '../lib/overload.js';
+import { rate, seconds, whole } from '../lib/settings.js';
+import { handleSummaryWith } from '../lib/summary.js';
+
+const RATE = rate(100);
+const CROWD = RATE * whole('FACTOR', 10);
+const SECONDS = seconds('1m');
+
+export const options = overload({
+  before: { part: 'before', seconds: 0.4 * SECONDS, load: (length) => openLoop(RATE, length) },
+  above: { part: 'spike', seconds: 0.2 * SECONDS, load: (length) => openLoop(CROWD, length) },
+  after: { part: 'after', seconds: 0.4 * SECONDS, load: (length) => openLoop(RATE, length) },
+});
+
+export const handleSummary = handleSummaryWith(told('before', 'spike', 'after'));
+
+export default function () {
+  one();
+}
+
+export function overloaded() {
+  one({ mayRefuse: true });
+}
