@@ -36,6 +36,11 @@ export const mix = [
   ['hello', 0.3], ['static-4k', 0.2], ['static-index', 0.15], ['div', 0.15], ['work', 0.15], ['root', 0.05],
 ].map(([name, share]) => ({ share, route: named(name) }));
 
+/** Half of one number, always the same. */
+export function halfOf(n) {
+  return get('div', TEXT, () => ({ path: `/div/${n}`, body: half(n) }));
+}
+
 /** So much arithmetic on a lane. */
 export function workOf(ops, name = 'work') {
   const body = `${work(ops)}\n`;

@@ -1,0 +1,102 @@
+// How do a page, a load and a save get on with each other? S3's users, as many as VUS, ten rounds each.
+//
+// `users` is the published test: all users at once, each a page of 4 KiB, a load and a save of its
+// own project, ten times in turn; a closed loop, so its figure is how long all of it takes. `open`
+// judges latency: the same three requests, each when it is due. TOKEN lets users save.
+
+import exec from 'k6/execution';
+
+import { exchange } from '../lib/exchange.js';
+import { guarded } from '../lib/guard.js';
+import { common, openLoop, sound, started, within } from '../lib/options.js';
+import { Projects } from '../lib/projects.js';
+import { seeded } from '../lib/random.js';
+import { named } from '../lib/routes.js';
+import { p99Ms, rate, seconds, vus, whole } from '../lib/settings.js';
+import { figure, handleSummaryWith, statistic } from '../lib/summary.js';
+
+const USERS = vus(200);
+const ROUNDS = whole('ROUNDS', 10);
+const RATE = rate(100);
+const SECONDS = seconds('20s');
+const LONGEST = 90;
+/** Projects of the open loop; two savers rarely meet on one. */
+const SHARED = Math.min(USERS, 50);
+const PAGE = named('static-4k');
+const ROUTES = [PAGE.name, 'load', 'save'];
+
+const projects = new Projects();
+
+export const options = {
+  ...common,
+  setupTimeout: '30s',
+  teardownTimeout: '30s',
+  scenarios: {
+    open: { ...openLoop(RATE, SECONDS), exec: 'judged', tags: { part: 'open' } },
+    users: {
+      executor: 'per-vu-iterations',
+      exec: 'users',
+      vus: USERS,
+      iterations: 1,
+      startTime: `${SECONDS + 6}s`,
+      maxDuration: `${LONGEST}s`,
+      tags: { part: 'users' },
+    },
+  },
+  thresholds: {
+    ...sound(),
+    ...started(RATE * SECONDS),
+    ...within(p99Ms(), ['open']),
+    ...Object.fromEntries(ROUTES.map((name) => [`http_reqs{name:${name}}`, ['count>0']])),
+    'iteration_duration{part:users}': ['max>=0'],
+    'http_reqs{part:users}': ['count>0'],
+  },
+};
+
+/** Numbers of users that no other runner has. */
+const base = whole('RUNNER', 0, 0) * 1_000_000;
+
+export function setup() {
+  return Array.from({ length: SHARED }, (_, index) => ({ user: base + index, id: projects.create(base + index) }));
+}
+
+export function judged(shared) {
+  const number = exec.scenario.iterationInInstance;
+  const { user, id } = shared[Math.floor(number / ROUTES.length) % shared.length];
+  guarded(() => {
+    const turns = [
+      () => exchange(PAGE, seeded(number)),
+      () => projects.load(id, user),
+      () => projects.save(id, user, number),
+    ];
+    turns[number % turns.length]();
+  });
+}
+
+/** One user from its first request to its last. */
+export function users() {
+  const user = base + SHARED + exec.scenario.iterationInInstance;
+  guarded(() => {
+    const id = projects.create(user);
+    for (let round = 1; round <= ROUNDS; round += 1) {
+      exchange(PAGE, seeded(user), { timeout: '30s' });
+      projects.load(id, user, round - 1);
+      projects.save(id, user, round);
+    }
+    projects.remove(id);
+  });
+}
+
+export function teardown(shared) {
+  shared.forEach(({ id }) => projects.remove(id));
+}
+
+export const handleSummary = handleSummaryWith((metrics) => ({
+  figures: {
+    users: {
+      // The last user's end; all begin at once.
+      ...figure('all_users_seconds', statistic(metrics, 'iteration_duration{part:users}', 'max') / 1000, 's'),
+      ...figure('users', USERS, ''),
+    },
+  },
+}));
