@@ -12,7 +12,7 @@ from pathlib import Path
 
 from loadtests import k6_summary, record
 from loadtests.bench import machine
-from loadtests.record import Part, Run
+from loadtests.record import Run
 from loadtests.report import k6_csv, prometheus
 from loadtests.report.collect import Collector
 from loadtests.report.progress import Progress
@@ -45,9 +45,13 @@ def run(scenario: str, target: Target, settings: dict[str, object], folder: Path
     version = versions.remembered(program, table.find("k6"))
     load, started = os.getloadavg(), datetime.now(UTC)
     file = folder / "k6-summary.json"
-    argv = _command(program, scenario, target, file, settings)
-    server = getattr(target, "prometheus", "")
-    variables = _environment(target)
+    argv = _command(program, scenario, file, settings)
+    server = target.prometheus
+    variables = {
+        **os.environ,
+        **target.environment(),
+        "K6_CSV_TIME_FORMAT": k6_csv.TIME_FORMAT,
+    }
     argv += ["--tag", f"testid={folder.name}", "--out", "csv=-"]
     if prometheus.receives(server):
         argv += ["--out", "experimental-prometheus-rw"]
@@ -59,7 +63,7 @@ def run(scenario: str, target: Target, settings: dict[str, object], folder: Path
         raise ToolError(f"k6 ended with exit {exit_code} and no summary; it says why above")
     data = json.loads(file.read_text())
     file.unlink()
-    return Run(
+    found = Run(
         name=scenario,
         tool="k6",
         tool_version=version,
@@ -68,53 +72,40 @@ def run(scenario: str, target: Target, settings: dict[str, object], folder: Path
         failed_thresholds=k6_summary.failed_thresholds(data),
         started=started.isoformat(timespec="milliseconds"),
         seconds=round(seconds, 1),
-        target=record.Target(
-            target.gateway, getattr(target, "via", "gateway"), list(target.replicas)
-        ),
+        target=record.Target(target.gateway, "gateway", list(target.replicas)),
         settings=settings,
         machine=machine.describe(),
         load_average_before=[round(value, 2) for value in load],
-        parts=_parts(collector, data),
+        parts=collector.parts(),
         server=prometheus.ask(server, started.timestamp(), seconds),
-        k6=data,
+        notes=data.pop("notes", []),
     )
+    _take_figures(found, data.pop("figures", {}))
+    found.k6 = data
+    return found
 
 
-def _parts(collector: Collector, data: dict) -> list[Part]:
-    """Those of the samples, with what only the end of the scenario knows."""
-    parts = collector.parts()
-    for name, figure in data.pop("figures", {}).items():
-        place = figure.pop("part", record.ALL)
-        for part in parts:
-            if part.name == place or len(parts) == 1:
-                part.figures[name] = record.Figure(**figure)
-    return parts
+def _take_figures(run: Run, figures: dict[str, dict]) -> None:
+    """Gives each part what the scenario itself worked out about it."""
+    for place, found in figures.items():
+        part = run.parts[0] if len(run.parts) == 1 else run.part(place)
+        kept = run.figures if part is None else part.figures
+        kept |= {
+            name: record.Figure(**one) for name, one in found.items() if one["value"] is not None
+        }
 
 
-def _command(
-    program: Path, scenario: str, target: Target, file: Path, settings: dict[str, object]
-) -> list[str]:
+def _command(program: Path, scenario: str, file: Path, settings: dict[str, object]) -> list[str]:
     # Without an address k6 opens no API port, so that two runs do not meet. Its own progress would
     # be between the samples.
     argv = [str(program), "run", "--address", "", "--no-usage-report", "--quiet"]
     variables = {
-        "BASE_URL": target.gateway,
-        "REPLICA_NAMES": ",".join(target.replicas),
-        "DIRECT_URL": getattr(target, "direct", ""),
         "SUMMARY_FILE": str(file),
         **{name.upper(): value for name, value in settings.items()},
     }
     for name, value in variables.items():
         argv += ["--env", f"{name}={value}"]
     return [*argv, str(FOLDER / "scenarios" / f"{scenario}.js")]
-
-
-def _environment(target: Target) -> dict[str, str]:
-    """The token is no argument, which everybody on the machine can read."""
-    variables = {**os.environ, "K6_CSV_TIME_FORMAT": k6_csv.TIME_FORMAT}
-    if token := getattr(target, "token", ""):
-        variables["TOKEN"] = token
-    return variables
 
 
 def _follow(

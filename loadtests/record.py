@@ -121,7 +121,11 @@ class Run:
     load_average_before: list[float]
     failed_thresholds: list[str] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
+    figures: dict[str, Figure] = field(default_factory=dict)
+    """Those of a run of several parts that are of none of them."""
     server: Server | None = None
+    notes: list[str] = field(default_factory=list)
+    """What the scenario has to say, as what it could not ask."""
     k6: dict | None = None
     """k6's own summary: the argument of handleSummary."""
     schema: int = SCHEMA
@@ -145,6 +149,7 @@ def from_json(text: str) -> Run:
         raise ToolError(f"schema {data.get('schema')} of the run; this program reads {SCHEMA}")
     data["target"] = Target(**data["target"])
     data["parts"] = [_part(part) for part in data.get("parts", [])]
+    data["figures"] = {name: Figure(**one) for name, one in data.get("figures", {}).items()}
     data["server"] = Server(**data["server"]) if data.get("server") else None
     return Run(**data)
 

@@ -4,8 +4,17 @@ from pathlib import Path
 
 from loadtests import record
 from loadtests.record import Run
+from loadtests.report.markdown import markdown
+from loadtests.report.page import page
 
 
 def keep(run: Run, folder: Path, base: Run | None = None) -> None:
     """Writes everything into the run's folder; `base` is an earlier run to compare it with."""
     record.write(run, folder)
+    write_pages(run, folder, base)
+
+
+def write_pages(run: Run, folder: Path, base: Run | None = None) -> None:
+    """Writes what people read, beside the record."""
+    (folder / "summary.md").write_text(markdown(run, base))
+    (folder / "report.html").write_text(page(run, base))

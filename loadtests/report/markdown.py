@@ -1,0 +1,73 @@
+"""The summary of a run in Markdown, as for the job summary of a CI run."""
+
+from loadtests.bench.text import table
+from loadtests.record import ALL, Part, Run
+from loadtests.report import tables
+from loadtests.report.tables import Table
+
+
+def markdown(run: Run, base: Run | None = None) -> str:
+    """The verdict first, then a table for each part."""
+    lines = [f"# {run.name}: {verdict(run)}", ""]
+    lines += [f"- `{failed}`" for failed in run.failed_thresholds]
+    lines += [""] if run.failed_thresholds else []
+    lines += [f"{note}\n" for note in run.notes]
+    for part in run.parts:
+        lines += _part(part)
+    if run.figures:
+        lines += [
+            f"{name.replace('_', ' ')}: {one.value:g} {one.unit}  "
+            for name, one in run.figures.items()
+        ]
+        lines.append("")
+    if run.server and run.server.whole_run:
+        lines += ["## Who is slow?", "", _table(tables.server(run)), ""]
+    for part in run.parts:
+        before = base and base.part(part.name)
+        if before:
+            lines += [
+                f"## Beside the base run of {tables.when(base)}{_of(part)}",
+                "",
+                _table(tables.comparison(part, before)),
+                "",
+            ]
+            lines += [one_run_each(), ""]
+    lines += [f"- {name}: {value}" for name, value in tables.facts(run)]
+    return "\n".join(lines) + "\n"
+
+
+def verdict(run: Run) -> str:
+    """In a word or two."""
+    if run.passed:
+        return "passed"
+    if run.failed_thresholds:
+        count = len(run.failed_thresholds)
+        return f"failed, {count} threshold{'s do' if count > 1 else ' does'} not hold"
+    return f"ended early, exit status {run.exit_code}"
+
+
+def one_run_each() -> str:
+    """How far a comparison of two runs goes."""
+    return (
+        "One run beside one run: what else the machine did meanwhile is in the ratios too. "
+        "`make loadtest-compare` decides."
+    )
+
+
+def _part(part: Part) -> list[str]:
+    figures = " · ".join(f"{name} **{value}**" for name, value in tables.summary(part))
+    lines = [] if part.name == ALL else [f"## {part.name}", ""]
+    lines += [figures, "", _table(tables.routes(part)), ""]
+    if part.checks:
+        lines += [f"Checks: {part.checks.passed:,} passed, {part.checks.failed:,} failed.", ""]
+        lines += [f"- failed: {name}" for name in part.checks.failed_names]
+        lines += [""] if part.checks.failed_names else []
+    return lines
+
+
+def _of(part: Part) -> str:
+    return "" if part.name == ALL else f", {part.name}"
+
+
+def _table(found: Table) -> str:
+    return table(found.head, [[cell.replace("|", "\\|") for cell in row] for row in found.rows])

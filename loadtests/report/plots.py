@@ -1,0 +1,225 @@
+"""The charts of a run: which lines, on which axes."""
+
+from loadtests.record import ALL, OverTime, Part, Run, Server
+from loadtests.report.chart import Chart, Line, Points
+from loadtests.report.scale import Axis, Linear, Log, Nines, Percent, slowest
+
+ROUTES = 7
+"""Routes with a line of their own; the tables have all."""
+
+MS = "latency, ms"
+SECONDS = "seconds since the start"
+
+
+def percentiles(part: Part, base: Part | None) -> Chart:
+    """The percentile curve of each route, and of all."""
+    names = _slowest_routes(part)
+    curves = {name: _curve(part, name) for name in names}
+    lines = [Line(name, curve, index) for index, (name, curve) in enumerate(curves.items())]
+    lines.append(Line(_all_of(part), _curve(part, ALL), "ink", heavy=True))
+    if base is not None and ALL in base.percentiles:
+        lines.append(
+            Line("base run, all routes", _curve(base, ALL), "base", heavy=True, dashed=True)
+        )
+    others = len(_routes(part)) - len(names)
+    return Chart(
+        title=f"Percentiles of the latency{_of(part)}",
+        about="How long each share of the requests took at the most. The axis stretches the slow end: "
+        "each step to the right is ten times fewer requests."
+        + (
+            f" The {len(names)} routes with the highest p99; {others} more are in the table."
+            if others
+            else ""
+        ),
+        x=Nines.of(max(part.requests, base.requests if base else 0)),
+        y=_latency_axis(lines),
+        lines=lines,
+    )
+
+
+def parts_beside(run: Run) -> Chart:
+    """The percentile curves of the parts of a run, over all routes of each."""
+    lines = [
+        Line(part.name, _curve(part, ALL), index)
+        for index, part in enumerate(part for part in run.parts if ALL in part.percentiles)
+    ]
+    return Chart(
+        title="Percentiles of the latency, the parts beside each other",
+        about="How long each share of a part's requests took at the most.",
+        x=Nines.of(max(part.requests for part in run.parts)),
+        y=_latency_axis(lines),
+        lines=lines,
+    )
+
+
+def latency(part: Part) -> Chart:
+    """Single requests by the time at which they were sent, with median and p99 of each bin."""
+    over = part.over_time[ALL]
+    dots = sorted((t, ms) for points in part.scatter.values() for t, ms in points)
+    lines = [
+        Line("highest", _over(over, over.max_ms), "muted", dashed=True),
+        Line("p99", _over(over, over.p99_ms), "bad", heavy=True),
+        Line("p50", _over(over, over.p50_ms), 0, heavy=True),
+    ]
+    values = [ms for _, ms in dots] + [y for line in lines for _, y in line.points if y]
+    sample = (
+        "single requests" if len(dots) == part.requests else f"{len(dots):,} requests, at random"
+    )
+    return Chart(
+        title=f"Latency over time{_of(part)}",
+        about=f"Each dot is a request, at the second in which it was sent. {_bins(over)}",
+        x=_time_axis(over),
+        y=Log.around(MS, values),
+        lines=lines,
+        dots=dots,
+        dots_name=sample,
+    )
+
+
+def throughput(part: Part, server: Server | None) -> Chart:
+    """Requests and failures of each second, beside what the servers counted."""
+    over = part.over_time[ALL]
+    width = _width(over)
+    sent = [(t, count / width) for t, count in _steps(over, over.requests)]
+    failed = [(t, count / width) for t, count in _steps(over, over.failed)]
+    lines = [Line("sent", sent, 0, steps=True, filled=True)]
+    seen = [(t, v) for t, v in (server.requests_per_second if server else []) if _within(t, over)]
+    if seen:
+        lines.append(Line("counted by the servers", seen, 2))
+    if part.failed:
+        lines.append(Line("failed", failed, "bad", steps=True, filled=True))
+    return Chart(
+        title=f"Requests each second{_of(part)}",
+        about="By the second in which they were sent; the first and the last second may be cut. "
+        f"{_bins(over)}",
+        x=_time_axis(over),
+        y=Linear(
+            "requests a second", 0, 1.08 * max([y for line in lines for _, y in line.points] + [1])
+        ),
+        lines=lines,
+    )
+
+
+def who_is_slow(run: Run, server: Server) -> Chart:
+    """p99 at the client, at the gateway, and of each phase at the servers."""
+    lines = [
+        Line(
+            f"{run.tool}{_of(part)}", _over(part.over_time[ALL], part.over_time[ALL].p99_ms), "ink"
+        )
+        for part in run.parts
+        if ALL in part.over_time
+    ]
+    if server.gateway_p99_ms:
+        lines.append(Line("gateway", _pairs(server.gateway_p99_ms), 1, heavy=True))
+    for index, (phase, found) in enumerate(server.phases.items()):
+        lines.append(
+            Line(f"server: {phase}", _pairs(found["p99_ms"]), 2 + index, dashed=phase == "accept")
+        )
+    return Chart(
+        title="Who is slow? p99 at client, gateway and servers",
+        about=f"{run.tool}'s is of each bin; those of gateway and servers are of Prometheus's histograms, over a few "
+        "scrapes, and no finer than their buckets. Where two lines part, the time is lost between the two.",
+        x=_whole_time(run),
+        y=Log.around("p99, ms", [y for line in lines for _, y in line.points]),
+        lines=lines,
+    )
+
+
+def medians(run: Run, server: Server) -> Chart:
+    """The same for the median."""
+    lines = [
+        Line(f"server: {phase}", _pairs(found["p50_ms"]), 2 + index, dashed=phase == "accept")
+        for index, (phase, found) in enumerate(server.phases.items())
+    ]
+    lines[:0] = [
+        Line(
+            f"{run.tool}{_of(part)}", _over(part.over_time[ALL], part.over_time[ALL].p50_ms), "ink"
+        )
+        for part in run.parts
+        if ALL in part.over_time
+    ]
+    return Chart(
+        title="The usual request: medians at client and servers",
+        about="Where a request spends its time when nothing is in its way.",
+        x=_whole_time(run),
+        y=Log.around("p50, ms", [y for line in lines for _, y in line.points]),
+        lines=lines,
+    )
+
+
+def busy(run: Run, server: Server) -> Chart:
+    """How busy the lanes were."""
+    return Chart(
+        title="Lanes busy",
+        about="Share of the time in which a lane had work, the mean of all lanes. Near 100%, latency is queueing.",
+        x=_whole_time(run),
+        y=Percent("busy", 0, 1),
+        lines=[Line("lanes busy", _pairs(server.lanes_busy), 4, heavy=True, filled=True)],
+    )
+
+
+def _slowest_routes(part: Part) -> list[str]:
+    names = [name for name in _routes(part) if name in part.percentiles]
+    by_p99 = sorted(names, key=lambda name: -part.routes[name].latency_ms.get("p99", 0.0))
+    kept = set(by_p99[:ROUTES])
+    return [name for name in names if name in kept]
+
+
+def _routes(part: Part) -> list[str]:
+    return [name for name in part.routes if name != ALL]
+
+
+def _all_of(part: Part) -> str:
+    return "all routes" if len(_routes(part)) > 1 else next(iter(_routes(part)), "all")
+
+
+def _curve(part: Part, name: str) -> Points:
+    """The slowest request is at 100%, which has no place on an axis of nines."""
+    end = slowest(part.routes[name].requests) if name in part.routes else 100.0
+    return [(min(percent, end), ms) for percent, ms in part.percentiles[name]]
+
+
+def _latency_axis(lines: list[Line]) -> Axis:
+    return Log.around(MS, [ms for line in lines for _, ms in line.points])
+
+
+def _of(part: Part) -> str:
+    return "" if part.name == ALL else f", {part.name}"
+
+
+def _width(over: OverTime) -> float:
+    return over.t[1] - over.t[0] if len(over.t) > 1 else 1.0
+
+
+def _over(over: OverTime, values: list) -> Points:
+    """Each at the middle of its bin."""
+    half = _width(over) / 2
+    return [(t + half, value) for t, value in zip(over.t, values, strict=True)]
+
+
+def _steps(over: OverTime, values: list) -> Points:
+    """Each over the whole of its bin."""
+    points = list(zip(over.t, values, strict=True))
+    return [*points, (over.t[-1] + _width(over), values[-1])] if points else []
+
+
+def _bins(over: OverTime) -> str:
+    width = _width(over)
+    return f"Lines are of bins of {width:g} second{'s' if width != 1 else ''}."
+
+
+def _within(t: float, over: OverTime) -> bool:
+    return over.t[0] <= t <= over.t[-1] + _width(over)
+
+
+def _time_axis(over: OverTime) -> Axis:
+    return Linear(SECONDS, over.t[0], over.t[-1] + _width(over))
+
+
+def _whole_time(run: Run) -> Axis:
+    ends = [part.over_time[ALL].t[-1] + 1 for part in run.parts if ALL in part.over_time]
+    return Linear(SECONDS, 0, max([run.seconds, *ends]))
+
+
+def _pairs(series: list[list[float]]) -> Points:
+    return [(t, value) for t, value in series]

@@ -1,0 +1,147 @@
+"""The tables of a run, for the page and for Markdown alike: rows of text."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from loadtests.record import ALL, Part, Route, Run
+from loadtests.report.scale import number
+
+LATENCIES = ("p50", "p90", "p95", "p99", "p99.9", "max")
+
+
+@dataclass(frozen=True)
+class Table:
+    """The first column has names, the others figures."""
+
+    head: list[str]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A figure of a route in two runs; above 1 the newer one is higher."""
+
+    route: str
+    what: str
+    base: float
+    now: float
+
+    @property
+    def ratio(self) -> float:
+        """Now by base."""
+        return self.now / self.base
+
+
+def routes(part: Part) -> Table:
+    """Every route of a part, all of them first."""
+    rest = [name for name in part.routes if name != ALL]
+    names = rest if len(rest) == 1 else [ALL, *rest]
+    head = ["route", "requests", "failed", *(f"{name} ms" for name in LATENCIES)]
+    return Table(head, [_route(name, part.routes[name]) for name in names if name in part.routes])
+
+
+def _route(name: str, route: Route) -> list[str]:
+    latencies = [route.latency_ms.get(key) for key in LATENCIES]
+    return [
+        name,
+        f"{route.requests:,}",
+        f"{route.failed:,}",
+        *("–" if value is None else number(value) for value in latencies),
+    ]
+
+
+def summary(part: Part) -> list[tuple[str, str]]:
+    """The few figures that say most."""
+    every = part.routes[ALL].latency_ms if ALL in part.routes else {}
+    found = [
+        ("requests", f"{part.requests:,}"),
+        ("requests a second", number(part.requests_per_second)),
+        ("failed", f"{part.failed:,}"),
+    ]
+    found += [(f"{key}, ms", number(every[key])) for key in ("p50", "p99", "max") if key in every]
+    if part.dropped:
+        found.append(("not started", f"{part.dropped:,}"))
+    found += [
+        (name.replace("_", " "), f"{number(figure.value)} {figure.unit}".strip())
+        for name, figure in part.figures.items()
+    ]
+    return found
+
+
+def server(run: Run) -> Table:
+    """Quantiles of the whole run at client, gateway and servers."""
+    rows = []
+    for part in run.parts:
+        every = part.routes[ALL].latency_ms if ALL in part.routes else {}
+        name = run.tool if part.name == ALL else f"{run.tool}, {part.name}"
+        rows.append(
+            [name, *(number(every[key]) if key in every else "–" for key in ("p50", "p99"))]
+        )
+    whole = run.server.whole_run if run.server else {}
+    for name, found in sorted(whole.items(), key=lambda item: item[0] != "gateway"):
+        where = name if name == "gateway" else f"server: {name}"
+        rows.append(
+            [where, *(number(found[key]) if key in found else "–" for key in ("p50_ms", "p99_ms"))]
+        )
+    return Table(["seen by", "p50 ms", "p99 ms"], rows)
+
+
+def ratios(part: Part, base: Part) -> list[Ratio]:
+    """Median and p99 of each route that both have."""
+    return [
+        Ratio(name, what, before, now)
+        for name in part.routes
+        if name in base.routes
+        for what in ("p50", "p99")
+        if (before := base.routes[name].latency_ms.get(what))
+        and (now := part.routes[name].latency_ms.get(what))
+    ]
+
+
+def comparison(part: Part, base: Part) -> Table:
+    """Each route beside the same of the base run."""
+    by_route: dict[str, dict[str, Ratio]] = {}
+    for one in ratios(part, base):
+        by_route.setdefault(one.route, {})[one.what] = one
+    head = ["route", "rate"]
+    head += [f"{what} {column}" for what in ("p50", "p99") for column in ("base", "now", "ratio")]
+    rows = []
+    for name, found in by_route.items():
+        rate = _rate(part, name) / _rate(base, name) if _rate(base, name) else None
+        row = [name, "–" if rate is None else f"× {rate:.2f}"]
+        for what in ("p50", "p99"):
+            one = found.get(what)
+            row += [number(one.base), number(one.now), f"× {one.ratio:.2f}"] if one else ["–"] * 3
+        rows.append(row)
+    return Table(head, rows)
+
+
+def _rate(part: Part, name: str) -> float:
+    return part.routes[name].requests / part.seconds if part.seconds else 0.0
+
+
+def when(run: Run) -> str:
+    """When a run began."""
+    return f"{datetime.fromisoformat(run.started):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def facts(run: Run) -> list[tuple[str, str]]:
+    """What was run, where and when."""
+    machine = run.machine
+    load = " ".join(f"{value:.2f}" for value in run.load_average_before)
+    found = [
+        ("scenario", run.name),
+        ("tool", f"{run.tool} {run.tool_version}".strip()),
+        ("target", f"{run.target.url} ({run.target.via})"),
+        ("replicas", ", ".join(run.target.replicas)),
+        ("started", when(run)),
+        ("took", f"{run.seconds:g} s"),
+        ("settings", ", ".join(f"{name} {value}" for name, value in run.settings.items())),
+        (
+            "machine",
+            f"{machine.get('cpu', '')}, {machine.get('cores', '?')} CPUs, {machine.get('kernel', '')}",
+        ),
+        ("sources", str(machine.get("sources", ""))),
+        ("load average before", load),
+    ]
+    return [(name, value) for name, value in found if value]
