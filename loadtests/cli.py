@@ -4,12 +4,19 @@ import os
 import signal
 import sys
 
-from loadtests import scenario
+from loadtests import listing, scenario, suite
 from loadtests.cluster import command as cluster
+from loadtests.report import command as report
 from loadtests.usage import Parser, UsageError
 from tools.errors import ToolError
 
-COMMANDS = (scenario, cluster)
+COMMANDS = (
+    scenario,
+    suite,
+    cluster,
+    report,
+    listing,
+)
 """Modules with `add(commands)`, which sets `run`: from the parsed options to the exit status."""
 
 

@@ -179,12 +179,17 @@ def write(run: Run, folder: Path) -> Path:
     """Writes run.json into the run's folder, which becomes the newest of its name."""
     file = folder / FILE
     file.write_text(to_json(run))
+    point_latest(folder, run.name)
+    return file
+
+
+def point_latest(folder: Path, name: str) -> None:
+    """Makes a folder the newest of its name."""
     # Renamed into place, so that there is a newest at every moment.
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".latest-") as beside:
         link = Path(beside) / "link"
         link.symlink_to(folder.name)
-        os.replace(link, folder.parent / f"{run.name}-latest")
-    return file
+        os.replace(link, folder.parent / f"{name}-latest")
 
 
 def read(place: Path) -> Run:

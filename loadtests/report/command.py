@@ -11,7 +11,9 @@ def add(commands: argparse._SubParsersAction) -> None:
     """Adds it to the commands."""
     about = "writes a run's summary and page anew, beside another run if one is named"
     parser = commands.add_parser("report", help=about, description=about)
-    parser.add_argument("recorded", type=Path, metavar="RUN", help="folder of the run, as loadtests/out/load-latest")
+    parser.add_argument(
+        "recorded", type=Path, metavar="RUN", help="folder of the run, as loadtests/out/load-latest"
+    )
     parser.add_argument("--base", type=Path, metavar="RUN", help="folder of an earlier run")
     parser.set_defaults(run=_run)
 

@@ -123,7 +123,9 @@ def _beside(part: Part, before: Part, base: Run) -> list[str]:
     blocks = [
         ratios.card(tables.ratios(part, before)),
         html.card(
-            "Route by route", "Milliseconds. Above × 1 the newer run is slower, or asked at a higher rate.", html.table(found)
+            "Route by route",
+            "Milliseconds. Above × 1 the newer run is slower, or asked at a higher rate.",
+            html.table(found),
         ),
     ]
     return [

@@ -11,7 +11,7 @@ MS = "latency, ms"
 SECONDS = "seconds since the start"
 
 
-def percentiles(part: Part, base: Part | None) -> Chart:
+def percentiles(part: Part, base: Part | None, before: str = "") -> Chart:
     """The percentile curve of each route, and of all."""
     names = _slowest_routes(part)
     curves = {name: _curve(part, name) for name in names}
@@ -23,7 +23,7 @@ def percentiles(part: Part, base: Part | None) -> Chart:
         )
     others = len(_routes(part)) - len(names)
     return Chart(
-        title=f"Percentiles of the latency{_of(part)}",
+        title=f"{before}Percentiles of the latency{_of(part)}",
         about="How long each share of the requests took at the most. The axis stretches the slow end: "
         "each step to the right is ten times fewer requests."
         + (
@@ -37,14 +37,14 @@ def percentiles(part: Part, base: Part | None) -> Chart:
     )
 
 
-def parts_beside(run: Run) -> Chart:
+def parts_beside(run: Run, before: str = "") -> Chart:
     """The percentile curves of the parts of a run, over all routes of each."""
     lines = [
         Line(part.name, _curve(part, ALL), index)
         for index, part in enumerate(part for part in run.parts if ALL in part.percentiles)
     ]
     return Chart(
-        title="Percentiles of the latency, the parts beside each other",
+        title=f"{before}Percentiles of the latency, the parts beside each other",
         about="How long each share of a part's requests took at the most.",
         x=Nines.of(max(part.requests for part in run.parts)),
         y=_latency_axis(lines),

@@ -1,0 +1,97 @@
+"""One page over several runs, with a link to the page of each."""
+
+from html import escape
+from pathlib import Path
+
+from loadtests.bench.text import table
+from loadtests.record import ALL, Part, Run
+from loadtests.report import html, plots
+from loadtests.report.markdown import verdict
+from loadtests.report.scale import number
+from loadtests.report.tables import Table
+
+HEAD = [
+    "scenario",
+    "part",
+    "verdict",
+    "requests",
+    "a second",
+    "failed",
+    "p50 ms",
+    "p99 ms",
+    "max ms",
+]
+
+Ended = dict[str, tuple[Run, Path] | str]
+"""By name, the run and its folder, or why there is none."""
+
+
+def write(folder: Path, ended: Ended) -> None:
+    """Writes the page and its summary."""
+    (folder / "summary.md").write_text(markdown(ended))
+    (folder / "index.html").write_text(_page(folder, ended))
+
+
+def markdown(ended: Ended) -> str:
+    """A row for each part of each run."""
+    rows = [row for name, found in ended.items() for row in _rows(name, found)]
+    return f"# Suite: {_verdict(ended)}\n\n{table(HEAD, rows)}\n"
+
+
+def _page(folder: Path, ended: Ended) -> str:
+    runs = {name: found for name, found in ended.items() if not isinstance(found, str)}
+    kind = "passed" if _all_passed(ended) else "failed"
+    body = [
+        f'<header><h1>Suite</h1><span class="verdict {kind}">{_verdict(ended)}</span></header>',
+        html.card("The runs", "Each name leads to the page of its run.", _table(folder, ended)),
+    ]
+    charts = [
+        html.figure(plots.percentiles(part, None, f"{name}: "))
+        if len(run.parts) == 1
+        else html.figure(plots.parts_beside(run, f"{name}: "))
+        for name, (run, _) in runs.items()
+        for part in run.parts[:1]
+        if ALL in part.percentiles
+    ]
+    return html.document(
+        f"Suite: {_verdict(ended)}", [*body, "<h2>Latencies</h2>", html.side_by_side(charts)]
+    )
+
+
+def _table(folder: Path, ended: Ended) -> str:
+    """The rows, with a link at the first of each run."""
+    rows = [row for name, found in ended.items() for row in _rows(name, found)]
+    text = html.table(Table(HEAD, rows))
+    for name, found in ended.items():
+        if not isinstance(found, str):
+            place = (found[1] / "report.html").relative_to(folder)
+            plain = f'<th scope="row">{escape(name)}</th>'
+            link = f'<th scope="row"><a href="{escape(str(place))}">{escape(name)}</a></th>'
+            text = text.replace(plain, link)
+    return text
+
+
+def _rows(name: str, found: tuple[Run, Path] | str) -> list[list[str]]:
+    if isinstance(found, str):
+        return [[name, "", f"not run: {found}", *[""] * (len(HEAD) - 3)]]
+    run, _ = found
+    return [
+        [name, "" if part.name == ALL else part.name, verdict(run), *_figures(part)]
+        for part in run.parts
+    ]
+
+
+def _figures(part: Part) -> list[str]:
+    every = part.routes[ALL].latency_ms if ALL in part.routes else {}
+    latencies = [number(every[key]) if key in every else "–" for key in ("p50", "p99", "max")]
+    rate = number(part.requests_per_second)
+    return [f"{part.requests:,}", rate, f"{part.failed:,}", *latencies]
+
+
+def _all_passed(ended: Ended) -> bool:
+    return all(not isinstance(found, str) and found[0].passed for found in ended.values())
+
+
+def _verdict(ended: Ended) -> str:
+    good = sum(not isinstance(found, str) and found[0].passed for found in ended.values())
+    return f"{good} of {len(ended)} passed"

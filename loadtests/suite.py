@@ -1,0 +1,75 @@
+"""The command `suite`: every scenario in turn, with one page over all of them."""
+
+import argparse
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from loadtests import k6, record, scenario, target
+from loadtests.bench.options import some_of
+from loadtests.record import Run
+from loadtests.report import overview
+from tools.errors import ToolError
+
+NAME = "suite"
+SHORT = {"breakpoint": "2s", "soak": "30s"}
+"""What DURATION is of others than 10 seconds: of a breakpoint it is that of one step."""
+
+LAST = ("soak", "stress", "spike", "breakpoint", "s3-c10k-20000")
+"""These leave connections and heat behind, which would be in the figures of whoever comes after."""
+
+INTERRUPTED = 130
+WORST = (0, k6.THRESHOLD, 1, INTERRUPTED)
+"""Exit statuses, the worst last."""
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    """Adds it to the commands."""
+    about = "runs every scenario in turn, short, and writes one page over all of them"
+    parser = commands.add_parser(NAME, help=about, description=about)
+    known = k6.scenarios()
+    parser.add_argument(
+        "--only",
+        type=some_of(known),
+        default=known,
+        metavar="NAMES",
+        help=f"some only, with commas between: {', '.join(known)}",
+    )
+    parser.add_argument("--full", action="store_true", help="as long as each takes by itself")
+    parser.add_argument(
+        "--base", type=Path, metavar="SUITE", help="folder of an earlier suite to compare with"
+    )
+    scenario.add_out(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    where = target.find()
+    folder = record.create_folder(options.out, NAME, datetime.now(UTC))
+    names = sorted(options.only, key=lambda name: LAST.index(name) if name in LAST else -1)
+    ended: dict[str, tuple[Run, Path] | str] = {}
+    for number, name in enumerate(names, 1):
+        print(f"[{number}/{len(names)}] {name}", file=sys.stderr, flush=True)
+        settings = {} if options.full else {"duration": SHORT.get(name, "10s")}
+        try:
+            ended[name] = scenario.run_one(name, where, settings, folder, _base(options, name))
+        except ToolError as error:
+            print(f"loadtests: {name}: {error}", file=sys.stderr)
+            ended[name] = str(error)
+        overview.write(folder, ended)
+        if _status(ended[name]) == INTERRUPTED:
+            break
+    record.point_latest(folder, NAME)
+    print(overview.markdown(ended))
+    print(f"report      {folder / 'index.html'}")
+    return max(map(_status, ended.values()), key=WORST.index)
+
+
+def _status(found: tuple[Run, Path] | str) -> int:
+    return 1 if isinstance(found, str) else scenario.exit_status(found[0])
+
+
+def _base(options: argparse.Namespace, name: str) -> Run | None:
+    """The same scenario of the earlier suite, if it was in it."""
+    folder = options.base and options.base / f"{name}-latest"
+    return record.read(folder) if folder and folder.is_dir() else None
