@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from itertools import chain
 from math import ceil
 
@@ -35,9 +36,14 @@ class Collector:
         self._random = random.Random(seed)
         self._parts: dict[str, _Part] = {}
 
-    def request(self, part: str, route: str, t: float, ms: float, failed: bool) -> None:
-        """One request: sent `t` seconds after the start of the run."""
-        self._part(part).request(route, t, ms, failed, self._random)
+    def request(
+        self, part: str, route: str, t: float, ms: float, failed: bool, span: str = ""
+    ) -> None:
+        """One request: sent `t` seconds after the start of the run.
+
+        A part that comes in several spans, with others between them, lasts as long as these together.
+        """
+        self._part(part).request(route, t, ms, failed, span, self._random)
 
     def check(self, part: str, name: str, passed: bool) -> None:
         """One check of a reply."""
@@ -68,11 +74,13 @@ class _Part:
         self._spool = spool
         self._failed: defaultdict[str, Counter[int]] = defaultdict(Counter)
         self._total: Counter[str] = Counter()
-        self._first, self._last = float("inf"), 0.0
+        self._spans: dict[str, tuple[float, float]] = {}
         self._sample: list[tuple[str, float, float]] = []
         self._count = 0
 
-    def request(self, route: str, t: float, ms: float, failed: bool, chance: random.Random) -> None:
+    def request(
+        self, route: str, t: float, ms: float, failed: bool, span: str, chance: random.Random
+    ) -> None:
         second = int(t)
         series = self.routes.get(route)
         if series is None:
@@ -81,8 +89,9 @@ class _Part:
         self._total[route] += ms
         if failed:
             self._failed[route][second] += 1
-        self._first = min(self._first, t)
-        self._last = max(self._last, t + ms / 1000)
+        ended = t + ms / 1000
+        first, last = self._spans.get(span, (t, ended))
+        self._spans[span] = (min(first, t), max(last, ended))
         # Vitter's algorithm R: every request is as likely to be in the sample.
         self._count += 1
         if len(self._sample) < SCATTERED:
@@ -91,7 +100,7 @@ class _Part:
             self._sample[place] = (route, t, ms)
 
     def finished(self) -> Part:
-        seconds = max(self._last - self._first, 0.0) if self._count else 0.0
+        seconds = _covered(self._spans.values())
         failed = sum(counts.total() for counts in self._failed.values())
         named = {name: [name] for name in sorted(self.routes)}
         # A run of one route has that route's curve only.
@@ -106,7 +115,7 @@ class _Part:
             checks=self._checked(),
             scatter=self._scattered(),
         )
-        for name, members in groups.items():
+        for name, members in groups.items() if self._count else ():
             self._summarise(part, name, members)
         if len(named) == 1:
             (only,) = named
@@ -120,25 +129,18 @@ class _Part:
         curve = percents(count)
         wanted = sorted({*curve, *STATISTICS.values()})
         pieces = chain.from_iterable(one.of(one.seconds()) for one in series)
-        found = dict(
-            zip(wanted, quantiles(ordered(pieces), count, wanted), strict=True) if count else ()
-        )
-        latency = {key: round(found[percent], 6) for key, percent in STATISTICS.items() if count}
-        if count:
-            latency["mean"] = round(sum(self._total[member] for member in members) / count, 6)
+        found = dict(zip(wanted, quantiles(ordered(pieces), count, wanted), strict=True))
+        latency = {key: round(found[percent], 6) for key, percent in STATISTICS.items()}
+        latency["mean"] = round(sum(self._total[member] for member in members) / count, 6)
         failed = sum(self._failed[member].total() for member in members if member in self._failed)
         part.routes[name] = Route(count, failed, latency)
-        part.percentiles[name] = [[percent, round(found[percent], 4)] for percent in curve if count]
+        part.percentiles[name] = [[percent, round(found[percent], 4)] for percent in curve]
         part.over_time[name] = self._over_time(members)
 
     def _over_time(self, members: list[str]) -> OverTime:
         """In bins of a second, or wider ones, from the first request of the part to its last."""
-        if not self._count:
-            return OverTime()
-        first, last = (
-            int(self._first),
-            max(map(max, (self.routes[m].seconds() for m in self.routes))),
-        )
+        asked = [second for route in self.routes.values() for second in route.seconds()]
+        first, last = min(asked), max(asked)
         width = ceil((last - first + 1) / BINS)
         over = OverTime()
         for start in range(first, last + 1, width):
@@ -171,3 +173,12 @@ class _Part:
         ]
         total = self.checks.total()
         return Checks(total - sum(failed.values()), sum(failed.values()), names[:LISTED])
+
+
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    """How long the spans last together; what two of them share counts once."""
+    total, reached = 0.0, 0.0
+    for first, last in sorted(spans):
+        total += max(0.0, last - max(first, reached))
+        reached = max(reached, last)
+    return total

@@ -1,6 +1,7 @@
 """Reads the samples that k6 writes with `--out csv=-` while it runs."""
 
 import csv
+from collections import Counter
 from collections.abc import Iterable
 
 from loadtests.record import ALL
@@ -16,41 +17,59 @@ KEPT = ("http_req_duration,", "checks,", "dropped_iterations,", "vus,", "metric_
 
 def read(lines: Iterable[str], started: float, collector: Collector, progress: Progress) -> None:
     """Gathers every sample; `started` is the time from which the run's seconds count."""
-    columns: dict[str, int] = {}
-    for row in csv.reader(line for line in lines if line.startswith(KEPT)):
+    rows = csv.reader(line for line in lines if line.startswith(KEPT))
+    reader = None
+    for row in rows:
         if row[0] == "metric_name":
-            columns = {name: index for index, name in enumerate(row)}
-            continue
-        _one(row, columns, started, collector, progress)
+            reader = _Reader(row, started, collector, progress)
+        else:
+            reader.one(row)
+    if reader is not None:
+        reader.end()
 
 
-def _one(
-    row: list[str],
-    columns: dict[str, int],
-    started: float,
-    collector: Collector,
-    progress: Progress,
-) -> None:
-    metric, value = row[0], float(row[2])
-    if metric == "vus":
-        progress.users(int(value))
-        return
-    # k6 calls setup() and teardown() outside of the load.
-    group = row[columns["group"]] if "group" in columns else ""
-    if group in ("::setup", "::teardown"):
-        return
-    part = _part(row[columns["extra_tags"]])
-    if metric == "http_req_duration":
-        failed = row[columns["expected_response"]] == "false"
-        ended = int(row[1]) / 1e6 - started
-        route = row[columns["name"]]
-        collector.request(part, route, max(0.0, ended - value / 1000), value, failed)
-        progress.request(value, failed)
-    elif metric == "checks":
-        collector.check(part, row[columns["check"]], value != 0)
-    else:
-        collector.dropped(part, int(value))
-        progress.dropped(int(value))
+class _Reader:
+    """Samples of one run, in the columns of its first line."""
+
+    def __init__(
+        self, head: list[str], started: float, collector: Collector, progress: Progress
+    ) -> None:
+        self._started, self._collector, self._progress = started, collector, progress
+        columns = {name: index for index, name in enumerate(head)}
+        self._name, self._check = columns["name"], columns["check"]
+        self._expected, self._group = columns["expected_response"], columns["group"]
+        self._scenario, self._tags = columns["scenario"], columns["extra_tags"]
+        self._part_of: dict[str, str] = {}
+        self._dropped: Counter[str] = Counter()
+
+    def one(self, row: list[str]) -> None:
+        """One sample."""
+        metric, value, scenario = row[0], float(row[2]), row[self._scenario]
+        if metric == "vus":
+            self._progress.users(int(value))
+        # k6 calls setup() and teardown() outside of the load.
+        elif row[self._group] in ("::setup", "::teardown"):
+            return
+        elif metric == "http_req_duration":
+            self._request(row, value, scenario)
+        elif metric == "checks":
+            self._collector.check(_part(row[self._tags]), row[self._check], value != 0)
+        else:
+            self._dropped[scenario] += int(value)
+            self._progress.dropped(int(value))
+
+    def end(self) -> None:
+        """What was not started has no tag of its part, only k6's name of the scenario."""
+        for scenario, count in self._dropped.items():
+            self._collector.dropped(self._part_of.get(scenario, ALL), count)
+
+    def _request(self, row: list[str], ms: float, scenario: str) -> None:
+        part = self._part_of[scenario] = _part(row[self._tags])
+        failed = row[self._expected] == "false"
+        ended = int(row[1]) / 1e6 - self._started
+        sent = max(0.0, ended - ms / 1000)
+        self._collector.request(part, row[self._name], sent, ms, failed, scenario)
+        self._progress.request(ms, failed)
 
 
 def _part(tags: str) -> str:
