@@ -1,23 +1,22 @@
 // How long do 20,000 requests of 4 KiB that come at once take? S3's test, as far as one k6 can.
 //
 // S3 published a median of 30 ms and none over 300. One process may not hold 20,000 connections
-// (its limit of open files), and a virtual user takes memory: here VUS connections ask in the same
-// moment, ROUNDS times. `make ladder` has all 20,000 at once.
+// (its limit of open files): here VUS connections ask in the same moment, ROUNDS times. `make ladder`
+// has all 20,000 at once.
 
 import exec from 'k6/execution';
 
-import { exchange } from '../lib/exchange.js';
-import { guarded } from '../lib/guard.js';
+import { asked, connections, crowd, keeping, own, server, until, users } from '../lib/crowd.js';
+import { exchangeAsync } from '../lib/exchange.js';
+import { guardedAsync } from '../lib/guard.js';
 import { common } from '../lib/options.js';
 import { seeded } from '../lib/random.js';
 import { named } from '../lib/routes.js';
-import { vus, whole } from '../lib/settings.js';
+import { whole } from '../lib/settings.js';
 import { figure, handleSummaryWith, statistic } from '../lib/summary.js';
-import { firstTurn, until } from '../lib/turn.js';
 
 const TOTAL = 20_000;
-const CONNECTIONS = vus(2000);
-const ROUNDS = whole('ROUNDS', Math.max(1, Math.round(TOTAL / CONNECTIONS)));
+const ROUNDS = whole('ROUNDS', Math.max(1, Math.round(TOTAL / connections)));
 /** Seconds from one round to the next, and until the first. */
 const GAP = 3;
 const LATE_MS = 300;
@@ -25,10 +24,11 @@ const PAGE = named('static-4k');
 
 export const options = {
   ...common,
+  ...keeping,
   scenarios: {
     rush: {
       executor: 'per-vu-iterations',
-      vus: CONNECTIONS,
+      vus: users,
       iterations: ROUNDS,
       maxDuration: `${GAP * (ROUNDS + 1) + 60}s`,
     },
@@ -42,11 +42,14 @@ export const options = {
   },
 };
 
-export const setup = () => firstTurn(GAP);
+/** When the first round is: all virtual users are there by then. */
+export const setup = () => Date.now() + 1000 * GAP;
 
-export default function (first) {
-  until(first + 1000 * GAP * exec.vu.iterationInScenario);
-  guarded(() => exchange(PAGE, seeded(0), { timeout: '60s' }));
+const HOW = { base: server, timeout: '60s' };
+
+export default async function (first) {
+  await until(first + 1000 * GAP * exec.vu.iterationInScenario);
+  await guardedAsync(() => crowd(own, () => exchangeAsync(PAGE, seeded(0), HOW)));
 }
 
 export const handleSummary = handleSummaryWith((metrics) => {
@@ -54,13 +57,13 @@ export const handleSummary = handleSummaryWith((metrics) => {
   return {
     figures: {
       all: {
-        ...figure('at_once', CONNECTIONS, 'requests'),
+        ...figure('at_once', connections, 'requests'),
         ...figure('median_ms', of('med'), 'ms'),
         ...figure('longest_ms', of('max'), 'ms'),
       },
     },
     notes: [
-      `${CONNECTIONS} at once, ${ROUNDS} times: one process of k6 cannot hold ${TOTAL}, which make ladder can. `
+      `${asked} ${ROUNDS} times: one process of k6 cannot hold ${TOTAL}, which make ladder can. `
       + `Published for ${TOTAL}: median 30 ms, none over ${LATE_MS} ms.`,
     ],
   };
