@@ -20,7 +20,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e e2e-parts postgres-up postgres-down test lint test-services test-platform \
   test-parts test-traffic \
-  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest drill compare-direct pgo bench-balancing bench-files bench-gateway bench-lanes bench-mixed bench-tuning soak \
+  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest drill compare-direct pgo bench-balancing bench-files bench-gateway bench-lanes bench-mixed bench-threads bench-tuning soak \
   tools clean
 
 help: ## Show the targets and variables
@@ -115,7 +115,7 @@ test-services: ## Run the tests of the Rust services, the load generator and the
 	cd loadtests/bench && cargo test --locked -p load-generator -p pool -p virtual-replica
 
 test-platform: tools ## Run the tests with real processes, and those of charts and tools
-	@$(TOOLS) ensure kube-apiserver kubectl etcd crane kind ip envoy-gateway nginx haproxy
+	@$(TOOLS) ensure kube-apiserver kubectl etcd crane kind ip envoy-gateway nginx haproxy valgrind
 	$(TOOLS) run promtool test rules $(RULE_TESTS)
 	$(TOOLS) run helm-unittest --strict --with-subchart=false $(CHART_TESTS)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-parts test-traffic
@@ -195,6 +195,9 @@ bench-gateway: ## Compare the gateway's CPU per request with a minimal Envoy, ng
 
 bench-mixed: ## Let 1,000 users get a page, load and save: two databases, with and without gateway, three modes
 	$(PYTHON) loadtests/bench mixed
+
+bench-threads: ## Speed-ups by threads, connections and iterations: lanes, a shared queue, one thread; needs root
+	$(PYTHON) loadtests/bench threads
 
 bench-tuning: ## Open 10,000 connections at once, with the kernel's sysctls and with the node tuner's; needs root
 	$(PYTHON) loadtests/bench tuning

@@ -15,6 +15,7 @@ from loadtests.bench.gateway import run as gateway
 from loadtests.bench.lanes import rows, run
 from loadtests.bench.mixed import command as mixed
 from loadtests.bench.options import OUT, RESULTS, add_builds, add_folder, positive, some_of
+from loadtests.bench.threads import command as threads
 from loadtests.bench.tuning import command as tuning
 from local.prepare import build_server
 from tools.errors import ToolError
@@ -33,6 +34,7 @@ def main(arguments: list[str]) -> int:
     _add_lanes(commands)
     _add_gateway(commands)
     mixed.add(commands)
+    threads.add(commands)
     tuning.add(commands)
     _add_soak(commands)
     options = parser.parse_args(arguments)

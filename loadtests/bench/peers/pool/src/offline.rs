@@ -8,14 +8,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use nix::time::{ClockId, clock_gettime};
 use peers::Work;
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
 use crate::queue::Queue;
 
 /// The same seed gives the same order in memory.
 const SEED: u64 = 1;
+
+/// Bytes of a cache line: to read one of them fetches all.
+const LINE: usize = 64;
 
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
@@ -31,8 +34,8 @@ pub(crate) struct Plan {
     /// Iterations of each.
     #[arg(long, default_value_t = 0)]
     ops: u64,
-    /// Bytes that each waiting request holds and that are read when it is answered; with 0 the
-    /// queue holds descriptors alone, 4 bytes each.
+    /// Bytes that each waiting request holds, every line of which is read when it is answered; with 0
+    /// the queue holds descriptors alone, 4 bytes each.
     #[arg(long, default_value_t = 0)]
     bytes: usize,
 }
@@ -51,7 +54,7 @@ impl Request for u32 {
 
 impl Request for Box<[u8]> {
     fn read(&self) -> u64 {
-        self.iter().map(|byte| u64::from(*byte)).sum()
+        self.iter().step_by(LINE).map(|byte| u64::from(*byte)).sum()
     }
 }
 
@@ -103,8 +106,7 @@ fn work<T: Request>(queue: &Queue<T>, left: &AtomicU64, ops: u64) {
 
 /// CPU time of this process so far, of all its threads (clock_gettime(2)).
 fn cpu() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("a clock that Linux has").into()
 }
 
 #[cfg(test)]
