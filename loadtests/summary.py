@@ -1,7 +1,8 @@
 """Shows a run as a short table."""
 
 from loadtests.k6_summary import tagged
-from loadtests.record import ALL, Part, Route, Run
+from loadtests.record import ALL, Figure, Part, Route, Run
+from loadtests.report import tables
 
 ROUTE = "{:<24} {:>9} {:>8} {:>9} {:>9} {:>9}"
 
@@ -15,7 +16,8 @@ def describe(run: Run) -> str:
     )
     lines = [head]
     for part in run.parts:
-        lines += ["", *_part(part), ""]
+        lines += ["", *_part(part)]
+    lines += ["", *run.notes, *_figures(run.figures)]
     for replica, metric in tagged(
         (run.k6 or {}).get("metrics", {}), "replica_replies", "replica"
     ).items():
@@ -31,14 +33,15 @@ def describe(run: Run) -> str:
 def _part(part: Part) -> list[str]:
     head = "route" if part.name == ALL else part.name
     names = [name for name in part.routes if name != ALL] or list(part.routes)
-    figures = [
-        f"{name:<24} {figure.value:g} {figure.unit}" for name, figure in part.figures.items()
-    ]
     return [
         ROUTE.format(head, "requests", "failed", "p50 ms", "p99 ms", "max ms"),
         *[_route(name, part.routes[name]) for name in names],
-        *figures,
+        *_figures(part.figures),
     ]
+
+
+def _figures(figures: dict[str, Figure]) -> list[str]:
+    return [f"{name.replace('_', ' '):<32} {tables.figure(one)}" for name, one in figures.items()]
 
 
 def _route(name: str, route: Route) -> str:

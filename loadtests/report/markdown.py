@@ -16,8 +16,7 @@ def markdown(run: Run, base: Run | None = None) -> str:
         lines += _part(part)
     if run.figures:
         lines += [
-            f"{name.replace('_', ' ')}: {one.value:g} {one.unit}  "
-            for name, one in run.figures.items()
+            f"- {name.replace('_', ' ')}: {tables.figure(one)}" for name, one in run.figures.items()
         ]
         lines.append("")
     if run.server and run.server.whole_run:

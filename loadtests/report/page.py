@@ -4,6 +4,14 @@ from loadtests.record import ALL, Part, Run
 from loadtests.report import html, plots, ratios, tables
 from loadtests.report.markdown import one_run_each, verdict
 
+WHOLE_RUN = (
+    "Of all requests; the histograms of gateway and servers are no finer than their buckets. Accept is of new "
+    "connections only, until the header of their first request, and a client may be silent at first."
+)
+
+OPEN = 3
+"""Parts up to which the charts of each are shown at once."""
+
 PARTS = 12
 """Parts with charts of their own; those of a large matrix are in the tables."""
 
@@ -14,7 +22,8 @@ def page(run: Run, base: Run | None = None) -> str:
     if len(run.parts) > 1:
         body += _parts_beside(run)
     for part in run.parts[:PARTS]:
-        body += _part(run, part, base and base.part(part.name))
+        inner = _part(run, part, base and base.part(part.name))
+        body += inner if len(run.parts) <= OPEN else _folded(part, inner)
     if run.server:
         body += _server(run)
     for part in run.parts:
@@ -50,68 +59,75 @@ def _problems(run: Run) -> list[str]:
 
 
 def _parts_beside(run: Run) -> list[str]:
-    names = ["requests", "requests a second", "failed", "p50, ms", "p99, ms", "max, ms"]
-    extra = [name for part in run.parts for name, _ in tables.summary(part) if name not in names]
-    names += list(dict.fromkeys(extra))
-    rows = []
-    for part in run.parts:
-        found = dict(tables.summary(part))
-        rows.append([part.name, *(found.get(name, "–") for name in names)])
-    blocks = [html.card("The parts", "", html.table(tables.Table(["part", *names], rows)))]
-    if sum(ALL in part.percentiles for part in run.parts) > 1:
-        blocks.insert(0, html.figure(plots.parts_beside(run)))
-    figures = [
-        (name.replace("_", " "), f"{one.value:g} {one.unit}", "", False)
-        for name, one in run.figures.items()
+    """The parts' figures as one table, their curves on one axis."""
+    found = {part.name: dict(tables.summary(part)) for part in run.parts}
+    names = list(dict.fromkeys(name for figures in found.values() for name in figures))
+    rows = [[part, *(figures.get(name, "–") for name in names)] for part, figures in found.items()]
+    whole = [
+        (name.replace("_", " "), tables.figure(one), "", False) for name, one in run.figures.items()
     ]
-    return [html.tiles(figures) if figures else "", html.side_by_side(blocks)]
+    body = [html.tiles(whole)] if whole else []
+    body.append(html.card("The parts", "", html.table(tables.Table(["part", *names], rows))))
+    if sum(ALL in part.percentiles for part in run.parts) > 1:
+        charts = (plots.parts_beside(run), plots.parts_over_time(run))
+        body.append(html.side_by_side(map(html.figure, charts)))
+    return body
 
 
 def _part(run: Run, part: Part, base: Part | None) -> list[str]:
+    """Its figures, large; its charts; its routes."""
+    alone = len(run.parts) == 1
+    body = [html.tiles(_tiles(part, base))]
+    if 1 < len(run.parts) <= OPEN:
+        body.insert(0, f"<h2>{html.escape(part.name)}</h2>")
+    charts = []
+    # Beside other parts its curve is on their chart already; with several routes these are of interest.
+    if ALL in part.percentiles and (alone or base or len(part.routes) > 2):
+        charts.append(plots.percentiles(part, base))
+    if ALL in part.over_time:
+        charts.append(plots.latency(part))
+        charts.append(plots.throughput(part, run.server if alone else None))
+    blocks = [html.figure(chart) for chart in charts]
+    if part.routes and (alone or len(part.routes) > 2):
+        blocks.append(html.card("Routes", _checks(part), html.table(tables.routes(part))))
+    return [*body, html.side_by_side(blocks)]
+
+
+def _folded(part: Part, inner: list[str]) -> list[str]:
+    """Opened by whoever wants to see it."""
+    head = f"<summary><h2>{html.escape(part.name)}</h2></summary>"
+    return [f'<details class="part">{head}', *inner, "</details>"]
+
+
+def _tiles(part: Part, base: Part | None) -> list[tuple[str, str, str, bool]]:
     before = dict(tables.summary(base)) if base else {}
-    tiles = [
+    bad = ("failed", "not started")
+    return [
         (
             name,
             value,
             f"base {before[name]}" if name in before else "",
-            name in ("failed", "not started") and value != "0",
+            name in bad and value != "0",
         )
         for name, value in tables.summary(part)
     ]
-    body = [] if len(run.parts) == 1 else [f"<h2>{html.escape(part.name)}</h2>"]
-    body.append(html.tiles(tiles))
-    server = run.server if len(run.parts) == 1 else None
-    charts = []
-    if ALL in part.percentiles:
-        charts.append(html.figure(plots.percentiles(part, base)))
-    if ALL in part.over_time and part.over_time[ALL].t:
-        charts.append(html.figure(plots.latency(part)))
-        charts.append(html.figure(plots.throughput(part, server)))
-    about = (
-        ""
-        if part.checks is None
-        else (f"{part.checks.passed:,} checks of replies passed, {part.checks.failed:,} failed. ")
-    )
-    if part.routes:
-        charts.append(html.card("Routes", about, html.table(tables.routes(part))))
-    return [*body, html.side_by_side(charts)]
+
+
+def _checks(part: Part) -> str:
+    if part.checks is None:
+        return ""
+    return f"{part.checks.passed:,} checks of replies passed, {part.checks.failed:,} failed."
 
 
 def _server(run: Run) -> list[str]:
-    server = run.server
-    blocks = []
-    if server.phases:
-        blocks += [
-            html.figure(plots.who_is_slow(run, server)),
-            html.figure(plots.medians(run, server)),
-        ]
+    """What Prometheus knows of the time of the run."""
+    server, blocks = run.server, []
+    if any(phase in server.phases for phase in plots.SHOWN):
+        blocks += [html.figure(plots.sides(run, server, what)) for what in plots.SIDES]
     if server.lanes_busy:
         blocks.append(html.figure(plots.busy(run, server)))
     if server.whole_run:
-        about = (
-            "Of all requests of the run; histograms of the servers are no finer than their buckets."
-        )
-        blocks.append(html.card("The whole run", about, html.table(tables.server(run))))
+        blocks.append(html.card("The whole run", WHOLE_RUN, html.table(tables.server(run))))
     return ["<h2>What gateway and servers saw</h2>", html.side_by_side(blocks)]
 
 

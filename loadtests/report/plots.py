@@ -1,7 +1,7 @@
 """The charts of a run: which lines, on which axes."""
 
 from loadtests.record import ALL, OverTime, Part, Run, Server
-from loadtests.report.chart import Chart, Line, Points
+from loadtests.report.chart import COLOURS, Chart, Line, Points
 from loadtests.report.scale import Axis, Linear, Log, Nines, Percent, slowest
 
 ROUTES = 7
@@ -21,16 +21,15 @@ def percentiles(part: Part, base: Part | None, before: str = "") -> Chart:
         lines.append(
             Line("base run, all routes", _curve(base, ALL), "base", heavy=True, dashed=True)
         )
-    others = len(_routes(part)) - len(names)
+    about = (
+        "How long each share of the requests took at the most. The axis stretches the slow end: "
+        "each nine more is ten times fewer requests."
+    )
+    if len(_routes(part)) > ROUTES:
+        about += f" Of {len(_routes(part))} routes those {ROUTES} with the highest p99."
     return Chart(
         title=f"{before}Percentiles of the latency{_of(part)}",
-        about="How long each share of the requests took at the most. The axis stretches the slow end: "
-        "each step to the right is ten times fewer requests."
-        + (
-            f" The {len(names)} routes with the highest p99; {others} more are in the table."
-            if others
-            else ""
-        ),
+        about=about,
         x=Nines.of(max(part.requests, base.requests if base else 0)),
         y=_latency_axis(lines),
         lines=lines,
@@ -40,14 +39,34 @@ def percentiles(part: Part, base: Part | None, before: str = "") -> Chart:
 def parts_beside(run: Run, before: str = "") -> Chart:
     """The percentile curves of the parts of a run, over all routes of each."""
     lines = [
-        Line(part.name, _curve(part, ALL), index)
-        for index, part in enumerate(part for part in run.parts if ALL in part.percentiles)
+        Line(part.name, _curve(part, ALL), index, dashed=index >= COLOURS)
+        for index, part in enumerate(_timed(run))
     ]
     return Chart(
         title=f"{before}Percentiles of the latency, the parts beside each other",
         about="How long each share of a part's requests took at the most.",
         x=Nines.of(max(part.requests for part in run.parts)),
         y=_latency_axis(lines),
+        lines=lines,
+    )
+
+
+def parts_over_time(run: Run) -> Chart:
+    """The p99 of the parts, on one axis of time."""
+    lines = [
+        Line(
+            part.name,
+            _over(part.over_time[ALL], part.over_time[ALL].p99_ms),
+            index,
+            dashed=index >= COLOURS,
+        )
+        for index, part in enumerate(_timed(run))
+    ]
+    return Chart(
+        title="p99 over time, the parts beside each other",
+        about="Of each bin of time; a line ends where nothing was asked.",
+        x=_whole_time(run),
+        y=Log.around("p99, ms", [y for line in lines for _, y in line.points]),
         lines=lines,
     )
 
@@ -100,51 +119,43 @@ def throughput(part: Part, server: Server | None) -> Chart:
     )
 
 
-def who_is_slow(run: Run, server: Server) -> Chart:
-    """p99 at the client, at the gateway, and of each phase at the servers."""
+SIDES = {
+    "p99": (
+        "Who is slow? p99 at client, gateway and servers",
+        "The client's is of each bin, the others of histograms over a few scrapes, no finer than their buckets. "
+        + "Where two lines part, the time is lost between the two.",
+    ),
+    "p50": (
+        "The usual request: medians at client and servers",
+        "Where a request spends its time when nothing is in its way.",
+    ),
+}
+
+SHOWN = ("queue", "handler", "write")
+"""Phases with a line; accept is of new connections only, and of their clients: they may be silent at first."""
+
+
+def sides(run: Run, server: Server, what: str) -> Chart:
+    """A percentile at the client, at the gateway, and of each phase at the servers."""
+    title, about = SIDES[what]
     lines = [
         Line(
-            f"{run.tool}{_of(part)}", _over(part.over_time[ALL], part.over_time[ALL].p99_ms), "ink"
+            f"{run.tool}{_of(part)}",
+            _over(part.over_time[ALL], getattr(part.over_time[ALL], f"{what}_ms")),
+            "ink",
+            dashed=index % 2 == 1,
         )
-        for part in run.parts
-        if ALL in part.over_time
+        for index, part in enumerate(_timed(run))
     ]
-    if server.gateway_p99_ms:
+    if what == "p99" and server.gateway_p99_ms:
         lines.append(Line("gateway", _pairs(server.gateway_p99_ms), 1, heavy=True))
-    for index, (phase, found) in enumerate(server.phases.items()):
-        lines.append(
-            Line(f"server: {phase}", _pairs(found["p99_ms"]), 2 + index, dashed=phase == "accept")
-        )
-    return Chart(
-        title="Who is slow? p99 at client, gateway and servers",
-        about=f"{run.tool}'s is of each bin; those of gateway and servers are of Prometheus's histograms, over a few "
-        "scrapes, and no finer than their buckets. Where two lines part, the time is lost between the two.",
-        x=_whole_time(run),
-        y=Log.around("p99, ms", [y for line in lines for _, y in line.points]),
-        lines=lines,
-    )
-
-
-def medians(run: Run, server: Server) -> Chart:
-    """The same for the median."""
-    lines = [
-        Line(f"server: {phase}", _pairs(found["p50_ms"]), 2 + index, dashed=phase == "accept")
-        for index, (phase, found) in enumerate(server.phases.items())
+    lines += [
+        Line(f"server: {phase}", _pairs(server.phases[phase][f"{what}_ms"]), 2 + index, heavy=True)
+        for index, phase in enumerate(SHOWN)
+        if phase in server.phases
     ]
-    lines[:0] = [
-        Line(
-            f"{run.tool}{_of(part)}", _over(part.over_time[ALL], part.over_time[ALL].p50_ms), "ink"
-        )
-        for part in run.parts
-        if ALL in part.over_time
-    ]
-    return Chart(
-        title="The usual request: medians at client and servers",
-        about="Where a request spends its time when nothing is in its way.",
-        x=_whole_time(run),
-        y=Log.around("p50, ms", [y for line in lines for _, y in line.points]),
-        lines=lines,
-    )
+    axis = Log.around(f"{what}, ms", [y for line in lines for _, y in line.points])
+    return Chart(title=title, about=about, x=_whole_time(run), y=axis, lines=lines)
 
 
 def busy(run: Run, server: Server) -> Chart:
@@ -159,6 +170,7 @@ def busy(run: Run, server: Server) -> Chart:
 
 
 def _slowest_routes(part: Part) -> list[str]:
+    """Those that get a line; none where there is one route, which is all."""
     names = [name for name in _routes(part) if name in part.percentiles]
     by_p99 = sorted(names, key=lambda name: -part.routes[name].latency_ms.get("p99", 0.0))
     kept = set(by_p99[:ROUTES])
@@ -216,8 +228,13 @@ def _time_axis(over: OverTime) -> Axis:
     return Linear(SECONDS, over.t[0], over.t[-1] + _width(over))
 
 
+def _timed(run: Run) -> list[Part]:
+    """The parts in which anything was asked."""
+    return [part for part in run.parts if ALL in part.over_time]
+
+
 def _whole_time(run: Run) -> Axis:
-    ends = [part.over_time[ALL].t[-1] + 1 for part in run.parts if ALL in part.over_time]
+    ends = [part.over_time[ALL].t[-1] + 1 for part in _timed(run)]
     return Linear(SECONDS, 0, max([run.seconds, *ends]))
 
 

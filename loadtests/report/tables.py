@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from loadtests.record import ALL, Part, Route, Run
+from loadtests.record import ALL, Figure, Part, Route, Run
 from loadtests.report.scale import number
 
 LATENCIES = ("p50", "p90", "p95", "p99", "p99.9", "max")
@@ -61,11 +61,13 @@ def summary(part: Part) -> list[tuple[str, str]]:
     found += [(f"{key}, ms", number(every[key])) for key in ("p50", "p99", "max") if key in every]
     if part.dropped:
         found.append(("not started", f"{part.dropped:,}"))
-    found += [
-        (name.replace("_", " "), f"{number(figure.value)} {figure.unit}".strip())
-        for name, figure in part.figures.items()
-    ]
+    found += [(name.replace("_", " "), figure(one)) for name, one in part.figures.items()]
     return found
+
+
+def figure(one: Figure) -> str:
+    """A figure with its unit."""
+    return f"{number(one.value)} {one.unit}".strip()
 
 
 def server(run: Run) -> Table:
