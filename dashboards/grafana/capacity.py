@@ -9,7 +9,7 @@ from grafana.variables import COMMON
 BOARD = Board(
     uid="corelane-capacity",
     title="Corelane / Capacity",
-    description="What the load table predicts beside what is measured, and how many servers "
+    description="What the capacity model predicts beside what is measured, and how many servers "
     "that takes.",
     variables=COMMON,
     start="now-6h",
@@ -24,10 +24,15 @@ MEASURED = f"""
 """What the servers would carry if their lanes were always busy at the present cost of a request."""
 
 PREDICTED_BUSY = f"""
-  sum by (pod) (
-    rate(corelane_load_table_observations_total{{{POD}}}[5m]) * corelane_load_table_lane_seconds{{{POD}}}
-  )
+  pod:corelane_requests:rate1m{{{POD}}} * pod:corelane_request_lane_seconds:mean_rate5m{{{POD}}}
     / on (pod) count by (pod) (corelane_lane_info{{{POD}}})
+"""
+
+MEASURED_WAIT = f"""
+  max(
+    sum by (pod) (rate(corelane_request_phase_seconds_sum{{{POD}, phase="queue"}}[5m]))
+      / (sum by (pod) (rate(corelane_request_phase_seconds_count{{{POD}, phase="queue"}}[5m])) > 0)
+  )
 """
 
 BOARD.row(
@@ -37,7 +42,7 @@ BOARD.row(
         number(
             "How full are the servers?",
             Says(
-                "Requests now as a share of what the load tables say the servers carry.",
+                "Requests now as a share of what the model says the servers carry.",
                 good="below 70%",
                 bad="above 90% queues grow without bound",
                 then="as many servers as *How many servers are needed?* says",
@@ -110,14 +115,13 @@ BOARD.row(
         number(
             "Is the prediction right?",
             Says(
-                "What the load tables say the servers carry, over what their busy time says. The "
-                "model is blind to "
-                "what is not a handler: parsing, accepting, TLS.",
+                "What the model says the servers carry, over what their busy time says. At a low "
+                "load a lane wakes up for each request, which the model leaves out, because a "
+                "busy lane does not.",
                 good="between 0.8 and 1.5",
-                bad="far above: the lanes are busy with what is not in the load table, or robbed "
-                "of their CPU; the "
-                "servers are full before *How full?* says so",
-                then="*Lanes*: do lanes get their CPU? Many tiny requests, or new connections, "
+                bad="far above: the lanes are robbed of their CPU, or what they do beside requests "
+                "has grown within a day; the servers are full before *How full?* says so",
+                then="*Lanes*: do lanes get their CPU? Many new connections, or TLS handshakes, "
                 "have the same effect",
             ),
             "none",
@@ -154,7 +158,7 @@ BOARD.row(
         lines(
             "How much is asked, and how much would go?",
             Says(
-                "Requests each second, beside what the servers carry: as the load tables predict "
+                "Requests each second, beside what the servers carry: as the model predicts "
                 "it, and as their "
                 "busy time says (where they are busy enough to tell); " + RELATIVE + ".",
                 good="the lower line far below the others",
@@ -174,8 +178,8 @@ BOARD.row(
             "How full is each server?",
             Says(
                 "Share of the time that the lanes of each server were busy: as measured, and as "
-                "its load table "
-                "predicts from what was asked.",
+                "the model "
+                "predicts from what was asked, wake-ups left out.",
                 good="pairs of lines close together, below 70%",
                 bad="a measured line far above the predicted: see *Is the prediction right?*",
                 then="one server above the others: Gateway; all: scale out",
@@ -193,7 +197,8 @@ BOARD.row(
         lines(
             "How many servers were needed?",
             Says(
-                "Servers needed for the load of each moment, beside those that were ready; "
+                "Servers needed for the load of each moment, at the share to which they are meant "
+                "to be used and for the objective of latency, beside those that were ready; "
                 + RELATIVE
                 + ".",
                 good="needed below ready",
@@ -202,6 +207,10 @@ BOARD.row(
             ),
             "none",
             over_time(f"max(job:corelane_capacity_replicas:needed{{{JOB}}})", "needed"),
+            over_time(
+                f"max(job:corelane_capacity_latency_replicas:needed{{{JOB}}}) < +Inf",
+                "needed for the latency",
+            ),
             over_time(f"sum(corelane_ready{{{JOB}}})", "ready"),
         ),
     ),
@@ -230,15 +239,25 @@ BOARD.row(
             rows(
                 f"""
                 sum by (route, method) (
-                  rate(corelane_load_table_observations_total{{{JOB}}}[5m])
-                    * corelane_load_table_lane_seconds{{{JOB}}}
+                  rate(corelane_load_table_lane_time_seconds_total{{{JOB}}}[5m])
                 )
                 """
             ),
             rows(
                 f"sum by (route, method) (rate(corelane_load_table_observations_total{{{JOB}}}[5m]))"
             ),
-            rows(f"avg by (route, method) (corelane_load_table_lane_seconds{{{JOB}}})"),
+            rows(
+                f"""
+                sum by (route, method) (
+                  rate(corelane_load_table_lane_time_seconds_total{{{JOB}}}[5m])
+                )
+                  / (
+                    sum by (route, method) (
+                      rate(corelane_load_table_observations_total{{{JOB}}}[5m])
+                    ) > 0
+                  )
+                """
+            ),
             sort="Lanes kept busy",
             empty="no traffic",
         ),
@@ -248,12 +267,13 @@ BOARD.row(
         lines(
             "How long must one wait?",
             Says(
-                "Wait for a lane: the 99th percentile as measured, and the mean that random "
-                "arrivals at the present "
-                "use would have (M/M/1, ρ ÷ (1 - ρ) × the time that a request holds its lane).",
-                good="both below 10 ms",
-                bad="measured far above the mean: few dear requests among many brief ones, or "
-                "an uneven load",
+                "Wait for a lane: the 99th percentile and the mean as measured, from when the lane "
+                "has read a request, and the mean that random arrivals of the present mix have "
+                "(Pollaczek–Khinchine), from when it comes. A queue lets brief ones go first, which "
+                "the model does not count on.",
+                good="all below 10 ms, and the measured mean below the predicted",
+                bad="the measured mean above the predicted: requests come in bursts, or to few of "
+                "the lanes",
                 then="Lanes: which requests hold the lanes?",
             ),
             "s",
@@ -261,14 +281,9 @@ BOARD.row(
                 f"max(pod_lane:corelane_request_phase_queue_seconds:p99_rate5m{{{JOB}}})",
                 "measured p99",
             ),
+            over_time(MEASURED_WAIT, "measured mean"),
             over_time(
-                f"""
-                max(
-                  pod:corelane_lane_busy:ratio_rate1m{{{JOB}}}
-                    / clamp_min(1 - pod:corelane_lane_busy:ratio_rate1m{{{JOB}}}, 0.01)
-                    * on (namespace, job, pod) pod:corelane_request_lane_seconds:mean_rate5m{{{JOB}}}
-                )
-                """,
+                f"max(pod:corelane_capacity_wait_seconds:mean{{{JOB}}})",
                 "predicted mean",
             ),
             limits=Limits(0.01, 0.05),
@@ -314,7 +329,7 @@ BOARD.folded(
         7,
         (
             (
-                12,
+                8,
                 lines(
                     "How many servers would more load need?",
                     Says(
@@ -336,7 +351,7 @@ BOARD.folded(
                 ),
             ),
             (
-                12,
+                8,
                 lines(
                     "When is it full, if it goes on like this?",
                     Says(
@@ -352,6 +367,27 @@ BOARD.folded(
                     ),
                     over_time(f"max(job:corelane_capacity_used:ratio{{{JOB}}})", "now"),
                     limits=USED,
+                ),
+            ),
+            (
+                8,
+                lines(
+                    "How full may they be?",
+                    Says(
+                        "Share of its capacity to which a server may be used within the objective of "
+                        "latency, by the tail that random arrivals of the present mix have, beside its "
+                        "use; " + RELATIVE + ".",
+                        good="use below the other line",
+                        bad="use above it",
+                        then="scale out; where the latency allows 0, a request alone takes too long, "
+                        "and no number of servers helps",
+                    ),
+                    "percentunit",
+                    over_time(
+                        f"min(pod:corelane_capacity_latency_used:ratio{{{JOB}}})", "by the latency"
+                    ),
+                    over_time(f"max(job:corelane_capacity_used:ratio{{{JOB}}})", "use"),
+                    top=1,
                 ),
             ),
         ),
