@@ -49,6 +49,7 @@
 //! | [`Tls`] | certificates, and how they are reloaded |
 //! | [`LoadReports`] | what a load balancer in front is told with the replies |
 //! | [`Problem`] | errors to clients (RFC 9457) |
+//! | [`capacity`] | how much a replica carries, and how many replicas a load needs |
 
 mod admin;
 mod blocking;
@@ -56,6 +57,7 @@ mod body;
 mod body_watch;
 mod builder;
 mod busy;
+pub mod capacity;
 mod clock;
 mod conformance;
 mod connection;

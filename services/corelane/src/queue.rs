@@ -19,11 +19,11 @@ use crate::lane::LaneState;
 
 /// A request that is expected to hold the lane for less starts without a turn: waiting for one
 /// would cost more than it spares others.
-const BRIEF: u64 = 100_000; // nanoseconds
+pub(crate) const BRIEF: u64 = 100_000; // nanoseconds
 
 /// A request waits as if it had come this many times its expected time later. Cheap ones overtake
 /// dear ones, and each starts in the end, because the handicap does not grow while it waits.
-const HANDICAP: u64 = 8;
+pub(crate) const HANDICAP: u64 = 8;
 
 /// The slots and the queue of one lane.
 #[derive(Debug)]

@@ -13,6 +13,11 @@ impl Random {
         Random(Cell::new(RandomState::new().build_hasher().finish()))
     }
 
+    /// The same numbers for the same seed.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Random(Cell::new(seed))
+    }
+
     pub(crate) fn next(&self) -> u64 {
         let state = self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.0.set(state);

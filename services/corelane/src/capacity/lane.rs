@@ -1,0 +1,249 @@
+//! A lane as the simulation has it: `queue.rs` in simulated time.
+//!
+//! The event loop looks at its sockets and takes what has come. It reads each request; a brief one
+//! runs at once while a slot is free, any other waits for its turn. When all that came is read, one
+//! that waits has its turn, and the loop looks again. It sleeps when there is nothing to do.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::Replica;
+use crate::queue::{BRIEF, HANDICAP};
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Job {
+    /// Its place in the mix.
+    pub(super) kind: usize,
+    pub(super) counted: bool,
+    /// When it comes.
+    pub(super) at: f64,
+    /// What it takes of the lane, and how long it waits without it.
+    pub(super) lane: f64,
+    pub(super) wait: f64,
+    /// What the load table expects it to take of the lane.
+    pub(super) expected: f64,
+}
+
+/// What the event loop has to do.
+#[derive(Clone, Copy, Debug)]
+enum Task {
+    /// Read a request.
+    Read(Job),
+    /// Go on with a handler whose wait has ended.
+    Resume(Job),
+}
+
+/// A time, then the number of what it belongs to: an order for the heaps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Order(f64, u64);
+
+impl Eq for Order {}
+
+impl PartialOrd for Order {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Order {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0).then(self.1.cmp(&other.1))
+    }
+}
+
+/// Jobs by their order; the least is first.
+#[derive(Debug, Default)]
+struct Heap {
+    orders: BinaryHeap<Reverse<(Order, usize)>>,
+    jobs: Vec<Job>,
+    free: Vec<usize>,
+    count: u64,
+}
+
+impl Heap {
+    fn push(&mut self, at: f64, job: Job) {
+        let place = self.free.pop().unwrap_or(self.jobs.len());
+        if place == self.jobs.len() {
+            self.jobs.push(job);
+        } else {
+            self.jobs[place] = job;
+        }
+        self.orders.push(Reverse((Order(at, self.count), place)));
+        self.count += 1;
+    }
+
+    /// When the first is due.
+    fn first(&self) -> Option<f64> {
+        self.orders.peek().map(|Reverse((order, _))| order.0)
+    }
+
+    fn pop(&mut self) -> Option<Job> {
+        let Reverse((_, place)) = self.orders.pop()?;
+        self.free.push(place);
+        Some(self.jobs[place])
+    }
+
+    fn len(&self) -> usize {
+        self.orders.len()
+    }
+}
+
+/// One lane in simulated time.
+#[derive(Debug)]
+pub(super) struct LaneModel {
+    slots: usize,
+    queue: usize,
+    /// What a request costs before its handler, and again after it.
+    half_outside: f64,
+    wake: f64,
+    /// Until when it has been simulated.
+    now: f64,
+    /// Time that it has slept.
+    pub(super) asleep: f64,
+    /// Work that has come and is not done.
+    backlog: f64,
+    /// What has come and was not looked at.
+    sockets: VecDeque<Job>,
+    ready: VecDeque<Task>,
+    /// Handlers that wait for something else.
+    away: Heap,
+    /// Requests that wait for their turn.
+    waiting: Heap,
+    running: usize,
+    /// One that waits found every slot taken: the next that comes free is its own.
+    owed: bool,
+    /// One had its turn: the sockets are looked at before anything else.
+    to_look: bool,
+}
+
+impl LaneModel {
+    pub(super) fn new(replica: &Replica) -> Self {
+        LaneModel {
+            slots: replica.slots,
+            queue: replica.queue,
+            half_outside: replica.outside / 2.0,
+            wake: replica.wake,
+            now: 0.0,
+            asleep: 0.0,
+            backlog: 0.0,
+            sockets: VecDeque::new(),
+            ready: VecDeque::new(),
+            away: Heap::default(),
+            waiting: Heap::default(),
+            running: 0,
+            owed: false,
+            to_look: false,
+        }
+    }
+
+    pub(super) fn arrive(&mut self, job: Job) {
+        self.backlog += self.work(&job);
+        self.sockets.push_back(job);
+    }
+
+    /// Time that the lane needs from `at` on to have done all that has come.
+    pub(super) fn left(&self, at: f64) -> f64 {
+        self.backlog + (self.now - at).max(0.0)
+    }
+
+    fn work(&self, job: &Job) -> f64 {
+        job.lane + 2.0 * self.half_outside
+    }
+
+    /// Goes on until a time up to which all arrivals are known. What ends is added to `finished`,
+    /// with its end, or none if it was shed.
+    pub(super) fn run_until(&mut self, until: f64, finished: &mut Vec<(Job, Option<f64>)>) {
+        while self.now < until {
+            if std::mem::take(&mut self.to_look) {
+                self.look();
+            }
+            if let Some(task) = self.ready.pop_front() {
+                self.act(task, finished);
+            } else if let Some(job) = self.turn() {
+                self.start(job, finished);
+                self.to_look = true;
+            } else {
+                self.look();
+                if self.ready.is_empty() && !self.sleep(until) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes what has come by now.
+    fn look(&mut self) {
+        while let Some(job) = self.sockets.front().copied().filter(|job| job.at <= self.now) {
+            self.sockets.pop_front();
+            self.ready.push_back(Task::Read(job));
+        }
+        while self.away.first().is_some_and(|due| due <= self.now) {
+            self.ready.extend(self.away.pop().map(Task::Resume));
+        }
+    }
+
+    /// Sleeps until something comes; whether anything does before `until`.
+    fn sleep(&mut self, until: f64) -> bool {
+        let socket = self.sockets.front().map(|job| job.at);
+        let next = [socket, self.away.first()].into_iter().flatten().min_by(f64::total_cmp);
+        let Some(next) = next.filter(|next| *next < until) else { return false };
+        self.asleep += next - self.now;
+        self.now = next;
+        self.look();
+        self.now += self.wake;
+        true
+    }
+
+    /// The request whose turn it is, if one waits and a slot is free.
+    fn turn(&mut self) -> Option<Job> {
+        self.owed = self.running >= self.slots;
+        if self.owed { None } else { self.waiting.pop() }
+    }
+
+    fn act(&mut self, task: Task, finished: &mut Vec<(Job, Option<f64>)>) {
+        match task {
+            Task::Read(job) => self.read(job, finished),
+            Task::Resume(job) => self.end(job, job.lane / 2.0, finished),
+        }
+    }
+
+    /// Reads a request and lets it start, wait or go.
+    fn read(&mut self, job: Job, finished: &mut Vec<(Job, Option<f64>)>) {
+        self.spend(self.half_outside);
+        let owed = self.owed && self.waiting.len() > 0;
+        if job.expected < BRIEF as f64 / 1e9 && self.running + usize::from(owed) < self.slots {
+            self.start(job, finished);
+        } else if self.running + self.waiting.len() >= self.slots + self.queue {
+            self.spend(self.half_outside);
+            self.backlog -= job.lane;
+            finished.push((job, None));
+        } else {
+            self.waiting.push(self.now + HANDICAP as f64 * job.expected, job);
+        }
+    }
+
+    /// Starts a handler. One that waits is taken to hold the lane for half of its time before.
+    fn start(&mut self, job: Job, finished: &mut Vec<(Job, Option<f64>)>) {
+        self.running += 1;
+        if job.wait > 0.0 {
+            self.spend(job.lane / 2.0);
+            self.away.push(self.now + job.wait, job);
+        } else {
+            self.end(job, job.lane, finished);
+        }
+    }
+
+    /// Ends a handler that still needs this much of the lane, and writes its reply.
+    fn end(&mut self, job: Job, rest: f64, finished: &mut Vec<(Job, Option<f64>)>) {
+        self.spend(rest);
+        self.running -= 1;
+        self.spend(self.half_outside);
+        finished.push((job, Some(self.now)));
+    }
+
+    fn spend(&mut self, seconds: f64) {
+        self.now += seconds;
+        self.backlog -= seconds;
+    }
+}

@@ -1,0 +1,314 @@
+//! A mix on a replica: its knee, and what formulas say of a load.
+
+use super::simulation::{Simulated, Simulation};
+use super::wait::{cobham, lee_longton, shed_share, wake_up};
+use super::{CapacityError, Kind, Mix, Replica, Time};
+use crate::queue::BRIEF;
+
+/// What keeps a replica from carrying more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Its lanes are busy all the time.
+    Lanes,
+    /// Its slots are taken all the time, by handlers that wait.
+    Slots,
+}
+
+/// The most that a replica can carry, whatever the wait.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Knee {
+    /// Requests per second.
+    pub rate: f64,
+    /// What it is bound by.
+    pub bound: Bound,
+}
+
+/// What formulas say of a load. Times are in seconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Estimated {
+    /// The share of the time in which a lane, or a slot if these are the bound, is taken.
+    pub utilization: f64,
+    /// Mean wait for the lane and for a slot, of all requests.
+    pub wait: f64,
+    /// The same by kind of the mix.
+    pub waits: Vec<f64>,
+    /// The share of requests that find slots and queue full.
+    pub shed: f64,
+    /// By kind: what is waited besides, which is no queue.
+    besides: f64,
+    /// The share of requests that wait.
+    waiting: f64,
+    kinds: Vec<Kind>,
+    outside: f64,
+}
+
+/// A mix of requests and the replica that is asked for them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    mix: Mix,
+    replica: Replica,
+}
+
+impl Model {
+    /// The replica's settings have to be in bounds, and the mix has to take some time of a lane.
+    pub fn new(mix: Mix, replica: Replica) -> Result<Model, CapacityError> {
+        replica.check()?;
+        if mix.mean(|kind| kind.service().mean()) + replica.outside <= 0.0 {
+            return Err(CapacityError::NoTime);
+        }
+        Ok(Model { mix, replica })
+    }
+
+    /// What is asked for.
+    pub fn mix(&self) -> &Mix {
+        &self.mix
+    }
+
+    /// Who is asked.
+    pub fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    /// Time that a request takes of its lane, its handler's and what it costs besides.
+    pub fn lane_time(&self) -> Time {
+        self.mixed(|kind| self.of_lane(kind))
+    }
+
+    /// Time that a request holds its slot, if it does not wait for its lane meanwhile.
+    pub fn slot_time(&self) -> Time {
+        self.mixed(Kind::service)
+    }
+
+    fn of_lane(&self, kind: &Kind) -> Time {
+        kind.lane.plus(Time::fixed(self.replica.outside).unwrap_or_default())
+    }
+
+    /// The time of a request of any kind, from those of each.
+    fn mixed(&self, of: impl Fn(&Kind) -> Time) -> Time {
+        let mean = self.mix.mean(|kind| of(kind).mean());
+        let second = self.mix.mean(|kind| of(kind).second_moment());
+        Time::from_sums(1, mean, second).unwrap_or_default()
+    }
+
+    /// The knee: k / E\[lane time\], or k c / E\[service time\] if that is less, of k lanes with c
+    /// slots. Of uneven lanes, the busiest one is the first that can do no more.
+    pub fn knee(&self) -> Knee {
+        let queues = self.replica.servers() as f64 / self.replica.busiest();
+        let lanes = queues / self.lane_time().mean();
+        let slots = queues * self.replica.slots as f64 / self.slot_time().mean();
+        if slots < lanes {
+            Knee { rate: slots, bound: Bound::Slots }
+        } else {
+            Knee { rate: lanes, bound: Bound::Lanes }
+        }
+    }
+
+    /// What formulas say of a load of the replica, in requests per second.
+    ///
+    /// The wait for the lane is Pollaczek and Khinchine's (for lanes that share their work, Lee and
+    /// Longton's), with Welch's for a lane that wakes up; kinds that are brief go before the others
+    /// (Cobham). Where slots are the bound, the wait for one of them is Lee and Longton's.
+    pub fn estimate(&self, rate: f64) -> Estimated {
+        let rate = rate * self.replica.busiest();
+        let servers = self.replica.servers();
+        let lane = self.lane_time();
+        let lane_busy = rate * lane.mean() / servers as f64;
+        let is_brief = |kind: &Kind| kind.lane.mean() < BRIEF as f64 / 1e9;
+        let brief = |kind: &Kind| if is_brief(kind) { self.of_lane(kind).mean() } else { 0.0 };
+        let brief_busy = rate * self.mix.mean(brief) / servers as f64;
+        let for_lane = lee_longton(rate, servers, lane);
+        let (first, after) = cobham(for_lane, lane_busy, brief_busy);
+        let slot = self.slot_time();
+        let slots = servers * self.replica.slots;
+        let for_slot = lee_longton(rate, slots, slot);
+        let slot_busy = rate * slot.mean() / slots as f64;
+        // Who waits for a slot waits for the lane as well: the longer of both is the queue.
+        let wait = |kind: &Kind| if is_brief(kind) { first } else { after }.max(for_slot);
+        let (taken, load) = if slot_busy > lane_busy {
+            (slots, rate * slot.mean())
+        } else {
+            (servers, rate * lane.mean())
+        };
+        let places = servers * (self.replica.slots + self.replica.queue);
+        // Brief ones that wait for their lane wait in its sockets, which are no queue of its own.
+        let queues = slot_busy > lane_busy || !self.mix.kinds().iter().all(is_brief);
+        let shed = || shed_share(taken, places - taken.min(places), load);
+        Estimated {
+            utilization: lane_busy.max(slot_busy),
+            wait: self.mix.mean(wait),
+            waits: self.mix.kinds().iter().map(wait).collect(),
+            shed: if queues { shed() } else { 0.0 },
+            besides: wake_up(rate / servers as f64, self.replica.wake) + self.replica.network,
+            waiting: super::wait::erlang_c(taken, load),
+            kinds: self.mix.kinds().to_vec(),
+            outside: self.replica.outside,
+        }
+    }
+
+    /// Simulates a load of the replica, in requests per second.
+    pub fn simulate(&self, simulation: &Simulation, rate: f64) -> Simulated {
+        simulation.run(&self.mix, &self.replica, rate)
+    }
+}
+
+/// Steps of the integral of [`Estimated::tail`].
+const STEPS: u32 = 256;
+
+impl Estimated {
+    /// Mean time from a request's arrival to the end of its reply: of a kind, by its place in the
+    /// mix, or of all.
+    pub fn mean(&self, kind: Option<usize>) -> f64 {
+        let of = |kind: usize| {
+            let Kind { lane, wait, .. } = self.kinds[kind];
+            self.waits[kind] + lane.mean() + wait.mean() + self.outside + self.besides
+        };
+        match kind {
+            Some(kind) => of(kind),
+            None => (0..self.kinds.len()).map(|kind| self.kinds[kind].share * of(kind)).sum(),
+        }
+    }
+
+    /// The time within which this share of requests is answered, of a kind or of all.
+    ///
+    /// The wait has an exponential tail of its mean (Tijms, *A First Course in Stochastic Models*,
+    /// 2003, section 9.2.2), and the service time is gamma distributed. Exact for M/M/1.
+    pub fn quantile(&self, kind: Option<usize>, share: f64) -> f64 {
+        let tail = |t: f64| match kind {
+            Some(kind) => self.tail(kind, t),
+            None => {
+                let each = self.kinds.iter().enumerate();
+                each.map(|(place, kind)| kind.share * self.tail(place, t)).sum()
+            }
+        };
+        if !self.wait.is_finite() {
+            return f64::INFINITY;
+        }
+        let (mut low, mut high) = (0.0, self.mean(kind));
+        while tail(high) > 1.0 - share {
+            (low, high) = (high, 2.0 * high);
+        }
+        for _ in 0..50 {
+            let middle = 0.5 * (low + high);
+            *(if tail(middle) > 1.0 - share { &mut low } else { &mut high }) = middle;
+        }
+        high
+    }
+
+    /// P(wait + service time > t) of a kind.
+    fn tail(&self, kind: usize, t: f64) -> f64 {
+        let service = self.kinds[kind].service();
+        let t = t - self.outside - self.besides;
+        if t <= 0.0 {
+            return 1.0;
+        }
+        let mean = (self.waits[kind] / self.waiting.max(f64::MIN_POSITIVE)).max(f64::MIN_POSITIVE);
+        let beyond = |t: f64| (-t / mean).exp();
+        let upto = if service.is_fixed() {
+            if t > service.mean() {
+                beyond(t - service.mean()) - beyond(t)
+            } else {
+                1.0 - beyond(t)
+            }
+        } else {
+            let step = t / f64::from(STEPS);
+            let at = |n: u32| (f64::from(n) + 0.5) * step;
+            let weight = |n: u32| beyond(at(n) - 0.5 * step) - beyond(at(n) + 0.5 * step);
+            (0..STEPS).map(|n| weight(n) * service.tail(t - at(n))).sum()
+        };
+        (1.0 - self.waiting) * service.tail(t) + self.waiting * (beyond(t) + upto)
+    }
+}
+
+/// How many requests a server of queues takes in a time: queue size × duration × concurrency ÷
+/// median handler time.
+///
+/// J. Pauley, "A High Concurrency HTTP Server Architecture", 2019, section 3.2. It is the knee in
+/// its simplest form: with a queue of 1 and a second, the rate at which that many slots are given
+/// back, if the median is the mean.
+pub fn pauley(queue: f64, duration: f64, concurrency: f64, median: f64) -> f64 {
+    queue * duration * concurrency / median
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capacity::Waiting;
+
+    fn model(mix: &str, replica: Replica) -> Model {
+        Model::new(mix.parse().expect("a mix"), replica).expect("a model")
+    }
+
+    fn close(seen: f64, wanted: f64, within: f64) {
+        assert!((seen / wanted - 1.0).abs() < within, "{seen}, not {wanted}");
+    }
+
+    const BARE: Replica = Replica {
+        lanes: 1,
+        slots: 1024,
+        queue: 1024,
+        sharing: super::super::Sharing::Apart,
+        unevenness: 1.0,
+        outside: 0.0,
+        wake: 0.0,
+        network: 0.0,
+    };
+
+    #[test]
+    fn the_knee_is_what_lanes_or_slots_can_do() {
+        let knee = model("a=90%,b=10%:7ms", Replica { lanes: 2, outside: 1e-4, ..BARE }).knee();
+        close(knee.rate, 2.0 / 0.8e-3, 1e-9);
+        assert_eq!(knee.bound, Bound::Lanes);
+        let knee = model("a=100%:1ms+9ms", Replica { slots: 4, ..BARE }).knee();
+        close(knee.rate, 400.0, 1e-9);
+        assert_eq!(knee.bound, Bound::Slots);
+        close(pauley(1.0, 1.0, 4.0, 10e-3), 400.0, 1e-9);
+        let uneven = Replica { lanes: 4, unevenness: 1.5, ..BARE };
+        close(model("a=100%:1ms", uneven).knee().rate, 4000.0 / 1.5, 1e-9);
+    }
+
+    #[test]
+    fn formulas_are_exact_where_they_are_said_to_be() {
+        let estimated = model("a=100%:1ms:1ms", BARE).estimate(800.0);
+        close(estimated.mean(None), 5e-3, 1e-9);
+        for share in [0.5, 0.9, 0.99, 0.999] {
+            close(estimated.quantile(None, share), -5e-3 * f64::ln(1.0 - share), 0.01);
+        }
+        assert_eq!(model("a=100%:1ms", BARE).estimate(1000.0).quantile(None, 0.5), f64::INFINITY);
+    }
+
+    #[test]
+    fn formula_grid_and_simulation_agree_on_one_lane() {
+        let simulation = Simulation { requests: 100_000, seed: 11 };
+        for text in ["a=100%:1ms", "a=100%:1ms:500us", "a=100%:1ms:2ms"] {
+            let model = model(text, BARE);
+            let time = model.lane_time();
+            let waiting = Waiting::new(700.0, &[(1.0, time)]).expect("below the knee");
+            let simulated = model.simulate(&simulation, 700.0).quantile(None, 0.99);
+            close(waiting.response_tail(simulated, time), 0.01, 0.15);
+            close(model.estimate(700.0).quantile(None, 0.99), simulated, 0.15);
+        }
+    }
+
+    #[test]
+    fn brief_ones_wait_for_one_dear_one() {
+        let model = model("GET /hello=90%,GET /work=10%:7ms", Replica { outside: 1e-5, ..BARE });
+        let rate = 0.7 * model.knee().rate;
+        let simulated = model.simulate(&Simulation::default(), rate);
+        let estimated = model.estimate(rate);
+        close(simulated.quantile(Some(0), 0.99), 7e-3, 0.05);
+        for kind in [0, 1] {
+            close(estimated.mean(Some(kind)), simulated.mean(Some(kind)), 0.1);
+        }
+        close(estimated.quantile(Some(1), 0.99), simulated.quantile(Some(1), 0.99), 0.2);
+    }
+
+    #[test]
+    fn handlers_that_wait_queue_for_slots() {
+        let model = model("a=100%+5ms:5ms", Replica { slots: 2, ..BARE });
+        let estimated = model.estimate(300.0);
+        let simulated = model.simulate(&Simulation::default(), 300.0);
+        assert_eq!(model.knee().bound, Bound::Slots);
+        close(estimated.mean(None), simulated.mean(None), 0.05);
+        close(estimated.quantile(None, 0.99), simulated.quantile(None, 0.99), 0.1);
+    }
+}

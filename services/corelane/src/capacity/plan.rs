@@ -1,0 +1,166 @@
+//! From a target back to a load, and to a number of replicas.
+
+use super::simulation::{Simulated, Simulation};
+use super::{CapacityError, Model};
+
+/// What is asked of the replies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Target {
+    /// The share of the requests that has to be answered in time: 0.99 for p99.
+    pub share: f64,
+    /// In how long, in seconds.
+    pub within: f64,
+    /// The largest share of requests that may be shed.
+    pub shed: f64,
+}
+
+/// How many of a replica carry a load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// Requests per second that one replica carries within the target; 0 if it is never met.
+    pub carried: f64,
+    /// Replicas for the load, without those that are spare; `None` if the target is never met.
+    pub needed: Option<u64>,
+    /// The same with the spare ones.
+    pub replicas: Option<u64>,
+}
+
+/// Settings of a HorizontalPodAutoscaler.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Autoscaling {
+    /// The busy share of a replica's lanes at which replicas are added.
+    pub busy: f64,
+    /// Requests per second of a replica at that share.
+    pub rate: f64,
+    /// Fewest replicas: one, and the spare ones.
+    pub min: u64,
+    /// Most replicas: those for the load and what it grows by, and the spare ones.
+    pub max: u64,
+}
+
+/// How near the highest load is searched for.
+const NEAR: f64 = 0.005;
+
+impl Target {
+    /// Whether a simulated load meets it. A request that was shed was not answered in time.
+    pub fn is_met(&self, seen: &Simulated) -> bool {
+        let answered = 1.0 - seen.shed;
+        let share = self.share / answered;
+        seen.shed <= self.shed && share <= 1.0 && seen.quantile(None, share) <= self.within
+    }
+
+    fn check(&self) -> Result<(), CapacityError> {
+        let rules = [
+            ("share", self.share, self.share > 0.0 && self.share < 1.0, "above 0, below 1"),
+            ("within", self.within, self.within > 0.0 && self.within <= 3600.0, "up to an hour"),
+            ("shed", self.shed, (0.0..1.0).contains(&self.shed), "from 0, below 1"),
+        ];
+        let wrong = rules.into_iter().find(|(_, _, holds, _)| !holds);
+        wrong.map_or(Ok(()), |(name, value, _, allowed)| {
+            Err(CapacityError::Setting { name, value, allowed })
+        })
+    }
+}
+
+impl Model {
+    /// The highest load of one replica, in requests per second, within the target; 0 if it is never
+    /// met. Searched for by halves, with the same random numbers at each load.
+    pub fn highest(&self, target: &Target, simulation: &Simulation) -> Result<f64, CapacityError> {
+        target.check()?;
+        let knee = self.knee().rate;
+        let met = |share: f64| target.is_met(&self.simulate(simulation, share * knee));
+        let (mut low, mut high) = (0.0, 1.0);
+        while high - low > NEAR {
+            let middle = 0.5 * (low + high);
+            *(if met(middle) { &mut low } else { &mut high }) = middle;
+        }
+        Ok(low * knee)
+    }
+
+    /// Replicas for a load in requests per second, so that the target holds while `spare` of them
+    /// are away.
+    pub fn plan(
+        &self,
+        load: f64,
+        target: &Target,
+        spare: u64,
+        simulation: &Simulation,
+    ) -> Result<Plan, CapacityError> {
+        let carried = self.highest(target, simulation)?;
+        Ok(Plan::of(load, carried, spare))
+    }
+
+    /// Settings that keep the target while the load grows by `growth` (0.25 for a quarter) before a
+    /// new replica is there.
+    pub fn autoscaling(
+        &self,
+        load: f64,
+        plan: &Plan,
+        spare: u64,
+        growth: f64,
+    ) -> Option<Autoscaling> {
+        plan.needed?;
+        let rate = plan.carried / (1.0 + growth);
+        let most = Plan::of(load * (1.0 + growth), plan.carried, spare);
+        let busy = rate * self.lane_time().mean() / self.replica().lanes as f64;
+        Some(Autoscaling { busy, rate, min: 1 + spare, max: most.replicas?.max(2 + spare) })
+    }
+}
+
+impl Plan {
+    fn of(load: f64, carried: f64, spare: u64) -> Plan {
+        // Loads and rates are never known to a thousandth: that much more is no replica more.
+        let needed = (load / carried - 1e-3).ceil().max(1.0) as u64;
+        let needed = (carried > 0.0).then_some(needed);
+        Plan { carried, needed, replicas: needed.map(|needed| needed + spare) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capacity::Replica;
+
+    fn model() -> Model {
+        let replica = Replica { outside: 0.0, wake: 0.0, ..Replica::default() };
+        Model::new("a=100%:1ms:1ms".parse().expect("a mix"), replica).expect("a model")
+    }
+
+    const TARGET: Target = Target { share: 0.99, within: 0.02, shed: 0.001 };
+
+    #[test]
+    fn the_highest_load_is_the_one_whose_quantile_is_the_target() {
+        // M/M/1: -ln(0.01) / (1000 - rate) = 20 ms.
+        let simulation = Simulation { requests: 100_000, seed: 5 };
+        let carried = model().highest(&TARGET, &simulation).expect("a target");
+        let exact = 1000.0 + 0.01f64.ln() / 0.02;
+        assert!((carried / exact - 1.0).abs() < 0.04, "{carried}, not {exact}");
+        // A millisecond's work within a millisecond, 99 times of 100: never.
+        let never = Target { within: 1e-3, ..TARGET };
+        assert_eq!(model().highest(&never, &Simulation::default()), Ok(0.0));
+        assert_eq!(Plan::of(100.0, 0.0, 1).replicas, None);
+    }
+
+    #[test]
+    fn replicas_are_whole_and_spare_ones_are_added() {
+        let plan = Plan::of(5000.0, 770.0, 1);
+        assert_eq!((plan.needed, plan.replicas), (Some(7), Some(8)));
+        assert_eq!(Plan::of(770.0 * 7.0 + 0.5, 770.0, 0).needed, Some(7), "nobody counts so well");
+        assert_eq!(Plan::of(0.0, 770.0, 0).needed, Some(1));
+        let scaled = model().autoscaling(5000.0, &plan, 1, 0.25).expect("it is met");
+        assert_eq!((scaled.min, scaled.max), (2, 10));
+        assert!((scaled.busy - 0.616).abs() < 1e-9 && (scaled.rate - 616.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_target_has_bounds() {
+        let wrong = [
+            Target { share: 1.0, ..TARGET },
+            Target { within: 0.0, ..TARGET },
+            Target { shed: 1.0, ..TARGET },
+        ];
+        for target in wrong {
+            model().highest(&target, &Simulation::default()).expect_err("out of bounds");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The replica that is asked.
+
+use super::CapacityError;
+
+/// How lanes share the work of a replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// Each connection lives on one lane for all of its requests: k queues of one server each.
+    #[default]
+    Apart,
+    /// Each request goes to the lane that is free first: one queue of k servers. So it is where a
+    /// connection carries one request and placement is `shared` or `least-loaded`.
+    Together,
+}
+
+/// A replica: its lanes, what they let in, and what a request costs them beside its handler.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Replica {
+    /// Lanes: 1 to 1,024.
+    pub lanes: usize,
+    /// Requests that run on a lane at a time; at least 1.
+    pub slots: usize,
+    /// Requests that may wait for a slot of their lane.
+    pub queue: usize,
+    /// How the lanes share their work.
+    pub sharing: Sharing,
+    /// Load of the busiest lane over the mean of the lanes: 1 where connections are even, at most
+    /// the number of lanes.
+    pub unevenness: f64,
+    /// What a request costs its lane beside its handler, in seconds, when the lane does not sleep
+    /// between requests: parsing, writing, the kernel.
+    pub outside: f64,
+    /// What it costs a lane to go to sleep and to wake up, in seconds. The first request of a busy
+    /// time pays it, so it fades as the load grows.
+    pub wake: f64,
+    /// What a request spends on its way to the lane and back, in seconds, whatever the load.
+    pub network: f64,
+}
+
+impl Default for Replica {
+    /// One lane, with the limits that a server has by default, and costs as they were measured on
+    /// 2 cores of Linux 6.18 (`docs/capacity.md`).
+    fn default() -> Replica {
+        Replica {
+            lanes: 1,
+            slots: 1024,
+            queue: 1024,
+            sharing: Sharing::Apart,
+            unevenness: 1.0,
+            outside: 10e-6,
+            wake: 25e-6,
+            network: 0.0,
+        }
+    }
+}
+
+impl Replica {
+    pub(super) fn check(&self) -> Result<(), CapacityError> {
+        let lanes = self.lanes as f64;
+        let most = 1 << 20;
+        let short = |seconds: f64| (0.0..=1.0).contains(&seconds);
+        let rules = [
+            ("lanes", lanes, (1..=1024).contains(&self.lanes), "1 to 1024"),
+            ("slots", self.slots as f64, (1..=most).contains(&self.slots), "1 to 1048576"),
+            ("queue", self.queue as f64, self.queue <= most, "0 to 1048576"),
+            (
+                "unevenness",
+                self.unevenness,
+                (1.0..=lanes).contains(&self.unevenness),
+                "1 to the number of lanes",
+            ),
+            ("outside", self.outside, short(self.outside), "0 s to 1 s"),
+            ("wake", self.wake, short(self.wake), "0 s to 1 s"),
+            ("network", self.network, short(self.network), "0 s to 1 s"),
+        ];
+        let wrong = rules.into_iter().find(|(_, _, holds, _)| !holds);
+        wrong.map_or(Ok(()), |(name, value, _, allowed)| {
+            Err(CapacityError::Setting { name, value, allowed })
+        })
+    }
+
+    /// Lanes that a queue is shared by.
+    pub(super) fn servers(&self) -> usize {
+        match self.sharing {
+            Sharing::Apart => 1,
+            Sharing::Together => self.lanes,
+        }
+    }
+
+    /// The part of the replica's load that comes to the busiest queue.
+    pub(super) fn busiest(&self) -> f64 {
+        match self.sharing {
+            Sharing::Apart => self.unevenness / self.lanes as f64,
+            Sharing::Together => 1.0,
+        }
+    }
+}

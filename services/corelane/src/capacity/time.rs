@@ -1,0 +1,117 @@
+//! A random duration, known by its mean and standard deviation.
+
+use super::CapacityError;
+
+/// Below this square of the coefficient of variation a duration is taken as fixed: 0.1%.
+const FIXED: f64 = 1e-6;
+
+/// A random duration in seconds, known by its first two moments. Where more has to be known of it,
+/// it has the gamma distribution with these moments: fixed, Erlang's and exponential durations are
+/// all of that family (Tijms, *A First Course in Stochastic Models*, 2003, appendix B).
+///
+/// ```
+/// use corelane::capacity::Time;
+///
+/// // What two readings of a replica's sums tell: 1,000 requests, 7 s, 0.05 s².
+/// let work = Time::from_sums(1000, 7.0, 0.05).unwrap();
+/// assert!((work.mean() - 0.007).abs() < 1e-12 && (work.deviation() - 0.001).abs() < 1e-12);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Time {
+    mean: f64,
+    deviation: f64,
+}
+
+impl Time {
+    /// Always 0.
+    pub const ZERO: Time = Time { mean: 0.0, deviation: 0.0 };
+
+    /// A duration with this mean and standard deviation, in seconds: each from 0, and no deviation
+    /// without a mean.
+    pub fn new(mean: f64, deviation: f64) -> Result<Time, CapacityError> {
+        let finite = mean.is_finite() && deviation.is_finite();
+        if finite && mean >= 0.0 && deviation >= 0.0 && (mean > 0.0 || deviation == 0.0) {
+            Ok(Time { mean, deviation })
+        } else {
+            Err(CapacityError::Time { mean, deviation })
+        }
+    }
+
+    /// From the number of observations, their sum in seconds and the sum of their squares in
+    /// seconds squared.
+    pub fn from_sums(count: u64, sum: f64, squares: f64) -> Result<Time, CapacityError> {
+        let mean = if count == 0 { 0.0 } else { sum / count as f64 };
+        // Of equal observations, rounding may leave less than nothing.
+        let variance = (squares / count.max(1) as f64 - mean * mean).max(0.0);
+        Time::new(mean, variance.sqrt())
+    }
+
+    /// Always the same.
+    pub fn fixed(mean: f64) -> Result<Time, CapacityError> {
+        Time::new(mean, 0.0)
+    }
+
+    /// Exponentially distributed: its standard deviation is its mean.
+    pub fn exponential(mean: f64) -> Result<Time, CapacityError> {
+        Time::new(mean, mean)
+    }
+
+    /// The mean, in seconds.
+    pub fn mean(self) -> f64 {
+        self.mean
+    }
+
+    /// The standard deviation, in seconds.
+    pub fn deviation(self) -> f64 {
+        self.deviation
+    }
+
+    /// The square of the coefficient of variation: 0 if fixed, 1 if exponential.
+    pub fn scv(self) -> f64 {
+        if self.mean > 0.0 { (self.deviation / self.mean).powi(2) } else { 0.0 }
+    }
+
+    pub(super) fn is_fixed(self) -> bool {
+        self.scv() < FIXED
+    }
+
+    /// E\[S²\], in seconds squared.
+    pub fn second_moment(self) -> f64 {
+        self.mean.powi(2) + self.deviation.powi(2)
+    }
+
+    /// E\[S³\] of the gamma distribution, in seconds cubed: its moments are m³ (1 + c)(1 + 2c).
+    pub fn third_moment(self) -> f64 {
+        let c = self.scv();
+        self.mean.powi(3) * (1.0 + c) * (1.0 + 2.0 * c)
+    }
+
+    /// The sum of this and an independent one.
+    pub(super) fn plus(self, other: Time) -> Time {
+        Time { mean: self.mean + other.mean, deviation: self.deviation.hypot(other.deviation) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_of_known_distributions() {
+        let time = |made: Result<Time, CapacityError>| made.expect("it is allowed");
+        let exponential = time(Time::exponential(2.0));
+        assert_eq!((exponential.second_moment(), exponential.third_moment()), (8.0, 48.0));
+        let fixed = time(Time::fixed(2.0));
+        assert_eq!((fixed.second_moment(), fixed.third_moment()), (4.0, 8.0));
+        assert!(fixed.is_fixed() && !exponential.is_fixed());
+        assert_eq!(time(Time::from_sums(0, 0.0, 0.0)), Time::ZERO);
+    }
+
+    #[test]
+    fn no_time_is_negative_or_endless() {
+        let wrong = [(-1.0, 0.0), (1.0, -1.0), (0.0, 1.0), (f64::NAN, 0.0), (f64::INFINITY, 0.0)];
+        for (mean, deviation) in wrong {
+            Time::new(mean, deviation).expect_err("it is no duration");
+        }
+    }
+}

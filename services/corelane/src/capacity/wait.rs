@@ -1,0 +1,137 @@
+//! Formulas of waiting, each under the name of who found it. Times are in seconds, rates per second.
+
+use super::Time;
+
+/// Mean wait of one server that serves in the order of arrival: λ E\[S²\] / 2(1 − ρ), of Poisson
+/// arrivals. Endless from a load of 1.
+///
+/// F. Pollaczek, "Über eine Aufgabe der Wahrscheinlichkeitstheorie", Mathematische Zeitschrift 32,
+/// 1930; A. Khinchin, "The mathematical theory of a stationary queue", 1932.
+///
+/// ```
+/// use corelane::capacity::wait::pollaczek_khinchine;
+///
+/// // Fixed times of 1 ms at 90% wait 4.5 ms, half of what exponential ones wait.
+/// assert!((pollaczek_khinchine(900.0, 1e-3, 1e-6) - 4.5e-3).abs() < 1e-12);
+/// assert!((pollaczek_khinchine(900.0, 1e-3, 2e-6) - 9.0e-3).abs() < 1e-12);
+/// ```
+pub fn pollaczek_khinchine(rate: f64, mean: f64, second_moment: f64) -> f64 {
+    let idle = 1.0 - rate * mean;
+    if idle > 0.0 { rate * second_moment / (2.0 * idle) } else { f64::INFINITY }
+}
+
+/// What a server that has to wake up for the first request of each busy time adds to the mean
+/// wait: (2D + λ D²) / 2(1 + λ D), for a fixed time D.
+///
+/// P. D. Welch, "On a generalized M/G/1 queuing process in which the first customer of each busy
+/// period receives exceptional service", Operations Research 12, 1964.
+pub fn wake_up(rate: f64, wake: f64) -> f64 {
+    (2.0 * wake + rate * wake * wake) / (2.0 * (1.0 + rate * wake))
+}
+
+/// The share of requests that are lost where k servers take an offered load (rate times mean
+/// service time) and none may wait.
+///
+/// A. K. Erlang, "Solution of some problems in the theory of probabilities of significance in
+/// automatic telephone exchanges", 1917; by recursion over the servers.
+pub fn erlang_b(servers: usize, load: f64) -> f64 {
+    (1..=servers).fold(1.0, |blocked, n| load * blocked / (n as f64 + load * blocked))
+}
+
+/// The share of requests that wait where k servers take an offered load and all may wait: 1 from a
+/// load of k.
+///
+/// Erlang, 1917.
+///
+/// ```
+/// use corelane::capacity::wait::erlang_c;
+///
+/// assert!((erlang_c(1, 0.7) - 0.7).abs() < 1e-12);
+/// assert!((erlang_c(2, 1.0) - 1.0 / 3.0).abs() < 1e-12);
+/// ```
+pub fn erlang_c(servers: usize, load: f64) -> f64 {
+    let free = 1.0 - load / servers as f64;
+    if free <= 0.0 {
+        return 1.0;
+    }
+    let blocked = erlang_b(servers, load);
+    blocked / (1.0 - (1.0 - free) * (1.0 - blocked))
+}
+
+/// Mean wait for k servers with one queue: that of exponential times, by (1 + c²) / 2. It is exact
+/// for one server, and for exponential times.
+///
+/// A. M. Lee and P. A. Longton, "Queueing processes associated with airline passenger check-in",
+/// Operational Research Quarterly 10, 1959.
+pub fn lee_longton(rate: f64, servers: usize, time: Time) -> f64 {
+    let load = rate * time.mean();
+    let free = servers as f64 - load;
+    if free <= 0.0 {
+        return f64::INFINITY;
+    }
+    (1.0 + time.scv()) / 2.0 * erlang_c(servers, load) * time.mean() / free
+}
+
+/// Mean waits of requests that go first and of those that go after them, from what they would wait
+/// on average in the order of arrival: W(1 − ρ) / (1 − σ) and W / (1 − σ), where σ is the part of
+/// the load ρ that goes first. No request is interrupted.
+///
+/// A. Cobham, "Priority assignment in waiting line problems", Operations Research 2, 1954.
+pub fn cobham(wait: f64, busy: f64, busy_first: f64) -> (f64, f64) {
+    let after_first = 1.0 - busy_first;
+    (wait * (1.0 - busy) / after_first, wait / after_first)
+}
+
+/// The share of requests that find all places taken: k servers and room for some more to wait,
+/// exponential times.
+///
+/// Tijms, *A First Course in Stochastic Models*, 2003, section 5.1 (M/M/c/c+N).
+///
+/// ```
+/// use corelane::capacity::wait::{erlang_b, shed_share};
+///
+/// assert!((shed_share(3, 0, 2.0) - erlang_b(3, 2.0)).abs() < 1e-12);
+/// // One server at its knee: every place is as likely as any other.
+/// assert!((shed_share(1, 8, 1.0) - 0.1).abs() < 1e-12);
+/// ```
+pub fn shed_share(servers: usize, places: usize, load: f64) -> f64 {
+    // Each place more: p' = r p / (1 + r p), with the load r of a server.
+    let each = load / servers as f64;
+    (0..places).fold(erlang_b(servers, load), |full, _| each * full / (1.0 + each * full))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_values() {
+        // Erlang's table of 10 lines: 5 Erlang lose 1.84%, and 3.61% wait.
+        assert!((erlang_b(10, 5.0) - 0.018_385).abs() < 1e-6);
+        assert!((erlang_c(10, 5.0) - 0.036_105).abs() < 1e-6);
+        assert!((erlang_b(1000, 1000.0) - 0.0248).abs() < 1e-3, "many servers do not overflow");
+    }
+
+    #[test]
+    fn pooled_servers_of_one_are_one_server() {
+        for deviation in [0.0, 1e-3, 3e-3] {
+            let time = Time::new(1e-3, deviation).expect("a time");
+            let alone = pollaczek_khinchine(800.0, 1e-3, time.second_moment());
+            assert!((lee_longton(800.0, 1, time) - alone).abs() < 1e-12);
+        }
+        assert_eq!(lee_longton(2000.0, 2, Time::fixed(1e-3).expect("a time")), f64::INFINITY);
+    }
+
+    #[test]
+    fn priority_keeps_the_work() {
+        // Kleinrock's conservation law: waits weighted by load do not change (1965).
+        let (first, after) = cobham(0.01, 0.8, 0.3);
+        assert!((0.3 * first + 0.5 * after - 0.8 * 0.01).abs() < 1e-12);
+    }
+
+    #[test]
+    fn an_endless_queue_sheds_nothing_below_the_knee_and_the_rest_above() {
+        assert!(shed_share(1, 1000, 0.9) < 1e-40);
+        assert!((shed_share(4, 10_000, 5.0) - 0.2).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,171 @@
+"""The command `corelane capacity`: what a load needs, by words and by what a running replica has learnt."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from support import REPOSITORY
+from support.client import ask
+from support.servers import Server
+
+MIX = "GET /hello=90%, GET /work=10%:7ms"
+
+HELLOS, WORKS = 30, 10
+
+
+@pytest.fixture(scope="session")
+def command() -> Path:
+    """The command, built beside the server that tests start."""
+    argv = ["cargo", "build", "--locked", "--quiet", "-p", "corelane-command"]
+    subprocess.run(argv, cwd=REPOSITORY / "services", check=True)
+    target = os.environ.get("CARGO_TARGET_DIR", "target")
+    return (REPOSITORY / "services" / target).resolve() / "debug/corelane"
+
+
+@pytest.fixture
+def run(command: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Asks the command."""
+
+    def capacity(*flags: str) -> subprocess.CompletedProcess[str]:
+        argv = [str(command), "capacity", "--requests=20000", *flags]
+        return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+    return capacity
+
+
+def answer(result: subprocess.CompletedProcess[str]) -> dict:
+    """The JSON of an answer."""
+    assert result.returncode == 0, result
+    return json.loads(result.stdout)
+
+
+def load(server: Server) -> None:
+    """Some of two kinds of requests."""
+    for _ in range(HELLOS):
+        assert ask(server.url, "/hello").status == 200
+    for _ in range(WORKS):
+        assert ask(server.url, "/work?ops=100000").status == 200
+
+
+def test_a_load_needs_as_many_replicas_as_carry_it(run: Callable) -> None:
+    told = answer(run("--mix", MIX, "--rps=5000", "--p99=100ms", "--lanes=2", "--json"))
+    # 2 lanes, and 0.7 ms of a lane and what is besides for each request.
+    outside = told["replica"]["outside_seconds"]
+    assert told["knee_rps"] == pytest.approx(2 / (0.0007 + outside))
+    assert told["limited_by"] == "lanes"
+    each = told["max_rps_at_target"]
+    assert 0.5 * told["knee_rps"] < each < told["knee_rps"]
+    assert told["replicas_needed"] == -(-5000 // each)
+    assert told["replicas"] == told["replicas_needed"] + 1
+    at = told["at"]
+    assert at["target_met"] and at["replicas"] == told["replicas_needed"]
+    # A brief request waits for one dear one at most, and for hardly anything else.
+    hello, work = at["kinds"]
+    assert hello["p99_seconds"] < 0.0085 < work["p50_seconds"] < work["p99_seconds"]
+    again = answer(run("--mix", MIX, "--rps=5000", "--p99=100ms", "--lanes=2", "--json"))
+    assert again == told, "the same seed"
+
+
+def test_the_table_says_what_a_replica_carries(run: Callable) -> None:
+    result = run("--mix", MIX, "--rps=5000", "--p99=100ms", "--lanes=2")
+    assert result.returncode == 0, result
+    assert "requests/s with p99 within 100 ms (simulated)" in result.stdout
+    assert "5,000 requests/s need 2 replicas; 3 if 1 may be away." in result.stdout
+    assert "The target is met." in result.stdout
+
+
+def test_slots_may_be_what_limits(run: Callable) -> None:
+    told = answer(run("--mix=GET /slow=100%:100us+10ms", "--slots=4", "--used=70%", "--json"))
+    assert told["limited_by"] == "slots"
+    assert told["knee_rps"] == pytest.approx(4 / 0.0101)
+    assert told["at"]["rps_per_replica"] == pytest.approx(0.7 * told["knee_rps"])
+    hpa = run("--mix=GET /slow=100%:100us+10ms", "--slots=4", "--rps=900", "--p99=1s", "--hpa")
+    assert (hpa.returncode, hpa.stdout) == (1, "") and "--slots" in hpa.stderr
+
+
+def test_values_of_the_chart_scale_by_the_busy_share(run: Callable) -> None:
+    flags = ("--mix", MIX, "--rps=5000", "--p99=100ms", "--lanes=2")
+    told = answer(run(*flags, "--json"))["hpa"]
+    result = run(*flags, "--hpa")
+    assert result.returncode == 0, result
+    autoscaling = yaml.safe_load(result.stdout)["autoscaling"]
+    assert autoscaling["minReplicas"] == told["min_replicas"] == 2
+    assert autoscaling["maxReplicas"] == told["max_replicas"]
+    (metric,) = autoscaling["metrics"]
+    milli = int(told["lane_busy_ratio"] * 1000)
+    assert metric["pods"]["target"] == {"type": "AverageValue", "averageValue": f"{milli}m"}
+
+
+def test_check_fails_where_the_target_is_not_met(run: Callable) -> None:
+    flags = ("--mix=GET /work=100%:7ms", "--rps=200", "--replicas=1", "--check")
+    assert run(*flags, "--p99=20ms").returncode == 1
+    assert run(*flags, "--p99=20ms", "--replicas=20").returncode == 64, "given twice"
+    assert run("--mix=GET /work=100%:7ms", "--rps=200", "--p99=20ms", "--check").returncode == 0
+    never = run("--mix=GET /work=100%:7ms", "--p99=5ms", "--check")
+    assert never.returncode == 1 and "never" in never.stdout
+
+
+def test_a_running_replica_tells_its_mix(
+    start: Callable[..., Server], run: Callable, tmp_path: Path
+) -> None:
+    server = start("--lanes=2", "--limits.slots=7", "--limits.queue=5")
+    nothing = run("--from", server.admin, "--json")
+    assert nothing.returncode == 1 and "asked for nothing" in nothing.stderr, nothing
+    load(server)
+    before = tmp_path / "before"
+    before.write_bytes(ask(server.admin, "/metrics").body)
+    told = answer(run("--from", server.admin, "--json"))
+    replica = told["replica"]
+    assert (replica["lanes"], replica["slots"], replica["queue"]) == (2, 7, 5)
+    kinds = {kind["kind"]: kind for kind in told["kinds"]}
+    assert kinds["GET /hello"]["share"] == pytest.approx(HELLOS / (HELLOS + WORKS))
+    series = server.metrics()
+    labels = '{route="/work",method="GET"}'
+    sums = series[f"corelane_load_table_lane_time_seconds_total{labels}"]
+    squares = series[f"corelane_load_table_lane_time_squared_seconds_total{labels}"]
+    work = kinds["GET /work"]
+    assert work["lane_mean_seconds"] == pytest.approx(sums / WORKS)
+    variance = squares / WORKS - (sums / WORKS) ** 2
+    assert work["lane_deviation_seconds"] ** 2 == pytest.approx(variance, rel=1e-3, abs=1e-15)
+    # The lane has taken more CPU time than its handlers, and not more than it was there.
+    assert series['corelane_lane_cpu_seconds_total{lane="0"}'] > 0
+    assert 0 < replica["outside_seconds"] <= 10e-6 and replica["wake_seconds"] > 0
+    # What was between two readings: hello alone.
+    for _ in range(10):
+        ask(server.url, "/hello")
+    after = tmp_path / "after"
+    after.write_bytes(ask(server.admin, "/metrics").body)
+    between = answer(run("--from", str(before), "--from", str(after), "--json"))
+    assert [(kind["kind"], kind["share"]) for kind in between["kinds"]] == [("GET /hello", 1.0)]
+    # Shares of one's own, and what it knows of each.
+    mixed = answer(run("--from", str(after), "--mix=GET /hello=50%, GET /work=50%", "--json"))
+    assert [kind["share"] for kind in mixed["kinds"]] == [0.5, 0.5]
+    assert mixed["kinds"][1]["lane_mean_seconds"] == pytest.approx(work["lane_mean_seconds"])
+    unknown = run("--from", str(after), "--mix=GET /none=100%")
+    assert unknown.returncode == 64 and "GET /hello, GET /work" in unknown.stderr, unknown
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--mix=GET /=90%",), "--mix: the shares add up to 90%: allowed is 100%"),
+        (("--mix=GET /=100%:7",), '"GET /=100%:7": allowed is KIND=SHARE%'),
+        (("--mix=a=100%", "--p99=20"), "'--p99 <DURATION>': allowed is a number with its unit"),
+        (("--mix=a=100%", "--rps=0"), "'--rps <NUMBER>': allowed is a number"),
+        (("--mix=a=100%", "--unevenness=2"), "--unevenness 2: allowed is 1 to the number of lanes"),
+        (("--mix=a=100%", "--placement=x"), "allowed is hashed, shared or least-loaded"),
+        (("--from=https://x", "--json"), "allowed is http://HOST[:PORT]"),
+        (("--mix-file=/none",), "--mix-file /none: No such file"),
+        (("--mix=a=100%", "--p99=1s", "--hpa"), "--rps"),
+        ((), "--mix"),
+    ],
+)
+def test_wrong_words_are_named(run: Callable, flags: tuple[str, ...], words: str) -> None:
+    result = run(*flags)
+    assert (result.returncode, result.stdout) == (64, ""), result
+    assert words in result.stderr
