@@ -1,0 +1,135 @@
+"""S2 and S3 with wrk: closed loops of so many connections.
+
+Their own clients are not known in full. Of S2 wrk keeps connections and work; of S3 the page, the load and
+the save on as many connections as users, but not ten turns for each; of the 20,000 at once as many
+connections as one process can hold, each of which asks again at once.
+"""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from loadtests.record import ALL, Figure, Part, Route
+from loadtests.report.collect import percents
+from loadtests.tools.outcome import Job, Outcome, via
+from loadtests.tools.wrk import saved
+from tools import resolve
+from tools.errors import ToolError
+
+FOLDER = Path(__file__).resolve().parent
+THREADS = 2
+DENSE = 10_000
+"""Requests for which the curve of a run would have as many points as those of other tools."""
+
+CELLS = tuple(
+    (connections, ops)
+    for connections in (1, 20, 1000)
+    for ops in (1_000, 100_000, 5_000_000)
+    # As in the scenario: what waits on all connections together is some tenths of a second.
+    if connections * ops <= 200_000_000
+)
+
+CLOSED = "wrk asks again when it was answered: while the server is slow it asks less, so that its tail is flattered."
+
+
+def matrix(job: Job) -> Outcome:
+    """S2: connections and work per request."""
+    cells = dict.fromkeys((min(count, job.connections(count)), ops) for count, ops in CELLS)
+    seconds = max(1, job.seconds(35) // len(cells))
+    parts = []
+    for connections, ops in cells:
+        url = f"{job.target.gateway}/work?ops={ops}"
+        part = _part(job, f"c{connections}-ops{ops}", f"work-{ops}", url, connections, seconds)
+        if part.requests:
+            ms = 1000 * part.seconds / part.requests
+            part.figures["ms_per_request"] = Figure(round(ms, 4), "ms")
+        parts.append(part)
+    return Outcome(_version(), parts, "gateway", [CLOSED])
+
+
+def projects(job: Job) -> Outcome:
+    """S3's users: a page, a load and a save in turn."""
+    target, connections = job.target, job.connections(1000)
+    if not target.token:
+        raise ToolError("there is no token: S3's users save projects (TOKEN, or make up)")
+    with saved.projects(target, min(connections, 100)) as files:
+        variables = {"FILES": str(files), "TOKEN": target.token}
+        part = _part(
+            job, ALL, ALL, target.gateway, connections, job.seconds(20), "projects.lua", variables
+        )
+    return Outcome(_version(), [part], "gateway", [CLOSED])
+
+
+def at_once(job: Job) -> Outcome:
+    """S3's 20,000 requests: as many connections as go, each asking for the file of 4 KiB."""
+    connections = job.connections(9_900)
+    url = f"{job.server}/static/4k.txt"
+    part = _part(job, ALL, "static-4k", url, connections, job.seconds(10))
+    part.figures["at_once"] = Figure(connections, "requests")
+    return Outcome(_version(), [part], via(job), [CLOSED])
+
+
+def _part(
+    job: Job,
+    name: str,
+    route: str,
+    url: str,
+    connections: int,
+    seconds: int,
+    script: str = "report.lua",
+    variables: Mapping[str, str] = {},
+) -> Part:
+    """One run of wrk."""
+    result = job.folder / "wrk.json"
+    threads = min(THREADS, connections)
+    argv = [str(_program()), "-t", str(threads), "-c", str(connections), "-d", f"{seconds}s"]
+    argv += ["--timeout", "60s", "--script", str(FOLDER / script), url]
+    told = {
+        "RESULT": str(result),
+        "REPORT": str(FOLDER / "report.lua"),
+        "PERCENTS": ",".join(map(str, percents(DENSE))),
+    }
+    with (job.folder / "wrk.log").open("a") as log:
+        ended = subprocess.run(
+            argv, env={**os.environ, **told, **variables}, stdout=log, stderr=log, check=False
+        )
+    if ended.returncode or not result.exists():
+        raise ToolError(f"wrk gave up: {(job.folder / 'wrk.log').read_text().strip()[-500:]}")
+    found = json.loads(result.read_text())
+    result.unlink()
+    return _read(name, route, found)
+
+
+def _read(name: str, route: str, found: dict) -> Part:
+    """A part of what report.lua wrote; wrk counts a wrong status among the requests, lost ones beside them."""
+    errors, curve = found["errors"], found["curve"]
+    lost = sum(count for kind, count in errors.items() if kind != "status")
+    failed, requests = errors["status"] + lost, found["requests"] + lost
+    at = dict(map(tuple, curve))
+    latency = {"min": found["min_ms"], "mean": found["mean_ms"], "max": at[100.0]}
+    for key, percent in {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9}.items():
+        latency[key] = at[percent]
+    names = dict.fromkeys([ALL, route])
+    return Part(
+        name=name,
+        seconds=round(found["seconds"], 3),
+        requests=requests,
+        failed=failed,
+        requests_per_second=round(found["requests"] / found["seconds"], 3),
+        routes={each: Route(requests, failed, dict(latency)) for each in names} if requests else {},
+        percentiles={each: curve for each in names} if requests else {},
+    )
+
+
+def _program() -> Path:
+    return resolve.ensure(["wrk"])["wrk"]
+
+
+def _version() -> str:
+    """wrk tells its version and exits 1."""
+    said = subprocess.run([_program(), "--version"], capture_output=True, text=True, check=False)
+    match = re.search(r"\d+\.\d+(\.\d+)?", said.stdout)
+    return match[0] if match else ""
