@@ -6,6 +6,7 @@ import sys
 
 from loadtests import listing, scenario, suite
 from loadtests.cluster import command as cluster
+from loadtests.compare import command as compare
 from loadtests.report import command as report
 from loadtests.usage import Parser, UsageError
 from tools.errors import ToolError
@@ -13,6 +14,7 @@ from tools.errors import ToolError
 COMMANDS = (
     scenario,
     suite,
+    compare,
     cluster,
     report,
     listing,

@@ -49,13 +49,15 @@ def gateway_values(topology: Topology) -> dict:
     }
 
 
-def envoy(values: Path, programs: dict[str, Path], file: str = "envoy.yaml") -> str:
+def envoy(
+    values: Path, programs: dict[str, Path], file: str = "envoy.yaml", chart: Path = CHART
+) -> str:
     """A file of Envoy's configuration that the gateway's chart renders for a values file."""
-    argv = [programs["helm"], "template", "gateway", CHART, "-f", values]
+    argv = [programs["helm"], "template", "gateway", chart, "-f", values]
     argv += ["--show-only", "templates/configmap.yaml"]
     helm = subprocess.run(argv, capture_output=True, text=True, check=False)
     if helm.returncode != 0:
-        raise ToolError(f"helm template {CHART} failed:\n{helm.stderr.strip()}")
+        raise ToolError(f"helm template {chart} failed:\n{helm.stderr.strip()}")
     python = programs["supervisord"].parent / "python"
     script = Path(__file__).with_name("configmap.py")
     text = subprocess.run(

@@ -25,7 +25,9 @@ class Endpoint:
     admin_port: int
 
 
-def configuration(tools: dict[str, Path], pool: Sequence[Endpoint]) -> dict:
+def configuration(
+    tools: dict[str, Path], pool: Sequence[Endpoint], chart: Path = render.CHART
+) -> dict:
     """The configuration as a dictionary; its ports are placeholders."""
     endpoints = [
         {"address": HOST, "port": replica.port, "adminPort": replica.admin_port} for replica in pool
@@ -38,7 +40,7 @@ def configuration(tools: dict[str, Path], pool: Sequence[Endpoint]) -> dict:
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(values, file)
         file.flush()
-        text = render.envoy(Path(file.name), tools)
+        text = render.envoy(Path(file.name), tools, chart=chart)
     found = _parsed(text, tools)
     found["admin"]["address"]["socket_address"]["port_value"] = FREE_PORT
     for listener in found["static_resources"]["listeners"]:

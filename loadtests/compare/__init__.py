@@ -1,0 +1,1 @@
+"""`compare`: is this tree slower than another commit? Both run on one machine, in turns."""

@@ -1,0 +1,145 @@
+"""One round: both builds start anew, and their slices are measured in turns on the same CPUs.
+
+A build keeps for its life where the start happened to put its memory, so each round starts both again:
+otherwise the start's luck would look like a difference that no number of slices could tell from a real one
+(Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013).
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from loadtests.bench.free_ports import free_ports
+from loadtests.bench.gateway.measure import Replica
+from loadtests.bench.gateway.proxies import Programs, Proxy
+from loadtests.bench.gateway.shipped import Endpoint
+from loadtests.bench.lanes.load import Generator, Place
+from loadtests.bench.lanes.rows import CONNECTIONS, SLOW_SHARE, cpu_of
+from loadtests.bench.lanes.servers import CORELANE, Running, Server, running
+from loadtests.compare.builds import ANY, Build
+from loadtests.compare.measures import ORDERS, Round, Sample, Slice
+
+WARM_UP = 0.5
+"""Before each slice, in its length: it meets a server that other slices have warmed up already."""
+
+WORK_MS = 1.0
+"""How long a dear request of the open loop holds its lane."""
+
+LOAD = 1 / 3
+"""Of the open loop, in what keeps a lane busy: brief requests often find the lane free, and at p99 not."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What both builds are asked, found once for a comparison."""
+
+    ops: int
+    """Iterations of a dear request."""
+    rate: float
+    """Requests per second of the open loop."""
+
+
+@dataclass(frozen=True)
+class Stand:
+    """What every round uses."""
+
+    builds: Mapping[str, Build]
+    generator: Path
+    """One for both, so that a change of the generator is not taken for one of the server."""
+    cpus: tuple[int, int]
+    seconds: Mapping[str, float]
+    """Length of a slice, by its loop."""
+    load: Load | None = None
+
+    def programs(self, build: str) -> Programs:
+        """As those of the benchmarks take them."""
+        one = self.builds[build]
+        tools = {"envoy": one.envoy} if one.envoy else {}
+        return Programs(tools, self.generator, one.server)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What answers: a lane, or a gateway with the replica behind it."""
+
+    front: Running
+    behind: tuple[Running, ...] = ()
+
+    def behind_seconds(self) -> float:
+        """CPU time of what is not in front."""
+        return sum(one.cpu_seconds() for one in self.behind)
+
+
+def measure_round(stand: Stand, number: int, loops: Mapping[str, set[str]], draw: Random) -> Round:
+    """The slices of one round; `loops` are those that are needed of each path."""
+    slices: list[Slice] = []
+    for path in loops:
+        order = draw.choice(ORDERS)
+        with contextlib.ExitStack() as stack:
+            asked = {build: stack.enter_context(_STARTS[path](stand, build)) for build in order[:2]}
+            for loop in sorted(loops[path]):
+                order = draw.choice(ORDERS)
+                for place, build in enumerate(order):
+                    # The first slice of each build has the same arrivals, and so has the second.
+                    seed = 2 * number + place // 2
+                    sample = _sample(stand, asked[build], loop, seed)
+                    slices.append(Slice(build, path, loop, sample))
+    return slices
+
+
+@contextlib.contextmanager
+def _direct(stand: Stand, build: str) -> Iterator[Asked]:
+    """One lane on the first CPU; the generator has the other."""
+    with running(Server(CORELANE), stand.programs(build), [stand.cpus[0]]) as lane:
+        yield Asked(lane)
+
+
+@contextlib.contextmanager
+def _gateway(stand: Stand, build: str) -> Iterator[Asked]:
+    """Envoy on the first CPU; its replica shares the other with the generator."""
+    programs = stand.programs(build)
+    replica = Replica("bench", free_ports())
+    with running(replica, programs, [stand.cpus[1]]) as behind:
+        endpoint = Endpoint(int(behind.address.rpartition(":")[2]), replica.admin_port)
+        config = _pointed_at(endpoint, stand.builds[build].gateway)
+        proxy = Proxy(f"the gateway of {build}", "envoy", json.dumps(config))
+        with running(proxy, programs, [stand.cpus[0]]) as front:
+            yield Asked(front, (behind,))
+
+
+_STARTS = {"direct": _direct, "gateway": _gateway}
+
+
+def _pointed_at(endpoint: Endpoint, value: object) -> object:
+    """A configuration with this replica's ports in place of those that stand for them."""
+    if isinstance(value, list):
+        return [_pointed_at(endpoint, one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    ports = {ANY.port: endpoint.port, ANY.admin_port: endpoint.admin_port}
+    return {
+        key: ports.get(one, one) if key == "port_value" else _pointed_at(endpoint, one)
+        for key, one in value.items()
+    }
+
+
+def _sample(stand: Stand, asked: Asked, loop: str, seed: int) -> Sample:
+    """One slice."""
+    options: dict[str, object] = {
+        "connections": CONNECTIONS,
+        "seconds": stand.seconds[loop],
+        "warm_up": WARM_UP * stand.seconds[loop],
+    }
+    if loop == "open":
+        load = stand.load
+        options |= {"ops": load.ops, "rate": load.rate, "seed": seed, "work_share": SLOW_SHARE}
+    # In an open loop ahead of all others, or it could not send when a request is due.
+    place = Place([stand.cpus[1]], first=loop == "open")
+    with Generator(stand.generator, place, loop, asked.front.address, **options) as generator:
+        before = asked.behind_seconds()
+        used, sample = cpu_of(asked.front, generator, asked.behind)
+        used += asked.behind_seconds() - before
+    return {**sample, "cpu_us": used / sample["requests"] * 1e6}

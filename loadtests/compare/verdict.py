@@ -1,0 +1,131 @@
+"""Judges the rounds: is head slower, for each measure and in all.
+
+A difference below a measure's margin does not matter. Two claims are made of it, and each is wrong in at
+most `ERROR` of all comparisons, whatever the truth is:
+
+- "slower": some measure is worse by more than its margin. With several measures one of them may look so by
+  chance, so their probabilities are adjusted by Holm's method (Scandinavian Journal of Statistics 6, 1979).
+- "no slower": no measure is worse by its margin. All of them have to show it, each by itself, which needs no
+  adjustment (Berger, Technometrics 24, 1982: intersection-union tests). With "no faster" this is the usual
+  test of equivalence by two one-sided tests (Schuirmann, J. Pharmacokinetics and Biopharmaceutics 15, 1987).
+
+What shows neither is undecided, and gets more rounds. Whoever looks several times finds more by chance, so
+each look may err only for its part of `ERROR` (Bonferroni).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from loadtests.compare.signed_rank import SignedRank
+
+ERROR = 0.05
+
+SLOWER, UNDECIDED = "slower", "undecided"
+NO_SLOWER, NO_DIFFERENCE, FASTER = "no slower", "no difference", "faster"
+VERDICTS = (SLOWER, UNDECIDED, NO_SLOWER, NO_DIFFERENCE, FASTER)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the rounds say of one measure: ratios of cost, head in base, where more is worse."""
+
+    measure: str
+    verdict: str
+    ratio: float
+    low: float
+    high: float
+    margin: float
+    """Percent."""
+    p_slower: float
+    """Of as much or more by chance if head were worse by the margin only; adjusted."""
+    p_not_slower: float
+    """Of as little or less by chance if head were worse by the margin."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is known after some rounds."""
+
+    rounds: int
+    error: float
+    """Of each claim, in this look."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def verdict(self) -> str:
+        """Slower if any measure is, undecided if one may be."""
+        verdicts = {finding.verdict for finding in self.findings}
+        if SLOWER in verdicts:
+            return SLOWER
+        if UNDECIDED in verdicts:
+            return UNDECIDED
+        if verdicts == {NO_DIFFERENCE}:
+            return NO_DIFFERENCE
+        return FASTER if FASTER in verdicts else NO_SLOWER
+
+    @property
+    def decided(self) -> bool:
+        """Whether more rounds would change nothing."""
+        return self.verdict != UNDECIDED
+
+    def of(self, verdict: str) -> list[Finding]:
+        """The measures with this verdict."""
+        return [finding for finding in self.findings if finding.verdict == verdict]
+
+
+def look(
+    differences: Mapping[str, Sequence[float]], margins: Mapping[str, float], looks: int
+) -> Look:
+    """Judges all measures by their differences so far; `looks` is how often that is done at most.
+
+    The margins are in percent, by measure.
+    """
+    error = ERROR / looks
+    ranks = {name: SignedRank(values) for name, values in differences.items()}
+    limits = {name: math.log1p(margins[name] / 100) for name in ranks}
+    slower = _holm({name: rank.p_above(limits[name]) for name, rank in ranks.items()})
+    faster = _holm({name: rank.p_below(-limits[name]) for name, rank in ranks.items()})
+    findings = []
+    for name, rank in ranks.items():
+        low, high = rank.interval(error)
+        inside = (low >= -limits[name], high <= limits[name])
+        findings.append(
+            Finding(
+                measure=name,
+                verdict=_verdict(slower[name] <= error, faster[name] <= error, inside),
+                ratio=math.exp(rank.estimate),
+                low=math.exp(low),
+                high=math.exp(high),
+                margin=margins[name],
+                p_slower=slower[name],
+                p_not_slower=rank.p_below(limits[name]),
+            )
+        )
+    return Look(len(next(iter(differences.values()))), error, tuple(findings))
+
+
+def _verdict(slower: bool, faster: bool, inside: tuple[bool, bool]) -> str:
+    """`inside`: the interval ends within the margin, below and above."""
+    if slower:
+        return SLOWER
+    if faster:
+        return FASTER
+    if all(inside):
+        return NO_DIFFERENCE
+    return NO_SLOWER if inside[1] else UNDECIDED
+
+
+def _holm(probabilities: Mapping[str, float]) -> dict[str, float]:
+    """Adjusted, so that each is compared with the error of the whole family."""
+    adjusted, most = {}, 0.0
+    order = sorted(probabilities, key=lambda name: probabilities[name])
+    for index, name in enumerate(order):
+        most = max(most, min(1.0, probabilities[name] * (len(order) - index)))
+        adjusted[name] = most
+    return adjusted
+
+
+def fewest_rounds(measures: int, looks: int) -> int:
+    """So many rounds it takes at least to call one of the measures slower."""
+    return math.ceil(math.log2(measures * looks / ERROR))
