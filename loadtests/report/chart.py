@@ -1,6 +1,5 @@
 """Charts as SVG, coloured by the page that they are on."""
 
-import math
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
@@ -11,7 +10,8 @@ LEFT, RIGHT, TOP, BOTTOM = 62, 18, 14, 48
 COLOURS = 8
 """The page's style has so many: --c0, --c1, ..."""
 
-Points = list[tuple[float, float]]
+Points = list[tuple[float, float | None]]
+"""A line ends where there is no value, and begins again after it."""
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,9 @@ def _marks(chart: Chart) -> list[str]:
 
 
 def _line(chart: Chart, line: Line) -> list[str]:
-    """A line that ends where values are missing, and begins again after them."""
     runs: list[list[tuple[float, float]]] = [[]]
     for x, y in line.points:
-        if y is None or math.isnan(y):
+        if y is None:
             runs.append([])
         else:
             runs[-1].append((_x(chart, x), _y(chart, y)))

@@ -25,7 +25,9 @@ def percents(count: int) -> list[float]:
     while decade * count / 100 >= 1:
         found += [100 - decade * (1 - 0.05 * step) for step in range(18)]
         decade /= 10
-    return [round(percent, 8) for percent in found if (1 - percent / 100) * count >= 1] + [100.0]
+    # The rest of a division by ten is no request less.
+    seen = [percent for percent in found if (100 - percent) * count >= 100 - 1e-6]
+    return [round(percent, 8) for percent in seen] + [100.0]
 
 
 class Collector:

@@ -138,15 +138,12 @@ SHOWN = ("queue", "handler", "write")
 def sides(run: Run, server: Server, what: str) -> Chart:
     """A percentile at the client, at the gateway, and of each phase at the servers."""
     title, about = SIDES[what]
-    lines = [
-        Line(
-            f"{run.tool}{_of(part)}",
-            _over(part.over_time[ALL], getattr(part.over_time[ALL], f"{what}_ms")),
-            "ink",
-            dashed=index % 2 == 1,
-        )
-        for index, part in enumerate(_timed(run))
-    ]
+    # One line: most parts follow each other, and what they are is on the chart of the parts.
+    client: Points = []
+    for part in sorted(_timed(run), key=lambda part: part.over_time[ALL].t[0]):
+        over = part.over_time[ALL]
+        client += [*_over(over, getattr(over, f"{what}_ms")), (over.t[-1] + _width(over), None)]
+    lines = [Line(run.tool, client, "ink")]
     if what == "p99" and server.gateway_p99_ms:
         lines.append(Line("gateway", _pairs(server.gateway_p99_ms), 1, heavy=True))
     lines += [

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -33,7 +34,10 @@ def ask(url: str, started: float, seconds: float, selector: str = "") -> Server 
             requests_per_second=asked.rate("sum", "corelane_requests_total"),
             whole_run=asked.whole_run(),
         )
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError) as error:
+        print(
+            f"loadtests: the report is without the servers' side: {url}: {error}", file=sys.stderr
+        )
         return None
     server.phases = {name: found for name, found in server.phases.items() if any(found.values())}
     return server if server.phases or server.requests_per_second else None
@@ -64,15 +68,16 @@ class _Asked:
     def __init__(self, url: str, started: float, seconds: float, selector: str) -> None:
         self._url, self._started, self._seconds, self._selector = url, started, seconds, selector
         self._step = _scrape_interval(url)
-        self._window = WINDOW * self._step
+        # A duration has no fractions in PromQL.
+        self._window = f"{WINDOW * self._step * 1000:.0f}ms"
 
     def rate(self, added: str, metric: str) -> Series:
         """A counter's growth each second, over all replicas."""
-        return self._over_time(f"{added}(rate({metric}{{{self._selector}}}[{self._window:g}s]))")
+        return self._over_time(f"{added}(rate({metric}{{{self._selector}}}[{self._window}]))")
 
     def _over_time(self, query: str, scale: float = 1.0) -> Series:
         """Pairs of seconds and a value. A rate looks back: the first is one that saw the run alone."""
-        first = min(self._window, self._seconds)
+        first = min(WINDOW * self._step, self._seconds)
         found = _get(
             self._url,
             "/api/v1/query_range",
@@ -86,7 +91,7 @@ class _Asked:
 
     def quantile(self, share: float, buckets: str, labels: str, scale: float = 1.0) -> Series:
         """A quantile over all replicas and routes."""
-        query = self._quantile(share, buckets, labels, "rate", f"{self._window:g}s")
+        query = self._quantile(share, buckets, labels, "rate", self._window)
         return self._over_time(query, scale)
 
     def phase(self, phase: str) -> dict[str, Series]:

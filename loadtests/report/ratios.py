@@ -6,6 +6,7 @@ from html import escape
 from loadtests.report.chart import WIDTH
 from loadtests.report.tables import Ratio
 
+TITLE = "Ratio of p50 and p99 to the base run, by route"
 LEFT, RIGHT, TOP, ROW, BOTTOM = 170, 24, 30, 26, 26
 SHAPES = {"p50": "M-4.5-4.5h9v9h-9z", "p99": "M0-6L6 0L0 6L-6 0z"}
 """Told apart by form too."""
@@ -16,7 +17,7 @@ COLOURS = {"p50": "c0", "p99": "c1"}
 def card(found: list[Ratio]) -> str:
     """The picture with its words."""
     return (
-        '<figure class="card"><figcaption><h3>Ratio to the base run, by route</h3>'
+        '<figure class="card"><figcaption><h3>' f"{TITLE}</h3>"
         "<p>Right of 1 the newer run is slower.</p></figcaption>"
         f"{draw(found)}</figure>"
     )
@@ -28,7 +29,7 @@ def draw(found: list[Ratio]) -> str:
     bottom = TOP + ROW * len(names)
     reach = max([2.0, *(max(one.ratio, 1 / one.ratio) for one in found)]) * 1.05
     parts = [
-        "<title>Ratio of the median and of the p99 to the base run, by route</title>",
+        f"<title>{TITLE}</title>",
         *_axis(reach, bottom),
         *_key(),
     ]
@@ -38,7 +39,7 @@ def draw(found: list[Ratio]) -> str:
         parts += [_mark(_x(one.ratio, reach), y, one) for one in found if one.route == name]
     return (
         f'<svg viewBox="0 0 {WIDTH} {bottom + BOTTOM}" role="img" '
-        f'aria-label="Ratio to the base run, by route">{"".join(parts)}</svg>'
+        f'aria-label="{TITLE}">{"".join(parts)}</svg>'
     )
 
 

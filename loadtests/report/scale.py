@@ -101,7 +101,9 @@ class Nines(Axis):
     def ticks(self) -> list[tuple[float, str]]:
         """0, 50, 90, 99, 99.9, ..."""
         percents = [0.0, 50.0, 75.0, *(100 - 10.0 ** (1 - nine) for nine in range(7))]
-        return [(percent, f"{round(percent, 6):g}%") for percent in percents if percent < self.high]
+        return [
+            (percent, f"{round(percent, 6):g}%") for percent in percents if percent <= self.high
+        ]
 
     def _share(self, value: float) -> float:
         return _nines(value) / _nines(self.high)

@@ -1,0 +1,139 @@
+"""Requests become the parts of a record: curves, bins, a fair sample, failures where they were."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from loadtests.record import ALL
+from loadtests.report import k6_csv
+from loadtests.report.collect import BINS, SCATTERED, Collector, percents
+from loadtests.report.progress import Progress
+
+HEAD = (
+    "metric_name,timestamp,metric_value,check,error_code,expected_response,group,method,name,"
+    "scenario,status,extra_tags,metadata"
+)
+
+
+def sample(metric: str, at: float, value: float, **tags: str) -> str:
+    """A line as k6 writes it."""
+    names = ("check", "error_code", "expected_response", "group", "method", "name", "scenario")
+    columns = [tags.get(name, "") for name in names]
+    return ",".join(
+        [metric, f"{at * 1e6:.0f}", f"{value:.6f}", *columns, "200", tags.get("more", ""), ""]
+    )
+
+
+def read(lines: list[str], tmp_path: Path, started: float = 100.0) -> Collector:
+    collector = Collector()
+    k6_csv.read([HEAD, *lines], started, collector, Progress("test", tmp_path / "progress.log"))
+    return collector
+
+
+def test_a_curve_is_as_dense_in_every_nine() -> None:
+    found = percents(1_000_000)
+    for low, high in ((90, 99), (99, 99.9), (99.9, 99.99), (99.99, 99.999)):
+        assert sum(low <= percent < high for percent in found) == 18
+    assert found == sorted(set(found))
+    assert found[0] == 0
+    assert found[-1] == 100
+    # With few requests there is nothing beyond the slowest of them.
+    assert percents(10)[-2:] == [90, 100]
+
+
+def test_routes_add_up_to_all() -> None:
+    collector, chance = Collector(), random.Random(4)
+    for number in range(4000):
+        route = ("hello", "work")[number % 2]
+        collector.request("", route, number / 1000, chance.expovariate(1), number % 100 == 0)
+    (part,) = collector.parts()
+    assert part.requests == part.routes[ALL].requests == 4000
+    assert part.failed == part.routes[ALL].failed == part.routes["hello"].failed == 40
+    assert part.routes["work"].failed == 0
+    over = part.over_time
+    assert over[ALL].t == [0, 1, 2, 3]
+    assert over[ALL].requests == [1000] * 4
+    assert over[ALL].failed == [10] * 4
+    assert over["hello"].requests == [500] * 4
+    assert max(over[ALL].max_ms) == pytest.approx(part.routes[ALL].latency_ms["max"], abs=1e-3)
+    for name, curve in part.percentiles.items():
+        values = [ms for _, ms in curve]
+        assert values == sorted(values)
+        median = dict(map(tuple, curve))[50.0]
+        assert median == pytest.approx(part.routes[name].latency_ms["p50"], abs=1e-3)
+
+
+def test_a_quiet_time_has_no_percentiles() -> None:
+    collector = Collector()
+    for t in (0.5, 3.5):
+        collector.request(ALL, "hello", t, 1.0, failed=False)
+    over = collector.parts()[0].over_time[ALL]
+    assert over.requests == [1, 0, 0, 1]
+    assert over.p99_ms == [1.0, None, None, 1.0]
+
+
+def test_a_long_run_has_wider_bins() -> None:
+    collector = Collector()
+    for t in range(3 * BINS):
+        collector.request(ALL, "hello", float(t), 1.0, failed=False)
+    over = collector.parts()[0].over_time[ALL]
+    assert len(over.t) == BINS
+    assert set(over.requests) == {3}
+
+
+def test_the_sample_is_fair() -> None:
+    collector = Collector()
+    count = 20 * SCATTERED
+    for number in range(count):
+        collector.request(ALL, "hello", number / 1000, 1.0, failed=False)
+    points = collector.parts()[0].scatter["hello"]
+    assert len(points) == SCATTERED
+    # As many of each quarter of the time; 4 standard deviations of a binomial are 95.
+    for quarter in range(4):
+        first = quarter * count / 4000
+        share = sum(first <= t < first + count / 4000 for t, _ in points)
+        assert share == pytest.approx(SCATTERED / 4, abs=95)
+
+
+def test_a_part_in_slices_lasts_as_long_as_these() -> None:
+    collector = Collector()
+    for span, begin in (("01", 0.0), ("04", 30.0)):
+        for number in range(101):
+            collector.request("direct", "root", begin + number / 10, 0.0, False, span)
+    (part,) = collector.parts()
+    assert part.seconds == 20.0
+    assert part.requests_per_second == pytest.approx(10.1)
+
+
+def test_samples_of_k6_are_read(tmp_path: Path) -> None:
+    tags = {"name": "hello", "scenario": "01-direct", "more": "part=direct&testid=x"}
+    setup = {"name": "login", "group": "::setup", "expected_response": "false"}
+    collector = read(
+        [
+            sample("vus", 100, 2),
+            # Of a k6 scenario, before its first request; its part is known later only.
+            sample("dropped_iterations", 100.1, 3, scenario="01-direct"),
+            sample("http_req_duration", 100.2, 900, **setup),
+            sample("http_reqs", 101, 1, expected_response="true", **tags),
+            sample("http_req_duration", 101, 500, expected_response="true", **tags),
+            sample("http_req_duration", 102, 250, expected_response="false", **tags),
+            sample("checks", 102, 1, check="hello: body", **tags),
+            sample("checks", 102, 0, check="hello: body", **tags),
+            "a line of somebody else",
+        ],
+        tmp_path,
+    )
+    (part,) = collector.parts()
+    assert (part.name, part.requests, part.failed, part.dropped) == ("direct", 2, 1, 3)
+    assert part.scatter == {"hello": [[0.5, 500.0], [1.75, 250.0]]}
+    assert list(part.routes) == [ALL, "hello"]
+    assert (part.checks.passed, part.checks.failed) == (1, 1)
+    assert part.checks.failed_names == ["hello: body (1 of 2)"]
+
+
+def test_nothing_asked_is_a_part_of_nothing(tmp_path: Path) -> None:
+    collector = read([sample("dropped_iterations", 100.1, 3, scenario="load")], tmp_path)
+    (part,) = collector.parts()
+    assert (part.name, part.requests, part.dropped, part.seconds) == (ALL, 0, 3, 0.0)
+    assert part.routes == part.over_time == {}

@@ -1,0 +1,210 @@
+"""The page of a run: one file that tells the truth, for whoever reads it with eyes or without."""
+
+import random
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from loadtests import record, report
+from loadtests.record import ALL, Figure, Route, Run, Server, Target
+from loadtests.report import overview, ratios
+from loadtests.report.collect import Collector
+from loadtests.report.scale import Linear, Log, Nines
+from support import REPOSITORY
+
+HOSTILE = '<script>alert("&")</script>'
+SVG = "{http://www.w3.org/2000/svg}"
+VOID = {"meta", "br"}
+
+
+def a_run(*, seed: int = 1, slower: float = 1.0, parts: tuple[str, ...] = (ALL,)) -> Run:
+    """A few seconds of two routes; latencies are lognormal."""
+    collector, chance = Collector(), random.Random(seed)
+    for index, part in enumerate(parts):
+        for number in range(1500):
+            route = ("hello", HOSTILE)[number % 2]
+            ms = slower * chance.lognormvariate(0, 1)
+            collector.request(part, route, index * 3 + number / 500, ms, number % 500 == 0)
+        collector.check(part, HOSTILE, passed=False)
+    run = Run(
+        name="load",
+        tool="k6",
+        tool_version="1.8.1",
+        passed=False,
+        exit_code=99,
+        failed_thresholds=[f"checks: {HOSTILE}"],
+        started="2026-01-02T03:04:05+00:00",
+        seconds=3.0 * len(parts),
+        target=Target(f"http://gateway/{HOSTILE}", "gateway", ["server-0"]),
+        settings={"rate": 500},
+        machine={"cpu": "a CPU", "cores": 2, "kernel": "Linux", "sources": "abc"},
+        load_average_before=[0.1, 0.2, 0.3],
+        parts=collector.parts(),
+        notes=[HOSTILE],
+    )
+    run.parts[0].figures["knee_requests_per_second"] = Figure(900, "1/s")
+    return run
+
+
+def seen_by_the_servers() -> Server:
+    series = [[1.0, 0.5], [2.0, 0.7]]
+    phases = ("accept", "queue", "handler", "write")
+    return Server(
+        phases={phase: {"p50_ms": series, "p99_ms": series} for phase in phases},
+        lanes_busy=series,
+        gateway_p99_ms=series,
+        requests_per_second=[[1.0, 480.0]],
+        whole_run={"queue": {"p50_ms": 0.5, "p99_ms": 0.7}, "gateway": {"p99_ms": 2.0}},
+    )
+
+
+class Reader(HTMLParser):
+    """Whether every element is closed, and what would be loaded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loaded: list[str] = []
+        self.names: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        self.loaded += [value for name, value in attributes if name in ("src", "href", "srcset")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def parsed(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    return reader
+
+
+def charts(text: str) -> list[ElementTree.Element]:
+    return [
+        ElementTree.fromstring(svg.replace("<svg ", f'<svg xmlns="{SVG[1:-1]}" ', 1))
+        for svg in re.findall(r"<svg [^>]*role=.*?</svg>", text, flags=re.DOTALL)
+    ]
+
+
+@pytest.fixture(params=["one part", "two parts", "many parts", "beside a base"])
+def page(request: pytest.FixtureRequest) -> str:
+    parts = {"two parts": ("direct", "gateway"), "many parts": tuple("abcde")}
+    run = a_run(parts=parts.get(request.param, (ALL,)))
+    run.server = seen_by_the_servers()
+    base = a_run(seed=2, slower=0.5) if request.param == "beside a base" else None
+    return report.page(run, base)
+
+
+def test_it_loads_and_runs_nothing(page: str) -> None:
+    reader = parsed(page)
+    assert reader.loaded == []
+    assert "script" not in reader.names
+    assert not re.search(r"url\(|@import", page)
+
+
+def test_every_chart_has_words_and_its_figures(page: str) -> None:
+    found = charts(page)
+    assert len(found) >= 5
+    for svg in found:
+        assert svg.get("role") == "img"
+        assert svg.findtext(f"{SVG}title") == svg.get("aria-label")
+    drawn = page.count('<figure class="card">') - page.count(f"{ratios.TITLE}</h3>")
+    assert page.count("The same figures as a table") == drawn
+
+
+def test_every_line_is_inside_its_chart(page: str) -> None:
+    for svg in charts(page):
+        _, _, width, height = map(float, svg.get("viewBox").split())
+        for path in svg.findall(f"{SVG}path"):
+            for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", path.get("d")):
+                if "transform" not in path.attrib:
+                    assert 0 <= float(x) <= width
+                    assert 0 <= float(y) <= height
+
+
+def test_the_figures_are_those_of_the_record() -> None:
+    run = a_run()
+    text = report.page(run)
+    latency = run.parts[0].routes[ALL].latency_ms
+    assert "1,500" in text
+    for key in ("p50", "p99", "max"):
+        assert f"<dd>{latency[key]:.{1 if latency[key] >= 10 else 2}f}</dd>" in text
+    assert "failed, 1 threshold does not hold" in text
+    assert "900 1/s" in text
+    summary = report.markdown(run)
+    assert summary.startswith("# load: failed")
+    assert f"{latency['p99']:.2f}" in summary or f"{latency['p99']:.1f}" in summary
+
+
+def test_a_base_run_gives_ratios() -> None:
+    run, base = a_run(slower=2.0), a_run()
+    summary = report.markdown(run, base)
+    rows = [line for line in summary.splitlines() if line.startswith("| hello ")]
+    assert len(rows) == 2
+    assert rows[1].count("× 2.00") == 2
+    assert "hello, p99: 2.00 times the base run" in report.page(run, base)
+
+
+def test_a_record_with_figures_alone_has_a_page() -> None:
+    run = a_run()
+    part = run.parts[0]
+    part.percentiles, part.over_time, part.scatter, part.checks = {}, {}, {}, None
+    part.routes = {ALL: Route(10, 0, {"p50": 1.0})}
+    parsed(report.page(run, run))
+    run.parts = []
+    parsed(report.page(run))
+
+
+def test_a_suite_leads_to_its_runs(tmp_path: Path) -> None:
+    folder = tmp_path / "load-1"
+    folder.mkdir()
+    overview.write(tmp_path, {"load": (a_run(), folder), "soak": f"k6 ended {HOSTILE}"})
+    reader = parsed((tmp_path / "index.html").read_text())
+    assert reader.loaded == ["load-1/report.html"]
+    assert "script" not in reader.names
+    assert "0 of 2 passed" in (tmp_path / "summary.md").read_text()
+
+
+def test_the_command_writes_it_anew(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("now", "base")]
+    for index, folder in enumerate(folders):
+        folder.mkdir()
+        record.write(a_run(slower=2.0 - index), folder)
+    argv = [sys.executable, "loadtests", "report", folders[0], "--base", folders[1]]
+    result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "× 2.00" in (folders[0] / "summary.md").read_text()
+    assert "Beside the base run" in (folders[0] / "report.html").read_text()
+
+
+def test_axes_have_ticks_within_them() -> None:
+    axes = [
+        Linear("", 0, 1.08),
+        Linear("", 13, 44),
+        Linear("", 0, 30_000),
+        Log.around("", [0.03, 0, None, 900]),
+        Log.around("", [5.0]),
+        Log.around("", []),
+        Nines.of(1),
+        Nines.of(1_000_000),
+    ]
+    for axis in axes:
+        ticks = axis.ticks()
+        assert len(ticks) >= 2
+        shares = [axis.share(value) for value, _ in ticks]
+        assert shares == sorted(shares)
+        assert len({text for _, text in ticks}) == len(ticks)
+    # As far from 90 to 99 as from 99 to 99.9.
+    nines = Nines.of(1_000_000)
+    steps = [nines.share(99) - nines.share(90), nines.share(99.9) - nines.share(99)]
+    assert steps[0] == pytest.approx(steps[1])
