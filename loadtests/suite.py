@@ -12,8 +12,16 @@ from loadtests.report import overview
 from tools.errors import ToolError
 
 NAME = "suite"
-SHORT = {"breakpoint": "2s", "soak": "30s"}
-"""What DURATION is of others than 10 seconds: of a breakpoint it is that of one step."""
+SHORT = {
+    # Of a breakpoint, the duration is that of one step.
+    "breakpoint": {"duration": "2s"},
+    "s1-c10k-static": {"vus": 500},
+    "s2-cpu-matrix": {"duration": "20s", "vus": 100},
+    "s3-c10k-20000": {"vus": 500},
+    "s3-mixed-projects": {"duration": "10s", "vus": 50},
+    "soak": {"duration": "30s"},
+}
+"""Settings of those that are not short with ten seconds."""
 
 LAST = ("soak", "stress", "spike", "breakpoint", "s3-c10k-20000")
 """These leave connections and heat behind, which would be in the figures of whoever comes after."""
@@ -50,7 +58,7 @@ def _run(options: argparse.Namespace) -> int:
     ended: dict[str, tuple[Run, Path] | str] = {}
     for number, name in enumerate(names, 1):
         print(f"[{number}/{len(names)}] {name}", file=sys.stderr, flush=True)
-        settings = {} if options.full else {"duration": SHORT.get(name, "10s")}
+        settings = {} if options.full else SHORT.get(name, {"duration": "10s"})
         try:
             ended[name] = scenario.run_one(name, where, settings, folder, _base(options, name))
         except ToolError as error:

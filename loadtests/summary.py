@@ -24,8 +24,9 @@ def describe(run: Run) -> str:
         lines.append(f"{replica:<11} {metric['values']['count']:.0f} replies")
     for part in run.parts:
         lines += _checks(part)
-    dropped = sum(part.dropped for part in run.parts)
-    lines.append(f"not started {dropped} requests, for want of a free virtual user")
+    if run.tool == "k6":
+        dropped = sum(part.dropped for part in run.parts)
+        lines.append(f"not started {dropped} requests, for want of a free virtual user")
     lines.append(_verdict(run))
     return "\n".join(lines)
 

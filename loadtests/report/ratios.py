@@ -17,7 +17,7 @@ COLOURS = {"p50": "c0", "p99": "c1"}
 def card(found: list[Ratio]) -> str:
     """The picture with its words."""
     return (
-        '<figure class="card"><figcaption><h3>' f"{TITLE}</h3>"
+        f'<figure class="card"><figcaption><h3>{TITLE}</h3>'
         "<p>Right of 1 the newer run is slower.</p></figcaption>"
         f"{draw(found)}</figure>"
     )
