@@ -221,7 +221,7 @@ tools: ## Obtain what tests and checks use
 
 clean: ## Stop the instance; remove builds, logs and recorded data
 	@$(LOCAL) remove
-	rm -rf .run/images .run/deploy .run/release .pytest_cache .ruff_cache loadtests/out
+	rm -rf .run/compare .run/images .run/deploy .run/release .pytest_cache .ruff_cache loadtests/out
 	cd services && cargo clean
 	cd services/fuzz && cargo clean
 	cd loadtests/bench && cargo clean

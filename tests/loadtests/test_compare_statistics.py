@@ -162,13 +162,21 @@ def test_the_fewest_rounds_are_just_enough() -> None:
             assert verdict.look(values, dict.fromkeys(names, 5.0), looks).verdict == wanted
 
 
-def verdicts(percent: dict[str, float], comparisons: int) -> Counter[str]:
+def verdicts(percent: dict[str, float], comparisons: int, machine: str = "busy") -> Counter[str]:
     """How often each verdict is given where head is worse by so much, by kind."""
-    return Counter(simulation.compared(seed, percent, LOOKS).verdict for seed in range(comparisons))
+    neighbours = simulation.MACHINES[machine]
+    found = (simulation.compared(seed, percent, LOOKS, neighbours) for seed in range(comparisons))
+    return Counter(one.verdict for one in found)
 
 
 def test_equal_builds_are_not_called_slower() -> None:
     assert verdicts({}, 150)[SLOWER] == 0
+
+
+def test_equal_builds_are_found_equal_on_a_quiet_machine() -> None:
+    found = verdicts({}, 60, "quiet")
+    assert found[SLOWER] == 0
+    assert found[NO_SLOWER] + found[NO_DIFFERENCE] >= 55
 
 
 def test_the_margin_itself_is_called_slower_as_rarely_as_it_is_said() -> None:
