@@ -20,7 +20,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e e2e-parts postgres-up postgres-down test lint test-services test-platform \
   test-parts test-traffic \
-  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-compare drill compare-direct pgo bench-balancing bench-files bench-gateway bench-lanes bench-mixed bench-threads bench-tuning soak \
+  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench-balancing bench-files bench-gateway bench-lanes bench-mixed bench-threads bench-tuning soak \
   tools clean
 
 help: ## Show the targets and variables
@@ -170,8 +170,11 @@ check-dashboards: ## Ask every query of every dashboard on a platform under load
 screenshots: ## Draw every dashboard from such a platform's data into docs/images
 	$(TOOLS) run screenshots-python dashboards/live screenshots
 
-loadtest: ## Run the k6 smoke test through the gateway
-	$(PYTHON) loadtests smoke
+loadtest: ## Run a load test through the gateway: SCENARIO=smoke, or another of python3 loadtests list
+	$(PYTHON) loadtests $(or $(SCENARIO),smoke)
+
+loadtest-suite: ## Run every load test in turn, short, with one page over all of them
+	$(PYTHON) loadtests suite
 
 loadtest-compare: ## Tell whether this tree is slower than another commit: BASE=main
 	$(PYTHON) loadtests compare $(BASE)
