@@ -20,7 +20,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e e2e-parts postgres-up postgres-down test lint test-services test-platform \
   test-parts test-traffic \
-  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench-balancing bench-files bench-gateway bench-lanes bench-mixed bench-threads bench-tuning soak \
+  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench-balancing bench-capacity bench-files bench-gateway bench-lanes bench-mixed bench-threads bench-tuning soak \
   tools clean
 
 help: ## Show the targets and variables
@@ -190,6 +190,9 @@ pgo: ## Build the server with the profile of its own load, for less CPU per requ
 
 bench-balancing: ## Compare the gateway's balancing policies by the load that they carry in trouble
 	$(PYTHON) loadtests/bench balancing
+
+bench-capacity: ## Compare the capacity model's knee and p99 with what is measured, for mixes on one lane and two
+	$(PYTHON) loadtests/bench capacity
 
 bench-files: ## Compare the CPU per request of static files with nginx and other file servers
 	$(PYTHON) loadtests/bench files

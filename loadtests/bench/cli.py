@@ -10,6 +10,7 @@ from loadtests.bench import compare_direct, soak
 from loadtests.bench.balancing import run as balancing
 from loadtests.bench.balancing.scenarios import SCENARIOS
 from loadtests.bench.balancing.stack import Shape
+from loadtests.bench.capacity import command as capacity
 from loadtests.bench.files import run as files
 from loadtests.bench.gateway import run as gateway
 from loadtests.bench.lanes import rows, run
@@ -33,6 +34,7 @@ def main(arguments: list[str]) -> int:
     _add_files(commands)
     _add_lanes(commands)
     _add_gateway(commands)
+    capacity.add(commands)
     mixed.add(commands)
     threads.add(commands)
     tuning.add(commands)

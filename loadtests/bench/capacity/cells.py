@@ -1,0 +1,91 @@
+"""The cells: mixes of requests, each on a number of lanes and with a limit of its own."""
+
+from dataclasses import dataclass
+
+KINDS = ("page", "load", "save")
+"""What users of projects do in turn."""
+
+USERS = 256
+"""Those of the projects, each with a connection."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A mix, and the replica that serves it."""
+
+    name: str
+    mix: str
+    """For people."""
+    works: tuple[tuple[float, float], ...] = ()
+    """Milliseconds of `/work`, and the share of the requests that take so long; the rest is `/hello`."""
+    lanes: int = 1
+    slots: int = 0
+    """Slots of a lane; 0 is the server's default."""
+    wait_ms: tuple[int, int] = (0, 0)
+    """How long each `/work` waits without its lane: at least, and how much longer by chance."""
+    low: float = 0.0
+    """Requests per second of the calibration; 0 is what the works alone let expect."""
+    seconds: float = 6.0
+    """Length of the open loop at which the p99 is measured."""
+    connections: int = 64
+
+    @property
+    def projects(self) -> bool:
+        """Whether it is pages, loads and saves."""
+        return self.mix == "projects"
+
+    @property
+    def limit(self) -> str:
+        """What should be used up first."""
+        return f"{self.slots} slots" if self.slots else "lanes"
+
+    def calibration_rate(self) -> float:
+        """A low load: a sixth of what lanes or slots could do if handlers were all."""
+        if self.low:
+            return self.low
+        lane = sum(ms * share for ms, share in self.works) / 1e3
+        most = self.lanes / lane
+        if self.slots:
+            held = lane + (self.wait_ms[0] + self.wait_ms[1] / 2) / 1e3
+            most = min(most, self.lanes * self.slots / held)
+        return most / 6
+
+
+CELLS = (
+    Cell("hello", "`/hello` alone", low=18000.0, seconds=2.0),
+    Cell("work", "1 ms of work", works=((1.0, 1.0),), seconds=5.0),
+    Cell("mixed", "90% `/hello`, 10% 7 ms of work", works=((7.0, 0.1),), seconds=8.0),
+    Cell(
+        "sizes",
+        "three sizes of work: 60% 0.5 ms, 30% 1.5 ms, 10% 5 ms",
+        works=((0.5, 0.6), (1.5, 0.3), (5.0, 0.1)),
+        seconds=7.0,
+    ),
+    Cell("projects", "projects", low=4500.0, seconds=2.0, connections=USERS),
+    Cell(
+        "slots",
+        "work of 0.2 ms that waits for 4 to 8 ms",
+        works=((0.2, 1.0),),
+        slots=4,
+        wait_ms=(4, 4),
+        seconds=7.0,
+    ),
+    # Hashed: as many connections as make the lanes' shares even.
+    Cell("work-two", "2 ms of work", works=((2.0, 1.0),), lanes=2, seconds=7.0, connections=512),
+    Cell(
+        "mixed-two",
+        "90% `/hello`, 10% 14 ms of work",
+        works=((14.0, 0.1),),
+        lanes=2,
+        seconds=8.0,
+        connections=512,
+    ),
+)
+"""Two lanes have dearer works: the generator is on one of their CPUs, and is to take next to nothing of it."""
+
+NAMES = tuple(cell.name for cell in CELLS)
+
+
+def named(names: tuple[str, ...]) -> list[Cell]:
+    """These, in the order of the report."""
+    return [cell for cell in CELLS if cell.name in names]

@@ -1,0 +1,124 @@
+"""Measures one cell in one round: calibrates at a low load, asks the model, then measures both."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadtests.bench.capacity import predict
+from loadtests.bench.capacity.cells import Cell
+from loadtests.bench.capacity.load import Asker, Part
+from loadtests.bench.capacity.replica import Replica, Seen, grown, quiet, serving
+from loadtests.bench.capacity.verdict import USED
+from loadtests.bench.lanes.builds import Programs
+from postgres import home
+
+LANE_TIME = "corelane_load_table_lane_time_seconds_total"
+OBSERVATIONS = "corelane_load_table_observations_total"
+
+TOO_MUCH = 1.3
+"""The load at which the knee is measured, in what is predicted: a queue is never empty then, and what comes out is
+what the replica can do."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Of each part, in seconds."""
+
+    low: float = 2.5
+    knee: float = 1.5
+    open: float = 1.0
+    """In what the cell itself wants."""
+
+
+FULL = Lengths()
+QUICK = Lengths(low=0.5, knee=0.3, open=0.05)
+
+NOTHING = Cell("nothing", "/work of one step", works=((1e-6, 1.0),), low=200_000.0)
+"""Requests whose handler takes no time, at more than any lane can do."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What every measurement uses."""
+
+    programs: Programs
+    command: Path
+    """The program `corelane`."""
+    asker: Asker
+    cpus: list[int]
+    lengths: Lengths
+    ahead: bool = False
+    """Whether servers run ahead of every ordinary thread."""
+    outside: float = 0.0
+    """What a busy lane does for a request beside its handler, in seconds."""
+
+
+def outside(bench: Bench) -> float:
+    """What a request costs a busy lane of this machine beside its handler, in seconds.
+
+    A low load cannot tell it from what waking up costs.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-capacity-", dir=home.ELSEWHERE) as folder,
+        serving(NOTHING, bench.programs, bench.cpus, Path(folder), ahead=bench.ahead) as replica,
+    ):
+        part = Part(NOTHING.low, bench.lengths.knee / 2, seed=1, warm_up=0.1)
+        before, after = _ask(bench, NOTHING, replica, part)["seen"]
+    lane = grown(before, after, "corelane_lane_cpu_seconds_total")
+    return (lane - grown(before, after, LANE_TIME)) / grown(before, after, OBSERVATIONS)
+
+
+def measured(bench: Bench, cell: Cell, seed: int) -> dict:
+    """One sample: a prediction beside what was measured."""
+    lengths = bench.lengths
+    with tempfile.TemporaryDirectory(prefix="bench-capacity-", dir=home.ELSEWHERE) as name:
+        folder = Path(name)
+        with serving(cell, bench.programs, bench.cpus, folder, ahead=bench.ahead) as replica:
+            part = Part(cell.calibration_rate(), lengths.low, seed)
+            low = _ask(bench, cell, replica, part)
+            said = predict.predicted(
+                bench.command, cell, low["seen"], used=USED, outside=bench.outside, folder=folder
+            )
+            part = Part(TOO_MUCH * said.knee, lengths.knee, seed, warm_up=0.2)
+            knee = _ask(bench, cell, replica, part)
+            part = Part(said.rate, max(0.5, lengths.open * cell.seconds), seed)
+            at = _ask(bench, cell, replica, part)
+    return {
+        "calibration_rate": cell.calibration_rate(),
+        "limit": said.limit,
+        "knee": {"predicted": said.knee, "measured": knee["requests_per_second"]},
+        "p99": {"predicted": said.p99_ms, "measured": at["latency_ms"]["all"]["99"]},
+        "closed_form_p99_ms": said.closed_form_p99_ms,
+        "rate": said.rate,
+        "p99_ms": at["latency_ms"]["all"]["99"],
+        "latency_ms": at["latency_ms"],
+        "lag_p99_ms": at["lag_p99_ms"],
+        "generator_cores": max(at["generator_cores"], knee["generator_cores"]),
+        "others_cores": max(part["others_cores"] for part in (low, knee, at)),
+        "stolen_cores": max(part["stolen_cores"] for part in (low, knee, at)),
+        "busy_at_knee": _busy(cell, *knee["seen"]),
+        "busy_at_rate": _busy(cell, *at["seen"]),
+        "handler_at_low": _handler(*low["seen"]),
+        "handler_at_knee": _handler(*knee["seen"]),
+        "lanes": at["lanes"],
+        "requests": low["requests"] + knee["requests"] + at["requests"],
+        "wrong": low["wrong"] + knee["wrong"] + at["wrong"],
+        "faults": [part["faults"] for part in (low, knee, at) if part["faults"]],
+        "said": said.said,
+    }
+
+
+def _ask(bench: Bench, cell: Cell, replica: Replica, part: Part) -> dict:
+    result = bench.asker.ask(cell, replica.server, part, replica.look)
+    return {**result, **quiet(*result["seen"], result["generator_cores"] * result["seconds"])}
+
+
+def _busy(cell: Cell, before: Seen, after: Seen) -> float:
+    """The share of the time that lanes were busy."""
+    busy = grown(before, after, "corelane_lane_busy_seconds_total")
+    return busy / (after.at - before.at) / cell.lanes
+
+
+def _handler(before: Seen, after: Seen) -> float:
+    """Mean time for which a handler held its lane, in seconds."""
+    return grown(before, after, LANE_TIME) / max(1.0, grown(before, after, OBSERVATIONS))

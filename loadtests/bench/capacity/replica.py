@@ -1,0 +1,107 @@
+"""The server of a cell, and its counters."""
+
+import contextlib
+import http.client
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadtests.bench import cpu
+from loadtests.bench.capacity.cells import Cell
+from loadtests.bench.capacity.load import AHEAD
+from loadtests.bench.free_ports import free_ports
+from loadtests.bench.lanes.builds import Programs
+from loadtests.bench.lanes.servers import HOST, Running, running
+from loadtests.bench.mixed.databases import EVERYBODY_WAITS
+from loadtests.bench.mixed.stack import Server
+from tools.errors import ToolError
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is counted at one moment."""
+
+    at: float
+    metrics: str
+    used: float
+    """CPU seconds of the server."""
+    machine: cpu.Machine
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A server that answers."""
+
+    server: Running
+    admin: str
+
+    def look(self) -> Seen:
+        """Its counters, and the machine's."""
+        with contextlib.closing(http.client.HTTPConnection(self.admin, timeout=10)) as connection:
+            connection.request("GET", "/metrics")
+            metrics = connection.getresponse().read().decode()
+        used = self.server.cpu_seconds()
+        return Seen(time.monotonic(), metrics, used, cpu.Machine.now())
+
+
+@dataclass(frozen=True)
+class Ahead(Server):
+    """A server that runs ahead of every ordinary thread of the machine."""
+
+    def argv(self, programs: Programs, address: str, folder: Path) -> list[str]:
+        """How it is started."""
+        return [*AHEAD, *super().argv(programs, address, folder)]
+
+
+@contextlib.contextmanager
+def serving(
+    cell: Cell, programs: Programs, cpus: list[int], folder: Path, *, ahead: bool
+) -> Iterator[Replica]:
+    """Starts it; a lane is pinned to its CPU, and what the server has beside lanes to none."""
+    settings = ["--lanes", str(cell.lanes), "--pin", "on"]
+    settings += ["--limits.slots", str(cell.slots)] if cell.slots else []
+    settings += ["--faults", "on"] if any(cell.wait_ms) else []
+    file = ["--database.kind", "sqlite", "--database.path", str(folder / "projects.db")]
+    database = [*file, *EVERYBODY_WAITS] if cell.projects else []
+    server = (Ahead if ahead else Server)(settings, free_ports(), database)
+    # SQLite's writer is a thread beside the lanes.
+    allowed = cpus if cell.projects else cpus[: cell.lanes]
+    with running(server, programs, allowed) as process:
+        replica = Replica(process, f"{HOST}:{server.admin_port}")
+        if any(cell.wait_ms):
+            _delay(replica.admin, cell)
+        yield replica
+
+
+def _delay(admin: str, cell: Cell) -> None:
+    """Lets every `/work` wait, as for a database."""
+    least, more = cell.wait_ms
+    latency = {"fixed": f"{least}ms", "jitter": f"{more}ms"}
+    fault = {"route": "/work", "share": 1, "latency": latency, "expires_in": "10m"}
+    with contextlib.closing(http.client.HTTPConnection(admin, timeout=10)) as connection:
+        connection.request("PUT", "/faults", json.dumps({"faults": [fault]}))
+        reply = connection.getresponse()
+        if reply.status >= 300:
+            raise ToolError(f"{admin}/faults: {reply.status} {reply.read().decode()}")
+
+
+def total(metrics: str, name: str) -> float:
+    """The sum of all series of a name."""
+    lines = (line for line in metrics.splitlines() if line.startswith((f"{name} ", f"{name}{{")))
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
+def grown(before: Seen, after: Seen, name: str) -> float:
+    """By how much that sum has grown."""
+    return total(after.metrics, name) - total(before.metrics, name)
+
+
+def quiet(before: Seen, after: Seen, generator: float) -> dict[str, float]:
+    """Cores that neither the server nor the generator took, and cores that the hypervisor did."""
+    wall = after.at - before.at
+    ours = after.used - before.used + generator
+    others = after.machine.busy - before.machine.busy - ours
+    stolen = after.machine.stolen - before.machine.stolen
+    return {"others_cores": max(0.0, others) / wall, "stolen_cores": stolen / wall}

@@ -1,0 +1,126 @@
+"""`bench capacity`: each cell is predicted and measured, and a miss is told with what explains it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loadtests.bench.capacity import report, verdict
+from loadtests.bench.capacity.cells import CELLS, NAMES, named
+from support import REPOSITORY, agents
+
+CHOSEN = "work,slots"
+
+
+def test_a_run_predicts_and_measures(binary: Path, tmp_path: Path) -> None:
+    argv = [sys.executable, "loadtests/bench", "capacity", "--quick", "--cells", CHOSEN]
+    argv += ["--server", binary, "--corelane", agents.program("corelane-command").with_name("corelane")]
+    argv += ["--profile", "dev", "--out", tmp_path]
+    result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    record = json.loads((tmp_path / "bench-capacity.json").read_text())
+    assert (tmp_path / "bench-capacity.md").read_text() == report.markdown(record)
+    work, slots = (cell["samples"][0] for cell in record["cells"])
+    for sample in (work, slots):
+        assert sample["wrong"] == 0 < sample["requests"]
+        assert sample["knee"]["measured"] > 0 < sample["p99"]["measured"]
+        assert sample["rate"] == pytest.approx(verdict.USED * sample["knee"]["predicted"])
+    assert (work["limit"], slots["limit"]) == ("lanes", "slots")
+    # A request of the slots' cell waits for 4 ms at least, on one of 4 slots.
+    assert slots["knee"]["predicted"] < 1000
+    assert slots["latency_ms"]["all"]["0"] > 4
+
+
+def sample(knee: float = 1.0, p99: float = 1.0, **changes: object) -> dict:
+    """A sample whose predictions are these times what was measured."""
+    found = {
+        "limit": "lanes",
+        "knee": {"predicted": 1000 * knee, "measured": 1000.0},
+        "p99": {"predicted": 5 * p99, "measured": 5.0},
+        "closed_form_p99_ms": 6.0,
+        "rate": 700.0,
+        "p99_ms": 5.0,
+        "lag_p99_ms": 0.05,
+        "generator_cores": 0.1,
+        "others_cores": 0.0,
+        "stolen_cores": 0.0,
+        "busy_at_knee": 1.0,
+        "busy_at_rate": 0.7,
+        "handler_at_low": 1e-3,
+        "handler_at_knee": 1e-3,
+        "requests": 5000,
+        "wrong": 0,
+    }
+    return {**found, **changes}
+
+
+def record_of(**samples: list[dict]) -> dict:
+    """A record of these cells."""
+    return {
+        "command": "python3 loadtests/bench capacity",
+        "plan": {"rounds": 3, "lengths": {"low": 2.5, "knee": 1.5, "open": 1.0}},
+        "machine": {"date": "", "cpu": "", "cores": 2, "kernel": "", "sources": ""},
+        "profile": "release",
+        "ahead": False,
+        "outside_us": 9.0,
+        "seconds": 60.0,
+        "load_average": {"before": (0, 0, 0), "after": (0, 0, 0)},
+        "cells": [{"name": name, "samples": found} for name, found in samples.items()],
+    }
+
+
+def test_the_median_round_decides() -> None:
+    rounds = [sample(0.95), sample(1.02), sample(1.5)]
+    assert verdict.error(rounds, "knee") == pytest.approx(0.02)
+    assert verdict.met(rounds, "knee")
+    assert not verdict.met([sample(0.95), sample(1.2), sample(1.5)], "knee")
+    # Too low is as wrong as too high.
+    assert not verdict.met([sample(0.89)], "knee")
+    assert verdict.met([sample(p99=0.81)], "p99")
+    assert not verdict.met([sample(p99=0.79)], "p99")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"others_cores": 0.04, "stolen_cores": 0.02}, "took 0.06 cores"),
+        ({"generator_cores": 0.9}, "kept 90% of its CPU busy"),
+        ({"lag_p99_ms": 2.0}, "late by 2.00 ms"),
+        ({"busy_at_knee": 0.5}, "busy for 50%"),
+        ({"handler_at_knee": 2e-3}, "+100%"),
+    ],
+)
+def test_a_miss_is_told_with_what_explains_it(changes: dict, words: str) -> None:
+    text = report.markdown(record_of(work=[sample(p99=2.0, **changes)], mixed=[sample()]))
+    (note,) = (line for line in text.splitlines() if line.startswith("- work, missed:"))
+    assert words in note
+    assert "p99: within 20% in 1 of 2 cells; missed in work." in text
+    assert "knee: within 10% in 2 of 2 cells." in text
+
+
+def test_a_miss_without_a_reason_is_told_as_well() -> None:
+    text = report.markdown(record_of(work=[sample(knee=2.0)]))
+    assert "- work, missed: nothing in the measurement explains it." in text
+
+
+def test_wrong_answers_are_counted() -> None:
+    record = record_of(work=[sample(wrong=2)], mixed=[sample(), sample(wrong=1)])
+    assert verdict.wrong(record) == 3
+
+
+def test_calibration_loads_are_low() -> None:
+    rates = {cell.name: cell.calibration_rate() for cell in CELLS}
+    # Of 1,000 of 1 ms on a lane, of 1,000 on two lanes of 2 ms, of 4 slots that are held for 6.2 ms.
+    assert rates["work"] == pytest.approx(1000 / 6)
+    assert rates["work-two"] == pytest.approx(1000 / 6)
+    assert rates["slots"] == pytest.approx(4 / 6.2e-3 / 6)
+
+
+def test_cells_are_what_was_promised() -> None:
+    assert len(set(NAMES)) == len(CELLS)
+    assert [cell.name for cell in named(("slots", "work"))] == ["work", "slots"]
+    assert {cell.lanes for cell in CELLS} == {1, 2}
+    assert any(cell.slots for cell in CELLS)
+    assert all(sum(share for _ms, share in cell.works) <= 1 + 1e-9 for cell in CELLS)
