@@ -16,7 +16,12 @@ CHOSEN = "work,slots"
 
 def test_a_run_predicts_and_measures(binary: Path, tmp_path: Path) -> None:
     argv = [sys.executable, "loadtests/bench", "capacity", "--quick", "--cells", CHOSEN]
-    argv += ["--server", binary, "--corelane", agents.program("corelane-command").with_name("corelane")]
+    argv += [
+        "--server",
+        binary,
+        "--corelane",
+        agents.program("corelane-command").with_name("corelane"),
+    ]
     argv += ["--profile", "dev", "--out", tmp_path]
     result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
