@@ -49,15 +49,17 @@ export function closedLoop(connections, seconds) {
 
 /**
  * Parts that follow each other, as k6's scenarios. Each has a `part`, which its series carry as a
- * tag, `seconds`, and `load(seconds)`. `pause`: seconds between two of them.
+ * tag, `seconds`, and `load(seconds)`. `pause`: seconds between two of them. None is shorter than
+ * a second, which is the least that k6 takes.
  */
 export function inTurn(parts, pause = 0) {
   const scenarios = {};
   let start = 0;
   parts.forEach(({ part, seconds, load, exec = 'default' }, index) => {
     const name = `${String(index + 1).padStart(2, '0')}-${part}`;
-    scenarios[name] = { ...load(seconds), exec, startTime: whole(start), tags: { part } };
-    start += seconds + pause;
+    const length = Math.max(1, seconds);
+    scenarios[name] = { ...load(length), exec, startTime: whole(start), tags: { part } };
+    start += length + pause;
   });
   return scenarios;
 }

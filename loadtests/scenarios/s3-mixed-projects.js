@@ -38,7 +38,7 @@ export const options = {
       exec: 'users',
       vus: USERS,
       iterations: 1,
-      startTime: `${SECONDS + 6}s`,
+      startTime: `${SECONDS + 1}s`,
       maxDuration: `${LONGEST}s`,
       tags: { part: 'users' },
     },

@@ -11,6 +11,7 @@ from tools import resolve, table, versions
 from tools.errors import ToolError
 
 ROUTE = "div"
+LOG = "vegeta.log"
 ANSWER = "Mg=="
 """The body `2` in base64, as vegeta writes it."""
 
@@ -35,7 +36,7 @@ def _part(job: Job, program: Path, name: str) -> Part:
     ]
     collector = Collector()
     with (
-        (job.folder / f"vegeta-{name}.log").open("w") as log,
+        (job.folder / LOG).open("a") as log,
         subprocess.Popen(
             attack, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
         ) as attacker,
@@ -53,10 +54,9 @@ def _part(job: Job, program: Path, name: str) -> Part:
         _gather(collector, name, encoder.stdout)
         encoder.wait()
         attacker.wait()
+    said = (job.folder / LOG).read_text().strip()
     if attacker.returncode or encoder.returncode:
-        raise ToolError(
-            f"vegeta gave up: {(job.folder / f'vegeta-{name}.log').read_text().strip()}"
-        )
+        raise ToolError(f"vegeta gave up: {said[-500:]}")
     parts = collector.parts()
     return parts[0] if parts else Part(name, 0, 0, 0, 0)
 

@@ -1,0 +1,217 @@
+"""Every k6 scenario, very small: on a sound platform it passes, with a planted fault it fails."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from loadtests import k6
+from support.client import ask
+from support.platforms import Platform
+from support.scenarios import SMALL, THRESHOLDS_FAILED, Container, Ended
+from support.servers import start
+
+TOKEN = "scenarios-0123456789abcdef"
+ROUTES = ("/", "/hello", "/div/{n}", "/work", "/static/", "/static/{*path}", "/projects/{id}")
+
+KNOWN = {"ROUTE": "hello", "RATE": "8", "DURATION": "1s", "STEPS": "6", "P99_MS": "700"}
+"""Of a climb at requests that hold the only lane for 50 ms."""
+
+
+@pytest.fixture(scope="module")
+def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
+    made = Container(tmp_path_factory.mktemp("container"))
+    yield made
+    made.pool.shutdown()
+
+
+@pytest.fixture(scope="module")
+def faulty(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
+    """Starts servers of one lane that have this fault on these routes; the URL of each."""
+    folder = tmp_path_factory.mktemp("faulty")
+    tokens = folder / "tokens"
+    tokens.write_text(f"test sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}\n")
+    maker = start.__wrapped__(binary)
+    run = next(maker)
+
+    def made(routes: Sequence[str], share: float, **effect: dict) -> str:
+        flags = ["--database.path", str(folder / "projects.db"), "--auth.tokens", str(tokens)]
+        server = run("--faults", "on", "--lanes", "1", *flags)
+        faults = [
+            {"route": route, "share": share, "expires_in": "10m", **effect} for route in routes
+        ]
+        body = json.dumps({"seed": 1, "faults": faults}).encode()
+        assert ask(server.admin, "/faults", "PUT", body=body).status < 300
+        return server.url
+
+    yield made
+    next(maker, None)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Everything that runs, begun at once: most of it only waits."""
+
+    sound: dict[str, Future[Ended]]
+    """Every scenario through a sound gateway, of which only the address is known."""
+    failing: dict[str, Future[Ended]]
+    """Every scenario at a server that answers two requests of five with an error."""
+    long: Future[Ended]
+    """One at that server, meant to last an hour."""
+    silent: Future[Ended]
+    """S0 at a sound platform, told of a replica that it does not have."""
+    slow: Future[Ended]
+    """The climb at a server whose capacity is known: 20 requests a second."""
+
+
+@pytest.fixture(scope="module")
+def runs(container: Container, platform: Platform, faulty: Callable[..., str]) -> Runs:
+    failing = faulty(ROUTES, 0.4, error={"status": 503})
+    slow = faulty(["/hello"], 1, cpu={"burn": "50ms"})
+    names = [*(replica.name for replica in platform.replicas), "server-7"]
+    token = (platform.run / "token").read_text().strip()
+    return Runs(
+        slow=container.begin("breakpoint", BASE_URL=slow, **KNOWN),
+        sound=container.begin_all(BASE_URL=platform.gateway, TOKEN=token),
+        silent=container.begin(
+            "s0-direct-vs-gateway",
+            BASE_URL=platform.gateway,
+            DIRECT_URL=platform.replicas[0].url,
+            REPLICA_NAMES=",".join(names),
+            **SMALL["s0-direct-vs-gateway"],
+        ),
+        failing=container.begin_all(BASE_URL=failing, TOKEN=TOKEN),
+        long=container.begin("smoke", BASE_URL=failing, RATE="45", DURATION="1h"),
+    )
+
+
+def test_all_scenarios_are_here() -> None:
+    assert sorted(SMALL) == k6.scenarios()
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_sound_platform_passes(runs: Runs, name: str) -> None:
+    run = runs.sound[name].result()
+    assert run.exit_code == 0, run.said
+    assert run.failed == []
+    assert run.value("checks", "passes") > 0
+    assert run.value("checks", "fails") == 0
+    assert run.value("http_reqs", "count") > 0
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_planted_fault_fails_it(runs: Runs, name: str) -> None:
+    """By failed requests and by checks: k6 itself passes on both."""
+    run = runs.failing[name].result()
+    assert run.exit_code == THRESHOLDS_FAILED, run.said
+    metrics = {threshold.partition(":")[0].partition("{")[0] for threshold in run.failed}
+    assert {"http_req_failed", "checks"} <= metrics
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_series_are_bounded(runs: Runs, name: str) -> None:
+    """Names of routes, never URLs: k6 warns from 100,000 series on."""
+    assert "unique time series" not in runs.sound[name].result().said
+    assert (
+        "script_errors" in runs.sound[name].result().data["metrics"]
+        or not runs.sound[name].result().failed
+    )
+
+
+def figures(run: Ended) -> dict[str, float]:
+    """What the scenario worked out, by part and name."""
+    return {
+        f"{part}: {name}": figure["value"]
+        for part, found in run.data["figures"].items()
+        for name, figure in found.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("stress", "recovery: p99_after_over_before"),
+        ("spike", "after: p99_after_over_before"),
+        ("soak", "last: p99_last_over_first"),
+        ("breakpoint", "all: knee_requests_per_second"),
+        ("s1-c10k-static", "all: connect_p99_ms"),
+        ("s2-cpu-matrix", "c2-ops100000: ms_per_request"),
+        ("s3-mixed-projects", "users: all_users_seconds"),
+        ("s3-c10k-20000", "all: median_ms"),
+        ("s4-keepalive-div", "keep-alive: keep_alive_over_close"),
+    ],
+)
+def test_figures_are_told(runs: Runs, name: str, told: str) -> None:
+    assert figures(runs.sound[name].result())[told] > 0
+
+
+def test_without_a_direct_address_it_says_what_is_missing(runs: Runs) -> None:
+    assert "DIRECT_URL is not set" in runs.sound["s0-direct-vs-gateway"].result().data["notes"][0]
+
+
+def test_users_leave_no_project(runs: Runs, platform: Platform) -> None:
+    assert runs.sound["s3-mixed-projects"].result().exit_code == 0
+    assert json.loads(ask(platform.gateway, "/projects").body)["projects"] == []
+
+
+def test_every_request_of_the_crowds_was_sent(runs: Runs) -> None:
+    """150 connections on two users; S1 has 1.3 requests for each, and one that must be refused."""
+    assert runs.sound["s1-c10k-static"].result().value("http_reqs", "count") == 196 + 1
+    assert runs.sound["s3-c10k-20000"].result().value("http_reqs", "count") == 150
+
+
+def test_a_silent_replica_fails_s0(runs: Runs) -> None:
+    run = runs.silent.result()
+    assert run.exit_code == THRESHOLDS_FAILED, run.said
+    assert run.failed == ["replica_replies{replica:server-7}: count>0"]
+    assert figures(run)["gateway: p50_gateway_over_direct"] > 0
+
+
+def test_projects_need_a_token(container: Container, platform: Platform) -> None:
+    run = container.run("s3-mixed-projects", BASE_URL=platform.gateway)
+    assert run.exit_code not in (0, THRESHOLDS_FAILED)
+    assert "TOKEN is not set" in run.said
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("RATE", "many", "RATE=many: give a whole number from 1"),
+        ("DURATION", "5 minutes", "DURATION=5 minutes: give at least 1s"),
+        ("BASE_URL", "", "BASE_URL is not set"),
+    ],
+)
+def test_a_wrong_setting_is_named(
+    container: Container, variable: str, value: str, said: str
+) -> None:
+    run = container.run("load", **{"BASE_URL": "http://127.0.0.1:1", variable: value})
+    assert run.exit_code not in (0, THRESHOLDS_FAILED)
+    assert said in run.said
+
+
+def test_a_clear_failure_ends_a_long_run(runs: Runs) -> None:
+    run = runs.long.result()
+    assert run.exit_code == THRESHOLDS_FAILED, run.said
+    assert "http_req_failed: rate==0" in run.failed
+
+
+def test_a_refusal_must_say_when_to_come_again(runs: Runs) -> None:
+    """An injected 503 does not, so that not even a spike may meet it."""
+    run = runs.failing["spike"].result()
+    checks = {check["name"]: check["fails"] for check in run.data["root_group"]["checks"]}
+    assert any(checks[name] for name in checks if "says when to come again" in name)
+    assert run.value("refusals", "count") > 0
+
+
+def test_breakpoint_finds_the_knee_of_a_known_server(runs: Runs) -> None:
+    run = runs.slow.result()
+    assert run.exit_code == 0, run.said
+    found = figures(run)
+    # At 45/s a step of a second ends with more than a second of work that waits.
+    assert 8 <= found["all: knee_requests_per_second"] < 45
+    assert found["all: first_bad_requests_per_second"] > found["all: knee_requests_per_second"]
+    assert "The climb ended because" in run.data["notes"][0]

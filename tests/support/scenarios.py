@@ -1,0 +1,95 @@
+"""Runs of k6 scenarios as in a container: from a folder with `scenarios` and `lib` alone."""
+
+import json
+import os
+import shutil
+import subprocess
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadtests.k6_summary import failed_thresholds
+from support import REPOSITORY
+from tools import resolve
+
+THRESHOLDS_FAILED = 99
+"""k6's exit status when a threshold does not hold."""
+
+SMALL = {
+    "smoke": {"RATE": "45", "DURATION": "1s"},
+    "load": {"RATE": "10", "DURATION": "1s"},
+    "stress": {"RATE": "10", "FACTOR": "3", "DURATION": "2s"},
+    "spike": {"RATE": "10", "FACTOR": "3", "DURATION": "2s"},
+    "soak": {"RATE": "10", "DURATION": "1s"},
+    "breakpoint": {"RATE": "20", "DURATION": "1s", "STEPS": "4", "MAX_RATE": "60"},
+    "s0-direct-vs-gateway": {"RATE": "15", "DURATION": "2s"},
+    "s1-c10k-static": {"VUS": "150"},
+    "s2-cpu-matrix": {"VUS": "2", "DURATION": "1s"},
+    "s3-mixed-projects": {"RATE": "15", "DURATION": "1s", "VUS": "10", "ROUNDS": "2"},
+    "s3-c10k-20000": {"VUS": "150", "ROUNDS": "1"},
+    "s4-keepalive-div": {"RATE": "20", "DURATION": "3s"},
+}
+"""Settings with which each scenario is over in seconds, whatever else the machine does."""
+
+PATIENT = {"P99_MS": "20000"}
+"""An objective that a busy machine meets, too."""
+
+AT_ONCE = 6
+LONGEST = 60
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that ended: k6's exit status, its summary, and what it said."""
+
+    exit_code: int
+    data: dict
+    said: str
+
+    @property
+    def failed(self) -> list[str]:
+        """The thresholds that did not hold."""
+        return failed_thresholds(self.data)
+
+    def value(self, metric: str, key: str) -> float:
+        """A statistic of a metric."""
+        return self.data["metrics"][metric]["values"][key]
+
+
+class Container:
+    """A folder with the scripts, and nothing else in the environment than what a run is given.
+
+    Runs wait more than they work, so some are under way at a time.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pool = ThreadPoolExecutor(AT_ONCE)
+        self.k6 = resolve.ensure(["k6"])["k6"]
+        for name in ("scenarios", "lib"):
+            shutil.copytree(REPOSITORY / "loadtests" / name, folder / name)
+
+    def run(self, scenario: str, **variables: str) -> Ended:
+        """Runs one scenario to its end; the summary comes on standard output."""
+        argv = [self.k6, "run", "--address", "", "--quiet", "--no-usage-report", "--no-color"]
+        result = subprocess.run(
+            [*argv, f"scenarios/{scenario}.js"],
+            cwd=self.folder,
+            env={"HOME": str(self.folder), "PATH": os.environ["PATH"], **variables},
+            capture_output=True,
+            text=True,
+            timeout=LONGEST,
+            check=False,
+        )
+        lines = [line for line in result.stdout.splitlines() if line.startswith("{")]
+        return Ended(result.returncode, json.loads(lines[-1]) if lines else {}, result.stderr)
+
+    def begin(self, scenario: str, **variables: str) -> Future[Ended]:
+        """As `run`, beside other runs."""
+        return self.pool.submit(self.run, scenario, **variables)
+
+    def begin_all(self, **variables: str) -> dict[str, Future[Ended]]:
+        """Every scenario in its small form."""
+        return {
+            name: self.begin(name, **PATIENT, **small, **variables) for name, small in SMALL.items()
+        }
