@@ -45,6 +45,9 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 {{- range $name, $_ := .Values.settings -}}
+{{- if not (regexMatch "^[A-Z][A-Z0-9_]*$" $name) -}}
+{{- fail (printf "settings has %s: give the name of a variable, such as RATE" $name) -}}
+{{- end -}}
 {{- if or (hasPrefix "K6_" $name) (has $name (list "SUMMARY_FILE" "RUNNER" "RUNNERS" "TESTID")) -}}
 {{- fail (printf "settings has %s, which is not for a scenario: remove it. Shares, tags, summaries and outputs are the chart's" $name) -}}
 {{- end -}}
