@@ -24,16 +24,24 @@ THRESHOLDS_FAILED, STOPPED, ABORTED = 99, 103, 108
 """Exit statuses of k6."""
 
 
+def named(kind: str, name: str, *settings: str) -> dict:
+    """One object of the chart."""
+    (found,) = (
+        each
+        for each in documents("loadtest", *settings)
+        if (each["kind"], each["metadata"]["name"]) == (kind, name)
+    )
+    return found
+
+
 def job(*settings: str) -> dict:
     """The Job of the runners."""
-    found = {each["metadata"]["name"]: each for each in documents("loadtest", *settings)}
-    return found["corelane-loadtest-1"]
+    return named("Job", "corelane-loadtest-1", *settings)
 
 
 def files(name: str, *settings: str) -> dict[str, str]:
     """The files of a ConfigMap."""
-    found = {each["metadata"]["name"]: each for each in documents("loadtest", *settings)}
-    return found[f"corelane-loadtest-1-{name}"]["data"]
+    return named("ConfigMap", f"corelane-loadtest-1-{name}", *settings)["data"]
 
 
 @dataclass
