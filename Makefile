@@ -19,7 +19,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e e2e-parts postgres-up postgres-down test lint test-services test-platform \
-  test-parts test-traffic \
+  test-parts test-traffic ladder \
   fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench-balancing bench-capacity bench-files bench-gateway bench-lanes bench-mixed bench-threads bench-tuning soak \
   tools clean
 
@@ -208,6 +208,9 @@ bench-mixed: ## Let 1,000 users get a page, load and save: two databases, with a
 
 bench-threads: ## Speed-ups by threads, connections and iterations: lanes, a shared queue, one thread; needs root
 	$(PYTHON) loadtests/bench threads
+
+ladder: ## Hold up to 40,000 connections, slow ones too, and ask 20,000 times at once; as root in a network of its own
+	$(PYTHON) loadtests ladder
 
 bench-tuning: ## Open 10,000 connections at once, with the kernel's sysctls and with the node tuner's; needs root
 	$(PYTHON) loadtests/bench tuning

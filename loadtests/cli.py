@@ -7,6 +7,7 @@ import sys
 from loadtests import listing, scenario, suite
 from loadtests.cluster import command as cluster
 from loadtests.compare import command as compare
+from loadtests.ladder import command as ladder
 from loadtests.report import command as report
 from loadtests.usage import Parser, UsageError
 from tools.errors import ToolError
@@ -15,6 +16,7 @@ COMMANDS = (
     scenario,
     suite,
     compare,
+    ladder,
     cluster,
     report,
     listing,

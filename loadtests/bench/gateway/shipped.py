@@ -26,9 +26,12 @@ class Endpoint:
 
 
 def configuration(
-    tools: dict[str, Path], pool: Sequence[Endpoint], chart: Path = render.CHART
+    tools: dict[str, Path],
+    pool: Sequence[Endpoint],
+    chart: Path = render.CHART,
+    more: dict[str, object] | None = None,
 ) -> dict:
-    """The configuration as a dictionary; its ports are placeholders."""
+    """The configuration as a dictionary; its ports are placeholders. `more` are other values."""
     endpoints = [
         {"address": HOST, "port": replica.port, "adminPort": replica.admin_port} for replica in pool
     ]
@@ -37,6 +40,8 @@ def configuration(
         "stats": {"address": HOST},
         "upstream": {"discovery": "static", "endpoints": endpoints},
     }
+    for name, value in (more or {}).items():
+        values[name] = {**values.get(name, {}), **value} if isinstance(value, dict) else value
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(values, file)
         file.flush()

@@ -28,17 +28,24 @@ pub struct Options {
     /// Threads that serve requests.
     #[arg(long, default_value_t = 1)]
     pub threads: usize,
+    /// Length of the accept queue, where the peer opens its socket itself.
+    #[arg(long, default_value_t = BACKLOG)]
+    pub backlog: u16,
 }
 
 impl Options {
     /// Reads the command line of a peer that has one thread and no setting for more.
     pub fn of_one_thread() -> Options {
-        let options = Options::parse();
-        if options.threads != 1 {
-            eprintln!("this peer has one thread: --threads {} is not possible", options.threads);
+        Options::parse().with_one_thread()
+    }
+
+    /// The same of a peer that has options of its own.
+    pub fn with_one_thread(self) -> Options {
+        if self.threads != 1 {
+            eprintln!("this peer has one thread: --threads {} is not possible", self.threads);
             exit(64);
         }
-        options
+        self
     }
 
     /// A listening socket that does not block.
@@ -48,7 +55,7 @@ impl Options {
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
         socket.bind(&self.listen.into())?;
-        socket.listen(BACKLOG.into())?;
+        socket.listen(self.backlog.into())?;
         Ok(socket.into())
     }
 }

@@ -2,31 +2,48 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
+use clap::Parser;
 use memchr::memmem::Finder;
-use peers::Options;
+use peers::{HELLO, Options};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 use slab::Slab;
 
 /// As long as the reply of the reference service.
-const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\n\
+const HEAD: &str = "HTTP/1.1 200 OK\r\n\
     content-type: text/plain; charset=utf-8\r\n\
     corelane-replica: floor\r\n\
     corelane-lane: 0\r\n\
-    content-length: 13\r\n\
-    date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\n\
-    Hello, World!";
+    date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\
+    content-length: ";
 
 /// A request in one piece is shorter; what is longer ends the connection.
 const REQUEST: usize = 4096;
 
+const PAGES: &[u8] = b"GET /static/";
+
 const LISTENER: u64 = u64::MAX;
 
+/// The command line.
+#[derive(Debug, Parser)]
+struct Command {
+    #[command(flatten)]
+    options: Options,
+    /// A file that is sent, from memory, to who asks for a static one.
+    #[arg(long)]
+    page: Option<PathBuf>,
+}
+
 fn main() -> io::Result<()> {
-    let options = Options::of_one_thread();
-    let listener = options.listener()?;
+    let Command { options, page } = Command::parse();
+    let hello = reply(HELLO.as_bytes());
+    let page =
+        page.map(std::fs::read).transpose()?.map_or_else(|| hello.clone(), |page| reply(&page));
+    let replies = [hello, page];
+    let listener = options.with_one_thread().listener()?;
     let poll = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&poll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
     let mut connections: Slab<OwnedFd> = Slab::new();
@@ -46,7 +63,7 @@ fn main() -> io::Result<()> {
             let index = event.data.u64() as usize;
             let flags = event.flags;
             let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
-            if answer(&connections[index], &mut buffer, &head_end).is_err() || ended {
+            if answer(&connections[index], &mut buffer, &head_end, &replies).is_err() || ended {
                 connections.remove(index);
             }
         }
@@ -66,15 +83,25 @@ fn accept(poll: &OwnedFd, listener: impl AsFd, connections: &mut Slab<OwnedFd>) 
     Ok(())
 }
 
+fn reply(body: &[u8]) -> Vec<u8> {
+    [format!("{HEAD}{}\r\n\r\n", body.len()).as_bytes(), body].concat()
+}
+
 /// Answers every complete head that one read brings; an error ends the connection.
-fn answer(socket: &OwnedFd, buffer: &mut [u8], head_end: &Finder) -> Result<(), Errno> {
+fn answer(
+    socket: &OwnedFd,
+    buffer: &mut [u8],
+    head_end: &Finder,
+    [hello, page]: &[Vec<u8>; 2],
+) -> Result<(), Errno> {
     let (read, _) = recv(socket, &mut *buffer, RecvFlags::empty())?;
     let request = &buffer[..read];
     if !request.ends_with(head_end.needle()) {
         return Err(Errno::PIPE);
     }
+    let reply = if request.starts_with(PAGES) { page } else { hello };
     for _ in head_end.find_iter(request) {
-        if send(socket, REPLY, SendFlags::NOSIGNAL)? != REPLY.len() {
+        if send(socket, reply, SendFlags::NOSIGNAL)? != reply.len() {
             return Err(Errno::PIPE);
         }
     }
