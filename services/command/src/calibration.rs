@@ -150,12 +150,9 @@ impl Told {
         let placement = config.and_then(|info| info.label("placement").parse().ok());
         let total = |name: &str| self.grown(name, |_| true);
         let lane_time = total("corelane_load_table_lane_time_seconds_total");
-        // Busy is by the clock on the wall and leaves out the way to sleep and back; a thread that is
-        // robbed of its CPU is busy for longer than it computes.
-        let taken = f64::max(
-            total("corelane_lane_busy_seconds_total"),
-            total("corelane_lane_cpu_seconds_total"),
-        );
+        // Not busy time: it leaves out the way to sleep and back, and grows in a lane that is robbed of
+        // its CPU.
+        let taken = total("corelane_lane_cpu_seconds_total");
         let besides = (taken - lane_time).max(0.0) / requests.max(1.0);
         let sleeps = total("corelane_lane_sleeps_total").min(requests);
         // What a busy lane spends on each request shows where it hardly ever slept. Elsewhere it cannot
