@@ -18,10 +18,10 @@ DEAR = 1_000_000
 class Length:
     """How long one cell is measured, in seconds: of brief requests, and of the dearest."""
 
-    brief: float = 0.2
-    dear: float = 0.35
-    dearest: float = 0.7
-    warm_up: float = 0.1
+    brief: float = 0.15
+    dear: float = 0.3
+    dearest: float = 0.5
+    warm_up: float = 0.06
 
     def of(self, iterations: int) -> float:
         """The measured part with requests of so many iterations."""
