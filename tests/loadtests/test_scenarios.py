@@ -1,6 +1,5 @@
 """Every k6 scenario, very small: on a sound platform it passes, with a planted fault it fails."""
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -12,11 +11,16 @@ import pytest
 from loadtests import k6
 from support.client import ask
 from support.platforms import Platform
-from support.scenarios import SMALL, THRESHOLDS_FAILED, Container, Ended
+from support.scenarios import (
+    ROUTES,
+    SMALL,
+    THRESHOLDS_FAILED,
+    TOKEN,
+    Container,
+    Ended,
+    failing_server,
+)
 from support.servers import start
-
-TOKEN = "scenarios-0123456789abcdef"
-ROUTES = ("/", "/hello", "/div/{n}", "/work", "/static/", "/static/{*path}", "/projects/{id}")
 
 KNOWN = {"ROUTE": "hello", "RATE": "8", "DURATION": "1s", "STEPS": "6", "P99_MS": "700"}
 """Of a climb at requests that hold the only lane for 50 ms."""
@@ -31,22 +35,13 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
 
 @pytest.fixture(scope="module")
 def faulty(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
-    """Starts servers of one lane that have this fault on these routes; the URL of each."""
-    folder = tmp_path_factory.mktemp("faulty")
-    tokens = folder / "tokens"
-    tokens.write_text(f"test sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}\n")
+    """Starts servers that have this fault on these routes; the URL of each."""
     maker = start.__wrapped__(binary)
     run = next(maker)
+    folder = tmp_path_factory.mktemp("faulty")
 
     def made(routes: Sequence[str], share: float, **effect: dict) -> str:
-        flags = ["--database.path", str(folder / "projects.db"), "--auth.tokens", str(tokens)]
-        server = run("--faults", "on", "--lanes", "1", *flags)
-        faults = [
-            {"route": route, "share": share, "expires_in": "10m", **effect} for route in routes
-        ]
-        body = json.dumps({"seed": 1, "faults": faults}).encode()
-        assert ask(server.admin, "/faults", "PUT", body=body).status < 300
-        return server.url
+        return failing_server(run, folder, routes, share, **effect).url
 
     yield made
     next(maker, None)

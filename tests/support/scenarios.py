@@ -1,15 +1,19 @@
-"""Runs of k6 scenarios as in a container: from a folder with `scenarios` and `lib` alone."""
+"""Runs of k6 scenarios as in a container, from a folder with `scenarios` and `lib` alone; servers that fail."""
 
+import hashlib
 import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from loadtests.k6_summary import failed_thresholds
 from support import REPOSITORY
+from support.client import ask
+from support.servers import Server
 from tools import resolve
 
 THRESHOLDS_FAILED = 99
@@ -33,6 +37,12 @@ SMALL = {
 
 PATIENT = {"P99_MS": "20000"}
 """An objective that a busy machine meets, too."""
+
+TOKEN = "scenarios-0123456789abcdef"
+"""Lets its bearer write projects of a failing server."""
+
+ROUTES = ("/", "/hello", "/div/{n}", "/work", "/static/", "/static/{*path}", "/projects/{id}")
+"""Those that scenarios ask, but for the one that makes projects."""
 
 AT_ONCE = 6
 LONGEST = 60
@@ -93,3 +103,17 @@ class Container:
         return {
             name: self.begin(name, **PATIENT, **small, **variables) for name, small in SMALL.items()
         }
+
+
+def failing_server(
+    run: Callable[..., Server], folder: Path, routes: Sequence[str], share: float, **effect: dict
+) -> Server:
+    """Starts a server of one lane with projects that has this fault on these routes."""
+    tokens = folder / "tokens"
+    tokens.write_text(f"test sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}\n")
+    flags = ["--database.path", str(folder / "projects.db"), "--auth.tokens", str(tokens)]
+    server = run("--faults", "on", "--lanes", "1", *flags)
+    faults = [{"route": route, "share": share, "expires_in": "10m", **effect} for route in routes]
+    body = json.dumps({"seed": 1, "faults": faults}).encode()
+    assert ask(server.admin, "/faults", "PUT", body=body).status < 300
+    return server

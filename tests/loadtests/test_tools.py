@@ -1,0 +1,191 @@
+"""The five systems' tests with ab, wrk and vegeta, very small, on a real platform."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from loadtests import tools
+from loadtests.record import ALL, Run, from_json, read, to_json
+from loadtests.target import Target
+from loadtests.usage import UsageError
+from support import REPOSITORY
+from support.client import ask
+from support.platforms import Platform
+from support.scenarios import ROUTES, THRESHOLDS_FAILED, TOKEN, failing_server
+from support.servers import start
+from tools.errors import ToolError
+
+TESTS = [(scenario, tool) for scenario, (tool,) in tools.TOOLS.items()]
+SMALL = {"vus": 1, "duration": "1s"}
+PARTS = {
+    "s0-direct-vs-gateway": ["direct", "gateway"],
+    "s1-c10k-static": [ALL],
+    "s2-cpu-matrix": ["c1-ops1000", "c1-ops100000", "c1-ops5000000"],
+    "s3-mixed-projects": [ALL],
+    "s3-c10k-20000": [ALL],
+    "s4-keepalive-div": ["close", "keep-alive"],
+}
+
+
+@pytest.fixture(scope="module")
+def target(platform: Platform) -> Target:
+    return Target(
+        platform.gateway,
+        tuple(replica.name for replica in platform.replicas),
+        direct=platform.replicas[0].url,
+        token=(platform.run / "token").read_text().strip(),
+    )
+
+
+@pytest.fixture(scope="module")
+def sound(
+    target: Target, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[Run]]]:
+    """Every test with its tool, all at once."""
+    with ThreadPoolExecutor(len(TESTS)) as pool:
+        yield {
+            scenario: pool.submit(
+                tools.run, tool, scenario, target, SMALL, tmp_path_factory.mktemp(scenario)
+            )
+            for scenario, tool in TESTS
+        }
+
+
+@pytest.mark.parametrize(("scenario", "tool"), TESTS)
+def test_a_sound_platform_passes(sound: dict[str, Future[Run]], scenario: str, tool: str) -> None:
+    run = sound[scenario].result()
+    assert (run.passed, run.exit_code, run.failed_thresholds) == (True, 0, [])
+    assert (run.name, run.tool) == (scenario, tool)
+    assert run.tool_version[0].isdigit()
+    assert [part.name for part in run.parts] == PARTS[scenario]
+    for part in run.parts:
+        assert part.requests > 0
+        assert part.failed == 0
+        assert part.seconds > 0
+        latency = part.routes[ALL].latency_ms
+        assert latency["min"] <= latency["p50"] <= latency["p99"] <= latency["max"]
+        curve = part.percentiles[ALL]
+        assert curve == sorted(curve)
+        assert curve[-1][0] == 100
+    assert from_json(to_json(run)) == run
+
+
+def counted(platform: Platform, route: str, method: str) -> float:
+    """Requests that the replicas have answered."""
+    series = f'route="{route}",method="{method}"'
+    lines = [
+        line
+        for replica in platform.replicas
+        for line in ask(replica.admin, "/metrics").body.decode().splitlines()
+        if line.startswith("corelane_requests_total{") and series in line
+    ]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+
+def test_wrk_gets_loads_and_saves(target: Target, platform: Platform, tmp_path: Path) -> None:
+    kinds = [("/static/{*path}", "GET"), ("/projects/{id}", "GET"), ("/projects/{id}", "PUT")]
+    before = [counted(platform, *kind) for kind in kinds]
+    listed = ask(target.gateway, "/projects").body
+    assert tools.run("wrk", "s3-mixed-projects", target, SMALL, tmp_path).passed
+    got = [counted(platform, *kind) - then for kind, then in zip(kinds, before, strict=True)]
+    # In turn, for each connection's own thread.
+    assert min(got) > 0
+    assert max(got) - min(got) <= 2 * SMALL["vus"]
+    assert ask(target.gateway, "/projects").body == listed
+
+
+@pytest.fixture(scope="module")
+def failing(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """A server that answers two requests of five with an error."""
+    maker = start.__wrapped__(binary)
+    folder = tmp_path_factory.mktemp("failing")
+    server = failing_server(next(maker), folder, ROUTES[:-1], 0.4, error={"status": 500})
+    yield Target(server.url, ("test",), direct=server.url, token=TOKEN)
+    next(maker, None)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "tool"),
+    [("s1-c10k-static", "ab"), ("s3-mixed-projects", "wrk"), ("s4-keepalive-div", "vegeta")],
+)
+def test_a_planted_fault_fails_it(
+    failing: Target, tmp_path: Path, scenario: str, tool: str
+) -> None:
+    run = tools.run(tool, scenario, failing, {"vus": 40, "duration": "1s"}, tmp_path)
+    assert (run.passed, run.exit_code) == (False, THRESHOLDS_FAILED)
+    assert len(run.failed_thresholds) == len(run.parts)
+    for part in run.parts:
+        assert 0 < part.failed < part.requests
+
+
+def test_a_wrong_body_fails_vegeta(tmp_path: Path) -> None:
+    """Any server that answers 200 with something else than half of 4."""
+
+    class Wrong(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "1")
+            self.end_headers()
+            self.wfile.write(b"3")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Wrong) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            target = Target(f"http://127.0.0.1:{server.server_port}", ())
+            run = tools.run("vegeta", "s4-keepalive-div", target, SMALL, tmp_path)
+        finally:
+            server.shutdown()
+    assert not run.passed
+    assert all(part.failed == part.requests > 0 for part in run.parts)
+    assert run.parts[0].checks.failed == run.parts[0].requests
+
+
+def test_what_is_missing_is_named(target: Target, tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="there is no token"):
+        tools.run("wrk", "s3-mixed-projects", Target("http://127.0.0.1:1", ()), SMALL, tmp_path)
+    with pytest.raises(ToolError, match="DIRECT_URL is not set"):
+        tools.run("ab", "s0-direct-vs-gateway", Target("http://127.0.0.1:1", ()), SMALL, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("tool", "scenario", "settings", "said"),
+    [
+        ("ab", "smoke", {}, "smoke has no test with ab"),
+        ("wrk", "s4-keepalive-div", {}, "s4-keepalive-div has no test with wrk"),
+        ("vegeta", "s4-keepalive-div", {"rate": 5}, "--rate: vegeta asks again"),
+        ("vegeta", "s4-keepalive-div", {"duration": "soon"}, "--duration soon: give at least 1s"),
+    ],
+)
+def test_bad_usage_is_named(
+    target: Target, tmp_path: Path, tool: str, scenario: str, settings: dict, said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        tools.run(tool, scenario, target, settings, tmp_path)
+
+
+def test_the_command_runs_them(platform: Platform, tmp_path: Path) -> None:
+    argv = [sys.executable, "loadtests", "s4-keepalive-div", "--tool", "vegeta", "--vus", "2"]
+    result = subprocess.run(
+        [*argv, "--duration", "1s", "--out", str(tmp_path)],
+        cwd=REPOSITORY,
+        env={**os.environ, "INSTANCE": platform.instance, "GATEWAY_URL": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    run = read(tmp_path / "s4-keepalive-div-latest")
+    assert (run.tool, run.target.url, run.settings["vus"]) == ("vegeta", platform.gateway, 2)
+    assert (tmp_path / "s4-keepalive-div-latest" / "report.html").exists()
