@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from loadtests import k6, record, summary
-from loadtests.cluster import merge, release, runners
+from loadtests.cluster import merge, observed, release, runners
 from loadtests.cluster.kubectl import Kubectl
 from loadtests.report import keep
+from loadtests.scenario import SETTINGS, add_out
 from loadtests.usage import UsageError
 
-SETTINGS = ("rate", "duration", "vus", "seed")
 MOST = 200
 """Runners that charts/loadtest takes."""
 
@@ -37,13 +37,7 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--values", type=Path, metavar="FILE", help="values of the chart", **more)
     parser.add_argument("--set", dest="sets", metavar="KEY=VALUE", help="one of them", **more)
     parser.add_argument("--keep", action="store_true", help="leave the release, to look at it")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=record.OUT,
-        metavar="FOLDER",
-        help="where the run's folder is made; default: loadtests/out",
-    )
+    add_out(parser)
     parser.set_defaults(run=_run)
 
 
@@ -76,6 +70,7 @@ def _run(options: argparse.Namespace) -> int:
         if not options.keep:
             release.uninstall(kubectl, wanted.release)
     run = merge.record_of(wanted, installed, ended, started, load)
+    run.server = observed.server_side(kubectl, installed.receiver, ended.began, run.seconds)
     keep(run, folder)
     print(summary.describe(run))
     for reason in ended.reasons():

@@ -19,6 +19,12 @@ from tools.errors import ToolError
 THRESHOLDS = 99
 """k6's exit status when a threshold does not hold."""
 
+HONEST = (
+    "Quantiles are those of the worst runner. Quantiles of several runners cannot be averaged; those of all requests "
+    "lie between the worst runner's and the best one's."
+)
+"""What a reader of the record has to know."""
+
 QUANTILES = ("p50", "p99")
 """Those of which the best runner's is kept as well."""
 
@@ -56,11 +62,15 @@ def record_of(
             "runners": wanted.runners,
             "nodes": sorted({each.node for each in ended.runners}),
             "testid": wanted.testid,
-            "quantiles": "of the worst runner; those of all requests are not above them",
         },
         machine=machine.describe(),
         load_average_before=list(load),
         parts=merged,
+        figures=_figures_of(found),
+        notes=[
+            HONEST,
+            *dict.fromkeys(note for data in found.values() for note in data.get("notes", [])),
+        ],
     )
 
 
@@ -132,7 +142,7 @@ def _route(same: list[Route]) -> Route:
 
 
 def _figures(same: list[Part]) -> dict[str, Figure]:
-    """How far the runners are apart; and their own figures, each runner's by itself, for want of a rule."""
+    """How far the runners are apart."""
     figures: dict[str, Figure] = {}
     if len(same) > 1:
         for key in QUANTILES:
@@ -143,7 +153,15 @@ def _figures(same: list[Part]) -> dict[str, Figure]:
             ]
             if values:
                 figures[f"{key} of the best runner"] = Figure(min(values), "ms")
-    for number, part in enumerate(same):
-        for name, figure in part.figures.items():
-            figures[f"{name} of runner {number}" if len(same) > 1 else name] = figure
     return figures
+
+
+def _figures_of(found: dict[int, dict]) -> dict[str, Figure]:
+    """What scenarios worked out themselves, as the knee: of each runner, of its share of the load."""
+    return {
+        f"{name} of runner {index}" + ("" if place == ALL else f", {place}"): Figure(**figure)
+        for index, data in found.items()
+        for place, figures in data.get("figures", {}).items()
+        for name, figure in figures.items()
+        if figure["value"] is not None
+    }

@@ -35,6 +35,14 @@ class Wanted:
 
 
 @dataclass(frozen=True)
+class Receiver:
+    """A Prometheus of charts/monitoring in the namespace that takes series."""
+
+    service: str
+    port: int
+
+
+@dataclass(frozen=True)
 class Installed:
     """What was installed."""
 
@@ -46,6 +54,7 @@ class Installed:
     """Seconds after which the cluster ends the run."""
     selector: str
     """Of its Jobs and their pods."""
+    receiver: Receiver | None
 
     @property
     def jobs(self) -> tuple[str, str]:
@@ -62,7 +71,8 @@ def install(kubectl: Kubectl, wanted: Wanted) -> Installed:
             f"that was kept. Choose another name with --release, or helm uninstall {wanted.release}"
         )
     replicas = [] if wanted.target else _replicas(kubectl)
-    arguments = _arguments(kubectl, wanted, replicas)
+    receiver = _receiver(kubectl)
+    arguments = _arguments(kubectl, wanted, replicas, receiver)
     selector = (
         f"app.kubernetes.io/instance={wanted.release},"
         "app.kubernetes.io/name in (corelane-loadtest, corelane-loadtest-start)"
@@ -85,6 +95,7 @@ def install(kubectl: Kubectl, wanted: Wanted) -> Installed:
         _k6_version(container["image"]),
         job["spec"]["activeDeadlineSeconds"],
         selector,
+        receiver,
     )
 
 
@@ -93,7 +104,9 @@ def uninstall(kubectl: Kubectl, release: str) -> None:
     kubectl.helm("uninstall", release, "--ignore-not-found", "--wait", "--timeout", TIMEOUT)
 
 
-def _arguments(kubectl: Kubectl, wanted: Wanted, replicas: list[str]) -> list[str | Path]:
+def _arguments(
+    kubectl: Kubectl, wanted: Wanted, replicas: list[str], receiver: Receiver | None
+) -> list[str | Path]:
     """The values, those of the user last."""
     arguments: list[str | Path] = []
     if settings.cluster() != "current":
@@ -107,7 +120,7 @@ def _arguments(kubectl: Kubectl, wanted: Wanted, replicas: list[str]) -> list[st
         "settings": {name.upper(): value for name, value in wanted.settings.items()},
         "target.replicas": replicas,
         "target.url": wanted.target,
-        "remoteWrite.url": _receiver(kubectl),
+        "remoteWrite.url": _url(kubectl, receiver),
     }
     for key, value in chosen.items():
         arguments += ["--set-json", f"{key}={json.dumps(value)}"]
@@ -136,12 +149,15 @@ def _replicas(kubectl: Kubectl) -> list[str]:
     )
 
 
-def _receiver(kubectl: Kubectl) -> str:
-    """Where a Prometheus of charts/monitoring in the namespace takes series; empty where none does."""
+def _receiver(kubectl: Kubectl) -> Receiver | None:
     for each in kubectl.items("statefulsets", "--selector", "app.kubernetes.io/name=prometheus"):
         (container,) = each["spec"]["template"]["spec"]["containers"]
         if RECEIVER in container["args"]:
-            port = container["ports"][0]["containerPort"]
-            name = each["metadata"]["name"]
-            return f"http://{name}.{kubectl.namespace}.svc:{port}/api/v1/write"
-    return ""
+            return Receiver(each["metadata"]["name"], container["ports"][0]["containerPort"])
+    return None
+
+
+def _url(kubectl: Kubectl, receiver: Receiver | None) -> str:
+    if receiver is None:
+        return ""
+    return f"http://{receiver.service}.{kubectl.namespace}.svc:{receiver.port}/api/v1/write"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from loadtests.cluster.kubectl import Kubectl
@@ -56,6 +57,8 @@ class Ended:
     """Whether both Jobs say so: that of the runners, and that which starts them."""
     words: list[str] = field(default_factory=list)
     """What the Jobs say of their failure, and the starter."""
+    began: float | None = None
+    """When the runners were started, to the second, as Unix time."""
 
     def reasons(self) -> list[str]:
         """Why a run failed; nothing for one that passed."""
@@ -112,7 +115,8 @@ def follow(kubectl: Kubectl, installed: Installed, count: int, folder: Path) -> 
         for process in followed.values():
             _end(process)
     complete = verdicts == [True, True]
-    return Ended(runners, complete, [] if complete else seen.words(installed.jobs))
+    words = [] if complete else seen.words(installed.jobs)
+    return Ended(runners, complete, words, seen.completed(installed.jobs[1]))
 
 
 @contextmanager
@@ -186,6 +190,11 @@ class Seen:
         if "Complete" in conditions:
             return True
         return False if "Failed" in conditions else None
+
+    def completed(self, job: str) -> float | None:
+        """When a Job was complete."""
+        at = self._jobs.get(job, {}).get("status", {}).get("completionTime")
+        return datetime.fromisoformat(at).timestamp() if at else None
 
     def words(self, jobs: tuple[str, str]) -> list[str]:
         """What failed, in the words of the Jobs, and of the pod that starts the runners."""

@@ -28,6 +28,8 @@ def platform_with_prometheus(
     deployed.serve(
         "monitoring.enabled=true",
         "monitoring.prometheus.remoteWriteReceiver=true",
+        "monitoring.scrape.interval=2s",
+        "monitoring.scrape.timeout=2s",
         "monitoring.alertmanager.enabled=false",
         strings=monitoring_images,
     )
@@ -107,6 +109,8 @@ def test_the_runners_share_a_run_and_their_series_add_up(
     assert part["failed"] == 0
     assert set(record["target"]["replicas"]) == replicas
     assert record["settings"]["runners"] == 3
+    # What the servers counted meanwhile, of the same Prometheus.
+    assert record["server"]["requests_per_second"]
     of_run = f'testid="{record["settings"]["testid"]}"'
     pod = f"{platform_with_prometheus.name}-monitoring-prometheus-0"
     with platform_with_prometheus.cluster.forwarded(pod, PORTS["prometheus"]) as url:

@@ -11,7 +11,7 @@ import pytest
 
 from loadtests.cluster import merge
 from loadtests.cluster.runners import Ended, Runner, find_summary
-from loadtests.record import ALL, Checks, Figure, Part, Route
+from loadtests.record import ALL, Checks, Part, Route
 from support import REPOSITORY
 
 
@@ -93,13 +93,9 @@ def test_a_route_that_a_runner_never_asked_has_the_others_times() -> None:
     assert merged.routes[ALL].latency_ms["mean"] == 6.0
 
 
-def test_figures_of_runners_are_not_mixed() -> None:
-    runs = [[part({ALL: route([1.0])}, figures={"knee": Figure(value, "1/s")})] for value in (3, 4)]
-    (merged,) = merge.parts(runs)
-    values = {name: each.value for name, each in merged.figures.items() if "knee" in name}
-    assert values == {"knee of runner 0": 3, "knee of runner 1": 4}
-    ((alone,),) = [merge.parts(runs[:1])]
-    assert set(alone.figures) == {"knee"}
+def test_one_runner_has_no_best_and_worst() -> None:
+    (alone,) = merge.parts([[part({ALL: route([1.0, 2.0])})]])
+    assert alone.figures == {}
 
 
 SUMMARY = json.dumps({"metrics": {"http_reqs": {}}, "root_group": {}})
