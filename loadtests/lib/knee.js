@@ -18,7 +18,7 @@ const CLOSE = 1.08;
  * Why a step is beyond the knee, or '' where it is not. `late` is the p99 of how late the generator
  * itself was: a tail that it made itself says nothing about the server.
  */
-export function verdict(step, limitMs) {
+function verdict(step, limitMs) {
   if (step.failed > RULE.failed * step.arrivals) {
     return 'failures';
   }

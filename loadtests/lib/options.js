@@ -104,6 +104,19 @@ export function sound(share = 0.001) {
   };
 }
 
+/** Every request is sent and has the right reply; for crowds, of which no part may be left behind. */
+export function complete() {
+  const early = { abortOnFail: true, delayAbortEval: '5s' };
+  return {
+    http_req_failed: [{ threshold: 'rate==0', ...early }],
+    checks: [{ threshold: 'rate==1', ...early }],
+    script_errors: ['count==0'],
+    // Left out, because time was over.
+    dropped_iterations: ['count==0'],
+    http_reqs: ['count>0'],
+  };
+}
+
 /** At most one in a hundred of so many requests was left out for want of a free virtual user. */
 export function started(planned) {
   return { dropped_iterations: [{ threshold: `count<=${Math.ceil(planned / 100)}`, abortOnFail: true }] };

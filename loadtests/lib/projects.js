@@ -11,7 +11,7 @@ const WORDS = ['lane', 'queue', 'review', 'drain', 'budget', 'Überblick', 'sock
 const JSON_TYPE = 'application/json';
 
 /** Seeded text of a project; its revision is at its begin and at its end, so that a mixture shows. */
-export function documentOf(user, revision) {
+function documentOf(user, revision) {
   const random = seeded(user);
   const words = (count) => Array.from({ length: count }, () => WORDS[Math.floor(random() * WORDS.length)]).join(' ');
   const project = {

@@ -6,10 +6,10 @@
 import { check } from 'k6';
 import http from 'k6/http';
 
-import { connections, crowd, server, own, users, asked } from '../lib/crowd.js';
+import { asked, connections, crowd, own, server, users } from '../lib/crowd.js';
 import { exchangeAsync } from '../lib/exchange.js';
 import { guardedAsync } from '../lib/guard.js';
-import { common } from '../lib/options.js';
+import { common, complete } from '../lib/options.js';
 import { seeded } from '../lib/random.js';
 import { named } from '../lib/routes.js';
 import { figure, handleSummaryWith, statistic } from '../lib/summary.js';
@@ -31,15 +31,7 @@ export const options = {
       gracefulStop: '6s',
     },
   },
-  thresholds: {
-    http_req_failed: [{ threshold: 'rate==0', abortOnFail: true, delayAbortEval: '5s' }],
-    checks: [{ threshold: 'rate==1', abortOnFail: true, delayAbortEval: '5s' }],
-    script_errors: ['count==0'],
-    // None was left out, because time was over.
-    dropped_iterations: ['count==0'],
-    http_reqs: ['count>0'],
-    'http_req_duration{name:static-index}': ['max>=0'],
-  },
+  thresholds: complete(),
 };
 
 /** What is no GET must be refused. */

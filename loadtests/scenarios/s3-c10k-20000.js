@@ -9,7 +9,7 @@ import exec from 'k6/execution';
 import { asked, connections, crowd, keeping, own, server, until, users } from '../lib/crowd.js';
 import { exchangeAsync } from '../lib/exchange.js';
 import { guardedAsync } from '../lib/guard.js';
-import { common } from '../lib/options.js';
+import { common, complete } from '../lib/options.js';
 import { seeded } from '../lib/random.js';
 import { named } from '../lib/routes.js';
 import { whole } from '../lib/settings.js';
@@ -33,13 +33,7 @@ export const options = {
       maxDuration: `${GAP * (ROUNDS + 1) + 60}s`,
     },
   },
-  thresholds: {
-    http_req_failed: [{ threshold: 'rate==0', abortOnFail: true, delayAbortEval: '5s' }],
-    checks: [{ threshold: 'rate==1', abortOnFail: true, delayAbortEval: '5s' }],
-    script_errors: ['count==0'],
-    dropped_iterations: ['count==0'],
-    http_reqs: ['count>0'],
-  },
+  thresholds: complete(),
 };
 
 /** When the first round is: all virtual users are there by then. */
