@@ -17,8 +17,8 @@ SHORT = {
     "breakpoint": {"duration": "2s"},
     "s1-c10k-static": {"vus": 500},
     "s2-cpu-matrix": {"duration": "20s", "vus": 100},
-    "s3-c10k-20000": {"vus": 500},
-    "s3-mixed-projects": {"duration": "10s", "vus": 50},
+    "s3-c10k-20000": {"vus": 500, "rounds": 4},
+    "s3-mixed-projects": {"duration": "10s", "vus": 50, "rounds": 4},
     "soak": {"duration": "30s"},
 }
 """Settings of those that are not short with ten seconds."""

@@ -46,7 +46,7 @@ def test_a_second_is_found_again_after_it_was_spilled() -> None:
 
 def test_memory_does_not_grow_with_their_number() -> None:
     limit, peaks = 2000, []
-    for count in (20_000, 200_000):
+    for count in (10_000, 100_000):
         chance = random.Random(1)
         tracemalloc.start()
         spool = Spool(limit)
@@ -58,4 +58,4 @@ def test_memory_does_not_grow_with_their_number() -> None:
         tracemalloc.stop()
     # The pieces of the file are remembered; the values are not.
     assert peaks[1] < 2 * peaks[0]
-    assert peaks[1] < 200_000 * 8
+    assert peaks[1] < 100_000 * 8
