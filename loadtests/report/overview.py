@@ -8,12 +8,12 @@ from loadtests.record import ALL, Part, Run
 from loadtests.report import html, plots
 from loadtests.report.markdown import verdict
 from loadtests.report.scale import number
-from loadtests.report.tables import Table
+from loadtests.report.tables import figure
 
 HEAD = [
     "scenario",
-    "part",
     "verdict",
+    "part",
     "requests",
     "a second",
     "failed",
@@ -59,26 +59,37 @@ def _page(folder: Path, ended: Ended) -> str:
 
 
 def _table(folder: Path, ended: Ended) -> str:
-    """The rows, with a link at the first of each run."""
-    rows = [row for name, found in ended.items() for row in _rows(name, found)]
-    text = html.table(Table(HEAD, rows))
+    """The rows of each run under its name, which is a link."""
+    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in HEAD)
+    rows = []
     for name, found in ended.items():
-        if not isinstance(found, str):
-            place = (found[1] / "report.html").relative_to(folder)
-            plain = f'<th scope="row">{escape(name)}</th>'
-            link = f'<th scope="row"><a href="{escape(str(place))}">{escape(name)}</a></th>'
-            text = text.replace(plain, link)
-    return text
+        good = not isinstance(found, str) and found[0].passed
+        for first, *others in _rows(name, found):
+            cells = "".join(f"<td>{escape(cell)}</td>" for cell in others)
+            link = escape(first)
+            if first and not isinstance(found, str):
+                place = (found[1] / "report.html").relative_to(folder)
+                link = f'<a href="{escape(str(place))}">{link}</a>'
+            kind = "first" if first else "more"
+            rows.append(
+                f'<tr class="{kind}{"" if good else " bad"}"><th scope="row">{link}</th>{cells}</tr>'
+            )
+    body = "".join(rows)
+    return f'<div class="scroll"><table class="runs"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _rows(name: str, found: tuple[Run, Path] | str) -> list[list[str]]:
+    """A row for each part; the name and the verdict are in the first."""
     if isinstance(found, str):
-        return [[name, "", f"not run: {found}", *[""] * (len(HEAD) - 3)]]
+        return [[name, f"not run: {found}", *[""] * (len(HEAD) - 2)]]
     run, _ = found
-    return [
-        [name, "" if part.name == ALL else part.name, verdict(run), *_figures(part)]
-        for part in run.parts
+    told = [
+        verdict(run),
+        *(f"{key.replace('_', ' ')} {figure(one)}" for key, one in run.figures.items()),
     ]
+    begin = [[name, ", ".join(told)], *[["", ""]] * len(run.parts)]
+    parts = [["" if part.name == ALL else part.name, *_figures(part)] for part in run.parts]
+    return [[*first, *rest] for first, rest in zip(begin, parts or [[""] * 7], strict=False)]
 
 
 def _figures(part: Part) -> list[str]:
