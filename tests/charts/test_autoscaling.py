@@ -1,0 +1,76 @@
+"""`corelane capacity --hpa` writes values of charts/server, which an API server takes."""
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from support import REPOSITORY, agents
+from support.apiserver import Api
+from support.rendering import render
+
+SHIPPED = REPOSITORY / "charts" / "server" / "values-autoscaling.yaml"
+WRITTEN_BY = "# Written by: "
+
+
+def corelane(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command; the caller judges the result."""
+    program = agents.program("corelane-command").with_name("corelane")
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+
+def autoscaler(file: Path) -> dict:
+    """The HorizontalPodAutoscaler that the chart makes of a values file."""
+    return render("server", values=file)["HorizontalPodAutoscaler"]
+
+
+def test_the_shipped_values_are_what_the_command_writes() -> None:
+    (line,) = (line for line in SHIPPED.read_text().splitlines() if line.startswith(WRITTEN_BY))
+    program, *arguments = shlex.split(line.removeprefix(WRITTEN_BY))
+    assert program == "corelane"
+    written = corelane(*arguments)
+    assert written.returncode == 0, written.stderr
+    assert yaml.safe_load(written.stdout) == yaml.safe_load(SHIPPED.read_text())
+
+
+@pytest.mark.parametrize(
+    ("target", "most"), [("40ms", {"busy": 650, "max": 10}), ("100ms", {"busy": 750, "max": 9})]
+)
+def test_an_api_server_takes_what_is_written(
+    api: Api, tmp_path: Path, target: str, most: dict[str, int]
+) -> None:
+    mix = "GET /hello=90%, GET /work=10%:7ms"
+    written = corelane("capacity", "--mix", mix, "--rps", "7000", "--p99", target, "--hpa")
+    assert written.returncode == 0, written.stderr
+    values = tmp_path / "values.yaml"
+    values.write_text(written.stdout)
+    hpa = autoscaler(values)
+    hpa["metadata"].pop("namespace", None)
+    with api.namespace("restricted") as namespace:
+        arguments = ["apply", "--dry-run=server", "--validate=strict", "--namespace", namespace]
+        result = api.kubectl(*arguments, "--filename", "-", text=yaml.safe_dump(hpa))
+        assert (result.returncode, result.stderr) == (0, "")
+    (metric,) = hpa["spec"]["metrics"]
+    assert metric["pods"]["metric"] == {"name": "corelane_lane_busy_ratio"}
+    busy = int(metric["pods"]["target"]["averageValue"].removesuffix("m"))
+    # A longer time lets lanes be busier, and fewer replicas do.
+    assert most["busy"] - 100 < busy <= most["busy"]
+    assert 2 == hpa["spec"]["minReplicas"] < hpa["spec"]["maxReplicas"] <= most["max"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--mix", "GET /work=100%:10ms", "--p99", "1ms"), "no number of replicas"),
+        (("--mix", "GET /work=100%:1ms+50ms", "--slots", "4", "--p99", "100ms"), "slots"),
+    ],
+)
+def test_what_no_autoscaler_can_mend_is_said_instead(
+    arguments: tuple[str, ...], words: str
+) -> None:
+    refused = corelane("capacity", *arguments, "--rps", "100", "--hpa")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert words in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
