@@ -34,7 +34,7 @@ class Tree:
         """What git calls a folder's content: equal names, equal files. None if that is not known."""
         if _git("-C", str(self.folder), "status", "--porcelain", "--", folder):
             return None
-        return _git("rev-parse", f"{self.commit}:{folder}")
+        return _git("-C", str(self.folder), "rev-parse", f"HEAD:{folder}")
 
 
 def commit(reference: str) -> str:
