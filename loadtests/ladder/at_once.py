@@ -14,6 +14,11 @@ PAGE_ROUTE = "/static/4k.txt"
 
 FLOOR, MEMORY, DISK, GATEWAY = "floor", "server", "server, from disk", "gateway"
 
+MOMENT, FAST = "in the same moment", "as fast as they can"
+"""All begin before the first reply is read; or replies are read in between, as a client with an event loop does."""
+
+BURST = 64
+
 FROM_DISK = ("--static.cache", "0", "--limits.blocking-queue", "20000")
 """Every request opens the file and reads it, and as many may wait for that as come."""
 
@@ -40,17 +45,29 @@ def measure(job: Job, target: str) -> list[dict]:
         with _clients(job, serving) as held:
             held.open(FIRST, 0.0, ask=True)
         _settled()
-        for window in job.plan.windows:
+        for come, window, burst in _ways(job.plan.windows):
+            named = {"come": come, "window_s": window}
             with _clients(job, serving) as held:
                 with _watched(serving) as seen:
-                    stage = held.open(job.plan.requests, window, ask=True)
-                found.append(_cell("new", window, stage, seen))
-                if window == 0.0:
+                    stage = held.open(job.plan.requests, window, ask=True, burst=burst)
+                connect = stage.times("connected_ms")
+                found.append(
+                    {"connections": "new", **named, "connect_ms": connect, **_cell(stage, seen)}
+                )
+                if come == MOMENT:
                     with _watched(serving) as seen:
                         stage = held.ask(window)
-                    found.append(_cell("open", window, stage, seen))
+                    found.append(
+                        {"connections": "open", **named, "connect_ms": [], **_cell(stage, seen)}
+                    )
             _settled()
     return found
+
+
+def _ways(windows: tuple[float, ...]) -> list[tuple[str, float, int | None]]:
+    """How they come, over how many seconds, and how many begin before it is looked at what came back."""
+    spread = [(f"within {window:g} s", window, None) for window in windows]
+    return [(MOMENT, 0.0, None), (FAST, 0.0, BURST), *spread]
 
 
 def _clients(job: Job, serving: Stack) -> contextlib.AbstractContextManager[Holders]:
@@ -90,10 +107,9 @@ def _watched(serving: Stack) -> Iterator[dict]:
     }
 
 
-def _cell(connections: str, window: float, stage: Stage, seen: dict) -> dict:
+def _cell(stage: Stage, seen: dict) -> dict:
+    cpu_seconds = {**seen["cpu_seconds"], "generator": stage.cpu_seconds}
     return {
-        "connections": connections,
-        "window_s": window,
         "requests": stage.count,
         "failed": stage.failed,
         "faults": stage.faults,
@@ -102,8 +118,8 @@ def _cell(connections: str, window: float, stage: Stage, seen: dict) -> dict:
         "begun_s": stage.last("begun_ms") / 1e3,
         "answer_ms": stage.times("answered_ms"),
         "since_due_ms": stage.times("answered_ms", "due_ms"),
-        "connect_ms": stage.times("connected_ms") if connections == "new" else [],
-        **seen,
+        "kernel": seen["kernel"],
+        "cpu_seconds": cpu_seconds,
     }
 
 

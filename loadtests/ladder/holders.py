@@ -27,6 +27,8 @@ class Stage:
     faults: dict[str, int]
     most_at_once: int
     seconds: float
+    cpu_seconds: float
+    """Of the generator."""
 
     @property
     def count(self) -> int:
@@ -55,17 +57,21 @@ class Holders:
         self._generators = generators
         self._pool = ThreadPoolExecutor(max(1, len(generators)))
 
-    def open(self, connections: int, seconds: float, *, ask: bool) -> Stage:
-        """Opens so many more in all, spread over so long."""
+    def open(
+        self, connections: int, seconds: float, *, ask: bool, burst: int | None = None
+    ) -> Stage:
+        """Opens so many more in all, spread over so long.
+
+        After `burst` of them each process looks at what came back; without it, after all that are due.
+        """
         count = len(self._generators)
         shares = [connections // count + (index < connections % count) for index in range(count)]
-        return self._stage(
-            [{"do": "open", "connections": share, "ask": ask} for share in shares], seconds
-        )
+        lines = [{"do": "open", "connections": share, "ask": ask} for share in shares]
+        return self._stage(lines, {"seconds": seconds, "burst": burst})
 
     def ask(self, seconds: float) -> Stage:
         """One request on each."""
-        return self._stage([{"do": "ask"} for _ in self._generators], seconds)
+        return self._stage([{"do": "ask"} for _ in self._generators], {"seconds": seconds})
 
     def look(self) -> dict:
         """How many are still there, and what has become of the others."""
@@ -80,8 +86,8 @@ class Holders:
             "lasted_s": sorted(lasted for one in found for lasted in one["lasted_s"]),
         }
 
-    def _stage(self, lines: list[dict], seconds: float) -> Stage:
-        pace = {"seconds": seconds, "at_ns": time.monotonic_ns() + AHEAD_NS}
+    def _stage(self, lines: list[dict], pace: dict) -> Stage:
+        pace = {**pace, "at_ns": time.monotonic_ns() + AHEAD_NS}
         found = self._tell([{**line, "pace": pace} for line in lines])
         faults: Counter[str] = Counter()
         for one in found:
@@ -91,6 +97,7 @@ class Holders:
             dict(faults),
             sum(one["most_at_once"] for one in found),
             max(one["seconds"] for one in found),
+            sum(one["generator_cpu_seconds"] for one in found),
         )
 
     def _tell(self, lines: list[dict]) -> list[dict]:

@@ -51,7 +51,7 @@ def _brief(cell: dict) -> str:
     if "target" in cell:
         times = cell["answer_ms"] or [0.0]
         return (
-            f"{cell['target']}, {cell['connections']} connections within {cell['window_s']:g} s: p50 "
+            f"{cell['target']}, {cell['connections']} connections {cell['come']}: p50 "
             f"{times[len(times) // 2]:.0f} ms, longest {times[-1]:.0f} ms, {cell['failed']} failed"
         )
     opened = cell["opened"]

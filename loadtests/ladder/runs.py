@@ -30,8 +30,7 @@ def run_of(plan: Plan, result: dict, summary: dict[str, list[dict]], about: dict
 def name_of(part: str, cell: dict) -> str:
     """What a cell is called."""
     if part == "at-once":
-        window = f"within {cell['window_s']:g} s" if cell["window_s"] else "at once"
-        return f"{cell['target']}, {cell['connections']} connections {window}"
+        return f"{cell['target']}, {cell['connections']} connections {cell['come']}"
     return f"{cell['path']}, {cell['connections']:,} {cell.get('manner', 'idle')}"
 
 

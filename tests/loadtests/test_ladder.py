@@ -163,7 +163,7 @@ def test_a_run_is_measured_and_written(generator: Path, binary: Path, tmp_path: 
     assert run.passed
     names = {part.name: part for part in run.parts}
     assert names["gateway, 50 idle"].figures["p99_ratio"].value > 0
-    assert names["server, new connections at once"].requests == 200
+    assert names["server, new connections in the same moment"].requests == 200
     assert before == Path("/proc/sys/net/core/somaxconn").read_text()
 
 
@@ -177,8 +177,8 @@ def test_refused_connections_fail_the_run(generator: Path, binary: Path, tmp_pat
     run = record.read(tmp_path / "ladder-latest")
     assert not run.passed
     parts = {part.name: part for part in run.parts}
-    assert 0 < parts["server, new connections at once"].failed < 200
-    assert parts["floor, new connections at once"].failed == 0
+    assert 0 < parts["server, new connections in the same moment"].failed < 200
+    assert parts["floor, new connections in the same moment"].failed == 0
 
 
 @pytest.mark.parametrize(
@@ -205,8 +205,14 @@ def test_percentiles_are_nearest_ranks() -> None:
 def test_the_narrowest_window_counts_every_round() -> None:
     def cell(window: float, p50: float, longest: float, failed: int = 0) -> dict:
         times = {"p50": p50, "max": longest}
-        return {"connections": "new", "window_s": window, "failed": failed, "answer_ms": times}
+        return {
+            "connections": "new",
+            "come": "",
+            "window_s": window,
+            "failed": failed,
+            "answer_ms": times,
+        }
 
     slow, good, lost = cell(0.0, 200, 400), cell(0.5, 20, 290), cell(1.0, 5, 90, failed=1)
-    assert "within 0.5 s" in report.narrowest([slow, good, good, lost])
+    assert "spread over 0.5 s" in report.narrowest([slow, good, good, lost])
     assert "not met" in report.narrowest([slow, good, cell(0.5, 20, 310), lost])
