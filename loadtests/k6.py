@@ -46,18 +46,12 @@ def run(scenario: str, target: Target, settings: dict[str, object], folder: Path
     load, started = os.getloadavg(), datetime.now(UTC)
     file = folder / "k6-summary.json"
     argv = _command(program, scenario, file, settings)
-    server = target.prometheus
-    variables = {
-        **os.environ,
-        **target.environment(),
-        "K6_CSV_TIME_FORMAT": k6_csv.TIME_FORMAT,
-    }
-    argv += ["--tag", f"testid={folder.name}", "--out", "csv=-"]
-    if prometheus.receives(server):
-        argv += ["--out", "experimental-prometheus-rw"]
-        variables |= prometheus.remote_write(server)
+    outputs, variables = _outputs(target.prometheus, folder.name)
     collector = Collector()
-    exit_code = _follow(scenario, argv, variables, folder, started.timestamp(), collector)
+    variables = {**os.environ, **target.environment(), **variables}
+    exit_code = _follow(
+        scenario, [*argv, *outputs], variables, folder, started.timestamp(), collector
+    )
     seconds = (datetime.now(UTC) - started).total_seconds()
     if not file.exists():
         raise ToolError(f"k6 ended with exit {exit_code} and no summary; it says why above")
@@ -77,7 +71,7 @@ def run(scenario: str, target: Target, settings: dict[str, object], folder: Path
         machine=machine.describe(),
         load_average_before=[round(value, 2) for value in load],
         parts=collector.parts(),
-        server=prometheus.ask(server, started.timestamp(), seconds),
+        server=prometheus.ask(target.prometheus, started.timestamp(), seconds),
         notes=data.pop("notes", []),
     )
     _take_figures(found, data.pop("figures", {}))
@@ -106,6 +100,16 @@ def _command(program: Path, scenario: str, file: Path, settings: dict[str, objec
     for name, value in variables.items():
         argv += ["--env", f"{name}={value}"]
     return [*argv, str(FOLDER / "scenarios" / f"{scenario}.js")]
+
+
+def _outputs(server: str, testid: str) -> tuple[list[str], dict[str, str]]:
+    """Where k6 writes its samples: to us, and to Prometheus where that takes them."""
+    argv = ["--tag", f"testid={testid}", "--out", "csv=-"]
+    variables = {"K6_CSV_TIME_FORMAT": k6_csv.TIME_FORMAT}
+    if prometheus.receives(server):
+        argv += ["--out", "experimental-prometheus-rw"]
+        variables |= prometheus.remote_write(server)
+    return argv, variables
 
 
 def _follow(

@@ -111,7 +111,9 @@ def _line(chart: Chart, line: Line) -> list[str]:
             runs.append([])
         else:
             runs[-1].append((_x(chart, x), _y(chart, y)))
-    d = "".join(_path(run, line.steps) for run in runs if run)
+    d = "".join(_path(run, line.steps) for run in runs if len(run) > 1)
+    # A value between two gaps is a dot.
+    alone = "".join(_path(run, line.steps) for run in runs if len(run) == 1)
     parts = []
     if line.filled and d:
         bottom = HEIGHT - BOTTOM
@@ -119,6 +121,9 @@ def _line(chart: Chart, line: Line) -> list[str]:
         parts.append(f'<path class="area" style="fill:var(--{_colour(line)})" d="{areas}"/>')
     if d:
         parts.append(f'<path d="{d}" {_stroke(line)}><title>{escape(line.name)}</title></path>')
+    if alone:
+        colour = f'style="stroke:var(--{_colour(line)})"'
+        parts.append(f'<path d="{alone}" class="line" {colour} stroke-width="4.5"/>')
     return parts
 
 
