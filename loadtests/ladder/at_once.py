@@ -29,7 +29,7 @@ FIRST = 50
 """Connections that ask first, unmeasured: who has never been asked reads the file and starts threads."""
 
 PATIENCE = 10.0
-STEP = 0.1
+STEP = 0.05
 
 
 def targets(paths: tuple[str, ...]) -> list[str]:

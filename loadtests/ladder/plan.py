@@ -39,7 +39,7 @@ class Plan:
     """Live requests per second beside the connections that are held."""
     seconds: float = 2.0
     """How long live requests are measured without those, and how long with them."""
-    opened_per_second: float = 8_000.0
+    opened_per_second: float = 5_000.0
     """How fast a rung opens its connections."""
     seed: int = 1
 
@@ -54,7 +54,7 @@ class Plan:
 
 
 QUICK = Plan(
-    rounds=1, rungs=(20, 100), slow=20, requests=200, windows=(0.2,), rate=200.0, seconds=0.5
+    rounds=1, rungs=(20, 100), slow=20, requests=200, windows=(0.2,), rate=200.0, seconds=0.4
 )
 
 
