@@ -55,6 +55,8 @@ def sample(knee: float = 1.0, p99: float = 1.0, **changes: object) -> dict:
         "busy_at_rate": 0.7,
         "handler_at_low": 1e-3,
         "handler_at_knee": 1e-3,
+        "service_at_low": 2e-3,
+        "service_at_rate": 2e-3,
         "requests": 5000,
         "wrong": 0,
     }
@@ -94,7 +96,8 @@ def test_the_median_round_decides() -> None:
         ({"generator_cores": 0.9}, "kept 90% of its CPU busy"),
         ({"lag_p99_ms": 2.0}, "late by 2.00 ms"),
         ({"busy_at_knee": 0.5}, "busy for 50%"),
-        ({"handler_at_knee": 2e-3}, "+100%"),
+        ({"handler_at_knee": 2e-3}, "held their lane at the knee for 200%"),
+        ({"service_at_rate": 3e-3}, "kept their slot at the rate for 150%"),
     ],
 )
 def test_a_miss_is_told_with_what_explains_it(changes: dict, words: str) -> None:
@@ -117,9 +120,9 @@ def test_wrong_answers_are_counted() -> None:
 
 def test_calibration_loads_are_low() -> None:
     rates = {cell.name: cell.calibration_rate() for cell in CELLS}
-    # Of 1,000 of 1 ms on a lane, of 1,000 on two lanes of 2 ms, of 4 slots that are held for 6.2 ms.
+    # Of 1,000 of 1 ms on a lane, of 2.5 ms on two lanes in the mean, of 4 slots that are held for 6.2 ms.
     assert rates["work"] == pytest.approx(1000 / 6)
-    assert rates["work-two"] == pytest.approx(1000 / 6)
+    assert rates["sizes-two"] == pytest.approx(2 / 2.5e-3 / 6)
     assert rates["slots"] == pytest.approx(4 / 6.2e-3 / 6)
 
 

@@ -70,8 +70,16 @@ CELLS = (
         wait_ms=(4, 4),
         seconds=7.0,
     ),
-    # Hashed: as many connections as make the lanes' shares even.
-    Cell("work-two", "2 ms of work", works=((2.0, 1.0),), lanes=2, seconds=7.0, connections=512),
+    # Hashed: as many connections as make the lanes' shares even. The generator takes the one that has been free for
+    # longest, so works of one size would come to two lanes by turns, which is more even than chance.
+    Cell(
+        "sizes-two",
+        "three sizes of work: 60% 1 ms, 30% 3 ms, 10% 10 ms",
+        works=((1.0, 0.6), (3.0, 0.3), (10.0, 0.1)),
+        lanes=2,
+        seconds=8.0,
+        connections=512,
+    ),
     Cell(
         "mixed-two",
         "90% `/hello`, 10% 14 ms of work",
@@ -81,7 +89,7 @@ CELLS = (
         connections=512,
     ),
 )
-"""Two lanes have dearer works: the generator is on one of their CPUs, and is to take next to nothing of it."""
+"""Two lanes have dearer works: the generator is on one of their CPUs, and is to take little of it."""
 
 NAMES = tuple(cell.name for cell in CELLS)
 

@@ -13,6 +13,7 @@ from loadtests.bench.lanes.builds import Programs
 from postgres import home
 
 LANE_TIME = "corelane_load_table_lane_time_seconds_total"
+SERVICE_TIME = "corelane_load_table_service_time_seconds_total"
 OBSERVATIONS = "corelane_load_table_observations_total"
 LANE_BUSY = ("corelane_lane_cpu_seconds_total", "corelane_lane_busy_seconds_total")
 
@@ -101,8 +102,10 @@ def measured(bench: Bench, cell: Cell, seed: int) -> dict:
         "stolen_cores": max(part["stolen_cores"] for part in (low, knee, at)),
         "busy_at_knee": _busy(cell, *knee["seen"]),
         "busy_at_rate": _busy(cell, *at["seen"]),
-        "handler_at_low": _handler(*low["seen"]),
-        "handler_at_knee": _handler(*knee["seen"]),
+        "handler_at_low": _mean(LANE_TIME, *low["seen"]),
+        "handler_at_knee": _mean(LANE_TIME, *knee["seen"]),
+        "service_at_low": _mean(SERVICE_TIME, *low["seen"]),
+        "service_at_rate": _mean(SERVICE_TIME, *at["seen"]),
         "lanes": at["lanes"],
         "requests": low["requests"] + knee["requests"] + at["requests"],
         "wrong": low["wrong"] + knee["wrong"] + at["wrong"],
@@ -122,6 +125,6 @@ def _busy(cell: Cell, before: Seen, after: Seen) -> float:
     return busy / (after.at - before.at) / cell.lanes
 
 
-def _handler(before: Seen, after: Seen) -> float:
-    """Mean time for which a handler held its lane, in seconds."""
-    return grown(before, after, LANE_TIME) / max(1.0, grown(before, after, OBSERVATIONS))
+def _mean(name: str, before: Seen, after: Seen) -> float:
+    """What a request took, in seconds, by a sum over requests."""
+    return grown(before, after, name) / max(1.0, grown(before, after, OBSERVATIONS))

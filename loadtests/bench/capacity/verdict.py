@@ -48,9 +48,13 @@ def reasons(samples: list[dict]) -> list[str]:
         found.append(f"the generator itself was late by {lag:.2f} ms in its p99 of {p99:.2f} ms")
     if (full := typical("busy_at_knee")) < 0.9:
         found.append(f"the lanes were busy for {full:.0%} of the time at the knee: not their limit")
-    drift = typical("handler_at_knee") / typical("handler_at_low") - 1
-    if abs(drift) >= 0.05:
-        found.append(f"a handler took {drift:+.0%} at the knee of what it took at the low load")
+    changes = {
+        "handlers held their lane at the knee": ("handler_at_knee", "handler_at_low"),
+        "requests kept their slot at the rate": ("service_at_rate", "service_at_low"),
+    }
+    for what, (now, then) in changes.items():
+        if abs(change := typical(now) / max(typical(then), 1e-9) - 1) >= 0.05:
+            found.append(f"{what} for {1 + change:.0%} of the time that they did at the low load")
     spread = [sample["p99"]["measured"] for sample in samples]
     if max(spread) >= 1.3 * min(spread):
         found.append(
