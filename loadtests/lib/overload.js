@@ -17,13 +17,14 @@ import { figure, statistic } from './summary.js';
  */
 export function overload({ before, above, after }) {
   const judged = [before, after].map(({ part }) => part);
+  const scenarios = inTurn([before, { ...above, exec: 'overloaded' }, after]);
   return {
     ...common,
-    scenarios: inTurn([before, { ...above, exec: 'overloaded' }, after]),
+    scenarios,
     thresholds: {
       ...sound(),
       [`http_req_failed{part:${after.part}}`]: ['rate==0'],
-      ...within(p99Ms(), judged),
+      ...within(p99Ms(), judged, scenarios),
       ...shown([above.part]),
       // Always true, to have it in the summary.
       refusals: ['count>=0'],

@@ -45,7 +45,7 @@ ROUTES = ("/", "/hello", "/div/{n}", "/work", "/static/", "/static/{*path}", "/p
 """Those that scenarios ask, but for the one that makes projects."""
 
 AT_ONCE = 6
-LONGEST = 60
+LONGEST = 180
 
 
 @dataclass(frozen=True)
