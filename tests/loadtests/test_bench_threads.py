@@ -20,7 +20,7 @@ REFUSING = """\
 #!{python}
 # The same server, which refuses what is dear.
 import os, sys
-os.execv("{server}", ["{server}", *sys.argv[1:], "--work.max_ops", "5"])
+os.execv("{server}", ["{server}", *sys.argv[1:], "--work.max-ops", "5"])
 """
 
 
@@ -37,11 +37,12 @@ def record(out: Path) -> dict:
 
 
 def test_the_matrix_is_measured_and_written(binary: Path, tmp_path: Path) -> None:
-    result = bench_threads(tmp_path, binary, "matrix", "--shapes", ";".join(COMPARED))
+    only = ["--shapes", ";".join(COMPARED), "--connections", "20"]
+    result = bench_threads(tmp_path, binary, "matrix", *only)
     assert result.returncode == 0, result.stderr
     found = record(tmp_path)
     assert found["plan"]["shapes"] == [ONE.name, *COMPARED]
-    cells = [Cell(connections, count) for connections in (1, 20) for count in (0, 10_000)]
+    cells = [Cell(20, count) for count in (0, 10_000)]
     assert tables.measured_cells(found) == cells
     for cell in cells:
         for name in found["plan"]["shapes"]:
