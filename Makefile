@@ -226,7 +226,7 @@ images: ## Build the images as OCI archives in .run/images: IMAGES="server gatew
 	$(PYTHON) hack/images build $(IMAGES) $(if $(ARCH),--arch $(ARCH)) $(if $(TAG),--tag $(TAG))
 
 tools: ## Obtain what tests and checks use
-	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool alertmanager supervisord k6 ab shellcheck ruff pytest actionlint h2spec openssl g++ skopeo strace
+	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool alertmanager supervisord k6 ab wrk vegeta shellcheck ruff pytest actionlint h2spec openssl g++ skopeo strace
 
 clean: ## Stop the instance; remove builds, logs and recorded data
 	@$(LOCAL) remove
