@@ -117,6 +117,7 @@ def _cell(stage: Stage, seen: dict) -> dict:
         "seconds": stage.last("answered_ms") / 1e3,
         "begun_s": stage.last("begun_ms") / 1e3,
         "answer_ms": stage.times("answered_ms"),
+        "begun_s_each": stage.begun_of("answered_ms"),
         "since_due_ms": stage.times("answered_ms", "due_ms"),
         "kernel": seen["kernel"],
         "cpu_seconds": cpu_seconds,

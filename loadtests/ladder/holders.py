@@ -45,6 +45,12 @@ class Stage:
         pairs = zip(self.columns[end], self.columns[begin], strict=True)
         return sorted(last - first for last, first in pairs if last is not None)
 
+    def begun_of(self, end: str) -> list[float]:
+        """When those began of whom `times` tells, in its order, in seconds."""
+        pairs = zip(self.columns[end], self.columns["begun_ms"], strict=True)
+        found = sorted((last - first, first) for last, first in pairs if last is not None)
+        return [first / 1e3 for _, first in found]
+
     def last(self, column: str) -> float:
         """When the last of them did it."""
         return max((time for time in self.columns[column] if time is not None), default=0.0)

@@ -37,8 +37,8 @@ def name_of(part: str, cell: dict) -> str:
 def _add(gatherer: Collector, part: str, cell: dict) -> None:
     name, span = name_of(part, cell), str(cell["round"])
     if part == "at-once":
-        for latency in cell["answer_ms"]:
-            gatherer.request(name, at_once.PAGE_ROUTE, 0.0, latency, False, span)
+        for t, latency in zip(cell["begun_s_each"], cell["answer_ms"], strict=True):
+            gatherer.request(name, at_once.PAGE_ROUTE, t, latency, False, span)
         for _ in range(cell["failed"]):
             gatherer.request(name, at_once.PAGE_ROUTE, 0.0, 0.0, True, span)
         return

@@ -24,7 +24,9 @@ def summarized(cells: dict[str, list[dict]]) -> dict[str, list[dict]]:
 def _summary(part: str, cell: dict) -> dict:
     if part == "at-once":
         times = ("answer_ms", "since_due_ms", "connect_ms")
-        return {**cell, **{name: quantiles(cell[name]) for name in times}}
+        found = {**cell, **{name: quantiles(cell[name]) for name in times}}
+        del found["begun_s_each"]
+        return found
     count, opened = cell["connections"], cell["opened"]
     found = {
         **cell,

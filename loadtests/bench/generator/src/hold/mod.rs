@@ -152,7 +152,7 @@ fn obey(hall: &mut Hall, line: Line) -> Result<Value, Lost> {
     Ok(report)
 }
 
-/// What each did, in milliseconds from the begin of the stage.
+/// What each did, in milliseconds from the begin of the stage; only a right answer has a time.
 fn columns(guests: &[&Guest], begun: Instant) -> Value {
     let ms =
         |time: Instant| (time.saturating_duration_since(begun).as_secs_f64() * 1e6).round() / 1e3;
@@ -168,7 +168,7 @@ fn columns(guests: &[&Guest], begun: Instant) -> Value {
         "due_ms": column(|guest| Some(guest.times.due)),
         "begun_ms": column(|guest| Some(guest.times.begun)),
         "connected_ms": column(|guest| guest.times.connected),
-        "answered_ms": column(|guest| guest.times.answered),
+        "answered_ms": column(|guest| guest.times.answered.filter(|_| guest.fault.is_none())),
     })
 }
 
