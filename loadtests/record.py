@@ -89,6 +89,13 @@ class Part:
     """By route, a sample of pairs of seconds and milliseconds: at most 3,000 in a part."""
     figures: dict[str, Figure] = field(default_factory=dict)
 
+    @property
+    def whole(self) -> str | None:
+        """The name under which all of its requests are: `all`, or its only route's."""
+        if ALL in self.routes:
+            return ALL
+        return next(iter(self.routes)) if len(self.routes) == 1 else None
+
 
 @dataclass
 class Server:

@@ -42,7 +42,7 @@ def verdict(run: Run) -> str:
     if run.failed_thresholds:
         count = len(run.failed_thresholds)
         return f"failed, {count} threshold{'s do' if count > 1 else ' does'} not hold"
-    return f"ended early, exit status {run.exit_code}"
+    return f"failed, exit status {run.exit_code}"
 
 
 def one_run_each() -> str:

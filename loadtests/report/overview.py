@@ -51,7 +51,7 @@ def _page(folder: Path, ended: Ended) -> str:
         else html.figure(plots.parts_beside(run, f"{name}: "))
         for name, (run, _) in runs.items()
         for part in run.parts[:1]
-        if ALL in part.percentiles
+        if plots.curved(run)
     ]
     return html.document(
         f"Suite: {_verdict(ended)}", [*body, "<h2>Latencies</h2>", html.side_by_side(charts)]
@@ -93,7 +93,7 @@ def _rows(name: str, found: tuple[Run, Path] | str) -> list[list[str]]:
 
 
 def _figures(part: Part) -> list[str]:
-    every = part.routes[ALL].latency_ms if ALL in part.routes else {}
+    every = part.routes[part.whole].latency_ms if part.whole else {}
     latencies = [number(every[key]) if key in every else "–" for key in ("p50", "p99", "max")]
     rate = number(part.requests_per_second)
     return [f"{part.requests:,}", rate, f"{part.failed:,}", *latencies]

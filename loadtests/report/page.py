@@ -40,7 +40,7 @@ def _head(run: Run) -> str:
         f"<header><h1>{html.escape(run.name)}</h1>"
         f'<span class="verdict {kind}">{html.escape(verdict(run))}</span>'
         f'<span class="where">{html.escape(run.target.url)} · {tables.when(run)} · '
-        f"{run.seconds:g} s · {html.escape(run.tool)} {html.escape(run.tool_version)}</span></header>"
+        f"{tables.number(run.seconds)} s · {html.escape(run.tool)} {html.escape(run.tool_version)}</span></header>"
     )
 
 
@@ -68,9 +68,11 @@ def _parts_beside(run: Run) -> list[str]:
     ]
     body = [html.tiles(whole)] if whole else []
     body.append(html.card("The parts", "", html.table(tables.Table(["part", *names], rows))))
-    if sum(ALL in part.percentiles for part in run.parts) > 1:
-        charts = (plots.parts_beside(run), plots.parts_over_time(run))
-        body.append(html.side_by_side(map(html.figure, charts)))
+    charts = [plots.parts_beside(run)] if plots.curved(run) else []
+    # What came at one moment has no course.
+    if any(len(part.over_time[ALL].t) > 1 for part in plots.timed(run)):
+        charts.append(plots.parts_over_time(run))
+    body.append(html.side_by_side(map(html.figure, charts)))
     return body
 
 
@@ -82,7 +84,7 @@ def _part(run: Run, part: Part, base: Part | None) -> list[str]:
         body.insert(0, f"<h2>{html.escape(part.name)}</h2>")
     charts = []
     # Beside other parts its curve is on their chart already; with several routes these are of interest.
-    if ALL in part.percentiles and (alone or base or len(part.routes) > 2):
+    if part.percentiles.get(part.whole) and (alone or base or len(part.routes) > 2):
         charts.append(plots.percentiles(part, base))
     if ALL in part.over_time:
         charts.append(plots.latency(part))

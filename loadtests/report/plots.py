@@ -16,10 +16,10 @@ def percentiles(part: Part, base: Part | None, before: str = "") -> Chart:
     names = _slowest_routes(part)
     curves = {name: _curve(part, name) for name in names}
     lines = [Line(name, curve, index) for index, (name, curve) in enumerate(curves.items())]
-    lines.append(Line(_all_of(part), _curve(part, ALL), "ink", heavy=True))
-    if base is not None and ALL in base.percentiles:
+    lines.append(Line(_all_of(part), _curve(part, part.whole), "ink", heavy=True))
+    if base is not None and base.percentiles.get(base.whole):
         lines.append(
-            Line("base run, all routes", _curve(base, ALL), "base", heavy=True, dashed=True)
+            Line("base run, all routes", _curve(base, base.whole), "base", heavy=True, dashed=True)
         )
     about = (
         "How long each share of the requests took at the most. The axis stretches the slow end: "
@@ -39,13 +39,13 @@ def percentiles(part: Part, base: Part | None, before: str = "") -> Chart:
 def parts_beside(run: Run, before: str = "") -> Chart:
     """The percentile curves of the parts of a run, over all routes of each."""
     lines = [
-        Line(part.name, _curve(part, ALL), index, dashed=index >= COLOURS)
-        for index, part in enumerate(_timed(run))
+        Line(part.name, _curve(part, part.whole), index, dashed=index >= COLOURS)
+        for index, part in enumerate(curved(run))
     ]
     return Chart(
         title=f"{before}Percentiles of the latency, the parts beside each other",
         about="How long each share of a part's requests took at the most.",
-        x=Nines.of(max(part.requests for part in run.parts)),
+        x=Nines.of(max(part.requests for part in curved(run))),
         y=_latency_axis(lines),
         lines=lines,
     )
@@ -60,7 +60,7 @@ def parts_over_time(run: Run) -> Chart:
             index,
             dashed=index >= COLOURS,
         )
-        for index, part in enumerate(_timed(run))
+        for index, part in enumerate(timed(run))
     ]
     return Chart(
         title="p99 over time, the parts beside each other",
@@ -140,7 +140,7 @@ def sides(run: Run, server: Server, what: str) -> Chart:
     title, about = SIDES[what]
     # One line: most parts follow each other, and what they are is on the chart of the parts.
     client: Points = []
-    for part in sorted(_timed(run), key=lambda part: part.over_time[ALL].t[0]):
+    for part in sorted(timed(run), key=lambda part: part.over_time[ALL].t[0]):
         over = part.over_time[ALL]
         client += [*_over(over, getattr(over, f"{what}_ms")), (over.t[-1] + _width(over), None)]
     lines = [Line(run.tool, client, "ink")]
@@ -225,13 +225,18 @@ def _time_axis(over: OverTime) -> Axis:
     return Linear(SECONDS, over.t[0], over.t[-1] + _width(over))
 
 
-def _timed(run: Run) -> list[Part]:
+def curved(run: Run) -> list[Part]:
+    """The parts that have a curve."""
+    return [part for part in run.parts if part.percentiles.get(part.whole)]
+
+
+def timed(run: Run) -> list[Part]:
     """The parts in which anything was asked."""
     return [part for part in run.parts if ALL in part.over_time]
 
 
 def _whole_time(run: Run) -> Axis:
-    ends = [part.over_time[ALL].t[-1] + 1 for part in _timed(run)]
+    ends = [part.over_time[ALL].t[-1] + 1 for part in timed(run)]
     return Linear(SECONDS, 0, max([run.seconds, *ends]))
 
 

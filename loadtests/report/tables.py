@@ -52,7 +52,7 @@ def _route(name: str, route: Route) -> list[str]:
 
 def summary(part: Part) -> list[tuple[str, str]]:
     """The few figures that say most."""
-    every = part.routes[ALL].latency_ms if ALL in part.routes else {}
+    every = part.routes[part.whole].latency_ms if part.whole else {}
     found = [
         ("requests", f"{part.requests:,}"),
         ("requests a second", number(part.requests_per_second)),
@@ -74,7 +74,7 @@ def server(run: Run) -> Table:
     """Quantiles of the whole run at client, gateway and servers."""
     rows = []
     for part in run.parts:
-        every = part.routes[ALL].latency_ms if ALL in part.routes else {}
+        every = part.routes[part.whole].latency_ms if part.whole else {}
         name = run.tool if part.name == ALL else f"{run.tool}, {part.name}"
         rows.append(
             [name, *(number(every[key]) if key in every else "–" for key in ("p50", "p99"))]
@@ -137,7 +137,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("target", f"{run.target.url} ({run.target.via})"),
         ("replicas", ", ".join(run.target.replicas)),
         ("started", when(run)),
-        ("took", f"{run.seconds:g} s"),
+        ("took", f"{number(run.seconds)} s"),
         ("settings", ", ".join(f"{name} {value}" for name, value in run.settings.items())),
         (
             "machine",

@@ -14,7 +14,7 @@ from loadtests import record, report
 from loadtests.record import ALL, Figure, Route, Run, Server, Target
 from loadtests.report import overview, ratios
 from loadtests.report.collect import Collector
-from loadtests.report.scale import Linear, Log, Nines
+from loadtests.report.scale import Linear, Log, Nines, number
 from support import REPOSITORY
 
 HOSTILE = '<script>alert("&")</script>'
@@ -163,6 +163,18 @@ def test_a_record_with_figures_alone_has_a_page() -> None:
     parsed(report.page(run, run))
     run.parts = []
     parsed(report.page(run))
+
+
+def test_parts_of_one_route_and_without_times_have_curves() -> None:
+    run = a_run(parts=("base", "head"))
+    for part in run.parts:
+        part.over_time, part.scatter = {}, {}
+        part.routes = {"hello": part.routes["hello"]}
+        part.percentiles = {"hello": part.percentiles["hello"]}
+    titles = [svg.findtext(f"{SVG}title") for svg in charts(report.page(run))]
+    assert titles == ["Percentiles of the latency, the parts beside each other"]
+    p99 = run.parts[1].routes["hello"].latency_ms["p99"]
+    assert f"<td>{number(p99)}</td>" in report.page(run)
 
 
 def test_a_suite_leads_to_its_runs(tmp_path: Path) -> None:
