@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from loadtests import k6_summary
 from loadtests.cluster.runners import find_summary
 from support import PATIENCE, REPOSITORY, eventually
 from support.apiserver import Api
@@ -118,10 +119,13 @@ def test_runners_share_the_load_and_begin_together(server: Server, tmp_path: Pat
         ends = [each.process.wait(PATIENCE) for each in started]
     summaries = [find_summary(each.log.read_text()) for each in started]
     assert all(summaries), [each.log.read_text()[-500:] for each in started]
-    counts = [summary["metrics"]["http_reqs"]["values"]["count"] for summary in summaries]
-    # Each a third, and one request is due at the very end.
-    assert sum(counts) in (180, 181), counts
-    assert all(60 <= count <= 61 for count in counts), counts
+    # Each a third: what a busy machine could not start in time is counted too, and some may begin at the very end.
+    due = [
+        k6_summary.value(summary["metrics"], "http_reqs", "count")
+        + k6_summary.value(summary["metrics"], "dropped_iterations", "count")
+        for summary in summaries
+    ]
+    assert all(60 <= count <= 63 for count in due), due
     assert ends == [0, 0, 0], [each.log.read_text()[-500:] for each in started]
 
 

@@ -104,8 +104,8 @@ def test_the_runners_share_a_run_and_their_series_add_up(
     assert status == 0, said
     record = started.record
     (part,) = record["parts"]
-    # What a busy machine could not start in time is counted too.
-    assert part["requests"] + part["dropped"] in (480, 481)
+    # What a busy machine could not start in time is counted too, and each runner may begin some at the very end.
+    assert 480 <= part["requests"] + part["dropped"] <= 490
     assert part["failed"] == 0
     assert set(record["target"]["replicas"]) == replicas
     assert record["settings"]["runners"] == 3
