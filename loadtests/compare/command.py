@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
-from loadtests import record
 from loadtests.bench.options import positive, some_of
 from loadtests.compare import records, report, run, simulation, verdict
 from loadtests.compare.measures import MARGINS, MEASURES
+from loadtests.scenario import add_out
 from loadtests.usage import UsageError
 from tools import progress
 
@@ -58,7 +58,7 @@ def add(commands: argparse._SubParsersAction) -> None:
         "--allow-undecided", action="store_true", help="exit status 0 when that is the verdict"
     )
     parser.add_argument("--build-only", action="store_true", help="build both, and stop")
-    parser.add_argument("--out", type=Path, default=record.OUT, metavar="FOLDER")
+    add_out(parser)
     parser.set_defaults(run=_compare)
     _add_simulated(commands)
 
