@@ -2,7 +2,7 @@
 
 The signed-rank test (Wilcoxon, Biometrics Bulletin 1, 1945) takes the differences of the rounds to be
 symmetric about the true one, and nothing else. Two equal builds, which of them goes first being drawn by
-lot, make that true for every kind of noise, so its error rate is exact: no round that a neighbour
+lot, make that true for every kind of noise, so there its error rate is exact: no round that a neighbour
 disturbed can make it larger. The estimate and the interval are those that belong to the test: Hodges and
 Lehmann (Annals of Mathematical Statistics 34, 1963), as in Hollander, Wolfe and Chicken, Nonparametric
 Statistical Methods (3rd edition, 2014), sections 3.1 to 3.3.

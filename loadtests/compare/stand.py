@@ -83,8 +83,8 @@ def measure_round(stand: Stand, number: int, loops: Mapping[str, set[str]], draw
             for loop in sorted(loops[path]):
                 order = draw.choice(ORDERS)
                 for place, build in enumerate(order):
-                    # The first slice of each build has the same arrivals, and so has the second.
-                    seed = 2 * number + place // 2
+                    # Two slices in a row are one of each build, and have the same arrivals.
+                    seed = len(order) // 2 * number + place // 2
                     sample = _sample(stand, asked[build], loop, seed)
                     slices.append(Slice(build, path, loop, sample))
     return slices
