@@ -26,10 +26,10 @@ def a_run(*, seed: int = 1, slower: float = 1.0, parts: tuple[str, ...] = (ALL,)
     """A few seconds of two routes; latencies are lognormal."""
     collector, chance = Collector(), random.Random(seed)
     for index, part in enumerate(parts):
-        for number in range(1500):
-            route = ("hello", HOSTILE)[number % 2]
+        for sent in range(1500):
+            route = ("hello", HOSTILE)[sent % 2]
             ms = slower * chance.lognormvariate(0, 1)
-            collector.request(part, route, index * 3 + number / 500, ms, number % 500 == 0)
+            collector.request(part, route, index * 3 + sent / 500, ms, sent % 500 == 0)
         collector.check(part, HOSTILE, passed=False)
     run = Run(
         name="load",
