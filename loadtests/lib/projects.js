@@ -10,20 +10,31 @@ const SIZE = 5700;
 const WORDS = ['lane', 'queue', 'review', 'drain', 'budget', 'Überblick', 'socket', 'release', 'draft'];
 const JSON_TYPE = 'application/json';
 
+/** Those made before, by user: drawing the words anew for each request would be most of k6's work. */
+const drafts = new Map();
+
 /** Seeded text of a project; its revision is at its begin and at its end, so that a mixture shows. */
 function documentOf(user, revision) {
+  if (!drafts.has(user)) {
+    drafts.set(user, draft(user));
+  }
+  const { tasks, ...rest } = drafts.get(user);
+  const check = { title: `Check of revision ${revision}`, done: false, notes: '' };
+  return { ...rest, name: `Project ${user}, revision ${revision}`, tasks: [...tasks, check] };
+}
+
+function draft(user) {
   const random = seeded(user);
   const words = (count) => Array.from({ length: count }, () => WORDS[Math.floor(random() * WORDS.length)]).join(' ');
   const project = {
-    name: `Project ${user}, revision ${revision}`,
     description: words(90),
     status: ['planned', 'active', 'done'][Math.floor(random() * 3)],
     tags: [words(1), words(1), words(1)],
     tasks: Array.from({ length: 20 }, () => ({ title: words(4), done: random() < 0.5, notes: words(20) })),
   };
-  project.tasks.push({ title: `Check of revision ${revision}`, done: false, notes: '' });
-  const missing = SIZE - JSON.stringify(project).length;
-  project.tasks[20].notes = '.'.repeat(Math.max(0, missing));
+  // About 100 bytes more are name, revision and its check.
+  const missing = SIZE - 100 - JSON.stringify(project).length;
+  project.tasks[0].notes += '.'.repeat(Math.max(0, missing));
   return project;
 }
 
