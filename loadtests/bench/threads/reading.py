@@ -131,7 +131,7 @@ def _queue(record: dict) -> Iterator[str]:
     best = max(tables.offline_speed_ups(record), key=lambda each: median(each[2]))
     yield (
         f"Threads on that queue without sockets: the greatest speed-up is {spread(best[2], 2)} "
-        f"({best[1]} threads, {best[0]:,} waiting)."
+        f"({best[1]} threads, {best[0]:,} waiting), at {spread(best[3], 2)} times the CPU time of a request."
     )
 
 
