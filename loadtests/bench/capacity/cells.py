@@ -70,8 +70,15 @@ CELLS = (
         wait_ms=(4, 4),
         seconds=7.0,
     ),
-    # Hashed: as many connections as make the lanes' shares even. The generator takes the one that has been free for
-    # longest, so works of one size would come to two lanes by turns, which is more even than chance.
+    # Hashed: as many connections as make the lanes' shares even.
+    Cell(
+        "work-two",
+        "2 ms of work",
+        works=((2.0, 1.0),),
+        lanes=2,
+        seconds=6.0,
+        connections=512,
+    ),
     Cell(
         "sizes-two",
         "three sizes of work: 60% 1 ms, 30% 3 ms, 10% 10 ms",

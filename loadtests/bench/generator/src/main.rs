@@ -31,6 +31,7 @@ use clap::{Args, Parser, Subcommand};
 use rustix::thread::set_current_timer_slack;
 
 use crate::exchange::{Exchanges, Kind};
+use crate::open::Choice;
 use crate::pool::{Lost, Pool};
 use crate::tally::Tally;
 use crate::trace::{Arrivals, Mix, Plan};
@@ -72,6 +73,9 @@ enum Mode {
         /// The same seed gives the same arrivals.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// Which of the free connections is asked next.
+        #[arg(long, value_enum, default_value = "longest-free")]
+        next: Choice,
     },
     /// Open loops one after the other on the same connections to several servers. Each line of
     /// standard input is one of them, as JSON: rate, seconds, work_share, seed. The report has
@@ -165,15 +169,15 @@ fn run(mode: Mode) -> Result<(), Lost> {
             closed::run(&mut pool, all.clone(), kind, period.warm_up())?;
             measure(pool, |pool| closed::run(pool, all, kind, period.measured()))
         }
-        Mode::Open { target, period, rate, arrivals, work_share, works, seed } => {
+        Mode::Open { target, period, rate, arrivals, work_share, works, seed, next } => {
             let one = target.ops.map(|ops| Mix::one(ops, work_share));
             let works = works.or(one).unwrap_or_default();
             let exchanges = target.exchanges(works.sizes())?;
             let mut pool = Pool::open(vec![target.to], target.connections, exchanges)?;
             let plan = Plan { rate, arrivals, works, targets: 1 };
-            open::run(&mut pool, &plan.trace(period.warm_up(), !seed))?;
+            open::run(&mut pool, &plan.trace(period.warm_up(), !seed), next.seeded(!seed))?;
             let trace = plan.trace(period.measured(), seed);
-            measure(pool, |pool| open::run(pool, &trace))
+            measure(pool, |pool| open::run(pool, &trace, next.seeded(seed)))
         }
         Mode::Turns { to, connections } => turns::run(to, connections),
         Mode::Users { options } => users::run(options),

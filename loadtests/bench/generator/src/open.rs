@@ -5,13 +5,43 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use clap::ValueEnum;
+use fastrand::Rng;
+
 use crate::pool::{Lost, PATIENCE, Pool};
 use crate::tally::Tally;
 use crate::trace::Arrival;
 
+/// Which of the free connections is asked next.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Choice {
+    /// The one that has been free for longest. Lanes that each have some of the connections are then
+    /// asked more evenly than by chance.
+    LongestFree,
+    /// Any of them, as with many clients that know nothing of each other.
+    Any,
+}
+
+impl Choice {
+    /// The same seed gives the same choices.
+    pub(crate) fn seeded(self, seed: u64) -> Next {
+        match self {
+            Choice::LongestFree => Next::LongestFree,
+            Choice::Any => Next::Any(Rng::with_seed(seed)),
+        }
+    }
+}
+
+/// A choice with what it needs.
+#[derive(Debug)]
+pub(crate) enum Next {
+    LongestFree,
+    Any(Rng),
+}
+
 /// Sends the requests of a trace, then waits for the last replies.
-pub(crate) fn run(pool: &mut Pool, trace: &[Arrival]) -> Result<Tally, Lost> {
-    run_into(Tally::default(), Instant::now(), pool, trace)
+pub(crate) fn run(pool: &mut Pool, trace: &[Arrival], next: Next) -> Result<Tally, Lost> {
+    run_into(Tally::default(), Instant::now(), pool, trace, next)
 }
 
 /// The same, counted by a given tally from a given begin.
@@ -20,6 +50,7 @@ pub(crate) fn run_into(
     begun: Instant,
     pool: &mut Pool,
     trace: &[Arrival],
+    mut next_free: Next,
 ) -> Result<Tally, Lost> {
     let targets = pool.targets();
     let mut events = Vec::with_capacity(pool.len());
@@ -35,7 +66,7 @@ pub(crate) fn run_into(
             let queue = &mut queues[arrival.target];
             tally.start(now - arrival.due, queue.free.is_empty());
             queue.waiting.push_back(arrival);
-            queue.send(pool, begun)?;
+            queue.send(pool, begun, &mut next_free)?;
         }
         let next = coming.as_slice().first().map(|arrival| arrival.due);
         if next.is_none() && pool.in_flight() == 0 {
@@ -54,7 +85,7 @@ pub(crate) fn run_into(
                 tally.add(&answer);
                 let queue = &mut queues[index % targets];
                 queue.free.push_back(index);
-                queue.send(pool, begun)?;
+                queue.send(pool, begun, &mut next_free)?;
             }
         }
     }
@@ -64,7 +95,7 @@ pub(crate) fn run_into(
 
 /// The connections to one server.
 struct Queue<'a> {
-    /// The one that has been free for longest is next, so all of them are used.
+    /// The one that has been free for longest is the first.
     free: VecDeque<usize>,
     /// Requests that are due and found none.
     waiting: VecDeque<&'a Arrival>,
@@ -75,13 +106,23 @@ impl Queue<'_> {
         Queue { free: connections.collect(), waiting: VecDeque::new() }
     }
 
-    fn send(&mut self, pool: &mut Pool, begun: Instant) -> Result<(), Lost> {
+    fn send(&mut self, pool: &mut Pool, begun: Instant, next: &mut Next) -> Result<(), Lost> {
         while !self.waiting.is_empty()
-            && let Some(index) = self.free.pop_front()
+            && let Some(index) = next.of(&mut self.free)
             && let Some(arrival) = self.waiting.pop_front()
         {
             pool.ask(index, arrival.kind, begun + arrival.due)?;
         }
         Ok(())
+    }
+}
+
+impl Next {
+    fn of(&mut self, free: &mut VecDeque<usize>) -> Option<usize> {
+        match self {
+            Next::LongestFree => free.pop_front(),
+            Next::Any(_) if free.is_empty() => None,
+            Next::Any(random) => free.swap_remove_front(random.usize(..free.len())),
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use crate::exchange::Exchanges;
-use crate::open;
+use crate::open::{self, Next};
 use crate::pool::{Lost, Pool};
 use crate::say;
 use crate::tally::{Tally, own_cpu};
@@ -38,7 +38,13 @@ pub(crate) fn run(to: Vec<SocketAddr>, connections: usize) -> Result<(), Lost> {
         let plan = Plan { rate, arrivals: Arrivals::Poisson, works, targets };
         let trace = plan.trace(Duration::from_secs_f64(seconds), seed);
         let (before, begun) = (own_cpu(), Instant::now());
-        let tally = open::run_into(Tally::with_samples(begun), begun, &mut pool, &trace)?;
+        let tally = open::run_into(
+            Tally::with_samples(begun),
+            begun,
+            &mut pool,
+            &trace,
+            Next::LongestFree,
+        )?;
         say(&tally.json(own_cpu() - before))?;
     }
     Ok(())
