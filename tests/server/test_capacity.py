@@ -146,8 +146,35 @@ def test_a_running_replica_tells_its_mix(
     mixed = answer(run("--from", str(after), "--mix=GET /hello=50%, GET /work=50%", "--json"))
     assert [kind["share"] for kind in mixed["kinds"]] == [0.5, 0.5]
     assert mixed["kinds"][1]["lane_mean_seconds"] == pytest.approx(work["lane_mean_seconds"])
+    backwards = run("--from", str(after), "--from", str(before))
+    assert backwards.returncode == 1 and "the earlier one first" in backwards.stderr, backwards
+    nothing = run("--from", str(after), "--from", str(after))
+    assert nothing.returncode == 1 and "asked for nothing" in nothing.stderr, nothing
+    (tmp_path / "other").write_text("up 1\n")
+    other = run("--from", str(tmp_path / "other"))
+    assert other.returncode == 1 and "it shows no lanes" in other.stderr, other
     unknown = run("--from", str(after), "--mix=GET /none=100%")
     assert unknown.returncode == 64 and "GET /hello, GET /work" in unknown.stderr, unknown
+
+
+def test_a_restarted_replica_is_not_the_one_before(
+    start: Callable[..., Server], run: Callable, tmp_path: Path
+) -> None:
+    readings = [tmp_path / "before", tmp_path / "after"]
+    for reading, requests in zip(readings, (20, 10), strict=True):
+        server = start("--lanes=1")
+        for _ in range(requests):
+            ask(server.url, "/hello")
+        reading.write_bytes(ask(server.admin, "/metrics").body)
+    result = run("--from", str(readings[0]), "--from", str(readings[1]), "--json")
+    assert (result.returncode, result.stdout) == (1, ""), result
+    assert "not restarted" in result.stderr, result
+
+
+def test_a_kind_that_takes_nothing_has_an_answer(run: Callable) -> None:
+    flags = ("--mix=GET /a=50%+5ms, GET /b=50%", "--outside=0us", "--wake=0us", "--used=1%")
+    _, nothing = answer(run(*flags, "--json"))["at"]["kinds"]
+    assert nothing["p99_seconds"] == 0 and nothing["closed_form"]["p99_seconds"] < 1e-9
 
 
 @pytest.mark.parametrize(
@@ -160,6 +187,10 @@ def test_a_running_replica_tells_its_mix(
         (("--mix=a=100%", "--unevenness=2"), "--unevenness 2: allowed is 1 to the number of lanes"),
         (("--mix=a=100%", "--placement=x"), "allowed is hashed, shared or least-loaded"),
         (("--from=https://x", "--json"), "allowed is http://HOST[:PORT]"),
+        (("--mix=a=100%", "--p99=0s"), "'--p99 <DURATION>': allowed is a number with its unit"),
+        (("--mix=a=100%", "--outside=0us"), "--mix: a request takes less than 1 ns: allowed is"),
+        (("--mix=a=100%", "--outside=2s"), "--outside 2: allowed is 0 s to 1 s"),
+        (("--mix=a=100%", "--lanes=0"), "'--lanes <NUMBER>'"),
         (("--mix-file=/none",), "--mix-file /none: No such file"),
         (("--mix=a=100%", "--p99=1s", "--hpa"), "--rps"),
         ((), "--mix"),

@@ -179,7 +179,8 @@ fn flags() -> Vec<Arg> {
             .value_parser(text::used),
     ];
     flags.extend(QUANTILES.map(|(name, _)| {
-        time(name, "The time within which this part of the requests has to be answered")
+        flag(name, "DURATION", "The time within which this part of the requests has to be answered")
+            .value_parser(text::target)
     }));
     flags.extend([
         flag("shed", "SHARE", "Largest share of requests that may be shed")
@@ -210,7 +211,10 @@ fn flags() -> Vec<Arg> {
             .value_parser(["on", "off"]),
         flag("unevenness", "NUMBER", "Load of the busiest lane over the mean [default: 1]")
             .value_parser(text::unevenness),
-        time("outside", "What a request costs a busy lane beside its handler [default: 10us]"),
+        time(
+            "outside",
+            "What a request costs a busy lane beside its handler [default: 10us, or the replica's]",
+        ),
         time("wake", "What it costs a lane to sleep and wake up [default: 25us, or the replica's]"),
         time("network", "What a request spends on its way [default: 0us]"),
         count("requests", "Requests that are simulated", 1000, 10_000_000).default_value("200000"),

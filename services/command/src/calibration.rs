@@ -11,6 +11,20 @@ use crate::source::{self, Source};
 /// Handlers that wait for less do not wait: it is the time between two readings of the clock.
 const NO_WAIT: f64 = 1e-6;
 
+/// Start times of one process differ by no more, in seconds: the kernel counts them from the boot.
+const SAME_START: f64 = 2.0;
+
+/// Counters that are read at both ends of a time.
+const COUNTERS: [&str; 7] = [
+    "corelane_load_table_observations_total",
+    "corelane_load_table_lane_time_seconds_total",
+    "corelane_load_table_lane_time_squared_seconds_total",
+    "corelane_load_table_service_time_seconds_total",
+    "corelane_load_table_service_time_squared_seconds_total",
+    "corelane_lane_cpu_seconds_total",
+    "corelane_lane_sleeps_total",
+];
+
 /// A lane that slept less often than this share of its requests was busy all the time.
 const SELDOM: f64 = 0.05;
 
@@ -21,6 +35,7 @@ pub(crate) fn model(question: &Question) -> Result<Model, Failure> {
             let (before, now) = source::read(&question.from, question.window)
                 .map_err(|error| Failure::NoAnswer(error.to_string()))?;
             let told = Told { before, now };
+            told.check(source)?;
             let kinds = told.kinds();
             let replica = told.replica(kinds.iter().map(|(_, n)| n).sum());
             (replica, learnt_mix(mix.as_ref(), kinds, source)?)
@@ -30,7 +45,10 @@ pub(crate) fn model(question: &Question) -> Result<Model, Failure> {
     };
     let placement = question.settings.placement;
     let replica = question.settings.over(given, placement);
-    Model::new(mix, replica).map_err(|error| Failure::Usage(format!("--{error}")))
+    Model::new(mix, replica).map_err(|error| match error {
+        CapacityError::Setting { .. } => Failure::Usage(format!("--{error}")),
+        _ => Failure::Usage(format!("--mix: {error}")),
+    })
 }
 
 impl Settings {
@@ -105,6 +123,29 @@ struct Told {
 }
 
 impl Told {
+    /// Whether both are readings of one replica, and in this order: a counter that fell began anew.
+    fn check(&self, source: &Source) -> Result<(), Failure> {
+        let refuse = |words: &str| Err(Failure::NoAnswer(format!("--from {source}: {words}")));
+        if self.now.series("corelane_lane_info").is_empty() {
+            return refuse("it shows no lanes; allowed is what /metrics of a replica shows");
+        }
+        let fell = |name: &&str| {
+            let now = self.now.series(name);
+            let known = |old: &Series| now.iter().find(|new| new.is(old)).map(|new| new.value);
+            self.before.series(name).iter().any(|old| known(old).is_none_or(|new| new < old.value))
+        };
+        let start = |of: &Exposition| of.sum("process_start_time_seconds");
+        let starts = start(&self.before).zip(start(&self.now));
+        let restarted = starts.is_some_and(|(old, new)| (new - old).abs() > SAME_START);
+        if restarted || COUNTERS.iter().any(|name| fell(&name)) {
+            return refuse(
+                "it is no later reading of the replica that was read first; allowed are two of one replica \
+                 that was not restarted between them, the earlier one first",
+            );
+        }
+        Ok(())
+    }
+
     /// By how much the sum of a counter's series that are alike grew.
     fn grown(&self, name: &str, like: impl Fn(&Series) -> bool) -> f64 {
         let sum = |all: &Exposition| -> f64 {
@@ -154,7 +195,7 @@ impl Told {
         // its CPU.
         let taken = total("corelane_lane_cpu_seconds_total");
         let besides = (taken - lane_time).max(0.0) / requests.max(1.0);
-        let sleeps = total("corelane_lane_sleeps_total").min(requests);
+        let sleeps = total("corelane_lane_sleeps_total");
         // What a busy lane spends on each request shows where it hardly ever slept. Elsewhere it cannot
         // be told from waking up, and is taken as usual.
         let awake = sleeps < SELDOM * requests;

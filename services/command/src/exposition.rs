@@ -13,6 +13,11 @@ impl Series {
     pub(crate) fn label(&self, name: &str) -> &str {
         self.labels.get(name).map_or("", String::as_str)
     }
+
+    /// Whether it is the other one at another time.
+    pub(crate) fn is(&self, other: &Series) -> bool {
+        self.labels == other.labels
+    }
 }
 
 /// All series of a text, by name.

@@ -78,7 +78,8 @@ fn carried(out: &mut String, answer: &Answer) -> std::fmt::Result {
     let Some(load) = answer.load else { return Ok(()) };
     let (load, spare) = (whole(load), answer.spare);
     let all = needed + spare;
-    writeln!(out, "{load} requests/s need {needed} replicas; {all} if {spare} may be away.")
+    let replicas = if needed == 1 { "replica" } else { "replicas" };
+    writeln!(out, "{load} requests/s need {needed} {replicas}; {all} if {spare} may be away.")
 }
 
 /// A quantile in percent, as short as it can be written.
@@ -88,10 +89,14 @@ fn trimmed(share: f64) -> f64 {
 
 fn fares(out: &mut String, answer: &Answer, at: &At) -> std::fmt::Result {
     let knee = answer.model.knee().rate;
+    let who = match at.replicas {
+        1 => "One replica".to_owned(),
+        many => format!("Of {many} replicas, each"),
+    };
     writeln!(
         out,
-        "\nOf {} replicas, each has {} requests/s, {}% of what it carries at most; mean wait {}.",
-        at.replicas,
+        "\n{} has {} requests/s, {}% of what it carries at most; mean wait {}.",
+        who,
         whole(at.rate),
         digits(100.0 * at.rate / knee),
         time(at.estimated.wait)

@@ -28,6 +28,12 @@ pub(crate) fn duration(text: &str) -> Result<f64, &'static str> {
     mean.ok_or("allowed is a number with its unit (ns, us, ms, s) from 0s to 3600s")
 }
 
+/// Reads the time of a target.
+pub(crate) fn target(text: &str) -> Result<f64, &'static str> {
+    let allowed = "allowed is a number with its unit (ns, us, ms, s) above 0s, up to 3600s";
+    duration(text).ok().filter(|seconds| *seconds > 0.0).ok_or(allowed)
+}
+
 fn bounded(text: &str, min: f64, max: f64, allowed: &'static str) -> Result<f64, &'static str> {
     let number = text.parse().ok().filter(|number| (min..=max).contains(number));
     number.ok_or(allowed)
@@ -78,8 +84,12 @@ pub(crate) fn digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A whole number with commas.
+/// A whole number with commas; below 100, three digits at most.
 pub(crate) fn whole(value: f64) -> String {
+    if value < 99.5 {
+        let rounded = format!("{value:.2e}").parse::<f64>();
+        return rounded.unwrap_or(value).to_string();
+    }
     let digits = format!("{value:.0}");
     let groups = digits.as_bytes().rchunks(3).rev();
     let groups: Vec<_> = groups.map(|group| String::from_utf8_lossy(group)).collect();
@@ -96,6 +106,8 @@ mod tests {
         assert_eq!((time(0.000_025), time(12.0)), ("25.0 µs".to_owned(), "12.0 s".to_owned()));
         assert_eq!((time(f64::INFINITY), time(0.0)), ("endless".to_owned(), "0.00 µs".to_owned()));
         assert_eq!((whole(1_234_567.4), whole(999.0)), ("1,234,567".to_owned(), "999".to_owned()));
+        let small = [5.0, 12.34, 0.00027777, 0.0].map(whole);
+        assert_eq!(small, ["5", "12.3", "0.000278", "0"], "a request each hour is some");
     }
 
     #[test]
@@ -105,6 +117,8 @@ mod tests {
             duration(text).expect_err(text);
         }
         assert_eq!((share("0.1%"), growth("100%")), (Ok(0.001), Ok(1.0)));
+        target("0s").expect_err("nothing is answered at once");
+        assert_eq!(target("20ms"), Ok(0.02));
         share("5").expect_err("no percent sign");
         rate("0").expect_err("no load");
         rate("NaN").expect_err("no number");

@@ -6,8 +6,8 @@
 pub enum CapacityError {
     /// A mean or a standard deviation is no duration.
     #[error(
-        "mean {mean} s, deviation {deviation} s: allowed are finite times from 0, and no deviation \
-         without a mean"
+        "mean {mean} s, deviation {deviation} s: allowed are finite times from 0, and a deviation of \
+         at most 1000000 means"
     )]
     Time {
         /// In seconds.
@@ -27,9 +27,10 @@ pub enum CapacityError {
     /// A share is none, or the shares are not the whole.
     #[error("the shares add up to {0}%: allowed is 100%, each above 0%")]
     Shares(f64),
-    /// The requests of a mix take no time of a lane.
+    /// The requests of a mix take less than a nanosecond, on average.
     #[error(
-        "the mix takes no time of a lane: give a mean, or what a request costs beside its handler"
+        "a request takes less than 1 ns: allowed is a mean, or what it costs beside its handler, of 1 \
+         ns and more"
     )]
     NoTime,
     /// A setting of the replica is out of bounds.

@@ -21,8 +21,13 @@ impl Time {
         } else if self.is_fixed() {
             if t < self.mean() { 1.0 } else { 0.0 }
         } else {
-            gamma_ur(self.shape(), t / self.scale())
+            gamma_ur(self.shape(), self.scaled(t))
         }
+    }
+
+    /// `t` in units of the scale, in the bounds of the gamma function.
+    fn scaled(self, t: f64) -> f64 {
+        (t / self.scale()).clamp(f64::MIN_POSITIVE, f64::MAX)
     }
 
     /// E\[min(S, t)\], the area under the tail from 0 to t.
@@ -33,7 +38,7 @@ impl Time {
             t.min(self.mean())
         } else {
             // The density times its argument is that of the next shape.
-            self.mean() * gamma_lr(self.shape() + 1.0, t / self.scale()) + t * self.tail(t)
+            self.mean() * gamma_lr(self.shape() + 1.0, self.scaled(t)) + t * self.tail(t)
         }
     }
 
@@ -76,6 +81,17 @@ pub(super) fn exponential(mean: f64, random: &Random) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_tail_of_extremes_is_a_share() {
+        for (mean, deviation) in [(1e-320, 1e-315), (1e-9, 1e-3), (3600.0, 3.6e9), (1e-9, 1e-11)] {
+            let time = Time::new(mean, deviation).expect("a time");
+            for t in [1e-320, 1e-9, 1.0, 1e300] {
+                assert!((0.0..=1.0).contains(&time.tail(t)), "{time:?} {t}");
+                assert!(time.mean_up_to(t) >= 0.0, "{time:?} {t}");
+            }
+        }
+    }
 
     #[test]
     fn drawn_ones_have_the_moments_and_the_tail_that_were_asked_for() {

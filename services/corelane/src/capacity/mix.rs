@@ -12,7 +12,9 @@ pub(super) const KINDS: usize = 650;
 
 /// The form of one kind.
 pub(super) const FORM: &str = "KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]], such as \
-                               GET /work=10%:7ms:500us, or GET /projects=5%:200us+2ms:1ms";
+                               GET /work=10%:7ms:500us, or GET /projects=5%:200us+2ms:1ms; times \
+                               with a unit (ns, us, ms, s) up to 3600s, a deviation up to 1000000 \
+                               times its mean";
 
 /// A kind of request: what it takes, and how often it is asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +59,8 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// Kinds with different names, whose shares add up to 1 within a thousandth.
+    /// Kinds with different names, whose shares add up to 1 within a thousandth: thirds may be
+    /// written as 33.3%.
     pub fn new(mut kinds: Vec<Kind>) -> Result<Mix, CapacityError> {
         if kinds.is_empty() || kinds.len() > KINDS {
             return Err(CapacityError::Kinds(kinds.len()));
@@ -68,7 +71,7 @@ impl Mix {
         }
         let sum: f64 = kinds.iter().map(|kind| kind.share).sum();
         let positive = kinds.iter().all(|kind| kind.share > 0.0);
-        if !positive || (sum - 1.0).abs() > 1e-3 {
+        if !positive || (sum - 1.0).abs() > 1e-3 + 1e-9 {
             return Err(CapacityError::Shares((sum * 1e5).round() / 1e3));
         }
         kinds.iter_mut().for_each(|kind| kind.share /= sum);
@@ -197,6 +200,7 @@ mod tests {
             "a=100%:2h",
             "a=100%:3601s",
             "a=100%:0ms:1ms",
+            "a=100%:1ns:1s",
         ] {
             let error = text.parse::<Mix>().expect_err(text);
             assert_eq!(error, CapacityError::Form(text.to_owned()), "{text}");
@@ -205,6 +209,7 @@ mod tests {
             let error = text.parse::<Mix>().expect_err(text);
             assert!(matches!(error, CapacityError::Shares(_)), "{text}: {error}");
         }
+        "a=33.3%,b=33.3%,c=33.3%".parse::<Mix>().expect("three thirds are a whole");
         assert_eq!(" , ".parse::<Mix>(), Err(CapacityError::Kinds(0)));
         assert_eq!("a=50%,a=50%".parse::<Mix>(), Err(CapacityError::Twice("a".to_owned())));
     }

@@ -5,6 +5,9 @@ use super::wait::{cobham, lee_longton, shed_share, wake_up};
 use super::{CapacityError, Kind, Mix, Replica, Time};
 use crate::queue::BRIEF;
 
+/// Shortest mean time of a request, in seconds: with less, rates are no numbers any more.
+const SHORTEST: f64 = 1e-9;
+
 /// What keeps a replica from carrying more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
@@ -50,10 +53,11 @@ pub struct Model {
 }
 
 impl Model {
-    /// The replica's settings have to be in bounds, and the mix has to take some time of a lane.
+    /// The replica's settings have to be in bounds, and a request has to take a nanosecond or more
+    /// on average.
     pub fn new(mix: Mix, replica: Replica) -> Result<Model, CapacityError> {
         replica.check()?;
-        if mix.mean(|kind| kind.service().mean()) + replica.outside <= 0.0 {
+        if mix.mean(|kind| kind.service().mean()) + replica.outside < SHORTEST {
             return Err(CapacityError::NoTime);
         }
         Ok(Model { mix, replica })
@@ -103,7 +107,7 @@ impl Model {
         }
     }
 
-    /// What formulas say of a load of the replica, in requests per second.
+    /// What formulas say of a load of the replica, in requests per second, from 0.
     ///
     /// The wait for the lane is Pollaczek and Khinchine's (for lanes that share their work, Lee and
     /// Longton's), with Welch's for a lane that wakes up; kinds that are brief go before the others
@@ -168,7 +172,8 @@ impl Estimated {
         }
     }
 
-    /// The time within which this share of requests is answered, of a kind or of all.
+    /// The time within which this share of requests is answered, of a kind or of all; the share is
+    /// from 0, and of 1 or more the time is endless.
     ///
     /// The wait has an exponential tail of its mean (Tijms, *A First Course in Stochastic Models*,
     /// 2003, section 9.2.2), and the service time is gamma distributed. Exact for M/M/1.
@@ -180,10 +185,13 @@ impl Estimated {
                 each.map(|(place, kind)| kind.share * self.tail(place, t)).sum()
             }
         };
-        if !self.wait.is_finite() {
+        if !self.wait.is_finite() || share >= 1.0 {
             return f64::INFINITY;
         }
         let (mut low, mut high) = (0.0, self.mean(kind));
+        if high <= 0.0 {
+            return 0.0; // it takes nothing and waits for nothing
+        }
         while tail(high) > 1.0 - share {
             (low, high) = (high, 2.0 * high);
         }
@@ -300,6 +308,24 @@ mod tests {
             close(estimated.mean(Some(kind)), simulated.mean(Some(kind)), 0.1);
         }
         close(estimated.quantile(Some(1), 0.99), simulated.quantile(Some(1), 0.99), 0.2);
+    }
+
+    #[test]
+    fn what_takes_no_time_is_answered_at_once() {
+        let model = model("a=50%+5ms,b=50%", BARE);
+        let estimated = model.estimate(0.01 * model.knee().rate);
+        assert!(estimated.quantile(Some(1), 0.99) < 1e-9, "{estimated:?}");
+        assert_eq!(estimated.quantile(None, 1.0), f64::INFINITY);
+        assert_eq!(model.estimate(0.0).quantile(Some(1), 0.5), 0.0);
+        let nothing = "a=100%".parse().expect("a mix");
+        assert_eq!(Model::new(nothing, BARE), Err(CapacityError::NoTime));
+    }
+
+    #[test]
+    fn above_the_knee_all_kinds_wait_without_end() {
+        let estimated = model("a=90%:5us,b=10%:7ms", BARE).estimate(2000.0);
+        assert_eq!(estimated.waits, [f64::INFINITY; 2]);
+        assert_eq!(estimated.mean(Some(0)), f64::INFINITY);
     }
 
     #[test]

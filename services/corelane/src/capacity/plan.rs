@@ -77,8 +77,8 @@ impl Model {
         Ok(low * knee)
     }
 
-    /// Replicas for a load in requests per second, so that the target holds while `spare` of them
-    /// are away.
+    /// Replicas for a load in requests per second, from 0 and finite, so that the target holds while
+    /// `spare` of them are away.
     pub fn plan(
         &self,
         load: f64,
@@ -86,12 +86,16 @@ impl Model {
         spare: u64,
         simulation: &Simulation,
     ) -> Result<Plan, CapacityError> {
+        if !(load.is_finite() && load >= 0.0) {
+            let (name, allowed) = ("load", "a finite number from 0");
+            return Err(CapacityError::Setting { name, value: load, allowed });
+        }
         let carried = self.highest(target, simulation)?;
         Ok(Plan::of(load, carried, spare))
     }
 
-    /// Settings that keep the target while the load grows by `growth` (0.25 for a quarter) before a
-    /// new replica is there.
+    /// Settings that keep the target while the load grows by `growth` (0.25 for a quarter; from 0)
+    /// before a new replica is there; `None` if the target is never met.
     pub fn autoscaling(
         &self,
         load: f64,
@@ -103,7 +107,8 @@ impl Model {
         let rate = plan.carried / (1.0 + growth);
         let most = Plan::of(load * (1.0 + growth), plan.carried, spare);
         let busy = rate * self.lane_time().mean() / self.replica().lanes as f64;
-        Some(Autoscaling { busy, rate, min: 1 + spare, max: most.replicas?.max(2 + spare) })
+        let min = spare.saturating_add(1);
+        Some(Autoscaling { busy, rate, min, max: most.replicas?.max(min.saturating_add(1)) })
     }
 }
 
@@ -112,7 +117,7 @@ impl Plan {
         // Loads and rates are never known to a thousandth: that much more is no replica more.
         let needed = (load / carried - 1e-3).ceil().max(1.0) as u64;
         let needed = (carried > 0.0).then_some(needed);
-        Plan { carried, needed, replicas: needed.map(|needed| needed + spare) }
+        Plan { carried, needed, replicas: needed.map(|needed| needed.saturating_add(spare)) }
     }
 }
 
@@ -139,6 +144,10 @@ mod tests {
         let never = Target { within: 1e-3, ..TARGET };
         assert_eq!(model().highest(&never, &Simulation::default()), Ok(0.0));
         assert_eq!(Plan::of(100.0, 0.0, 1).replicas, None);
+        assert_eq!(Plan::of(1e300, 1.0, 2).replicas, Some(u64::MAX), "more than can be counted");
+        for load in [f64::NAN, f64::INFINITY, -1.0] {
+            model().plan(load, &TARGET, 1, &simulation).expect_err("it is no load");
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct Replica {
     /// How the lanes share their work.
     pub sharing: Sharing,
     /// Load of the busiest lane over the mean of the lanes: 1 where connections are even, at most
-    /// the number of lanes.
+    /// the number of lanes. It counts where lanes are [`Sharing::Apart`].
     pub unevenness: f64,
     /// What a request costs its lane beside its handler, in seconds, when the lane does not sleep
     /// between requests: parsing, writing, the kernel.
@@ -38,8 +38,9 @@ pub struct Replica {
 }
 
 impl Default for Replica {
-    /// One lane, with the limits that a server has by default, and costs as they were measured on
-    /// 2 cores of Linux 6.18 (`docs/capacity.md`).
+    /// One lane, with the limits that a server has by default. `outside` is about what `/hello` took
+    /// beside its handler on 2 cores of Linux 6.18 (`docs/capacity.md`); `wake` is a guess, for a lane
+    /// of which nothing is known.
     fn default() -> Replica {
         Replica {
             lanes: 1,

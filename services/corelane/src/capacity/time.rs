@@ -5,6 +5,9 @@ use super::CapacityError;
 /// Below this square of the coefficient of variation a duration is taken as fixed: 0.1%.
 const FIXED: f64 = 1e-6;
 
+/// Largest deviation, in means: a million observations of which one takes all the time have 1,000.
+const WIDEST: f64 = 1e6;
+
 /// A random duration in seconds, known by its first two moments. Where more has to be known of it,
 /// it has the gamma distribution with these moments: fixed, Erlang's and exponential durations are
 /// all of that family (Tijms, *A First Course in Stochastic Models*, 2003, appendix B).
@@ -26,11 +29,11 @@ impl Time {
     /// Always 0.
     pub const ZERO: Time = Time { mean: 0.0, deviation: 0.0 };
 
-    /// A duration with this mean and standard deviation, in seconds: each from 0, and no deviation
-    /// without a mean.
+    /// A duration with this mean and standard deviation, in seconds: each from 0, and a deviation
+    /// of at most a million means.
     pub fn new(mean: f64, deviation: f64) -> Result<Time, CapacityError> {
         let finite = mean.is_finite() && deviation.is_finite();
-        if finite && mean >= 0.0 && deviation >= 0.0 && (mean > 0.0 || deviation == 0.0) {
+        if finite && mean >= 0.0 && deviation >= 0.0 && deviation <= WIDEST * mean {
             Ok(Time { mean, deviation })
         } else {
             Err(CapacityError::Time { mean, deviation })
@@ -110,6 +113,7 @@ mod tests {
     #[test]
     fn no_time_is_negative_or_endless() {
         let wrong = [(-1.0, 0.0), (1.0, -1.0), (0.0, 1.0), (f64::NAN, 0.0), (f64::INFINITY, 0.0)];
+        Time::new(1e-320, 1.0).expect_err("its coefficient of variation is no number");
         for (mean, deviation) in wrong {
             Time::new(mean, deviation).expect_err("it is no duration");
         }

@@ -35,7 +35,14 @@ pub fn wake_up(rate: f64, wake: f64) -> f64 {
 /// A. K. Erlang, "Solution of some problems in the theory of probabilities of significance in
 /// automatic telephone exchanges", 1917; by recursion over the servers.
 pub fn erlang_b(servers: usize, load: f64) -> f64 {
-    (1..=servers).fold(1.0, |blocked, n| load * blocked / (n as f64 + load * blocked))
+    let mut blocked = 1.0;
+    for n in 1..=servers {
+        blocked = load * blocked / (n as f64 + load * blocked);
+        if blocked == 0.0 {
+            break; // the servers that are left change nothing
+        }
+    }
+    blocked
 }
 
 /// The share of requests that wait where k servers take an offered load and all may wait: 1 from a
@@ -74,10 +81,13 @@ pub fn lee_longton(rate: f64, servers: usize, time: Time) -> f64 {
 
 /// Mean waits of requests that go first and of those that go after them, from what they would wait
 /// on average in the order of arrival: W(1 − ρ) / (1 − σ) and W / (1 − σ), where σ is the part of
-/// the load ρ that goes first. No request is interrupted.
+/// the load ρ that goes first. No request is interrupted. Both are endless from a load of 1.
 ///
 /// A. Cobham, "Priority assignment in waiting line problems", Operations Research 2, 1954.
 pub fn cobham(wait: f64, busy: f64, busy_first: f64) -> (f64, f64) {
+    if busy >= 1.0 {
+        return (f64::INFINITY, f64::INFINITY);
+    }
     let after_first = 1.0 - busy_first;
     (wait * (1.0 - busy) / after_first, wait / after_first)
 }
@@ -95,9 +105,14 @@ pub fn cobham(wait: f64, busy: f64, busy_first: f64) -> (f64, f64) {
 /// assert!((shed_share(1, 8, 1.0) - 0.1).abs() < 1e-12);
 /// ```
 pub fn shed_share(servers: usize, places: usize, load: f64) -> f64 {
-    // Each place more: p' = r p / (1 + r p), with the load r of a server.
-    let each = load / servers as f64;
-    (0..places).fold(erlang_b(servers, load), |full, _| each * full / (1.0 + each * full))
+    if load <= 0.0 {
+        return 0.0;
+    }
+    // Each place more: p' = r p / (1 + r p), with the load r of a server. So 1 / p grows by a
+    // geometric series, 1 + 1/r + 1/r² + ..., which is added up at once: places may be millions.
+    let (each, places) = ((load / servers as f64).ln(), places as f64);
+    let series = if each == 0.0 { places } else { (-places * each).exp_m1() / (-each).exp_m1() };
+    1.0 / (series + (-places * each).exp() / erlang_b(servers, load))
 }
 
 #[cfg(test)]
@@ -127,6 +142,27 @@ mod tests {
         // Kleinrock's conservation law: waits weighted by load do not change (1965).
         let (first, after) = cobham(0.01, 0.8, 0.3);
         assert!((0.3 * first + 0.5 * after - 0.8 * 0.01).abs() < 1e-12);
+    }
+
+    #[test]
+    fn nobody_has_a_mean_wait_from_a_load_of_1() {
+        for (busy, first) in [(1.0, 0.5), (1.2, 0.1), (1.0, 1.0), (2.0, 1.5)] {
+            assert_eq!(cobham(f64::INFINITY, busy, first), (f64::INFINITY, f64::INFINITY));
+        }
+    }
+
+    #[test]
+    fn places_are_counted_as_one_by_one() {
+        for (servers, places, load) in [(1, 8, 0.3), (3, 20, 2.9), (4, 6, 5.0), (2, 1, 2.0)] {
+            let each = load / servers as f64;
+            let more = |full: f64, _| each * full / (1.0 + each * full);
+            let counted = (0..places).fold(erlang_b(servers, load), more);
+            assert!((shed_share(servers, places, load) / counted - 1.0).abs() < 1e-9);
+        }
+        assert_eq!(shed_share(1, 8, 0.0), 0.0);
+        // As many as there may be: at once.
+        assert_eq!(shed_share(1024, 1 << 31, 900.0), 0.0);
+        assert!((erlang_b(1 << 40, 10.0)).abs() < 1e-300);
     }
 
     #[test]
