@@ -2,12 +2,13 @@
 
 import shlex
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from support import REPOSITORY, agents
+from support import REPOSITORY
 from support.apiserver import Api
 from support.rendering import render
 
@@ -15,10 +16,14 @@ SHIPPED = REPOSITORY / "charts" / "server" / "values-autoscaling.yaml"
 WRITTEN_BY = "# Written by: "
 
 
-def corelane(*arguments: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def corelane(command: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs the command; the caller judges the result."""
-    program = agents.program("corelane-command").with_name("corelane")
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([command, *arguments], capture_output=True, text=True, check=False)
+
+    return run
 
 
 def autoscaler(file: Path) -> dict:
@@ -26,7 +31,7 @@ def autoscaler(file: Path) -> dict:
     return render("server", values=file)["HorizontalPodAutoscaler"]
 
 
-def test_the_shipped_values_are_what_the_command_writes() -> None:
+def test_the_shipped_values_are_what_the_command_writes(corelane: Callable) -> None:
     (line,) = (line for line in SHIPPED.read_text().splitlines() if line.startswith(WRITTEN_BY))
     program, *arguments = shlex.split(line.removeprefix(WRITTEN_BY))
     assert program == "corelane"
@@ -39,7 +44,7 @@ def test_the_shipped_values_are_what_the_command_writes() -> None:
     ("target", "most"), [("40ms", {"busy": 650, "max": 10}), ("100ms", {"busy": 750, "max": 9})]
 )
 def test_an_api_server_takes_what_is_written(
-    api: Api, tmp_path: Path, target: str, most: dict[str, int]
+    api: Api, corelane: Callable, tmp_path: Path, target: str, most: dict[str, int]
 ) -> None:
     mix = "GET /hello=90%, GET /work=10%:7ms"
     written = corelane("capacity", "--mix", mix, "--rps", "7000", "--p99", target, "--hpa")
@@ -68,7 +73,7 @@ def test_an_api_server_takes_what_is_written(
     ],
 )
 def test_what_no_autoscaler_can_mend_is_said_instead(
-    arguments: tuple[str, ...], words: str
+    corelane: Callable, arguments: tuple[str, ...], words: str
 ) -> None:
     refused = corelane("capacity", *arguments, "--rps", "100", "--hpa")
     assert (refused.returncode, refused.stdout) == (1, "")

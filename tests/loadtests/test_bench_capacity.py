@@ -9,20 +9,14 @@ import pytest
 
 from loadtests.bench.capacity import report, verdict
 from loadtests.bench.capacity.cells import CELLS, NAMES, named
-from support import REPOSITORY, agents
+from support import REPOSITORY
 
 CHOSEN = "work,slots"
 
 
-def test_a_run_predicts_and_measures(binary: Path, tmp_path: Path) -> None:
+def test_a_run_predicts_and_measures(binary: Path, command: Path, tmp_path: Path) -> None:
     argv = [sys.executable, "loadtests/bench", "capacity", "--quick", "--cells", CHOSEN]
-    argv += [
-        "--server",
-        binary,
-        "--corelane",
-        agents.program("corelane-command").with_name("corelane"),
-    ]
-    argv += ["--profile", "dev", "--out", tmp_path]
+    argv += ["--server", binary, "--corelane", command, "--profile", "dev", "--out", tmp_path]
     result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     record = json.loads((tmp_path / "bench-capacity.json").read_text())

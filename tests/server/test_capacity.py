@@ -1,7 +1,6 @@
 """The command `corelane capacity`: what a load needs, by words and by what a running replica has learnt."""
 
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -9,22 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support import REPOSITORY
 from support.client import ask
 from support.servers import Server
 
 MIX = "GET /hello=90%, GET /work=10%:7ms"
 
 HELLOS, WORKS = 30, 10
-
-
-@pytest.fixture(scope="session")
-def command() -> Path:
-    """The command, built beside the server that tests start."""
-    argv = ["cargo", "build", "--locked", "--quiet", "-p", "corelane-command"]
-    subprocess.run(argv, cwd=REPOSITORY / "services", check=True)
-    target = os.environ.get("CARGO_TARGET_DIR", "target")
-    return (REPOSITORY / "services" / target).resolve() / "debug/corelane"
 
 
 @pytest.fixture

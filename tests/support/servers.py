@@ -70,6 +70,26 @@ def binary() -> Path:
     return (REPOSITORY / "services" / target).resolve() / "debug/corelane-server"
 
 
+@pytest.fixture(scope="session")
+def command(binary: Path) -> Path:
+    """The command `corelane` beside it: built together, both take the same features of what they depend on.
+
+    Alone it has fewer, and the library and its dependencies would be built once more.
+    """
+    argv = [
+        "cargo",
+        "build",
+        "--locked",
+        "--quiet",
+        "-p",
+        "corelane-server",
+        "-p",
+        "corelane-command",
+    ]
+    subprocess.run(argv, cwd=REPOSITORY / "services", check=True)
+    return binary.with_name("corelane")
+
+
 @pytest.fixture
 def start(binary: Path) -> Iterator[Callable[..., Server]]:
     """Starts servers on free ports; what still runs at the end of a test is killed."""

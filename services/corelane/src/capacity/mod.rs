@@ -21,7 +21,8 @@
 //! let model = Model::new(mix, Replica { lanes: 2, ..Replica::default() })?;
 //! assert_eq!(model.knee().bound, Bound::Lanes);
 //! let target = Target { share: 0.99, within: 0.020, shed: 0.001 };
-//! let plan = model.plan(5000.0, &target, 1, &Simulation::default())?;
+//! let simulation = Simulation { requests: 20_000, ..Simulation::default() };
+//! let plan = model.plan(5000.0, &target, 1, &simulation)?;
 //! assert!(plan.carried < model.knee().rate);
 //! assert!(plan.replicas > plan.needed);
 //! # Ok(())

@@ -261,6 +261,8 @@ mod tests {
         network: 0.0,
     };
 
+    const SIMULATION: Simulation = Simulation { requests: 60_000, seed: 1 };
+
     #[test]
     fn the_knee_is_what_lanes_or_slots_can_do() {
         let knee = model("a=90%,b=10%:7ms", Replica { lanes: 2, outside: 1e-4, ..BARE }).knee();
@@ -301,7 +303,7 @@ mod tests {
     fn brief_ones_wait_for_one_dear_one() {
         let model = model("GET /hello=90%,GET /work=10%:7ms", Replica { outside: 1e-5, ..BARE });
         let rate = 0.7 * model.knee().rate;
-        let simulated = model.simulate(&Simulation::default(), rate);
+        let simulated = model.simulate(&SIMULATION, rate);
         let estimated = model.estimate(rate);
         close(simulated.quantile(Some(0), 0.99), 7e-3, 0.05);
         for kind in [0, 1] {
@@ -332,7 +334,7 @@ mod tests {
     fn handlers_that_wait_queue_for_slots() {
         let model = model("a=100%+5ms:5ms", Replica { slots: 2, ..BARE });
         let estimated = model.estimate(300.0);
-        let simulated = model.simulate(&Simulation::default(), 300.0);
+        let simulated = model.simulate(&SIMULATION, 300.0);
         assert_eq!(model.knee().bound, Bound::Slots);
         close(estimated.mean(None), simulated.mean(None), 0.05);
         close(estimated.quantile(None, 0.99), simulated.quantile(None, 0.99), 0.1);

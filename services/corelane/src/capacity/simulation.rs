@@ -203,7 +203,7 @@ mod tests {
         let wait = Time::exponential(10e-3).expect("a time");
         let kind = Kind { name, share: 1.0, lane: Time::ZERO, wait };
         let mix = Mix::new(vec![kind]).expect("a mix");
-        let seen = Simulation { requests: 100_000, seed: 3 }.run(&mix, &replica, 500.0);
+        let seen = Simulation { requests: 30_000, seed: 3 }.run(&mix, &replica, 500.0);
         close(seen.shed, crate::capacity::wait::shed_share(4, 6, 5.0), 0.03, "shed");
         // One lane at its knee and a half: it cannot serve more, and says so to what is dear. Brief
         // ones wait in its sockets.
