@@ -66,7 +66,8 @@ def run(scenario: str, target: Target, settings: dict[str, object], folder: Path
         failed_thresholds=k6_summary.failed_thresholds(data),
         started=started.isoformat(timespec="milliseconds"),
         seconds=round(seconds, 1),
-        target=record.Target(target.gateway, "gateway", list(target.replicas)),
+        # A scenario that asks a replica itself says so.
+        target=target.asked(data.pop("via", "gateway")),
         settings=settings,
         machine=machine.describe(),
         load_average_before=[round(value, 2) for value in load],

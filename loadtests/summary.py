@@ -10,8 +10,9 @@ ROUTE = "{:<24} {:>9} {:>8} {:>9} {:>9} {:>9}"
 def describe(run: Run) -> str:
     """What happened on each route, who answered, and which thresholds failed."""
     total = sum(part.requests for part in run.parts)
+    way = "directly to" if run.target.via == "direct" else "through"
     head = (
-        f"{run.name}: {total} requests in {run.seconds:.0f} s through {run.target.url} "
+        f"{run.name}: {total} requests in {run.seconds:.0f} s {way} {run.target.url} "
         f"({run.tool} {run.tool_version}, load average {run.load_average_before[0]:.2f})"
     )
     lines = [head]

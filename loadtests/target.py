@@ -7,6 +7,7 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from loadtests import record
 from local import processes, settings, tokens, topology
 from tools.errors import ToolError
 
@@ -39,6 +40,12 @@ class Target:
             "TOKEN": self.token,
         }
         return {name: value for name, value in told.items() if value}
+
+    def asked(self, via: str) -> record.Target:
+        """Where the requests of a run went, which is `direct` or through the `gateway`."""
+        if via == "direct":
+            return record.Target(self.direct, via, list(self.replicas[:1]))
+        return record.Target(self.gateway, via, list(self.replicas))
 
 
 def find() -> Target:

@@ -1,6 +1,7 @@
 // Many connections at once, which few virtual users share: each of them takes 0.4 MB and 3 ms of CPU to make.
 
 import { directUrl, baseUrl, vus } from './settings.js';
+import { figure, statistic } from './summary.js';
 
 /** Connections of one virtual user. */
 export const EACH = 100;
@@ -41,7 +42,24 @@ export function until(moment) {
   return new Promise((done) => setTimeout(done, Math.max(0, moment - Date.now())));
 }
 
-/** What the summary says of where requests went. */
-export const asked = directUrl
+/** A server closes a connection that says nothing for ten seconds, and looks for these twice a second. */
+const SILENT_MS = 8000;
+
+/** What the summary of a crowd says: `figures` of the whole run, and `more` in words. */
+export function told(metrics, figures, more = '') {
+  const silent = statistic(metrics, 'http_req_sending', 'max');
+  return {
+    figures: { all: { ...figures, ...figure('longest_from_connection_to_request_ms', silent, 'ms') } },
+    notes: [asked + more, ...(silent > SILENT_MS ? [late(silent)] : [])],
+    via: directUrl ? 'direct' : 'gateway',
+  };
+}
+
+const asked = directUrl
   ? `Asked was one replica, without the gateway, on ${own * users} connections.`
   : `DIRECT_URL is not set: asked was the gateway, on ${own * users} connections.`;
+
+const late = (silent) => (
+  `k6 had no CPU for up to ${(silent / 1000).toFixed(1)} s between a connection and its request. The server gives `
+  + 'up after timeouts.header, 10 s by default, which k6 calls EOF: fewer --vus, or a machine with less to do.'
+);

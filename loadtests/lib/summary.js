@@ -11,7 +11,7 @@ export function handleSummary(data) {
 
 /**
  * As `handleSummary`, with what only this scenario knows: `tell(metrics)` gives `figures`, by part
- * (`all` is the whole run) and name, and `notes` in words.
+ * (`all` is the whole run) and name, `notes` in words, and `via`: `direct` if no gateway was asked.
  */
 export function handleSummaryWith(tell) {
   return (data) => handleSummary({ ...data, ...tell(data.metrics) });

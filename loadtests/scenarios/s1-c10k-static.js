@@ -6,7 +6,7 @@
 import { check } from 'k6';
 import http from 'k6/http';
 
-import { asked, connections, crowd, own, server, users } from '../lib/crowd.js';
+import { connections, crowd, own, server, told, users } from '../lib/crowd.js';
 import { exchangeAsync } from '../lib/exchange.js';
 import { guardedAsync } from '../lib/guard.js';
 import { common, complete } from '../lib/options.js';
@@ -45,16 +45,11 @@ export function setup() {
 
 export const handleSummary = handleSummaryWith((metrics) => {
   const connecting = (key) => statistic(metrics, 'http_req_connecting', key);
-  return {
-    figures: {
-      all: {
-        ...figure('connections', connections, ''),
-        ...figure('connect_p50_ms', connecting('med'), 'ms'),
-        ...figure('connect_p99_ms', connecting('p(99)'), 'ms'),
-      },
-    },
-    notes: [asked],
-  };
+  return told(metrics, {
+    ...figure('connections', connections, ''),
+    ...figure('connect_p50_ms', connecting('med'), 'ms'),
+    ...figure('connect_p99_ms', connecting('p(99)'), 'ms'),
+  });
 });
 
 const HOW = { base: server, headers: { Connection: 'close' }, timeout: '60s' };

@@ -6,7 +6,7 @@
 
 import exec from 'k6/execution';
 
-import { asked, connections, crowd, keeping, own, server, until, users } from '../lib/crowd.js';
+import { connections, crowd, keeping, own, server, told, until, users } from '../lib/crowd.js';
 import { exchangeAsync } from '../lib/exchange.js';
 import { guardedAsync } from '../lib/guard.js';
 import { common, complete } from '../lib/options.js';
@@ -48,17 +48,14 @@ export default async function (first) {
 
 export const handleSummary = handleSummaryWith((metrics) => {
   const of = (key) => statistic(metrics, 'http_req_duration', key);
-  return {
-    figures: {
-      all: {
-        ...figure('at_once', connections, 'requests'),
-        ...figure('median_ms', of('med'), 'ms'),
-        ...figure('longest_ms', of('max'), 'ms'),
-      },
+  return told(
+    metrics,
+    {
+      ...figure('at_once', connections, 'requests'),
+      ...figure('median_ms', of('med'), 'ms'),
+      ...figure('longest_ms', of('max'), 'ms'),
     },
-    notes: [
-      `${asked} ${ROUNDS} times: one process of k6 cannot hold ${TOTAL}, which make ladder can. `
-      + `Published for ${TOTAL}: median 30 ms, none over ${LATE_MS} ms.`,
-    ],
-  };
+    ` ${ROUNDS} times: one process of k6 cannot hold ${TOTAL}, which make ladder can. `
+    + `Published for ${TOTAL}: median 30 ms, none over ${LATE_MS} ms.`,
+  );
 });

@@ -10,7 +10,6 @@ from pathlib import Path
 from loadtests.bench import machine
 from loadtests.k6 import THRESHOLD
 from loadtests.record import Part, Run
-from loadtests.record import Target as Asked
 from loadtests.report import prometheus
 from loadtests.target import Target
 from loadtests.usage import UsageError
@@ -77,11 +76,7 @@ def record(test: Callable[[Job], Outcome], scenario: str, tool: str, job: Job) -
         failed_thresholds=failed,
         started=started.isoformat(timespec="milliseconds"),
         seconds=round(seconds, 1),
-        target=Asked(
-            target.gateway if found.via == "gateway" else job.server,
-            found.via,
-            list(target.replicas if found.via == "gateway" else target.replicas[:1]),
-        ),
+        target=target.asked(found.via),
         settings=job.settings,
         machine=machine.describe(),
         load_average_before=[round(value, 2) for value in load],

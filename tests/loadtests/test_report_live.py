@@ -159,3 +159,17 @@ def test_bad_usage_is_one_line(arguments: list[str], words: str) -> None:
     assert result.returncode == os.EX_USAGE
     assert words in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_the_record_says_where_a_crowd_went(server: Server, tmp_path: Path, direct: bool) -> None:
+    """The gateway's address is another name of the same server."""
+    gateway = server.url.replace("127.0.0.1", "localhost")
+    known = {"DIRECT_URL": server.url} if direct else {}
+    arguments = ["s1-c10k-static", "--vus", "20"]
+    process = command(server, tmp_path, *arguments, **{"GATEWAY_URL": gateway, **known})
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    target = record.read(tmp_path / "s1-c10k-static-latest").target
+    way = ("direct", server.url) if direct else ("gateway", gateway)
+    assert (target.via, target.url, len(target.replicas)) == (*way, 1)
