@@ -166,6 +166,12 @@ def test_a_kind_that_takes_nothing_has_an_answer(run: Callable) -> None:
     assert nothing["p99_seconds"] == 0 and nothing["closed_form"]["p99_seconds"] < 1e-9
 
 
+def test_a_queue_that_still_grows_has_no_quantiles(run: Callable) -> None:
+    flags = ("--mix=GET /work=100%:1ms", "--used=120%", "--json")
+    assert answer(run(*flags, "--slots=1000000"))["at"]["p99_seconds"] is None
+    assert answer(run(*flags, "--slots=1", "--queue=9"))["at"]["shed"] > 0.1
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

@@ -90,6 +90,8 @@ impl At {
         let estimated = model.estimate(rate);
         let stays = rate < model.knee().rate || estimated.shed > 0.0;
         let simulated = stays.then(|| model.simulate(&question.simulation, rate));
+        // Above the knee a queue that is not full yet still grows: how long depends on when one looks.
+        let simulated = simulated.filter(|seen| rate < model.knee().rate || seen.shed > 0.0);
         let met = target.map(|target| simulated.as_ref().is_some_and(|seen| target.is_met(seen)));
         At { replicas, rate, estimated, simulated, met }
     }

@@ -137,7 +137,7 @@ impl Told {
         let start = |of: &Exposition| of.sum("process_start_time_seconds");
         let starts = start(&self.before).zip(start(&self.now));
         let restarted = starts.is_some_and(|(old, new)| (new - old).abs() > SAME_START);
-        if restarted || COUNTERS.iter().any(|name| fell(&name)) {
+        if restarted || COUNTERS.iter().any(fell) {
             return refuse(
                 "it is no later reading of the replica that was read first; allowed are two of one replica \
                  that was not restarted between them, the earlier one first",
