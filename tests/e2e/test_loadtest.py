@@ -18,7 +18,7 @@ from support.releases import Release
 
 BOARD = REPOSITORY / "dashboards" / "json" / "corelane-load-test.json"
 RELEASE, JOB = "loadtest", "loadtest-1"
-PLACELESS = "placeless"
+PLACELESS, STRICT = "placeless", "strict"
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,9 @@ def start(platform_with_prometheus: Release, tmp_path: Path) -> Iterator[Callabl
     begun: list[Started] = []
 
     def run(*arguments: str) -> Started:
-        argv = [sys.executable, "loadtests", "cluster", "smoke", "--out", str(tmp_path), *arguments]
+        # A folder for each: they run beside each other.
+        out = tmp_path / str(len(begun))
+        argv = [sys.executable, "loadtests", "cluster", "smoke", "--out", str(out), *arguments]
         process = subprocess.Popen(
             argv,
             cwd=REPOSITORY,
@@ -71,7 +73,7 @@ def start(platform_with_prometheus: Release, tmp_path: Path) -> Iterator[Callabl
             stderr=subprocess.STDOUT,
             text=True,
         )
-        begun.append(Started(process, tmp_path))
+        begun.append(Started(process, out))
         return begun[-1]
 
     yield run
@@ -79,7 +81,8 @@ def start(platform_with_prometheus: Release, tmp_path: Path) -> Iterator[Callabl
         each.process.terminate()
         each.process.wait()
         each.process.stdout.close()
-    platform_with_prometheus.helm("uninstall", RELEASE, PLACELESS, "--ignore-not-found", "--wait")
+    releases = (RELEASE, PLACELESS, STRICT)
+    platform_with_prometheus.helm("uninstall", *releases, "--ignore-not-found", "--wait")
 
 
 def k6_queries() -> list[str]:
@@ -135,10 +138,10 @@ def test_the_runners_share_a_run_and_their_series_add_up(
             assert prometheus.data(path)["result"], query
 
 
-def test_a_runner_that_is_lost_is_not_replaced_and_one_without_a_place_is_named(
+def test_a_run_fails_with_its_runners(
     start: Callable[..., Started], platform_with_prometheus: Release
 ) -> None:
-    """Two runs beside each other, because both mostly wait."""
+    """A runner that is lost, wrong replies and a runner without a place, beside each other: they mostly wait."""
     cluster = platform_with_prometheus.cluster
     of_job = f"batch.kubernetes.io/job-name={JOB}"
     started = start("--runners", "2", "--rate", "40", "--duration", "2m", "--keep")
@@ -152,6 +155,7 @@ def test_a_runner_that_is_lost_is_not_replaced_and_one_without_a_place_is_named(
     uids = {pod["metadata"]["uid"] for pod in pods}
     # Begun only now, so that no two runs build the image at once.
     placeless = start("--release", PLACELESS, "--set", "cpu=64", "--set", "start.deadline=3s")
+    strict = start("--release", STRICT, "--rate", "20", "--set", "target.replicas={nobody}")
     cluster.kubectl("delete", "pod", pods[1]["metadata"]["name"])
     status, said = started.end()
     assert status == 1, said
@@ -167,3 +171,8 @@ def test_a_runner_that_is_lost_is_not_replaced_and_one_without_a_place_is_named(
     assert "no runner has sent a request" in said
     assert "not started: after 3 s not ready" in said
     assert "Insufficient cpu" in said
+    # A threshold that fails is told by k6's own status.
+    status, said = strict.end()
+    assert status == 99, said
+    assert not strict.record["passed"]
+    assert strict.record["parts"][0]["checks"]["failed"] > 0
