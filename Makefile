@@ -85,7 +85,7 @@ e2e: tools ## Test roll-outs, pinning and failures on the cluster, or on one of 
 # What e2e takes that test does not, and that is built without the tests' own programs.
 e2e-parts:
 	@$(TOOLS) ensure coredns
-	@$(PYTHON) hack/images build prometheus alertmanager
+	@$(PYTHON) hack/images build prometheus alertmanager k6
 
 postgres-up: ## Start a disposable PostgreSQL, for tests and for who tries things out
 	@$(PYTHON) hack/postgres up
@@ -122,7 +122,7 @@ test-platform: tools ## Run the tests with real processes, and those of charts a
 
 # Two halves side by side, because one mostly renders and the other mostly waits; each shows its lines at its end.
 # Each draws ports of its own, so that neither takes one that the other is about to use.
-TRAFFIC := tests/gateway tests/loadtests tests/local tests/node_tuner tests/postgres
+TRAFFIC := tests/gateway tests/loadtests tests/local tests/node_tuner
 
 test-parts:
 	TEST_PORTS=10000-16999 $(TOOLS) run pytest tests $(addprefix --ignore=,$(TRAFFIC))
