@@ -1,0 +1,124 @@
+"""What a contender is: how it is built, started and described."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+HELLO = "hello"
+DIV = "div"
+FILE_4K = "file-4k"
+FILE_10K = "file-10k"
+WORK = "work"
+PROJECTS = "projects"
+MIXED = "mixed"
+C10K = "c10k"
+
+WORKLOADS = (HELLO, DIV, FILE_4K, FILE_10K, WORK, PROJECTS, MIXED, C10K)
+"""What a contender may take, in the order of the report."""
+
+FILES = (FILE_4K, FILE_10K, C10K)
+"""Those of whoever serves the folder of static files."""
+
+POOL = 8
+"""The most connections to PostgreSQL, for all the same."""
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a contender is started with."""
+
+    address: str
+    """HOST:PORT to listen on."""
+    threads: int
+    """As many as it has CPUs."""
+    folder: Path
+    """Its own, empty: for its configuration and what it writes."""
+    static: Path
+    """Its files are asked for below /static/."""
+    database: str | None = None
+    """postgres://USER:PASSWORD@HOST:PORT/NAME, an empty database; only for `projects`."""
+    token_file: Path | None = None
+    """Holds the bearer token of who may write projects, without a line's end."""
+
+    @property
+    def host(self) -> str:
+        """Where to listen, without the port."""
+        return self.address.rpartition(":")[0]
+
+    @property
+    def port(self) -> int:
+        """The port to listen on."""
+        return int(self.address.rpartition(":")[2])
+
+    @property
+    def token(self) -> str | None:
+        """The bearer token."""
+        return self.token_file.read_text() if self.token_file else None
+
+    def arguments(self) -> list[str]:
+        """The command line that all programs of `peers/` share."""
+        found = ["--listen", self.address, "--threads", str(self.threads)]
+        found += ["--static", str(self.static)]
+        if self.database is not None:
+            found += ["--database", self.database, "--token", self.token or ""]
+        return found
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What must be on disk to run it; what every Linux has (libc) is not counted."""
+
+    program_bytes: int
+    runtime_bytes: int = 0
+    """Of what it runs on: a JRE, Node, libraries that are not in the program."""
+    what: str = "one program"
+    """What is counted."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One server under comparison."""
+
+    name: str
+    family: str
+    """Of its language or kind, as in "Rust", "JVM", "web server", "floor"."""
+    workloads: frozenset[str]
+    settings: str
+    """The recommended production settings that it runs with, and who recommends them; and why it
+    does not take a workload, where that is not plain."""
+    build: Callable[[str], Path]
+    """Builds or obtains it with a profile of cargo's (`release`, `dev`; others have one build);
+    the program to start. Called once for a run, never while something is measured."""
+    argv: Callable[[Path, Start], list[str]]
+    """The command that starts the program. It stays in the foreground; its children are its own."""
+    installed: Callable[[Path], Installed]
+    version: Callable[[Path], str]
+    environment: Mapping[str, str] = field(default=NOTHING)
+    """Added to that of the benchmark."""
+    warm_up: float = 0.5
+    """Seconds of load before each measurement; more where code is compiled while it runs."""
+    warm_up_first: float = 0.0
+    """Seconds of `/hello`, or its first workload, once after the start, before all others."""
+    threads: bool = True
+    """Whether it takes another number of threads than one."""
+
+
+def size_of(paths: Iterable[Path]) -> int:
+    """Bytes of files, and of all files in folders; a file with several names counts once."""
+    known: dict[tuple[int, int], int] = {}
+    for path in paths:
+        inside = path.rglob("*") if path.is_dir() else [path]
+        for file in inside:
+            if file.is_file():
+                stat = os.stat(file)
+                known[stat.st_dev, stat.st_ino] = stat.st_size
+    return sum(known.values())
+
+
+def one_program(program: Path) -> Installed:
+    """Of a program that needs nothing beside itself."""
+    return Installed(size_of([program]))
