@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 HELLO = "hello"
 DIV = "div"
@@ -23,8 +22,6 @@ FILES = (FILE_4K, FILE_10K, C10K)
 
 POOL = 8
 """The most connections to PostgreSQL, for all the same."""
-
-NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ class Contender:
     """The command that starts the program. It stays in the foreground; its children are its own."""
     installed: Callable[[Path], Installed]
     version: Callable[[Path], str]
-    environment: Mapping[str, str] = field(default=NOTHING)
+    environment: Mapping[str, str] = field(default_factory=dict)
     """Added to that of the benchmark."""
     warm_up: float = 0.5
     """Seconds of load before each measurement; more where code is compiled while it runs."""
