@@ -146,6 +146,9 @@ struct Period {
     /// The same load before it, unmeasured.
     #[arg(long, default_value_t = 1.0)]
     warm_up: f64,
+    /// Also reports the latencies of all requests as a curve.
+    #[arg(long)]
+    curve: bool,
 }
 
 fn main() -> ExitCode {
@@ -167,7 +170,9 @@ fn run(mode: Mode) -> Result<(), Lost> {
             let mut pool = target.pool(target.connections)?;
             let all = 0..pool.len();
             closed::run(&mut pool, all.clone(), kind, period.warm_up())?;
-            measure(pool, |pool| closed::run(pool, all, kind, period.measured()))
+            measure(pool, |pool| {
+                Ok(closed::run(pool, all, kind, period.measured())?.with_curve(period.curve))
+            })
         }
         Mode::Open { target, period, rate, arrivals, work_share, works, seed, next } => {
             let one = target.ops.map(|ops| Mix::one(ops, work_share));
@@ -177,7 +182,9 @@ fn run(mode: Mode) -> Result<(), Lost> {
             let plan = Plan { rate, arrivals, works, targets: 1 };
             open::run(&mut pool, &plan.trace(period.warm_up(), !seed), next.seeded(!seed))?;
             let trace = plan.trace(period.measured(), seed);
-            measure(pool, |pool| open::run(pool, &trace, next.seeded(seed)))
+            measure(pool, |pool| {
+                Ok(open::run(pool, &trace, next.seeded(seed))?.with_curve(period.curve))
+            })
         }
         Mode::Turns { to, connections } => turns::run(to, connections),
         Mode::Users { options } => users::run(options),

@@ -14,6 +14,12 @@ use crate::reply::Fault;
 /// The percentiles that are reported; the first is the least value, the last the greatest.
 const PERCENTILES: [f64; 6] = [0.0, 50.0, 90.0, 99.0, 99.9, 100.0];
 
+/// The percentiles of a curve, which has as much room for each further nine.
+const CURVE: [f64; 18] = [
+    0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.975, 99.99,
+    99.995, 99.999, 100.0,
+];
+
 /// Latencies are kept to three digits, in nanoseconds.
 const DIGITS: u8 = 3;
 
@@ -32,6 +38,8 @@ pub(crate) struct Tally {
     took: Duration,
     /// Every answer, where they are to be told one by one.
     samples: Option<Samples>,
+    /// Whether the latencies of all kinds together are told as a curve.
+    curve: bool,
 }
 
 /// Answers one by one, as columns.
@@ -55,6 +63,7 @@ impl Default for Tally {
             reopened: 0,
             took: Duration::ZERO,
             samples: None,
+            curve: false,
         }
     }
 }
@@ -79,6 +88,11 @@ impl Tally {
         let (due_ms, latency_ms) = (Vec::new(), Vec::new());
         let samples = Samples { begun, due_ms, latency_ms, work: Vec::new(), right: Vec::new() };
         Tally { samples: Some(samples), ..Tally::default() }
+    }
+
+    /// The same, told with a curve of its latencies.
+    pub(crate) fn with_curve(self, curve: bool) -> Self {
+        Tally { curve, ..self }
     }
 
     /// Counts a request that is due.
@@ -163,6 +177,14 @@ impl Tally {
         merged.iter().map(|(name, latencies)| (name.clone(), summary(latencies))).collect()
     }
 
+    /// Latencies of all kinds.
+    fn all(&self) -> Option<Histogram<u64>> {
+        self.latencies.values().cloned().reduce(|mut sum, one| {
+            add(&mut sum, &one);
+            sum
+        })
+    }
+
     /// The report.
     pub(crate) fn json(&self, own_cpu: Duration) -> String {
         let right: u64 = self.latencies.values().map(Histogram::len).sum();
@@ -184,6 +206,9 @@ impl Tally {
             "reopened": self.reopened,
             "lanes": lanes,
         });
+        if self.curve {
+            report["curve"] = self.all().map_or(json!([]), |all| points(&all));
+        }
         if let Some(samples) = &self.samples {
             report["samples"] = json!({
                 "due_ms": samples.due_ms,
@@ -205,8 +230,20 @@ fn record(histogram: &mut Histogram<u64>, time: Duration) {
     let _ = histogram.record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
 }
 
+/// Percentiles and their microseconds, as far as so many times can tell them apart.
+fn points(times: &Histogram<u64>) -> Value {
+    let told =
+        |percent: &&f64| **percent == 100.0 || (100.0 - **percent) * times.len() as f64 >= 100.0;
+    let point =
+        |percent: &f64| json!([percent, microseconds(times.value_at_percentile(*percent) as f64)]);
+    CURVE.iter().filter(told).map(point).collect()
+}
+
+fn microseconds(nanoseconds: f64) -> Value {
+    json!((nanoseconds / 10.0).round() / 100.0)
+}
+
 fn summary(times: &Histogram<u64>) -> Value {
-    let microseconds = |nanoseconds: f64| json!((nanoseconds / 10.0).round() / 100.0);
     let mut fields = Map::new();
     fields.insert("count".into(), json!(times.len()));
     fields.insert("mean".into(), microseconds(times.mean()));
@@ -221,4 +258,35 @@ fn summary(times: &Histogram<u64>) -> Value {
 pub(crate) fn own_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Latencies of 1 ms, 2 ms, ... for so many requests.
+    fn told(count: u32) -> Value {
+        let (mut tally, due) = (Tally::default(), Instant::now());
+        for number in 1..=count {
+            let read = due + Duration::from_millis(number.into());
+            tally.add(&Answer { kind: Kind::Hello, due, read, fault: None, lane: None });
+        }
+        serde_json::from_str(&tally.with_curve(true).json(Duration::ZERO)).expect("JSON")
+    }
+
+    fn percents(report: &Value) -> Vec<f64> {
+        let points = report["curve"].as_array().expect("a curve");
+        points.iter().map(|point| point[0].as_f64().expect("a percentile")).collect()
+    }
+
+    #[test]
+    fn a_curve_ends_with_the_longest_and_tells_no_percentile_that_is_no_request() {
+        let report = told(1000);
+        assert_eq!(percents(&report)[..4], [0.0, 10.0, 25.0, 50.0]);
+        assert_eq!(percents(&report)[11..], [99.9, 100.0]);
+        let longest = report["curve"][12][1].as_f64().expect("microseconds");
+        assert!((longest / 1e6 - 1.0).abs() < 0.001, "{longest}");
+        assert_eq!(percents(&told(10)), [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 100.0]);
+        assert_eq!(percents(&told(0)), []);
+    }
 }
