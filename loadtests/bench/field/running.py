@@ -1,0 +1,159 @@
+"""Starts a contender on its CPUs, waits for its first right reply, and ends it."""
+
+import http.client
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from loadtests.bench import cpu
+from loadtests.bench.field.contender import Contender, Start
+from loadtests.bench.field.workloads import STATIC, Workload, first_of
+from loadtests.bench.free_ports import free_ports
+from loadtests.bench.lanes import servers
+from local.settings import REPOSITORY
+from tools.errors import ToolError
+
+PATIENCE = 30.0
+"""Longest start; the slowest is a JVM's on one CPU."""
+
+PAUSE = 0.0005
+"""Between two tries to connect: what a start is rounded to."""
+
+
+@dataclass(frozen=True)
+class Database:
+    """Where projects are kept."""
+
+    url: str
+    token_file: Path
+
+
+@dataclass
+class Running(servers.Running):
+    """A contender that answers."""
+
+    start_ms: float = 0.0
+    """From its start to its first right reply."""
+    used: dict[int, float] = field(default_factory=dict)
+    """CPU time of each of its processes as it was last seen, those that have ended included."""
+
+    def cpu_seconds(self) -> float:
+        """CPU time since the start. Servers with a process per so many connections end some."""
+        for pid in self.pids:
+            with suppress(ToolError):
+                self.used[pid] = cpu.seconds(pid)
+        return sum(self.used.values())
+
+    def resident_kib(self) -> int:
+        """Resident memory of all its processes; what they share counts once."""
+        parts = [_memory(pid) for pid in self.pids]
+        return sum(own for own, _ in parts) + max(shared for _, shared in parts)
+
+
+@contextmanager
+def started(
+    contender: Contender,
+    program: Path,
+    *,
+    cpus: Sequence[int],
+    threads: int = 1,
+    database: Database | None = None,
+) -> Iterator[Running]:
+    """Starts a contender on these CPUs alone and kills it at the end."""
+    address = f"{servers.HOST}:{free_ports()}"
+    with tempfile.TemporaryDirectory(prefix="bench-field-") as name:
+        folder = Path(name)
+        start = Start(
+            address,
+            threads,
+            folder,
+            STATIC,
+            database and database.url,
+            database and database.token_file,
+        )
+        argv = contender.argv(program, start)
+        with open(folder / "output", "wb") as output, _placed(cpus):
+            begun = time.monotonic()
+            process = subprocess.Popen(
+                argv,
+                cwd=REPOSITORY,
+                env={**os.environ, **contender.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+        try:
+            found = Running(process, address)
+            _wait_until_right(contender, found, first_of(contender), folder / "output")
+            found.start_ms = (time.monotonic() - begun) * 1e3
+            yield found
+        finally:
+            # The group is its own: the workers of nginx and Apache are in it.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@contextmanager
+def _placed(cpus: Sequence[int]) -> Iterator[None]:
+    """What is started meanwhile runs on these CPUs (sched_setaffinity(2): children inherit it)."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _wait_until_right(
+    contender: Contender, found: Running, workload: Workload, output: Path
+) -> None:
+    deadline = time.monotonic() + PATIENCE
+    problem = "no answer"
+    while time.monotonic() < deadline:
+        if found.process.poll() is not None:
+            raise ToolError(f"{contender.name} did not start:\n{_end_of(output)}")
+        try:
+            status, body = _ask(found.address, workload.target)
+        except (OSError, http.client.HTTPException) as error:
+            problem = repr(error)
+        else:
+            if (status, body) == (200, workload.body):
+                return
+            problem = f"{status} {body[:100]!r}"
+        time.sleep(PAUSE)
+    raise ToolError(
+        f"{contender.name} does not answer {workload.target}: {problem}\n{_end_of(output)}"
+    )
+
+
+def _ask(address: str, target: str) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection(address, timeout=PATIENCE)
+    try:
+        connection.request("GET", target)
+        reply = connection.getresponse()
+        return reply.status, reply.read()
+    finally:
+        connection.close()
+
+
+def _end_of(output: Path) -> str:
+    return output.read_text(errors="replace")[-2000:]
+
+
+def _memory(pid: int) -> tuple[int, int]:
+    """KiB of a process of its own, and shared with others (proc_pid_smaps(5), smaps_rollup)."""
+    found: dict[str, int] = {}
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
+            name, value = line.split(":", 1)
+            found[name] = int(value.split()[0])
+    own = found.get("Private_Clean", 0) + found.get("Private_Dirty", 0)
+    return own, found.get("Rss", 0) - own
