@@ -1,0 +1,59 @@
+// Command go serves the routes of the reference service with net/http, and projects with pgx.
+package main
+
+import (
+	"context"
+	"flag"
+	"log"
+	"net/http"
+	"runtime"
+	"time"
+)
+
+// options are the command line that all peers share.
+type options struct {
+	listen   string
+	threads  int
+	static   string
+	database string
+	token    string
+}
+
+func main() {
+	var given options
+	flag.StringVar(&given.listen, "listen", "", "address to serve")
+	flag.IntVar(&given.threads, "threads", 1, "CPUs that run Go code at once")
+	flag.StringVar(&given.static, "static", "", "folder of the files below /static/")
+	flag.StringVar(&given.database, "database", "", "postgres:// address of the projects")
+	flag.StringVar(&given.token, "token", "", "bearer token of who may write projects")
+	flag.Parse()
+	runtime.GOMAXPROCS(given.threads)
+	if err := serve(given); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func serve(given options) error {
+	routes := http.NewServeMux()
+	routes.HandleFunc("GET /hello", hello)
+	routes.HandleFunc("GET /div/{n}", div)
+	routes.HandleFunc("GET /work", work)
+	if given.static != "" {
+		routes.Handle("GET /static/", http.StripPrefix("/static/", files(given.static)))
+	}
+	if given.database != "" {
+		projects, err := open(context.Background(), given.database, given.token)
+		if err != nil {
+			return err
+		}
+		projects.register(routes)
+	}
+	server := http.Server{
+		Addr:    given.listen,
+		Handler: routes,
+		// Without them a client that says nothing keeps its connection for ever (pkg.go.dev/net/http#Server).
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       75 * time.Second,
+	}
+	return server.ListenAndServe()
+}

@@ -1,0 +1,61 @@
+// Routes whose replies are short text.
+
+const PLAIN = "text/plain; charset=utf-8";
+
+export function sendText(response, status, body, fields) {
+  const length = Buffer.byteLength(body);
+  response.writeHead(status, { "Content-Type": PLAIN, "Content-Length": length, ...fields });
+  response.end(body);
+}
+
+export function notFound(response) {
+  sendText(response, 404, "there is nothing at this address\n");
+}
+
+export function hello(response) {
+  response.writeHead(200, { "Content-Type": PLAIN, "Content-Length": 13 });
+  response.end("Hello, World!");
+}
+
+export function div(response, n) {
+  const half = halve(n);
+  if (half === undefined) {
+    sendText(response, 400, "n must be a decimal number such as 4, -7 or 0.25\n");
+  } else {
+    sendText(response, 200, half);
+  }
+}
+
+// Half of a decimal number of any length. Its digits are one whole number: half of it is five times
+// as much with one more place behind the point.
+function halve(n) {
+  const parts = /^(-?)([0-9]+)(?:\.([0-9]+))?$/.exec(n);
+  if (!parts) {
+    return undefined;
+  }
+  const [, sign, whole, fraction = ""] = parts;
+  const places = fraction.length + 1;
+  const digits = (BigInt(whole + fraction) * 5n).toString().padStart(places + 1, "0");
+  const half = digits.slice(-places).replace(/0+$/, "");
+  const magnitude = digits.slice(0, -places) + (half && `.${half}`);
+  return magnitude === "0" ? "0" : sign + magnitude;
+}
+
+export function work(response, query) {
+  const ops = new URLSearchParams(query).get("ops");
+  if (ops === null || !/^[0-9]+$/.test(ops)) {
+    sendText(response, 400, "ops must be a whole number\n");
+  } else {
+    const result = iterate(Number(ops));
+    sendText(response, 200, `${result.toString(16).padStart(16, "0")}\n`);
+  }
+}
+
+// V8 computes both steps in 64-bit registers because each is cut to 64 bits.
+function iterate(ops) {
+  let state = 1n;
+  for (let count = 0; count < ops; count++) {
+    state = BigInt.asUintN(64, BigInt.asUintN(64, state * 6364136223846793005n) + 1442695040888963407n);
+  }
+  return state;
+}
