@@ -11,6 +11,7 @@ from loadtests.bench.balancing import run as balancing
 from loadtests.bench.balancing.scenarios import SCENARIOS
 from loadtests.bench.balancing.stack import Shape
 from loadtests.bench.capacity import command as capacity
+from loadtests.bench.field import command as field
 from loadtests.bench.files import run as files
 from loadtests.bench.gateway import run as gateway
 from loadtests.bench.lanes import rows, run
@@ -18,6 +19,7 @@ from loadtests.bench.mixed import command as mixed
 from loadtests.bench.options import OUT, RESULTS, add_builds, add_folder, positive, some_of
 from loadtests.bench.threads import command as threads
 from loadtests.bench.tuning import command as tuning
+from loadtests.usage import Parser
 from local.prepare import build_server
 from tools.errors import ToolError
 
@@ -27,7 +29,7 @@ SOAK = soak.Plan(seconds=300, clients=100, seed=1)
 
 def main(arguments: list[str]) -> int:
     """Runs one benchmark; 1 when a request failed or nothing could be measured."""
-    parser = argparse.ArgumentParser(prog="python3 loadtests/bench", description=__doc__)
+    parser = Parser(prog="python3 loadtests/bench", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_balancing(commands)
     _add_compare_direct(commands)
@@ -35,6 +37,7 @@ def main(arguments: list[str]) -> int:
     _add_lanes(commands)
     _add_gateway(commands)
     capacity.add(commands)
+    field.add(commands)
     mixed.add(commands)
     threads.add(commands)
     tuning.add(commands)

@@ -78,7 +78,7 @@ def started(
             database and database.token_file,
         )
         argv = contender.argv(program, start)
-        with open(folder / "output", "wb") as output, _placed(cpus):
+        with open(folder / "output", "wb") as output, placed(cpus):
             begun = time.monotonic()
             process = subprocess.Popen(
                 argv,
@@ -102,7 +102,7 @@ def started(
 
 
 @contextmanager
-def _placed(cpus: Sequence[int]) -> Iterator[None]:
+def placed(cpus: Sequence[int]) -> Iterator[None]:
     """What is started meanwhile runs on these CPUs (sched_setaffinity(2): children inherit it)."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cpus)

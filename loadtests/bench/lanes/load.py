@@ -41,7 +41,7 @@ class Generator:
     """One run of the generator, as a context manager: ready when it is entered."""
 
     def __init__(self, program: Path, place: Place, mode: str, to: str, **options: object) -> None:
-        flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+        flags = [_flag(name, value) for name, value in options.items()]
         self.argv = [*place.argv(), str(program), mode, "--to", to, *flags]
 
     def __enter__(self) -> Self:
@@ -87,3 +87,9 @@ class Generator:
     def _end(self) -> None:
         self._process.kill()
         self._process.communicate()
+
+
+def _flag(name: str, value: object) -> str:
+    """An option of the command line; True is one without a value."""
+    flag = f"--{name.replace('_', '-')}"
+    return flag if value is True else f"{flag}={value}"

@@ -214,13 +214,13 @@ def _mixed(
 
 
 def cpu_of(
-    process: Running, load: Generator, beside: Sequence[Running] = ()
+    process: Running, load: Generator, beside: Sequence[Running] = (), part: str = ""
 ) -> tuple[float, Sample]:
     """The server's CPU time for the measured requests, none of which is in flight before or
     after; and what the rest of the machine did meanwhile, without the servers `beside` it."""
     machine, begun = cpu.Machine.now(), time.monotonic()
     before, known = process.cpu_seconds(), _sum(beside)
-    result = load.measure()
+    result = load.measure(part)
     used, known = process.cpu_seconds() - before, _sum(beside) - known
     machine_after, wall = cpu.Machine.now(), time.monotonic() - begun
     others = machine_after.busy - machine.busy - used - known - result["generator_cpu_seconds"]

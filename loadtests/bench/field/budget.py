@@ -1,0 +1,64 @@
+"""How long a run will take: told before it begins."""
+
+from collections.abc import Sequence
+
+from loadtests.bench.field import parts
+from loadtests.bench.field.bench import Plan
+from loadtests.bench.field.contender import MIXED, PROJECTS, Contender
+from loadtests.bench.field.measures import OPEN_WARM_UP
+from loadtests.bench.field.workloads import REQUESTS
+
+START = 0.3
+START_WARM = 3.0
+"""Of a program that warms up: a JVM on one CPU."""
+
+CONNECT = 0.15
+"""Of a load generator: its start, its connections, its end."""
+
+HOLD = 2.5
+"""To open 10,000 connections, and to close them."""
+
+TURNS = 2.5
+"""The loads and saves of the closed loop, and the projects before them."""
+
+
+def of(plan: Plan, contenders: Sequence[Contender]) -> dict[str, float]:
+    """Seconds of each part."""
+    found = {
+        part: plan.rounds * sum(_once(plan, part, contender) for contender in contenders)
+        for part in parts.ROUNDS
+        if part in plan.parts
+    }
+    if set(found) - {parts.IDLE}:
+        # Once a round for all workloads.
+        starts = sum(_start(contender) + contender.warm_up_first for contender in contenders)
+        found["starts"] = plan.rounds * starts
+    for part in parts.APART:
+        if part in plan.parts and (module := parts.module(part)):
+            found[part] = module.seconds(plan, contenders)
+    return found
+
+
+def _once(plan: Plan, part: str, contender: Contender) -> float:
+    """Of one contender in one round."""
+    seconds = plan.seconds
+    if part == parts.IDLE:
+        return _start(contender) + HOLD + seconds.idle
+    if part not in contender.workloads:
+        return 0.0
+    if part == MIXED:
+        return min(1.0, seconds.mixed / 4) + seconds.mixed + CONNECT
+    if part == PROJECTS:
+        return TURNS + contender.warm_up + seconds.projects + CONNECT
+    assert part in REQUESTS
+    return contender.warm_up + seconds.closed + OPEN_WARM_UP + seconds.open + 2 * CONNECT
+
+
+def _start(contender: Contender) -> float:
+    return START_WARM if contender.warm_up_first else START
+
+
+def told(found: dict[str, float]) -> str:
+    """One line of it."""
+    each = ", ".join(f"{part} {seconds:.0f} s" for part, seconds in found.items())
+    return f"about {sum(found.values()) / 60:.1f} min: {each}"
