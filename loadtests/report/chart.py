@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
-from loadtests.report.scale import Axis
+from loadtests.report.scale import Axis, roomy
 
 WIDTH, HEIGHT = 760, 380
-LEFT, RIGHT, TOP, BOTTOM = 62, 18, 14, 48
+LEFT, RIGHT, TOP, BOTTOM = 70, 18, 14, 48
 COLOURS = 8
 """The page's style has so many: --c0, --c1, ..."""
 
@@ -41,18 +41,24 @@ class Chart:
     dots_name: str = ""
     marks: list[tuple[float, str]] = field(default_factory=list)
     """Places on the vertical axis with a name, as an objective."""
+    width: int = WIDTH
+    height: int = HEIGHT
 
 
 def draw(chart: Chart) -> str:
     """The SVG, to be put into a page."""
     words = f"<title>{escape(chart.title)}</title><desc>{escape(chart.about)}</desc>"
-    body = [words, *_grid(chart), *_dots(chart), *_marks(chart)]
-    body += [part for line in chart.lines for part in _line(chart, line)]
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{_attribute(chart.title)}">'
-        + "".join(body)
-        + "</svg>"
+        f'<svg viewBox="0 0 {chart.width} {chart.height}" role="img" '
+        f'aria-label="{_attribute(chart.title)}">{words}{inner(chart)}</svg>'
     )
+
+
+def inner(chart: Chart) -> str:
+    """What is drawn, to be put into a picture of several."""
+    body = [*_grid(chart), *_dots(chart), *_marks(chart)]
+    body += [part for line in chart.lines for part in _line(chart, line)]
+    return "".join(body)
 
 
 def legend(chart: Chart) -> str:
@@ -69,19 +75,21 @@ def legend(chart: Chart) -> str:
 
 
 def _grid(chart: Chart) -> list[str]:
-    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
+    right, bottom = chart.width - RIGHT, chart.height - BOTTOM
     parts = []
     for value, text in chart.y.ticks():
         y = _y(chart, value)
         parts.append(f'<path class="grid" d="M{LEFT} {y}H{right}"/>')
         parts.append(_text(LEFT - 8, y + 4, text, "end"))
+    named = roomy(chart.x.ticks(), lambda value: _x(chart, value))
     for value, text in chart.x.ticks():
         x = _x(chart, value)
         parts.append(f'<path class="grid" d="M{x} {TOP}V{bottom}"/>')
-        parts.append(_text(x, bottom + 18, text, "middle"))
+        if value in named:
+            parts.append(_text(x, bottom + 18, text, "middle"))
     parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>')
     middle = (LEFT + right) / 2
-    parts.append(_text(middle, HEIGHT - 8, chart.x.label, "middle", "label"))
+    parts.append(_text(middle, chart.height - 8, chart.x.label, "middle", "label"))
     turned = f'transform="rotate(-90 14 {(TOP + bottom) / 2})"'
     parts.append(_text(14, (TOP + bottom) / 2, chart.y.label, "middle", "label", turned))
     return parts
@@ -99,8 +107,8 @@ def _marks(chart: Chart) -> list[str]:
     parts = []
     for value, name in chart.marks:
         y = _y(chart, value)
-        parts.append(f'<path class="mark" d="M{LEFT} {y}H{WIDTH - RIGHT}"/>')
-        parts.append(_text(WIDTH - RIGHT - 4, y - 5, name, "end", "markname"))
+        parts.append(f'<path class="mark" d="M{LEFT} {y}H{chart.width - RIGHT}"/>')
+        parts.append(_text(chart.width - RIGHT - 4, y - 5, name, "end", "markname"))
     return parts
 
 
@@ -116,7 +124,7 @@ def _line(chart: Chart, line: Line) -> list[str]:
     alone = "".join(_path(run, line.steps) for run in runs if len(run) == 1)
     parts = []
     if line.filled and d:
-        bottom = HEIGHT - BOTTOM
+        bottom = chart.height - BOTTOM
         areas = "".join(f"{_path(run, line.steps)}V{bottom}H{run[0][0]}Z" for run in runs if run)
         parts.append(f'<path class="area" style="fill:var(--{_colour(line)})" d="{areas}"/>')
     if d:
@@ -148,11 +156,11 @@ def _colour(line: Line) -> str:
 
 
 def _x(chart: Chart, value: float) -> float:
-    return round(LEFT + (WIDTH - LEFT - RIGHT) * chart.x.share(value), 1)
+    return round(LEFT + (chart.width - LEFT - RIGHT) * chart.x.share(value), 1)
 
 
 def _y(chart: Chart, value: float) -> float:
-    return round(TOP + (HEIGHT - TOP - BOTTOM) * (1 - chart.y.share(value)), 1)
+    return round(TOP + (chart.height - TOP - BOTTOM) * (1 - chart.y.share(value)), 1)
 
 
 def _text(x: float, y: float, words: str, anchor: str, kind: str = "tick", more: str = "") -> str:

@@ -8,7 +8,7 @@ from loadtests.report.chart import Chart, draw, legend
 from loadtests.report.scale import number
 from loadtests.report.tables import Table
 
-STYLE = Path(__file__).with_name("page.css")
+STYLES = [Path(__file__).with_name(name) for name in ("chart.css", "page.css")]
 
 
 def document(title: str, body: Iterable[str]) -> str:
@@ -16,9 +16,13 @@ def document(title: str, body: Iterable[str]) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{STYLE.read_text()}</style>\n</head>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{_style()}</style>\n</head>\n"
         "<body><main>\n" + "\n".join(body) + "\n</main></body>\n</html>\n"
     )
+
+
+def _style() -> str:
+    return "".join(style.read_text() for style in STYLES)
 
 
 def table(found: Table, kind: str = "") -> str:

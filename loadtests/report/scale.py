@@ -1,7 +1,7 @@
 """Axes of charts: linear, logarithmic, and nines, which gives the tail as much room as the rest."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 STEPS = (1, 2, 5)
@@ -14,6 +14,21 @@ def number(value: float) -> str:
     size = abs(value)
     digits = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 0.1 else 3
     return f"{value:,.{digits}f}"
+
+
+LETTER = 7.6
+"""About the width of a figure of a tick."""
+
+
+def roomy(ticks: Iterable[tuple[float, str]], place: Callable[[float], float]) -> set[float]:
+    """The ticks whose texts have room beside those before them, on an axis from left to right."""
+    found, end = set(), -math.inf
+    for value, text in ticks:
+        half = LETTER * len(text) / 2
+        if place(value) - half > end:
+            found.add(value)
+            end = place(value) + half + LETTER / 2
+    return found
 
 
 @dataclass(frozen=True)
@@ -81,7 +96,7 @@ class Log(Axis):
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         values = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
         return [
-            (value, f"{value:,g}")
+            (value, f"{value:,.0f}" if value >= 1 else f"{value:g}")
             for value in values
             if self.low * 0.999 <= value <= self.high * 1.001
         ]

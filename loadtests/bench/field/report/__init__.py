@@ -1,26 +1,41 @@
-"""What is written of a run."""
+"""What `field` writes: bench.json, bench.md, its pictures, and the generated parts of docs/benchmarks.md."""
 
 import json
 from pathlib import Path
 
+from loadtests.bench.field.report import page, paper, plots
+from loadtests.bench.field.report.reading import wrong
+from loadtests.bench.options import RESULTS
+from tools.errors import ToolError
 
-def write(record: dict, out: Path) -> None:
-    """Everything that was measured."""
-    (out / "bench.json").write_text(json.dumps(record, indent=1) + "\n")
+__all__ = ["markdown", "render", "write", "wrong"]
+
+RECORD = "bench.json"
 
 
 def markdown(record: dict) -> str:
-    """The parts, and how long each took."""
-    return "\n".join(f"- {part}: {seconds:.0f} s" for part, seconds in record["parts"].items())
+    """The text of bench.md."""
+    return page.markdown(record, set(plots.pictures(record)))
 
 
-def render(file: Path) -> None:
-    """Writes the report of a run that was written before."""
-    write(json.loads(file.read_text()), file.parent)
+def write(record: dict, folder: Path) -> str:
+    """Writes record, report and pictures into a folder, and gives the report; the paper too, beside docs/results."""
+    text, pictures = markdown(record), plots.pictures(record)
+    files = {RECORD: json.dumps(record, indent=1) + "\n", "bench.md": text, **pictures}
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("bench-field-*.svg"):
+        old.unlink()
+    for name, content in files.items():
+        (folder / name).write_text(content)
+    if folder.resolve() == RESULTS.resolve():
+        paper.PAPER.write_text(paper.filled(paper.PAPER.read_text(), record))
+    return text
 
 
-def wrong(record: dict) -> int:
-    """Requests without the right answer."""
-    samples = (one for row in record["cells"].values() for all in row.values() for one in all)
-    halves = (one.get(loop) for one in samples for loop in ("closed", "open"))
-    return sum(half["wrong"] for half in halves if half)
+def render(file: Path) -> str:
+    """The same from a record that was written before, beside it."""
+    try:
+        record = json.loads(file.read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise ToolError(f"--render {file}: give a {RECORD} of this benchmark ({error})") from None
+    return write(record, file.parent)

@@ -1,0 +1,44 @@
+"""How each part was measured, in the words of the report."""
+
+from loadtests.bench.field.report.rows import C10K, IDLE, MIXED, PROXIES, SIZE, WORKLOADS
+
+FIRST = (
+    "Ranked by the median. *First* and *behind* are told where all rounds agree; *level* where Corelane was better "
+    "than the best other in one round and worse in another. The ratio is Corelane's figure in that of the best other: "
+    "below 1 is better, of requests/s above 1. The floor is no server and a build with a profile has no counterpart "
+    "among the peers, so neither is ranked."
+)
+
+WORDS = {
+    "hello": "A fixed reply of 13 bytes as text.",
+    "div": "Half of a decimal of any length, exact: routing, a parameter and a little arithmetic.",
+    "file-4k": "A static file of 4,096 bytes, by what each recommends for files; the floor from memory.",
+    "file-10k": "A static file of 10,831 bytes, the index page.",
+    "work": "A loop of arithmetic that a compiler cannot remove: here the server hardly matters.",
+    "projects": (
+        "Documents of about 5 kB in PostgreSQL, loaded and saved by users that check every reply; at most 8 connections "
+        "to the database. The database and the generator share the other CPU."
+    ),
+    MIXED: (
+        "Open loop on one CPU: 90% `/hello` and 10% `/work` of 7 ms, so that a brief request may meet a dear one."
+    ),
+    IDLE: (
+        "From the start of the process to its first right reply; its resident memory then; and what 10,000 idle "
+        "keep-alive connections add to it, each. Sockets in the kernel are not in it."
+    ),
+    SIZE: "What must be on disk to run it, without libc and the kernel.",
+    C10K: (
+        "`ab -n 13000 -c 10000` of the index page, each request on a connection of its own, as in the published test of "
+        "C10k.jl, whose figures are of another machine. ab leaves out whom the kernel did not hear."
+    ),
+    PROXIES: "Each with one CPU in front of the same replica.",
+}
+
+
+def of(record: dict, name: str) -> str:
+    """What the workload is, and for how long it was sent."""
+    seconds = record["plan"].get("seconds", {})
+    closed, opened = (seconds.get(name, seconds.get(loop)) for loop in ("closed", "open"))
+    if name not in WORKLOADS or closed is None or opened is None:
+        return WORDS[name]
+    return f"{WORDS[name]} {closed:g} s in a closed loop and {opened:g} s in an open one, in each round."

@@ -1,0 +1,117 @@
+"""The parts of docs/benchmarks.md that are made of the figures, between markers."""
+
+import re
+from statistics import median
+
+from loadtests.bench.field.report import growth, page, reading, summary, tables
+from loadtests.bench.field.report.rows import FLOOR, TITLES, US, WORKLOADS, Row, of_workload
+from loadtests.bench.text import table
+from local.settings import REPOSITORY
+from tools.errors import ToolError
+
+PAPER = REPOSITORY / "docs" / "benchmarks.md"
+
+BEGIN, END = "<!-- generated: {} -->", "<!-- end -->"
+_PART = re.compile(r"<!-- generated: (?P<name>[a-z-]+) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def filled(text: str, record: dict) -> str:
+    """The paper with its parts written anew."""
+
+    def part(found: re.Match) -> str:
+        name = found["name"]
+        if name not in PARTS:
+            raise ToolError(f"{PAPER.name}: no part {name}; there are {', '.join(PARTS)}")
+        body = PARTS[name](record)
+        return f"{BEGIN.format(name)}\n{body}\n{END}"
+
+    return _PART.sub(part, text)
+
+
+def result(record: dict) -> str:
+    """The result in sentences."""
+    return _list(summary.sentences(record))
+
+
+def setting(record: dict) -> str:
+    """Machine, versions, how quiet it was."""
+    return reading.facts(record) + "\n\n" + _list(page.notes(record))
+
+
+def costs(record: dict) -> str:
+    """CPU time per request, a column for each workload."""
+    return _across(record, "cpu")
+
+
+def throughput(record: dict) -> str:
+    """Requests per second from one CPU, a column for each workload."""
+    return _across(record, "rate")
+
+
+def latencies(record: dict) -> str:
+    """p99 at the fixed rate, a column for each workload."""
+    return _across(record, "p99")
+
+
+def scaling(record: dict) -> str:
+    """What was found of how cost grows."""
+    told = [note for part in growth.parts(record).values() for note in part.get("notes", [])]
+    return _list(told)
+
+
+def _across(record: dict, key: str) -> str:
+    found: dict[str, Row] = {
+        name: row
+        for name in WORKLOADS
+        for row in of_workload(record, name)
+        if row.measure.key == key
+    }
+    if not found:
+        return ""
+    names = list(dict.fromkeys(name for row in found.values() for name in row.values))
+    by = next(iter(found.values()))
+    reverse = by.measure.more_is_better
+    best = sorted((name for name in names if name in by.values), key=by.median, reverse=reverse)
+    ordered = [*best, *(name for name in names if name not in by.values)]
+    lines = [[_bold(name), *(_with_ratio(row, name) for row in found.values())] for name in ordered]
+    head = f"{by.measure.head}, and × {US}"
+    return table([head, *(TITLES[name] for name in found)], lines)
+
+
+def _with_ratio(row: Row, name: str) -> str:
+    if name not in row.values:
+        return tables.NONE
+    ratios = row.ratios(name, row.us)
+    beside = f", × {median(ratios):.2f}" if ratios and name != row.us else ""
+    return tables.cell(row, name) + beside
+
+
+def _bold(name: str) -> str:
+    return f"**{name}**" if name == US else f"*{name}*" if name == FLOOR else name
+
+
+def _list(sentences: list[str]) -> str:
+    return "\n".join(f"- {sentence}" for sentence in sentences)
+
+
+def _table_of(name: str):
+    return lambda record: "\n\n".join(tables.workload(record, name))
+
+
+PARTS = {
+    "result": result,
+    "setting": setting,
+    "contenders": tables.contenders,
+    "places": summary.matrix,
+    "losses": summary.losses,
+    "costs": costs,
+    "throughput": throughput,
+    "latencies": latencies,
+    "mixed": _table_of("mixed"),
+    "idle": _table_of("idle"),
+    "size": _table_of("size"),
+    "c10k": _table_of("c10k"),
+    "proxies": _table_of("proxies"),
+    "scaling": scaling,
+}
+"""By the name in the marker."""

@@ -1,0 +1,119 @@
+"""What a record says of itself: how quiet the machine was, what went wrong, what took how long."""
+
+from loadtests.bench import machine
+from loadtests.bench.field.report.rows import C10K, IDLE, MIXED, PROXIES
+from loadtests.bench.text import table
+
+REST = (MIXED, IDLE, C10K, PROXIES)
+"""Parts without loops."""
+
+BUSY = 0.9
+"""Of its CPU; a server that was less busy in the closed loop was waiting for the generator."""
+
+
+def facts(record: dict) -> str:
+    """Machine, versions and plan."""
+    about, plan, load = record["machine"], record["plan"], record.get("load_average", {})
+    pairs = [
+        ("date", about["date"]),
+        ("machine", f"{about['cpu']}, {about['cores']} cores, {about['kernel']}"),
+        ("sources", about["sources"]),
+        ("versions", ", ".join(f"{name} {text}" for name, text in record["versions"].items())),
+        ("rounds", str(plan["rounds"]) + (", quick" if plan.get("quick") else "")),
+    ]
+    if isinstance(load, dict) and load:
+        told = (f"{' '.join(f'{one:.2f}' for one in found)} {name}" for name, found in load.items())
+        pairs.append(("load average", ", ".join(told)))
+    if record.get("parts"):
+        minutes = sum(record["parts"].values()) / 60
+        each = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in record["parts"].items())
+        pairs.append(("measuring took", f"{minutes:.1f} minutes: {each}"))
+    return table(["", ""], [list(pair) for pair in pairs])
+
+
+def quiet(record: dict) -> list[str]:
+    """How much others took, and where the generator was the limit."""
+    samples = list(_samples(record))
+    others = [
+        one["closed"]["others_cores"]
+        for _, _, one in samples
+        if "others_cores" in (one.get("closed") or {})
+    ]
+    told = [machine.others(others)] if others else []
+    limited = {
+        name
+        for workload, name, one in samples
+        if workload != "projects" and (one.get("closed") or {}).get("busy", 1.0) < BUSY
+    }
+    if limited:
+        told.append(
+            f"The generator was the limit, or near it, of {', '.join(sorted(limited))}: their CPUs were less than "
+            f"{BUSY:.0%} busy in a closed loop, their throughput is a lower bound, and waking up is part of their CPU time."
+        )
+    return told
+
+
+def wrong(record: dict) -> int:
+    """Requests that got a wrong answer or none, in all parts."""
+    return sum(_bad(one) for _, one in _counted(record))
+
+
+def answers(record: dict) -> str:
+    """Whether all replies were right."""
+    by_contender: dict[str, int] = {}
+    for name, one in _counted(record):
+        by_contender[name] = by_contender.get(name, 0) + _bad(one)
+    total = sum(one.get("requests", 0) for _, one in _counted(record))
+    bad = {name: count for name, count in by_contender.items() if count}
+    if not bad:
+        return f"Every reply was checked: none of {total:,} requests got a wrong answer or none."
+    found = ", ".join(f"{name} {count:,}" for name, count in bad.items())
+    return f"Every reply was checked: of {total:,} requests {sum(bad.values()):,} got a wrong answer or none ({found})."
+
+
+def absent(record: dict) -> list[str]:
+    """Who could not be built or did not start, and who did not carry a workload."""
+    told = [
+        f"{name} did not take part, or not to the end: {one['missing']}"
+        for name, one in record.get("contenders", {}).items()
+        if one.get("missing")
+    ]
+    every = {**record.get("cells", {}), **{part: record.get(part, {}) for part in REST}}
+    told += [
+        f"{name} did not carry {part} in round {one.get('round', '?')}: {one['error']}"
+        for part, by_name in every.items()
+        for name, taken in by_name.items()
+        for one in taken
+        if "error" in one
+    ]
+    return told
+
+
+def _samples(record: dict) -> list[tuple[str, str, dict]]:
+    return [
+        (workload, name, one)
+        for workload, by_name in record.get("cells", {}).items()
+        for name, taken in by_name.items()
+        for one in taken
+    ]
+
+
+def _counted(record: dict) -> list[tuple[str, dict]]:
+    """Whatever counts requests, with who answered them."""
+    loops = [
+        (name, loop)
+        for _, name, one in _samples(record)
+        for loop in (one.get("closed"), one.get("open"))
+        if loop
+    ]
+    rest = [
+        (name, one)
+        for part in REST
+        for name, taken in record.get(part, {}).items()
+        for one in taken
+    ]
+    return loops + rest
+
+
+def _bad(sample: dict) -> int:
+    return sample.get("wrong", 0) + sample.get("failed", 0)

@@ -1,0 +1,48 @@
+"""Where Corelane stands in a row: first, level with the best other, or behind it."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from loadtests.bench.field.report.rows import Row
+
+
+class Standing(Enum):
+    """As the report says it."""
+
+    FIRST = "first"
+    LEVEL = "level"
+    BEHIND = "behind"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Corelane beside the best of the others."""
+
+    row: Row
+    best: str
+    """Of the others."""
+    place: int
+    """Among all who compete, by the median."""
+    ratios: list[float]
+    """Corelane's value in that of the best other, in each round; empty where that is 0."""
+    standing: Standing
+
+
+def place(row: Row) -> Place:
+    """Where Corelane stands. Level is what the rounds do not agree upon, in one direction or the other."""
+    ranked = row.ranked()
+    best = next(name for name in ranked if name != row.us)
+    ratios = row.ratios(row.us, best)
+    losses = [_behind(row, ratio) for ratio in ratios]
+    if not losses:
+        standing = Standing.FIRST if ranked[0] == row.us else Standing.BEHIND
+    elif min(losses) < 1 < max(losses):
+        standing = Standing.LEVEL
+    else:
+        standing = Standing.FIRST if max(losses) <= 1 else Standing.BEHIND
+    return Place(row, best, ranked.index(row.us) + 1, ratios, standing)
+
+
+def _behind(row: Row, ratio: float) -> float:
+    """Above 1 where Corelane is worse."""
+    return 1 / ratio if row.measure.more_is_better and ratio else ratio

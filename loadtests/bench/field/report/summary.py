@@ -1,0 +1,142 @@
+"""Who is first in each row, and what Corelane is behind in."""
+
+import tomllib
+from pathlib import Path
+from statistics import median
+
+from loadtests.bench.field.report.measures import OWN
+from loadtests.bench.field.report.rows import COMPARED, TITLES, WORKLOADS, compared, of_workload
+from loadtests.bench.field.report.standing import Place, Standing, place
+from loadtests.bench.field.report.tables import NONE, cell
+from loadtests.bench.text import spread, table
+
+REASONS = Path(__file__).with_name("reasons.toml")
+
+
+def places(record: dict) -> list[Place]:
+    """Corelane's place in every row."""
+    return [place(row) for row in compared(record)]
+
+
+def first(record: dict) -> str:
+    """Every row: who is first, and Corelane beside the best of the others."""
+    lines = [
+        [
+            TITLES[one.row.workload],
+            one.row.measure.head,
+            one.row.ranked()[0],
+            cell(one.row, one.row.ranked()[0]),
+            cell(one.row, one.row.us),
+            f"{one.place} of {len(one.row.ranked())}",
+            _beside(one),
+            one.standing.value,
+        ]
+        for one in places(record)
+    ]
+    head = ["", "measure", "first", "its figure", "Corelane", "place", "× the best other", ""]
+    return table(head, lines) if lines else ""
+
+
+def matrix(record: dict) -> str:
+    """The closed and open loops in short: a row for each workload, Corelane's place in each measure."""
+    found = {(one.row.workload, one.row.measure.key): one for one in places(record)}
+    chosen = COMPARED["hello"]
+    lines = [
+        [
+            TITLES[workload],
+            *(
+                _short(found[workload, one.key]) if (workload, one.key) in found else NONE
+                for one in chosen
+            ),
+        ]
+        for workload in WORKLOADS
+        if any(workload == key for key, _ in found)
+    ]
+    return table(["", *(one.head for one in chosen)], lines) if lines else ""
+
+
+def losses(record: dict) -> str:
+    """The rows in which Corelane is behind, with the reason where one is known."""
+    why = tomllib.loads(REASONS.read_text())
+    lines = [
+        [
+            TITLES[one.row.workload],
+            one.row.measure.head,
+            one.best,
+            cell(one.row, one.best),
+            cell(one.row, one.row.us),
+            _beside(one),
+            why.get(one.row.workload, {}).get(one.row.measure.key)
+            or why.get("any", {}).get(one.row.measure.key, ""),
+        ]
+        for one in places(record)
+        if one.standing is Standing.BEHIND
+    ]
+    head = ["", "measure", "the best", "its figure", "Corelane", "× the best", "why"]
+    return table(head, lines) if lines else "None."
+
+
+def count(found: list[Place]) -> str:
+    """How often it is first, level and behind."""
+    by = {standing: sum(one.standing is standing for one in found) for standing in Standing}
+    return (
+        f"first in {by[Standing.FIRST]}, level with the best other in {by[Standing.LEVEL]} and "
+        f"behind in {by[Standing.BEHIND]} of {len(found)} rows"
+    )
+
+
+def sentences(record: dict) -> list[str]:
+    """The result in a few sentences, each made of the figures."""
+    found = places(record)
+    own = [one for one in found if one.row.measure.kind == OWN]
+    rest = [one for one in found if one.row.measure.kind != OWN]
+    told = []
+    if own:
+        told.append(f"Of a server's own cost, Corelane is {count(own)}.")
+    if rest:
+        told.append(f"Of latencies, it is {count(rest)}.")
+    return [*told, *floor(record)]
+
+
+TARGET = 1.10
+
+
+def floor(record: dict) -> list[str]:
+    """How far Corelane is above the floor, and who is nearest."""
+    told = []
+    for workload in WORKLOADS:
+        row = next((row for row in of_workload(record, workload) if row.measure.key == "cpu"), None)
+        if row is None or "floor" not in row.values or row.us not in row.values:
+            continue
+        above = {name: row.ratios(name, "floor") for name in row.values if name != "floor"}
+        above = {name: values for name, values in above.items() if values}
+        if row.us not in above:
+            continue
+        mine = above[row.us]
+        nearest = sorted(above, key=lambda name: median(above[name]))[:4]
+        told.append(
+            f"CPU time of {TITLES[workload]}: {spread(mine, 2)} times the floor"
+            + (f", {_target(mine)}" if workload == "hello" else "")
+            + "; nearest to it are "
+            + ", ".join(f"{name} {median(above[name]):.2f}" for name in nearest)
+            + "."
+        )
+    return told
+
+
+def _target(ratios: list[float]) -> str:
+    met = "meets" if median(ratios) <= TARGET else "misses"
+    return f"which {met} the target of {TARGET:.2f}"
+
+
+def _beside(one: Place) -> str:
+    if not one.ratios:
+        return NONE
+    return f"{one.ratios[0]:.2f}" if len(one.ratios) == 1 else spread(one.ratios, 2)
+
+
+def _short(one: Place) -> str:
+    beside = f"{median(one.ratios):.2f} × {one.best}" if one.ratios else one.best
+    if one.standing is Standing.FIRST:
+        return f"**first**, {beside}"
+    return f"level, {beside}" if one.standing is Standing.LEVEL else f"{one.place}, {beside}"
