@@ -1,0 +1,215 @@
+"""Web servers: nginx, and Apache with its event MPM."""
+
+import getpass
+import os
+import shutil
+from pathlib import Path
+
+from loadtests.bench.field.contender import (
+    FILES,
+    HELLO,
+    Contender,
+    Installed,
+    Start,
+    size_of,
+)
+from loadtests.bench.field.libraries import libraries
+from loadtests.bench.lanes.servers import CONNECTIONS
+from loadtests.bench.lanes.servers import HELLO as GREETING
+from postgres import account
+from tools import resolve, table, versions
+from tools.errors import ToolError
+
+NGINX = """\
+daemon off;
+user {user};
+worker_processes {threads};
+worker_rlimit_nofile {files};
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{ worker_connections {connections}; }}
+http {{
+  access_log off;
+  keepalive_requests 1000000000;
+  types {{ text/html html; text/plain txt; }}
+  charset utf-8;
+  sendfile on;
+  tcp_nopush on;
+  open_file_cache max=1000 inactive=60s;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  server {{
+    listen {address} backlog=4096 reuseport;
+    location = /hello {{ default_type text/plain; return 200 "Hello, World!"; }}
+    location /static/ {{ alias {static}/; }}
+  }}
+}}
+"""
+"""keepalive_requests: nginx closes a connection after 1,000 requests by default."""
+
+NGINX_SETTINGS = (
+    "one worker for each CPU (worker_processes), sendfile, tcp_nopush, open_file_cache, reuseport, "
+    "room for 12,000 connections, backlog 4096, no access log, no end to keep-alive, as nginx's guides "
+    "to tuning and to static content recommend; `return 200` for /hello; it computes nothing, so that "
+    "no other workload is taken"
+)
+
+APACHE = """\
+ServerRoot {folder}
+ServerName localhost
+DefaultRuntimeDir {folder}
+PidFile {folder}/apache.pid
+ErrorLog {folder}/error.log
+Listen {address}
+ListenBacklog 4096
+User #{user}
+Group #{group}
+LoadModule mpm_event_module {modules}/mod_mpm_event.so
+LoadModule authz_core_module {modules}/mod_authz_core.so
+LoadModule dir_module {modules}/mod_dir.so
+LoadModule mime_module {modules}/mod_mime.so
+StartServers {processes}
+ServerLimit {processes}
+ThreadLimit {threads}
+ThreadsPerChild {threads}
+MaxRequestWorkers {workers}
+MinSpareThreads 1
+MaxSpareThreads {workers}
+AsyncRequestWorkerFactor {factor}
+MaxConnectionsPerChild 0
+KeepAlive On
+KeepAliveTimeout 75
+MaxKeepAliveRequests 0
+EnableSendfile On
+TypesConfig /dev/null
+AddType text/html .html
+AddType text/plain .txt
+AddDefaultCharset utf-8
+DirectoryIndex index.html
+DocumentRoot {site}
+<Directory />
+  Options FollowSymLinks
+  AllowOverride None
+  Require all granted
+</Directory>
+<Files hello>
+  ForceType text/plain
+</Files>
+"""
+
+PROCESSES = 2
+THREADS = 128
+"""Of each process."""
+
+APACHE_SETTINGS = (
+    "event MPM, KeepAlive on without an end (MaxKeepAliveRequests 0, 75 s), EnableSendfile on, "
+    "AllowOverride None and FollowSymLinks everywhere, HostnameLookups off, as its guide to performance "
+    f"recommends; no access log, backlog 4096; {PROCESSES} processes of {THREADS} threads for each CPU, and "
+    "AsyncRequestWorkerFactor so that they hold 12,000 connections ((factor + 1) × MaxRequestWorkers, its "
+    "documentation of the MPM); only the modules for files; /hello is a file; no other workload, "
+    "because it computes nothing"
+)
+
+
+def _obtain(name: str) -> Path:
+    return resolve.ensure([name])[name]
+
+
+def _itself(program: Path) -> Path:
+    """Of the script that starts what was unpacked, the program."""
+    unpacked = program.parent.parent / "usr" / "sbin" / program.name
+    return unpacked if unpacked.is_file() else program
+
+
+def _argv_nginx(program: Path, start: Start) -> list[str]:
+    file = start.folder / "nginx.conf"
+    text = NGINX.format(
+        address=start.address,
+        connections=CONNECTIONS,
+        files=2 * CONNECTIONS,
+        folder=start.folder,
+        static=start.static,
+        threads=start.threads,
+        # As root nginx would become nobody, who may not look into the folder.
+        user=getpass.getuser(),
+    )
+    file.write_text(text)
+    return [str(_itself(program)), "-p", str(start.folder), "-c", str(file)]
+
+
+def _argv_apache(program: Path, start: Start) -> list[str]:
+    # As root it insists on serving as somebody else, who must be able to read the files.
+    owner = account.choose()
+    site = start.folder / "site"
+    shutil.copytree(start.static, site / "static")
+    (site / "hello").write_bytes(GREETING)
+    if owner.other:
+        os.chmod(start.folder, 0o755)
+    processes = PROCESSES * start.threads
+    workers = processes * THREADS
+    text = APACHE.format(
+        address=start.address,
+        factor=CONNECTIONS // workers,
+        folder=start.folder,
+        group=owner.gid,
+        modules=_modules(program),
+        processes=processes,
+        site=site,
+        threads=THREADS,
+        user=owner.uid,
+        workers=workers,
+    )
+    file = start.folder / "apache.conf"
+    file.write_text(text)
+    return [str(program), "-DFOREGROUND", "-f", str(file)]
+
+
+def _modules(program: Path) -> Path:
+    """Beside what was unpacked, or where Debian installs them."""
+    places = [program.parent.parent / "usr/lib/apache2/modules", Path("/usr/lib/apache2/modules")]
+    found = next((place for place in places if place.is_dir()), None)
+    if found is None:
+        raise ToolError(f"{program} has no modules in {' or '.join(map(str, places))}")
+    return found
+
+
+def _installed_nginx(program: Path) -> Installed:
+    own = _itself(program)
+    return Installed(size_of([own]), size_of(libraries([own])), "program; libraries")
+
+
+def _installed_apache(program: Path) -> Installed:
+    names = ("mpm_event", "authz_core", "dir", "mime")
+    own = [_itself(program), *(_modules(program) / f"mod_{name}.so" for name in names)]
+    return Installed(size_of(own), size_of(libraries(own)), "program with its modules; libraries")
+
+
+def _version(program: Path) -> str:
+    return versions.remembered(program, table.find(program.name)) or "unknown"
+
+
+CONTENDERS = [
+    Contender(
+        name="nginx",
+        family="web server",
+        workloads=frozenset({HELLO, *FILES}),
+        settings=NGINX_SETTINGS,
+        build=lambda _profile: _obtain("nginx"),
+        argv=_argv_nginx,
+        installed=_installed_nginx,
+        version=_version,
+    ),
+    Contender(
+        name="apache",
+        family="web server",
+        workloads=frozenset({HELLO, *FILES}),
+        settings=APACHE_SETTINGS,
+        build=lambda _profile: _obtain("apache2"),
+        argv=_argv_apache,
+        installed=_installed_apache,
+        version=_version,
+    ),
+]
