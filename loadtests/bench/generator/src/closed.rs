@@ -18,7 +18,7 @@ pub(crate) fn run(
     let mut events = Vec::with_capacity(connections.len());
     let begun = Instant::now();
     for index in connections {
-        pool.ask(index, kind, Instant::now())?;
+        pool.ask(index, kind.first(index), Instant::now())?;
     }
     while pool.in_flight() > 0 {
         pool.wait(&mut events, PATIENCE)?;
@@ -30,7 +30,7 @@ pub(crate) fn run(
             let Some(answer) = pool.receive(index)? else { continue };
             tally.add(&answer);
             if answer.read - begun < duration {
-                pool.ask(index, kind, answer.read)?;
+                pool.ask(index, answer.kind.next(), answer.read)?;
             }
         }
     }

@@ -9,6 +9,41 @@ pub(crate) enum Kind {
     Hello,
     /// `/work` of so many iterations.
     Work(u64),
+    /// One of so many routes, each of which answers its number.
+    Route {
+        number: u32,
+        of: u32,
+    },
+}
+
+/// How far apart routes are that a connection asks one after the other: a prime, so that all come up equally
+/// often, and neighbours not together.
+const STRIDE: u32 = 7919;
+
+impl Kind {
+    /// What a connection asks first; `index` is the connection's.
+    pub(crate) fn first(self, index: usize) -> Kind {
+        match self {
+            Kind::Route { of, .. } => Kind::Route { number: (index % of as usize) as u32, of },
+            same => same,
+        }
+    }
+
+    /// What a connection asks after this.
+    pub(crate) fn next(self) -> Kind {
+        match self {
+            Kind::Route { number, of } => Kind::Route { number: (number + STRIDE) % of, of },
+            same => same,
+        }
+    }
+
+    /// As what it is counted: routes are so many pages.
+    pub(crate) fn counted(self) -> Kind {
+        match self {
+            Kind::Route { .. } => Kind::Hello,
+            same => same,
+        }
+    }
 }
 
 /// A request as it is sent, and the body of its right reply.
@@ -23,6 +58,7 @@ pub(crate) struct Exchange {
 pub(crate) struct Exchanges {
     hello: Exchange,
     works: Vec<(u64, Exchange)>,
+    routes: Vec<Exchange>,
 }
 
 impl Exchanges {
@@ -35,7 +71,22 @@ impl Exchanges {
         let works = works
             .into_iter()
             .map(|ops| (ops, get(&format!("/work?ops={ops}"), &format!("{:016x}\n", work(ops)))));
-        Exchanges { hello: get("/hello", "Hello, World!"), works: works.collect() }
+        Exchanges {
+            hello: get("/hello", "Hello, World!"),
+            works: works.collect(),
+            routes: Vec::new(),
+        }
+    }
+
+    /// The same with so many routes: `peers/routes` says the same of them.
+    pub(crate) fn with_routes(mut self, to: SocketAddr, count: u32) -> Self {
+        let exchange = |number: u32| {
+            let target = format!("/area-{}/kind-{}/7", number / 100, number % 100);
+            let request = format!("GET {target} HTTP/1.1\r\nHost: {to}\r\n\r\n").into_bytes();
+            Exchange { request, body: format!("route {number:07}").into_bytes() }
+        };
+        self.routes = (0..count).map(exchange).collect();
+        self
     }
 
     /// The same with another page in the place of `/hello`.
@@ -48,6 +99,7 @@ impl Exchanges {
     pub(crate) fn of(&self, kind: Kind) -> &Exchange {
         match kind {
             Kind::Hello => &self.hello,
+            Kind::Route { number, .. } => &self.routes[number as usize],
             Kind::Work(ops) => {
                 let mut works = self.works.iter();
                 &works.find(|work| work.0 == ops).expect("work that was announced").1

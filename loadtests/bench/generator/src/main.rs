@@ -51,6 +51,9 @@ enum Mode {
         target: Target,
         #[command(flatten)]
         period: Period,
+        /// Asks for so many routes in turn instead.
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["ops", "page"])]
+        routes: Option<u32>,
     },
     /// Requests start when they are due, whether or not earlier ones were answered.
     Open {
@@ -165,9 +168,12 @@ fn run(mode: Mode) -> Result<(), Lost> {
     // A sleep ends when it is due, not up to 50 µs later (prctl(2), PR_SET_TIMERSLACK).
     set_current_timer_slack(NonZeroU64::new(1)).map_err(io::Error::from)?;
     match mode {
-        Mode::Closed { target, period } => {
+        Mode::Closed { target, period, routes } => {
             let kind = target.ops.map_or(Kind::Hello, Kind::Work);
-            let mut pool = target.pool(target.connections)?;
+            let kind = routes.map_or(kind, |of| Kind::Route { number: 0, of });
+            let exchanges =
+                target.exchanges(target.ops)?.with_routes(target.to, routes.unwrap_or(0));
+            let mut pool = Pool::open(vec![target.to], target.connections, exchanges)?;
             let all = 0..pool.len();
             closed::run(&mut pool, all.clone(), kind, period.warm_up())?;
             measure(pool, |pool| {

@@ -106,7 +106,8 @@ impl Tally {
         match answer.fault {
             Some(fault) => self.fault(fault, 1),
             None => {
-                let latencies = self.latencies.entry(answer.kind).or_insert_with(histogram);
+                let latencies =
+                    self.latencies.entry(answer.kind.counted()).or_insert_with(histogram);
                 record(latencies, answer.read - answer.due);
             }
         }
@@ -164,7 +165,7 @@ impl Tally {
         for (kind, latencies) in &self.latencies {
             let mut names = vec!["all".to_owned()];
             match kind {
-                Kind::Hello => names.push("hello".to_owned()),
+                Kind::Hello | Kind::Route { .. } => names.push("hello".to_owned()),
                 Kind::Work(ops) => {
                     names.push("work".to_owned());
                     names.extend((sizes > 1).then(|| format!("work_{ops}")));
