@@ -118,3 +118,22 @@ fn work(ops: u64) -> u64 {
     }
     state
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_asks_each_route_as_often_as_the_others() {
+        for of in [1, 10, 1000] {
+            let mut asked = vec![0; of as usize];
+            let mut kind = Kind::Route { number: 0, of }.first(64);
+            for _ in 0..3 * of {
+                let Kind::Route { number, .. } = kind else { panic!("{kind:?}") };
+                asked[number as usize] += 1;
+                kind = kind.next();
+            }
+            assert!(asked.iter().all(|times| *times == 3), "{of}: {asked:?}");
+        }
+    }
+}
