@@ -2,13 +2,6 @@
 
 from loadtests.bench.field.report.rows import C10K, IDLE, MIXED, PROXIES, SIZE, WORKLOADS
 
-FIRST = (
-    "Ranked by the median. *First* and *behind* are told where all rounds agree; *level* where Corelane was better "
-    "than the best other in one round and worse in another. The ratio is Corelane's figure in that of the best other: "
-    "below 1 is better, of requests/s above 1. The floor is no server and a build with a profile has no counterpart "
-    "among the peers, so neither is ranked."
-)
-
 WORDS = {
     "hello": "A fixed reply of 13 bytes as text.",
     "div": "Half of a decimal of any length, exact: routing, a parameter and a little arithmetic.",
@@ -42,3 +35,19 @@ def of(record: dict, name: str) -> str:
     if name not in WORKLOADS or closed is None or opened is None:
         return WORDS[name]
     return f"{WORDS[name]} {closed:g} s in a closed loop and {opened:g} s in an open one, in each round."
+
+
+def first(record: dict) -> str:
+    """How ranks are to be read."""
+    rounds = record["plan"]["rounds"]
+    chance = (
+        f" Equals agree in {rounds} rounds by chance once in {2 ** (rounds - 1)}."
+        if rounds > 1
+        else ""
+    )
+    return (
+        "Ranked by the median. *First* and *behind* are told where all rounds agree; *level* where Corelane was better "
+        f"than the best other in one round and worse in another.{chance} The ratio is Corelane's figure in that of the best "
+        "other: below 1 is better, of requests/s above 1. The floor is no server, and a build with a profile has no "
+        "counterpart among the peers, so neither is ranked."
+    )

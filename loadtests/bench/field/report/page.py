@@ -3,12 +3,14 @@
 from loadtests.bench.field.report import growth, method, reading, summary, tables
 from loadtests.bench.field.report.rows import TITLES
 
+OVERALL = ("cpu", "footprint")
+"""The pictures of several parts, which are shown first."""
+
 AFTER = {
-    "hello": ("cpu", "latency-hello"),
+    "hello": ("latency-hello",),
     "file-4k": ("latency-file-4k",),
     "projects": ("latency-projects",),
     "mixed": ("mixed",),
-    "size": ("footprint",),
     "c10k": ("c10k",),
     "proxies": ("proxies",),
 }
@@ -26,9 +28,10 @@ def markdown(record: dict, pictures: set[str]) -> str:
         reading.facts(record),
         "## Reading",
         _list([*summary.sentences(record), *notes(record)]),
+        *(_image(one, pictures) for one in OVERALL),
     ]
     if places := summary.first(record):
-        found += ["## Who is first", method.FIRST, places]
+        found += ["## Who is first", method.first(record), places]
         found += ["## Where Corelane is behind", summary.losses(record)]
     for name, title in TITLES.items():
         made = tables.workload(record, name)

@@ -11,8 +11,7 @@ from tools.errors import ToolError
 
 PAPER = REPOSITORY / "docs" / "benchmarks.md"
 
-BEGIN, END = "<!-- generated: {} -->", "<!-- end -->"
-_PART = re.compile(r"<!-- generated: (?P<name>[a-z-]+) -->\n.*?<!-- end -->", re.DOTALL)
+_PART = re.compile(r"<!-- generated: (?P<name>[a-z0-9-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def filled(text: str, record: dict) -> str:
@@ -23,7 +22,9 @@ def filled(text: str, record: dict) -> str:
         if name not in PARTS:
             raise ToolError(f"{PAPER.name}: no part {name}; there are {', '.join(PARTS)}")
         body = PARTS[name](record)
-        return f"{BEGIN.format(name)}\n{body}\n{END}"
+        # Between blank lines, for readers to whom a comment would be a row of the table.
+        middle = f"\n{body}\n\n" if body else ""
+        return f"<!-- generated: {name} -->\n{middle}<!-- end -->"
 
     return _PART.sub(part, text)
 

@@ -65,8 +65,9 @@ def c10k(record: dict) -> str:
         name: [{**one, "requests": 13_000}]
         for name, one in record.get("published", {}).get(C10K, {}).items()
     }
-    found, requests = curves.of({**record.get(C10K, {}), **published})
-    panels = curves.panels(found, _families(record), requests, WIDTH) if found else []
+    taken = record.get(C10K, {})
+    found, requests = curves.of({**taken, **published})
+    panels = curves.panels(found, _families(record), requests, WIDTH) if taken else []
     about = "ab -n 13000 -c 10000 of a page of 10,831 bytes. The published ones were taken on another machine."
     return _document("10,000 connections at once", about, panels)
 
