@@ -87,7 +87,7 @@ class Floor:
     def argv(self, programs: Programs, address: str, _folder: Path) -> list[str]:
         """How it is started."""
         argv = [str(programs.floor), "--listen", address, "--backlog", str(BACKLOG)]
-        return [*argv, "--page", str(PAGE)]
+        return [*argv, "--static", str(PAGE.parent)]
 
 
 @dataclass(frozen=True)

@@ -2,24 +2,114 @@
 
 from pathlib import Path
 
-from loadtests.bench.field.contender import HELLO, Contender, Start, one_program
+from loadtests.bench.field.contender import (
+    DIV,
+    FILES,
+    HELLO,
+    MIXED,
+    POOL,
+    PROJECTS,
+    WORK,
+    WORKLOADS,
+    Contender,
+    Start,
+    one_program,
+)
 from loadtests.bench.lanes import builds
+
+PLAIN = frozenset({HELLO, DIV, WORK, MIXED})
+"""What takes neither a folder of files nor a database."""
+
+BUILT = (
+    "built as corelane-server is without PGO (release, fat LTO, one code generation unit) and with "
+    "its allocator, mimalloc, which the entries of may_minihttp, ntex and axum at TechEmpower have as well"
+)
+
+POOLED = (
+    f"projects: deadpool-postgres with {POOL} connections, statements prepared once on each, recycled "
+    "without a test query (its default)"
+)
+
+SERVE_DIR = "files: ServeDir of tower-http, which axum recommends, and TCP_NODELAY for it"
+
+SETTINGS = {
+    "hyper": (
+        "http1::Builder with its defaults on tokio's current_thread runtime, as many of both as "
+        "CPUs, each with a socket of SO_REUSEPORT, as in its entry at TechEmpower; backlog 4096; "
+        f"{SERVE_DIR}; {POOLED}; {BUILT}"
+    ),
+    "may_minihttp": (
+        "one coroutine for each connection, as many workers as CPUs, a pool of 1,000 coroutines and "
+        "stacks of 32 KiB as in its entry at TechEmpower, backlog 1024 (fixed in may); no files, "
+        "because it has no handler for them, and no projects, because it has no PostgreSQL client "
+        f"that is released; {BUILT}"
+    ),
+    "ntex": (
+        "as many workers as CPUs on its tokio runtime, which its PostgreSQL client needs, backlog "
+        f"4096, keep-alive 75 s; files: ntex-files; {POOLED}; {BUILT}"
+    ),
+    "actix-web": (
+        "as many workers as CPUs, backlog 4096, keep-alive 75 s, TCP_NODELAY; files: actix-files, "
+        "which reads those below 64 KiB on the event loop (read_mode_threshold, which its "
+        "documentation says may gain much; 0 by default: each read goes to another thread); "
+        f"{POOLED}; {BUILT}"
+    ),
+    "axum": (
+        "axum::serve on tokio's current_thread runtime for one CPU, on its multi-thread one for "
+        f"more; backlog 4096; {SERVE_DIR}; {POOLED}; {BUILT}"
+    ),
+}
+
+WITHOUT = {"may_minihttp": frozenset({*FILES, PROJECTS})}
+
+
+def _build(package: str, program: str, profile: str) -> Path:
+    return builds.build(builds.BENCH, [package], profile) / program
 
 
 def _argv(program: Path, start: Start) -> list[str]:
-    return [str(program), "--listen", start.address, "--threads", str(start.threads)]
+    return [str(program), *start.arguments()]
 
 
-CONTENDERS = [
-    Contender(
-        name="floor",
-        family="floor",
-        workloads=frozenset({HELLO}),
-        settings="one epoll loop that writes a fixed reply: what the kernel alone costs",
-        build=lambda profile: builds.build(builds.BENCH, ["floor"], profile) / "floor",
+def _version(name: str) -> str:
+    locked = builds.locked(builds.BENCH)
+    if name == "may_minihttp":
+        return f"{locked[name]} (may {locked['may']})"
+    return f"{locked[name]} (tokio {locked['tokio']})"
+
+
+def _framework(name: str) -> Contender:
+    return Contender(
+        name=name,
+        family="Rust",
+        workloads=frozenset(WORKLOADS) - WITHOUT.get(name, frozenset()),
+        settings=SETTINGS[name],
+        build=lambda profile: _build("frameworks", name.replace("-", "_"), profile),
         argv=_argv,
         installed=one_program,
-        version=lambda _program: builds.locked(builds.BENCH)["floor"],
-        threads=False,
+        version=lambda _program: _version(name),
     )
-]
+
+
+FLOOR = Contender(
+    name="floor",
+    family="floor",
+    workloads=PLAIN | frozenset(FILES),
+    settings=(
+        "what the kernel alone costs: one epoll loop with a recv and a send for each request, replies as "
+        "long as corelane-server's, those to /hello and to files made at the start; it reads no "
+        "more of a request than its target, has no time-outs and no limits, and keeps nothing for a "
+        "connection but its descriptor; no projects: they cost a database, not a server"
+    ),
+    build=lambda profile: _build("floor", "floor", profile),
+    argv=lambda program, start: [
+        *(str(program), "--listen", start.address, "--threads", str(start.threads)),
+        *("--static", str(start.static)),
+    ],
+    installed=one_program,
+    version=lambda _program: builds.locked(builds.BENCH)["floor"],
+    threads=False,
+)
+
+CONTENDERS = [FLOOR, *map(_framework, SETTINGS)]
+"""The floor, and the frameworks."""

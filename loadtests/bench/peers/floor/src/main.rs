@@ -1,4 +1,6 @@
-//! What the kernel alone costs: one epoll loop that writes a fixed answer for each request head.
+//! What the kernel alone costs: one epoll loop that writes an answer for each request head.
+
+mod replies;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,24 +8,16 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use memchr::memmem::Finder;
-use peers::{HELLO, Options};
+use peers::Options;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 use slab::Slab;
 
-/// As long as the reply of the reference service.
-const HEAD: &str = "HTTP/1.1 200 OK\r\n\
-    content-type: text/plain; charset=utf-8\r\n\
-    corelane-replica: floor\r\n\
-    corelane-lane: 0\r\n\
-    date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\
-    content-length: ";
+use crate::replies::{HEAD_END, Replies};
 
 /// A request in one piece is shorter; what is longer ends the connection.
 const REQUEST: usize = 4096;
-
-const PAGES: &[u8] = b"GET /static/";
 
 const LISTENER: u64 = u64::MAX;
 
@@ -32,24 +26,21 @@ const LISTENER: u64 = u64::MAX;
 struct Command {
     #[command(flatten)]
     options: Options,
-    /// A file that is sent, from memory, to who asks for a static one.
-    #[arg(long)]
-    page: Option<PathBuf>,
+    /// The files of this folder are below /static/, from memory.
+    #[arg(long = "static", value_name = "FOLDER")]
+    folder: Option<PathBuf>,
 }
 
 fn main() -> io::Result<()> {
-    let Command { options, page } = Command::parse();
-    let hello = reply(HELLO.as_bytes());
-    let page =
-        page.map(std::fs::read).transpose()?.map_or_else(|| hello.clone(), |page| reply(&page));
-    let replies = [hello, page];
+    let Command { options, folder } = Command::parse();
+    let replies = Replies::new(folder.as_deref())?;
     let listener = options.with_one_thread().listener()?;
     let poll = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&poll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
     let mut connections: Slab<OwnedFd> = Slab::new();
     let mut events = Vec::with_capacity(1024);
     let mut buffer = [0; REQUEST];
-    let head_end = Finder::new(b"\r\n\r\n");
+    let head_end = Finder::new(HEAD_END);
     loop {
         match epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), None) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -83,27 +74,23 @@ fn accept(poll: &OwnedFd, listener: impl AsFd, connections: &mut Slab<OwnedFd>) 
     Ok(())
 }
 
-fn reply(body: &[u8]) -> Vec<u8> {
-    [format!("{HEAD}{}\r\n\r\n", body.len()).as_bytes(), body].concat()
-}
-
 /// Answers every complete head that one read brings; an error ends the connection.
 fn answer(
     socket: &OwnedFd,
     buffer: &mut [u8],
     head_end: &Finder,
-    [hello, page]: &[Vec<u8>; 2],
+    replies: &Replies,
 ) -> Result<(), Errno> {
     let (read, _) = recv(socket, &mut *buffer, RecvFlags::empty())?;
-    let request = &buffer[..read];
-    if !request.ends_with(head_end.needle()) {
-        return Err(Errno::PIPE);
-    }
-    let reply = if request.starts_with(PAGES) { page } else { hello };
-    for _ in head_end.find_iter(request) {
-        if send(socket, reply, SendFlags::NOSIGNAL)? != reply.len() {
+    let mut rest = &buffer[..read];
+    while let Some(length) = head_end.find(rest) {
+        let (head, next) = rest.split_at(length + HEAD_END.len());
+        let (reply, closes) = replies.to(head);
+        if send(socket, &reply, SendFlags::NOSIGNAL)? != reply.len() || closes {
             return Err(Errno::PIPE);
         }
+        rest = next;
     }
-    Ok(())
+    // Nothing is kept between reads, so a head in two pieces has no answer.
+    if rest.is_empty() && read > 0 { Ok(()) } else { Err(Errno::PIPE) }
 }

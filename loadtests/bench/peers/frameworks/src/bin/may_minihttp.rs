@@ -3,8 +3,12 @@
 use std::io;
 
 use clap::Parser;
+use frameworks::Command;
 use may_minihttp::{HttpServer, HttpService, Request, Response};
-use peers::{HELLO, Options, Work};
+use peers::{HELLO, Work, half};
+
+/// Stacks that are kept for the next coroutines: the number of its entry at TechEmpower.
+const POOL: usize = 1000;
 
 #[derive(Clone)]
 struct Service;
@@ -12,10 +16,19 @@ struct Service;
 impl HttpService for Service {
     fn call(&mut self, request: Request, reply: &mut Response) -> io::Result<()> {
         reply.header("Content-Type: text/plain; charset=utf-8");
-        if request.path() == "/hello" {
+        let path = request.path();
+        if path == "/hello" {
             reply.body(HELLO);
-        } else if let Some(work) = request.path().strip_prefix("/work?").and_then(Work::parse) {
-            reply.body_vec(work.reply().into_bytes());
+        } else if let Some(n) = path.strip_prefix("/div/") {
+            match half(n) {
+                Some(half) => reply.body_vec(half.into_bytes()),
+                None => bad_request(reply),
+            }
+        } else if let Some(query) = path.strip_prefix("/work") {
+            match query.strip_prefix('?').and_then(Work::parse) {
+                Some(work) => reply.body_vec(work.reply().into_bytes()),
+                None => bad_request(reply),
+            }
         } else {
             reply.status_code(404, "Not Found");
         }
@@ -23,9 +36,13 @@ impl HttpService for Service {
     }
 }
 
+fn bad_request(reply: &mut Response) {
+    reply.status_code(400, "Bad Request");
+}
+
 fn main() -> io::Result<()> {
-    let options = Options::parse();
-    may::config().set_workers(options.threads);
+    let options = Command::parse().options;
+    may::config().set_workers(options.threads).set_pool_capacity(POOL);
     let server = HttpServer(Service).start(options.listen)?;
     server.join().map_err(|_| io::Error::other("the server panicked"))
 }
