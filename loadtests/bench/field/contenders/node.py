@@ -34,7 +34,8 @@ PLAIN = (
     "http.createServer, NODE_ENV=production, the long-term support release of Node from the lock file; one "
     "process, with more CPUs a cluster of one for each (node:cluster, which shares connections out in turn); "
     "keepAliveTimeout 75 s, its other time-outs at their defaults, backlog 4096; files: send, which Express "
-    f"serves them with; projects: Pool of pg with {POOL} connections, named statements, JavaScript client"
+    f"serves them with; projects: Pool of pg with {POOL} connections, named statements, JavaScript client; "
+    "the loop of /work in WebAssembly, since JavaScript has no integers of 64 bits"
 )
 
 FILES = (
@@ -45,15 +46,20 @@ FILES = (
 
 def _folder() -> Path:
     version = version_of(["npm", "--version"], "the servers on Node")
-    sources = [*SOURCES.glob("*.js"), SOURCES / "package.json", SOURCES / "package-lock.json"]
-    return kept("node", sources, f"{version} {platform.machine()}", _make)
+    return kept("node", _sources(), f"{version} {platform.machine()}", _make)
+
+
+def _sources() -> list[Path]:
+    names = ("*.js", "*.wat", "package.json", "package-lock.json")
+    return [file for name in names for file in SOURCES.glob(name)]
 
 
 def _make(folder: Path) -> None:
-    for file in SOURCES.glob("*.js*"):
+    for file in _sources():
         shutil.copy(file, folder)
     # No package runs a script of its own while it is installed.
     run("node", ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
+    run("node", ["npm", "run", "build"], folder)
 
 
 def _build_plain(_profile: str) -> Path:
@@ -94,7 +100,8 @@ def _argv_files(program: Path, start: Start) -> list[str]:
 
 
 def _installed_plain(program: Path) -> Installed:
-    own = [*program.parent.glob("*.js"), *_closure(program, {"pg", "send"})]
+    own = [*program.parent.glob("*.js"), *program.parent.glob("*.wasm")]
+    own += _closure(program, {"pg", "send"})
     return _installed(program, own, "server with the packages pg and send")
 
 
