@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from copy import deepcopy
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -234,12 +233,13 @@ def test_reasons_are_of_rows_that_there_may_be() -> None:
 
 def test_a_reason_stands_beside_its_row(made: dict, tmp_path: Path, monkeypatch) -> None:
     file = tmp_path / "reasons.toml"
-    file.write_text('[idle]\nconnection = "because"\n[any]\ninstalled = "also because"\n')
+    file.write_text('[idle]\nconnection = "Because."\n[any]\ninstalled = "Also because."\n')
     monkeypatch.setattr(summary, "REASONS", file)
-    text = summary.losses(deepcopy(made))
-    found = {line.split("|")[2].strip(): line for line in text.splitlines()}
-    assert found["idle connection, KiB"].endswith(" because      |")
-    assert found["installed, MB"].endswith(" also because |")
+    text = summary.losses(made)
+    assert "\n- **start and memory, idle connection:** Because.\n" in text
+    assert "\n- **size on disk, installed:** Also because." in text
+    (rest,) = re.findall(r"- \*\*(.+):\*\* Not explained yet\.", text)
+    assert len(rest.split("; ")) == body_rows(text) - 2
 
 
 def test_the_command_renders_a_record_again(made: dict, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Panels with a line for each contender: bars from 0, and dots on an axis of equal factors."""
 
-import math
 from dataclasses import dataclass
 from statistics import median
 
@@ -63,7 +62,7 @@ class Frame:
 
 def bars(row: Row, title: str, families: dict[str, str], width: float) -> Drawn:
     """The medians as bars, with the lowest and the highest; the floor is a line across."""
-    names = _ordered(row, aside=FLOOR)
+    names = [name for name in row.ordered() if name != FLOOR]
     top = max(max(row.all(name)) for name in names)
     reference = row.median(row.us) if row.us in row.values else row.median(names[0])
     end = min(top, CUT * reference) * 1.04
@@ -96,7 +95,7 @@ def _bar(frame: Frame, row: Row, name: str, colour: str) -> list[str]:
 
 def dots(row: Row, title: str, families: dict[str, str], width: float) -> Drawn:
     """The medians as dots on an axis of equal factors, with the lowest and the highest."""
-    names = _ordered(row)
+    names = row.ordered()
     every = [value for name in names for value in row.all(name)]
     frame = Frame(title, names, Log.around("", every), width)
     parts = []
@@ -114,7 +113,7 @@ def dots(row: Row, title: str, families: dict[str, str], width: float) -> Drawn:
 
 def quantiles(rows: dict[str, Row], title: str, families: dict[str, str], width: float) -> Drawn:
     """Several quantiles of each contender on one line, the lowest p99 first."""
-    names = _ordered(rows["p99"])
+    names = rows["p99"].ordered()
     every = [row.median(name) for row in rows.values() for name in row.values]
     frame = Frame(title, names, Log.around("", every), width)
     parts = []
@@ -138,8 +137,3 @@ def _spread(low: float, high: float, y: float) -> str:
 def _mark(kind: str, x: float, y: float, colour: str) -> str:
     style = f"fill:var(--{colour})" if kind != "max" else f"stroke:var(--{colour});stroke-width:1.8"
     return f'<path d="{MARKS[kind]}" transform="translate({round(x, 1)} {y})" style="{style}"/>'
-
-
-def _ordered(row: Row, aside: str = "") -> list[str]:
-    names = [name for name in row.values if name != aside and math.isfinite(row.median(name))]
-    return sorted(names, key=row.median, reverse=row.measure.more_is_better)

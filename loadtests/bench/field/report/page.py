@@ -27,7 +27,7 @@ def markdown(record: dict, pictures: set[str]) -> str:
         ),
         reading.facts(record),
         "## Reading",
-        _list([*summary.sentences(record), *notes(record)]),
+        tables.bullets([*summary.sentences(record), *notes(record)]),
         *(_image(one, pictures) for one in OVERALL),
     ]
     if places := summary.first(record):
@@ -43,7 +43,7 @@ def markdown(record: dict, pictures: set[str]) -> str:
         found += ["## How cost grows", _image("scaling", pictures)]
     for name, part in grown.items():
         found += [f"### {growth.TITLES[name]}", part.get("about", ""), *growth.tables(part)]
-        found.append(_list(part.get("notes", [])))
+        found.append(tables.bullets(part.get("notes", [])))
     found += ["## Contenders", tables.contenders(record)]
     return "\n\n".join(one for one in found if one) + "\n"
 
@@ -51,10 +51,6 @@ def markdown(record: dict, pictures: set[str]) -> str:
 def notes(record: dict) -> list[str]:
     """What the record says of itself."""
     return [*reading.quiet(record), reading.answers(record), *reading.absent(record)]
-
-
-def _list(sentences: list[str]) -> str:
-    return "\n".join(f"- {sentence}" for sentence in sentences)
 
 
 def _image(name: str, pictures: set[str]) -> str:

@@ -31,12 +31,12 @@ def filled(text: str, record: dict) -> str:
 
 def result(record: dict) -> str:
     """The result in sentences."""
-    return _list(summary.sentences(record))
+    return tables.bullets(summary.sentences(record))
 
 
 def setting(record: dict) -> str:
     """Machine, versions, how quiet it was."""
-    return reading.facts(record) + "\n\n" + _list(page.notes(record))
+    return reading.facts(record) + "\n\n" + tables.bullets(page.notes(record))
 
 
 def costs(record: dict) -> str:
@@ -57,7 +57,7 @@ def latencies(record: dict) -> str:
 def scaling(record: dict) -> str:
     """What was found of how cost grows."""
     told = [note for part in growth.parts(record).values() for note in part.get("notes", [])]
-    return _list(told)
+    return tables.bullets(told)
 
 
 def _across(record: dict, key: str) -> str:
@@ -89,10 +89,6 @@ def _with_ratio(row: Row, name: str) -> str:
 
 def _bold(name: str) -> str:
     return f"**{name}**" if name == US else f"*{name}*" if name == FLOOR else name
-
-
-def _list(sentences: list[str]) -> str:
-    return "\n".join(f"- {sentence}" for sentence in sentences)
 
 
 def _table_of(name: str):

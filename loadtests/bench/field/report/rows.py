@@ -70,10 +70,13 @@ class Row:
         mine, other = self.values.get(name, {}), self.values.get(base, {})
         return [mine[number] / other[number] for number in mine if other.get(number)]
 
+    def ordered(self) -> list[str]:
+        """All, the best first."""
+        return sorted(self.values, key=self.median, reverse=self.measure.more_is_better)
+
     def ranked(self) -> list[str]:
         """Those that compete, the best first."""
-        names = [name for name in self.values if name not in ASIDE]
-        return sorted(names, key=self.median, reverse=self.measure.more_is_better)
+        return [name for name in self.ordered() if name not in ASIDE]
 
 
 def samples(record: dict, workload: str) -> Taken:
@@ -88,7 +91,7 @@ def samples(record: dict, workload: str) -> Taken:
         }
     elif workload == C10K:
         found = {
-            name: [_with_latency(one) for one in taken]
+            name: [with_latency(one) for one in taken]
             for name, taken in record.get(C10K, {}).items()
         }
     else:
@@ -143,7 +146,7 @@ def _size(installed: dict) -> Sample:
     return {**installed, "total_bytes": installed["program_bytes"] + installed["runtime_bytes"]}
 
 
-def _with_latency(sample: Sample) -> Sample:
+def with_latency(sample: Sample) -> Sample:
     """The latencies that have a name, out of the curve."""
     curve = dict(map(tuple, sample.get("percentiles", [])))
     names = {"p50": 50, "p99": 99, "p999": 99.9, "max": 100}

@@ -7,7 +7,7 @@ from statistics import median
 from loadtests.bench.field.report.measures import OWN
 from loadtests.bench.field.report.rows import COMPARED, TITLES, WORKLOADS, compared, of_workload
 from loadtests.bench.field.report.standing import Place, Standing, place
-from loadtests.bench.field.report.tables import NONE, cell
+from loadtests.bench.field.report.tables import NONE, bullets, cell
 from loadtests.bench.text import spread, table
 
 REASONS = Path(__file__).with_name("reasons.toml")
@@ -56,8 +56,10 @@ def matrix(record: dict) -> str:
 
 
 def losses(record: dict) -> str:
-    """The rows in which Corelane is behind, with the reason where one is known."""
-    why = tomllib.loads(REASONS.read_text())
+    """The rows in which Corelane is behind, then the reasons that are known."""
+    behind = [one for one in places(record) if one.standing is Standing.BEHIND]
+    if not behind:
+        return "None."
     lines = [
         [
             TITLES[one.row.workload],
@@ -66,14 +68,23 @@ def losses(record: dict) -> str:
             cell(one.row, one.best),
             cell(one.row, one.row.us),
             _beside(one),
-            why.get(one.row.workload, {}).get(one.row.measure.key)
-            or why.get("any", {}).get(one.row.measure.key, ""),
         ]
-        for one in places(record)
-        if one.standing is Standing.BEHIND
+        for one in behind
     ]
-    head = ["", "measure", "the best", "its figure", "Corelane", "× the best", "why"]
-    return table(head, lines) if lines else "None."
+    head = ["", "measure", "the best", "its figure", "Corelane", "× the best"]
+    return "\n\n".join(part for part in (table(head, lines), _why(behind)) if part)
+
+
+def _why(behind: list[Place]) -> str:
+    """Each reason once, with the rows that it is of, and the rows without one."""
+    known = tomllib.loads(REASONS.read_text())
+    rows: dict[str, list[str]] = {}
+    for one in behind:
+        row = one.row
+        reason = known.get(row.workload, {}).get(row.measure.key)
+        reason = reason or known.get("any", {}).get(row.measure.key, "Not explained yet.")
+        rows.setdefault(reason, []).append(f"{TITLES[row.workload]}, {row.measure.title}")
+    return bullets([f"**{'; '.join(names)}:** {reason}" for reason, names in rows.items()])
 
 
 def count(found: list[Place]) -> str:

@@ -1,7 +1,5 @@
 """The tables of bench.md: for each workload every contender, with its spread and its ratios."""
 
-from statistics import median
-
 from loadtests.bench.field.report import measures
 from loadtests.bench.field.report.measures import Measure
 from loadtests.bench.field.report.rows import (
@@ -18,6 +16,7 @@ from loadtests.bench.field.report.rows import (
     of_workload,
     rows,
     samples,
+    with_latency,
 )
 from loadtests.bench.text import spread, table
 
@@ -75,7 +74,7 @@ def closed(record: dict, name: str) -> str:
             middle(by.get("busy"), contender),
             *([cell(database, contender)] if database else []),
         ]
-        for contender in _ordered(cpu)
+        for contender in cpu.ordered()
     ]
     return table([*head, "CPU busy", *([measures.DATABASE.head] if database else [])], lines)
 
@@ -95,7 +94,7 @@ def opened(record: dict, name: str) -> str:
             ratio(by["p99"], contender, US),
             *(middle(by.get(one.key), contender) for one in rest),
         ]
-        for contender in _ordered(by["p99"])
+        for contender in by["p99"].ordered()
     ]
     return table(head, lines)
 
@@ -128,7 +127,7 @@ def size(record: dict) -> str:
             ratio(by["installed"], name, US),
             contenders[name]["installed"].get("what", ""),
         ]
-        for name in _ordered(by["installed"])
+        for name in by["installed"].ordered()
     ]
     return table(["", *(one.head for one in chosen), f"× {US}", "what is counted"], lines)
 
@@ -151,20 +150,13 @@ def c10k(record: dict) -> str:
             ratio(by["p99"], name, US),
             f"{sum(failed[name]):,}",
         ]
-        for name in _ordered(by["p99"])
+        for name in by["p99"].ordered()
     ]
-    for name, one in record.get("published", {}).get(C10K, {}).items():
-        curve = dict(map(tuple, one["percentiles"]))
-        known = {"p50": 50, "p99": 99, "p999": 99.9, "max": 100}
-        told = [
-            f"{one['requests_per_second']:,}"
-            if measure.key == "rate"
-            else f"{curve[known[measure.key]]:,}"
-            if known[measure.key] in curve
-            else NONE
-            for measure in chosen
-        ]
-        lines.append([name, *told, NONE, f"{one['failed']:,}"])
+    published = record.get("published", {}).get(C10K, {})
+    for name, sample in published.items():
+        values = (one.of(with_latency(sample)) for one in chosen)
+        told = (NONE if value is None else f"{value:,.0f}" for value in values)
+        lines.append([name, *told, NONE, f"{sample.get('failed', 0):,}"])
     return table(["", *(one.head for one in chosen), f"p99, × {US}", "failed"], lines)
 
 
@@ -176,16 +168,22 @@ def proxies(record: dict) -> str:
 
 def contenders(record: dict) -> str:
     """Who takes part, and how it is run."""
+    taking = {name: one for name, one in record["contenders"].items() if not one.get("missing")}
+    proxies = {
+        name: {"family": "proxy", **one} for name, one in record.get("proxy_settings", {}).items()
+    }
+    every = [*taking.items(), *proxies.items()]
     lines = [
-        [name, one["family"], one["version"], str(one["threads"]), one["settings"]]
-        for name, one in record["contenders"].items()
-        if not one.get("missing")
+        [name, one["family"], one.get("version", NONE), str(one.get("threads", 1))]
+        for name, one in every
     ]
-    lines += [
-        [name, "proxy", one.get("version", ""), str(one.get("threads", 1)), one["settings"]]
-        for name, one in record.get("proxy_settings", {}).items()
-    ]
-    return table(["", "family", "version", "threads", "settings"], lines)
+    settings = [f"**{name}**: {one['settings']}" for name, one in every if one.get("settings")]
+    return table(["", "family", "version", "threads"], lines) + "\n\n" + bullets(settings)
+
+
+def bullets(sentences: list[str]) -> str:
+    """A list."""
+    return "\n".join(f"- {sentence}" for sentence in sentences)
 
 
 def _ranked(by: dict[str, Row], first: str, chosen: tuple[Measure, ...], us: str) -> str:
@@ -195,7 +193,7 @@ def _ranked(by: dict[str, Row], first: str, chosen: tuple[Measure, ...], us: str
     chosen = tuple(one for one in chosen if one.key in by)
     lines = [
         [name, *(cell(by[one.key], name) for one in chosen), ratio(by[first], name, us)]
-        for name in _ordered(by[first])
+        for name in by[first].ordered()
     ]
     head = f"{by[first].measure.title}, × {us}"
     return table(["", *(one.head for one in chosen), head], lines)
@@ -203,9 +201,3 @@ def _ranked(by: dict[str, Row], first: str, chosen: tuple[Measure, ...], us: str
 
 def _by_measure(record: dict, name: str, chosen: tuple[Measure, ...]) -> dict[str, Row]:
     return {row.measure.key: row for row in rows(samples(record, name), name, chosen)}
-
-
-def _ordered(row: Row) -> list[str]:
-    """All of a row, the best first."""
-    names = list(row.values)
-    return sorted(names, key=lambda name: median(row.all(name)), reverse=row.measure.more_is_better)
