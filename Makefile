@@ -20,7 +20,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e e2e-parts postgres-up postgres-down test lint test-services test-platform \
   test-parts test-traffic ladder \
-  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench-balancing bench-capacity bench-files bench-gateway bench-lanes bench-mixed bench-threads bench-tuning soak \
+  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files bench-gateway bench-lanes bench-mixed bench-threads bench-tuning soak \
   tools clean
 
 help: ## Show the targets and variables
@@ -187,6 +187,9 @@ compare-direct: ## Compare one replica directly with the gateway over all, under
 
 pgo: ## Build the server with the profile of its own load, for less CPU per request
 	hack/pgo
+
+bench: ## Compare Corelane with what a user would pick instead, in half an hour: BENCH="--quick", or --only, --contenders
+	$(PYTHON) loadtests/bench field $(BENCH)
 
 bench-balancing: ## Compare the gateway's balancing policies by the load that they carry in trouble
 	$(PYTHON) loadtests/bench balancing

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from loadtests.bench.field.bench import CONNECTIONS, IDLE_CONNECTIONS, Bench, Seconds
 from loadtests.bench.field.contender import Contender
-from loadtests.bench.field.running import Running
+from loadtests.bench.field.running import Running, check
 from loadtests.bench.field.workloads import Workload, first_of
 from loadtests.bench.lanes.load import Generator
 from loadtests.bench.lanes.rows import cpu_of
@@ -38,6 +38,7 @@ def cell(
     bench: Bench, process: Running, contender: Contender, workload: Workload, seconds: Seconds
 ) -> Sample:
     """CPU time and throughput in a closed loop, then latencies in an open one."""
+    check(process, workload)
     options = {"connections": CONNECTIONS, **workload.options(bench.folder)}
     return {
         "closed": closed(bench, process, contender.warm_up, seconds.closed, options),

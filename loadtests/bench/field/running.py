@@ -127,11 +127,25 @@ def _wait_until_right(
         else:
             if (status, body) == (200, workload.body):
                 return
-            problem = f"{status} {body[:100]!r}"
+            problem = _shown(status, body)
         time.sleep(PAUSE)
     raise ToolError(
         f"{contender.name} does not answer {workload.target}: {problem}\n{_end_of(output)}"
     )
+
+
+def check(process: Running, workload: Workload) -> None:
+    """Asks once, before anything is measured: a wrong reply is told as it is."""
+    try:
+        status, body = _ask(process.address, workload.target)
+    except (OSError, http.client.HTTPException) as error:
+        raise ToolError(f"no answer to {workload.target}: {error!r}") from None
+    if (status, body) != (200, workload.body):
+        raise ToolError(f"{workload.target} is answered {_shown(status, body)}")
+
+
+def _shown(status: int, body: bytes) -> str:
+    return f"{status} {body[:60]!r}"
 
 
 def _ask(address: str, target: str) -> tuple[int, bytes]:
