@@ -1,9 +1,14 @@
 """What a contender is: how it is built, started and described."""
 
 import os
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tools.errors import ToolError
 
 HELLO = "hello"
 DIV = "div"
@@ -22,6 +27,10 @@ FILES = (FILE_4K, FILE_10K, C10K)
 
 POOL = 8
 """The most connections to PostgreSQL, for all the same."""
+
+
+ELF = b"\x7fELF"
+"""What a program begins with (elf(5))."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,19 @@ def size_of(paths: Iterable[Path]) -> int:
     return sum(known.values())
 
 
+def without_debug(program: Path) -> int:
+    """Bytes of a program as it is installed: without what only a debugger reads (strip(1))."""
+    with open(program, "rb") as file:
+        if file.read(len(ELF)) != ELF:
+            return size_of([program])
+    if not shutil.which("strip"):
+        raise ToolError("strip of binutils is not on PATH: sizes are told without line tables")
+    with tempfile.TemporaryDirectory() as folder:
+        stripped = Path(folder) / program.name
+        subprocess.run(["strip", "--strip-debug", "-o", stripped, program], check=True)
+        return stripped.stat().st_size
+
+
 def one_program(program: Path) -> Installed:
     """Of a program that needs nothing beside itself."""
-    return Installed(size_of([program]))
+    return Installed(without_debug(program), what="one program, without line tables")

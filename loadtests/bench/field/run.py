@@ -1,5 +1,6 @@
 """`field`: measures every contender in interleaved rounds, then the parts that stand apart."""
 
+import json
 import os
 import random
 import resource
@@ -31,8 +32,8 @@ class Record:
     """What has been measured so far."""
 
     cells: dict = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
-    missing: dict[str, str] = field(default_factory=dict)
-    """Why a contender is not there."""
+    described: dict[str, dict] = field(default_factory=dict)
+    """The contenders."""
     took: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Seconds by part."""
 
@@ -60,8 +61,9 @@ def main(plan: Plan, out: Path) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     record = measure(plan, (cpus[0], cpus[1]))
     out.mkdir(parents=True, exist_ok=True)
-    report.write(record, out)
-    print(report.markdown(record))
+    # First, so that a fault of the report costs no measurement: --render writes it again.
+    (out / report.RECORD).write_text(json.dumps(record, indent=1) + "\n")
+    print(report.write(record, out))
     progress.say("results", f"in {out}: bench.md, bench.json and bench-*.svg")
     return 1 if report.wrong(record) else 0
 
@@ -69,7 +71,7 @@ def main(plan: Plan, out: Path) -> int:
 def measure(plan: Plan, cpus: tuple[int, int]) -> dict:
     """Everything that the report tells."""
     begun, load_before = time.monotonic(), os.getloadavg()
-    found = Record()
+    found = Record(described={one.name: _described(one) for one in _chosen(plan)})
     programs = _programs(plan, found)
     folder = builds.build(builds.BENCH, ["load-generator"], plan.profile)
     for part in _apart(plan):
@@ -105,7 +107,7 @@ def measure(plan: Plan, cpus: tuple[int, int]) -> dict:
         "load_average": {"before": load_before, "after": os.getloadavg()},
         "seconds": seconds,
         "parts": dict(found.took),
-        "contenders": _described(plan, programs, found),
+        "contenders": found.described,
         "cells": {part: cells[part] for part in (*REQUESTS, PROJECTS) if part in cells},
         "mixed": cells.get(MIXED, {}),
         "idle": cells.get(parts.IDLE, {}),
@@ -125,20 +127,24 @@ def _programs(plan: Plan, found: Record) -> dict[str, Path]:
     """Those that can be built; the run goes on without the others and says why."""
     programs = {}
     for contender in _chosen(plan):
-        if contender.name == servers.CORELANE and plan.server:
-            programs[contender.name] = plan.server
-            continue
         try:
-            programs[contender.name] = contender.build(plan.profile)
+            given = plan.server if contender.name == servers.CORELANE else None
+            program = given or contender.build(plan.profile)
+            found.described[contender.name] |= {
+                "version": contender.version(program),
+                "installed": asdict(contender.installed(program)),
+            }
         except ToolError as error:
             _leave_out(found, contender, error)
+        else:
+            programs[contender.name] = program
     if not programs:
         raise ToolError("no contender could be built")
     return programs
 
 
 def _leave_out(found: Record, contender: Contender, error: ToolError) -> None:
-    found.missing[contender.name] = str(error)
+    found.described[contender.name]["missing"] = str(error)
     progress.say("missing", f"{contender.name}: {error}")
 
 
@@ -254,22 +260,13 @@ def _measured_apart(plan: Plan, bench: Bench, found: Record) -> dict:
     return results
 
 
-def _described(plan: Plan, programs: dict[str, Path], found: Record) -> dict[str, dict]:
-    described = {}
-    for contender in _chosen(plan):
-        name = contender.name
-        described[name] = {
-            "family": contender.family,
-            "settings": contender.settings,
-            "workloads": sorted(contender.workloads),
-            "threads": 1,
-        }
-        if name in found.missing:
-            described[name]["missing"] = found.missing[name]
-        if name in programs:
-            described[name]["version"] = contender.version(programs[name])
-            described[name]["installed"] = asdict(contender.installed(programs[name]))
-    return described
+def _described(contender: Contender) -> dict[str, object]:
+    return {
+        "family": contender.family,
+        "settings": contender.settings,
+        "workloads": sorted(contender.workloads),
+        "threads": 1,
+    }
 
 
 def _versions() -> dict[str, str]:
