@@ -176,7 +176,7 @@ def test_the_budget_counts_what_a_contender_takes() -> None:
     assert budget.of(plan, [one, one])["hello"] == 2 * found["hello"]
     assert budget.of(plan, [warm])["hello"] == pytest.approx(found["hello"] + 2 * 2.0)
     assert budget.of(plan, [warm])["starts"] >= 12
-    assert budget.of(replace(plan, parts=("div",)), [one])["div"] == 0
+    assert budget.of(replace(plan, parts=("projects",)), [one])["projects"] == 0
 
 
 def test_a_command_line_has_a_database_only_with_its_token(tmp_path: Path) -> None:
