@@ -1,6 +1,6 @@
 """What is measured, where a record has it, and how it is told."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 OWN = "own cost"
 """What the server itself takes: CPU time, throughput from one CPU, memory, start, size."""
@@ -49,10 +49,14 @@ def _latencies(path: tuple[str, ...], before: str = "", key: str = "") -> tuple[
 
 CPU = Measure("cpu", "CPU per request", "µs", 2, ("closed", "cpu_us"), OWN)
 RATE = Measure("rate", "requests/s", "", 0, ("closed", "requests_per_second"), OWN, True)
+THOUSANDS = replace(RATE, title="1,000 requests/s", digits=1, scale=1e-3)
+"""Where there is little room."""
+
 BUSY = Measure("busy", "CPU busy", "", 2, ("closed", "busy"))
 OPEN_RATE = Measure("open_rate", "rate", "", 0, ("open", "rate"))
 OPEN_BUSY = Measure("open_busy", "CPU busy", "", 2, ("open", "busy"))
 OPEN = _latencies(("open", "latency_ms"))
+P99 = OPEN[1]
 CELLS = (CPU, RATE, *OPEN)
 
 DATABASE = Measure("database", "database's CPU", "µs", 1, ("closed", "database_us"))

@@ -3,8 +3,9 @@
 import re
 from statistics import median
 
-from loadtests.bench.field.report import growth, page, reading, summary, tables
-from loadtests.bench.field.report.rows import FLOOR, TITLES, US, WORKLOADS, Row, of_workload
+from loadtests.bench.field.report import growth, measures, page, reading, rows, summary, tables
+from loadtests.bench.field.report.measures import Measure
+from loadtests.bench.field.report.rows import FLOOR, TITLES, US, WORKLOADS, Row
 from loadtests.bench.text import table
 from local.settings import REPOSITORY
 from tools.errors import ToolError
@@ -41,17 +42,17 @@ def setting(record: dict) -> str:
 
 def costs(record: dict) -> str:
     """CPU time per request, a column for each workload."""
-    return _across(record, "cpu")
+    return _across(record, measures.CPU)
 
 
 def throughput(record: dict) -> str:
     """Requests per second from one CPU, a column for each workload."""
-    return _across(record, "rate")
+    return _across(record, measures.THOUSANDS)
 
 
 def latencies(record: dict) -> str:
     """p99 at the fixed rate, a column for each workload."""
-    return _across(record, "p99")
+    return _across(record, measures.P99)
 
 
 def scaling(record: dict) -> str:
@@ -60,22 +61,20 @@ def scaling(record: dict) -> str:
     return tables.bullets(told)
 
 
-def _across(record: dict, key: str) -> str:
+def _across(record: dict, measure: Measure) -> str:
     found: dict[str, Row] = {
         name: row
         for name in WORKLOADS
-        for row in of_workload(record, name)
-        if row.measure.key == key
+        for row in rows.rows(rows.samples(record, name), name, (measure,))
     }
     if not found:
         return ""
     names = list(dict.fromkeys(name for row in found.values() for name in row.values))
     by = next(iter(found.values()))
-    reverse = by.measure.more_is_better
-    best = sorted((name for name in names if name in by.values), key=by.median, reverse=reverse)
-    ordered = [*best, *(name for name in names if name not in by.values)]
+    best = by.ordered()
+    ordered = [*best, *(name for name in names if name not in best)]
     lines = [[_bold(name), *(_with_ratio(row, name) for row in found.values())] for name in ordered]
-    head = f"{by.measure.head}, and × {US}"
+    head = f"{measure.head}<br>× {US}"
     return table([head, *(TITLES[name] for name in found)], lines)
 
 
@@ -83,7 +82,7 @@ def _with_ratio(row: Row, name: str) -> str:
     if name not in row.values:
         return tables.NONE
     ratios = row.ratios(name, row.us)
-    beside = f", × {median(ratios):.2f}" if ratios and name != row.us else ""
+    beside = f"<br>× {median(ratios):.2f}" if ratios and name != row.us else ""
     return tables.cell(row, name) + beside
 
 

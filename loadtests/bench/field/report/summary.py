@@ -148,6 +148,7 @@ def _beside(one: Place) -> str:
 
 def _short(one: Place) -> str:
     beside = f"{median(one.ratios):.2f} × {one.best}" if one.ratios else one.best
-    if one.standing is Standing.FIRST:
-        return f"**first**, {beside}"
-    return f"level, {beside}" if one.standing is Standing.LEVEL else f"{one.place}, {beside}"
+    if one.standing is Standing.BEHIND:
+        return f"{one.place} of {len(one.row.ranked())}<br>{beside}"
+    first = one.standing is Standing.FIRST
+    return f"{'**first**' if first else one.standing.value}<br>{beside}"
