@@ -15,6 +15,7 @@ fn main() -> io::Result<()> {
     };
     builder.worker_threads(options.threads).enable_all().build()?.block_on(async {
         let listener = TcpListener::from_std(options.listener()?)?;
-        axum::serve(listener, routes::axum_router(routes)).await
+        // Given the router itself, it would make a copy of all routes for each connection.
+        axum::serve(listener, routes::axum_router(routes).into_make_service()).await
     })
 }
