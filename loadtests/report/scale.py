@@ -27,7 +27,7 @@ def roomy(ticks: Iterable[tuple[float, str]], place: Callable[[float], float]) -
         half = LETTER * len(text) / 2
         if place(value) - half > end:
             found.add(value)
-            end = place(value) + half + LETTER / 2
+            end = place(value) + half + LETTER
     return found
 
 

@@ -145,6 +145,37 @@ def test_who_did_not_take_part_is_told() -> None:
     assert "- ntex did not carry idle in round 1: too few files" in text
 
 
+ALONE = {"floor", US}
+
+
+@pytest.mark.parametrize(
+    "left", [set(), {"floor"}, {US}, ALONE], ids=["nobody", "floor", US, "two"]
+)
+def test_a_report_of_few_who_all_failed_at_something_is_written(
+    left: set[str], tmp_path: Path
+) -> None:
+    made = record(rounds=1)
+    for part in (*made["cells"].values(), *(made[name] for name in ("mixed", "idle", "c10k"))):
+        for name in set(part) - left:
+            part[name] = [{"round": 1, "error": "it ended"}]
+    for name in left & set(made["mixed"]):
+        made["mixed"][name][0] |= {"fast": None, "slow": None}
+    for name in left & set(made["cells"]["div"]):
+        made["cells"]["div"][name][0]["open"] |= {"latency_ms": None, "percentiles": []}
+    made |= {"proxies": {}, "scaling": {}}
+    text = report.write(made, tmp_path)
+    assert "axum did not carry hello in round 1: it ended" in text
+    assert paper.filled(paper.PAPER.read_text(), made)
+
+
+def test_a_report_of_nothing_is_written(tmp_path: Path) -> None:
+    made = {name: record()[name] for name in ("plan", "machine", "versions", "contenders")}
+    for one in made["contenders"].values():
+        one["missing"] = "no compiler"
+    assert "axum did not take part, or not to the end: no compiler" in report.write(made, tmp_path)
+    assert paper.filled(paper.PAPER.read_text(), made)
+
+
 def test_pictures_are_whole_and_have_both_colour_schemes(made: dict) -> None:
     drawn = plots.pictures(made)
     assert len(drawn) == 9

@@ -62,7 +62,7 @@ class Frame:
 
 def bars(row: Row, title: str, families: dict[str, str], width: float) -> Drawn:
     """The medians as bars, with the lowest and the highest; the floor is a line across."""
-    names = [name for name in row.ordered() if name != FLOOR]
+    names = [name for name in row.ordered() if name != FLOOR] or [FLOOR]
     top = max(max(row.all(name)) for name in names)
     reference = row.median(row.us) if row.us in row.values else row.median(names[0])
     end = min(top, CUT * reference) * 1.04
