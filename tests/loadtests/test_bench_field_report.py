@@ -178,7 +178,7 @@ def test_a_report_of_nothing_is_written(tmp_path: Path) -> None:
 
 def test_pictures_are_whole_and_have_both_colour_schemes(made: dict) -> None:
     drawn = plots.pictures(made)
-    assert len(drawn) == 9
+    assert len(drawn) == 12
     for name, picture in drawn.items():
         ElementTree.fromstring(picture)
         assert "prefers-color-scheme: dark" in picture, name
@@ -213,6 +213,22 @@ def test_every_panel_of_percentiles_has_floor_and_corelane(made: dict) -> None:
         assert "<title>corelane-server</title>" in panel
     for name in made["cells"]["hello"]:
         assert f"<title>{name}</title>" in picture
+
+
+def test_laws_are_drawn_beyond_what_was_measured_and_told(made: dict) -> None:
+    part = made["scaling"]["connections"]
+    picture = plots.scaling("connections", part)
+    measured, law = (
+        max(map(float, re.findall(r"[ML]([\d.]+) ", path)))
+        for path in (
+            re.search(r'd="([^"]+)" class="line"[^>]+><title>nginx<', picture)[1],
+            re.search(r'd="([^"]+)" class="line"[^>]+stroke-dasharray', picture)[1],
+        )
+    )
+    assert law > measured
+    text = part_of(report.markdown(made), "How cost grows")
+    assert "- nginx: a + b log n" in text
+    assert "- A note of pods." in text
 
 
 def test_the_paper_keeps_its_words_and_gets_its_figures(made: dict) -> None:

@@ -36,6 +36,12 @@ FILES = ("http-server", "nginx", "apache")
 
 DEARER = {"hello": 1.0, "div": 1.03, "file-4k": 1.3, "file-10k": 1.9, "work": 9.0, "projects": 11.0}
 DATABASE = ("corelane-server", "actix-web", "axum", "go-net-http", "node-http", "spring-tomcat")
+GROWN = {
+    "cores": (1, 2),
+    "connections": (1, 8, 64, 512, 4096, 10_000),
+    "routes": (10, 100, 1000, 10_000),
+    "pods": (1, 4, 16, 64, 256),
+}
 PERCENTS = (*range(0, 100, 5), 97, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.99, 100)
 
 
@@ -91,7 +97,7 @@ def record(seed: int = 1, rounds: int = 3) -> dict:
             name: [_proxy(chance, cost, number) for number in range(1, rounds + 1)]
             for name, cost in {"corelane-gateway": 27.0, "nginx": 8.0, "haproxy": 9.0}.items()
         },
-        "scaling": {"connections": _connections(chance, rounds)},
+        "scaling": {name: _growth(chance, rounds, name) for name in GROWN},
     }
 
 
@@ -210,12 +216,12 @@ def _proxy(chance: random.Random, cost: float, number: int) -> dict:
     }
 
 
-def _connections(chance: random.Random, rounds: int) -> dict:
-    places = (1, 8, 64, 512, 4096, 10_000)
+def _growth(chance: random.Random, rounds: int, what: str) -> dict:
+    sizes = GROWN[what]
     series = {
         name: [
-            [place, [_near(chance, CPU_US[name] + 0.4 * index) for _ in range(rounds)]]
-            for index, place in enumerate(places)
+            [size, [_near(chance, CPU_US[name] + 0.4 * index) for _ in range(rounds)]]
+            for index, size in enumerate(sizes)
         ]
         for name in ("floor", "corelane-server", "hyper", "nginx", "go-net-http")
     }
@@ -223,18 +229,22 @@ def _connections(chance: random.Random, rounds: int) -> dict:
         "key": "cpu_us",
         "title": "CPU per request",
         "unit": "µs",
-        "x": "connections",
+        "x": what,
         "digits": 2,
+        "log_x": True,
+        "log_y": False,
         "series": series,
         "model": {
-            "corelane-server": {
+            name: {
                 "text": "a + b log n",
-                "points": [[1, 3.7], [10_000, 5.7], [1_000_000, 6.7]],
+                "points": [[size, CPU_US[name]] for size in (*sizes, 10 * sizes[-1])],
             }
+            for name in series
         },
     }
     return {
-        "about": "The same load on more connections.",
+        "about": f"The same load on more {what}.",
         "figures": [figure],
-        "notes": ["A note."],
+        "notes": [f"A note of {what}."],
+        "wrong": 0,
     }

@@ -3,8 +3,7 @@
 from statistics import median
 
 from loadtests.bench.field.report import look
-from loadtests.bench.field.report.rows import FLOOR
-from loadtests.bench.field.report.tables import NONE
+from loadtests.bench.field.report.tables import NONE, bullets
 from loadtests.bench.text import spread, table
 from loadtests.report.chart import Chart, Line
 from loadtests.report.scale import Axis, Linear, Log
@@ -26,20 +25,24 @@ def parts(record: dict) -> dict[str, dict]:
 
 
 def tables(part: dict) -> list[str]:
-    """A table for each figure: a row for each contender, a column for each number of what grows."""
-    return [_table(figure) for figure in part["figures"]]
+    """For each figure a table, a row for each contender and a column for each size, and the laws that were fitted."""
+    return [
+        found for figure in part["figures"] for found in (_table(figure), _laws(figure)) if found
+    ]
 
 
 def _table(figure: dict) -> str:
-    places = sorted({x for points in figure["series"].values() for x, _ in points})
+    sizes = _sizes(figure)
     lines = []
     for name, points in figure["series"].items():
-        by_place = {x: values for x, values in points}
-        cells = [_cell(by_place.get(x), figure.get("digits", 2)) for x in places]
+        by_size = {x: values for x, values in points}
+        cells = [_cell(by_size.get(x), figure.get("digits", 2)) for x in sizes]
         lines.append([name, *cells])
-    unit = f", {figure['unit']}" if figure.get("unit") else ""
-    head = [f"{figure['title']}{unit}", *(f"{x:,g}" for x in places)]
-    return table(head, lines)
+    return table([_titled(figure), *(f"{x:,} {figure['x']}" for x in sizes)], lines)
+
+
+def _laws(figure: dict) -> str:
+    return bullets([f"{name}: {law['text']}" for name, law in figure.get("model", {}).items()])
 
 
 def _cell(values: list[float] | None, digits: int) -> str:
@@ -48,42 +51,42 @@ def _cell(values: list[float] | None, digits: int) -> str:
     return f"{values[0]:,.{digits}f}" if len(values) == 1 else spread(values, digits)
 
 
-def charts(record: dict) -> list[Chart]:
-    """A chart for each figure that has more than two places; two are told by the table."""
-    return [
-        _chart(figure)
-        for part in parts(record).values()
-        for figure in part["figures"]
-        if len({x for points in figure["series"].values() for x, _ in points}) > 2
-    ]
+def _sizes(figure: dict) -> list[float]:
+    return sorted({x for points in figure["series"].values() for x, _ in points})
+
+
+def _titled(figure: dict) -> str:
+    return f"{figure['title']}, {figure['unit']}" if figure.get("unit") else figure["title"]
+
+
+def charts(part: dict) -> list[Chart]:
+    """A chart for each figure in which more than two sizes are to be seen; two are told by the table."""
+    return [_chart(one) for one in part["figures"] if len(_sizes(one)) > 2 or one.get("model")]
 
 
 def _chart(figure: dict) -> Chart:
-    names = list(figure["series"])
-    colours = look.lines(names)
+    colours = look.lines(list(figure["series"]))
     lines = [
         Line(
             name,
             [(x, median(values)) for x, values in sorted(points) if values],
             colours[name],
-            dashed=name == FLOOR,
             heavy=look.ours(name),
         )
         for name, points in figure["series"].items()
     ]
-    lines += [
-        Line(
-            f"{name}: {model['text']}", [tuple(one) for one in model["points"]], "ink", dashed=True
-        )
-        for name, model in figure.get("model", {}).items()
+    # Without a name: it has the colour of what it is the law of.
+    laws = [
+        Line("", [tuple(point) for point in law["points"]], colours[name], dashed=True)
+        for name, law in figure.get("model", {}).items()
+        if name in colours
     ]
-    xs = [x for line in lines for x, _ in line.points]
-    ys = [y for line in lines for _, y in line.points]
-    unit = f", {figure['unit']}" if figure.get("unit") else ""
+    xs = [x for line in lines + laws for x, _ in line.points]
+    ys = [y for line in lines + laws for _, y in line.points]
     x = _axis(figure["x"], xs, figure.get("log_x", True))
-    y = _axis(figure["title"] + unit, ys, figure.get("log_y", True))
-    return Chart(figure["title"], "", x, y, lines, width=WIDTH, height=HEIGHT)
+    y = _axis(figure.get("unit", ""), ys, figure.get("log_y", True))
+    return Chart(figure["title"], "", x, y, laws + lines, width=WIDTH, height=HEIGHT)
 
 
 def _axis(label: str, values: list[float], log: bool) -> Axis:
-    return Log.around(label, values) if log else Linear(label, 0, 1.05 * max(values))
+    return Log.around(label, values) if log else Linear(label, 0, 1.05 * (max(values) or 1))

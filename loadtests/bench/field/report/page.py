@@ -40,9 +40,10 @@ def markdown(record: dict, pictures: set[str]) -> str:
             found += [image for one in AFTER.get(name, ()) if (image := _image(one, pictures))]
     grown = growth.parts(record)
     if grown:
-        found += ["## How cost grows", _image("scaling", pictures)]
+        found.append("## How cost grows")
     for name, part in grown.items():
-        found += [f"### {growth.TITLES[name]}", part.get("about", ""), *growth.tables(part)]
+        found += [f"### {growth.TITLES[name]}", part.get("about", "")]
+        found += [_image(f"scaling-{name}", pictures), *growth.tables(part)]
         found.append(tables.bullets(part.get("notes", [])))
     found += ["## Contenders", tables.contenders(record)]
     return "\n\n".join(one for one in found if one) + "\n"

@@ -1,6 +1,7 @@
 """The parts of docs/benchmarks.md that are made of the figures, between markers."""
 
 import re
+from collections.abc import Callable
 from statistics import median
 
 from loadtests.bench.field.report import growth, measures, page, reading, rows, summary, tables
@@ -55,10 +56,15 @@ def latencies(record: dict) -> str:
     return _across(record, measures.P99)
 
 
-def scaling(record: dict) -> str:
-    """What was found of how cost grows."""
-    told = [note for part in growth.parts(record).values() for note in part.get("notes", [])]
-    return tables.bullets(told)
+def grown(name: str) -> Callable[[dict], str]:
+    """What was found of how cost grows with one thing."""
+
+    def told(record: dict) -> str:
+        part = growth.parts(record).get(name, {})
+        shown = [*growth.tables(part), tables.bullets(part.get("notes", []))] if part else []
+        return "\n\n".join(one for one in shown if one)
+
+    return told
 
 
 def _across(record: dict, measure: Measure) -> str:
@@ -90,7 +96,7 @@ def _bold(name: str) -> str:
     return f"**{name}**" if name == US else f"*{name}*" if name == FLOOR else name
 
 
-def _table_of(name: str):
+def _table_of(name: str) -> Callable[[dict], str]:
     return lambda record: "\n\n".join(tables.workload(record, name))
 
 
@@ -108,6 +114,6 @@ PARTS = {
     "size": _table_of("size"),
     "c10k": _table_of("c10k"),
     "proxies": _table_of("proxies"),
-    "scaling": scaling,
+    **{f"scaling-{name}": grown(name) for name in growth.TITLES},
 }
 """By the name in the marker."""

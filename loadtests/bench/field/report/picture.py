@@ -75,7 +75,7 @@ def charted(chart: Chart) -> Drawn:
 
 def _legend(lines: list[Line], width: float) -> Drawn:
     parts, x, y = [], 0.0, 0
-    for line in lines:
+    for line in filter(lambda line: line.name, lines):
         needed = 34 + LETTER * len(line.name) + 14
         if x and x + needed > width:
             x, y = 0.0, y + 18

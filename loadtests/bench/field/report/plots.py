@@ -31,7 +31,10 @@ def pictures(record: dict) -> dict[str, str]:
         "bench-field-footprint.svg": footprint(record),
         "bench-field-c10k.svg": c10k(record),
         "bench-field-proxies.svg": proxies(record),
-        "bench-field-scaling.svg": scaling(record),
+        **{
+            f"bench-field-scaling-{name}.svg": scaling(name, part)
+            for name, part in growth.parts(record).items()
+        },
     }
     return {name: picture for name, picture in found.items() if picture}
 
@@ -124,11 +127,11 @@ def proxies(record: dict) -> str:
     return _document("Proxies in front of the same replica", "Medians of the rounds.", panels)
 
 
-def scaling(record: dict) -> str:
-    """How cost grows."""
-    panels = [charted(chart) for chart in growth.charts(record)]
-    about = "Medians of the rounds. Dashed in ink: the documented model, beyond what was measured."
-    return _document("How cost grows", about, panels)
+def scaling(name: str, part: dict) -> str:
+    """How cost grows with one thing."""
+    panels = [charted(chart) for chart in growth.charts(part)]
+    about = "Medians of the rounds. Dashed: the law that was fitted, and what it says beyond what was measured."
+    return _document(f"How cost grows: {growth.TITLES[name].lower()}", about, panels)
 
 
 def plain(title: str) -> str:

@@ -112,7 +112,8 @@ def _counted(record: dict) -> list[tuple[str, dict]]:
         for name, taken in record.get(part, {}).items()
         for one in taken
     ]
-    return loops + rest
+    grown = [(f"how cost grows, {name}", one) for name, one in record.get("scaling", {}).items()]
+    return loops + rest + grown
 
 
 def _bad(sample: dict) -> int:
