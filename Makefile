@@ -112,7 +112,7 @@ lint: tools ## Check formats, and what linters find
 
 test-services: ## Run the tests of the Rust services, the load generator and the virtual replica
 	cd services && cargo test --locked
-	cd loadtests/bench && cargo test --locked -p load-generator -p pool -p virtual-replica
+	cd loadtests/bench && cargo test --locked -p load-generator -p peers -p pool -p virtual-replica
 
 test-platform: tools ## Run the tests with real processes, and those of charts and tools
 	@$(TOOLS) ensure kube-apiserver kubectl etcd crane kind ip envoy-gateway nginx haproxy valgrind

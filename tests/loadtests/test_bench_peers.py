@@ -4,15 +4,15 @@ Here those are asked whose program is there, built from the sources as they are;
 """
 
 import json
-import os
+import re
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from loadtests.bench.field import running, workloads
+from loadtests.bench.field import workloads
 from loadtests.bench.field.contender import (
     C10K,
     DIV,
@@ -21,18 +21,16 @@ from loadtests.bench.field.contender import (
     HELLO,
     PROJECTS,
     WORK,
+    WORKLOADS,
     Contender,
 )
 from loadtests.bench.field.contenders import CONTENDERS
 from loadtests.bench.lanes import builds
 from loadtests.bench.lanes.load import Generator, Place
-from support import REPOSITORY, raw
-from support.client import Client, Reply, ask
-from support.postgres import Database
-from tools import command
-from tools.errors import ToolError
-
-FLOOR, REFERENCE = "floor", "corelane-server"
+from support import raw
+from support.client import Reply, ask
+from support.field import REFERENCE, Field, Stored, cpus, find, is_there, who_takes
+from support.postgres import Postgres
 
 TOKEN = "peers-0123456789abcdef"
 
@@ -65,66 +63,34 @@ OTHER = '{"name":"second"}'
 
 
 @pytest.fixture(scope="module")
-def reference(binary: Path) -> Iterator[str]:
+def field(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
+    token = tmp_path_factory.mktemp("token") / "token"
+    token.write_text(TOKEN)
+    with ExitStack() as stack:
+        yield Field(binary, token, stack)
+
+
+@pytest.fixture
+def reference(field: Field) -> str:
     """The URL of corelane-server."""
-    with running.started(CONTENDERS[REFERENCE], binary, cpus=cpus()) as server:
-        yield f"http://{server.address}"
+    return field.url(CONTENDERS[REFERENCE])
 
 
-@pytest.fixture(scope="module", params=CONTENDERS)
+@pytest.fixture
 def contender(request: pytest.FixtureRequest) -> Contender:
     return CONTENDERS[request.param]
 
 
-@pytest.fixture(scope="module")
-def program(contender: Contender, request: pytest.FixtureRequest) -> Path:
-    if contender.name == REFERENCE:
-        return request.getfixturevalue("binary")
-    if contender.name == FLOOR:
-        return contender.build("dev")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command, "run", refuse)
-        try:
-            return newest(contender)
-        except (ToolError, OSError) as error:
-            pytest.skip(f"{contender.name} is not built: {error}")
+@pytest.fixture
+def url(field: Field, contender: Contender) -> str:
+    return field.url(contender)
 
 
-@pytest.fixture(scope="module")
-def url(contender: Contender, program: Path) -> Iterator[str]:
-    with running.started(contender, program, cpus=cpus()) as server:
-        yield f"http://{server.address}"
-
-
-def refuse(argv: list[Any], *_: object, **__: object) -> None:
-    """Builds nothing; cargo alone does not say whether it would."""
-    if argv[0] != "cargo":
-        raise ToolError(f"it takes {Path(argv[0]).name}")
-
-
-def newest(contender: Contender) -> Path:
-    """The program, of the profile of cargo's that was built last."""
-    found = [contender.build(profile) for profile in ("release", "dev")]
-    there = [path for path in found if path.exists()]
-    if not there:
-        raise ToolError(f"there is no {found[0].relative_to(REPOSITORY)}")
-    program = max(there, key=lambda path: path.stat().st_mtime)
-    if program.is_relative_to(builds.BENCH / "target"):
-        sources = builds.BENCH / "peers"
-        files = [*sources.glob("common/**/*.rs"), *sources.glob("frameworks/**/*.rs")]
-        if any(file.stat().st_mtime > program.stat().st_mtime for file in files):
-            raise ToolError("its sources are newer than its program")
-    return program
-
-
-def cpus() -> list[int]:
-    return sorted(os.sched_getaffinity(0))
-
-
-def takes(contender: Contender, *workloads: str) -> None:
-    """Skips a contender that takes none of these."""
-    if not contender.workloads & set(workloads):
-        pytest.skip(f"{contender.name} does not take {workloads[0]}")
+@pytest.mark.parametrize("name", CONTENDERS)
+def test_it_is_there(name: str) -> None:
+    """One line for each that is not asked."""
+    if not is_there(name):
+        pytest.skip(f"{name} is not built: {find(name)}")
 
 
 def same(url: str, reference: str, path: str) -> None:
@@ -135,28 +101,28 @@ def same(url: str, reference: str, path: str) -> None:
     assert found.headers["content-length"] == str(len(wanted.body)), path
 
 
-def test_hello(contender: Contender, url: str, reference: str) -> None:
-    takes(contender, HELLO)
+@who_takes(HELLO)
+def test_hello(url: str, reference: str) -> None:
     same(url, reference, "/hello")
     assert ask(url, "/hello").headers["content-type"].startswith("text/plain")
     assert ask(url, "/nothing/here").status == 404
 
 
-def test_half_of_a_number_is_exact(contender: Contender, url: str, reference: str) -> None:
-    takes(contender, DIV)
+@who_takes(DIV)
+def test_half_of_a_number_is_exact(url: str, reference: str) -> None:
     for n in NUMBERS:
         same(url, reference, f"/div/{n}")
 
 
-def test_what_is_no_number_is_refused(contender: Contender, url: str, reference: str) -> None:
-    takes(contender, DIV)
+@who_takes(DIV)
+def test_what_is_no_number_is_refused(url: str, reference: str) -> None:
     for n in NO_NUMBERS:
         assert ask(reference, f"/div/{n}").status == 400
         assert ask(url, f"/div/{n}").status == 400, n
 
 
-def test_work_runs_every_iteration(contender: Contender, url: str, reference: str) -> None:
-    takes(contender, WORK)
+@who_takes(WORK)
+def test_work_runs_every_iteration(url: str, reference: str) -> None:
     for ops in (0, 1, 2, 1000, 20_001):
         same(url, reference, f"/work?ops={ops}")
     for query in ("", "?ops=", "?ops=x", "?ops=-1"):
@@ -164,29 +130,30 @@ def test_work_runs_every_iteration(contender: Contender, url: str, reference: st
         assert ask(url, f"/work{query}").status == 400, query
 
 
-def test_files_are_those_of_the_folder(contender: Contender, url: str, reference: str) -> None:
-    takes(contender, *FILES)
+@who_takes(*FILES)
+def test_files_are_those_of_the_folder(url: str, reference: str) -> None:
     for path in ("4k.txt", "index.html", ""):
         same(url, reference, f"/static/{path}")
     assert ask(url, "/static/4k.txt").headers["content-type"].startswith("text/plain")
     assert ask(url, "/static/nothing").status == 404
 
 
-def test_no_file_outside_the_folder(contender: Contender, url: str) -> None:
-    takes(contender, *FILES)
+@who_takes(*FILES)
+def test_no_file_outside_the_folder(url: str) -> None:
     for path in ("../Cargo.toml", "%2e%2e/Cargo.toml", "..%2fCargo.toml", "/etc/passwd"):
         found = ask(url, f"/static/{path}")
         assert b"[package]" not in found.body and b"root:" not in found.body, path
         assert found.status != 200, path
 
 
-def test_a_client_of_http_1_0_is_told_the_end(contender: Contender, url: str) -> None:
+@who_takes(C10K)
+def test_a_client_of_http_1_0_is_told_the_end(url: str) -> None:
     """So does ab, without keep-alive."""
-    takes(contender, C10K)
     (found,) = raw.exchange(url, b"GET /static/index.html HTTP/1.0\r\nAccept: */*\r\n\r\n")
     assert (found.status, found.body) == (200, (workloads.STATIC / "index.html").read_bytes())
 
 
+@who_takes(*WORKLOADS)
 def test_a_connection_serves_many_requests(contender: Contender, url: str) -> None:
     workload = workloads.first_of(contender)
     lines = f"GET {workload.target} HTTP/1.1\r\nHost: peer\r\n\r\n".encode()
@@ -196,8 +163,8 @@ def test_a_connection_serves_many_requests(contender: Contender, url: str) -> No
             assert reply(connection).body == workload.body
 
 
+@who_takes(WORK, FILE_4K)
 def test_requests_that_come_together_are_answered_in_order(contender: Contender, url: str) -> None:
-    takes(contender, WORK, FILE_4K)
     if WORK in contender.workloads:
         targets = ["/work?ops=1", "/hello", "/work?ops=2"]
     else:
@@ -216,47 +183,35 @@ def reply(connection: socket.socket) -> Reply:
         byte = connection.recv(1)
         assert byte, head
         head += byte
-    name = b"content-length:"
-    (length,) = (line for line in head.lower().split(b"\r\n") if line.startswith(name))
-    body = connection.recv(int(length.removeprefix(name)), socket.MSG_WAITALL)
+    length = re.search(rb"\r\ncontent-length: *(\d+)\r\n", head, re.IGNORECASE)
+    assert length, head
+    body = connection.recv(int(length[1]), socket.MSG_WAITALL)
     return raw.replies(head + body)[0]
 
 
-@pytest.fixture(scope="module")
-def stored(
-    contender: Contender,
-    program: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
-) -> Iterator[tuple[str, Database]]:
-    """The URL of a contender that keeps projects, and its database."""
-    takes(contender, PROJECTS)
-    database = request.getfixturevalue("postgres").database()
-    token = tmp_path_factory.mktemp("token") / "token"
-    token.write_text(TOKEN)
-    password = database.password_file.read_text().strip()
-    kept = running.Database(database.url.replace("@", f":{password}@", 1), token)
-    with running.started(contender, program, cpus=cpus(), database=kept) as server:
-        yield f"http://{server.address}", database
+@pytest.fixture
+def stored(field: Field, contender: Contender, postgres: Postgres) -> Stored:
+    return field.stored(contender, postgres)
 
 
 @pytest.fixture
-def projects(stored: tuple[str, Database]) -> Iterator[Callable[..., Reply]]:
-    """Asks for projects, on one connection."""
-    client = Client(stored[0])
+def projects(stored: Stored) -> Callable[..., Reply]:
+    """Asks for projects: head and body are sent together, each request on a connection of its own."""
 
-    def asked(
-        method: str, path: str = "/projects", document: str | None = None, **fields: str
-    ) -> Reply:
-        headers = {"Authorization": f"Bearer {TOKEN}"} if document else {}
+    def asked(method: str, path: str = "/projects", document: str = "", **fields: str) -> Reply:
+        body = document.encode()
+        known = {"Host": "peer"}
         if document:
-            headers["Content-Type"] = "application/json"
-        headers |= {name.replace("_", "-"): value for name, value in fields.items()}
-        body = document.encode() if document else None
-        return client.ask(path, method, body, {k: v for k, v in headers.items() if v})
+            known |= {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+            known |= {"Content-Length": str(len(body))}
+        known |= {name.replace("_", "-"): value for name, value in fields.items()}
+        lines = [f"{name}: {value}" for name, value in known.items() if value]
+        head = "\r\n".join([f"{method} {path} HTTP/1.1", *lines, "", ""])
+        with raw.connect(stored.url) as connection:
+            connection.sendall(head.encode() + body)
+            return reply(connection)
 
-    yield asked
-    client.close()
+    return asked
 
 
 def shows(reply: Reply, document: str, path: str, version: int) -> None:
@@ -274,6 +229,7 @@ def shows(reply: Reply, document: str, path: str, version: int) -> None:
     )
 
 
+@who_takes(PROJECTS)
 def test_a_project_is_made_loaded_and_saved(projects: Callable[..., Reply]) -> None:
     made = projects("POST", document=DOCUMENT)
     assert made.status == 201
@@ -292,6 +248,7 @@ def test_a_project_is_made_loaded_and_saved(projects: Callable[..., Reply]) -> N
     shows(projects("PUT", path, DOCUMENT), DOCUMENT, path, 3)
 
 
+@who_takes(PROJECTS)
 def test_a_stale_save_changes_nothing(projects: Callable[..., Reply]) -> None:
     path = projects("POST", document=DOCUMENT).headers["location"]
     for tag in ('"2"', '"0"', '"x"'):
@@ -299,20 +256,20 @@ def test_a_stale_save_changes_nothing(projects: Callable[..., Reply]) -> None:
     shows(projects("GET", path), DOCUMENT, path, 1)
 
 
-def test_only_who_has_the_token_writes(
-    projects: Callable[..., Reply], stored: tuple[str, Database]
-) -> None:
+@who_takes(PROJECTS)
+def test_only_who_has_the_token_writes(projects: Callable[..., Reply], stored: Stored) -> None:
     path = projects("POST", document=DOCUMENT).headers["location"]
-    count = stored[1].query("SELECT count(*) FROM projects")
+    count = stored.count()
     for wrong in ("", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x", f"Basic {TOKEN}", "Bearer "):
         for method, target in (("POST", "/projects"), ("PUT", path)):
             refused = projects(method, target, OTHER, Authorization=wrong)
             assert refused.status == 401, (method, wrong)
             assert refused.headers["www-authenticate"].startswith("Bearer")
-    assert stored[1].query("SELECT count(*) FROM projects") == count
+    assert stored.count() == count
     shows(projects("GET", path), DOCUMENT, path, 1)
 
 
+@who_takes(PROJECTS)
 def test_what_is_not_there_is_not_found(projects: Callable[..., Reply]) -> None:
     path = "/projects/018f4d5e-7c3a-7b2f-9d10-0123456789ab"
     assert projects("GET", path).status == 404
@@ -321,45 +278,46 @@ def test_what_is_not_there_is_not_found(projects: Callable[..., Reply]) -> None:
     assert projects("GET", "/projects/x").status in (400, 404)
 
 
-def test_what_is_no_document_is_refused(
-    projects: Callable[..., Reply], stored: tuple[str, Database]
-) -> None:
+@who_takes(PROJECTS)
+def test_what_is_no_document_is_refused(projects: Callable[..., Reply], stored: Stored) -> None:
     path = projects("POST", document=DOCUMENT).headers["location"]
-    count = stored[1].query("SELECT count(*) FROM projects")
+    count = stored.count()
     for wrong in ("{", '{"name": "a"', '{"name": "a"}}', "name", '{"name": "a",}'):
         assert projects("POST", document=wrong).status == 400, wrong
         assert projects("PUT", path, wrong).status == 400, wrong
     for wrong in ("[1]", "5"):
         assert projects("POST", document=wrong).status in (400, 422), wrong
-    assert stored[1].query("SELECT count(*) FROM projects") == count
+    assert stored.count() == count
 
 
-def test_what_is_saved_is_in_the_table(
-    projects: Callable[..., Reply], stored: tuple[str, Database]
-) -> None:
+@who_takes(PROJECTS)
+def test_what_is_saved_is_in_the_table(projects: Callable[..., Reply], stored: Stored) -> None:
     path = projects("POST", document=OTHER).headers["location"]
     select = (
         f"SELECT version, document FROM projects WHERE id = '{path.removeprefix('/projects/')}'"
     )
-    assert stored[1].query(select) == [["1", OTHER]]
+    assert stored.database.query(select) == [["1", OTHER]]
     projects("PUT", path, '{"name":"third"}', If_Match='"1"')
-    assert stored[1].query(select) == [["2", '{"name":"third"}']]
+    assert stored.database.query(select) == [["2", '{"name":"third"}']]
 
 
-def test_users_who_check_every_byte_find_no_error(
-    stored: tuple[str, Database], tmp_path: Path
-) -> None:
+@who_takes(PROJECTS)
+def test_users_who_check_every_byte_find_no_error(stored: Stored, tmp_path: Path) -> None:
     """With more users than connections to the database, which wait."""
-    url, database = stored
     token = tmp_path / "token"
     token.write_text(TOKEN)
     generator = builds.build(builds.BENCH, ["load-generator"], "dev") / "load-generator"
-    options = {"users": 40, "page": workloads.STATIC / "4k.txt", "token": token, "seed": 7}
-    address = url.removeprefix("http://")
+    options = {
+        "users": 40,
+        "page": workloads.STATIC / "4k.txt",
+        "token": token,
+        "seed": 7,
+    }
+    address = stored.url.removeprefix("http://")
     with Generator(generator, Place(cpus()), "users", address, **options) as users:
         result = users.measure(
             json.dumps({"loop": "closed", "kinds": ["load", "save"], "rounds": 3})
         )
     assert (result["requests"], result["faults"]) == (240, {})
-    at_once = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database.name}'"
-    assert 1 <= int(database.query(at_once)[0][0]) - 1 <= 8
+    at_once = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{stored.database.name}'"
+    assert 1 <= int(stored.database.query(at_once)[0][0]) - 1 <= 8

@@ -166,7 +166,7 @@ def _setting(record: dict) -> str:
         "machine": f"{machine['cpu']}, {machine['cores']} cores, {machine['kernel']}",
         "sources": machine["sources"],
         "versions": versions,
-        "build": f"cargo's profile {record['profile']}; {CORELANE} with mimalloc, the others with "
+        "build": f"cargo's profile {record['profile']}; {CORELANE} and the frameworks with mimalloc, the others with "
         "the system's allocator",
         "rounds": str(record["plan"]["rounds"]),
         "load average": f"{_load(load['before'])} before, {_load(load['after'])} after",

@@ -46,7 +46,8 @@ SETTINGS = {
     ),
     "ntex": (
         "as many workers as CPUs on its tokio runtime, which its PostgreSQL client needs, backlog "
-        f"4096, keep-alive 75 s; files: ntex-files; {POOLED}; {BUILT}"
+        "4096, keep-alive 75 s; files: Files of ntex-files 3.2.0, with a guard against targets with `%`, which "
+        f"it would let leave the folder; {POOLED}; {BUILT}"
     ),
     "actix-web": (
         "as many workers as CPUs, backlog 4096, keep-alive 75 s, TCP_NODELAY; files: actix-files, "

@@ -6,9 +6,10 @@ use clap::Parser;
 use frameworks::{Command, Projects, Reply, TEXT};
 use ntex::SharedCfg;
 use ntex::http::header::{AUTHORIZATION, HeaderName, IF_MATCH};
-use ntex::http::{HttpServiceConfig, StatusCode};
+use ntex::http::{HttpServiceConfig, Method, StatusCode};
 use ntex::time::Seconds;
 use ntex::util::Bytes;
+use ntex::web::guard::fn_guard;
 use ntex::web::types::{Path, Query, State};
 use ntex::web::{self, App, HttpRequest, HttpResponse, HttpServer, ServiceConfig};
 use ntex_files::Files;
@@ -83,7 +84,9 @@ fn routes(config: &mut ServiceConfig, command: &Command) {
         .route("/div/{n}", web::get().to(div))
         .route("/work", web::get().to(work));
     if let Some(folder) = &command.folder {
-        config.service(Files::new("/static", folder).index_file("index.html"));
+        // ntex-files 3.2.0 looks for `..` before it decodes: without this, /static/%2e%2e/ leaves the folder.
+        let plain = fn_guard(|head| head.method == Method::GET && !head.uri.path().contains('%'));
+        config.service(Files::new("/static", folder).index_file("index.html").use_guards(plain));
     }
     if let Ok(Some(projects)) = command.projects(command.options.threads) {
         config

@@ -1,0 +1,125 @@
+"""The contenders of `bench field`, as tests ask them."""
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadtests.bench.field import running
+from loadtests.bench.field.contender import Contender
+from loadtests.bench.field.contenders import CONTENDERS
+from loadtests.bench.lanes import builds
+from support.postgres import Database, Postgres
+from tools import command
+from tools.errors import ToolError
+
+FLOOR, REFERENCE = "floor", "corelane-server"
+
+PEERS = builds.BENCH / "peers"
+
+RUST = ("hyper", "may_minihttp", "ntex", "actix_web", "axum")
+"""Programs that cargo builds here."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A contender that keeps projects, and where."""
+
+    url: str
+    database: Database
+
+    def count(self) -> str:
+        """How many projects there are."""
+        return self.database.query("SELECT count(*) FROM projects")[0][0]
+
+
+class Field:
+    """The contenders that tests ask, each started when it is first asked for."""
+
+    def __init__(self, binary: Path, token_file: Path, stack: ExitStack) -> None:
+        self._binary = binary
+        self._stack = stack
+        self._token_file = token_file
+        self._urls: dict[str, str] = {}
+        self._stored: dict[str, Stored] = {}
+
+    def url(self, contender: Contender) -> str:
+        """Where it answers, without a database."""
+        if contender.name not in self._urls:
+            self._urls[contender.name] = self._started(contender)
+        return self._urls[contender.name]
+
+    def stored(self, contender: Contender, postgres: Postgres) -> Stored:
+        """The same contender once more, with a database of its own."""
+        if contender.name not in self._stored:
+            database = postgres.database()
+            password = database.password_file.read_text().strip()
+            url = database.url.replace("@", f":{password}@", 1)
+            place = running.Database(url, self._token_file)
+            self._stored[contender.name] = Stored(self._started(contender, place), database)
+        return self._stored[contender.name]
+
+    def _started(self, contender: Contender, database: running.Database | None = None) -> str:
+        program = self._program(contender)
+        start = running.started(contender, program, cpus=cpus(), database=database)
+        return f"http://{self._stack.enter_context(start).address}"
+
+    def _program(self, contender: Contender) -> Path:
+        if contender.name == REFERENCE:
+            return self._binary
+        if contender.name == FLOOR:
+            return contender.build("dev")
+        program = find(contender.name)
+        assert isinstance(program, Path)
+        return program
+
+
+@cache
+def find(name: str) -> Path | str:
+    """The program as it was built from the present sources, or why it is not there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "run", refuse)
+        try:
+            return newest(CONTENDERS[name])
+        except (ToolError, OSError) as error:
+            return str(error)
+
+
+def refuse(argv: list[Any], *_: object, **__: object) -> None:
+    """Builds nothing; cargo alone does not say whether it would."""
+    if argv[0] != "cargo":
+        raise ToolError(f"it takes {Path(argv[0]).name}")
+
+
+def newest(contender: Contender) -> Path:
+    """The program, of the profile of cargo's that was built last."""
+    found = [contender.build(profile) for profile in ("release", "dev")]
+    there = [path for path in found if path.exists()]
+    if not there:
+        raise ToolError(f"there is no {found[0].name}")
+    program = max(there, key=lambda path: path.stat().st_mtime)
+    if program.name in RUST:
+        files = [builds.BENCH / "Cargo.lock", *PEERS.glob("common/src/*.rs")]
+        files += [*PEERS.glob("frameworks/src/*.rs"), *PEERS.glob(f"**/bin/{program.name}.rs")]
+        if any(file.stat().st_mtime > program.stat().st_mtime for file in files):
+            raise ToolError("its sources are newer than its program")
+    return program
+
+
+def cpus() -> list[int]:
+    return sorted(os.sched_getaffinity(0))
+
+
+def is_there(name: str) -> bool:
+    """Whether tests can ask it: what CI builds anyhow, and what was built before."""
+    return name in (FLOOR, REFERENCE) or isinstance(find(name), Path)
+
+
+def who_takes(*workloads: str) -> pytest.MarkDecorator:
+    """Asks each contender that is there and takes one of these."""
+    takers = [name for name, one in CONTENDERS.items() if one.workloads & set(workloads)]
+    return pytest.mark.parametrize("contender", list(filter(is_there, takers)), indirect=True)
