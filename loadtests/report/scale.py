@@ -1,7 +1,7 @@
 """Axes of charts: linear, logarithmic, and nines, which gives the tail as much room as the rest."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 STEPS = (1, 2, 5)
@@ -20,14 +20,14 @@ LETTER = 7.6
 """About the width of a figure of a tick."""
 
 
-def roomy(ticks: Iterable[tuple[float, str]], place: Callable[[float], float]) -> set[float]:
-    """The ticks whose texts have room beside those before them, on an axis from left to right."""
-    found, end = set(), -math.inf
-    for value, text in ticks:
+def roomy(ticks: Sequence[tuple[float, str]], place: Callable[[float], float]) -> set[float]:
+    """The ticks whose texts have room beside those on their right, where most is to be told."""
+    found, begin = set(), math.inf
+    for value, text in reversed(ticks):
         half = LETTER * len(text) / 2
-        if place(value) - half > end:
+        if place(value) + half < begin:
             found.add(value)
-            end = place(value) + half + LETTER
+            begin = place(value) - half - 1.3 * LETTER
     return found
 
 

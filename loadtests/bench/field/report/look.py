@@ -1,6 +1,6 @@
 """Which colour a contender has in every picture."""
 
-from loadtests.bench.field.report.rows import FLOOR
+from loadtests.bench.field.report.rows import FLOOR, US
 
 OURS = "c0"
 FAMILIES = {
@@ -20,8 +20,8 @@ LINES = ("c1", "c2", "c3", "c5", "c4", "c6", "c7")
 
 
 def ours(name: str) -> bool:
-    """Corelane, however it is built."""
-    return name.startswith("corelane")
+    """Corelane, however it is built or set."""
+    return name.startswith(("corelane", "gateway"))
 
 
 def bar(name: str, family: str) -> str:
@@ -30,7 +30,8 @@ def bar(name: str, family: str) -> str:
 
 
 def lines(names: list[str]) -> dict[str, str]:
-    """A colour for each line of a panel."""
-    rest = [name for name in names if not ours(name) and name != FLOOR]
+    """A colour for each line of a panel: Corelane's own for its server, or for the first way to set its gateway."""
+    own = [name for name in names if name.startswith(US)] or list(filter(ours, names))[:1]
+    rest = [name for name in names if name not in own and name != FLOOR]
     found = {name: LINES[index % len(LINES)] for index, name in enumerate(rest)}
-    return {name: OURS if ours(name) else found.get(name, REST) for name in names}
+    return {name: OURS if name in own else found.get(name, REST) for name in names}
