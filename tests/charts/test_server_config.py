@@ -41,6 +41,7 @@ EVERY_KEY = [
     "config.drain.report=1s",
     "config.tls.reload=1m",
     "config.request_ids=off",
+    "config.plain_requests=off",
     "config.faults=on",
     "config.static.cache=1MiB",
     "config.static.cache_file=16KiB",

@@ -26,7 +26,8 @@ use crate::reply::BoxError;
 /// ```
 #[derive(Debug)]
 pub struct Incoming {
-    inner: hyper::body::Incoming,
+    /// `None` where the request has no body.
+    inner: Option<hyper::body::Incoming>,
     /// Bytes that may still come; `None` after an error, which ends the body.
     left: Option<u64>,
     /// For a body of which something is still to come.
@@ -57,7 +58,12 @@ impl Incoming {
         limit: u64,
         watch: Option<Arc<BodyWatch>>,
     ) -> Self {
-        Incoming { inner, left: Some(limit), watch }
+        Incoming { inner: Some(inner), left: Some(limit), watch }
+    }
+
+    /// The body of a request that has none.
+    pub(crate) fn empty() -> Self {
+        Incoming { inner: None, left: None, watch: None }
     }
 
     /// Polls hyper's body; an error when its next bytes did not come in time.
@@ -65,7 +71,8 @@ impl Incoming {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let polled = Pin::new(&mut self.inner).poll_frame(cx);
+        let Some(inner) = &mut self.inner else { return Poll::Ready(None) };
+        let polled = Pin::new(inner).poll_frame(cx);
         if let Some(watch) = &self.watch {
             match polled {
                 Poll::Ready(_) => watch.proceed(),
@@ -121,10 +128,10 @@ impl Body for Incoming {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.inner.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        self.inner.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint)
     }
 }

@@ -74,7 +74,7 @@ fn host<B>(request: &Request<B>) -> Option<Problem> {
 
 /// Whether this is `uri-host [":" port]` (RFC 9110 section 7.2, RFC 3986 section 3.2.2); it may
 /// be empty.
-fn is_host(value: &[u8]) -> bool {
+pub(crate) fn is_host(value: &[u8]) -> bool {
     // The usual one, in one pass.
     let plain = value.iter().position(|&byte| !is_plain(byte)).unwrap_or(value.len());
     match &value[plain..] {

@@ -1,5 +1,6 @@
 //! Speaks HTTP on one connection.
 
+use std::cell::Cell;
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::StatusCode;
 use http::header::{HeaderValue, RETRY_AFTER};
 use hyper::server::conn::{http1, http2};
@@ -20,10 +22,11 @@ use crate::connection::{Connection, Order, Registration};
 use crate::farewell::farewell;
 use crate::lane::LaneState;
 use crate::metrics::Refusal;
+use crate::plain::{Buffers, Plain};
 use crate::problem::Problem;
-use crate::reply::{Dispatch, HttpService};
+use crate::reply::{Dispatch, HttpService, Made};
 use crate::socket::Socket;
-use crate::stream::{Protocol, Stream};
+use crate::stream::{self, Opened, Protocol, Stream};
 use crate::stream_task::StreamExecutor;
 use crate::tls;
 
@@ -58,13 +61,13 @@ const ERROR_STREAMS: usize = 100;
 
 /// hyper's settings, made once for each lane.
 #[derive(Clone, Debug)]
-pub(crate) struct HttpSettings {
+struct HttpSettings {
     http1: http1::Builder,
     http2: http2::Builder<StreamExecutor>,
 }
 
 impl HttpSettings {
-    pub(crate) fn new(lane: &Rc<LaneState>) -> Self {
+    fn new(lane: &Rc<LaneState>) -> Self {
         let limits = &lane.limits;
         let mut http1 = http1::Builder::new();
         // Deadlines are the lane's sweep, not a timer of hyper's for each request.
@@ -102,30 +105,70 @@ impl HttpSettings {
 /// Header fields that hyper allows when it is not told a number.
 const HYPER_HEADERS: usize = 100;
 
+/// What the connections of a lane share.
+pub(crate) struct LaneService<S: HttpService> {
+    pub(crate) lane: Rc<LaneState>,
+    pub(crate) service: S,
+    settings: HttpSettings,
+    pub(crate) buffers: Buffers<S>,
+}
+
+impl<S: HttpService> LaneService<S> {
+    pub(crate) fn new(lane: Rc<LaneState>, service: S) -> Self {
+        let settings = HttpSettings::new(&lane);
+        LaneService { lane, service, settings, buffers: Buffers::new() }
+    }
+
+    fn dispatch(&self, connection: &Rc<Connection>, made: Option<Box<Made<S>>>) -> Dispatch<S> {
+        Dispatch {
+            service: self.service.clone(),
+            connection: Rc::clone(connection),
+            lane: Rc::clone(&self.lane),
+            made: Cell::new(made),
+        }
+    }
+}
+
 /// Serves a connection: tells its protocol, then hands it to a task of its own, because a task is
 /// as large as its largest part for as long as it lives, and most connections are idle most of the
 /// time.
 pub(crate) async fn serve<S: HttpService>(
-    lane: Rc<LaneState>,
+    host: Rc<LaneService<S>>,
     registration: Registration,
     socket: TcpStream,
-    settings: Rc<HttpSettings>,
-    service: S,
 ) {
-    let connection = Rc::clone(&registration.connection);
-    let Some((protocol, stream)) = open(&lane, &connection, socket).await else { return };
-    let dispatch = Dispatch { service, connection: Rc::clone(&connection), lane };
+    let opened = open(&host.lane, &registration.connection, socket).await;
+    let Some(Opened { protocol, socket, prefix }) = opened else { return };
     match protocol {
-        Protocol::Http1 => {
-            let http = settings.http1.serve_connection(TokioIo::new(stream), dispatch);
-            spawn_local(run_http1(http, registration));
+        Protocol::Http1 if host.lane.plain_requests => {
+            spawn_local(Plain::new(host, registration, socket, prefix));
         }
+        Protocol::Http1 => serve_http1(&host, registration, socket, prefix, None),
         Protocol::Http2 => {
+            let connection = &registration.connection;
             connection.set_multiplexed();
-            let http = settings.http2.serve_connection(TokioIo::new(stream), dispatch);
+            let stream = Stream::new(socket, Rc::clone(connection), prefix);
+            let dispatch = host.dispatch(connection, None);
+            let http = host.settings.http2.serve_connection(TokioIo::new(stream), dispatch);
             spawn_local(run_http2(http, registration));
         }
     }
+}
+
+/// Gives a connection of HTTP/1.1 to hyper, from `prefix` on, which was read before. `made` is the
+/// reply to the request that it begins with, if that is there.
+pub(crate) fn serve_http1<S: HttpService>(
+    host: &LaneService<S>,
+    registration: Registration,
+    socket: Socket,
+    prefix: Bytes,
+    made: Option<Box<Made<S>>>,
+) {
+    let connection = &registration.connection;
+    let stream = Stream::new(socket, Rc::clone(connection), prefix);
+    let dispatch = host.dispatch(connection, made);
+    let http = host.settings.http1.serve_connection(TokioIo::new(stream), dispatch);
+    spawn_local(run_http1(http, registration));
 }
 
 /// Counts and logs how a connection ended.
@@ -155,15 +198,11 @@ fn fault(error: &hyper::Error) -> Option<Refusal> {
 }
 
 /// Shakes hands if the port speaks TLS, and tells the protocol. `None`: nobody is to be served.
-async fn open(
-    lane: &LaneState,
-    connection: &Rc<Connection>,
-    socket: TcpStream,
-) -> Option<(Protocol, Stream)> {
+async fn open(lane: &LaneState, connection: &Rc<Connection>, socket: TcpStream) -> Option<Opened> {
     let ours = Rc::clone(connection);
     let opened = async {
         match &lane.shared.tls {
-            None => Stream::open(Socket::Plain(socket), ours).await,
+            None => stream::open(Socket::Plain(socket), ours).await,
             // Boxed: a handshake takes more than a kilobyte, which a plain connection must not pay.
             Some(tls) => Box::pin(tls::accept(socket, Arc::clone(&tls.config), ours, lane)).await,
         }

@@ -16,7 +16,7 @@ use crate::blocking::{Pool, unpin_current_thread};
 use crate::builder::Builder;
 use crate::connection::{Connection, Order, Registration};
 use crate::error::Error;
-use crate::http_connection::{HttpSettings, refuse, serve};
+use crate::http_connection::{LaneService, refuse, serve};
 use crate::load_report::{LaneReports, LoadReports};
 use crate::load_table::KindIndex;
 use crate::metrics::{LaneMetrics, Refusal};
@@ -100,6 +100,8 @@ pub(crate) struct LaneState {
     pub(crate) index: usize,
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
+    /// Whether plain requests are answered without hyper.
+    pub(crate) plain_requests: bool,
     /// Names of the replica and of this lane, for replies.
     signature: Option<(HeaderValue, HeaderValue)>,
     load_reports: Option<LaneReports>,
@@ -139,6 +141,7 @@ impl LaneState {
             report: settings.drain.report,
             limits: settings.limits,
             timeouts: settings.timeouts,
+            plain_requests: settings.plain_requests,
             signature: settings.replica.map(|replica| (replica, HeaderValue::from(index))),
             load_reports: (settings.load_reports != LoadReports::Off).then(LaneReports::default),
             shared,
@@ -224,8 +227,8 @@ where
         state.shared.set_listening(lane.index);
         spawn_local(sweep::run(Rc::clone(&state)));
         spawn_local(queue::run(Rc::clone(&state)));
-        let settings = Rc::new(HttpSettings::new(&state));
-        let admission = Admission { state: Rc::clone(&state), settings, service };
+        let host = Rc::new(LaneService::new(Rc::clone(&state), service));
+        let admission = Admission { state: Rc::clone(&state), host };
         accept_until_drained(admission, source).await;
         let unanswered = state.connections.borrow().iter().map(|(_, c)| c.unanswered()).sum();
         // A call that is waited for is a part of its request, if one is left.
@@ -261,10 +264,9 @@ pub(crate) async fn next_phase(state: &LaneState, phase: &mut watch::Receiver<Ph
 }
 
 /// What a new connection is taken in with.
-pub(crate) struct Admission<S> {
+pub(crate) struct Admission<S: HttpService> {
     pub(crate) state: Rc<LaneState>,
-    settings: Rc<HttpSettings>,
-    service: S,
+    host: Rc<LaneService<S>>,
 }
 
 impl<S: HttpService> Admission<S> {
@@ -290,12 +292,10 @@ impl<S: HttpService> Admission<S> {
 
     /// Serves a connection that has its place among the open ones.
     pub(crate) fn serve(&self, socket: TcpStream, place: Option<Place>) {
-        let state = Rc::clone(&self.state);
-        let registration = Registration::new(Rc::clone(&state), place);
+        let registration = Registration::new(Rc::clone(&self.state), place);
         // A reply in several writes must not wait for the acknowledgement of the first (RFC 9293
         // section 3.7.4, Nagle's algorithm). Fails only for a socket that is gone already.
         let _ = socket.set_nodelay(true);
-        let (settings, service) = (Rc::clone(&self.settings), self.service.clone());
-        spawn_local(serve(state, registration, socket, settings, service));
+        spawn_local(serve(Rc::clone(&self.host), registration, socket));
     }
 }

@@ -80,6 +80,7 @@ mod load_table;
 mod metrics;
 mod pending;
 mod placement;
+mod plain;
 mod problem;
 mod queue;
 mod random;

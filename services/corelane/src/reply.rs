@@ -1,5 +1,6 @@
 //! Each request on its way through the user's service: checked, counted, answered.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -49,11 +50,16 @@ where
     type Body = B;
 }
 
-/// The user's service for one connection.
-pub(crate) struct Dispatch<S> {
+/// A reply whose head is made.
+pub(crate) type Made<S> = Response<ReplyBody<<S as HttpService>::Body>>;
+
+/// The user's service for one connection of hyper's.
+pub(crate) struct Dispatch<S: HttpService> {
     pub(crate) service: S,
     pub(crate) connection: Rc<Connection>,
     pub(crate) lane: Rc<LaneState>,
+    /// The reply to the next request, where that was asked before hyper took the connection.
+    pub(crate) made: Cell<Option<Box<Made<S>>>>,
 }
 
 impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for Dispatch<S> {
@@ -62,39 +68,30 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
     type Future = Reply<S>;
 
     fn call(&self, mut request: Request<hyper::body::Incoming>) -> Self::Future {
-        let ticket = Ticket::new(&self.lane, &self.connection, &request);
-        let work = match refusal(&mut request, &self.lane) {
-            Some((reason, problem)) => Work::refused(&self.lane, reason, problem),
-            None => self.admit(request, &ticket),
+        if let Some(made) = self.made.take() {
+            return Reply::made(made);
+        }
+        let Dispatch { service, connection, lane, .. } = self;
+        let ticket = Ticket::new(lane, connection, &request);
+        let work = match refusal(&mut request, lane) {
+            Some((reason, problem)) => Work::refused(lane, reason, problem),
+            None => {
+                let watch = ticket.body_watch();
+                let limit = lane.limits.body_bytes;
+                // A service that drops a body here would drop it before hyper has read any of it,
+                // and hyper then ends the connection.
+                let has_body = watch.is_some();
+                let request = request.map(|body| Incoming::new(body, limit, watch));
+                if ticket.is_http2() || has_body || connection.is_unflushed() {
+                    Work::Arrived { call: Some(Box::new((service.clone(), request))) }
+                } else {
+                    // Nothing is left of the reply before, so hyper polls the future at once, with
+                    // a waker that wakes.
+                    Work::admitted(service, lane, request, &ticket)
+                }
+            }
         };
-        Reply { started: ticket.begun, ticket: Some(ticket), pending: None, work }
-    }
-}
-
-impl<S: HttpService> Dispatch<S> {
-    /// Starts a request or lets it wait its turn.
-    fn admit(&self, request: Request<hyper::body::Incoming>, ticket: &Ticket) -> Work<S> {
-        let limit = self.lane.limits.body_bytes;
-        let request = request.map(|body| Incoming::new(body, limit, ticket.body_watch()));
-        let mut service = self.service.clone();
-        // A service that drops a body here would drop it before hyper has read any of it, and
-        // hyper then ends the connection.
-        let has_body = ticket.body_watch().is_some();
-        if ticket.is_http2() || has_body || self.connection.is_unflushed() {
-            return Work::Arrived { call: Some(Box::new((service, request))) };
-        }
-        match Queue::admit(&self.lane, ticket.expected(), ticket.begun) {
-            // Nothing is left of the reply before, so hyper polls the future at once, with a waker
-            // that wakes.
-            Admission::Start(slot) => {
-                let cx = &mut Context::from_waker(Waker::noop());
-                Work::started(&mut service, &mut Some(request), slot, ticket, ticket.begun, cx)
-            }
-            Admission::Wait(place) => {
-                Work::Waiting { place, call: Some(Box::new((service, request))) }
-            }
-            Admission::Shed => Work::shed(&self.lane),
-        }
+        Reply::new(ticket, work)
     }
 }
 
@@ -208,6 +205,7 @@ pin_project! {
         // Dropped before the ticket: a request is in flight until its handler is gone.
         #[pin]
         work: Work<S>,
+        // `None` once the reply is made.
         ticket: Option<Ticket>,
         // When its handler started.
         started: Tick,
@@ -229,7 +227,32 @@ pin_project! {
         // The service was not ready when it was first asked.
         Unready { future: Pin<Box<Oneshot<S, Request<Incoming>>>>, slot: Slot },
         Running { #[pin] future: S::Future, slot: Slot },
+        Made { reply: Option<Box<Made<S>>> },
         Done,
+    }
+}
+
+impl<S: HttpService> Reply<S> {
+    /// The reply to a plain request, which has to be polled at once.
+    pub(crate) fn plain(
+        service: &S,
+        lane: &Rc<LaneState>,
+        connection: &Rc<Connection>,
+        request: Request<Incoming>,
+    ) -> Self {
+        let ticket = Ticket::new(lane, connection, &request);
+        let work = Work::admitted(service, lane, request, &ticket);
+        Reply::new(ticket, work)
+    }
+
+    fn new(ticket: Ticket, work: Work<S>) -> Self {
+        Reply { started: ticket.begun, ticket: Some(ticket), pending: None, work }
+    }
+
+    /// A reply that was made before.
+    fn made(reply: Box<Made<S>>) -> Self {
+        let work = Work::Made { reply: Some(reply) };
+        Reply { started: Tick::now(), ticket: None, pending: None, work }
     }
 }
 
@@ -245,6 +268,26 @@ impl<S: HttpService> Work<S> {
 
     fn shed(lane: &LaneState) -> Self {
         Work::refused(lane, RequestRefusal::QueueFull, overloaded(lane))
+    }
+
+    /// Starts a request that is polled at once, or lets it wait its turn.
+    fn admitted(
+        service: &S,
+        lane: &Rc<LaneState>,
+        request: Request<Incoming>,
+        ticket: &Ticket,
+    ) -> Self {
+        let mut service = service.clone();
+        match Queue::admit(lane, ticket.expected(), ticket.begun) {
+            Admission::Start(slot) => {
+                let cx = &mut Context::from_waker(Waker::noop());
+                Work::started(&mut service, &mut Some(request), slot, ticket, ticket.begun, cx)
+            }
+            Admission::Wait(place) => {
+                Work::Waiting { place, call: Some(Box::new((service, request))) }
+            }
+            Admission::Shed => Work::shed(lane),
+        }
     }
 
     /// Passes a request to its service.
@@ -278,7 +321,12 @@ impl<S: HttpService> Future for Reply<S> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let ticket = this.ticket.as_mut().expect("a future is not polled after it is ready");
+        let Some(ticket) = this.ticket else {
+            let WorkProjection::Made { reply } = this.work.project() else {
+                unreachable!("a future is not polled after it is ready")
+            };
+            return Poll::Ready(Ok(*reply.take().expect("a reply is made once")));
+        };
         ticket.set_polled();
         // Of a request that was started as it came, the first poll follows at once.
         let mut polled = ticket.begun;
@@ -323,7 +371,9 @@ impl<S: HttpService> Future for Reply<S> {
             WorkProjection::Unready { future, .. } => run(future.as_mut(), ticket, polled, cx),
             WorkProjection::Waiting { .. } => Poll::Pending,
             WorkProjection::Arrived { .. } => unreachable!("it was admitted above"),
-            WorkProjection::Done => unreachable!("a future is not polled after it is ready"),
+            WorkProjection::Made { .. } | WorkProjection::Done => {
+                unreachable!("its ticket is gone")
+            }
         };
         let Poll::Ready(result) = result else {
             let entry = || pending::Entry::new(&ticket.lane, ticket.kind, ticket.begun);

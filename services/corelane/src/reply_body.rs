@@ -9,6 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::{Either, Full};
 use pin_project_lite::pin_project;
 
+use crate::clock::Tick;
 use crate::current;
 use crate::reply::BoxError;
 use crate::stream_task::BodyStep;
@@ -33,6 +34,16 @@ pin_project! {
 impl<B> ReplyBody<B> {
     pub(crate) fn new(inner: Either<B, Full<Bytes>>, ticket: Ticket) -> Self {
         ReplyBody { inner, rest: Bytes::new(), ticket }
+    }
+
+    /// When the head of the reply was made.
+    pub(crate) fn made(&self) -> Option<Tick> {
+        self.ticket.made()
+    }
+
+    /// Whether it belongs to the reply to a HEAD.
+    pub(crate) fn answers_head(&self) -> bool {
+        self.ticket.asks_head()
     }
 }
 

@@ -35,6 +35,32 @@ pub(crate) enum Protocol {
     Http2,
 }
 
+/// A connection whose protocol is certain.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) protocol: Protocol,
+    pub(crate) socket: Socket,
+    /// What was read to tell the protocol.
+    pub(crate) prefix: Bytes,
+}
+
+/// Reads until the protocol is certain. `None`: the client went away first.
+pub(crate) async fn open(
+    mut socket: Socket,
+    connection: Rc<Connection>,
+) -> io::Result<Option<Opened>> {
+    let mut prefix = BytesMut::with_capacity(FIRST_READ);
+    loop {
+        if socket.read_buf(&mut prefix).await? == 0 {
+            return Ok(None);
+        }
+        connection.received();
+        if let Some(protocol) = protocol_of(&prefix) {
+            return Ok(Some(Opened { protocol, socket, prefix: prefix.freeze() }));
+        }
+    }
+}
+
 /// A socket that gives back the bytes that were read before hyper asked for them: to tell the
 /// protocol, or to hear a client leave. It reports each arrival. On an HTTP/1.1 connection it ends
 /// the stream where the framing is ambiguous, and puts our words in place of the reply that hyper
@@ -68,25 +94,6 @@ impl Stream {
             shut: false,
             unread: false,
         }
-    }
-
-    /// Reads until the protocol is certain. `None`: the client went away first.
-    pub(crate) async fn open(
-        mut socket: Socket,
-        connection: Rc<Connection>,
-    ) -> io::Result<Option<(Protocol, Stream)>> {
-        let mut prefix = BytesMut::with_capacity(FIRST_READ);
-        let protocol = loop {
-            if socket.read_buf(&mut prefix).await? == 0 {
-                return Ok(None);
-            }
-            connection.received();
-            match protocol_of(&prefix) {
-                Some(protocol) => break protocol,
-                None => continue,
-            }
-        };
-        Ok(Some((protocol, Stream::new(socket, connection, prefix.freeze()))))
     }
 
     /// Whether the request whose head is being read must get a reply without a body.
@@ -157,30 +164,38 @@ impl Drop for Stream {
     }
 }
 
-impl Stream {
-    /// Reads what comes while a request waits for its service, to hear its client leave. What is
-    /// read is kept for hyper, up to [`READ_AHEAD`] bytes.
-    fn read_ahead(&mut self, cx: &mut Context<'_>) {
-        while self.prefix.len() < READ_AHEAD {
-            let mut space = [MaybeUninit::uninit(); READ_AHEAD];
-            let room = READ_AHEAD - self.prefix.len();
-            let mut ahead = ReadBuf::uninit(&mut space[..room]);
-            let Poll::Ready(read) = Pin::new(&mut self.socket).poll_read(cx, &mut ahead) else {
-                return;
-            };
-            match read {
-                Ok(()) if !ahead.filled().is_empty() => {}
-                // So rustls calls an end without its alert (RFC 8446 section 6.1).
-                Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
-                    return self.connection.set_gone();
-                }
-                _ => return self.connection.set_ended(),
+/// Reads what comes while a request waits for its service, to hear its client leave. It is added to
+/// what was read before, up to [`READ_AHEAD`] bytes; whether anything was.
+pub(crate) fn read_ahead(
+    socket: &mut Socket,
+    connection: &Connection,
+    before: &mut Bytes,
+    cx: &mut Context<'_>,
+) -> bool {
+    let mut came = false;
+    while before.len() < READ_AHEAD {
+        let mut space = [MaybeUninit::uninit(); READ_AHEAD];
+        let room = READ_AHEAD - before.len();
+        let mut ahead = ReadBuf::uninit(&mut space[..room]);
+        let Poll::Ready(read) = Pin::new(&mut *socket).poll_read(cx, &mut ahead) else {
+            break;
+        };
+        match read {
+            Ok(()) if !ahead.filled().is_empty() => {}
+            // So rustls calls an end without its alert (RFC 8446 section 6.1).
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                connection.set_gone();
+                break;
             }
-            self.prefix = [&self.prefix, ahead.filled()].concat().into();
-            // hyper may wait for these very bytes by now, and the socket will not tell it.
-            cx.waker().wake_by_ref();
+            _ => {
+                connection.set_ended();
+                break;
+            }
         }
+        *before = [before, ahead.filled()].concat().into();
+        came = true;
     }
+    came
 }
 
 /// The protocol that begins with `bytes`; `None` while they fit both.
@@ -275,8 +290,10 @@ impl AsyncWrite for Stream {
         if self.connection.take_unpolled() {
             cx.waker().wake_by_ref();
         }
-        if self.connection.waits_for_service() {
-            self.read_ahead(cx);
+        let Stream { socket, connection, prefix, .. } = &mut *self;
+        if connection.waits_for_service() && read_ahead(socket, connection, prefix, cx) {
+            // hyper may wait for these very bytes by now, and the socket will not tell it.
+            cx.waker().wake_by_ref();
         }
         Poll::Ready(Ok(()))
     }

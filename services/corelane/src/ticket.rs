@@ -117,7 +117,17 @@ impl Ticket {
         self.expected
     }
 
-    /// hyper polls the reply.
+    /// When the head of the reply was made.
+    pub(crate) fn made(&self) -> Option<Tick> {
+        self.made
+    }
+
+    /// Whether the method is HEAD.
+    pub(crate) fn asks_head(&self) -> bool {
+        self.head
+    }
+
+    /// The reply is polled.
     pub(crate) fn set_polled(&self) {
         self.connection.set_polled();
     }

@@ -245,3 +245,8 @@ fn a_lost_http2_connection_cancels_all_its_requests() {
     wait_for_left(&server, 2);
     assert_eq!(server.get("/hello").status, 200);
 }
+
+#[test]
+fn all_of_it_holds_without_plain_requests() {
+    support::without_plain_requests();
+}

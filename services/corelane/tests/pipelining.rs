@@ -62,3 +62,8 @@ fn a_body_that_nobody_reads_does_not_end_its_connection() {
         assert_eq!((answer.text().as_str(), answer.header("connection")), ("unread", None));
     }
 }
+
+#[test]
+fn all_of_it_holds_without_plain_requests() {
+    support::without_plain_requests();
+}

@@ -378,3 +378,8 @@ fn a_factory_that_panics_ends_the_server_with_an_error() {
     let expected = matches!(&ended, Err(corelane::Error::ThreadEnded { name }) if named(name));
     assert!(expected, "{ended:?}");
 }
+
+#[test]
+fn all_of_it_holds_without_plain_requests() {
+    support::without_plain_requests();
+}

@@ -244,3 +244,8 @@ fn a_handshake_that_began_before_the_drain_is_served() {
     assert!(client.read_to_close().is_empty());
     assert_eq!(server.join().expect("a clean end"), CLEAN);
 }
+
+#[test]
+fn all_of_it_holds_without_plain_requests() {
+    support::without_plain_requests();
+}

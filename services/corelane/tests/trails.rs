@@ -308,3 +308,8 @@ fn a_trace_begins_here_for_the_share_that_is_asked_for() {
     }
     assert!(builder().traces(Traces::Record { ratio: 1.5 }).validate().is_err());
 }
+
+#[test]
+fn all_of_it_holds_without_plain_requests() {
+    support::without_plain_requests();
+}

@@ -114,6 +114,7 @@ fn builder(config: &Config) -> Result<Builder, ConfigErrors> {
         })
         .load_reports(config.load_reports)
         .request_ids(config.request_ids)
+        .plain_requests(config.plain_requests)
         .traces(telemetry::traces(config))
         .routes(ROUTES);
     Ok(match config.tls()? {

@@ -122,7 +122,7 @@ async fn empty_inbox<S: HttpService>(admission: Admission<S>) {
 }
 
 /// Lets connections of a listener in.
-struct Gate<S> {
+struct Gate<S: HttpService> {
     admission: Admission<S>,
     common: bool,
 }

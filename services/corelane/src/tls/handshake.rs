@@ -15,7 +15,7 @@ use crate::lane::LaneState;
 use crate::metrics::{Handshake, Refusal};
 use crate::problem::Problem;
 use crate::socket::Socket;
-use crate::stream::{Protocol, Stream};
+use crate::stream::{self, Opened, Protocol};
 
 /// Shakes hands. `None`: there is nobody to serve, and what is to be counted has been.
 pub(crate) async fn accept(
@@ -23,7 +23,7 @@ pub(crate) async fn accept(
     config: Arc<ServerConfig>,
     connection: Rc<Connection>,
     lane: &LaneState,
-) -> io::Result<Option<(Protocol, Stream)>> {
+) -> io::Result<Option<Opened>> {
     let mut first = [0];
     if socket.peek(&mut first).await? == 0 {
         return Ok(None);
@@ -54,10 +54,9 @@ pub(crate) async fn accept(
         Some(_) => Some(Protocol::Http1),
         None => None,
     };
+    let socket = Socket::Tls(stream);
     match protocol {
-        Some(protocol) => {
-            Ok(Some((protocol, Stream::new(Socket::Tls(stream), connection, Default::default()))))
-        }
-        None => Stream::open(Socket::Tls(stream), connection).await,
+        Some(protocol) => Ok(Some(Opened { protocol, socket, prefix: Default::default() })),
+        None => stream::open(socket, connection).await,
     }
 }

@@ -247,3 +247,8 @@ fn an_idle_http2_client_does_not_hold_the_drain() {
     });
     assert_eq!(server.join().expect("a clean end"), CLEAN);
 }
+
+#[test]
+fn all_of_it_holds_without_plain_requests() {
+    support::without_plain_requests();
+}

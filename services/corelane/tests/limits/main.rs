@@ -42,3 +42,8 @@ fn wait_until_freed(server: &Running, handlers: &Handlers) {
     server.wait_for_in_flight(0);
     server.wait_until("freed", || handlers.alive() == 0);
 }
+
+#[test]
+fn all_of_it_holds_without_plain_requests() {
+    support::without_plain_requests();
+}

@@ -90,3 +90,8 @@ fn the_documentation_says_what_the_table_says() {
         assert!(text.contains(&block), "docs/conformance.md lacks\n\n{block}");
     }
 }
+
+#[test]
+fn all_of_it_holds_without_plain_requests() {
+    support::without_plain_requests();
+}

@@ -38,14 +38,28 @@ pub(crate) struct Running {
     thread: Option<JoinHandle<Result<Drained, Error>>>,
 }
 
+/// Set where hyper is to speak with every client.
+const WITHOUT_PLAIN: &str = "CORELANE_TESTS_WITHOUT_PLAIN_REQUESTS";
+
 /// One lane, free ports, no signal handlers, a drain that does not wait for load balancers.
 pub(crate) fn builder() -> Builder {
     let free = "127.0.0.1:0".parse().expect("an address");
-    Server::builder().bind(free).admin(free).lanes(Lanes::Count(1)).signals(false).drain(Drain {
-        settle: Duration::ZERO,
-        deadline: DISTANT,
-        ..Drain::default()
-    })
+    let drain = Drain { settle: Duration::ZERO, deadline: DISTANT, ..Drain::default() };
+    let builder = Server::builder().bind(free).admin(free).lanes(Lanes::Count(1));
+    let plain = std::env::var_os(WITHOUT_PLAIN).is_none();
+    builder.signals(false).drain(drain).plain_requests(plain)
+}
+
+/// Runs the tests of this program once more, where they are not run so already, with hyper speaking
+/// with every client.
+pub(crate) fn without_plain_requests() {
+    if std::env::var_os(WITHOUT_PLAIN).is_some() {
+        return;
+    }
+    let this = std::env::current_exe().expect("a test program");
+    let run = std::process::Command::new(this).env(WITHOUT_PLAIN, "1").output().expect("it runs");
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success(), "without plain requests:\n{said}");
 }
 
 impl Running {

@@ -139,6 +139,8 @@ schema! {
         "Load reports (ORCA) for the gateway with the replies: off, text or json";
     "request_ids" => request_ids: bool = "on", switch,
         "Whether each reply carries the x-request-id of its request, or one that is made: on or off";
+    "plain_requests" => plain_requests: bool = "on", switch,
+        "Whether plain requests of HTTP/1.1 are answered on a short way of their own: on or off";
     "static.root" => static_root: Option<PathBuf> = "", folder,
         "Folder served under /static/; empty serves none";
     "static.cache" => static_cache: u64 = "16MiB", size(0, 1 << 40),

@@ -1,0 +1,162 @@
+//! Plain requests: those of HTTP/1.1 that come whole in one read, have no body, and say nothing
+//! that two parsers could read differently ([`head`] is strict about it). They are most requests
+//! of most clients, and are answered here without hyper, at a third of what it takes.
+//!
+//! A connection begins here once its protocol is told. It goes to hyper, for good and with the
+//! bytes that were read and not answered:
+//!
+//! - at the first head that is not plain, or has not come whole;
+//! - with the first reply that takes more than a length to send: a body whose length is not known,
+//!   or a field about the connection, such as the `Connection: close` of a drain. hyper then reads
+//!   the request again, and its service gives the reply that is there.
+//!
+//! Between two requests a connection holds neither a buffer nor anything of the last request.
+
+mod buffers;
+mod date;
+mod encode;
+mod head;
+mod replies;
+mod turn;
+
+use std::mem;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+pub(crate) use buffers::Buffers;
+use buffers::Desk;
+use replies::{HandOver, Streaming, Writing};
+use turn::Turn;
+
+use crate::connection::{Order, Registration};
+use crate::http_connection::{LaneService, serve_http1};
+use crate::reply::HttpService;
+use crate::socket::Socket;
+
+/// A connection on which every request so far was plain.
+pub(crate) struct Plain<S: HttpService> {
+    // Dropped first: a request is in flight until its handler is gone.
+    stage: Stage<S>,
+    /// Both are there until hyper takes the connection.
+    socket: Option<Socket>,
+    registration: Option<Registration>,
+    host: Rc<LaneService<S>>,
+}
+
+/// What a connection does. Boxed, because most are idle most of the time.
+enum Stage<S: HttpService> {
+    /// It waits for a request.
+    Idle,
+    /// These bytes are to be looked at.
+    Unread(Box<Bytes>),
+    /// The service makes a reply.
+    Answering(Box<Answering<S>>),
+    /// The service makes the body of a reply.
+    Streaming(Box<Streaming<S>>),
+    /// The socket has had no room for the end of a reply.
+    Writing(Box<Writing<S>>),
+    /// It goes to hyper.
+    HandOver(Box<HandOver<S>>),
+    /// Our side is being closed.
+    Leaving,
+    /// Nothing more can be said.
+    Broken,
+}
+
+impl<S: HttpService> Stage<S> {
+    /// Goes on with what was read.
+    fn unread(bytes: Bytes) -> Self {
+        if bytes.is_empty() { Stage::Idle } else { Stage::Unread(Box::new(bytes)) }
+    }
+}
+
+/// What comes of a part of a turn.
+enum Step<S: HttpService> {
+    /// The turn goes on.
+    Go(Stage<S>),
+    /// It ends, until something happens.
+    Wait(Stage<S>),
+}
+
+/// A request whose reply is being made.
+struct Answering<S: HttpService> {
+    desk: Desk<S>,
+    /// The bytes of the request, and those behind it.
+    head: Bytes,
+    unread: Bytes,
+    /// The reply was polled in this turn already.
+    polled: bool,
+}
+
+impl<S: HttpService> Plain<S> {
+    /// Serves a connection that begins with `prefix`.
+    pub(crate) fn new(
+        host: Rc<LaneService<S>>,
+        registration: Registration,
+        socket: Socket,
+        prefix: Bytes,
+    ) -> Self {
+        let (socket, registration) = (Some(socket), Some(registration));
+        Plain { stage: Stage::unread(prefix), socket, registration, host }
+    }
+
+    /// Gives the connection to hyper.
+    fn hand_over(&mut self, over: HandOver<S>) {
+        if let (Some(socket), Some(registration)) = (self.socket.take(), self.registration.take()) {
+            serve_http1(&self.host, registration, socket, over.prefix, over.made);
+        }
+    }
+}
+
+impl<S: HttpService> Future for Plain<S> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let (Some(socket), Some(registration)) = (&mut this.socket, &this.registration) else {
+            return Poll::Ready(());
+        };
+        let mut turn = Turn { socket, connection: &registration.connection, host: &this.host };
+        let mut stage = mem::replace(&mut this.stage, Stage::Broken);
+        turn.connection.begin_turn();
+        while let Poll::Ready(order) = turn.connection.poll_order(cx) {
+            stage = match (order, stage) {
+                (Order::Finish, Stage::Idle) => Stage::Leaving,
+                (Order::Finish, stage) => {
+                    turn.connection.close_after_reply();
+                    stage
+                }
+                (Order::Expire, _) => return Poll::Ready(()),
+                (Order::Reset, _) => {
+                    turn.reset();
+                    return Poll::Ready(());
+                }
+            };
+        }
+        loop {
+            let step = match stage {
+                Stage::Idle => turn.read(cx),
+                Stage::Unread(bytes) => turn.serve(&bytes, Some(&bytes), cx),
+                Stage::Answering(answering) => turn.answer(answering, cx),
+                Stage::Streaming(streaming) => turn.stream(streaming, cx),
+                Stage::Writing(writing) => turn.go_on_writing(writing, cx),
+                Stage::Leaving => turn.leave(cx),
+                Stage::HandOver(over) => {
+                    this.hand_over(*over);
+                    return Poll::Ready(());
+                }
+                Stage::Broken => return Poll::Ready(()),
+            };
+            match step {
+                Step::Go(next) => stage = next,
+                Step::Wait(next) => {
+                    this.stage = next;
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+}

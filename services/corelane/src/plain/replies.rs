@@ -1,0 +1,236 @@
+//! Replies on their way to the socket.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use http_body::Body;
+use tokio::io::AsyncWrite;
+
+use super::turn::{Turn, broken};
+use super::{Stage, Step, encode};
+use crate::clock::Tick;
+use crate::reply::{HttpService, Made};
+use crate::reply_body::ReplyBody;
+
+/// A body of up to so many bytes is copied behind its head and sent with it: cheaper than a vector
+/// of both, which the kernel has to fetch and check first (send(2), writev(2)).
+const JOINED: usize = 4096;
+
+/// What the socket has not taken yet.
+pub(super) struct Writing<S: HttpService> {
+    out: Vec<u8>,
+    /// Bytes of `out` that it took.
+    at: usize,
+    /// Behind `out`.
+    body: Bytes,
+    next: Stage<S>,
+}
+
+/// The rest of a body that comes in parts.
+pub(super) struct Streaming<S: HttpService> {
+    body: Pin<Box<ReplyBody<S::Body>>>,
+    /// Bytes of it that are still to come.
+    left: u64,
+    /// What was read behind the request.
+    unread: Bytes,
+    /// The body was polled in this turn already.
+    polled: bool,
+}
+
+/// What hyper is given.
+pub(super) struct HandOver<S: HttpService> {
+    pub(super) prefix: Bytes,
+    /// The reply to the request that `prefix` begins with.
+    pub(super) made: Option<Box<Made<S>>>,
+}
+
+impl<S: HttpService> Turn<'_, S> {
+    /// Writes a reply behind what is in `out`. `None`: it is complete. Otherwise what follows, and
+    /// what is to be done when that is written. `all` is what was read, and `behind` the part of it
+    /// behind the request.
+    pub(super) fn encode(
+        &self,
+        reply: Made<S>,
+        out: &mut Vec<u8>,
+        all: impl FnOnce() -> Bytes,
+        behind: impl FnOnce() -> Bytes,
+        cx: &mut Context<'_>,
+    ) -> Option<(Bytes, Stage<S>)> {
+        let buffers = &self.host.buffers;
+        let mut date = buffers.date.borrow_mut();
+        let date = date.at(reply.body().made().unwrap_or_else(Tick::now));
+        let answers_head = reply.body().answers_head();
+        let begun = out.len();
+        let Some(length) = encode::head(&reply, answers_head, date, out) else {
+            let over = HandOver { prefix: all(), made: Some(Box::new(reply)) };
+            return Some((Bytes::new(), Stage::HandOver(Box::new(over))));
+        };
+        let (head, body) = reply.into_parts();
+        buffers.return_fields(head.headers);
+        if length == 0 {
+            return None;
+        }
+        let mut body = Box::pin(body);
+        let first = match next_data(body.as_mut(), cx) {
+            Poll::Ready(Ok(data)) => data,
+            Poll::Ready(Err(error)) => {
+                // Nothing of a reply that cannot be sent, as long as none of it was.
+                out.truncate(begun);
+                return Some((Bytes::new(), broken(&error)));
+            }
+            Poll::Pending => {
+                let unread = behind();
+                let streaming = Streaming { body, left: length, unread, polled: true };
+                return Some((Bytes::new(), Stage::Streaming(Box::new(streaming))));
+            }
+        };
+        if first.len() as u64 == length && first.len() <= JOINED {
+            out.extend_from_slice(&first);
+            return None;
+        }
+        let streaming = Streaming { body, left: length, unread: behind(), polled: false };
+        Some(streaming.give(first))
+    }
+
+    /// Goes on with a body that comes in parts.
+    pub(super) fn stream(
+        &mut self,
+        mut streaming: Box<Streaming<S>>,
+        cx: &mut Context<'_>,
+    ) -> Step<S> {
+        if !std::mem::take(&mut streaming.polled) {
+            match next_data(streaming.body.as_mut(), cx) {
+                Poll::Ready(Ok(data)) => {
+                    let (data, next) = streaming.give(data);
+                    return self.write(Vec::new(), data, next, cx);
+                }
+                Poll::Ready(Err(error)) => return Step::Go(broken(&error)),
+                Poll::Pending => {}
+            }
+        }
+        if self.listen(&mut streaming.unread, cx) {
+            Step::Wait(Stage::Streaming(streaming))
+        } else {
+            Step::Go(Stage::Broken)
+        }
+    }
+
+    /// Writes `out` and `body`, then goes on with `next`.
+    pub(super) fn write(
+        &mut self,
+        out: Vec<u8>,
+        body: Bytes,
+        next: Stage<S>,
+        cx: &mut Context<'_>,
+    ) -> Step<S> {
+        let mut writing = Writing { out, at: 0, body, next };
+        if writing.is_done() {
+            self.host.buffers.return_output(writing.out);
+            return Step::Go(writing.next);
+        }
+        self.connection.writing();
+        match self.poll_writing(&mut writing, cx) {
+            Poll::Ready(result) => self.written(writing, result),
+            Poll::Pending => Step::Wait(Stage::Writing(Box::new(writing.held_up()))),
+        }
+    }
+
+    pub(super) fn go_on_writing(
+        &mut self,
+        mut writing: Box<Writing<S>>,
+        cx: &mut Context<'_>,
+    ) -> Step<S> {
+        match self.poll_writing(&mut writing, cx) {
+            Poll::Ready(result) => self.written(*writing, result),
+            Poll::Pending => Step::Wait(Stage::Writing(writing)),
+        }
+    }
+
+    fn written(&self, writing: Writing<S>, result: io::Result<()>) -> Step<S> {
+        if let Err(error) = result {
+            return Step::Go(broken(&error));
+        }
+        self.connection.flushed();
+        self.host.buffers.return_output(writing.out);
+        Step::Go(writing.next)
+    }
+
+    fn poll_writing(
+        &mut self,
+        writing: &mut Writing<S>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        while !writing.is_done() {
+            let socket = Pin::new(&mut *self.socket);
+            let out = &writing.out[writing.at..];
+            let polled = if writing.body.is_empty() {
+                socket.poll_write(cx, out)
+            } else if out.is_empty() {
+                socket.poll_write(cx, &writing.body)
+            } else {
+                socket.poll_write_vectored(cx, &[IoSlice::new(out), IoSlice::new(&writing.body)])
+            };
+            match polled {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(taken)) => writing.advance(taken),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            }
+            self.connection.wrote();
+        }
+        Pin::new(&mut *self.socket).poll_flush(cx)
+    }
+}
+
+impl<S: HttpService> Writing<S> {
+    fn is_done(&self) -> bool {
+        self.at == self.out.len() && self.body.is_empty()
+    }
+
+    fn advance(&mut self, taken: usize) {
+        let of_out = taken.min(self.out.len() - self.at);
+        self.at += of_out;
+        self.body.advance(taken - of_out);
+    }
+
+    /// The socket has no room in this turn: what comes next is not looked at before another.
+    fn held_up(mut self) -> Self {
+        match &mut self.next {
+            Stage::Answering(answering) => answering.polled = false,
+            Stage::Streaming(streaming) => streaming.polled = false,
+            _ => {}
+        }
+        self
+    }
+}
+
+impl<S: HttpService> Streaming<S> {
+    /// What of `data` belongs to the reply, and what follows it. A service that gives more than it
+    /// announced does not shift the next reply.
+    fn give(mut self, mut data: Bytes) -> (Bytes, Stage<S>) {
+        data.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
+        self.left -= data.len() as u64;
+        let whole = self.left == 0;
+        (data, if whole { Stage::unread(self.unread) } else { Stage::Streaming(Box::new(self)) })
+    }
+}
+
+/// The next bytes of a body, and an error where it ends without.
+fn next_data<B: Body<Data = Bytes, Error: Into<crate::reply::BoxError>>>(
+    mut body: Pin<&mut ReplyBody<B>>,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<Bytes>> {
+    loop {
+        let data = match body.as_mut().poll_frame(cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(io::Error::other(error))),
+            Poll::Ready(None) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+        };
+        if !data.is_empty() {
+            return Poll::Ready(Ok(data));
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The short way of plain requests: a client hears the same of a server with it and of one without,
+//! whatever it sends, in whatever pieces.
+//!
+//! The first 8 bytes of the input choose where the rest is cut.
+
+#![no_main]
+
+use std::sync::OnceLock;
+
+use libfuzzer_sys::fuzz_target;
+use pair::Pair;
+
+#[path = "../../corelane/tests/support/pair.rs"]
+mod pair;
+
+static PAIR: OnceLock<Pair> = OnceLock::new();
+
+fuzz_target!(|input: &[u8]| {
+    let Some((seed, bytes)) = input.split_first_chunk::<8>() else { return };
+    // The preface of HTTP/2 begins so; what follows it is no text.
+    if bytes.starts_with(b"PRI ") {
+        return;
+    }
+    let pieces: Vec<_> = pieces(bytes, u64::from_le_bytes(*seed)).collect();
+    let [plain, hyper] = PAIR.get_or_init(Pair::start).replies(&pieces);
+    assert_eq!(plain, hyper);
+});
+
+/// Cuts `bytes` into pieces of 1 to 256 bytes, chosen by a xorshift generator.
+fn pieces(mut bytes: &[u8], mut state: u64) -> impl Iterator<Item = &[u8]> {
+    state |= 1;
+    std::iter::from_fn(move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let at = bytes.len().min(1 + (state >> 32) as usize % 256);
+        let (piece, rest) = bytes.split_at(at);
+        bytes = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
