@@ -345,8 +345,3 @@ fn a_service_is_called_when_it_is_ready_and_answered_for_when_it_fails() {
     assert_eq!(server.get("/").text(), "ready", "the lane lives on");
     server.wait_for_in_flight(0);
 }
-
-#[test]
-fn all_of_it_holds_without_plain_requests() {
-    support::without_plain_requests();
-}

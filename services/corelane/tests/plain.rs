@@ -11,7 +11,7 @@ use bytes::Bytes;
 use corelane::{Incoming, Limits};
 use http::{Request, Response};
 use http_body_util::Full;
-use pair::Pair;
+use pair::{Pair, Parts};
 use support::{Handlers, Running, builder};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -49,7 +49,6 @@ fn conversations() -> Vec<String> {
         format!("{}{GET}", get("/unknown/parts")),
         format!("{}{GET}", get("/slow/unknown/long")),
         format!("{GET}{}{GET}", get("/close")),
-        format!("{GET}{}{GET}", get("/short/parts")),
         format!("{}{GET}", get("/wait").repeat(4)),
     ]
 }
@@ -80,6 +79,27 @@ fn replies_are_dated_to_the_second() {
         let second = std::time::Duration::from_secs(1);
         assert!(date + second > before && date <= SystemTime::now(), "{date:?}, {before:?}");
     }
+}
+
+#[test]
+fn a_body_that_is_shorter_than_announced_ends_its_connection_and_a_longer_one_is_cut() {
+    let server = Running::start(builder(), |_lane| {
+        tower::service_fn(async |request: Request<Incoming>| {
+            let announced = if request.uri().path() == "/short" { 5 } else { 3 };
+            let parts = ["ab", "cd"].map(|part| Bytes::from_static(part.as_bytes()));
+            let body = Parts::announcing(parts.to_vec(), Some(announced));
+            Ok::<_, Infallible>(Response::new(body))
+        })
+    });
+    let mut client = server.connect();
+    for _ in 0..2 {
+        assert_eq!(client.get("/long").text(), "abc", "and nothing of it is in the next reply");
+    }
+    client.send_get("/short");
+    client.send(GET);
+    let said = String::from_utf8(client.read_to_close()).expect("text");
+    assert!(said.ends_with("abcd") && said.matches("HTTP/1.1").count() == 1, "{said}");
+    server.wait_for_in_flight(0);
 }
 
 /// More than a socket takes at once, in bodies that are sent with their heads.

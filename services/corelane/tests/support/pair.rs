@@ -77,6 +77,13 @@ pub(crate) struct Parts {
     waited: bool,
 }
 
+impl Parts {
+    /// These parts, and a length that is announced.
+    pub(crate) fn announcing(parts: Vec<Bytes>, known: Option<u64>) -> Parts {
+        Parts { parts, known, waits: false, waited: false }
+    }
+}
+
 impl Body for Parts {
     type Data = Bytes;
     type Error = Infallible;
@@ -122,18 +129,17 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Parts>, Infallibl
     if path.starts_with("/wait") {
         tokio::task::yield_now().await;
     }
-    let long = path.ends_with("long").then(|| "long ".repeat(20_000)).unwrap_or_default();
+    let long = if path.ends_with("long") { "long ".repeat(20_000) } else { String::new() };
     let parts = match path {
         _ if path.ends_with("parts") => vec![text[..1].to_owned(), text[1..].to_owned()],
         _ if path.ends_with("none") => vec![],
         _ => vec![text + &long],
     };
     let parts: Vec<_> = parts.into_iter().map(Bytes::from).collect();
-    let length = parts.iter().map(|part| part.len() as u64).sum();
-    let short = if path.contains("/short") { 1 } else { 0 };
-    let known = (!path.contains("/unknown")).then_some(length + short);
+    let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
+    let known = (!path.contains("/unknown")).then_some(length);
     let waits = path.contains("/slow");
-    let mut reply = Response::new(Parts { parts, known, waits, waited: false });
+    let mut reply = Response::new(Parts { waits, ..Parts::announcing(parts, known) });
     let status = path.get(1..4).and_then(|code| StatusCode::from_bytes(code.as_bytes()).ok());
     *reply.status_mut() = status.filter(|status| !status.is_informational()).unwrap_or_default();
     if path.contains("/close") {
