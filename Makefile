@@ -101,6 +101,7 @@ lint: tools ## Check formats, and what linters find
 	cd services && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
 	cd loadtests/bench && cargo fmt --check
 	cd loadtests/bench && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
+	test -z "$$(gofmt -l loadtests/bench/peers/go | tee /dev/stderr)"
 	$(TOOLS) run ruff format --check
 	$(TOOLS) run ruff check
 	$(TOOLS) run shellcheck $(SHELL_FILES)

@@ -55,7 +55,7 @@ def _installed(program: Path) -> Installed:
 
 
 def _version(_program: Path) -> str:
-    return version_of(["g++", "--version"], NAME)
+    return f"g++ {version_of(['g++', '-dumpfullversion'], NAME)}"
 
 
 CONTENDERS = [

@@ -70,6 +70,7 @@ Group #{group}
 LoadModule mpm_event_module {modules}/mod_mpm_event.so
 LoadModule authz_core_module {modules}/mod_authz_core.so
 LoadModule dir_module {modules}/mod_dir.so
+LoadModule file_cache_module {modules}/mod_file_cache.so
 LoadModule mime_module {modules}/mod_mime.so
 StartServers {processes}
 ServerLimit {processes}
@@ -90,6 +91,7 @@ AddType text/plain .txt
 AddDefaultCharset utf-8
 DirectoryIndex index.html
 DocumentRoot {site}
+MMapFile {mapped}
 <Directory />
   Options FollowSymLinks
   AllowOverride None
@@ -106,11 +108,13 @@ THREADS = 128
 
 APACHE_SETTINGS = (
     "event MPM, KeepAlive on without an end (MaxKeepAliveRequests 0, 75 s), EnableSendfile on, "
-    "AllowOverride None and FollowSymLinks everywhere, HostnameLookups off, as its guide to performance "
-    f"recommends; no access log, backlog 4096; {PROCESSES} processes of {THREADS} threads for each CPU, and "
-    "AsyncRequestWorkerFactor so that they hold 12,000 connections ((factor + 1) × MaxRequestWorkers, its "
-    "documentation of the MPM); only the modules for files; /hello is a file; no other workload, "
-    "because it computes nothing"
+    "AllowOverride None and FollowSymLinks everywhere, HostnameLookups off, as its guide to "
+    "performance recommends; the files mapped at the start (MMapFile of mod_file_cache), the fastest "
+    "way of its guide to caching: a request costs some three quarters of what it does without, but "
+    "who changes a file must restart it; no access log, backlog 4096; "
+    f"{PROCESSES} processes of {THREADS} threads for each CPU, and AsyncRequestWorkerFactor so that "
+    "they hold 12,000 connections ((factor + 1) × MaxRequestWorkers, its documentation of the MPM); "
+    "only the modules for files; /hello is a file; no other workload, because it computes nothing"
 )
 
 
@@ -155,6 +159,7 @@ def _argv_apache(program: Path, start: Start) -> list[str]:
         factor=CONNECTIONS // workers,
         folder=start.folder,
         group=owner.gid,
+        mapped=" ".join(str(file) for file in sorted(site.rglob("*")) if file.is_file()),
         modules=_modules(program),
         processes=processes,
         site=site,
@@ -182,7 +187,7 @@ def _installed_nginx(program: Path) -> Installed:
 
 
 def _installed_apache(program: Path) -> Installed:
-    names = ("mpm_event", "authz_core", "dir", "mime")
+    names = ("mpm_event", "authz_core", "dir", "file_cache", "mime")
     own = [_itself(program), *(_modules(program) / f"mod_{name}.so" for name in names)]
     return Installed(size_of(own), size_of(libraries(own)), "program with its modules; libraries")
 
