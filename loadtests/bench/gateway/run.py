@@ -101,7 +101,7 @@ def _record(plan: Plan, kind: "Kind", cpus: tuple[int, int]) -> dict:
     return {
         "plan": {"rounds": plan.rounds, "seconds": seconds, "rate": bench.rate},
         "machine": machine.describe(),
-        "versions": _versions(programs),
+        "versions": versions(programs),
         "cpus": bench.cpus,
         "load_average": {"before": load_before, "after": os.getloadavg()},
         "results": results,
@@ -170,7 +170,7 @@ def _sample(bench: Bench, proxy: Proxy, number: int, rounds: int) -> dict:
     return sample
 
 
-def _versions(programs: Programs) -> dict[str, str]:
+def versions(programs: Programs) -> dict[str, str]:
     """What each program says of itself."""
     haproxy = programs.tools["haproxy"]
     library = {**os.environ, "LD_LIBRARY_PATH": proxies.libraries(haproxy)}

@@ -14,7 +14,7 @@ from tools.errors import ToolError
 PROJECT = BENCH / "peers" / "spring"
 LOCK = PROJECT / "libraries.sha256"
 
-HEAP = "512m"
+HEAP = "1g"
 
 SETTINGS = (
     f"Java 17 with `-XX:ActiveProcessorCount` as many as it has CPUs, `-Xmx{HEAP}` and else what the "
