@@ -20,7 +20,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e e2e-parts postgres-up postgres-down test lint test-services test-platform \
   test-parts test-traffic ladder \
-  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files bench-gateway bench-lanes bench-mixed bench-threads bench-tuning soak \
+  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files bench-gateway bench-instructions check-instructions bench-lanes bench-mixed bench-threads bench-tuning soak \
   tools clean
 
 help: ## Show the targets and variables
@@ -206,6 +206,12 @@ bench-lanes: ## Compare the server with its peers and with what the kernel alone
 
 bench-gateway: ## Compare the gateway's CPU per request with a minimal Envoy, nginx and HAProxy
 	$(PYTHON) loadtests/bench gateway
+
+bench-instructions: ## Count the instructions of a request on each way by callgrind, and write the table that is kept
+	$(PYTHON) loadtests/bench instructions
+
+check-instructions: ## Fail where a request takes more than 1.03 times the instructions of that table
+	$(PYTHON) loadtests/bench instructions --check
 
 bench-mixed: ## Let 1,000 users get a page, load and save: two databases, with and without gateway, three modes
 	$(PYTHON) loadtests/bench mixed

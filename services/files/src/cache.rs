@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use lru::LruCache;
-use rustix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_gettime};
 
 use crate::resource::Resource;
 
@@ -14,8 +14,9 @@ pub(crate) struct Moment(u64);
 
 impl Moment {
     pub(crate) fn now() -> Moment {
-        let now = clock_gettime(ClockId::MonotonicCoarse);
-        Moment(now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000)
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC_COARSE);
+        // It fails for a clock that the kernel does not have only (clock_gettime(2)).
+        Moment(now.map_or(0, |now| now.tv_sec() as u64 * 1000 + now.tv_nsec() as u64 / 1_000_000))
     }
 
     pub(crate) fn millis_since(self, earlier: Moment) -> u64 {

@@ -1,0 +1,1 @@
+"""Instructions of one request, by callgrind: a table that is kept, and a check against it."""

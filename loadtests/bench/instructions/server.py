@@ -1,0 +1,160 @@
+"""corelane-server under callgrind: how it is started, and what its threads have executed when it has ended."""
+
+import hashlib
+import os
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadtests.bench.free_ports import free_ports
+from loadtests.bench.instructions.exchange import PATIENCE, Lane
+from local.settings import REPOSITORY
+from tools.errors import ToolError
+
+STATIC = REPOSITORY / "services" / "server" / "static"
+TOKEN = "instructions"
+
+CHANGED = 1_700_000_000
+"""When the served files were changed last: their ETag is made of it."""
+
+ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    # Which copies of memcpy and the like glibc takes: those for AVX2, whatever a valgrind shows of newer features
+    # (glibc manual, "Hardware Capability Tunables").
+    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-ERMS,-FSRM,-RTM",
+}
+"""All of it: an environment lies on the stack, and its size moves what lies below."""
+
+LANE = "lane-0"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a row's server is given besides."""
+
+    database: bool = False
+    tls: bool = False
+    slowly: bool = False
+    """Counts cache misses too, which nobody reads: see rows.py."""
+
+
+@dataclass
+class Counted:
+    """A server under callgrind. When it has ended: what its lane has executed, and what the threads that the lane
+    had begun."""
+
+    port: int
+    lane: Lane
+    on_lane: int = 0
+    beside: int = 0
+
+
+@contextmanager
+def counted(
+    valgrind: Path, program: Path, settings: Settings, certificate: Path, folder: Path
+) -> Iterator[Counted]:
+    """Runs a server in an empty folder, and ends it so that callgrind writes what it counted."""
+    port = free_ports()
+    out = folder / "callgrind"
+    argv = [str(valgrind), "--tool=callgrind", "--separate-threads=yes", "--vgdb=no", "--quiet"]
+    argv += ["--cache-sim=yes"] if settings.slowly else []
+    argv += [f"--callgrind-out-file={out}", *_argv(program, settings, certificate, folder, port)]
+    with open(folder / "output", "wb") as output:
+        process = subprocess.Popen(
+            argv,
+            cwd=folder,
+            env=ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        )
+    _first_of_all(process)
+    try:
+        lane, number = _lane(process, folder / "output")
+        lane.settle()
+        found = Counted(port, lane)
+        yield found
+        process.send_signal(signal.SIGTERM)
+        if process.wait(PATIENCE) != 0:
+            raise ToolError(f"the server did not end well:\n{_tail(folder / 'output')}")
+    finally:
+        process.kill()
+        process.wait()
+    for file in folder.glob(f"{out.name}-*"):
+        thread = int(file.name.rpartition("-")[2])
+        if thread == number:
+            found.on_lane = _total(file)
+        elif thread > number:
+            found.beside += _total(file)
+
+
+def _first_of_all(process: subprocess.Popen[bytes]) -> None:
+    """Lets no ordinary process interrupt it, where that is allowed: a lane measures how long its handlers hold it, and
+    what seems dear waits for its turn, which is another way."""
+    with suppress(PermissionError):
+        os.sched_setscheduler(process.pid, os.SCHED_RR, os.sched_param(1))
+
+
+def _argv(
+    program: Path, settings: Settings, certificate: Path, folder: Path, port: int
+) -> list[str]:
+    """The server's own command. One lane; no pause at its end."""
+    static = folder / "static"
+    shutil.copytree(STATIC, static)
+    for file in static.iterdir():
+        os.utime(file, (CHANGED, CHANGED))
+    argv = [str(program), "--listen", f"127.0.0.1:{port:05}", "--admin.listen", "127.0.0.1:0"]
+    argv += ["--lanes", "1", "--pin", "off", "--replica", "bench", "--log.level", "warn"]
+    argv += ["--drain.settle", "0s", "--static.root", str(static)]
+    if settings.database:
+        tokens = folder / "tokens"
+        tokens.write_text(f"bench sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}\n")
+        argv += ["--database.path", str(folder / "projects.db"), "--auth.tokens", str(tokens)]
+    if settings.tls:
+        argv += ["--tls.certificate", str(certificate), "--tls.key", str(certificate)]
+    return argv
+
+
+def _lane(process: subprocess.Popen[bytes], output: Path) -> tuple[Lane, int]:
+    """Waits for the lane's thread: that, and its number in valgrind, which counts threads from 1 as they begin.
+    None of those before it ends before the server does."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        # Ids of threads rise like valgrind's numbers.
+        threads = sorted(int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir())
+        for number, thread in enumerate(threads, 1):
+            if _name(process.pid, thread) == LANE:
+                return Lane(process.pid, thread), number
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise ToolError(f"the server does not start under callgrind:\n{_tail(output)}")
+        time.sleep(0.01)
+
+
+def _name(pid: int, thread: int) -> str:
+    return Path(f"/proc/{pid}/task/{thread}/comm").read_text().strip()
+
+
+def _tail(output: Path) -> str:
+    return output.read_text(errors="replace")[-2000:]
+
+
+def _total(file: Path) -> int:
+    """Instructions in a file of callgrind."""
+    return int(re.search(r"^totals: (\d+)", file.read_text(), re.MULTILINE)[1])
+
+
+def trusting() -> ssl.SSLContext:
+    """A client that takes any certificate: TLS 1.3, one cipher's record at a time."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    return context
