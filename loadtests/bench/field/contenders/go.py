@@ -11,12 +11,12 @@ NAME = "go-net-http"
 SOURCES = BENCH / "peers" / "go"
 
 SETTINGS = (
-    "http.Server with ServeMux, HTTP/1.1; ReadHeaderTimeout 10 s and IdleTimeout 75 s, which its "
-    "documentation advises to set for servers that face clients; GOMAXPROCS as many as CPUs, Go's own "
-    "garbage collector settings (GOGC=100); built with -trimpath, -s -w, without cgo, and without a "
-    "profile, as corelane-server without PGO; files: http.FileServer on http.Dir, which uses sendfile, and "
-    "http.ServeContent for index.html, which FileServer would redirect; projects: pgxpool of "
-    f"{POOL} connections, which prepares statements by itself, ids by google/uuid (version 7)"
+    "http.Server with ServeMux; ReadHeaderTimeout 10 s and IdleTimeout 75 s (pkg.go.dev/net/http#Server: "
+    "without them a client may stay for ever); GOMAXPROCS as many as CPUs, Go's own defaults for the garbage "
+    "collector; built with -trimpath, -s -w, without cgo and without a profile; files: http.FileServer on "
+    "http.Dir, which uses sendfile, and http.ServeContent for index.html, which FileServer would redirect; "
+    f"projects: pgxpool of {POOL} connections, which prepares statements by itself, ids by google/uuid "
+    "(version 7), documents checked by encoding/json"
 )
 
 

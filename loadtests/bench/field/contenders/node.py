@@ -31,16 +31,18 @@ PRODUCTION = {"NODE_ENV": "production"}
 """As Node's own guide says for every server in production."""
 
 PLAIN = (
-    "http.createServer, NODE_ENV=production, the long-term support release of Node from the lock file; one "
-    "process, with more CPUs a cluster of one for each (node:cluster, which shares connections out in turn); "
-    "keepAliveTimeout 75 s, its other time-outs at their defaults, backlog 4096; files: send, which Express "
-    f"serves them with; projects: Pool of pg with {POOL} connections, named statements, JavaScript client; "
-    "the loop of /work in WebAssembly, since JavaScript has no integers of 64 bits"
+    "http.createServer with NODE_ENV=production (nodejs.org/learn) on the release with long-term support that "
+    "the lock file names; one process, with more CPUs a cluster of one for each (node:cluster); "
+    "keepAliveTimeout 75 s, longer than a proxy keeps a connection, other time-outs at their defaults, backlog "
+    "4096; files: send, with which Express serves them, since Node has nothing of its own; projects: Pool of pg "
+    f"with {POOL} connections and named, so prepared, statements (node-postgres.com); the loop of /work in "
+    "WebAssembly, since JavaScript has no integers of 64 bits"
 )
 
 FILES = (
-    "http-server with --silent, as its access log would cost it much, NODE_ENV=production, else its defaults "
-    "(cache for an hour, one process: it has no cluster); it serves files alone"
+    "http-server with --silent, because its access log would cost it much, and NODE_ENV=production, else its "
+    "defaults: cache for an hour, one process, Node's backlog of 511, Node's 5 s of keep-alive; it serves files "
+    "alone"
 )
 
 

@@ -51,10 +51,11 @@ http {{
 """keepalive_requests: nginx closes a connection after 1,000 requests by default."""
 
 NGINX_SETTINGS = (
-    "one worker for each CPU (worker_processes), sendfile, tcp_nopush, open_file_cache, reuseport, "
-    "room for 12,000 connections, backlog 4096, no access log, no end to keep-alive, as nginx's guides "
-    "to tuning and to static content recommend; `return 200` for /hello; it computes nothing, so that "
-    "no other workload is taken"
+    "one worker for each CPU; sendfile, tcp_nopush and a longer accept queue (4096) as its guide to "
+    "static content advises (docs.nginx.com, Serve Static Content), open_file_cache, reuseport and no "
+    "end of keep-alive by its reference (nginx.org, ngx_http_core_module); room for 12,000 "
+    "connections, no access log; `return 200` for /hello; it computes nothing, so that it takes no "
+    "other workload"
 )
 
 APACHE = """\
@@ -108,13 +109,13 @@ THREADS = 128
 
 APACHE_SETTINGS = (
     "event MPM, KeepAlive on without an end (MaxKeepAliveRequests 0, 75 s), EnableSendfile on, "
-    "AllowOverride None and FollowSymLinks everywhere, HostnameLookups off, as its guide to "
-    "performance recommends; the files mapped at the start (MMapFile of mod_file_cache), the fastest "
-    "way of its guide to caching: a request costs some three quarters of what it does without, but "
-    "who changes a file must restart it; no access log, backlog 4096; "
-    f"{PROCESSES} processes of {THREADS} threads for each CPU, and AsyncRequestWorkerFactor so that "
-    "they hold 12,000 connections ((factor + 1) × MaxRequestWorkers, its documentation of the MPM); "
-    "only the modules for files; /hello is a file; no other workload, because it computes nothing"
+    "AllowOverride None and FollowSymLinks everywhere, HostnameLookups off (httpd.apache.org, Performance "
+    "Tuning); the files mapped at the start (MMapFile of mod_file_cache), the fastest way of its Caching "
+    "Guide: a request costs some three quarters of what it does without, but who changes a file must "
+    f"restart it; no access log, backlog 4096; {PROCESSES} processes of {THREADS} threads for each CPU, and "
+    "AsyncRequestWorkerFactor so that they hold 12,000 connections ((factor + 1) × MaxRequestWorkers, its "
+    "page on the event MPM); only the modules for files; /hello is a file; it computes nothing, so that it "
+    "takes no other workload"
 )
 
 

@@ -96,7 +96,8 @@ bool Server::serve(Connection& connection) const {
 // Answers every request that is whole; short replies go out together.
 bool Server::answer(Connection& connection, std::string_view bytes) const {
     const int socket = connection.socket.get();
-    std::string out;
+    thread_local std::string out;  // keeps its memory from one connection to the next
+    out.clear();
     while (const auto length = head_length(bytes)) {
         auto request = parse(bytes.substr(0, *length));
         bytes.remove_prefix(*length);
