@@ -126,11 +126,24 @@ def test_a_part_that_was_not_measured_is_left_out(left_out: str, tmp_path: Path)
 def test_wrong_answers_are_counted_and_named() -> None:
     made = record()
     assert report.wrong(made) == 0
-    assert "got a wrong answer or none." in report.markdown(made)
+    assert "requests none got a wrong answer or none." in report.markdown(made)
     made["cells"]["div"]["axum"][1]["open"]["wrong"] = 3
-    made["c10k"]["nginx"][0]["failed"] = 2
+    made["mixed"]["hyper"][0]["wrong"] = 1
+    made["scaling"]["pods"]["wrong"] = 1
     assert report.wrong(made) == 5
-    assert "5 got a wrong answer or none (axum 3, nginx 2)" in report.markdown(made)
+    found = "5 got a wrong answer or none (hyper 1, axum 3, how cost grows, pods 1)."
+    assert found in report.markdown(made)
+
+
+def test_requests_that_fail_under_ab_are_a_finding() -> None:
+    made = record()
+    made["c10k"]["nginx"][0]["failed"] = 2
+    made["c10k"]["nginx"][2]["failed"] = 5
+    assert report.wrong(made) == 0
+    text = report.markdown(made)
+    assert "10,000 connections at once failed: nginx 7." in text
+    (line,) = re.findall(r"\n\| nginx +\|.+", part_of(text, "10,000 connections at once"))
+    assert line.split("|")[-2].strip() == "7"
 
 
 def test_who_did_not_take_part_is_told() -> None:

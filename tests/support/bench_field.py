@@ -210,6 +210,7 @@ def _proxy(chance: random.Random, cost: float, number: int) -> dict:
     return {
         "round": number,
         "cpu_us": _near(chance, cost),
+        "cpu_us_at_rate": _near(chance, 1.5 * cost),
         "requests_per_second": 1e6 / cost,
         "latency_ms": _named(_curve(chance, cost / 50)),
         "wrong": 0,

@@ -84,4 +84,5 @@ C10K = (C10K_RATE, *_latencies(("latency_ms",)))
 
 PROXY_CPU = Measure("cpu", "CPU per request", "µs", 2, ("cpu_us",), OWN)
 PROXY_RATE = Measure("rate", "requests/s", "", 0, ("requests_per_second",), OWN, True)
-PROXIES = (PROXY_CPU, PROXY_RATE, *_latencies(("latency_ms",)))
+PROXY_CPU_AT_RATE = Measure("cpu_at_rate", "CPU at the rate", "µs", 2, ("cpu_us_at_rate",), OWN)
+PROXIES = (PROXY_CPU, PROXY_RATE, PROXY_CPU_AT_RATE, *_latencies(("latency_ms",)))

@@ -24,7 +24,10 @@ WORDS = {
         "`ab -n 13000 -c 10000` of the index page, each request on a connection of its own, as in the published test of "
         "C10k.jl, whose figures are of another machine. ab leaves out whom the kernel did not hear."
     ),
-    PROXIES: "Each with one CPU in front of the same replica.",
+    PROXIES: (
+        "Each with one CPU in front of the same two replicas, which share the other CPU with the generator; `/hello`, as "
+        "fast as it goes and at the rate of `hello`."
+    ),
 }
 
 

@@ -120,11 +120,11 @@ def proxies(record: dict) -> str:
     if "cpu" in found:
         panels.append(bars.bars(found["cpu"], "CPU per request, µs", families, WIDTH))
     kinds = {
-        row.measure.title: row for key, row in found.items() if row.measure in measures.PROXIES[2:]
+        row.measure.title: row for key, row in found.items() if row.measure.kind == measures.LATENCY
     }
     if "p99" in kinds:
         panels.append(bars.quantiles(kinds, "latency at a fixed rate, ms", families, WIDTH))
-    return _document("Proxies in front of the same replica", "Medians of the rounds.", panels)
+    return _document("Proxies in front of the same two replicas", "Medians of the rounds.", panels)
 
 
 def scaling(name: str, part: dict) -> str:

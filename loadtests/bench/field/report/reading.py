@@ -1,5 +1,7 @@
 """What a record says of itself: how quiet the machine was, what went wrong, what took how long."""
 
+from collections import Counter
+
 from loadtests.bench import machine
 from loadtests.bench.field.report.rows import C10K, IDLE, MIXED, PROXIES
 from loadtests.bench.text import table
@@ -55,20 +57,22 @@ def quiet(record: dict) -> list[str]:
 
 def wrong(record: dict) -> int:
     """Requests that got a wrong answer or none, in all parts."""
-    return sum(_bad(one) for _, one in _counted(record))
+    return sum(one.get("wrong", 0) for _, one in _counted(record))
 
 
-def answers(record: dict) -> str:
-    """Whether all replies were right."""
-    by_contender: dict[str, int] = {}
+def answers(record: dict) -> list[str]:
+    """Whether all replies were right; that ab got none from a server is a finding, and told beside it."""
+    bad, failed = Counter(), Counter()
     for name, one in _counted(record):
-        by_contender[name] = by_contender.get(name, 0) + _bad(one)
+        bad[name] += one.get("wrong", 0)
+    for name, taken in record.get(C10K, {}).items():
+        failed[name] += sum(one.get("failed", 0) for one in taken)
+    bad, failed = +bad, +failed
     total = sum(one.get("requests", 0) for _, one in _counted(record))
-    bad = {name: count for name, count in by_contender.items() if count}
-    if not bad:
-        return f"Every reply was checked: none of {total:,} requests got a wrong answer or none."
-    found = ", ".join(f"{name} {count:,}" for name, count in bad.items())
-    return f"Every reply was checked: of {total:,} requests {sum(bad.values()):,} got a wrong answer or none ({found})."
+    found = f"{bad.total():,} got a wrong answer or none ({_told(bad)})" if bad else ""
+    told = f"Every reply was checked: of {total:,} requests {found or 'none got a wrong answer or none'}."
+    without = f"Of ab's requests at 10,000 connections at once failed: {_told(failed)}."
+    return [told, without] if failed else [told]
 
 
 def absent(record: dict) -> list[str]:
@@ -116,5 +120,5 @@ def _counted(record: dict) -> list[tuple[str, dict]]:
     return loops + rest + grown
 
 
-def _bad(sample: dict) -> int:
-    return sample.get("wrong", 0) + sample.get("failed", 0)
+def _told(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
