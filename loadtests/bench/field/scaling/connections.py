@@ -5,6 +5,8 @@ from loadtests.bench.field.contender import HELLO, Contender
 from loadtests.bench.field.scaling.figures import Series
 from loadtests.bench.field.scaling.load import Cell, Seen, tried
 from loadtests.bench.field.scaling.plan import Sizes, chosen, rounds
+from tools import progress
+from tools.errors import ToolError
 
 MANY = 64
 """From here on the laws are fitted: with fewer a server sleeps between requests, and each wakes it up."""
@@ -33,7 +35,7 @@ def measure(bench: Bench, sizes: Sizes) -> dict:
             if found is None:
                 continue
             before, cells = found
-            seen.add(*cells.values())
+            seen.add(contender.name, *cells.values())
             for count, cell in cells.items():
                 cost.add(contender.name, count, cell.cpu_us)
                 # What it held back from before may be less than nothing.
@@ -55,6 +57,13 @@ def _cells(bench: Bench, contender: Contender, sizes: Sizes) -> tuple[int, dict[
         before = server.resident_kib()
         cells = {}
         for count in sizes.connections:
-            warm_up = contender.warm_up if not cells else 0.0
-            cells[count] = Cell.of(bench, server, bench.place(), sizes, warm_up, connections=count)
+            warm_up = 0.0 if cells else contender.warm_up
+            try:
+                cells[count] = Cell.of(
+                    bench, server, bench.place(), sizes, warm_up, connections=count
+                )
+            except ToolError as error:
+                # It has come as far as that.
+                progress.say("connections", f"{contender.name} at {count:,}: {error}")
+                break
         return before, cells

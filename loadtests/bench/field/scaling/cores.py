@@ -31,7 +31,7 @@ def measure(bench: Bench, sizes: Sizes) -> dict:
             cells = tried("cores", contender.name, lambda one=contender: _cells(bench, one, sizes))
             if cells is None:
                 continue
-            seen.add(*cells.values())
+            seen.add(contender.name, *cells.values())
             if contender.workloads >= {WORK}:
                 works = {cpus: cells[cpus, WORK].per_second for cpus in (1, 2)}
                 for cpus, reached in works.items():
@@ -64,24 +64,29 @@ def _cells(bench: Bench, contender: Contender, sizes: Sizes) -> dict[tuple[int, 
 def _law(two_cpus: float) -> dict:
     """The optimistic end: all that was lost is contention."""
     most, least = between(two_cpus)
-    text = (
-        f"{two_cpus:.2f} × on two; on 8 CPUs {least.speed_up(8):.1f} to {most.speed_up(8):.1f} ×, "
-        f"on 64 {least.speed_up(64):.0f} to {most.speed_up(64):.0f} ×"
-    )
+    text = f"×{two_cpus:.2f} on two"
+    if two_cpus > 1:
+        text += (
+            f"; on 8 CPUs ×{least.speed_up(8):.1f} to ×{most.speed_up(8):.1f}, "
+            f"on 64 ×{least.speed_up(64):.1f} to ×{most.speed_up(64):.1f}"
+        )
     return drawn(text, most.speed_up, (1, 2, *BEYOND))
 
 
 def _notes(speed_up: Series) -> list[str]:
-    notes = []
-    for name in speed_up.values:
-        two = speed_up.medians(name)[-1][1]
-        most, least = between(two)
-        if most.contention == 0:
-            notes.append(f"{name} lost nothing that two CPUs could show: ×{two:.2f}.")
-            continue
-        notes.append(
-            f"{name}: ×{two:.2f}. If all that is lost is contention, it is {most.contention:.1%} of the work, and no "
-            f"number of CPUs gives more than ×{1 / most.contention:.0f}; if all is coherence ({least.coherence:.2%} for each "
-            f"pair), {least.best():.0f} CPUs are the best, with ×{least.speed_up(least.best()):.0f}."
-        )
-    return notes
+    return [_note(name, speed_up.medians(name)[-1][1]) for name in speed_up.values]
+
+
+def _note(name: str, two: float) -> str:
+    """What the law's two ends say of one contender."""
+    most, least = between(two)
+    if most.contention == 0:
+        return f"{name} lost nothing that two CPUs could show: ×{two:.2f}."
+    if two <= 1:
+        return f"{name} gained nothing by a second CPU: ×{two:.2f}."
+    best = least.best()
+    return (
+        f"{name}: ×{two:.2f}. If all that is lost is contention, it is {most.contention:.1%} of the work, and no number "
+        f"of CPUs gives more than ×{1 / most.contention:.0f}; if all is coherence ({least.coherence:.2%} for each pair), "
+        f"{best:.0f} CPUs are the best, with ×{least.speed_up(best):.1f}."
+    )

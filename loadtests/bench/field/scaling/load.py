@@ -62,18 +62,25 @@ class Cell:
 class Seen:
     """What all cells of a part have in common."""
 
-    wrong: int = 0
+    wrong: dict[str, int] = field(default_factory=dict)
+    """Requests without a right reply, by name."""
     others: list[float] = field(default_factory=list)
 
-    def add(self, *cells: Cell) -> None:
+    def add(self, name: str, *cells: Cell) -> None:
         """Counts them."""
-        self.wrong += sum(cell.wrong for cell in cells)
+        if wrong := sum(cell.wrong for cell in cells):
+            self.wrong[name] = self.wrong.get(name, 0) + wrong
         self.others += [cell.others for cell in cells]
 
     def part(self, about: str, figures: list[dict], notes: list[str]) -> dict:
         """A part for the report."""
-        quiet = [machine.others(self.others)] if self.others else []
-        return {"about": about, "figures": figures, "notes": notes + quiet, "wrong": self.wrong}
+        told = [
+            f"{name}: {count:,} requests without a right reply."
+            for name, count in self.wrong.items()
+        ]
+        told += [machine.others(self.others)] if self.others else []
+        wrong = sum(self.wrong.values())
+        return {"about": about, "figures": figures, "notes": notes + told, "wrong": wrong}
 
 
 def tried(part: str, name: str, measured: Callable[[], Found]) -> Found | None:

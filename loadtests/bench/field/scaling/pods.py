@@ -47,11 +47,11 @@ class Stand:
     """Of the gateway, by policy."""
     found: Found
 
-    def load(self, server: Running) -> Cell:
+    def load(self, name: str, server: Running) -> Cell:
         """A closed loop on a proxy."""
         place = self.bench.place()
         cell = Cell.of(self.bench, server, place, self.sizes, connections=CONNECTIONS)
-        self.found.seen.add(cell)
+        self.found.seen.add(name, cell)
         return cell
 
     def grown(self, policy: str, folder: Path) -> None:
@@ -63,7 +63,7 @@ class Stand:
                 if count != known:
                     found.grown.add(policy, count, proxy.has(pods))
                 known = count
-                cell = self.load(proxy.process)
+                cell = self.load(policy, proxy.process)
                 found.cost.add(policy, count, cell.cpu_us)
                 found.memory.add(policy, count, cell.resident_kib)
                 if policy == FULL_SCAN and count in self.sizes.updates:
@@ -86,7 +86,7 @@ class Stand:
         """Another proxy with so many pods."""
         programs = balancers.programs(self.tools)
         with running(proxy, programs, [self.bench.cpus[0]]) as server:
-            cell = self.load(server)
+            cell = self.load(proxy.name, server)
         self.found.cost.add(proxy.name, count, cell.cpu_us)
         self.found.memory.add(proxy.name, count, cell.resident_kib)
 

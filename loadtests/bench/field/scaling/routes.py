@@ -30,7 +30,7 @@ def measure(bench: Bench, sizes: Sizes, programs: Programs) -> dict:
             cell = tried("routes", label, lambda one=router: _cell(bench, one, sizes, programs))
             if cell is None:
                 continue
-            seen.add(cell)
+            seen.add(label, cell)
             cost.add(router.name, router.routes, cell.cpu_us)
             memory.add(router.name, router.routes, cell.resident_kib)
     costs = cost.laws(forms=("constant", "log2 n", "n"))
