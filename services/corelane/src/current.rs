@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::clock::Tick;
-use crate::request_id::RequestId;
+use crate::request_id::{Id, RequestId};
 use crate::trace_context::TraceContext;
 use crate::trail::Trail;
 
@@ -43,7 +43,7 @@ pub fn deadline() -> Option<Instant> {
 /// assert!(corelane::request_id().is_none());
 /// ```
 pub fn request_id() -> Option<RequestId> {
-    peek(|trail| trail.id)
+    peek(|trail| trail.id.as_ref().map(Id::id))
 }
 
 /// The trace of the request that is being handled, to be passed on to other services. `None` where
@@ -142,7 +142,7 @@ mod tests {
     fn after_a_panic_nothing_of_the_request_is_left() {
         let begun = Tick::now();
         let mut trail = Trail::new(KindIndex::new(0, 0), Version::HTTP_11, begun);
-        trail.id = Some(RequestId::made([7; 16]));
+        trail.id = Some(Id::Made([7; 16]));
         let trail = Cell::new(Some(Box::new(trail)));
         let panicking = || {
             within(begun, Duration::from_secs(1), &trail, || {

@@ -8,7 +8,7 @@ use http::{HeaderValue, StatusCode, Version};
 
 use crate::clock::Tick;
 use crate::lane::Lane;
-use crate::request_id::RequestId;
+use crate::request_id::{Id, RequestId};
 use crate::trace_context::TraceContext;
 
 /// A request that has ended, as [`Builder::observer`](crate::Builder::observer) is told of it.
@@ -45,12 +45,11 @@ pub struct Finished<'a> {
     pub body_bytes: u64,
     /// How long its parts took.
     pub times: Times,
-    /// Its id, with [`Builder::request_ids`](crate::Builder::request_ids).
-    pub id: Option<RequestId>,
     /// Its place in a trace, with [`Builder::traces`](crate::Builder::traces).
     pub trace: Option<&'a TraceContext>,
     /// Set where this request is a span of its own, which [`Finished::trace`] names.
     pub span: Option<Span<'a>>,
+    pub(crate) id: Option<&'a Id>,
     pub(crate) begun: Tick,
 }
 
@@ -80,6 +79,11 @@ pub struct Times {
 }
 
 impl Finished<'_> {
+    /// Its id, with [`Builder::request_ids`](crate::Builder::request_ids).
+    pub fn id(&self) -> Option<RequestId> {
+        self.id.map(Id::id)
+    }
+
     /// When its header came, by the wall clock: as it is now, less the time that has passed since.
     pub fn began(&self) -> SystemTime {
         let passed = Duration::from_nanos(Tick::now().since(self.begun));

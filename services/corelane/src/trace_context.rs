@@ -5,7 +5,7 @@ use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// What version 00 defines of the flags: sampled, and that the trace id is random (section
@@ -134,17 +134,27 @@ impl fmt::Display for Hex<'_> {
 
 /// Reads lower-case hexadecimal digits, twice as many as there are bytes.
 fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
     let mut bytes = [0; N];
+    let mut all = 0;
     for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        let (high, low) = (DIGITS[usize::from(pair[0])], DIGITS[usize::from(pair[1])]);
+        all |= high | low;
+        *byte = high << 4 | low & 15;
     }
-    Some(bytes)
+    (all < 16).then_some(bytes)
 }
+
+/// The value of each lower-case hexadecimal digit; 16 for what is none.
+const DIGITS: [u8; 256] = {
+    let digits = b"0123456789abcdef";
+    let mut values = [16; 256];
+    let mut value = 0;
+    while value < digits.len() {
+        values[digits[value] as usize] = value as u8;
+        value += 1;
+    }
+    values
+};
 
 /// The `tracestate` to pass on: its fields as one, or nothing where it is invalid or too long.
 fn state(headers: &HeaderMap) -> Option<HeaderValue> {

@@ -18,9 +18,9 @@ use crate::finished::{Finished, Observer, Span, Times};
 use crate::lane::{Lane, LaneState};
 use crate::load_table::KindIndex;
 use crate::random::Identifiers;
-use crate::request_id::{RequestId, X_REQUEST_ID};
+use crate::request_id::{Id, X_REQUEST_ID};
 use crate::settings::Traces;
-use crate::trace_context::TraceContext;
+use crate::trace_context::{TRACEPARENT, TraceContext};
 
 /// Most boxes that a lane keeps for its next requests.
 const SPARE: usize = 256;
@@ -28,9 +28,7 @@ const SPARE: usize = 256;
 /// What is kept of one request.
 #[derive(Debug)]
 pub(crate) struct Trail {
-    pub(crate) id: Option<RequestId>,
-    /// The id as its reply names it, until it does.
-    echo: Option<HeaderValue>,
+    pub(crate) id: Option<Id>,
     pub(crate) trace: Option<TraceContext>,
     span: Option<OwnSpan>,
     kind: KindIndex,
@@ -63,7 +61,7 @@ impl Trail {
         (self.status, self.made) = (Some(status), Some(now));
         // hyper sends no body with these, and does not ask for one.
         self.whole = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        if let Some(id) = self.echo.take() {
+        if let Some(id) = self.id.as_ref().and_then(Id::header) {
             headers.insert(X_REQUEST_ID, id);
         }
     }
@@ -76,14 +74,13 @@ impl Trail {
 
     /// What belongs to it in another thread.
     pub(crate) fn named(&self) -> Box<Trail> {
-        let (id, trace) = (self.id, self.trace.clone());
+        let (id, trace) = (self.id.clone(), self.trace.clone());
         Box::new(Trail { id, trace, ..Trail::new(self.kind, self.version, self.begun) })
     }
 
     pub(crate) fn new(kind: KindIndex, version: Version, begun: Tick) -> Trail {
         Trail {
             id: None,
-            echo: None,
             trace: None,
             span: None,
             kind,
@@ -153,31 +150,27 @@ impl Trails {
             }
             None => Box::new(fresh),
         };
+        // One pass over the names of fields takes less than a look-up of each, which hashes it.
+        let (id, parent) = (X_REQUEST_ID, TRACEPARENT);
+        let (mut named, mut traced) = (false, false);
+        for name in request.headers().keys() {
+            named |= *name == id;
+            traced |= *name == parent;
+        }
         if self.ids {
-            self.name(&mut trail, request.headers());
+            let theirs = named.then(|| request.headers().get(X_REQUEST_ID)).flatten();
+            let id = theirs.and_then(Id::taken);
+            trail.id = Some(id.unwrap_or_else(|| Id::Made(self.identifiers.wide())));
         }
         if self.traces != Traces::Off {
+            trail.trace = traced.then(|| TraceContext::read(request.headers())).flatten();
             self.place(&mut trail, request);
         }
         trail
     }
 
-    fn name(&self, trail: &mut Trail, headers: &HeaderMap) {
-        let theirs = headers.get(X_REQUEST_ID);
-        let taken = theirs.and_then(|value| Some((RequestId::taken(value)?, value)));
-        // The client's own value goes back as it is, without a copy.
-        (trail.id, trail.echo) = match taken {
-            Some((id, value)) => (Some(id), Some(value.clone())),
-            None => {
-                let id = RequestId::made(self.identifiers.wide());
-                (Some(id), id.header())
-            }
-        };
-    }
-
-    /// Finds the request's place in its trace, or begins one.
+    /// Finds the request's own place in its trace, or begins one.
     fn place<B>(&self, trail: &mut Trail, request: &Request<B>) {
-        trail.trace = TraceContext::read(request.headers());
         let Traces::Record { ratio } = self.traces else { return };
         let parent = match &trail.trace {
             Some(theirs) if !theirs.is_sampled() => return,
@@ -210,7 +203,7 @@ impl Trails {
         let mut spare = self.spare.borrow_mut();
         if spare.len() < SPARE {
             // What it holds of the request's memory goes now.
-            (trail.echo, trail.trace, trail.span) = (None, None, None);
+            (trail.id, trail.trace, trail.span) = (None, None, None);
             spare.push(trail);
         }
     }
@@ -225,7 +218,7 @@ fn finished<'a>(lane: &'a LaneState, trail: &'a Trail, write: Option<u64>) -> Fi
         complete: trail.whole && write.is_some(),
         body_bytes: trail.body_bytes,
         times: trail.times(write),
-        id: trail.id,
+        id: trail.id.as_ref(),
         trace: trail.trace.as_ref(),
         span: trail
             .span

@@ -42,7 +42,7 @@ fn told(request: &Finished<'_>) -> Told {
         body_bytes: request.body_bytes,
         times: request.times,
         began: request.began(),
-        id: request.id.map(|id| id.to_string()),
+        id: request.id().map(|id| id.to_string()),
         parent: request.trace.map(|trace| text(&trace.traceparent())),
         span: request.span.map(|span| span.parent),
         authority: request.span.and_then(|span| span.authority.map(text)),

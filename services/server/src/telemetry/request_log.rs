@@ -27,8 +27,8 @@ macro_rules! log_line {
         tracing::event!(
             target: TARGET,
             $level,
-            request_id = request.id.as_ref().map(|id| id.as_str()),
-            // Made only where this line is logged.
+            // These two are made only where this line is logged.
+            request_id = request.id().as_ref().map(|id| id.as_str()),
             trace_id = request.trace.filter(|it| it.is_sampled()).map(trace_id).as_deref(),
             method = request.method,
             route = request.route,

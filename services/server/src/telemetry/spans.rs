@@ -135,7 +135,7 @@ impl Input {
             // Copied: the buffer that these came in would be kept otherwise.
             state: trace.tracestate().and_then(|state| Some(state.to_str().ok()?.to_owned())),
             server: span.authority.and_then(server),
-            id: request.id,
+            id: request.id(),
             method: request.method,
             route: request.route.into(),
             scheme: if self.tls { "https" } else { "http" },
