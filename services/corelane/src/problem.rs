@@ -1,10 +1,12 @@
 //! Errors to clients, as `application/problem+json` (RFC 9457).
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::Full;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// An error reply as `application/problem+json` (RFC 9457).
 ///
@@ -25,28 +27,41 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug)]
 pub struct Problem {
     status: StatusCode,
-    members: Map<String, Value>,
+    /// `None` where it follows from the status.
+    kind: Option<String>,
+    /// What is said besides type, title and status.
+    members: Vec<(Cow<'static, str>, Value)>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
+
+/// Bytes of a body without members of its own, and some more.
+const BODY: usize = 256;
 
 impl Problem {
     /// A problem with this status and slug (lower case words joined by hyphens).
     pub fn new(status: StatusCode, slug: &str) -> Self {
-        let mut members = Map::new();
-        members.insert("type".into(), format!("urn:corelane:problem:{slug}").into());
-        members.insert("title".into(), status.canonical_reason().unwrap_or("Error").into());
-        members.insert("status".into(), status.as_u16().into());
-        Problem { status, members, headers: Vec::new() }
+        Problem { kind: Some([TYPE, slug].concat()), ..Problem::from(status) }
     }
 
     /// Says what is wrong with this one request, in words for the client.
     pub fn detail(self, text: impl Into<String>) -> Self {
-        self.member("detail", text.into())
+        self.with(Cow::Borrowed("detail"), text.into().into())
     }
 
-    /// Adds an extension member (RFC 9457 section 3.2), such as the parameter at fault.
-    pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.members.insert(name.to_owned(), value.into());
+    /// Adds an extension member (RFC 9457 section 3.2), such as the parameter at fault. `type`, `title` and
+    /// `status` are no extensions, and stay as they are.
+    pub fn member(self, name: &str, value: impl Into<Value>) -> Self {
+        match name {
+            "type" | "title" | "status" => self,
+            _ => self.with(Cow::Owned(name.to_owned()), value.into()),
+        }
+    }
+
+    fn with(mut self, name: Cow<'static, str>, value: Value) -> Self {
+        match self.members.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = value,
+            None => self.members.push((name, value)),
+        }
         self
     }
 
@@ -66,29 +81,98 @@ impl Problem {
     }
 
     pub(crate) fn into_parts(self) -> (StatusCode, HeaderMap, Bytes) {
-        let body = Bytes::from(Value::Object(self.members).to_string());
-        let content_type = HeaderValue::from_static("application/problem+json");
-        let fields = [(CONTENT_TYPE, content_type)].into_iter().chain(self.headers);
-        (self.status, fields.collect(), body)
+        let body = Bytes::from(self.body());
+        // Room for what the library adds too, so that the map does not grow.
+        let mut fields = HeaderMap::with_capacity(4 + self.headers.len());
+        fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        for (name, value) in self.headers {
+            fields.append(name, value);
+        }
+        (self.status, fields, body)
     }
+
+    /// The members as JSON. Written one by one: a map of values takes several times the
+    /// instructions.
+    fn body(&self) -> Vec<u8> {
+        let phrase = self.status.canonical_reason().unwrap_or("Error");
+        let mut body = Vec::with_capacity(BODY);
+        body.extend_from_slice(b"{\"type\":");
+        match &self.kind {
+            Some(kind) => write(&mut body, kind),
+            None => {
+                body.push(b'"');
+                body.extend_from_slice(TYPE.as_bytes());
+                body.extend(phrase.bytes().map(|byte| match byte {
+                    b' ' | b'\'' => b'-',
+                    other => other.to_ascii_lowercase(),
+                }));
+                body.push(b'"');
+            }
+        }
+        body.extend_from_slice(b",\"title\":\"");
+        body.extend_from_slice(phrase.as_bytes());
+        body.extend_from_slice(b"\",\"status\":");
+        body.extend_from_slice(self.status.as_str().as_bytes());
+        for (name, value) in &self.members {
+            body.push(b',');
+            write(&mut body, name);
+            body.push(b':');
+            write(&mut body, value);
+        }
+        body.push(b'}');
+        body
+    }
+}
+
+/// What `type` begins with.
+const TYPE: &str = "urn:corelane:problem:";
+
+/// Writes text or a value as JSON.
+fn write<T: serde::Serialize + ?Sized>(body: &mut Vec<u8>, value: &T) {
+    // A vector takes all that is written, and neither text nor a value fails to be.
+    let _ = serde_json::to_writer(body, value);
 }
 
 impl From<StatusCode> for Problem {
     /// A problem that its status alone describes; the slug is the status's phrase.
     fn from(status: StatusCode) -> Self {
-        let phrase = status.canonical_reason().unwrap_or("error");
-        Problem::new(status, &phrase.to_ascii_lowercase().replace([' ', '\''], "-"))
+        Problem { status, kind: None, members: Vec::new(), headers: Vec::new() }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn status_gives_a_stable_slug() {
-        let problem = Problem::from(StatusCode::METHOD_NOT_ALLOWED);
-        assert_eq!(problem.members["type"], "urn:corelane:problem:method-not-allowed");
-        assert_eq!(problem.members["status"], 405);
+        let body = Problem::from(StatusCode::METHOD_NOT_ALLOWED).body();
+        let wanted = br#"{"type":"urn:corelane:problem:method-not-allowed","title":"Method Not Allowed","status":405}"#;
+        assert_eq!(body, wanted);
+        let teapot: Value = read(Problem::from(StatusCode::IM_A_TEAPOT));
+        assert_eq!(teapot["type"], "urn:corelane:problem:i-m-a-teapot");
+    }
+
+    #[test]
+    fn members_are_told_once_and_escaped() {
+        let problem = Problem::new(StatusCode::BAD_REQUEST, "a\"b")
+            .detail("first")
+            .member("status", 200)
+            .member("para\nmeter", "\u{7}")
+            .detail("a \"line\"\n");
+        let wanted = json!({
+            "type": "urn:corelane:problem:a\"b",
+            "title": "Bad Request",
+            "status": 400,
+            "detail": "a \"line\"\n",
+            "para\nmeter": "\u{7}",
+        });
+        assert_eq!(read(problem), wanted);
+    }
+
+    fn read(problem: Problem) -> Value {
+        serde_json::from_slice(&problem.body()).expect("JSON")
     }
 }
