@@ -57,7 +57,9 @@ pub(crate) struct Histogram {
 
 impl Histogram {
     fn observe(&self, nanos: u64) {
-        let index = NANOS.partition_point(|&bound| bound < nanos);
+        // Most are brief.
+        let brief = nanos <= NANOS[0];
+        let index = if brief { 0 } else { NANOS.partition_point(|&bound| bound < nanos) };
         self.buckets[index].add(1);
         self.nanos.add(nanos);
     }
@@ -224,6 +226,17 @@ pub(super) const CODES: [u16; 38] = [
     409, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 429, 431, 499, 500, 501, 502, 503, 504,
 ];
 
+/// The index of each code in [`CODES`], or the one after the last.
+const INDICES: [u8; 1000] = {
+    let mut indices = [CODES.len() as u8; 1000];
+    let mut index = 0;
+    while index < CODES.len() {
+        indices[CODES[index] as usize] = index as u8;
+        index += 1;
+    }
+    indices
+};
+
 /// What a reply counts as when its client went away before it began.
 pub(crate) const CLIENT_GONE: u16 = 499;
 
@@ -309,7 +322,7 @@ impl LaneMetrics {
             self.failed.add(1);
         }
         let code = status.map_or(CLIENT_GONE, |status| status.as_u16());
-        let code = CODES.binary_search(&code).unwrap_or(CODES.len());
+        let code = usize::from(INDICES[usize::from(code)]);
         let row = usize::from(kind.bits());
         self.requests[row * (CODES.len() + 1) + code].add(1);
     }
