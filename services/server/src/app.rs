@@ -173,11 +173,12 @@ impl Instance {
                 Ok(projects.answer(request).await?.map(http_body_util::Either::Left))
             }));
         }
-        at_once(self.answer(&request))
+        at_once(self.answer(request))
     }
 
     /// Answers what needs no waiting.
-    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    fn answer(&self, mut request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let fields = std::mem::take(request.headers_mut());
         let uri = request.uri();
         let path = uri.path();
         let known = match path {
@@ -195,12 +196,12 @@ impl Instance {
             return not_a_read(request.method());
         }
         match path {
-            "/" => self.root.reply(),
-            "/hello" => hello::reply(),
-            "/openapi.json" => self.documents.json(request.headers()),
-            "/docs" => self.documents.page(request.headers()),
-            "/work" => work::reply(uri.query().unwrap_or(""), self.max_ops),
-            _ => div::reply(path.strip_prefix("/div/").unwrap_or("")),
+            "/" => self.root.reply(fields),
+            "/hello" => hello::reply(fields),
+            "/openapi.json" => self.documents.json(&fields),
+            "/docs" => self.documents.page(&fields),
+            "/work" => work::reply(fields, uri.query().unwrap_or(""), self.max_ops),
+            _ => div::reply(fields, path.strip_prefix("/div/").unwrap_or("")),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `GET /div/{n}`: half of n, exact for whole numbers and decimals of any length.
 
 use bytes::Bytes;
-use http::Response;
+use http::{HeaderMap, Response};
 use http_body_util::Full;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
@@ -12,10 +12,10 @@ use crate::openapi::{self, Operation, Parameter};
 const MAX_LENGTH: usize = 1000;
 
 /// Answers for n as the path has it: `%34` is the same as `4` (RFC 3986 section 6.2.2.2).
-pub(crate) fn reply(n: &str) -> Response<Full<Bytes>> {
+pub(crate) fn reply(map: HeaderMap, n: &str) -> Response<Full<Bytes>> {
     let n = percent_decode_str(n).decode_utf8();
     match n.ok().and_then(|n| half(&n)) {
-        Some(half) => super::text(half),
+        Some(half) => super::text(map, half),
         None => super::bad_parameter(
             "n",
             &format!("a decimal number such as 4, -7 or 0.25, of {MAX_LENGTH} characters at most"),
@@ -45,25 +45,23 @@ pub(crate) fn half(n: &str) -> Option<String> {
         return None;
     }
     let mut rest = 0;
-    let mut divide = |part: &str| -> String {
-        let step = |digit: u8| {
-            let value = rest * 10 + (digit - b'0');
-            rest = value % 2;
-            char::from(b'0' + value / 2)
-        };
-        part.bytes().map(step).collect()
+    let mut divide = |digit: u8| {
+        let value = rest * 10 + (digit - b'0');
+        rest = value % 2;
+        char::from(b'0' + value / 2)
     };
+    // Room for a point, a zero before it and a last 5.
+    let mut half = String::with_capacity(n.len() + 3);
+    half.push_str(sign);
+    half.extend(whole.bytes().map(&mut divide).skip_while(|&digit| digit == '0'));
+    if half.len() == sign.len() {
+        half.push('0');
+    }
+    half.push('.');
     // One more digit takes up the last remainder: halves end in 5.
-    let (whole, fraction) = (divide(whole), divide(&format!("{fraction}0")));
-    let whole = match whole.trim_start_matches('0') {
-        "" => "0",
-        trimmed => trimmed,
-    };
-    Some(match (whole, fraction.trim_end_matches('0')) {
-        ("0", "") => "0".to_owned(),
-        (whole, "") => format!("{sign}{whole}"),
-        (whole, fraction) => format!("{sign}{whole}.{fraction}"),
-    })
+    half.extend(fraction.bytes().chain([b'0']).map(&mut divide));
+    half.truncate(half.trim_end_matches('0').trim_end_matches('.').len());
+    Some(if half == "-0" { "0".to_owned() } else { half })
 }
 
 #[cfg(test)]

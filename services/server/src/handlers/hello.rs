@@ -1,14 +1,14 @@
 //! `GET /hello`: the smallest useful reply, 13 bytes; what the path of a request costs.
 
 use bytes::Bytes;
-use http::Response;
+use http::{HeaderMap, Response};
 use http_body_util::Full;
 use serde_json::{Value, json};
 
 use crate::openapi::{self, Operation};
 
-pub(crate) fn reply() -> Response<Full<Bytes>> {
-    super::text(Bytes::from_static(b"Hello, World!"))
+pub(crate) fn reply(map: HeaderMap) -> Response<Full<Bytes>> {
+    super::text(map, Bytes::from_static(b"Hello, World!"))
 }
 
 pub(crate) fn describe() -> openapi::Path {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use bytes::Bytes;
 use corelane::Lane;
-use http::Response;
+use http::{HeaderMap, Response};
 use http_body_util::Full;
 use serde_json::{Value, json};
 
@@ -25,13 +25,13 @@ impl Root {
         Root { replica: replica.to_owned(), lane: lane.clone(), said }
     }
 
-    pub(crate) fn reply(&self) -> Response<Full<Bytes>> {
+    pub(crate) fn reply(&self, map: HeaderMap) -> Response<Full<Bytes>> {
         let mut said = self.said.borrow_mut();
         let cpu = self.lane.cpu();
         if said.0 != cpu {
             *said = (cpu, text(&self.replica, self.lane.index(), cpu));
         }
-        super::ok(super::JSON, said.1.clone())
+        super::ok(map, super::JSON, said.1.clone())
     }
 }
 

@@ -4,15 +4,15 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use form_urlencoded::parse;
-use http::Response;
+use http::{HeaderMap, Response};
 use http_body_util::Full;
 use serde_json::{Value, json};
 
 use crate::openapi::{self, Operation, Parameter};
 
-pub(crate) fn reply(query: &str, max_ops: u64) -> Response<Full<Bytes>> {
+pub(crate) fn reply(map: HeaderMap, query: &str, max_ops: u64) -> Response<Full<Bytes>> {
     match ops(query, max_ops) {
-        Some(ops) => super::text(format!("{:016x}\n", work(ops))),
+        Some(ops) => super::text(map, format!("{:016x}\n", work(ops))),
         None => {
             super::bad_parameter("ops", &format!("given once, a whole number from 0 to {max_ops}"))
         }
