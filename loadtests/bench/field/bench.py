@@ -20,15 +20,17 @@ class Seconds:
     """How long each measured part takes."""
 
     closed: float = 0.8
-    open: float = 1.6
-    mixed: float = 4.0
-    projects: float = 1.6
+    open: float = 1.3
+    mixed: float = 3.0
+    projects: float = 1.3
     """Of its open loop."""
     idle: float = 1.0
     """Waited for memory that goes back to the system."""
+    warm_up: float = 1.0
+    """Share of what a contender wants."""
 
 
-QUICK = Seconds(closed=0.25, open=0.4, mixed=1.0, projects=0.4, idle=0.3)
+QUICK = Seconds(closed=0.25, open=0.4, mixed=1.0, projects=0.4, idle=0.3, warm_up=0.5)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ def of(plan: Plan, contenders: Sequence[Contender]) -> dict[str, float]:
     }
     if set(found) - {parts.IDLE}:
         # Once a round for all workloads.
-        starts = sum(_start(contender) + contender.warm_up_first for contender in contenders)
+        share = plan.seconds.warm_up
+        starts = sum(_start(one) + share * one.warm_up_first for one in contenders)
         found["starts"] = plan.rounds * starts
     for part in parts.APART:
         if part in plan.parts and (module := parts.module(part)):
@@ -42,6 +43,7 @@ def of(plan: Plan, contenders: Sequence[Contender]) -> dict[str, float]:
 def _once(plan: Plan, part: str, contender: Contender) -> float:
     """Of one contender in one round."""
     seconds = plan.seconds
+    warm_up = seconds.warm_up * contender.warm_up
     if part == parts.IDLE:
         return _start(contender) + HOLD + seconds.idle
     if part not in contender.workloads:
@@ -49,9 +51,9 @@ def _once(plan: Plan, part: str, contender: Contender) -> float:
     if part == MIXED:
         return min(1.0, seconds.mixed / 4) + seconds.mixed + CONNECT
     if part == PROJECTS:
-        return TURNS + contender.warm_up + seconds.projects + CONNECT
+        return TURNS + warm_up + seconds.projects + CONNECT
     assert part in REQUESTS
-    return contender.warm_up + seconds.closed + OPEN_WARM_UP + seconds.open + 2 * CONNECT
+    return warm_up + seconds.closed + OPEN_WARM_UP + seconds.open + 2 * CONNECT
 
 
 def _start(contender: Contender) -> float:

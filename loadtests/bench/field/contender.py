@@ -105,7 +105,7 @@ class Contender:
     version: Callable[[Path], str]
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to that of the benchmark."""
-    warm_up: float = 0.5
+    warm_up: float = 0.3
     """Seconds of load before each measurement; more where code is compiled while it runs."""
     warm_up_first: float = 0.0
     """Seconds of `/hello`, or its first workload, once after the start, before all others."""

@@ -23,12 +23,16 @@ PERCENTILES = {"p50": "50", "p99": "99", "p999": "99.9", "max": "100"}
 Sample = dict
 
 
-def warm_up(bench: Bench, process: Running, contender: Contender) -> None:
+def warm_up(bench: Bench, process: Running, contender: Contender, share: float) -> None:
     """Load after the start, for those whose code is compiled while it runs."""
     if contender.warm_up_first == 0:
         return
     workload = first_of(contender)
-    options = {"connections": CONNECTIONS, "seconds": 0.01, "warm_up": contender.warm_up_first}
+    options = {
+        "connections": CONNECTIONS,
+        "seconds": 0.01,
+        "warm_up": share * contender.warm_up_first,
+    }
     options |= workload.options(bench.folder)
     with Generator(bench.generator, bench.place(), "closed", process.address, **options):
         pass
@@ -41,7 +45,9 @@ def cell(
     check(process, workload)
     options = {"connections": CONNECTIONS, **workload.options(bench.folder)}
     return {
-        "closed": closed(bench, process, contender.warm_up, seconds.closed, options),
+        "closed": closed(
+            bench, process, seconds.warm_up * contender.warm_up, seconds.closed, options
+        ),
         "open": open_loop(bench, process, workload, seconds.open, options),
     }
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loadtests.bench.field.bench import Bench
+from loadtests.bench.field.bench import Bench, Seconds
 from loadtests.bench.field.contender import Contender
 from loadtests.bench.field.measures import Sample, counted, latency
 from loadtests.bench.field.running import Database, Running, placed
@@ -70,17 +70,17 @@ def cell(
     contender: Contender,
     kept: Store,
     number: int,
-    seconds: float,
+    seconds: Seconds,
 ) -> Sample:
     """As fast as the users can, and then at a rate."""
     options = {"users": USERS, "page": PAGE, "token": kept.folder / "token", "seed": number}
     place = bench.place()
     with Generator(bench.generator, place, "users", process.address, **options) as load:
         asked = json.dumps({"loop": "closed", "kinds": KINDS, "rounds": TURNS})
-        _warm_up(load, asked, contender.warm_up)
+        _warm_up(load, asked, seconds.warm_up * contender.warm_up)
         closed = _closed(process, kept, load, asked)
         load.go_first()
-        return {"closed": closed, "open": _open(process, kept, load, number, seconds)}
+        return {"closed": closed, "open": _open(process, kept, load, number, seconds.projects)}
 
 
 def _warm_up(load: Generator, asked: str, seconds: float) -> None:

@@ -196,7 +196,7 @@ def _round(
         with ExitStack() as stack:
             with found.timed("starts"):
                 process = stack.enter_context(bench.running(contender, database=database))
-                measures.warm_up(bench, process, contender)
+                measures.warm_up(bench, process, contender, plan.seconds.warm_up)
             for part in takes:
                 with found.timed(part):
                     sample = _tried(
@@ -221,7 +221,7 @@ def _sample(
     if part == MIXED:
         return measures.mixed(bench, process, number, plan.seconds.mixed)
     if part == PROJECTS:
-        return projects.cell(bench, process, contender, kept, number, plan.seconds.projects)
+        return projects.cell(bench, process, contender, kept, number, plan.seconds)
     return measures.cell(bench, process, contender, REQUESTS[part], plan.seconds)
 
 
