@@ -29,7 +29,9 @@ FAMILIES = {
     "apache": "web server",
     "spring-tomcat": "JVM",
     "spring-netty": "JVM",
-    "cpp-pool": "C++",
+    "cpp-pool": "thread pool",
+    "corelane-server": "Corelane",
+    "corelane-server, PGO": "Corelane",
 }
 FILES = ("http-server", "nginx", "apache")
 """Serve files alone."""

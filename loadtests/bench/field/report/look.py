@@ -6,7 +6,7 @@ OURS = "c0"
 FAMILIES = {
     "rust": "c1",
     "go": "c4",
-    "c++": "c7",
+    "thread pool": "c7",
     "node": "c2",
     "jvm": "c3",
     "java": "c3",

@@ -40,10 +40,13 @@ class Measure:
         return found * self.scale
 
 
-def _latencies(path: tuple[str, ...], before: str = "", key: str = "") -> tuple[Measure, ...]:
+def _latencies(
+    path: tuple[str, ...], before: str = "", key: str = "", digits: int = 2
+) -> tuple[Measure, ...]:
     names = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
     return tuple(
-        Measure(key + name, before + title, "ms", 2, (*path, name)) for name, title in names.items()
+        Measure(key + name, before + title, "ms", digits, (*path, name))
+        for name, title in names.items()
     )
 
 
@@ -80,7 +83,7 @@ RUNTIME = Measure("runtime", "what it runs on", "MB", 1, ("runtime_bytes",), OWN
 TOTAL = Measure("installed", "installed", "MB", 1, ("total_bytes",), OWN, scale=1e-6)
 
 C10K_RATE = Measure("rate", "requests/s", "", 0, ("requests_per_second",), OWN, True)
-C10K = (C10K_RATE, *_latencies(("latency_ms",)))
+C10K = (C10K_RATE, *_latencies(("latency_ms",), digits=0))
 
 PROXY_CPU = Measure("cpu", "CPU per request", "µs", 2, ("cpu_us",), OWN)
 PROXY_RATE = Measure("rate", "requests/s", "", 0, ("requests_per_second",), OWN, True)

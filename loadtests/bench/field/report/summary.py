@@ -4,8 +4,15 @@ import tomllib
 from pathlib import Path
 from statistics import median
 
-from loadtests.bench.field.report.measures import OWN
-from loadtests.bench.field.report.rows import COMPARED, TITLES, WORKLOADS, compared, of_workload
+from loadtests.bench.field.report.measures import LATENCY, OWN
+from loadtests.bench.field.report.rows import (
+    COMPARED,
+    PROXIES,
+    TITLES,
+    WORKLOADS,
+    compared,
+    of_workload,
+)
 from loadtests.bench.field.report.standing import Place, Standing, place
 from loadtests.bench.field.report.tables import NONE, bullets, cell
 from loadtests.bench.text import spread, table
@@ -99,14 +106,17 @@ def count(found: list[Place]) -> str:
 def sentences(record: dict) -> list[str]:
     """The result in a few sentences, each made of the figures."""
     found = places(record)
-    own = [one for one in found if one.row.measure.kind == OWN]
-    rest = [one for one in found if one.row.measure.kind != OWN]
-    told = []
-    if own:
-        told.append(f"Of a server's own cost, Corelane is {count(own)}.")
-    if rest:
-        told.append(f"Of latencies, it is {count(rest)}.")
+    kinds = {
+        "Of a server's own cost": [one for one in found if _of_a_server(one, OWN)],
+        "Of a server's latencies": [one for one in found if _of_a_server(one, LATENCY)],
+        "In front of replicas": [one for one in found if one.row.workload == PROXIES],
+    }
+    told = [f"{what}, Corelane is {count(rows)}." for what, rows in kinds.items() if rows]
     return [*told, *floor(record)]
+
+
+def _of_a_server(one: Place, kind: str) -> bool:
+    return one.row.workload != PROXIES and one.row.measure.kind == kind
 
 
 TARGET = 1.10

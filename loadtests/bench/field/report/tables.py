@@ -170,7 +170,8 @@ def contenders(record: dict) -> str:
     """Who takes part, and how it is run."""
     taking = {name: one for name, one in record["contenders"].items() if not one.get("missing")}
     proxies = {
-        name: {"family": "proxy", **one} for name, one in record.get("proxy_settings", {}).items()
+        f"{name}, as a proxy" if name in taking else name: {"family": "proxy", **one}
+        for name, one in record.get("proxy_settings", {}).items()
     }
     every = [*taking.items(), *proxies.items()]
     lines = [
