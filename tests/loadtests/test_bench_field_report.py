@@ -54,7 +54,8 @@ def test_ratios_are_taken_within_a_round() -> None:
         ([3.4, 3.3, 3.5], [3.2, 3.2, 3.3], CPU, Standing.BEHIND),
         ([9.0, 9.1, 9.2], [8.0, 8.1, 8.2], RATE, Standing.FIRST),
         ([7.0, 7.1, 7.2], [8.0, 8.1, 8.2], RATE, Standing.BEHIND),
-        ([0.0, 0.0, 0.0], [0.0, 0.0, 0.0], CPU, Standing.FIRST),
+        ([3.0, 3.2, 3.0], [3.2, 3.2, 3.3], CPU, Standing.LEVEL),
+        ([0.0, 0.0, 0.0], [0.0, 0.0, 0.0], CPU, Standing.LEVEL),
     ],
 )
 def test_a_place_is_told_where_all_rounds_agree(

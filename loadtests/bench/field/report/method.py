@@ -49,8 +49,8 @@ def first(record: dict) -> str:
         else ""
     )
     return (
-        "Ranked by the median. *First* and *behind* are told where all rounds agree; *level* where Corelane was better "
-        f"than the best other in one round and worse in another.{chance} The ratio is Corelane's figure in that of the best "
+        "Ranked by the median. *First* and *behind* are told where all rounds agree, *level* where they do "
+        f"not.{chance} The ratio is Corelane's figure in that of the best "
         "other: below 1 is better, of requests/s above 1. The floor is no server, and a build with a profile has no "
         "counterpart among the peers, so neither is ranked."
     )

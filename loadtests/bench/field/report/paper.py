@@ -104,7 +104,7 @@ PARTS = {
     "result": result,
     "setting": setting,
     "contenders": tables.contenders,
-    "places": summary.matrix,
+    "places": summary.short,
     "losses": summary.losses,
     "costs": costs,
     "throughput": throughput,

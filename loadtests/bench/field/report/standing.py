@@ -29,17 +29,17 @@ class Place:
 
 
 def place(row: Row) -> Place:
-    """Where Corelane stands. Level is what the rounds do not agree upon, in one direction or the other."""
+    """Where Corelane stands: first or behind where all rounds say so, else level."""
     ranked = row.ranked()
     best = next(name for name in ranked if name != row.us)
     ratios = row.ratios(row.us, best)
     losses = [_behind(row, ratio) for ratio in ratios]
-    if not losses:
-        standing = Standing.FIRST if ranked[0] == row.us else Standing.BEHIND
-    elif min(losses) < 1 < max(losses):
-        standing = Standing.LEVEL
+    if losses and max(losses) < 1:
+        standing = Standing.FIRST
+    elif losses and min(losses) > 1:
+        standing = Standing.BEHIND
     else:
-        standing = Standing.FIRST if max(losses) <= 1 else Standing.BEHIND
+        standing = Standing.LEVEL
     return Place(row, best, ranked.index(row.us) + 1, ratios, standing)
 
 

@@ -44,8 +44,13 @@ def first(record: dict) -> str:
     return table(head, lines) if lines else ""
 
 
-def matrix(record: dict) -> str:
-    """The closed and open loops in short: a row for each workload, Corelane's place in each measure."""
+def short(record: dict) -> str:
+    """Corelane's place in every row, in little room."""
+    return "\n\n".join(part for part in (_matrix(record), _rest(record)) if part)
+
+
+def _matrix(record: dict) -> str:
+    """The closed and open loops: a line for each workload, a column for each measure."""
     found = {(one.row.workload, one.row.measure.key): one for one in places(record)}
     chosen = COMPARED["hello"]
     lines = [
@@ -60,6 +65,16 @@ def matrix(record: dict) -> str:
         if any(workload == key for key, _ in found)
     ]
     return table(["", *(one.head for one in chosen)], lines) if lines else ""
+
+
+def _rest(record: dict) -> str:
+    """What has no loops: a line for each workload, its measures one after the other."""
+    by_workload: dict[str, list[str]] = {}
+    for one in places(record):
+        if one.row.workload not in WORKLOADS:
+            told = _short(one).replace("<br>", ", ")
+            by_workload.setdefault(one.row.workload, []).append(f"{one.row.measure.title}: {told}")
+    return bullets([f"{TITLES[name]}: {'; '.join(rows)}." for name, rows in by_workload.items()])
 
 
 def losses(record: dict) -> str:
