@@ -43,14 +43,11 @@ def of(record: dict, name: str) -> str:
 def first(record: dict) -> str:
     """How ranks are to be read."""
     rounds = record["plan"]["rounds"]
-    chance = (
-        f" Equals agree in {rounds} rounds by chance once in {2 ** (rounds - 1)}."
-        if rounds > 1
-        else ""
-    )
+    by_chance = f"Equals agree in {rounds} rounds by chance once in {2 ** (rounds - 1)}."
+    chance = by_chance if rounds > 1 else "One round tells no more than a direction."
     return (
         "Ranked by the median. *First* and *behind* are told where all rounds agree, *level* where they do "
-        f"not.{chance} The ratio is Corelane's figure in that of the best "
+        f"not. {chance} The ratio is Corelane's figure in that of the best "
         "other: below 1 is better, of requests/s above 1. The floor is no server, and a build with a profile has no "
         "counterpart among the peers, so neither is ranked."
     )
