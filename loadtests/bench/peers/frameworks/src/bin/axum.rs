@@ -91,5 +91,6 @@ async fn serve(command: Command) -> io::Result<()> {
     let listener = listener.tap_io(|socket| {
         let _ = socket.set_nodelay(true);
     });
-    axum::serve(listener, routes).await
+    // A router by itself would be made anew for each connection.
+    axum::serve(listener, routes.into_make_service()).await
 }

@@ -2,12 +2,15 @@
 //! of its own.
 
 use std::convert::Infallible;
+use std::future::ready;
 use std::io;
 use std::rc::Rc;
 use std::thread;
 
 use clap::Parser;
 use frameworks::{Command, Projects, Reply, TEXT};
+use futures_util::FutureExt;
+use futures_util::future::Either as FutureEither;
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, IF_MATCH};
@@ -33,25 +36,37 @@ struct Service {
 }
 
 impl Service {
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
-        let path = request.uri().path();
-        if path == "/hello" {
-            return text(HELLO);
-        } else if let Some(n) = path.strip_prefix("/div/") {
-            return half(n).map_or_else(|| empty(StatusCode::BAD_REQUEST), text);
-        } else if path == "/work" {
-            let work = request.uri().query().and_then(Work::parse);
-            return work.map_or_else(|| empty(StatusCode::BAD_REQUEST), |work| text(work.reply()));
-        } else if let (Some(files), Some(file)) = (&self.files, path.strip_prefix("/static")) {
-            return file_of(files, file).await;
-        } else if let Some(projects) = &self.projects
-            && path.starts_with("/projects")
-        {
-            let (head, body) = request.into_parts();
-            return project_of(projects, &head, body).await;
+    /// What needs no waiting is answered at once: a future that may also wait for a disk or a
+    /// database is large, and hyper moves it for each request.
+    fn answer(self: &Rc<Self>, request: Request<Incoming>) -> impl Future<Output = Answer> + use<> {
+        match at_once(request.uri()) {
+            Some(answer) => FutureEither::Left(ready(answer)),
+            None => FutureEither::Right(Box::pin(Rc::clone(self).answer_later(request))),
         }
-        empty(StatusCode::NOT_FOUND)
     }
+
+    async fn answer_later(self: Rc<Self>, request: Request<Incoming>) -> Answer {
+        let path = request.uri().path();
+        if let (Some(files), Some(file)) = (&self.files, path.strip_prefix("/static")) {
+            return file_of(files, file).await;
+        }
+        match &self.projects {
+            Some(projects) if path.starts_with("/projects") => {
+                let (head, body) = request.into_parts();
+                project_of(projects, &head, body).await
+            }
+            _ => empty(StatusCode::NOT_FOUND),
+        }
+    }
+}
+
+fn at_once(target: &Uri) -> Option<Answer> {
+    let answer = match target.path() {
+        "/hello" => Some(text(HELLO)),
+        "/work" => target.query().and_then(Work::parse).map(|work| text(work.reply())),
+        path => half(path.strip_prefix("/div/")?).map(text),
+    };
+    Some(answer.unwrap_or_else(|| empty(StatusCode::BAD_REQUEST)))
 }
 
 async fn file_of(files: &ServeDir, path: &str) -> Answer {
@@ -139,8 +154,7 @@ async fn accept(command: &Command) -> io::Result<()> {
         let service = Rc::clone(&service);
         // A connection that ends with an error is the client's affair.
         spawn_local(async move {
-            let answer =
-                service_fn(|request| async { Ok::<_, Infallible>(service.answer(request).await) });
+            let answer = service_fn(|request| service.answer(request).map(Ok::<_, Infallible>));
             let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), answer).await;
         });
     }
