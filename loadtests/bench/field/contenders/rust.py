@@ -20,9 +20,11 @@ from loadtests.bench.lanes import builds
 PLAIN = frozenset({HELLO, DIV, WORK, MIXED})
 """What takes neither a folder of files nor a database."""
 
+ENTRY = "its entry in TechEmpower's FrameworkBenchmarks"
+
 BUILT = (
-    "built as corelane-server is without PGO (release, fat LTO, one code generation unit) and with "
-    "its allocator, mimalloc, which the entries of may_minihttp, ntex and axum at TechEmpower have as well"
+    "built as corelane-server is without PGO (release, fat LTO, one code generation unit) and with its "
+    "allocator, mimalloc, which the entries of may_minihttp and ntex in TechEmpower's FrameworkBenchmarks have as well"
 )
 
 POOLED = (
@@ -35,12 +37,12 @@ SERVE_DIR = "files: ServeDir of tower-http, which axum recommends, and TCP_NODEL
 SETTINGS = {
     "hyper": (
         "http1::Builder with its defaults on tokio's current_thread runtime, as many of both as "
-        "CPUs, each with a socket of SO_REUSEPORT, as in its entry at TechEmpower; backlog 4096; "
+        f"CPUs, each with a socket of SO_REUSEPORT and backlog 4096, as {ENTRY} has them; "
         f"{SERVE_DIR}; {POOLED}; {BUILT}"
     ),
     "may_minihttp": (
         "one coroutine for each connection, as many workers as CPUs, a pool of 1,000 coroutines and "
-        "stacks of 32 KiB as in its entry at TechEmpower, backlog 1024 (fixed in may); no files, "
+        f"stacks of 32 KiB as {ENTRY} has them, backlog 1024 (fixed in may); no files, "
         "because it has no handler for them, and no projects, because it has no PostgreSQL client "
         f"that is released; {BUILT}"
     ),
@@ -56,8 +58,8 @@ SETTINGS = {
         f"{POOLED}; {BUILT}"
     ),
     "axum": (
-        "axum::serve on tokio's current_thread runtime for one CPU, on its multi-thread one for "
-        f"more; backlog 4096; {SERVE_DIR}; {POOLED}; {BUILT}"
+        "axum::serve with into_make_service on tokio's current_thread runtime for one CPU, on its "
+        f"multi-thread one for more; backlog 4096; {SERVE_DIR}; {POOLED}; {BUILT}"
     ),
 }
 

@@ -9,8 +9,8 @@ use peers::Options;
 
 pub use projects::{Projects, Reply};
 
-/// That of corelane-server, so that none gains or loses by it; TechEmpower's entries of may_minihttp,
-/// ntex and axum have it too.
+/// That of corelane-server, so that none gains or loses by it; TechEmpower's entries of may_minihttp
+/// and ntex have it too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
