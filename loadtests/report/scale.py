@@ -62,8 +62,9 @@ class Linear(Axis):
             (rough * factor for factor in STEPS if rough * factor <= span / 4), default=rough
         )
         first = math.ceil(self.low / step)
+        digits = 0 if step >= 1 else 1 if step >= 0.1 else 2
         return [
-            (value, f"{value:,.{0 if step >= 1 else 1 if step >= 0.1 else 2}f}")
+            (value, _large(value) or f"{value:,.{digits}f}")
             for value in (step * k for k in range(first, math.floor(self.high / step + 1e-9) + 1))
         ]
 
@@ -96,7 +97,7 @@ class Log(Axis):
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         values = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
         return [
-            (value, f"{value:,.0f}" if value >= 1 else f"{value:g}")
+            (value, _large(value) or (f"{value:,.0f}" if value >= 1 else f"{value:g}"))
             for value in values
             if self.low * 0.999 <= value <= self.high * 1.001
         ]
@@ -131,6 +132,13 @@ def slowest(requests: int) -> float:
 
 def _nines(percent: float) -> float:
     return -math.log10(max(1e-12, 1 - percent / 100))
+
+
+def _large(value: float) -> str:
+    """What would be too long for an axis."""
+    if value < 100_000:
+        return ""
+    return f"{value / 1e6:g}M" if value >= 1e6 else f"{value / 1e3:g}k"
 
 
 def _down(value: float) -> float:

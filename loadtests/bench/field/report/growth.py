@@ -38,7 +38,17 @@ def _table(figure: dict) -> str:
         by_size = {x: values for x, values in points}
         cells = [_cell(by_size.get(x), figure.get("digits", 2)) for x in sizes]
         lines.append([name, *cells])
-    return table([_titled(figure), *(f"{x:,} {figure['x']}" for x in sizes)], lines)
+    return table([f"{_titled(figure)}, by {figure['x']}", *(f"{x:,}" for x in sizes)], lines)
+
+
+def laws(part: dict) -> str:
+    """The laws of all its figures, a line for each figure."""
+    told = []
+    for figure in part["figures"]:
+        found = [f"{name} {law['text']}" for name, law in figure.get("model", {}).items()]
+        if found:
+            told.append(f"{figure['title']}: {'; '.join(found)}.")
+    return bullets(told)
 
 
 def _laws(figure: dict) -> str:

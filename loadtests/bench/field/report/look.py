@@ -21,7 +21,7 @@ LINES = ("c1", "c2", "c3", "c5", "c4", "c6", "c7")
 
 def ours(name: str) -> bool:
     """Corelane, however it is built or set."""
-    return name.startswith(("corelane", "gateway"))
+    return name.lower().startswith(("corelane", "gateway"))
 
 
 def bar(name: str, family: str) -> str:

@@ -60,8 +60,10 @@ def grown(name: str) -> Callable[[dict], str]:
     """What was found of how cost grows with one thing."""
 
     def told(record: dict) -> str:
-        part = growth.parts(record).get(name, {})
-        shown = [*growth.tables(part), tables.bullets(part.get("notes", []))] if part else []
+        part = growth.parts(record).get(name)
+        if part is None:
+            return ""
+        shown = (part.get("about", ""), growth.laws(part), tables.bullets(part.get("notes", [])))
         return "\n\n".join(one for one in shown if one)
 
     return told
