@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from loadtests.bench.field import budget, running, workloads
-from loadtests.bench.field.bench import Plan
+from loadtests.bench.field.bench import Bench, Plan, Seconds
 from loadtests.bench.field.contender import Contender, Start, size_of
 from loadtests.bench.field.contenders import CONTENDERS, ORDER
 from loadtests.bench.field.parts import PARTS
+from loadtests.bench.field.turns import Turns
 from support import REPOSITORY, eventually
 
 FICKLE = """\
@@ -168,14 +169,34 @@ def test_a_worker_that_has_ended_keeps_its_cpu_time(tmp_path: Path) -> None:
         assert process.cpu_seconds() >= before
 
 
+def test_a_contender_is_stopped_between_its_turns(tmp_path: Path) -> None:
+    contender = brooding(tmp_path)
+    bench = Bench({contender.name: tmp_path}, tmp_path, (CPU, CPU), "dev", tmp_path)
+    with Turns(bench, Seconds(), None) as turns:
+        with turns.of(contender) as process:
+            running.check(process, workloads.first_of(contender))
+        eventually(lambda: {state(pid) for pid in process.pids} == {"T"}, "all are stopped")
+        with turns.of(contender) as again:
+            assert again is process
+            running.check(again, workloads.first_of(contender))
+    assert process.process.poll() is not None
+
+
+def state(pid: int) -> str:
+    """What it does (proc_pid_stat(5))."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def test_the_budget_counts_what_a_contender_takes() -> None:
     plan = Plan(parts=("hello", "idle"), rounds=2)
     one, warm = some_contender(), some_contender(warm_up=2.5, warm_up_first=6.0)
     found = budget.of(plan, [one])
     assert set(found) == {"hello", "idle", "starts"}
     assert budget.of(plan, [one, one])["hello"] == 2 * found["hello"]
-    assert budget.of(plan, [warm])["hello"] == pytest.approx(found["hello"] + 2 * 2.0)
-    assert budget.of(plan, [warm])["starts"] >= 12
+    assert budget.of(plan, [warm])["hello"] == pytest.approx(
+        found["hello"] + 2 * (2.5 - one.warm_up)
+    )
+    assert budget.of(plan, [warm])["starts"] >= 6
     assert budget.of(replace(plan, parts=("projects",)), [one])["projects"] == 0
 
 

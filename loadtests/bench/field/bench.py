@@ -30,7 +30,7 @@ class Seconds:
     """Share of what a contender wants."""
 
 
-QUICK = Seconds(closed=0.25, open=0.4, mixed=1.0, projects=0.4, idle=0.3, warm_up=0.5)
+QUICK = Seconds(closed=0.25, open=0.4, mixed=1.0, projects=0.4, idle=0.3, warm_up=0.25)
 
 
 @dataclass(frozen=True)

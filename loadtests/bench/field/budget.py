@@ -30,10 +30,10 @@ def of(plan: Plan, contenders: Sequence[Contender]) -> dict[str, float]:
         if part in plan.parts
     }
     if set(found) - {parts.IDLE}:
-        # Once a round for all workloads.
+        # Once for all workloads and rounds.
         share = plan.seconds.warm_up
         starts = sum(_start(one) + share * one.warm_up_first for one in contenders)
-        found["starts"] = plan.rounds * starts
+        found[parts.STARTS] = starts
     for part in parts.APART:
         if part in plan.parts and (module := parts.module(part)):
             found[part] = module.seconds(plan, contenders)

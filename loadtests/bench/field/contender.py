@@ -108,7 +108,7 @@ class Contender:
     warm_up: float = 0.3
     """Seconds of load before each measurement; more where code is compiled while it runs."""
     warm_up_first: float = 0.0
-    """Seconds of `/hello`, or its first workload, once after the start, before all others."""
+    """Seconds of load once after its start, shared by all its requests."""
     threads: bool = True
     """Whether it takes another number of threads than one."""
 

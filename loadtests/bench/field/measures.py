@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from loadtests.bench.field.bench import CONNECTIONS, IDLE_CONNECTIONS, Bench, Seconds
 from loadtests.bench.field.contender import Contender
 from loadtests.bench.field.running import Running, check
-from loadtests.bench.field.workloads import Workload, first_of
+from loadtests.bench.field.workloads import REQUESTS, Workload, first_of
 from loadtests.bench.lanes.load import Generator
 from loadtests.bench.lanes.rows import cpu_of
 
@@ -24,18 +24,14 @@ Sample = dict
 
 
 def warm_up(bench: Bench, process: Running, contender: Contender, share: float) -> None:
-    """Load after the start, for those whose code is compiled while it runs."""
-    if contender.warm_up_first == 0:
-        return
-    workload = first_of(contender)
-    options = {
-        "connections": CONNECTIONS,
-        "seconds": 0.01,
-        "warm_up": share * contender.warm_up_first,
-    }
-    options |= workload.options(bench.folder)
-    with Generator(bench.generator, bench.place(), "closed", process.address, **options):
-        pass
+    """Load after the start, of each kind, for those whose code is compiled while it runs."""
+    kinds = [one for name, one in REQUESTS.items() if name in contender.workloads]
+    seconds = share * contender.warm_up_first / len(kinds)
+    for workload in kinds if seconds else []:
+        options = {"connections": CONNECTIONS, "seconds": 0.01, "warm_up": seconds}
+        options |= workload.options(bench.folder)
+        with Generator(bench.generator, bench.place(), "closed", process.address, **options):
+            pass
 
 
 def cell(

@@ -11,6 +11,9 @@ IDLE = "idle"
 PROXIES = "proxies"
 SCALING = "scaling"
 
+STARTS = "starts"
+"""Time that no part has alone: of starts and of the first warm-up."""
+
 ROUNDS = (*REQUESTS, PROJECTS, MIXED, IDLE)
 """Measured in the rounds, one contender after the other."""
 

@@ -28,20 +28,25 @@ RATE = 300.0
 
 @dataclass
 class Store:
-    """A PostgreSQL on the CPU of the load, emptied for each contender."""
+    """A PostgreSQL on the CPU of the load, with a database for each contender."""
 
     postgres: Postgres
     folder: Path
+    databases: int = 0
     used: dict[int, float] = field(default_factory=dict)
 
+    @property
+    def token_file(self) -> Path:
+        """The token of who may write."""
+        return self.folder / "token"
+
     def fresh(self) -> Database:
-        """An empty database."""
-        self.postgres.fresh(self.folder)
-        instance = self.postgres.running
-        password = instance.password_file.read_text().strip()
-        token = self.folder / "token"
-        token.write_text(TOKEN)
-        return Database(instance.url().replace("@", f":{password}@", 1), token)
+        """One more database."""
+        self.databases += 1
+        url = self.postgres.another(f"field_{self.databases}")
+        password = self.postgres.running.password_file.read_text().strip()
+        self.token_file.write_text(TOKEN)
+        return Database(url.replace("@", f":{password}@", 1), self.token_file)
 
     def cpu_seconds(self) -> float:
         """CPU time of its processes, those that served a connection which has ended included."""
@@ -73,7 +78,8 @@ def cell(
     seconds: Seconds,
 ) -> Sample:
     """As fast as the users can, and then at a rate."""
-    options = {"users": USERS, "page": PAGE, "token": kept.folder / "token", "seed": number}
+    options = {"users": USERS, "page": PAGE, "token": kept.token_file, "seed": number}
+    kept.postgres.checkpoint()
     place = bench.place()
     with Generator(bench.generator, place, "users", process.address, **options) as load:
         asked = json.dumps({"loop": "closed", "kinds": KINDS, "rounds": TURNS})

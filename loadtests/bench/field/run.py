@@ -20,6 +20,7 @@ from loadtests.bench.field.contender import MIXED, PROJECTS, WORK, Contender
 from loadtests.bench.field.contenders import CONTENDERS
 from loadtests.bench.field.measures import Sample
 from loadtests.bench.field.running import Running
+from loadtests.bench.field.turns import Turns
 from loadtests.bench.field.workloads import REQUESTS
 from loadtests.bench.lanes import builds, servers
 from loadtests.bench.lanes.load import may_be_first
@@ -156,14 +157,16 @@ def _rounds(plan: Plan, bench: Bench, found: Record) -> Bench:
             kept = stack.enter_context(projects.store(bench))
         if MIXED in plan.parts and bench.contenders(MIXED):
             bench = replace(bench, work=_calibrated(bench))
+        turns = stack.enter_context(Turns(bench, plan.seconds, kept))
         for number in range(1, plan.rounds + 1):
             contenders = bench.contenders()
             order = random.Random(plan.seed * 1000 + number).sample(contenders, len(contenders))
             for contender in order:
                 try:
-                    _round(plan, bench, kept, contender, number, found)
+                    _round(plan, bench, turns, kept, contender, number, found)
                 except ToolError as error:
                     _leave_out(found, contender, error)
+                    turns.end(contender.name)
                     bench = bench.without(contender.name)
     return bench
 
@@ -178,12 +181,13 @@ def _calibrated(bench: Bench) -> Work:
 def _round(
     plan: Plan,
     bench: Bench,
+    turns: Turns,
     kept: projects.Store | None,
     contender: Contender,
     number: int,
     found: Record,
 ) -> None:
-    """One contender: once for start and memory, once for all workloads."""
+    """One contender: a start of its own for start and memory, then all workloads."""
     told: list[str] = []
     if parts.IDLE in plan.parts:
         with found.timed(parts.IDLE), bench.running(contender) as process:
@@ -192,11 +196,9 @@ def _round(
         told.append(_brief(parts.IDLE, sample))
     takes = [part for part in parts.ROUNDS if part in plan.parts and part in contender.workloads]
     if takes:
-        database = kept.fresh() if kept and PROJECTS in takes else None
         with ExitStack() as stack:
-            with found.timed("starts"):
-                process = stack.enter_context(bench.running(contender, database=database))
-                measures.warm_up(bench, process, contender, plan.seconds.warm_up)
+            with found.timed(parts.STARTS):
+                process = stack.enter_context(turns.of(contender))
             for part in takes:
                 with found.timed(part):
                     sample = _tried(

@@ -52,8 +52,7 @@ class Postgres:
         if self.used:
             self._run(f"DROP DATABASE {name} WITH (FORCE)")
             self._run(f"CREATE DATABASE {name} OWNER {name}")
-            # What the last measurement left to be written is not this one's.
-            self._run("CHECKPOINT")
+            self.checkpoint()
         self.used = True
         kind = ["--database.kind", "postgres", "--database.url", self.running.url()]
         return [
@@ -62,6 +61,15 @@ class Postgres:
             str(self.running.password_file),
             *EVERYBODY_WAITS,
         ]
+
+    def another(self, name: str) -> str:
+        """One more database, empty and beside the others; how it is reached."""
+        self._run(f"CREATE DATABASE {name} OWNER {instance.ROLE}")
+        return self.running.url(name)
+
+    def checkpoint(self) -> None:
+        """Writes what is to be written: it is not the next measurement's."""
+        self._run("CHECKPOINT")
 
     def cpu_seconds(self) -> dict[int, float]:
         """Of the postmaster, of its helpers and of those that serve a connection each."""
