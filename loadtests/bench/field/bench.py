@@ -24,13 +24,13 @@ class Seconds:
     mixed: float = 3.0
     projects: float = 1.3
     """Of its open loop."""
-    idle: float = 1.0
+    idle: float = 0.5
     """Waited for memory that goes back to the system."""
     warm_up: float = 1.0
     """Share of what a contender wants."""
 
 
-QUICK = Seconds(closed=0.25, open=0.4, mixed=1.0, projects=0.4, idle=0.3, warm_up=0.25)
+QUICK = Seconds(closed=0.2, open=0.3, mixed=0.8, projects=0.3, idle=0.2, warm_up=0.2)
 
 
 @dataclass(frozen=True)

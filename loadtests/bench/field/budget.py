@@ -15,10 +15,10 @@ START_WARM = 3.0
 CONNECT = 0.15
 """Of a load generator: its start, its connections, its end."""
 
-HOLD = 2.5
+HOLD = 1.5
 """To open 10,000 connections, and to close them."""
 
-TURNS = 2.5
+TURNS = 1.8
 """The loads and saves of the closed loop, and the projects before them."""
 
 

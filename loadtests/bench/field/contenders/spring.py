@@ -158,7 +158,7 @@ def _contender(module: str, settings: str) -> Contender:
         installed=_installed,
         version=_version,
         warm_up=1.5,
-        warm_up_first=6.0,
+        warm_up_first=40.0,
     )
 
 
