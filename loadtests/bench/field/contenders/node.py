@@ -150,6 +150,7 @@ def _version_files(program: Path) -> str:
     return f"{own.split()[1]} (Node {node})"
 
 
+# V8 has compiled a route for good after some two seconds of CPU time under load.
 CONTENDERS = [
     Contender(
         name="node-http",
@@ -162,7 +163,7 @@ CONTENDERS = [
         version=_version_plain,
         environment=PRODUCTION,
         warm_up=1.0,
-        warm_up_first=2.0,
+        warm_up_first=10.0,
     ),
     Contender(
         name="http-server",
@@ -175,7 +176,7 @@ CONTENDERS = [
         version=_version_files,
         environment=PRODUCTION,
         warm_up=1.0,
-        warm_up_first=2.0,
+        warm_up_first=5.0,
         threads=False,
     ),
 ]
