@@ -119,24 +119,43 @@ def crossing(lower: Growth, higher: Growth, share: float, most: float = 1e6) -> 
 
 def hottest(connections: int, lanes: int) -> float:
     """Connections on the fullest of the lanes in those of the mean lane, when each connection goes to a lane
-    by chance: what hashing does. Exact: the maximum of a multinomial distribution."""
-    mean = connections / lanes
+    by chance: what hashing does. The mean of a multinomial distribution's maximum."""
+    expected = 0.0
     # E[max] is the sum over m of P(max > m).
-    expected = sum(1 - _none_above(most, connections, lanes) for most in range(connections))
-    return expected / mean
+    for most in range(connections):
+        above = 1 - _none_above(most, connections, lanes)
+        if above < 1e-6:
+            break
+        expected += above
+    return expected * lanes / connections
 
 
 def _none_above(most: int, connections: int, lanes: int) -> float:
-    """P(no lane has more): lane after lane takes a binomial part of those that are left."""
-    left = {connections: 1.0}
-    for others in range(lanes - 1, 0, -1):
-        share, after = 1 / (others + 1), {}
-        for rest, chance in left.items():
-            for taken in range(min(most, rest) + 1):
-                part = math.comb(rest, taken) * share**taken * (1 - share) ** (rest - taken)
-                after[rest - taken] = after.get(rest - taken, 0.0) + chance * part
-        left = after
-    return sum(chance for rest, chance in left.items() if rest <= most)
+    """P(no lane has more): as many Poisson variables as lanes, given their sum (Levin, *A Representation for
+    Multinomial Cumulative Distribution Functions*, 1981)."""
+    if most * lanes < connections:
+        return 0.0
+    mean = connections / lanes
+    one = [_poisson(n, mean) for n in range(most + 1)]
+    chances = [1.0]
+    for bit in f"{lanes:b}":
+        chances = _sum_of(chances, chances, connections)
+        if bit == "1":
+            chances = _sum_of(chances, one, connections)
+    return chances[connections] / _poisson(connections, connections)
+
+
+def _poisson(n: int, mean: float) -> float:
+    return math.exp(n * math.log(mean) - mean - math.lgamma(n + 1))
+
+
+def _sum_of(one: Sequence[float], other: Sequence[float], most: int) -> list[float]:
+    """The distribution of a sum, up to `most`."""
+    found = [0.0] * min(len(one) + len(other) - 1, most + 1)
+    for a, first in enumerate(one):
+        for b, second in enumerate(other[: len(found) - a]):
+            found[a + b] += first * second
+    return found
 
 
 @dataclass(frozen=True)
