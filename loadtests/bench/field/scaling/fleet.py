@@ -165,7 +165,7 @@ def gateway(
     tools: dict[str, Path], configuration: dict, pods: list[int], port: int, cpu: int, folder: Path
 ) -> Iterator[Gateway]:
     """Starts one on a CPU, with these pods to begin with."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / FILE).write_text(assignment(pods, port))
     config, admin = deepcopy(configuration), free_ports()
     config["admin"]["address"]["socket_address"]["port_value"] = admin

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 from loadtests.bench.field.bench import Bench
 from loadtests.bench.field.scaling import balancers
@@ -54,20 +55,30 @@ class Stand:
         self.found.seen.add(name, cell)
         return cell
 
-    def grown(self, policy: str, folder: Path) -> None:
-        """One gateway, whose pods become ever more."""
-        found, known = self.found, self.sizes.pods[0]
-        with self.gateway(policy, list(range(known)), folder) as proxy:
+    def grown(self, order: Random, folder: Path) -> None:
+        """A gateway of each policy side by side, so that what disturbs meets both; their pods become ever more."""
+        first = list(range(self.sizes.pods[0]))
+        with ExitStack() as stack:
+            gateways = {
+                policy: stack.enter_context(self.gateway(policy, first, folder / str(index)))
+                for index, policy in enumerate(POLICIES)
+            }
             for count in self.sizes.pods:
-                pods = list(range(count))
-                if count != known:
-                    found.grown.add(policy, count, proxy.has(pods))
-                known = count
-                cell = self.load(policy, proxy.process)
-                found.cost.add(policy, count, cell.cpu_us)
-                found.memory.add(policy, count, cell.resident_kib)
-                if policy == FULL_SCAN and count in self.sizes.updates:
-                    self.updated(proxy, pods)
+                turns = order.sample(list(gateways.items()), len(gateways))
+                costs = {policy: self.asked(policy, proxy, count) for policy, proxy in turns}
+                self.found.compared(count, costs)
+                if count in self.sizes.updates:
+                    self.updated(gateways[FULL_SCAN], list(range(count)))
+
+    def asked(self, policy: str, proxy: Gateway, count: int) -> float:
+        """CPU time per request with so many pods."""
+        found = self.found
+        if count != self.sizes.pods[0]:
+            found.grown.add(policy, count, proxy.has(list(range(count))))
+        cell = self.load(policy, proxy.process)
+        found.cost.add(policy, count, cell.cpu_us)
+        found.memory.add(policy, count, cell.resident_kib)
+        return cell.cpu_us
 
     def updated(self, proxy: Gateway, pods: list[int]) -> None:
         """What so many pods cost without requests: their checks, and updates of one of them."""
@@ -118,9 +129,8 @@ def measure(bench: Bench, sizes: Sizes, tools: dict[str, Path]) -> dict:
     """The part `pods`."""
     with _stand(bench, sizes, tools) as stand:
         for number, order in rounds(sizes, "pods"):
-            for policy in order.sample(sorted(POLICIES), len(POLICIES)):
-                folder = stand.folder / f"{policy}-{number}"
-                tried("pods", policy, lambda policy=policy, to=folder: stand.grown(policy, to))
+            folder = stand.folder / str(number)
+            tried("pods", "gateways", lambda to=folder, by=order: stand.grown(by, to))
             for count in order.sample(sizes.updates, len(sizes.updates)):
                 for proxy in balancers.others(range(count), stand.port):
                     name = f"{proxy.name}, {count}"

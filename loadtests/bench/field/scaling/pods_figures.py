@@ -10,6 +10,8 @@ from loadtests.bench.field.scaling.model import Fleet, Growth, crossing
 
 BEYOND = (512, 1024, 2048)
 
+SCAN_RATIO = "full scan ÷ two choices"
+
 DEARER = 0.03
 """How much more CPU a policy may take and still be the default (gateway/balancing.md)."""
 
@@ -32,6 +34,7 @@ class Found:
             return Series(key, title, unit, "pods", digits, log_x=True)
 
         self.cost = by_pods("cpu_us", "CPU per request of the proxy", "µs", 2)
+        self.ratio = by_pods("ratio", f"CPU per request, {SCAN_RATIO}", "×", 2)
         self.memory = by_pods("memory_kib", "Memory of the proxy", "KiB")
         self.grown = by_pods("grown_ms", "From a file with more pods to the use of all", "ms", 1)
         self.update = by_pods("update_ms", "From a file with another pod to its use", "ms", 1)
@@ -41,18 +44,22 @@ class Found:
         self.checks = Series("checks", "Health checks of all gateways", "1/s", "gateways", 0)
         self.seen = Seen()
 
+    def compared(self, pods: int, costs: dict[str, float]) -> None:
+        """What the two policies cost, one right after the other."""
+        self.ratio.add(SCAN_RATIO, pods, costs[FULL_SCAN] / costs[TWO_CHOICES])
+
     def part(self) -> dict:
         """For the report."""
         costs = self.cost.laws(forms=("constant", "log2 n", "n"))
         linear = ("constant", "n")
         laws = [
             (self.cost, costs),
-            *((one, one.laws(forms=linear)) for one in self._linear()),
+            *((one, one.laws(forms=linear)) for one in (self.ratio, *self._linear())),
         ]
         figures = [series.figure(found, BEYOND) for series, found in laws if series.values]
         if self.checks.values:
             figures.append(self.checks.figure())
-        return self.seen.part(ABOUT, figures, [*_policies(costs), *self._large()])
+        return self.seen.part(ABOUT, figures, [*_policies(self.ratio), *self._large()])
 
     def _linear(self) -> list[Series]:
         return [self.memory, self.grown, self.update, self.update_cpu, self.size, self.idle]
@@ -72,13 +79,15 @@ class Found:
         return [told]
 
 
-def _policies(costs: dict[str, Growth]) -> list[str]:
+def _policies(ratios: Series) -> list[str]:
     """From how many pods on the full scan is too dear."""
-    if not {FULL_SCAN, TWO_CHOICES} <= costs.keys():
+    laws = ratios.laws(forms=("constant", "n"))
+    if not laws:
         return []
-    pods = crossing(costs[TWO_CHOICES], costs[FULL_SCAN], DEARER)
-    if math.isinf(pods):
-        return [f"The full scan never takes {DEARER:.0%} more CPU than two choices."]
+    law = laws[SCAN_RATIO]
+    pods = crossing(Growth("constant", 1.0, 0.0, 0.0), law, DEARER)
+    if law.form == "constant" or math.isinf(pods):
+        return [f"The full scan costs ×{law.base:.2f} of two choices, whatever the number of pods."]
     return [
-        f"By these laws the full scan takes {DEARER:.0%} more CPU per request than two choices from {pods:.0f} pods on."
+        f"By its law the full scan takes {DEARER:.0%} more CPU per request than two choices from {pods:.0f} pods on."
     ]
