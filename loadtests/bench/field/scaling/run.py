@@ -16,7 +16,9 @@ PROGRAMS = ("floor", "routes")
 
 def prepare(profile: str) -> None:
     """Builds and obtains what it needs."""
-    builds.build(builds.BENCH, list(PROGRAMS), profile)
+    # One after the other: together they would be built with the features of both.
+    for package in PROGRAMS:
+        builds.build(builds.BENCH, [package], profile)
     resolve.ensure(TOOLS)
 
 
