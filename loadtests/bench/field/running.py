@@ -19,7 +19,7 @@ from loadtests.bench.lanes import servers
 from local.settings import REPOSITORY
 from tools.errors import ToolError
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Longest start; the slowest is a JVM's on one CPU."""
 
 PAUSE = 0.0005

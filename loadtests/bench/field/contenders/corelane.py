@@ -6,12 +6,14 @@ from urllib.parse import urlsplit
 
 from loadtests.bench.field.contender import POOL, WORKLOADS, Contender, Start, one_program
 from loadtests.bench.lanes import builds, servers
+from loadtests.bench.lanes.servers import CONNECTIONS
 from loadtests.bench.mixed.databases import EVERYBODY_WAITS
 
 SETTINGS = (
     "one lane, pinned (`--lanes 1 --pin on`, as the chart sets on an exclusive CPU), log level "
-    "warn, room for 12,000 connections, else defaults; projects: one connection pool of "
-    f"{POOL}, and whoever must wait for it waits"
+    f"warn, room for {CONNECTIONS:,} connections and as many waiting requests (by default a lane "
+    "refuses what comes when 1,024 wait: no peer refuses anything), else defaults; projects: one "
+    f"pool of {POOL} connections, and whoever must wait for it waits"
 )
 
 
@@ -25,7 +27,7 @@ def _trained(_profile: str) -> Path:
 
 def _argv(program: Path, start: Start) -> list[str]:
     argv = servers.corelane(program, start.address, start.threads, "")
-    argv += ["--static.root", str(start.static)]
+    argv += ["--static.root", str(start.static), "--limits.queue", str(CONNECTIONS)]
     if start.database is None:
         return argv
     return [*argv, *_database(start)]
