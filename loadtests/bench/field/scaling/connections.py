@@ -16,6 +16,7 @@ ABOUT = (
     "One thread on one CPU, `/hello`, closed loop on so many connections at once. With one connection the server "
     "sleeps after each request; with more it finds several each time that it looks. Memory is what the server's "
     "processes hold, with all connections open, above what they held with none."
+    " A 503 of a server that sheds load is no right reply."
 )
 
 
