@@ -2,7 +2,7 @@
 
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,10 +56,23 @@ def with_tools(server: Path) -> Iterator[Programs]:
         yield Programs(found["valgrind"], server, both)
 
 
-def instructions(row: Row, programs: Programs, length: Length) -> float:
-    """Instructions per request."""
-    short, long = (_run(row, programs, requests) for requests in (length.short, length.long))
-    return (long - short) / (length.long - length.short)
+@dataclass(frozen=True)
+class Pair:
+    """Instructions of the two runs."""
+
+    short: int
+    long: int
+
+
+def pair(row: Row, programs: Programs, length: Length) -> Pair:
+    """Counts both."""
+    return Pair(*(_run(row, programs, requests) for requests in (length.short, length.long)))
+
+
+def per_request(pairs: Sequence[Pair], length: Length) -> int:
+    """Instructions of a request. What disturbs a run adds to it, so the lowest of each length are the truest."""
+    more = min(pair.long for pair in pairs) - min(pair.short for pair in pairs)
+    return round(more / (length.long - length.short))
 
 
 def _run(row: Row, programs: Programs, requests: int) -> int:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import median
 
 from images import platforms, rust
 from loadtests.bench import machine
@@ -20,7 +19,7 @@ RUNS = 5
 """Of each row in the table."""
 
 TRIES = 3
-"""Most runs of a row that is over the limit: what disturbs a count adds to it, so the lowest counts."""
+"""Most runs of a row that is over the limit."""
 
 AT_ONCE = 2
 
@@ -46,11 +45,12 @@ def write(plan: Plan, out: Path) -> int:
         return _skipped(reason)
     rows = plan.chosen()
     with count.with_tools(_server(plan)) as programs:
-        counts: dict[str, list[int]] = {row.name: [] for row in rows}
+        pairs: dict[str, list[count.Pair]] = {row.name: [] for row in rows}
         for number in range(1, plan.runs + 1):
             for row, found in _counted(rows, programs, plan.length):
-                counts[row.name].append(found)
-                progress.say(f"run {number}/{plan.runs}", f"{row.name}: {found:,} instructions")
+                pairs[row.name].append(found)
+                each = count.per_request([found], plan.length)
+                progress.say(f"run {number}/{plan.runs}", f"{row.name}: {each:,} instructions")
         valgrind = versions.remembered(programs.valgrind, tools.find("valgrind"))
     record = {
         "runs": plan.runs,
@@ -61,8 +61,8 @@ def write(plan: Plan, out: Path) -> int:
         "rows": {
             row.name: {
                 "what": row.what,
-                "instructions": round(median(counts[row.name])),
-                "runs": counts[row.name],
+                "instructions": count.per_request(pairs[row.name], plan.length),
+                "runs": [count.per_request([each], plan.length) for each in pairs[row.name]],
             }
             for row in rows
         },
@@ -77,16 +77,17 @@ def check(plan: Plan, kept: Path) -> int:
     if reason := _unfit():
         return _skipped(reason)
     record, rows = table.read(kept), plan.chosen()
-    lowest: dict[str, int] = {}
+    pairs: dict[str, list[count.Pair]] = {row.name: [] for row in rows}
     over = rows
     with count.with_tools(_server(plan)) as programs:
         for _ in range(plan.runs):
             for row, found in _counted(over, programs, plan.length):
-                lowest[row.name] = min(found, lowest.get(row.name, found))
-            over = [row for row in rows if not table.fits(row.name, lowest[row.name], record)]
+                pairs[row.name].append(found)
+            counts = {name: count.per_request(found, plan.length) for name, found in pairs.items()}
+            over = [row for row in rows if not table.fits(row.name, counts[row.name], record)]
             if not over:
                 break
-    print(table.comparison(lowest, record))
+    print(table.comparison(counts, record))
     other = [
         f"{name} {version} where the table has {record['toolchain'].get(name)}"
         for name, version in toolchain().items()
@@ -140,11 +141,9 @@ def _server(plan: Plan) -> Path:
 
 def _counted(
     rows: Sequence[Row], programs: count.Programs, length: count.Length
-) -> Iterator[tuple[Row, int]]:
+) -> Iterator[tuple[Row, count.Pair]]:
     """The rows with their counts, as they are ready: so many at a time as there are CPUs for."""
-
-    def of(row: Row) -> int:
-        return round(count.instructions(row, programs, length))
-
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield from zip(rows, pool.map(of, rows), strict=True)
+        yield from zip(
+            rows, pool.map(lambda row: count.pair(row, programs, length), rows), strict=True
+        )

@@ -59,8 +59,8 @@ def markdown(record: dict) -> str:
         ),
         text.table(["row", "what is asked", "instructions", "spread"], rows),
         (
-            f"The median of {record['runs']} runs; the spread is from the lowest to the highest, "
-            f"{worst:.2f}% at most."
+            f"The lowest of {record['runs']} runs of each length, because what disturbs a run adds to it; the "
+            f"spread is from the lowest difference to the highest, {worst:.2f}% at most."
         ),
         "## How it is counted",
         _method(length),
@@ -92,4 +92,6 @@ What would differ from run to run or from machine to machine is fixed: the envir
 document, the lengths of names and ports, and the copies of `memcpy` and the like, by `GLIBC_TUNABLES`. Valgrind
 shows a program the same CPU on every machine with AVX2. What is left is chance: keys of hash maps, request ids,
 and what is done by the clock (a kept file is looked at on disk again, the date is written anew, deadlines are
-looked at)."""
+looked at), and the speed of the machine: the lane measures how long its handlers hold it, and one that seems dear,
+as on a machine that is busy with others, waits for its turn. So the server runs before ordinary processes where
+that is allowed, and a row that is over the limit is counted up to three times."""
