@@ -23,7 +23,7 @@ ROUNDS = 2
 LONGEST = 30
 """Seconds of one run; what is not answered then has failed."""
 
-WARM_UP = 3.0
+WARM_UP, QUICK_WARM_UP = 8.0, 2.0
 """Longest load before it, for those whose code is compiled while it runs."""
 
 FINE = (99.9,)
@@ -43,7 +43,7 @@ def seconds(plan: Plan, contenders: Sequence[Contender]) -> float:
     """How long it takes: a start, ab, and load before it where a contender needs it."""
     taking = [one for one in contenders if C10K in one.workloads]
     return _rounds(plan) * sum(
-        2.0 + (2.0 + _warm_up(one) if one.warm_up_first else 0.0) for one in taking
+        2.0 + (2.0 + _warm_up(one, plan) if one.warm_up_first else 0.0) for one in taking
     )
 
 
@@ -56,7 +56,7 @@ def measure(bench: Bench, plan: Plan) -> dict:
         order = random.Random(plan.seed * 1000 + number).sample(chosen, len(chosen))
         for contender in order:
             try:
-                sample = _sample(bench, contender, program)
+                sample = _sample(bench, contender, program, _warm_up(contender, plan))
             except ToolError as error:
                 progress.say(C10K, f"{contender.name}: {error}")
                 continue
@@ -69,14 +69,14 @@ def _rounds(plan: Plan) -> int:
     return min(plan.rounds, ROUNDS)
 
 
-def _warm_up(contender: Contender) -> float:
-    return min(contender.warm_up_first, WARM_UP)
+def _warm_up(contender: Contender, plan: Plan) -> float:
+    return min(contender.warm_up_first, QUICK_WARM_UP if plan.quick else WARM_UP)
 
 
-def _sample(bench: Bench, contender: Contender, program: Path) -> Sample:
+def _sample(bench: Bench, contender: Contender, program: Path, warm_up: float) -> Sample:
     with bench.running(contender) as process:
-        if contender.warm_up_first:
-            options = {"connections": CONNECTIONS, "seconds": 0.01, "warm_up": _warm_up(contender)}
+        if warm_up:
+            options = {"connections": CONNECTIONS, "seconds": 0.01, "warm_up": warm_up}
             options |= PAGE.options(bench.folder)
             place = bench.place()
             with Generator(bench.generator, place, "closed", process.address, **options):

@@ -28,7 +28,7 @@ RATE = REQUESTS[HELLO].rate
 SETTINGS = {
     "corelane-gateway": (
         "Envoy as the gateway's chart renders it with its default values, one worker: least request over "
-        "all replicas, health checks, retries, limits, request ids, its log of errors"
+        "all replicas, health checks, retries, limits, request ids, its log: 1% of requests, errors and slow ones"
     ),
     "nginx": (
         "one worker, kept-alive connections on both sides (128 to the replicas), keepalive_requests without "

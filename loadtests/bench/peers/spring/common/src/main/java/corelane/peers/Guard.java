@@ -2,14 +2,12 @@ package corelane.peers;
 
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
+import java.util.UUID;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.springframework.beans.factory.annotation.Value;
-import org.springframework.http.HttpHeaders;
 import org.springframework.http.HttpStatus;
-import org.springframework.http.HttpStatusCode;
 import org.springframework.stereotype.Component;
-import org.springframework.web.ErrorResponseException;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.json.JsonMapper;
 
@@ -36,7 +34,7 @@ class Guard {
 
     void mayRead() {
         if (!database) {
-            throw refused(HttpStatus.NOT_FOUND);
+            throw new Refusal(HttpStatus.NOT_FOUND);
         }
     }
 
@@ -44,9 +42,7 @@ class Guard {
     void mayWrite(String given) {
         mayRead();
         if (given == null || !MessageDigest.isEqual(authorization, given.getBytes(StandardCharsets.UTF_8))) {
-            ErrorResponseException refusal = refused(HttpStatus.UNAUTHORIZED);
-            refusal.getHeaders().set(HttpHeaders.WWW_AUTHENTICATE, "Bearer");
-            throw refusal;
+            throw new Refusal(HttpStatus.UNAUTHORIZED);
         }
     }
 
@@ -59,7 +55,15 @@ class Guard {
         } catch (JacksonException wrong) {
             // Refused like what is no object.
         }
-        throw refused(HttpStatus.BAD_REQUEST);
+        throw new Refusal(HttpStatus.BAD_REQUEST);
+    }
+
+    static UUID id(String text) {
+        try {
+            return UUID.fromString(text);
+        } catch (IllegalArgumentException wrong) {
+            throw new Refusal(HttpStatus.NOT_FOUND);
+        }
     }
 
     /** The version that may be changed; null for any. */
@@ -69,9 +73,5 @@ class Guard {
         }
         Matcher tag = TAG.matcher(ifMatch);
         return tag.matches() ? Long.valueOf(tag.group(1)) : NO_VERSION;
-    }
-
-    static ErrorResponseException refused(HttpStatusCode status) {
-        return new ErrorResponseException(status);
     }
 }

@@ -10,7 +10,6 @@ import org.springframework.web.bind.annotation.GetMapping;
 import org.springframework.web.bind.annotation.PathVariable;
 import org.springframework.web.bind.annotation.RequestParam;
 import org.springframework.web.bind.annotation.RestController;
-import org.springframework.web.server.ResponseStatusException;
 
 /** The routes that need no database: the same on servlets and on WebFlux. */
 @RestController
@@ -35,7 +34,7 @@ class Plain {
     @GetMapping(path = "/div/{n}", produces = TEXT)
     String div(@PathVariable String n) {
         if (n.length() > LONGEST || !DECIMAL.matcher(n).matches()) {
-            throw new ResponseStatusException(HttpStatus.BAD_REQUEST, "n must be a decimal number");
+            throw new Refusal(HttpStatus.BAD_REQUEST);
         }
         return new BigDecimal(n).multiply(HALF).stripTrailingZeros().toPlainString();
     }
@@ -43,6 +42,9 @@ class Plain {
     /** Steps of a linear congruential generator: each needs the one before it. */
     @GetMapping(path = "/work", produces = TEXT)
     String work(@RequestParam long ops) {
+        if (ops < 0) {
+            throw new Refusal(HttpStatus.BAD_REQUEST);
+        }
         long state = 1;
         for (long step = 0; step < ops; step++) {
             state = state * 6_364_136_223_846_793_005L + 1_442_695_040_888_963_407L;

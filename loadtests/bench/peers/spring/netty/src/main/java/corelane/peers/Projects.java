@@ -56,24 +56,26 @@ class Projects implements SmartInitializingSingleton {
     }
 
     @GetMapping("/{id}")
-    Mono<ResponseEntity<byte[]>> load(@PathVariable UUID id) {
+    Mono<ResponseEntity<byte[]>> load(@PathVariable("id") String text) {
         guard.mayRead();
+        UUID id = Guard.id(text);
         return database
                 .sql("SELECT version, created, updated, document FROM projects WHERE id = $1")
                 .bind("$1", id)
                 .map(row -> project(id, row, row.get("document", String.class)))
                 .one()
-                .switchIfEmpty(Mono.error(() -> Guard.refused(HttpStatus.NOT_FOUND)))
+                .switchIfEmpty(Mono.error(() -> new Refusal(HttpStatus.NOT_FOUND)))
                 .map(Project::reply);
     }
 
     @PutMapping("/{id}")
     Mono<ResponseEntity<byte[]>> save(
-            @PathVariable UUID id,
+            @PathVariable("id") String text,
             @RequestHeader(name = HttpHeaders.AUTHORIZATION, required = false) String authorization,
             @RequestHeader(name = HttpHeaders.IF_MATCH, required = false) String ifMatch,
             @RequestBody byte[] body) {
         guard.mayWrite(authorization);
+        UUID id = Guard.id(text);
         String document = guard.document(body);
         Long expected = Guard.expected(ifMatch);
         GenericExecuteSpec update = database
@@ -98,7 +100,7 @@ class Projects implements SmartInitializingSingleton {
                 .map(row -> HttpStatus.PRECONDITION_FAILED)
                 .one()
                 .defaultIfEmpty(HttpStatus.NOT_FOUND)
-                .flatMap(status -> Mono.error(Guard.refused(status)));
+                .flatMap(status -> Mono.error(new Refusal(status)));
     }
 
     private static Project project(UUID id, Readable row, String document) {

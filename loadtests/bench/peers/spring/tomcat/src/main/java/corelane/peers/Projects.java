@@ -54,24 +54,26 @@ class Projects implements SmartInitializingSingleton {
     }
 
     @GetMapping("/{id}")
-    ResponseEntity<byte[]> load(@PathVariable UUID id) {
+    ResponseEntity<byte[]> load(@PathVariable("id") String text) {
         guard.mayRead();
+        UUID id = Guard.id(text);
         return database
                 .sql("SELECT version, created, updated, document FROM projects WHERE id = ?")
                 .param(id)
                 .query((row, number) -> project(id, row, row.getString("document")))
                 .optional()
-                .orElseThrow(() -> Guard.refused(HttpStatus.NOT_FOUND))
+                .orElseThrow(() -> new Refusal(HttpStatus.NOT_FOUND))
                 .reply();
     }
 
     @PutMapping("/{id}")
     ResponseEntity<byte[]> save(
-            @PathVariable UUID id,
+            @PathVariable("id") String text,
             @RequestHeader(name = HttpHeaders.AUTHORIZATION, required = false) String authorization,
             @RequestHeader(name = HttpHeaders.IF_MATCH, required = false) String ifMatch,
             @RequestBody byte[] body) {
         guard.mayWrite(authorization);
+        UUID id = Guard.id(text);
         String document = guard.document(body);
         Long expected = Guard.expected(ifMatch);
         return database
@@ -82,7 +84,7 @@ class Projects implements SmartInitializingSingleton {
                 .params(document, id, expected, expected)
                 .query((row, number) -> project(id, row, document))
                 .optional()
-                .orElseThrow(() -> Guard.refused(exists(id) ? HttpStatus.PRECONDITION_FAILED : HttpStatus.NOT_FOUND))
+                .orElseThrow(() -> new Refusal(exists(id) ? HttpStatus.PRECONDITION_FAILED : HttpStatus.NOT_FOUND))
                 .reply();
     }
 
