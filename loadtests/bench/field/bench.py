@@ -30,7 +30,7 @@ class Seconds:
     """Share of what a contender wants."""
 
 
-QUICK = Seconds(closed=0.2, open=0.3, mixed=0.8, projects=0.3, idle=0.2, warm_up=0.2)
+QUICK = Seconds(closed=0.2, open=0.3, mixed=0.8, projects=0.3, idle=0.2, warm_up=0.15)
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,9 @@ def of(plan: Plan, contenders: Sequence[Contender]) -> dict[str, float]:
         share = plan.seconds.warm_up
         starts = sum(_start(one) + share * one.warm_up_first for one in contenders)
         found[parts.STARTS] = starts
-    for part in parts.APART:
-        if part in plan.parts and (module := parts.module(part)):
-            found[part] = module.seconds(plan, contenders)
+    for part, measured in parts.APART.items():
+        if part in plan.parts:
+            found[part] = measured.seconds(plan, contenders)
     return found
 
 

@@ -1,9 +1,6 @@
 """The parts of a run: what `--only` names, and who measures it."""
 
-import importlib
-import importlib.util
-from types import ModuleType
-
+from loadtests.bench.field import c10k, proxies, scaling
 from loadtests.bench.field.contender import C10K, MIXED, PROJECTS
 from loadtests.bench.field.workloads import REQUESTS
 
@@ -17,14 +14,7 @@ STARTS = "starts"
 ROUNDS = (*REQUESTS, PROJECTS, MIXED, IDLE)
 """Measured in the rounds, one contender after the other."""
 
-APART = (C10K, PROXIES, SCALING)
-"""Measured after the rounds, each by a module of this folder with `prepare`, `seconds` and
-`measure`."""
+APART = {C10K: c10k, PROXIES: proxies, SCALING: scaling}
+"""Measured after the rounds, by what has `prepare`, `seconds` and `measure`."""
 
 PARTS = (*ROUNDS, *APART)
-
-
-def module(part: str) -> ModuleType | None:
-    """What measures a part that stands apart."""
-    name = f"loadtests.bench.field.{part}"
-    return importlib.import_module(name) if importlib.util.find_spec(name) else None

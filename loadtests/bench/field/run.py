@@ -53,7 +53,7 @@ class Record:
 
 
 def main(plan: Plan, out: Path) -> int:
-    """Measures, shows and writes; 1 when a request got no right answer."""
+    """Measures, shows and writes; 1 when a request got no right answer, or a part failed."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         raise ToolError("two CPUs are needed: one for the server and one for the load")
@@ -66,7 +66,7 @@ def main(plan: Plan, out: Path) -> int:
     (out / report.RECORD).write_text(json.dumps(record, indent=1) + "\n")
     print(report.write(record, out))
     progress.say("results", f"in {out}: bench.md, bench.json and bench-*.svg")
-    return 1 if report.wrong(record) else 0
+    return 1 if report.wrong(record) or record["failed_parts"] else 0
 
 
 def measure(plan: Plan, cpus: tuple[int, int]) -> dict:
@@ -76,7 +76,7 @@ def measure(plan: Plan, cpus: tuple[int, int]) -> dict:
     programs = _programs(plan, found)
     folder = builds.build(builds.BENCH, ["load-generator"], plan.profile)
     for part in _apart(plan):
-        parts.module(part).prepare(plan.profile)
+        parts.APART[part].prepare(plan.profile)
     with tempfile.TemporaryDirectory(prefix="bench-field-") as name:
         generator = folder / "load-generator"
         bench = Bench(programs, generator, cpus, plan.profile, Path(name))
@@ -121,7 +121,7 @@ def _chosen(plan: Plan) -> list[Contender]:
 
 
 def _apart(plan: Plan) -> list[str]:
-    return [part for part in parts.APART if part in plan.parts and parts.module(part)]
+    return [part for part in parts.APART if part in plan.parts]
 
 
 def _programs(plan: Plan, found: Record) -> dict[str, Path]:
@@ -253,12 +253,18 @@ def _p99(latency: dict[str, float] | None) -> str:
 
 
 def _measured_apart(plan: Plan, bench: Bench, found: Record) -> dict:
-    """What the parts give that stand apart: under their names, or with more beside."""
-    results: dict = {}
+    """What the parts give that stand apart: under their names, or with more beside. One that fails
+    costs nothing of what has been measured before it."""
+    results: dict = {"failed_parts": {}}
     for part in _apart(plan):
-        with found.timed(part):
-            result = parts.module(part).measure(bench, plan)
-        results |= result if part in result else {part: result}
+        try:
+            with found.timed(part):
+                result = parts.APART[part].measure(bench, plan)
+        except ToolError as error:
+            results["failed_parts"][part] = str(error)
+            progress.say("missing", f"{part}: {error}")
+        else:
+            results |= result if part in result else {part: result}
     return results
 
 
