@@ -114,9 +114,10 @@ def _ab(bench: Bench, process: Running, program: Path) -> Sample:
             more=("-r", "-t", str(LONGEST), "-g", file.name),
         )
         percentiles = {float(percent): ms for percent, ms in found.percentiles.items()}
-        # In whole milliseconds, unlike the others.
+        low, high = percentiles[99], percentiles[100]
+        # In whole milliseconds, unlike those around it.
         fine = _fine(Path(file.name)).items()
-        percentiles |= {percent: min(ms, percentiles[100]) for percent, ms in fine}
+        percentiles |= {percent: min(max(ms, low), high) for percent, ms in fine}
     # A refusal is of another length than the first reply, so ab counts it twice.
     failed = max(found.failed, found.non_2xx) + found.write_errors
     return {
