@@ -16,7 +16,7 @@ WORDS = {
         "Open loop on one CPU: 90% `/hello` and 10% `/work` of 7 ms, so that a brief request may meet a dear one."
     ),
     IDLE: (
-        "From the start of the process to its first right reply; its resident memory then; and what 10,000 idle "
+        "From the fork to the first right reply; the memory of all processes then, what they share counted once; and what 10,000 idle "
         "keep-alive connections add to it, each. Sockets in the kernel are not in it."
     ),
     SIZE: "What must be on disk to run it, without libc and the kernel.",
