@@ -151,6 +151,8 @@ def _leave_out(found: Record, contender: Contender, error: ToolError) -> None:
 
 def _rounds(plan: Plan, bench: Bench, found: Record) -> Bench:
     """All contenders in each round, in an order of its own, so that none is always the first."""
+    if not set(parts.ROUNDS) & set(plan.parts):
+        return bench
     with ExitStack() as stack:
         kept = None
         if PROJECTS in plan.parts and bench.contenders(PROJECTS):
