@@ -277,8 +277,10 @@ def test_what_is_committed_is_of_the_committed_record() -> None:
     if not RECORD.is_file():
         pytest.skip("no full run has been committed yet")
     found = json.loads(RECORD.read_text())
-    text = paper.PAPER.read_text()
-    assert paper.filled(text, found) == text
+    for page in paper.PAGES:
+        text = page.read_text()
+        assert "<!-- generated: " in text
+        assert paper.filled(text, found) == text
     assert (RECORD.parent / "bench.md").read_text() == report.markdown(found)
     for name, picture in plots.pictures(found).items():
         assert (RECORD.parent / name).read_text() == picture

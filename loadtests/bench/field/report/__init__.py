@@ -1,4 +1,4 @@
-"""What `field` writes: bench.json, bench.md, its pictures, and the generated parts of docs/benchmarks.md."""
+"""What `field` writes: bench.json, bench.md, its pictures, and the generated parts of pages."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def markdown(record: dict) -> str:
 
 
 def write(record: dict, folder: Path) -> str:
-    """Writes record, report and pictures into a folder, and gives the report; the paper too, beside docs/results."""
+    """Writes record, report and pictures into a folder, and gives the report; the pages too, beside docs/results."""
     text, pictures = markdown(record), plots.pictures(record)
     files = {RECORD: json.dumps(record, indent=1) + "\n", "bench.md": text, **pictures}
     folder.mkdir(parents=True, exist_ok=True)
@@ -28,7 +28,8 @@ def write(record: dict, folder: Path) -> str:
     for name, content in files.items():
         (folder / name).write_text(content)
     if folder.resolve() == RESULTS.resolve():
-        paper.PAPER.write_text(paper.filled(paper.PAPER.read_text(), record))
+        for file in paper.PAGES:
+            file.write_text(paper.filled(file.read_text(), record))
     return text
 
 

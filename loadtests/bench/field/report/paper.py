@@ -1,4 +1,4 @@
-"""The parts of docs/benchmarks.md that are made of the figures, between markers."""
+"""The parts of docs/benchmarks.md and of the README that are made of the figures, between markers."""
 
 import re
 from collections.abc import Callable
@@ -13,16 +13,19 @@ from tools.errors import ToolError
 
 PAPER = REPOSITORY / "docs" / "benchmarks.md"
 
+PAGES = (PAPER, REPOSITORY / "README.md")
+"""Those with generated parts."""
+
 _PART = re.compile(r"<!-- generated: (?P<name>[a-z0-9-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def filled(text: str, record: dict) -> str:
-    """The paper with its parts written anew."""
+    """A page with its parts written anew."""
 
     def part(found: re.Match) -> str:
         name = found["name"]
         if name not in PARTS:
-            raise ToolError(f"{PAPER.name}: no part {name}; there are {', '.join(PARTS)}")
+            raise ToolError(f"no part {name}; there are {', '.join(PARTS)}")
         body = PARTS[name](record)
         # Between blank lines, for readers to whom a comment would be a row of the table.
         middle = f"\n{body}\n\n" if body else ""
