@@ -30,7 +30,7 @@ TOMCAT = (
 )
 NETTY = (
     f"{SETTINGS}; WebFlux on Reactor Netty with its native epoll transport and its default number of event "
-    f"loops (at least 4), R2DBC with {POOL} pooled connections. Sends no Date, which is its default"
+    f"loops (at least 4), R2DBC with {POOL} pooled connections; handlers run on the event loop. Sends no Date, which is its default"
 )
 
 
