@@ -91,8 +91,8 @@ impl Lane {
     }
 }
 
-const REPLICA: HeaderName = HeaderName::from_static("corelane-replica");
-const LANE: HeaderName = HeaderName::from_static("corelane-lane");
+pub(crate) const REPLICA: HeaderName = HeaderName::from_static("corelane-replica");
+pub(crate) const LANE: HeaderName = HeaderName::from_static("corelane-lane");
 
 /// What belongs to one lane and never leaves its thread.
 #[derive(Debug)]
@@ -104,6 +104,8 @@ pub(crate) struct LaneState {
     pub(crate) plain_requests: bool,
     /// Names of the replica and of this lane, for replies.
     signature: Option<(HeaderValue, HeaderValue)>,
+    /// The same as lines of a head.
+    signature_lines: Vec<u8>,
     load_reports: Option<LaneReports>,
     pub(crate) shared: Arc<Shared>,
     /// The server's phase as this lane has noticed it.
@@ -142,6 +144,7 @@ impl LaneState {
             limits: settings.limits,
             timeouts: settings.timeouts,
             plain_requests: settings.plain_requests,
+            signature_lines: lines(index, settings.replica.as_ref()),
             signature: settings.replica.map(|replica| (replica, HeaderValue::from(index))),
             load_reports: (settings.load_reports != LoadReports::Off).then(LaneReports::default),
             shared,
@@ -173,6 +176,11 @@ impl LaneState {
         }
     }
 
+    /// What [`LaneState::sign`] adds, as lines of a head.
+    pub(crate) fn signature_lines(&self) -> &[u8] {
+        &self.signature_lines
+    }
+
     /// Adds the load report to a reply, if one is due on its connection.
     pub(crate) fn report_load(&self, connection: &Connection, headers: &mut HeaderMap) {
         if let Some(reports) = &self.load_reports {
@@ -193,6 +201,13 @@ impl LaneState {
     pub(crate) fn route(&self, kind: KindIndex) -> &str {
         &self.shared.routes.names()[kind.route()]
     }
+}
+
+/// The lines of a head that name the replica and a lane of it.
+fn lines(index: usize, replica: Option<&HeaderValue>) -> Vec<u8> {
+    let Some(replica) = replica else { return Vec::new() };
+    let (ours, lane) = (REPLICA, format!("\r\n{LANE}: {index}\r\n"));
+    [ours.as_str().as_bytes(), b": ", replica.as_bytes(), lane.as_bytes()].concat()
 }
 
 /// Runs a lane on the calling thread until it is drained or stopped; the requests that were cut.

@@ -87,7 +87,7 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
                 } else {
                     // Nothing is left of the reply before, so hyper polls the future at once, with
                     // a waker that wakes.
-                    Work::admitted(service, lane, request, &ticket)
+                    Work::admitted(service, lane, &mut Some(request), &ticket)
                 }
             }
         };
@@ -240,8 +240,9 @@ impl<S: HttpService> Reply<S> {
         connection: &Rc<Connection>,
         request: Request<Incoming>,
     ) -> Self {
-        let ticket = Ticket::new(lane, connection, &request);
-        let work = Work::admitted(service, lane, request, &ticket);
+        let mut ticket = Ticket::new(lane, connection, &request);
+        ticket.set_plain();
+        let work = Work::admitted(service, lane, &mut Some(request), &ticket);
         Reply::new(ticket, work)
     }
 
@@ -274,17 +275,18 @@ impl<S: HttpService> Work<S> {
     fn admitted(
         service: &S,
         lane: &Rc<LaneState>,
-        request: Request<Incoming>,
+        request: &mut Option<Request<Incoming>>,
         ticket: &Ticket,
     ) -> Self {
         let mut service = service.clone();
         match Queue::admit(lane, ticket.expected(), ticket.begun) {
             Admission::Start(slot) => {
                 let cx = &mut Context::from_waker(Waker::noop());
-                Work::started(&mut service, &mut Some(request), slot, ticket, ticket.begun, cx)
+                Work::started(&mut service, request, slot, ticket, ticket.begun, cx)
             }
             Admission::Wait(place) => {
-                Work::Waiting { place, call: Some(Box::new((service, request))) }
+                let call = request.take().map(|request| Box::new((service, request)));
+                Work::Waiting { place, call }
             }
             Admission::Shed => Work::shed(lane),
         }

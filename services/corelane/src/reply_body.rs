@@ -9,7 +9,6 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::{Either, Full};
 use pin_project_lite::pin_project;
 
-use crate::clock::Tick;
 use crate::current;
 use crate::reply::BoxError;
 use crate::stream_task::BodyStep;
@@ -36,14 +35,9 @@ impl<B> ReplyBody<B> {
         ReplyBody { inner, rest: Bytes::new(), ticket }
     }
 
-    /// When the head of the reply was made.
-    pub(crate) fn made(&self) -> Option<Tick> {
-        self.ticket.made()
-    }
-
-    /// Whether it belongs to the reply to a HEAD.
-    pub(crate) fn answers_head(&self) -> bool {
-        self.ticket.asks_head()
+    /// The request that it answers.
+    pub(crate) fn ticket(&self) -> &Ticket {
+        &self.ticket
     }
 }
 

@@ -6,20 +6,21 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
-use http::{Method, Request, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use http_body_util::{Either, Full};
 
 use crate::body_watch::BodyWatch;
 use crate::clock::Tick;
 use crate::connection::{Connection, Order};
-use crate::lane::LaneState;
+use crate::lane::{LANE, LaneState, REPLICA};
 use crate::load_table::KindIndex;
 use crate::metrics::{Phase as Part, method_index};
 use crate::reply::BoxError;
 use crate::reply_body::ReplyBody;
+use crate::request_id::X_REQUEST_ID;
 use crate::shared::Phase;
-use crate::trail::Trail;
+use crate::trail::{Trail, Trails};
 
 /// A request in flight: counted from here until it is dropped.
 pub(crate) struct Ticket {
@@ -27,6 +28,8 @@ pub(crate) struct Ticket {
     connection: Rc<Connection>,
     pub(crate) kind: KindIndex,
     head: bool,
+    /// The names of its reply are not among the fields, but written behind them.
+    plain: bool,
     version: Version,
     pub(crate) begun: Tick,
     /// When the head of the reply was made.
@@ -64,6 +67,7 @@ impl Ticket {
         Ticket {
             kind,
             head: request.method() == Method::HEAD,
+            plain: false,
             version: request.version(),
             begun,
             made: None,
@@ -77,6 +81,11 @@ impl Ticket {
             lane: Rc::clone(lane),
             connection: Rc::clone(connection),
         }
+    }
+
+    /// Leaves it to whoever writes the reply to [name](Ticket::name) it.
+    pub(crate) fn set_plain(&mut self) {
+        self.plain = true;
     }
 
     /// What watches the request's body.
@@ -193,10 +202,12 @@ impl Ticket {
             }
             body = Either::Right(Full::default());
         }
-        self.lane.sign(&mut head.headers);
+        if !self.plain {
+            self.name(&mut head.headers);
+        }
         self.lane.report_load(&self.connection, &mut head.headers);
         if let Some(trail) = self.trail.get_mut() {
-            trail.answer(head.status, now, &mut head.headers);
+            trail.answer(head.status, now);
             trail.give(0, body.is_end_stream());
         }
         if self.lane.phase.get() != Phase::Serving || self.connection.is_last_reply() {
@@ -207,6 +218,35 @@ impl Ticket {
             }
         }
         Response::from_parts(head, ReplyBody::new(body, self))
+    }
+
+    /// Names the replica, the lane and the request in its reply.
+    pub(crate) fn name(&self, fields: &mut HeaderMap) {
+        self.lane.sign(fields);
+        let trail = self.trail.take();
+        if let Some(id) = trail.as_ref().and_then(|trail| trail.id.as_ref()?.header()) {
+            fields.insert(X_REQUEST_ID, id);
+        }
+        self.trail.set(trail);
+    }
+
+    /// Writes what [`Ticket::name`] adds, as lines.
+    pub(crate) fn write_names(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.lane.signature_lines());
+        let trail = self.trail.take();
+        if let Some(id) = trail.as_ref().and_then(|trail| trail.id.as_ref()) {
+            out.extend_from_slice(b"x-request-id: ");
+            id.read(|text| out.extend_from_slice(text));
+            out.extend_from_slice(b"\r\n");
+        }
+        self.trail.set(trail);
+    }
+
+    /// Whether a field of the service's is one that [`Ticket::name`] would put in its place.
+    pub(crate) fn names(&self, field: &HeaderName) -> bool {
+        let signs = !self.lane.signature_lines().is_empty();
+        let follows = self.lane.trails.as_ref().is_some_and(Trails::names);
+        (signs && (*field == REPLICA || *field == LANE)) || (follows && *field == X_REQUEST_ID)
     }
 
     /// The lane is expected to do this request's work no longer.

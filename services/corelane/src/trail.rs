@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use http::header::HOST;
-use http::{HeaderMap, HeaderValue, Request, StatusCode, Version};
+use http::{HeaderValue, Request, StatusCode, Version};
 use http_body::Body;
 
 use crate::builder::Builder;
@@ -56,14 +56,11 @@ impl Trail {
         self.started = Some(now);
     }
 
-    /// The head of its reply is made; it is given the request's id.
-    pub(crate) fn answer(&mut self, status: StatusCode, now: Tick, headers: &mut HeaderMap) {
+    /// The head of its reply is made.
+    pub(crate) fn answer(&mut self, status: StatusCode, now: Tick) {
         (self.status, self.made) = (Some(status), Some(now));
         // hyper sends no body with these, and does not ask for one.
         self.whole = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        if let Some(id) = self.id.as_ref().and_then(Id::header) {
-            headers.insert(X_REQUEST_ID, id);
-        }
     }
 
     /// The body of its reply gave so many bytes more, and may have come to its end.
@@ -132,6 +129,11 @@ impl Trails {
         let wanted = ids || traces != Traces::Off || observer.is_some();
         let (identifiers, spare) = (Identifiers::new(), RefCell::default());
         wanted.then_some(Trails { ids, traces, observer, identifiers, spare })
+    }
+
+    /// Whether requests have ids.
+    pub(crate) fn names(&self) -> bool {
+        self.ids
     }
 
     /// Follows a request, which came at `begun`, `accept` nanoseconds after its connection.

@@ -2,14 +2,19 @@
 //! behind, so that a connection between two requests holds no memory for either.
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
+use http_body::Body;
+use pin_project_lite::pin_project;
 
 use super::date::Date;
 use super::head::Head;
-use crate::reply::{HttpService, Reply};
+use crate::reply::{HttpService, Made, Reply};
+use crate::reply_body::ReplyBody;
 
 /// Bytes that are read at a time.
 const READ: usize = 16 * 1024;
@@ -20,8 +25,49 @@ const HEADS: usize = 4096;
 /// Most bytes of the buffer for replies that are kept for the next.
 const KEPT: usize = 64 * 1024;
 
-/// A place for a reply that is being made.
-pub(super) type Desk<S> = Pin<Box<Option<Reply<S>>>>;
+/// A place for a reply that is being made, and for its body.
+pub(super) type Desk<S> = Pin<Box<Work<S>>>;
+
+pin_project! {
+    /// What the service is polled for.
+    #[project = WorkProjection]
+    #[expect(clippy::large_enum_variant, reason = "a lane has one for most of its requests")]
+    pub(super) enum Work<S: HttpService> {
+        Nothing,
+        Reply { #[pin] reply: Reply<S> },
+        Body { #[pin] body: ReplyBody<S::Body> },
+    }
+}
+
+impl<S: HttpService> Work<S> {
+    /// Polls for the head of a reply.
+    pub(super) fn poll_reply(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Made<S>> {
+        match self.project() {
+            WorkProjection::Reply { reply } => reply.poll(cx).map(|Ok(made)| made),
+            _ => unreachable!("its reply is made once"),
+        }
+    }
+
+    /// Polls for the next bytes of the body; an error where it ends without.
+    pub(super) fn poll_data(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Bytes>> {
+        loop {
+            let WorkProjection::Body { body } = self.as_mut().project() else {
+                unreachable!("its head is made")
+            };
+            let data = match ready!(body.poll_frame(cx)) {
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+                Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
+                None => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            };
+            if !data.is_empty() {
+                return Poll::Ready(Ok(data));
+            }
+        }
+    }
+}
 
 /// The buffers of a lane's plain connections.
 pub(crate) struct Buffers<S: HttpService> {
@@ -83,12 +129,12 @@ impl<S: HttpService> Buffers<S> {
     }
 
     pub(super) fn take_desk(&self) -> Desk<S> {
-        self.desk.take().unwrap_or_else(|| Box::pin(None))
+        self.desk.take().unwrap_or_else(|| Box::pin(Work::Nothing))
     }
 
-    /// Gives back a place whose reply is made.
+    /// Gives back a place, and drops what is there.
     pub(super) fn return_desk(&self, mut desk: Desk<S>) {
-        desk.set(None);
+        desk.set(Work::Nothing);
         self.desk.set(Some(desk));
     }
 }

@@ -6,35 +6,35 @@ use crate::clock::Tick;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The date as text (RFC 9110 section 6.6.1), which stays the same for a second. The wall clock is
-/// read once in that time.
+/// The line of a head with the date (RFC 9110 section 6.6.1), which stays the same for a second. The
+/// wall clock is read once in that time.
 #[derive(Debug)]
 pub(super) struct Date {
-    text: String,
-    /// When the text was right, and for how many nanoseconds it is.
+    line: String,
+    /// When the line was right, and for how many nanoseconds it is.
     read: Tick,
     lasts: u64,
 }
 
 impl Date {
     pub(super) fn new() -> Self {
-        Date { text: String::new(), read: Tick::now(), lasts: 0 }
+        Date { line: String::new(), read: Tick::now(), lasts: 0 }
     }
 
-    /// The date at `now`, which is the present or not long before.
-    pub(super) fn at(&mut self, now: Tick) -> &str {
+    /// The line at `now`, which is the present or not long before.
+    pub(super) fn at(&mut self, now: Tick) -> &[u8] {
         if now.since(self.read) >= self.lasts {
             self.read = Tick::now();
             self.set(SystemTime::now());
         }
-        &self.text
+        self.line.as_bytes()
     }
 
     fn set(&mut self, now: SystemTime) {
         let into = now.duration_since(UNIX_EPOCH).map_or(0, |passed| passed.subsec_nanos());
         self.lasts = SECOND - u64::from(into);
         let second = now - Duration::from_nanos(u64::from(into));
-        self.text = httpdate::fmt_http_date(second);
+        self.line = format!("date: {}\r\n", httpdate::fmt_http_date(second));
     }
 }
 
@@ -47,11 +47,10 @@ mod tests {
         let mut date = Date::new();
         let begun = UNIX_EPOCH + Duration::new(784_111_777, 400_000_000);
         date.set(begun);
-        assert_eq!(date.text, "Sun, 06 Nov 1994 08:49:37 GMT");
+        let line = b"date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
         assert_eq!(date.lasts, 600_000_000);
-        let last = date.read.later(599_999_999);
-        assert_eq!(date.at(last), "Sun, 06 Nov 1994 08:49:37 GMT");
-        let next = date.read.later(600_000_000);
-        assert_ne!(date.at(next), "Sun, 06 Nov 1994 08:49:37 GMT", "read anew");
+        let (last, next) = (date.read.later(599_999_999), date.read.later(600_000_000));
+        assert_eq!(date.at(last), line);
+        assert_ne!(date.at(next), line, "read anew");
     }
 }

@@ -2,40 +2,50 @@
 
 use std::io::Write;
 
+use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRAILER, TRANSFER_ENCODING, UPGRADE};
 use http::{Extensions, HeaderValue, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::ext::ReasonPhrase;
 
+use super::date::Date;
+use crate::clock::Tick;
+use crate::reply::BoxError;
+use crate::reply_body::ReplyBody;
+
+/// Bytes of an ordinary head.
+const USUAL: usize = 512;
+
 /// Writes the head of a reply behind what is in `out`; how many bytes of body belong to it.
 /// `None`: it takes more than a length to send, and nothing was written.
-pub(super) fn head<B: Body>(
-    reply: &Response<B>,
-    answers_head: bool,
-    date: &str,
+pub(super) fn head<B>(
+    reply: &Response<ReplyBody<B>>,
+    date: &mut Date,
     out: &mut Vec<u8>,
-) -> Option<u64> {
+) -> Option<u64>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
+{
     let begun = out.len();
-    let length = fields(reply, answers_head, date, out);
+    out.reserve(USUAL);
+    let length = lines(reply, date, out);
     if length.is_none() {
         out.truncate(begun);
     }
     length
 }
 
-fn fields<B: Body>(
-    reply: &Response<B>,
-    answers_head: bool,
-    date: &str,
-    out: &mut Vec<u8>,
-) -> Option<u64> {
-    let status = reply.status();
+fn lines<B>(reply: &Response<ReplyBody<B>>, date: &mut Date, out: &mut Vec<u8>) -> Option<u64>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
+{
+    let (status, body, ticket) = (reply.status(), reply.body(), reply.body().ticket());
     if status.is_informational() || reply.version() != Version::HTTP_11 {
         return None;
     }
-    let length = match reply.body().is_end_stream() {
+    let length = match body.is_end_stream() {
         true => 0,
-        false => reply.body().size_hint().exact()?,
+        false => body.size_hint().exact()?,
     };
     // RFC 9110 section 6.4.1: these have no body.
     let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
@@ -47,32 +57,29 @@ fn fields<B: Body>(
     for (name, value) in reply.headers() {
         match *name {
             CONNECTION | UPGRADE | TRANSFER_ENCODING | TRAILER => return None,
-            CONTENT_LENGTH if answers_head => {}
+            CONTENT_LENGTH if ticket.asks_head() => {}
             CONTENT_LENGTH if bodiless || says(value, length) => continue,
             CONTENT_LENGTH => return None,
             DATE => dated = true,
+            _ if ticket.names(name) => continue,
             _ => {}
         }
-        field(name.as_str(), value.as_bytes(), out);
+        out.extend_from_slice(name.as_str().as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value.as_bytes());
+        out.extend_from_slice(b"\r\n");
     }
-    if !answers_head && !bodiless {
+    ticket.write_names(out);
+    if !ticket.asks_head() && !bodiless {
         out.extend_from_slice(b"content-length: ");
         decimal(length, out);
         out.extend_from_slice(b"\r\n");
     }
     if !dated {
-        field("date", date.as_bytes(), out);
+        out.extend_from_slice(date.at(ticket.made().unwrap_or_else(Tick::now)));
     }
     out.extend_from_slice(b"\r\n");
     Some(length)
-}
-
-fn field(name: &str, value: &[u8], out: &mut Vec<u8>) {
-    out.reserve(name.len() + value.len() + 4);
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
 }
 
 fn status_line(status: StatusCode, extensions: &Extensions, out: &mut Vec<u8>) -> Option<()> {

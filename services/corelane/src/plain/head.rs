@@ -4,7 +4,7 @@
 //! of its bytes (RFC 9112 sections 2.2, 3 and 5). Nothing is decided about any other; hyper gets
 //! its bytes as they came.
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 use memchr::memchr;
@@ -84,7 +84,7 @@ impl Head {
         bytes: &[u8],
         memory: &mut BytesMut,
         mut fields: HeaderMap,
-    ) -> Option<(Request<Incoming>, Bytes)> {
+    ) -> Option<Request<Incoming>> {
         memory.extend_from_slice(&bytes[..self.length]);
         let head = memory.split().freeze();
         let part = |(from, to): Part| head.slice(from..to);
@@ -99,7 +99,7 @@ impl Head {
         *request.uri_mut() = Uri::from(target);
         *request.version_mut() = Version::HTTP_11;
         *request.headers_mut() = fields;
-        Some((request, head))
+        Some(request)
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
         let mut head = Head::default();
         head.read(bytes, &Limits { headers: 3, uri_bytes: 20, ..Limits::default() })?;
         let request = head.request(bytes, &mut BytesMut::new(), HeaderMap::new());
-        request.map(|(request, _)| (request, head.length))
+        request.map(|request| (request, head.length))
     }
 
     #[test]

@@ -1,18 +1,17 @@
 //! Replies on their way to the socket.
 
 use std::io::{self, IoSlice};
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
-use http_body::Body;
 use tokio::io::AsyncWrite;
 
+use super::buffers::{Desk, Work};
 use super::turn::{Turn, broken};
 use super::{Stage, Step, encode};
-use crate::clock::Tick;
 use crate::reply::{HttpService, Made};
-use crate::reply_body::ReplyBody;
 
 /// A body of up to so many bytes is copied behind its head and sent with it: cheaper than a vector
 /// of both, which the kernel has to fetch and check first (send(2), writev(2)).
@@ -30,7 +29,7 @@ pub(super) struct Writing<S: HttpService> {
 
 /// The rest of a body that comes in parts.
 pub(super) struct Streaming<S: HttpService> {
-    body: Pin<Box<ReplyBody<S::Body>>>,
+    desk: Desk<S>,
     /// Bytes of it that are still to come.
     left: u64,
     /// What was read behind the request.
@@ -52,28 +51,30 @@ impl<S: HttpService> Turn<'_, S> {
     /// behind the request.
     pub(super) fn encode(
         &self,
-        reply: Made<S>,
+        mut desk: Desk<S>,
+        mut reply: Made<S>,
         out: &mut Vec<u8>,
         all: impl FnOnce() -> Bytes,
         behind: impl FnOnce() -> Bytes,
         cx: &mut Context<'_>,
     ) -> Option<(Bytes, Stage<S>)> {
         let buffers = &self.host.buffers;
-        let mut date = buffers.date.borrow_mut();
-        let date = date.at(reply.body().made().unwrap_or_else(Tick::now));
-        let answers_head = reply.body().answers_head();
         let begun = out.len();
-        let Some(length) = encode::head(&reply, answers_head, date, out) else {
+        let Some(length) = encode::head(&reply, &mut buffers.date.borrow_mut(), out) else {
+            buffers.return_desk(desk);
+            let mut fields = mem::take(reply.headers_mut());
+            reply.body().ticket().name(&mut fields);
+            *reply.headers_mut() = fields;
             let over = HandOver { prefix: all(), made: Some(Box::new(reply)) };
             return Some((Bytes::new(), Stage::HandOver(Box::new(over))));
         };
-        let (head, body) = reply.into_parts();
-        buffers.return_fields(head.headers);
+        buffers.return_fields(mem::take(reply.headers_mut()));
         if length == 0 {
+            buffers.return_desk(desk);
             return None;
         }
-        let mut body = Box::pin(body);
-        let first = match next_data(body.as_mut(), cx) {
+        desk.set(Work::Body { body: reply.into_body() });
+        let first = match desk.as_mut().poll_data(cx) {
             Poll::Ready(Ok(data)) => data,
             Poll::Ready(Err(error)) => {
                 // Nothing of a reply that cannot be sent, as long as none of it was.
@@ -82,15 +83,16 @@ impl<S: HttpService> Turn<'_, S> {
             }
             Poll::Pending => {
                 let unread = behind();
-                let streaming = Streaming { body, left: length, unread, polled: true };
+                let streaming = Streaming { desk, left: length, unread, polled: true };
                 return Some((Bytes::new(), Stage::Streaming(Box::new(streaming))));
             }
         };
         if first.len() as u64 == length && first.len() <= JOINED {
             out.extend_from_slice(&first);
+            buffers.return_desk(desk);
             return None;
         }
-        let streaming = Streaming { body, left: length, unread: behind(), polled: false };
+        let streaming = Streaming { desk, left: length, unread: behind(), polled: false };
         Some(streaming.give(first))
     }
 
@@ -100,8 +102,8 @@ impl<S: HttpService> Turn<'_, S> {
         mut streaming: Box<Streaming<S>>,
         cx: &mut Context<'_>,
     ) -> Step<S> {
-        if !std::mem::take(&mut streaming.polled) {
-            match next_data(streaming.body.as_mut(), cx) {
+        if !mem::take(&mut streaming.polled) {
+            match streaming.desk.as_mut().poll_data(cx) {
                 Poll::Ready(Ok(data)) => {
                     let (data, next) = streaming.give(data);
                     return self.write(Vec::new(), data, next, cx);
@@ -214,23 +216,5 @@ impl<S: HttpService> Streaming<S> {
         self.left -= data.len() as u64;
         let whole = self.left == 0;
         (data, if whole { Stage::unread(self.unread) } else { Stage::Streaming(Box::new(self)) })
-    }
-}
-
-/// The next bytes of a body, and an error where it ends without.
-fn next_data<B: Body<Data = Bytes, Error: Into<crate::reply::BoxError>>>(
-    mut body: Pin<&mut ReplyBody<B>>,
-    cx: &mut Context<'_>,
-) -> Poll<io::Result<Bytes>> {
-    loop {
-        let data = match body.as_mut().poll_frame(cx) {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-            Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(io::Error::other(error))),
-            Poll::Ready(None) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-        };
-        if !data.is_empty() {
-            return Poll::Ready(Ok(data));
-        }
     }
 }

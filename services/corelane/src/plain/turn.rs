@@ -1,7 +1,6 @@
 //! What a connection does when its task is polled: it reads, answers and writes until it has to
 //! wait.
 
-use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -11,6 +10,7 @@ use bytes::Bytes;
 use http::Request;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::buffers::Work;
 use super::replies::HandOver;
 use super::{Answering, Stage, Step};
 use crate::body::Incoming;
@@ -72,23 +72,21 @@ impl<S: HttpService> Turn<'_, S> {
         let mut out = buffers.take_output();
         let mut rest = bytes;
         while !rest.is_empty() && out.len() < TOGETHER {
-            let Some((request, head)) = self.request(rest) else {
+            let Some((request, length)) = self.request(rest) else {
                 let over = HandOver { prefix: keep(rest), made: None };
                 return self.write(out, Bytes::new(), Stage::HandOver(Box::new(over)), cx);
             };
-            let behind = &rest[head.len()..];
+            let (head, behind) = rest.split_at(length);
             let mut desk = buffers.take_desk();
             let LaneService { lane, service, .. } = self.host;
-            desk.set(Some(Reply::plain(service, lane, self.connection, request)));
-            let reply = desk.as_mut().as_pin_mut().expect("it was put there");
-            let Poll::Ready(Ok(made)) = reply.poll(cx) else {
-                let unread = keep(behind);
+            desk.set(Work::Reply { reply: Reply::plain(service, lane, self.connection, request) });
+            let Poll::Ready(made) = desk.as_mut().poll_reply(cx) else {
+                let (head, unread) = (Bytes::copy_from_slice(head), keep(behind));
                 let answering = Answering { desk, head, unread, polled: true };
                 return self.write(out, Bytes::new(), Stage::Answering(Box::new(answering)), cx);
             };
-            buffers.return_desk(desk);
-            let keep_all = || keep(rest);
-            if let Some((body, next)) = self.encode(made, &mut out, keep_all, || keep(behind), cx) {
+            let (all, behind_it) = (|| keep(rest), || keep(behind));
+            if let Some((body, next)) = self.encode(desk, made, &mut out, all, behind_it, cx) {
                 return self.write(out, body, next, cx);
             }
             rest = behind;
@@ -96,12 +94,14 @@ impl<S: HttpService> Turn<'_, S> {
         self.write(out, Bytes::new(), Stage::unread(keep(rest)), cx)
     }
 
-    /// The plain request that `bytes` begin with, and its head.
-    fn request(&self, bytes: &[u8]) -> Option<(Request<Incoming>, Bytes)> {
+    /// The plain request that `bytes` begin with, and its length.
+    fn request(&self, bytes: &[u8]) -> Option<(Request<Incoming>, usize)> {
         let buffers = &self.host.buffers;
         let mut head = buffers.head.borrow_mut();
         head.read(bytes, &self.host.lane.limits)?;
-        head.request(bytes, &mut buffers.heads.borrow_mut(), buffers.take_fields())
+        let request =
+            head.request(bytes, &mut buffers.heads.borrow_mut(), buffers.take_fields())?;
+        Some((request, head.length))
     }
 
     /// Goes on with a reply that is not made yet.
@@ -111,8 +111,7 @@ impl<S: HttpService> Turn<'_, S> {
         cx: &mut Context<'_>,
     ) -> Step<S> {
         if !std::mem::take(&mut answering.polled) {
-            let reply = answering.desk.as_mut().as_pin_mut().expect("it is not made yet");
-            if let Poll::Ready(Ok(made)) = reply.poll(cx) {
+            if let Poll::Ready(made) = answering.desk.as_mut().poll_reply(cx) {
                 return self.answered(*answering, made, cx);
             }
         }
@@ -130,12 +129,11 @@ impl<S: HttpService> Turn<'_, S> {
         cx: &mut Context<'_>,
     ) -> Step<S> {
         let Answering { desk, head, unread, .. } = answering;
-        self.host.buffers.return_desk(desk);
         let mut out = self.host.buffers.take_output();
         let all = || Bytes::from([&head[..], &unread].concat());
         let behind = || unread.clone();
         let (body, next) = self
-            .encode(made, &mut out, all, behind, cx)
+            .encode(desk, made, &mut out, all, behind, cx)
             .unwrap_or_else(|| (Bytes::new(), Stage::unread(unread.clone())));
         self.write(out, body, next, cx)
     }
