@@ -91,8 +91,11 @@ impl Lane {
     }
 }
 
-pub(crate) const REPLICA: HeaderName = HeaderName::from_static("corelane-replica");
-pub(crate) const LANE: HeaderName = HeaderName::from_static("corelane-lane");
+pub(crate) const REPLICA: &str = "corelane-replica";
+pub(crate) const LANE: &str = "corelane-lane";
+
+const REPLICA_NAME: HeaderName = HeaderName::from_static(REPLICA);
+const LANE_NAME: HeaderName = HeaderName::from_static(LANE);
 
 /// What belongs to one lane and never leaves its thread.
 #[derive(Debug)]
@@ -171,8 +174,8 @@ impl LaneState {
     /// Names the replica and this lane in a reply.
     pub(crate) fn sign(&self, headers: &mut HeaderMap) {
         if let Some((replica, lane)) = &self.signature {
-            headers.insert(REPLICA, replica.clone());
-            headers.insert(LANE, lane.clone());
+            headers.insert(REPLICA_NAME, replica.clone());
+            headers.insert(LANE_NAME, lane.clone());
         }
     }
 
@@ -206,8 +209,8 @@ impl LaneState {
 /// The lines of a head that name the replica and a lane of it.
 fn lines(index: usize, replica: Option<&HeaderValue>) -> Vec<u8> {
     let Some(replica) = replica else { return Vec::new() };
-    let (ours, lane) = (REPLICA, format!("\r\n{LANE}: {index}\r\n"));
-    [ours.as_str().as_bytes(), b": ", replica.as_bytes(), lane.as_bytes()].concat()
+    let lane = format!("\r\n{LANE}: {index}\r\n");
+    [REPLICA.as_bytes(), b": ", replica.as_bytes(), lane.as_bytes()].concat()
 }
 
 /// Runs a lane on the calling thread until it is drained or stopped; the requests that were cut.

@@ -4,7 +4,8 @@ use std::fmt;
 
 use http::{HeaderName, HeaderValue};
 
-pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const ID_FIELD: &str = "x-request-id";
+pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static(ID_FIELD);
 
 /// Most characters of a request id: what a client sends must not fill a log.
 const MOST: usize = 128;

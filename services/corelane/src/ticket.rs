@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
-use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Version};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use http_body_util::{Either, Full};
 
@@ -18,7 +18,7 @@ use crate::load_table::KindIndex;
 use crate::metrics::{Phase as Part, method_index};
 use crate::reply::BoxError;
 use crate::reply_body::ReplyBody;
-use crate::request_id::X_REQUEST_ID;
+use crate::request_id::{ID_FIELD, X_REQUEST_ID};
 use crate::shared::Phase;
 use crate::trail::{Trail, Trails};
 
@@ -235,7 +235,8 @@ impl Ticket {
         out.extend_from_slice(self.lane.signature_lines());
         let trail = self.trail.take();
         if let Some(id) = trail.as_ref().and_then(|trail| trail.id.as_ref()) {
-            out.extend_from_slice(b"x-request-id: ");
+            out.extend_from_slice(ID_FIELD.as_bytes());
+            out.extend_from_slice(b": ");
             id.read(|text| out.extend_from_slice(text));
             out.extend_from_slice(b"\r\n");
         }
@@ -243,10 +244,12 @@ impl Ticket {
     }
 
     /// Whether a field of the service's is one that [`Ticket::name`] would put in its place.
-    pub(crate) fn names(&self, field: &HeaderName) -> bool {
-        let signs = !self.lane.signature_lines().is_empty();
-        let follows = self.lane.trails.as_ref().is_some_and(Trails::names);
-        (signs && (*field == REPLICA || *field == LANE)) || (follows && *field == X_REQUEST_ID)
+    pub(crate) fn names(&self, field: &str) -> bool {
+        match field {
+            REPLICA | LANE => !self.lane.signature_lines().is_empty(),
+            ID_FIELD => self.lane.trails.as_ref().is_some_and(Trails::names),
+            _ => false,
+        }
     }
 
     /// The lane is expected to do this request's work no longer.

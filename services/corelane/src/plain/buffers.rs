@@ -31,7 +31,6 @@ pub(super) type Desk<S> = Pin<Box<Work<S>>>;
 pin_project! {
     /// What the service is polled for.
     #[project = WorkProjection]
-    #[expect(clippy::large_enum_variant, reason = "a lane has one for most of its requests")]
     pub(super) enum Work<S: HttpService> {
         Nothing,
         Reply { #[pin] reply: Reply<S> },

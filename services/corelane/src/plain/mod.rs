@@ -29,7 +29,7 @@ use bytes::Bytes;
 pub(crate) use buffers::Buffers;
 use buffers::Desk;
 use replies::{HandOver, Streaming, Writing};
-use turn::Turn;
+use turn::{REQUESTS, Turn};
 
 use crate::connection::{Order, Registration};
 use crate::http_connection::{LaneService, serve_http1};
@@ -119,7 +119,8 @@ impl<S: HttpService> Future for Plain<S> {
         let (Some(socket), Some(registration)) = (&mut this.socket, &this.registration) else {
             return Poll::Ready(());
         };
-        let mut turn = Turn { socket, connection: &registration.connection, host: &this.host };
+        let connection = &registration.connection;
+        let mut turn = Turn { socket, connection, host: &this.host, left: REQUESTS };
         let mut stage = mem::replace(&mut this.stage, Stage::Broken);
         turn.connection.begin_turn();
         while let Poll::Ready(order) = turn.connection.poll_order(cx) {
@@ -138,6 +139,10 @@ impl<S: HttpService> Future for Plain<S> {
         }
         loop {
             let step = match stage {
+                Stage::Idle | Stage::Unread(_) if turn.left == 0 => {
+                    cx.waker().wake_by_ref();
+                    Step::Wait(stage)
+                }
                 Stage::Idle => turn.read(cx),
                 Stage::Unread(bytes) => turn.serve(&bytes, Some(&bytes), cx),
                 Stage::Answering(answering) => turn.answer(answering, cx),

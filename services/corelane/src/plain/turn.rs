@@ -23,11 +23,16 @@ use crate::stream::read_ahead;
 /// Replies to requests that came together are sent together, up to about so many bytes.
 const TOGETHER: usize = 32 * 1024;
 
+/// Most requests of one connection that are answered in a turn: then others have theirs.
+pub(super) const REQUESTS: u32 = 32;
+
 /// A connection in its turn.
 pub(super) struct Turn<'a, S: HttpService> {
     pub(super) socket: &'a mut Socket,
     pub(super) connection: &'a Rc<Connection>,
     pub(super) host: &'a LaneService<S>,
+    /// Requests that may still be answered in it.
+    pub(super) left: u32,
 }
 
 impl<S: HttpService> Turn<'_, S> {
@@ -71,11 +76,12 @@ impl<S: HttpService> Turn<'_, S> {
         let buffers = &self.host.buffers;
         let mut out = buffers.take_output();
         let mut rest = bytes;
-        while !rest.is_empty() && out.len() < TOGETHER {
+        while !rest.is_empty() && out.len() < TOGETHER && self.left > 0 {
             let Some((request, length)) = self.request(rest) else {
                 let over = HandOver { prefix: keep(rest), made: None };
                 return self.write(out, Bytes::new(), Stage::HandOver(Box::new(over)), cx);
             };
+            self.left -= 1;
             let (head, behind) = rest.split_at(length);
             let mut desk = buffers.take_desk();
             let LaneService { lane, service, .. } = self.host;
