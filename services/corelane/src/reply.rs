@@ -233,16 +233,17 @@ pin_project! {
 }
 
 impl<S: HttpService> Reply<S> {
-    /// The reply to a plain request, which has to be polled at once.
+    /// The reply to a plain request, which is there, and has to be polled at once. Moving it from
+    /// hand to hand would take longer than reading it did.
     pub(crate) fn plain(
         service: &S,
         lane: &Rc<LaneState>,
         connection: &Rc<Connection>,
-        request: Request<Incoming>,
+        request: &mut Option<Request<Incoming>>,
     ) -> Self {
-        let mut ticket = Ticket::new(lane, connection, &request);
+        let mut ticket = Ticket::new(lane, connection, request.as_ref().expect("it was read"));
         ticket.set_plain();
-        let work = Work::admitted(service, lane, &mut Some(request), &ticket);
+        let work = Work::admitted(service, lane, request, &ticket);
         Reply::new(ticket, work)
     }
 

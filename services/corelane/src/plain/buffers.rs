@@ -2,6 +2,7 @@
 //! behind, so that a connection between two requests holds no memory for either.
 
 use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -28,6 +29,9 @@ const KEPT: usize = 64 * 1024;
 /// A place for a reply that is being made, and for its body.
 pub(super) type Desk<S> = Pin<Box<Work<S>>>;
 
+/// A reply cannot fail: what goes wrong is one too.
+type Answer<S> = Result<Made<S>, Infallible>;
+
 pin_project! {
     /// What the service is polled for.
     #[project = WorkProjection]
@@ -40,9 +44,9 @@ pin_project! {
 
 impl<S: HttpService> Work<S> {
     /// Polls for the head of a reply.
-    pub(super) fn poll_reply(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Made<S>> {
+    pub(super) fn poll_reply(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer<S>> {
         match self.project() {
-            WorkProjection::Reply { reply } => reply.poll(cx).map(|Ok(made)| made),
+            WorkProjection::Reply { reply } => reply.poll(cx),
             _ => unreachable!("its reply is made once"),
         }
     }

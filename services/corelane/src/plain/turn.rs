@@ -2,6 +2,7 @@
 //! wait.
 
 use std::io;
+use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -76,8 +77,9 @@ impl<S: HttpService> Turn<'_, S> {
         let buffers = &self.host.buffers;
         let mut out = buffers.take_output();
         let mut rest = bytes;
+        let mut request = None;
         while !rest.is_empty() && out.len() < TOGETHER && self.left > 0 {
-            let Some((request, length)) = self.request(rest) else {
+            let Some(length) = self.request(rest, &mut request) else {
                 let over = HandOver { prefix: keep(rest), made: None };
                 return self.write(out, Bytes::new(), Stage::HandOver(Box::new(over)), cx);
             };
@@ -85,8 +87,9 @@ impl<S: HttpService> Turn<'_, S> {
             let (head, behind) = rest.split_at(length);
             let mut desk = buffers.take_desk();
             let LaneService { lane, service, .. } = self.host;
-            desk.set(Work::Reply { reply: Reply::plain(service, lane, self.connection, request) });
-            let Poll::Ready(made) = desk.as_mut().poll_reply(cx) else {
+            let reply = Reply::plain(service, lane, self.connection, &mut request);
+            desk.set(Work::Reply { reply });
+            let Poll::Ready(Ok(made)) = desk.as_mut().poll_reply(cx) else {
                 let (head, unread) = (Bytes::copy_from_slice(head), keep(behind));
                 let answering = Answering { desk, head, unread, polled: true };
                 return self.write(out, Bytes::new(), Stage::Answering(Box::new(answering)), cx);
@@ -100,14 +103,14 @@ impl<S: HttpService> Turn<'_, S> {
         self.write(out, Bytes::new(), Stage::unread(keep(rest)), cx)
     }
 
-    /// The plain request that `bytes` begin with, and its length.
-    fn request(&self, bytes: &[u8]) -> Option<(Request<Incoming>, usize)> {
+    /// Reads the plain request that `bytes` begin with; its length.
+    fn request(&self, bytes: &[u8], request: &mut Option<Request<Incoming>>) -> Option<usize> {
         let buffers = &self.host.buffers;
         let mut head = buffers.head.borrow_mut();
         head.read(bytes, &self.host.lane.limits)?;
-        let request =
-            head.request(bytes, &mut buffers.heads.borrow_mut(), buffers.take_fields())?;
-        Some((request, head.length))
+        let mut memory = buffers.heads.borrow_mut();
+        *request = head.request(bytes, &mut memory, buffers.take_fields());
+        request.as_ref().map(|_| head.length)
     }
 
     /// Goes on with a reply that is not made yet.
@@ -116,10 +119,10 @@ impl<S: HttpService> Turn<'_, S> {
         mut answering: Box<Answering<S>>,
         cx: &mut Context<'_>,
     ) -> Step<S> {
-        if !std::mem::take(&mut answering.polled) {
-            if let Poll::Ready(made) = answering.desk.as_mut().poll_reply(cx) {
-                return self.answered(*answering, made, cx);
-            }
+        if !mem::take(&mut answering.polled)
+            && let Poll::Ready(Ok(made)) = answering.desk.as_mut().poll_reply(cx)
+        {
+            return self.answered(*answering, made, cx);
         }
         if self.listen(&mut answering.unread, cx) {
             Step::Wait(Stage::Answering(answering))
