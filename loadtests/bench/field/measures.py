@@ -51,8 +51,9 @@ def cell(
 def closed(
     bench: Bench, process: Running, warm: float, seconds: float, options: Mapping[str, object]
 ) -> Sample:
-    """Each connection asks again as soon as it is answered: the server's CPU is busy."""
-    times = {"seconds": seconds, "warm_up": warm}
+    """Each connection asks again as soon as it is answered: the server's CPU is busy. The generator
+    has its CPU for itself and never sleeps, or who is slower than it would pay for waking it."""
+    times = {"seconds": seconds, "warm_up": warm, "spin": True}
     place = bench.place()
     with Generator(bench.generator, place, "closed", process.address, **options, **times) as load:
         used, result = cpu_of(process, load)

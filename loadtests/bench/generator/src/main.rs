@@ -51,6 +51,9 @@ enum Mode {
         target: Target,
         #[command(flatten)]
         period: Period,
+        /// Look for replies without ever sleeping: no server pays for waking the generator up.
+        #[arg(long)]
+        spin: bool,
         /// Asks for so many routes in turn instead.
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["ops", "page"])]
         routes: Option<u32>,
@@ -168,12 +171,13 @@ fn run(mode: Mode) -> Result<(), Lost> {
     // A sleep ends when it is due, not up to 50 µs later (prctl(2), PR_SET_TIMERSLACK).
     set_current_timer_slack(NonZeroU64::new(1)).map_err(io::Error::from)?;
     match mode {
-        Mode::Closed { target, period, routes } => {
+        Mode::Closed { target, period, spin, routes } => {
             let kind = target.ops.map_or(Kind::Hello, Kind::Work);
             let kind = routes.map_or(kind, |of| Kind::Route { number: 0, of });
             let exchanges =
                 target.exchanges(target.ops)?.with_routes(target.to, routes.unwrap_or(0));
             let mut pool = Pool::open(vec![target.to], target.connections, exchanges)?;
+            pool.spin(spin);
             let all = 0..pool.len();
             closed::run(&mut pool, all.clone(), kind, period.warm_up())?;
             measure(pool, |pool| {

@@ -57,6 +57,8 @@ pub(crate) struct Pool {
     connections: Vec<Connection>,
     in_flight: usize,
     reopened: u64,
+    /// It never sleeps.
+    spins: bool,
     buffer: Box<[u8; REPLY]>,
 }
 
@@ -70,9 +72,17 @@ impl Pool {
         let poll = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from)?;
         let connections = Vec::with_capacity(count);
         let buffer = Box::new([0; REPLY]);
-        let mut pool = Pool { to, exchanges, poll, connections, in_flight: 0, reopened: 0, buffer };
+        let (in_flight, reopened, spins) = (0, 0, false);
+        let mut pool =
+            Pool { to, exchanges, poll, connections, in_flight, reopened, spins, buffer };
         (0..count).try_for_each(|_| pool.add())?;
         Ok(pool)
+    }
+
+    /// Lets every wait look again and again in place of sleeping: whoever sends to a thread that
+    /// sleeps pays for waking it up, on another CPU with an interrupt.
+    pub(crate) fn spin(&mut self, spins: bool) {
+        self.spins = spins;
     }
 
     /// Opens one more connection.
@@ -114,9 +124,12 @@ impl Pool {
     /// Waits until a connection has something to read, at most `timeout`.
     pub(crate) fn wait(&self, events: &mut Vec<Event>, timeout: Duration) -> Result<(), Lost> {
         events.clear();
-        let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+        let end = Instant::now() + timeout;
+        let sleep = if self.spins { Duration::ZERO } else { timeout };
+        let sleep = Timespec::try_from(sleep).map_err(io::Error::other)?;
         loop {
-            match epoll::wait(&self.poll, spare_capacity(events), Some(&timeout)) {
+            match epoll::wait(&self.poll, spare_capacity(events), Some(&sleep)) {
+                Ok(0) if self.spins && Instant::now() < end => {}
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(io::Error::from(error).into()),
