@@ -62,17 +62,20 @@ def wrong(record: dict) -> int:
 
 def answers(record: dict) -> list[str]:
     """Whether all replies were right; that ab got none from a server is a finding, and told beside it."""
-    bad, failed = Counter(), Counter()
+    bad, failed, grown = Counter(), Counter(), Counter()
     for name, one in _counted(record):
         bad[name] += one.get("wrong", 0)
     for name, taken in record.get(C10K, {}).items():
         failed[name] += sum(one.get("failed", 0) for one in taken)
+    for part in record.get("scaling", {}).values():
+        grown.update(part.get("failed", {}))
     bad, failed = +bad, +failed
     total = sum(one.get("requests", 0) for _, one in _counted(record))
     found = f"{bad.total():,} got a wrong answer or none ({_told(bad)})" if bad else ""
     told = f"Every reply was checked: of {total:,} requests {found or 'none got a wrong answer or none'}."
     without = f"Of ab's requests at 10,000 connections at once failed: {_told(failed)}."
-    return [told, without] if failed else [told]
+    carried = f"Where load grew, peers gave no right reply to {_told(grown)}."
+    return [told, *([without] if failed else []), *([carried] if grown else [])]
 
 
 def absent(record: dict) -> list[str]:

@@ -6,6 +6,9 @@ from statistics import median
 
 from loadtests.bench.field.scaling.model import FORMS, Growth, growth
 
+FITS = 0.5
+"""A form that is off by this share or more in the mean is no law of those points."""
+
 
 @dataclass
 class Series:
@@ -30,9 +33,10 @@ class Series:
         return [(x, median(values)) for x, values in found if x >= least]
 
     def laws(self, least: float = 0, forms: Sequence[str] = tuple(FORMS)) -> dict[str, Growth]:
-        """How each name grows from `least` on, where there are three points or more."""
+        """How each name grows from `least` on, where there are three points or more and a form fits."""
         points = {name: self.medians(name, least) for name in self.values}
-        return {name: growth(some, forms) for name, some in points.items() if len(some) > 2}
+        found = {name: growth(some, forms) for name, some in points.items() if len(some) > 2}
+        return {name: law for name, law in found.items() if law.error < FITS}
 
     def figure(
         self, laws: Mapping[str, Growth] | None = None, beyond: Sequence[float] = ()

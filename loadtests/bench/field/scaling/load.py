@@ -79,8 +79,15 @@ class Seen:
             for name, count in self.wrong.items()
         ]
         told += [machine.others(self.others)] if self.others else []
-        wrong = sum(self.wrong.values())
-        return {"about": about, "figures": figures, "notes": notes + told, "wrong": wrong}
+        peers = {name: count for name, count in self.wrong.items() if not _is_ours(name)}
+        wrong = sum(self.wrong.values()) - sum(peers.values())
+        found = {"about": about, "figures": figures, "notes": notes + told, "wrong": wrong}
+        # What a peer does not carry is a finding; what Corelane does not carry is an error.
+        return {**found, "failed": peers}
+
+
+def _is_ours(name: str) -> bool:
+    return name.lower().startswith("corelane")
 
 
 def tried(part: str, name: str, measured: Callable[[], Found]) -> Found | None:
