@@ -20,7 +20,7 @@ from support import REPOSITORY, eventually
 
 FICKLE = """\
 #!{python}
-# Every third answer is wrong, and there is no other route.
+# Every third answer is wrong, but none of the first ones, which only ask whether a route is there; there is no other route.
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -30,7 +30,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         Handler.answered += 1
-        body = b"Hello, World!" if Handler.answered % 3 else b"Hello, World?"
+        body = b"Hello, World!" if Handler.answered < 50 or Handler.answered % 3 else b"Hello, World?"
         self.send_response(200 if self.path == "/hello" else 404)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
