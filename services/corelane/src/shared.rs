@@ -239,4 +239,12 @@ impl Shared {
     pub(crate) fn in_flight(&self) -> u64 {
         self.lanes.iter().map(|lane| lane.metrics.in_flight.get()).sum()
     }
+
+    /// Connections that have departed from a lane and not arrived yet.
+    pub(crate) fn in_transit(&self) -> u64 {
+        // In this order, so that one which departs and arrives meanwhile does not count below 0.
+        let arrived: u64 = self.lanes.iter().map(|lane| lane.metrics.arrived.get()).sum();
+        let departed: u64 = self.lanes.iter().map(|lane| lane.metrics.departed()).sum();
+        departed.saturating_sub(arrived)
+    }
 }

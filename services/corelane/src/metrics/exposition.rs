@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 
 use super::family::{Family, Value};
 use super::shard::{CODES, LaneMetrics, METHODS};
-use super::{config, cpu, process, tls};
+use super::{config, cpu, idle, process, tls};
 use crate::builder::Builder;
 use crate::load_table::{LoadTable, Row};
 use crate::placement::Inbox;
@@ -275,6 +275,7 @@ impl Exposition {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(tls::TlsCollector { shared: Arc::clone(&shared) }));
         registry.register_collector(Box::new(cpu::CpuCollector { shared: Arc::clone(&shared) }));
+        registry.register_collector(Box::new(idle::IdleCollector { shared: Arc::clone(&shared) }));
         registry.register_collector(Box::new(LaneCollector::new(shared)));
         registry.register_collector(Box::new(config::ConfigCollector::new(settings.clone())));
         registry.register_collector(Box::new(process::ProcessCollector));

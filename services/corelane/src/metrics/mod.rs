@@ -8,11 +8,12 @@ mod config;
 mod cpu;
 mod exposition;
 mod family;
+mod idle;
 mod process;
+mod reason;
 mod shard;
 mod tls;
 
 pub(crate) use exposition::{CONTENT_TYPE, Exposition};
-pub(crate) use shard::{
-    Count, Handshake, LaneMetrics, METHODS, Phase, Refusal, RequestRefusal, method_index,
-};
+pub(crate) use reason::{Handshake, Moved, Phase, Refusal, RequestRefusal, Woken};
+pub(crate) use shard::{Count, LaneMetrics, METHODS, method_index};

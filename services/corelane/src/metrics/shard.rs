@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use http::{Method, StatusCode};
 
+use super::reason::{Handshake, Moved, Phase, Refusal, RequestRefusal, Woken};
 use crate::load_table::KindIndex;
 
 /// A number with one writer: a plain load and store, without the lock prefix of `fetch_add`.
@@ -79,141 +80,6 @@ impl Histogram {
     }
 }
 
-/// Why a connection was refused or given up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Refusal {
-    /// [`Limits::connections`](crate::Limits::connections) were open.
-    Limit,
-    /// [`Timeouts::header`](crate::Timeouts::header) ran out.
-    HeaderTimeout,
-    /// [`Timeouts::idle`](crate::Timeouts::idle) ran out.
-    IdleTimeout,
-    /// An accept failed, once or again: the system was out of files or memory.
-    AcceptError,
-    /// What came was not HTTP: answered 400 (HTTP/2: GOAWAY).
-    BadRequest,
-    /// The header had more than [`Limits::header_bytes`](crate::Limits::header_bytes) or more
-    /// than [`Limits::headers`](crate::Limits::headers) fields: answered 431.
-    HeaderTooLarge,
-    /// [`Timeouts::write`](crate::Timeouts::write) ran out for the connection, or for one stream
-    /// of it.
-    WriteTimeout,
-    /// An HTTP/2 client opened and reset streams, or sent CONTINUATION frames, without measure.
-    Flood,
-    /// It reached its [`Timeouts::connection_age`](crate::Timeouts::connection_age); no failure.
-    Age,
-    /// It carried its [`Limits::connection_requests`](crate::Limits::connection_requests); no
-    /// failure.
-    Requests,
-    /// Where a message of HTTP/1.1 ends could be read in two ways.
-    AmbiguousFraming,
-    /// A TLS handshake failed: the client left, speaks no version or cipher of ours, or refused
-    /// our certificate.
-    Handshake,
-    /// [`Timeouts::header`](crate::Timeouts::header) ran out before the TLS handshake was done.
-    HandshakeTimeout,
-    /// A request without TLS came to the port that speaks TLS; it was answered 400.
-    PlainHttp,
-}
-
-impl Refusal {
-    pub(super) const ALL: [(Refusal, &'static str); 14] = [
-        (Refusal::Limit, "limit"),
-        (Refusal::HeaderTimeout, "header_timeout"),
-        (Refusal::IdleTimeout, "idle_timeout"),
-        (Refusal::AcceptError, "accept_error"),
-        (Refusal::BadRequest, "bad_request"),
-        (Refusal::HeaderTooLarge, "header_too_large"),
-        (Refusal::WriteTimeout, "write_timeout"),
-        (Refusal::Flood, "flood"),
-        (Refusal::Age, "age"),
-        (Refusal::Requests, "requests"),
-        (Refusal::AmbiguousFraming, "ambiguous_framing"),
-        (Refusal::Handshake, "handshake"),
-        (Refusal::HandshakeTimeout, "handshake_timeout"),
-        (Refusal::PlainHttp, "plain_http"),
-    ];
-}
-
-/// How a TLS handshake ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Handshake {
-    Success,
-    Failure,
-    Timeout,
-}
-
-impl Handshake {
-    pub(super) const ALL: [(Handshake, &'static str); 3] = [
-        (Handshake::Success, "success"),
-        (Handshake::Failure, "failure"),
-        (Handshake::Timeout, "timeout"),
-    ];
-}
-
-/// Why a request was answered without its service, or in its stead.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum RequestRefusal {
-    /// The lane's queue was full ([`Limits::queue`](crate::Limits::queue)), or the request could
-    /// not have started before its deadline.
-    QueueFull,
-    /// The threads for [`blocking`](crate::blocking) calls were busy and their queue full: counted
-    /// for each call that was refused, whatever its handler made of it.
-    PoolFull,
-    /// [`Timeouts::request`](crate::Timeouts::request) ran out.
-    Timeout,
-    /// The body was larger than [`Limits::body_bytes`](crate::Limits::body_bytes).
-    BodyTooLarge,
-    /// The target was longer than [`Limits::uri_bytes`](crate::Limits::uri_bytes).
-    UriTooLong,
-    /// It was not what HTTP asks for.
-    Invalid,
-    /// The next bytes of its body did not come in [`Timeouts::body`](crate::Timeouts::body).
-    BodyTimeout,
-    /// An HTTP/2 request had more fields than [`Limits::headers`](crate::Limits::headers).
-    TooManyHeaders,
-    /// The header list of an HTTP/2 request was larger than
-    /// [`Limits::header_bytes`](crate::Limits::header_bytes).
-    HeaderTooLarge,
-}
-
-impl RequestRefusal {
-    pub(super) const ALL: [(RequestRefusal, &'static str); 9] = [
-        (RequestRefusal::QueueFull, "queue_full"),
-        (RequestRefusal::PoolFull, "pool_full"),
-        (RequestRefusal::Timeout, "request_timeout"),
-        (RequestRefusal::BodyTooLarge, "body_too_large"),
-        (RequestRefusal::UriTooLong, "uri_too_long"),
-        (RequestRefusal::Invalid, "invalid"),
-        (RequestRefusal::BodyTimeout, "body_timeout"),
-        (RequestRefusal::TooManyHeaders, "too_many_headers"),
-        (RequestRefusal::HeaderTooLarge, "header_too_large"),
-    ];
-}
-
-/// The parts of a request's time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Phase {
-    /// From the accept of a connection to the header of its first request.
-    Accept,
-    /// From the header to the start of the handler.
-    Queue,
-    /// From the start of the handler to the head of the reply.
-    Handler,
-    /// From the head of the reply until the socket has taken its last byte; 0 where it took all
-    /// of an HTTP/1.1 reply at once.
-    Write,
-}
-
-impl Phase {
-    pub(super) const ALL: [(Phase, &'static str); 4] = [
-        (Phase::Accept, "accept"),
-        (Phase::Queue, "queue"),
-        (Phase::Handler, "handler"),
-        (Phase::Write, "write"),
-    ];
-}
-
 /// Methods that have a label of their own; any other counts as `other`.
 pub(crate) const METHODS: [&str; 10] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", "other"];
@@ -266,6 +132,14 @@ pub(crate) struct LaneMetrics {
     pub(crate) beats: Count,
     /// Connections that this lane took from the inbox of another.
     pub(crate) stolen: Count,
+    /// Times that a connection was parked in this lane's lot.
+    pub(crate) parkings: Count,
+    /// Connections that came here from another lane, or came back because it took none.
+    pub(crate) arrived: Count,
+    /// Connections that hyper gave back to the short way for plain requests.
+    pub(crate) returned: Count,
+    woken: [Count; Woken::ALL.len()],
+    moved: [Count; Moved::ALL.len()],
     refused: [Count; Refusal::ALL.len()],
     refused_requests: [Count; RequestRefusal::ALL.len()],
     handshakes: [Count; Handshake::ALL.len()],
@@ -290,6 +164,11 @@ impl LaneMetrics {
             queued: Count::default(),
             beats: Count::default(),
             stolen: Count::default(),
+            parkings: Count::default(),
+            arrived: Count::default(),
+            returned: Count::default(),
+            woken: Default::default(),
+            moved: Default::default(),
             refused: Default::default(),
             refused_requests: Default::default(),
             handshakes: Default::default(),
@@ -313,6 +192,29 @@ impl LaneMetrics {
 
     pub(crate) fn shake(&self, result: Handshake) {
         self.handshakes[result as usize].add(1);
+    }
+
+    /// Counts a connection that leaves the lane's lot, whatever becomes of it.
+    pub(crate) fn wake(&self, reason: Woken) {
+        self.woken[reason as usize].add(1);
+    }
+
+    /// Counts a connection that departs for another lane. Whoever takes it counts it in
+    /// [`LaneMetrics::arrived`]: its target, or this lane if the target would not.
+    pub(crate) fn depart(&self, reason: Moved) {
+        self.moved[reason as usize].add(1);
+    }
+
+    /// Connections in the lane's lot: those that were parked and have not left it.
+    pub(crate) fn parked(&self) -> u64 {
+        // In this order, so that one which is parked and woken meanwhile does not count below 0.
+        let left: u64 = self.woken.iter().map(Count::get).sum();
+        self.parkings.get().saturating_sub(left)
+    }
+
+    /// Connections that departed from this lane.
+    pub(crate) fn departed(&self) -> u64 {
+        self.moved.iter().map(Count::get).sum()
     }
 
     /// Counts a finished request; `None` when its client went away before the reply began.
@@ -343,6 +245,14 @@ impl LaneMetrics {
     pub(super) fn refused_requests(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let all = RequestRefusal::ALL.iter();
         all.map(|(reason, name)| (*name, self.refused_requests[*reason as usize].get()))
+    }
+
+    pub(super) fn woken(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Woken::ALL.iter().map(|(reason, name)| (*name, self.woken[*reason as usize].get()))
+    }
+
+    pub(super) fn moved(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Moved::ALL.iter().map(|(reason, name)| (*name, self.moved[*reason as usize].get()))
     }
 
     pub(super) fn handshakes(&self) -> impl Iterator<Item = (&'static str, u64)> {
@@ -394,15 +304,21 @@ mod tests {
         assert!(CODES.is_sorted());
         assert!(CODES.contains(&CLIENT_GONE));
         assert!(BOUNDS.is_sorted());
-        for (index, (reason, _)) in Refusal::ALL.iter().enumerate() {
-            assert_eq!(*reason as usize, index);
-        }
-        for (index, (reason, _)) in RequestRefusal::ALL.iter().enumerate() {
-            assert_eq!(*reason as usize, index);
-        }
-        for (index, (phase, _)) in Phase::ALL.iter().enumerate() {
-            assert_eq!(*phase as usize, index);
-        }
+    }
+
+    #[test]
+    fn what_is_parked_and_has_not_left_is_in_the_lot() {
+        let metrics = LaneMetrics::new(1);
+        (0..5).for_each(|_| metrics.parkings.add(1));
+        metrics.wake(Woken::Bytes);
+        metrics.wake(Woken::Deadline);
+        metrics.depart(Moved::Wake);
+        metrics.depart(Moved::Busy);
+        assert_eq!((metrics.parked(), metrics.departed()), (3, 2));
+        let woken: Vec<_> = metrics.woken().collect();
+        assert_eq!(woken, [("bytes", 1), ("deadline", 1), ("drain", 0)]);
+        let moved: Vec<_> = metrics.moved().collect();
+        assert_eq!(moved, [("wake", 1), ("busy", 1), ("saturated", 0)]);
     }
 
     #[test]

@@ -1,0 +1,86 @@
+//! Parked connections, and those that move between lanes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::family::Family;
+use super::shard::LaneMetrics;
+use crate::shared::Shared;
+
+type OfLane = (Family, fn(&LaneMetrics) -> u64);
+
+/// Families with one value for each lane.
+const OF_LANES: &[OfLane] = &[
+    (
+        Family::gauge("corelane_connections_parked", "Open connections that are parked"),
+        LaneMetrics::parked,
+    ),
+    (
+        Family::counter(
+            "corelane_connection_parkings",
+            "Times that a connection was parked because it had been idle for park_after",
+        ),
+        |metrics| metrics.parkings.get(),
+    ),
+    (
+        Family::counter(
+            "corelane_connection_arrivals",
+            "Connections that came from another lane, or came back because it took none",
+        ),
+        |metrics| metrics.arrived.get(),
+    ),
+];
+
+type ByReason = (Family, fn(&LaneMetrics) -> Vec<(&'static str, u64)>);
+
+/// Families with one value for each lane and reason.
+const BY_REASON: &[ByReason] = &[
+    (
+        Family::counter(
+            "corelane_connection_wakes",
+            "Connections that are parked no longer, by reason",
+        ),
+        |metrics| metrics.woken().collect(),
+    ),
+    (
+        Family::counter(
+            "corelane_connection_moves",
+            "Connections that departed for another lane, by reason",
+        ),
+        |metrics| metrics.moved().collect(),
+    ),
+];
+
+const IN_TRANSIT: Family = Family::gauge(
+    "corelane_connections_in_transit",
+    "Connections that have departed from a lane and not arrived yet",
+);
+
+#[derive(Debug)]
+pub(super) struct IdleCollector {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Collector for IdleCollector {
+    fn encode(&self, mut out: DescriptorEncoder) -> fmt::Result {
+        let each = || self.shared.lanes.iter().map(|lane| &lane.metrics).enumerate();
+        for (family, read) in OF_LANES {
+            let mut series = family.begin(&mut out)?;
+            for (lane, metrics) in each() {
+                series.add(&[("lane", &lane.to_string())], read(metrics))?;
+            }
+        }
+        for (family, read) in BY_REASON {
+            let mut series = family.begin(&mut out)?;
+            for (lane, metrics) in each() {
+                for (reason, n) in read(metrics) {
+                    series.add(&[("lane", &lane.to_string()), ("reason", reason)], n)?;
+                }
+            }
+        }
+        IN_TRANSIT.single(&mut out, self.shared.in_transit())
+    }
+}
