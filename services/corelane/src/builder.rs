@@ -20,7 +20,7 @@ use crate::load_report::LoadReports;
 use crate::placement;
 use crate::routes::Routes;
 use crate::server::Server;
-use crate::settings::{self, Drain, Limits, Placement, Timeouts, Traces};
+use crate::settings::{self, Drain, Limits, Moving, Placement, Timeouts, Traces};
 use crate::shared::Shared;
 use crate::tls::{Termination, Tls};
 
@@ -59,6 +59,7 @@ pub struct Builder {
     pub(crate) replica: Option<HeaderValue>,
     pub(crate) load_reports: LoadReports,
     pub(crate) plain_requests: bool,
+    pub(crate) moving: Moving,
     pub(crate) request_ids: bool,
     pub(crate) traces: Traces,
     pub(crate) observers: Option<Observers>,
@@ -85,6 +86,7 @@ impl Builder {
             replica: None,
             load_reports: LoadReports::default(),
             plain_requests: true,
+            moving: Moving::default(),
             request_ids: false,
             traces: Traces::default(),
             observers: None,
@@ -212,6 +214,12 @@ impl Builder {
     /// hyper speaks with every client.
     pub fn plain_requests(mut self, plain: bool) -> Self {
         self.plain_requests = plain;
+        self
+    }
+
+    /// Whether a connection may leave the lane that it came to. Default [`Moving::ParkedOnly`].
+    pub fn moving(mut self, moving: Moving) -> Self {
+        self.moving = moving;
         self
     }
 

@@ -36,6 +36,7 @@
 //! |---|---|
 //! | [`Server`], [`Builder`], [`Error`] | how a server is set up and run, and why it may not start |
 //! | [`Lanes`], [`Pin`], [`Placement`] | how many lanes, on which CPUs, and how a connection finds its lane |
+//! | [`Moving`] | whether a connection may leave its lane between two requests |
 //! | [`Lane`] | what a service is told of the lane that it is made for |
 //! | [`Limits`], [`Timeouts`] | what a client may ask and how long it may take |
 //! | [`Drain`], [`Phase`], [`ServerHandle`], [`Drained`] | how a server ends without losing what it accepted |
@@ -118,7 +119,7 @@ pub use problem::Problem;
 pub use prometheus_client;
 pub use request_id::RequestId;
 pub use server::{Drained, Server};
-pub use settings::{Drain, Limits, Placement, Timeouts, Traces};
+pub use settings::{Drain, Limits, Moving, Placement, Timeouts, Traces};
 pub use shared::Phase;
 pub use tls::Tls;
 pub use trace_context::TraceContext;

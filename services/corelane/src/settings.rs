@@ -90,6 +90,53 @@ impl fmt::Display for Placement {
     }
 }
 
+/// Whether a connection may leave the lane that it came to. HTTP/1.1 only, and only between two
+/// requests: neither the client nor the service notices.
+///
+/// ```
+/// assert_eq!("parked-only".parse(), Ok(corelane::Moving::ParkedOnly));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Moving {
+    /// Never.
+    Off,
+    /// A parked connection ([`Builder::park_after`](crate::Builder::park_after)) that wakes is
+    /// served by the lane with the least expected work; where lanes differ by less than a
+    /// millisecond it stays. Connections in use stay too.
+    #[default]
+    ParkedOnly,
+    /// Connections in use move as well, between two requests, while one lane is clearly busier
+    /// than another: enough of them to even the lanes out, a few at a time.
+    ///
+    /// For few long-lived connections with much to do, such as those of a proxy: a lane that got
+    /// most of them is a bottleneck for as long as they last.
+    Active,
+}
+
+impl FromStr for Moving {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "off" => Ok(Moving::Off),
+            "parked-only" => Ok(Moving::ParkedOnly),
+            "active" => Ok(Moving::Active),
+            _ => Err("off, parked-only or active".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Moving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Moving::Off => "off",
+            Moving::ParkedOnly => "parked-only",
+            Moving::Active => "active",
+        })
+    }
+}
+
 /// What a client may ask of the server before it is refused.
 ///
 /// HTTP/2 has bounds of its own, which cannot be set. A connection may have 100 streams open at a
