@@ -1,6 +1,6 @@
 //! A client's socket, with TLS or without.
 
-use std::io;
+use std::io::{self, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -8,12 +8,20 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
+mod still;
+mod tcp;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use still::StillSocket;
+pub(crate) use tcp::Tcp;
+
 /// A socket whose handshake, if it needs one, is done.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Plain(TcpStream),
     /// Boxed: the state of TLS takes more than a kilobyte, which a plain connection must not pay.
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<Tcp>>),
 }
 
 /// Calls a method of whichever it is.
@@ -33,11 +41,52 @@ macro_rules! each {
 }
 
 impl Socket {
-    /// The bytes as the network has them.
-    pub(crate) fn tcp(&mut self) -> &mut TcpStream {
+    /// Whether nothing waits in it of which the socket itself would not tell: bytes that TLS has
+    /// decrypted and nobody has read, its end or its failure, or records that are not sent.
+    pub(crate) fn is_quiet(&mut self) -> bool {
         match self {
-            Socket::Plain(io) => io,
-            Socket::Tls(io) => io.get_mut().0,
+            Socket::Plain(_) => true,
+            Socket::Tls(tls) => {
+                let session = tls.get_mut().1;
+                // rustls wants bytes only while none that it decrypted is unread, and no
+                // `close_notify` came. Its writer tells of a failure.
+                session.wants_read()
+                    && !session.wants_write()
+                    && !session.is_handshaking()
+                    && session.writer().flush().is_ok()
+            }
+        }
+    }
+
+    /// Takes it out of the lane's event loop. What TLS holds goes with it, so that a socket which
+    /// is not quiet must be woken at once.
+    pub(crate) fn rest(self) -> io::Result<StillSocket> {
+        Ok(match self {
+            Socket::Plain(tcp) => StillSocket::Plain(tcp.into_std()?),
+            Socket::Tls(mut tls) => {
+                let tcp = tls.get_mut().0.leave()?;
+                StillSocket::Tls(tls, tcp)
+            }
+        })
+    }
+
+    /// Lets its end drop what the client has not taken.
+    pub(crate) fn set_zero_linger(&self) -> io::Result<()> {
+        match self {
+            Socket::Plain(tcp) => tcp.set_zero_linger(),
+            Socket::Tls(tls) => tls.get_ref().0.stream()?.set_zero_linger(),
+        }
+    }
+
+    /// Reads bytes as the network has them.
+    pub(crate) fn poll_read_raw(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self {
+            Socket::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Socket::Tls(tls) => Pin::new(tls.get_mut().0).poll_read(cx, buf),
         }
     }
 }

@@ -159,7 +159,7 @@ impl Drop for Stream {
         if self.connection.is_reset() {
             // Otherwise the kernel keeps what the client does not take for minutes (tcp(7),
             // SO_LINGER in socket(7)). Fails only for a socket that is gone already.
-            let _ = self.socket.tcp().set_zero_linger();
+            let _ = self.socket.set_zero_linger();
         }
     }
 }
@@ -309,7 +309,7 @@ impl AsyncWrite for Stream {
         let mut discarded = [0; 4096];
         while self.unread && !self.connection.is_abandoned() {
             let mut discarded = ReadBuf::new(&mut discarded);
-            let read = ready!(Pin::new(self.socket.tcp()).poll_read(cx, &mut discarded));
+            let read = ready!(self.socket.poll_read_raw(cx, &mut discarded));
             self.unread = read.is_ok() && !discarded.filled().is_empty();
         }
         Poll::Ready(Ok(()))

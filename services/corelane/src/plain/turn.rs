@@ -167,7 +167,7 @@ impl<S: HttpService> Turn<'_, S> {
     pub(super) fn reset(&mut self) {
         self.connection.set_reset();
         // Fails only for a socket that is gone already.
-        let _ = self.socket.tcp().set_zero_linger();
+        let _ = self.socket.set_zero_linger();
     }
 }
 

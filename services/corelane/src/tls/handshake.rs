@@ -14,7 +14,7 @@ use crate::http_connection::dismiss;
 use crate::lane::LaneState;
 use crate::metrics::{Handshake, Refusal};
 use crate::problem::Problem;
-use crate::socket::Socket;
+use crate::socket::{Socket, Tcp};
 use crate::stream::{self, Opened, Protocol};
 
 /// Shakes hands. `None`: there is nobody to serve, and what is to be counted has been.
@@ -38,7 +38,7 @@ pub(crate) async fn accept(
         return Ok(None);
     }
     connection.begin_handshake();
-    let stream = match TlsAcceptor::from(config).accept(socket).await {
+    let stream = match TlsAcceptor::from(config).accept(Tcp::new(socket)).await {
         Ok(stream) => Box::new(stream),
         Err(error) => {
             lane.metrics().shake(Handshake::Failure);
