@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
@@ -59,6 +60,7 @@ pub struct Builder {
     pub(crate) replica: Option<HeaderValue>,
     pub(crate) load_reports: LoadReports,
     pub(crate) plain_requests: bool,
+    pub(crate) park_after: Option<Duration>,
     pub(crate) moving: Moving,
     pub(crate) request_ids: bool,
     pub(crate) traces: Traces,
@@ -86,6 +88,7 @@ impl Builder {
             replica: None,
             load_reports: LoadReports::default(),
             plain_requests: true,
+            park_after: Some(settings::PARK_AFTER),
             moving: Moving::default(),
             request_ids: false,
             traces: Traces::default(),
@@ -217,6 +220,17 @@ impl Builder {
         self
     }
 
+    /// How long a connection of HTTP/1.1 is idle, or waits for the rest of a header, before it is
+    /// parked: it then costs little beside its socket, until its first byte wakes it. A client does
+    /// not notice, and no time-out changes. `None` parks none. Default 5 s; at least 100 ms.
+    ///
+    /// As deadlines are ([`Timeouts`]), this is looked at by one sweep per lane, so that it may be up
+    /// to a second later.
+    pub fn park_after(mut self, idle: Option<Duration>) -> Self {
+        self.park_after = idle;
+        self
+    }
+
     /// Whether a connection may leave the lane that it came to. Default [`Moving::ParkedOnly`].
     pub fn moving(mut self, moving: Moving) -> Self {
         self.moving = moving;
@@ -298,6 +312,9 @@ impl Builder {
         }
         if let Some(tls) = &self.tls {
             tls.check_bounds().map_err(Error::Setting)?;
+        }
+        if self.park_after.is_some_and(|idle| idle < settings::LEAST_PARK_AFTER) {
+            return Err(Error::Setting("park_after: at least 100ms, or none".to_owned()));
         }
         if !(1..=MAX_BACKLOG).contains(&self.backlog) {
             return Err(Error::Setting(format!("backlog: 1 to {MAX_BACKLOG}")));

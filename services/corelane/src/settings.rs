@@ -4,6 +4,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// Default of [`Builder::park_after`](crate::Builder::park_after). Long enough that a client which
+/// pauses between two requests of one page is not parked.
+pub(crate) const PARK_AFTER: Duration = Duration::from_secs(5);
+
+/// Below this the sweep would park connections that are in use.
+pub(crate) const LEAST_PARK_AFTER: Duration = Duration::from_millis(100);
+
 /// How a new connection finds its lane.
 ///
 /// ```

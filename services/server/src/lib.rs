@@ -86,6 +86,8 @@ fn builder(config: &Config) -> Result<Builder, ConfigErrors> {
         .placement(config.placement)
         .steering(config.steering)
         .backlog(config.backlog as u32)
+        .park_after(config.park_after)
+        .moving(config.moving)
         .limits(Limits {
             connections: config.limits_connections as usize,
             connection_requests: config.limits_connection_requests,

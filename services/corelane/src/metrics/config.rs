@@ -70,6 +70,13 @@ const NUMBERS: &[OfSettings] = &[
     }),
     (
         Family::gauge(
+            "corelane_config_park_after_seconds",
+            "How long a connection is idle before it is parked; +Inf for ever",
+        ),
+        |settings| settings.park_after.map_or(Value::Real(f64::INFINITY), Value::from),
+    ),
+    (
+        Family::gauge(
             "corelane_config_drain_settle_seconds",
             "How long a drain goes on accepting while readiness fails",
         ),
@@ -107,6 +114,7 @@ impl Collector for ConfigCollector {
             ("placement", settings.placement.to_string()),
             ("lanes", settings.lanes.to_string()),
             ("pin", settings.pin.to_string()),
+            ("moving", settings.moving.to_string()),
             ("load_reports", settings.load_reports.to_string()),
         ];
         let labels = words.each_ref().map(|(name, word)| (*name, word.as_str()));

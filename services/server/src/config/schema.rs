@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use corelane::{Lanes, LoadReports, Pin, Placement};
+use corelane::{Lanes, LoadReports, Moving, Pin, Placement};
 use corelane_files::Rules;
 
 use super::sources::Settings;
@@ -88,6 +88,11 @@ schema! {
         "With placement hashed and pinned lanes: the CPU that receives a connection chooses its lane: on or off";
     "backlog" => backlog: u64 = "4096", number(1, 65_535),
         "Length of each listener's accept queue; the kernel caps it at net.core.somaxconn";
+    "park_after" => park_after: Option<Duration> = "5s",
+        optional(duration(100 * MILLISECOND, 24 * HOUR)),
+        "Time a connection of HTTP/1.1 is idle before it is parked, where it costs little beside its socket; off parks none";
+    "moving" => moving: Moving = "parked-only", word::<Moving>,
+        "Which connections may leave their lane between requests: off (none), parked-only (those that wake), active (also those in use)";
     "limits.connections" => limits_connections: u64 = "10000", number(1, 10_000_000),
         "Open connections; one more is answered 503";
     "limits.connection_requests" => limits_connection_requests: Option<u64> = "off",
