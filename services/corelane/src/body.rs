@@ -72,10 +72,20 @@ impl Incoming {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(inner) = &mut self.inner else { return Poll::Ready(None) };
-        let polled = Pin::new(inner).poll_frame(cx);
+        let polled = Pin::new(&mut *inner).poll_frame(cx);
         if let Some(watch) = &self.watch {
             match polled {
-                Poll::Ready(_) => watch.proceed(),
+                Poll::Ready(ref frame) => {
+                    watch.proceed();
+                    let ended = match frame {
+                        Some(Ok(frame)) => frame.is_trailers() || inner.is_end_stream(),
+                        Some(Err(_)) => false,
+                        None => true,
+                    };
+                    if ended {
+                        watch.set_seen();
+                    }
+                }
                 Poll::Pending => {
                     watch.wait(cx.waker());
                     // Looked at after the waker is in its place, so that no expiry is missed.

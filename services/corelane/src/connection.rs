@@ -10,17 +10,20 @@ use std::time::Instant;
 
 use crate::body_watch::Bodies;
 use crate::clock::Tick;
+use crate::idle::Tracker;
 use crate::lane::LaneState;
 use crate::load_table::KindIndex;
 use crate::metrics::{Phase as Part, Refusal};
-use crate::placement::Place;
 use crate::shared::Phase;
 use crate::trail::Trail;
 
 mod due;
+mod registration;
+mod rest;
 
 pub(crate) use due::{Due, HangsOn};
 use due::{Missed, retire_after};
+pub(crate) use registration::Registration;
 
 /// Where a connection is between two requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +65,11 @@ pub(crate) struct Connection {
     /// Requests that were begun, and that were ended.
     begun: Cell<u64>,
     served: Cell<u64>,
+    /// Requests that were ended before the connection came to this lane.
+    brought: u64,
+    pub(crate) tracker: Tracker,
+    /// It is to park as soon as it is idle.
+    to_park: Cell<bool>,
     /// Generation of the last load report that it was sent.
     reported: Cell<u32>,
     /// A request announced a body, of which some may be unread.
@@ -131,6 +139,9 @@ impl Connection {
             in_flight: Cell::new(0),
             begun: Cell::new(0),
             served: Cell::new(0),
+            brought: 0,
+            tracker: Tracker::default(),
+            to_park: Cell::new(false),
             reported: Cell::new(0),
             had_body: Cell::new(false),
             bodies: Bodies::default(),
@@ -221,6 +232,7 @@ impl Connection {
             (None, Some(trail)) => self.lane.end_trail(trail, None),
             (None, None) => {}
         }
+        self.tracker.end_request();
         self.served.set(self.served.get() + 1);
         self.in_flight.set(self.in_flight.get() - 1);
         if self.in_flight.get() == 0 && self.activity.get() != Activity::Leaving {
@@ -287,6 +299,7 @@ impl Connection {
     /// Bytes of a reply are to be written.
     pub(crate) fn writing(&self) {
         self.unflushed.set(true);
+        self.tracker.writing();
     }
 
     /// The client's window took bytes of a reply.
@@ -297,6 +310,7 @@ impl Connection {
     /// hyper has handed every byte of its replies to the socket.
     pub(crate) fn flushed(&self) {
         self.unflushed.set(false);
+        self.tracker.flushed();
         self.asked.set(self.in_flight.get() > 0);
         self.observe_write(self.unwritten.take());
     }
@@ -428,38 +442,6 @@ impl Drop for Connection {
         // The socket did not take the end of this reply.
         if let Some(trail) = self.unwritten.take().and_then(|unwritten| unwritten.trail) {
             self.lane.end_trail(trail, None);
-        }
-    }
-}
-
-/// A connection's place in its lane, given up when dropped.
-#[derive(Debug)]
-pub(crate) struct Registration {
-    pub(crate) connection: Rc<Connection>,
-    lane: Rc<LaneState>,
-    key: usize,
-    /// Given up with it.
-    _place: Option<Place>,
-}
-
-impl Registration {
-    /// Enters a connection that [`Shared::try_open`](crate::shared::Shared::try_open) allowed.
-    pub(crate) fn new(lane: Rc<LaneState>, place: Option<Place>) -> Self {
-        let connection = Rc::new(Connection::new(Rc::clone(&lane)));
-        let key = lane.connections.borrow_mut().insert(Rc::clone(&connection));
-        lane.metrics().open.add(1);
-        Registration { connection, lane, key, _place: place }
-    }
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        self.lane.metrics().open.sub(1);
-        self.lane.shared.close();
-        let mut connections = self.lane.connections.borrow_mut();
-        connections.remove(self.key);
-        if connections.is_empty() {
-            self.lane.emptied.notify_one();
         }
     }
 }

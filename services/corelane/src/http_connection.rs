@@ -20,6 +20,7 @@ use tokio::task::spawn_local;
 
 use crate::connection::{Connection, Order, Registration};
 use crate::farewell::farewell;
+use crate::idle::{self, Leave};
 use crate::lane::LaneState;
 use crate::metrics::Refusal;
 use crate::plain::{Buffers, Plain};
@@ -140,10 +141,7 @@ pub(crate) async fn serve<S: HttpService>(
     let opened = open(&host.lane, &registration.connection, socket).await;
     let Some(Opened { protocol, socket, prefix }) = opened else { return };
     match protocol {
-        Protocol::Http1 if host.lane.plain_requests => {
-            spawn_local(Plain::new(host, registration, socket, prefix));
-        }
-        Protocol::Http1 => serve_http1(&host, registration, socket, prefix, None),
+        Protocol::Http1 => go_on(&host, registration, socket, prefix),
         Protocol::Http2 => {
             let connection = &registration.connection;
             connection.set_multiplexed();
@@ -155,10 +153,26 @@ pub(crate) async fn serve<S: HttpService>(
     }
 }
 
+/// Serves a connection of HTTP/1.1 between two requests, from `unread` on, which was read before.
+pub(crate) fn go_on<S: HttpService>(
+    host: &Rc<LaneService<S>>,
+    registration: Registration,
+    socket: Socket,
+    unread: Bytes,
+) {
+    // A head that is late is answered by whoever can tell what it asks with.
+    let is_late = registration.connection.is_told_to_expire();
+    if host.lane.plain_requests && !is_late {
+        spawn_local(Plain::new(Rc::clone(host), registration, socket, unread));
+    } else {
+        serve_http1(host, registration, socket, unread, None);
+    }
+}
+
 /// Gives a connection of HTTP/1.1 to hyper, from `prefix` on, which was read before. `made` is the
 /// reply to the request that it begins with, if that is there.
 pub(crate) fn serve_http1<S: HttpService>(
-    host: &LaneService<S>,
+    host: &Rc<LaneService<S>>,
     registration: Registration,
     socket: Socket,
     prefix: Bytes,
@@ -168,7 +182,7 @@ pub(crate) fn serve_http1<S: HttpService>(
     let stream = Stream::new(socket, Rc::clone(connection), prefix);
     let dispatch = host.dispatch(connection, made);
     let http = host.settings.http1.serve_connection(TokioIo::new(stream), dispatch);
-    spawn_local(run_http1(http, registration));
+    spawn_local(run_http1(http, registration, Rc::clone(host)));
 }
 
 /// Counts and logs how a connection ended.
@@ -217,41 +231,71 @@ async fn open(lane: &LaneState, connection: &Rc<Connection>, socket: TcpStream) 
 type Http1<S> = http1::Connection<TokioIo<Stream>, Dispatch<S>>;
 type Http2<S> = http2::Connection<TokioIo<Stream>, Dispatch<S>, StreamExecutor>;
 
+/// How the task of a connection ends.
+enum End {
+    /// hyper is done with it.
+    Done(hyper::Result<()>),
+    /// It is dropped as it is, after 408 where a header had begun.
+    Drop,
+    /// It is idle, and leaves.
+    Leave(Leave),
+}
+
 /// Not an async function, which would hold the connection twice: as its argument and as its own.
-fn run_http1<S: HttpService>(mut http: Http1<S>, registration: Registration) -> impl Future {
+fn run_http1<S: HttpService>(
+    mut http: Http1<S>,
+    registration: Registration,
+    host: Rc<LaneService<S>>,
+) -> impl Future {
     async move {
         let connection = &registration.connection;
         match poll_fn(|cx| poll_http1(&mut http, connection, cx)).await {
-            Some(result) => ended(connection, result),
-            None if connection.in_header() => time_out(http, connection).await,
-            None => {}
+            End::Done(result) => ended(connection, result),
+            End::Drop if connection.in_header() => time_out(http, connection).await,
+            End::Drop => {}
+            End::Leave(to) => leave(http, registration, &host, to),
         }
     }
 }
 
-/// `None` when the connection is to be dropped as it is.
 fn poll_http1<S: HttpService>(
     http: &mut Http1<S>,
     connection: &Connection,
     cx: &mut Context<'_>,
-) -> Poll<Option<hyper::Result<()>>> {
+) -> Poll<End> {
     connection.begin_turn();
     while let Poll::Ready(order) = connection.poll_order(cx) {
         match order {
             Order::Finish => Pin::new(&mut *http).graceful_shutdown(),
             Order::Expire if connection.is_leaving() => connection.abandon(),
-            Order::Expire => return Poll::Ready(None),
+            Order::Expire => return Poll::Ready(End::Drop),
             Order::Reset => {
                 connection.set_reset();
-                return Poll::Ready(None);
+                return Poll::Ready(End::Drop);
             }
         }
     }
-    let polled = Pin::new(http).poll(cx);
-    if polled.is_pending() && connection.is_deserted() {
-        return Poll::Ready(None);
+    match Pin::new(http).poll(cx) {
+        Poll::Ready(result) => Poll::Ready(End::Done(result)),
+        Poll::Pending if connection.is_deserted() => Poll::Ready(End::Drop),
+        Poll::Pending => {
+            idle::due(connection).map_or(Poll::Pending, |to| Poll::Ready(End::Leave(to)))
+        }
     }
-    polled.map(Some)
+}
+
+/// Takes an idle connection from hyper, which has nothing of it but what it read ahead.
+fn leave<S: HttpService>(
+    http: Http1<S>,
+    registration: Registration,
+    host: &Rc<LaneService<S>>,
+    to: Leave,
+) {
+    let parts = http.into_parts();
+    let (socket, behind) = parts.io.into_inner().rest();
+    // Copied: hyper's buffer is larger than what is in it.
+    let unread = Bytes::from([&parts.read_buf[..], &behind].concat());
+    idle::leave(host, registration, socket, unread, to);
 }
 
 /// Answers a header that did not come in time (RFC 9110 section 15.5.9). Best effort: a client

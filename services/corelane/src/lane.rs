@@ -17,6 +17,7 @@ use crate::builder::Builder;
 use crate::connection::{Connection, Order, Registration};
 use crate::error::Error;
 use crate::http_connection::{LaneService, refuse, serve};
+use crate::idle::{Attention, Lot};
 use crate::load_report::{LaneReports, LoadReports};
 use crate::load_table::KindIndex;
 use crate::metrics::{LaneMetrics, Refusal};
@@ -113,7 +114,11 @@ pub(crate) struct LaneState {
     pub(crate) shared: Arc<Shared>,
     /// The server's phase as this lane has noticed it.
     pub(crate) phase: Cell<Phase>,
+    /// Those that have a task; parked ones are in the lot.
     pub(crate) connections: RefCell<Slab<Rc<Connection>>>,
+    pub(crate) lot: Lot,
+    /// Whether connections that have to wait are asked whether they are idle.
+    pub(crate) attention: Attention,
     pub(crate) queue: Queue,
     pub(crate) pending: Pending,
     /// HTTP/2 streams that wait for their clients.
@@ -153,10 +158,17 @@ impl LaneState {
             shared,
             phase: Cell::new(Phase::Serving),
             connections: RefCell::default(),
+            lot: Lot::default(),
+            attention: Attention::default(),
             emptied: Notify::new(),
             hurry: Notify::new(),
             refusing: Cell::new(0),
         }
+    }
+
+    /// Whether no connection is open here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.connections.borrow().is_empty() && self.lot.is_empty()
     }
 
     /// A random number from 0 to 1, for what needs no secrecy.

@@ -74,6 +74,7 @@ mod framing;
 #[doc(hidden)]
 pub mod fuzzing;
 mod http_connection;
+mod idle;
 mod lane;
 mod listener;
 mod load_report;

@@ -1,6 +1,7 @@
 //! The bytes of a connection, and which protocol they speak.
 
 use std::io;
+use std::mem;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -67,7 +68,8 @@ pub(crate) async fn open(
 /// makes by itself to a head that it refuses.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    socket: Socket,
+    /// There until the stream is at rest.
+    socket: Option<Socket>,
     prefix: Bytes,
     connection: Rc<Connection>,
     framing: Framing,
@@ -85,7 +87,7 @@ impl Stream {
     /// A stream that begins with `prefix`, which was read from the socket before.
     pub(crate) fn new(socket: Socket, connection: Rc<Connection>, prefix: Bytes) -> Stream {
         Stream {
-            socket,
+            socket: Some(socket),
             prefix,
             connection,
             framing: Framing::new(),
@@ -94,6 +96,13 @@ impl Stream {
             shut: false,
             unread: false,
         }
+    }
+
+    /// Takes the stream apart between two messages: its socket, and what was read of it that hyper
+    /// has not.
+    pub(crate) fn rest(mut self) -> (Socket, Bytes) {
+        let socket = self.socket.take().expect("it is taken apart once");
+        (socket, mem::take(&mut self.prefix))
     }
 
     /// Whether the request whose head is being read must get a reply without a body.
@@ -121,6 +130,7 @@ impl Stream {
         hypers: &[u8],
         length: usize,
     ) -> Poll<io::Result<usize>> {
+        self.connection.tracker.end();
         let words = match &mut self.instead {
             Some(words) => words,
             None => {
@@ -135,7 +145,7 @@ impl Stream {
             }
         };
         while !words.is_empty() {
-            let n = ready!(Pin::new(&mut self.socket).poll_write(cx, words))?;
+            let n = ready!(live(&mut self.socket).poll_write(cx, words))?;
             if n == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -144,6 +154,11 @@ impl Stream {
         }
         Poll::Ready(Ok(length))
     }
+}
+
+/// The socket of a stream that hyper has.
+fn live(socket: &mut Option<Socket>) -> Pin<&mut Socket> {
+    Pin::new(socket.as_mut().expect("it is not at rest"))
 }
 
 /// Gives hyper what fits of the end of a stream that was cut; what is left.
@@ -159,7 +174,7 @@ impl Drop for Stream {
         if self.connection.is_reset() {
             // Otherwise the kernel keeps what the client does not take for minutes (tcp(7),
             // SO_LINGER in socket(7)). Fails only for a socket that is gone already.
-            let _ = self.socket.set_zero_linger();
+            let _ = self.socket.as_ref().map(Socket::set_zero_linger);
         }
     }
 }
@@ -228,10 +243,13 @@ impl AsyncRead for Stream {
                 self.prefix = Bytes::new(); // gives the buffer back
             }
             self.follow(buf, before);
+            self.connection.tracker.read(false);
             self.connection.received();
             return Poll::Ready(Ok(()));
         }
-        ready!(Pin::new(&mut self.socket).poll_read(cx, buf))?;
+        let polled = live(&mut self.socket).poll_read(cx, buf);
+        self.connection.tracker.read(polled.is_pending());
+        ready!(polled)?;
         if buf.filled().len() > before {
             self.connection.received();
             self.follow(buf, before);
@@ -250,7 +268,7 @@ impl AsyncWrite for Stream {
         if self.connection.is_unasked() {
             return self.poll_instead(cx, buf, buf.len());
         }
-        let n = ready!(Pin::new(&mut self.socket).poll_write(cx, buf))?;
+        let n = ready!(live(&mut self.socket).poll_write(cx, buf))?;
         self.connection.wrote();
         Poll::Ready(Ok(n))
     }
@@ -270,28 +288,30 @@ impl AsyncWrite for Stream {
             let mut space = [MaybeUninit::uninit(); JOINED];
             let mut joined = ReadBuf::uninit(&mut space);
             bufs.iter().for_each(|buf| joined.put_slice(buf));
-            ready!(Pin::new(&mut self.socket).poll_write(cx, joined.filled()))?
+            ready!(live(&mut self.socket).poll_write(cx, joined.filled()))?
         } else {
-            ready!(Pin::new(&mut self.socket).poll_write_vectored(cx, bufs))?
+            ready!(live(&mut self.socket).poll_write_vectored(cx, bufs))?
         };
         self.connection.wrote();
         Poll::Ready(Ok(n))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.socket.is_write_vectored()
+        self.socket.as_ref().is_some_and(Socket::is_write_vectored)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // hyper flushes the socket only when its own buffer is empty, and each time that it is
         // polled.
-        ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
+        ready!(live(&mut self.socket).poll_flush(cx))?;
         self.connection.flushed();
         if self.connection.take_unpolled() {
             cx.waker().wake_by_ref();
         }
         let Stream { socket, connection, prefix, .. } = &mut *self;
-        if connection.waits_for_service() && read_ahead(socket, connection, prefix, cx) {
+        if connection.waits_for_service()
+            && read_ahead(live(socket).get_mut(), connection, prefix, cx)
+        {
             // hyper may wait for these very bytes by now, and the socket will not tell it.
             cx.waker().wake_by_ref();
         }
@@ -299,8 +319,9 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.connection.tracker.end();
         if !self.shut {
-            ready!(Pin::new(&mut self.socket).poll_shutdown(cx))?;
+            ready!(live(&mut self.socket).poll_shutdown(cx))?;
             self.shut = true;
             let refused = self.instead.is_some() || self.cut.is_some();
             self.unread = self.connection.leave() || refused;
@@ -309,7 +330,7 @@ impl AsyncWrite for Stream {
         let mut discarded = [0; 4096];
         while self.unread && !self.connection.is_abandoned() {
             let mut discarded = ReadBuf::new(&mut discarded);
-            let read = ready!(self.socket.poll_read_raw(cx, &mut discarded));
+            let read = ready!(live(&mut self.socket).poll_read_raw(cx, &mut discarded));
             self.unread = read.is_ok() && !discarded.filled().is_empty();
         }
         Poll::Ready(Ok(()))

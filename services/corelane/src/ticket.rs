@@ -62,6 +62,8 @@ impl Ticket {
         if let Some(accept) = accept {
             shared.metrics.observe_phase(kind, Part::Accept, accept);
         }
+        let body = has_body.then(|| connection.bodies.watch(lane.clock.get()));
+        connection.tracker.begin_request(body.as_ref().map(|(_, watch)| Arc::clone(watch)));
         shared.metrics.in_flight.add(1);
         shared.metrics.expected.add(expected);
         Ticket {
@@ -74,7 +76,7 @@ impl Ticket {
             status: None,
             expected,
             held: 0,
-            body: has_body.then(|| connection.bodies.watch(lane.clock.get())),
+            body,
             trail: Cell::new(
                 lane.trails.as_ref().map(|trails| trails.follow(request, kind, begun, accept)),
             ),

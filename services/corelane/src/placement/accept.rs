@@ -86,7 +86,7 @@ pub(crate) async fn accept_until_drained<S: HttpService>(admission: Admission<S>
 
 /// Waits until the last connection has closed.
 async fn finish_connections(state: &LaneState, phase: &mut watch::Receiver<Phase>) {
-    while !state.connections.borrow().is_empty() && state.phase.get() < Phase::Stopped {
+    while !state.is_empty() && state.phase.get() < Phase::Stopped {
         tokio::select! {
             () = next_phase(state, phase) => {}
             () = state.emptied.notified() => {}

@@ -60,6 +60,17 @@ pub(crate) struct Place {
     lane: usize,
 }
 
+impl Place {
+    /// Goes with its connection to another lane.
+    pub(crate) fn follow(&mut self, lane: usize) {
+        if let Some(inboxes) = &self.shared.inboxes {
+            inboxes.lanes[self.lane].connections.fetch_sub(1, Ordering::Relaxed);
+            inboxes.lanes[lane].connections.fetch_add(1, Ordering::Relaxed);
+        }
+        self.lane = lane;
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(inboxes) = &self.shared.inboxes {

@@ -33,6 +33,7 @@ use turn::{REQUESTS, Turn};
 
 use crate::connection::{Order, Registration};
 use crate::http_connection::{LaneService, serve_http1};
+use crate::idle::{self, Leave};
 use crate::reply::HttpService;
 use crate::socket::Socket;
 
@@ -103,6 +104,13 @@ impl<S: HttpService> Plain<S> {
         Plain { stage: Stage::unread(prefix), socket, registration, host }
     }
 
+    /// Takes the connection from this task, which has nothing of it but its socket.
+    fn leave(&mut self, to: Leave) {
+        if let (Some(socket), Some(registration)) = (self.socket.take(), self.registration.take()) {
+            idle::leave(&self.host, registration, socket, Bytes::new(), to);
+        }
+    }
+
     /// Gives the connection to hyper.
     fn hand_over(&mut self, over: HandOver<S>) {
         if let (Some(socket), Some(registration)) = (self.socket.take(), self.registration.take()) {
@@ -157,6 +165,10 @@ impl<S: HttpService> Future for Plain<S> {
             };
             match step {
                 Step::Go(next) => stage = next,
+                Step::Wait(Stage::Idle) if let Some(to) = idle::due(turn.connection) => {
+                    this.leave(to);
+                    return Poll::Ready(());
+                }
                 Step::Wait(next) => {
                     this.stage = next;
                     return Poll::Pending;

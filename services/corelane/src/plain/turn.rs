@@ -43,6 +43,7 @@ impl<S: HttpService> Turn<'_, S> {
         let mut space = ReadBuf::new(&mut input);
         let polled = Pin::new(&mut *self.socket).poll_read(cx, &mut space);
         let came = space.filled().len();
+        self.connection.tracker.read(polled.is_pending());
         let step = match polled {
             Poll::Pending => Step::Wait(Stage::Idle),
             Poll::Ready(Ok(())) if came > 0 => self.serve(&input[..came], None, cx),

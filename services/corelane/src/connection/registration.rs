@@ -1,0 +1,55 @@
+//! A connection's entry among those of its lane.
+
+use std::rc::Rc;
+
+use super::Connection;
+use crate::idle::{History, Seat};
+use crate::lane::LaneState;
+use crate::placement::Place;
+
+/// A connection's place in its lane, given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    pub(crate) connection: Rc<Connection>,
+    lane: Rc<LaneState>,
+    key: usize,
+    /// Gone once the connection has left for where it rests.
+    seat: Option<Seat>,
+}
+
+impl Registration {
+    /// Enters a connection that [`Shared::try_open`](crate::shared::Shared::try_open) allowed.
+    pub(crate) fn new(lane: Rc<LaneState>, place: Option<Place>) -> Self {
+        let seat = Seat::new(&lane.shared, place);
+        Registration::enter(Connection::new(Rc::clone(&lane)), lane, seat)
+    }
+
+    /// Enters one that was at rest.
+    pub(crate) fn resume(lane: &Rc<LaneState>, seat: Seat, history: History) -> Self {
+        let connection = Connection::resumed(Rc::clone(lane), history);
+        Registration::enter(connection, Rc::clone(lane), seat)
+    }
+
+    fn enter(connection: Connection, lane: Rc<LaneState>, seat: Seat) -> Self {
+        let connection = Rc::new(connection);
+        let key = lane.connections.borrow_mut().insert(Rc::clone(&connection));
+        lane.metrics().open.add(1);
+        Registration { connection, lane, key, seat: Some(seat) }
+    }
+
+    /// Leaves the lane, with what the connection takes along.
+    pub(crate) fn leave(mut self) -> (History, Seat) {
+        let seat = self.seat.take().expect("it leaves once");
+        (self.connection.history(), seat)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.lane.metrics().open.sub(1);
+        self.lane.connections.borrow_mut().remove(self.key);
+        if self.lane.is_empty() {
+            self.lane.emptied.notify_one();
+        }
+    }
+}

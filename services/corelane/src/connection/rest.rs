@@ -1,0 +1,86 @@
+//! What a connection says of itself when it may be idle, and what it takes with it.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::{Activity, Connection, Order};
+use crate::idle::History;
+use crate::lane::LaneState;
+
+impl Connection {
+    /// One that was at rest.
+    pub(super) fn resumed(lane: Rc<LaneState>, history: History) -> Self {
+        let now = lane.clock.get();
+        let waited = history.waited.unwrap_or_default();
+        let activity = if history.in_header { Activity::Header } else { Activity::Idle };
+        let mut resumed = Connection::new(lane);
+        resumed.activity = Cell::new(activity);
+        resumed.since = Cell::new(now.checked_sub(waited).unwrap_or(now));
+        resumed.touched = Cell::new(history.waited.is_none());
+        resumed.retires = history.retires_in.and_then(|left| now.checked_add(left));
+        resumed.begun = Cell::new(history.requests);
+        resumed.served = Cell::new(history.requests);
+        resumed.brought = history.requests;
+        resumed.had_body = Cell::new(history.had_body);
+        resumed.last = Cell::new(history.last);
+        resumed.reported = Cell::new(history.reported);
+        resumed.accepted = Cell::new(None);
+        resumed
+    }
+
+    /// What it takes with it.
+    pub(super) fn history(&self) -> History {
+        let now = self.lane.clock.get();
+        let waited = now.saturating_duration_since(self.since.get());
+        History {
+            waited: (!self.touched.get()).then_some(waited),
+            in_header: self.activity.get() == Activity::Header,
+            retires_in: self.retires.map(|at| at.saturating_duration_since(now)),
+            requests: self.served.get(),
+            had_body: self.had_body.get(),
+            last: self.last.get(),
+            reported: self.reported.get(),
+        }
+    }
+
+    /// Whether it is exactly idle: nothing of it is anywhere but in its socket and in what was
+    /// read ahead. Asked only when it was just polled and has to wait.
+    pub(crate) fn is_idle(&self) -> bool {
+        let waits = matches!(self.activity.get(), Activity::Idle | Activity::Header);
+        let goes_on = !self.told.get() && !self.ended.get() && !self.gone.get();
+        waits
+            && goes_on
+            && self.in_flight.get() == 0
+            && !self.multiplexed.get()
+            && !self.ambiguous.get()
+            && self.tracker.is_settled()
+    }
+
+    /// Whether a request was served since it came to its lane. Only then may it move: it is not
+    /// readable at its first poll, and would move on for ever.
+    pub(crate) fn has_served_here(&self) -> bool {
+        self.served.get() > self.brought
+    }
+
+    /// Whether it is told to end at once, and has not heard it.
+    pub(crate) fn is_told_to_expire(&self) -> bool {
+        self.order.get() == Some(Order::Expire)
+    }
+
+    /// Whether it is to park now, if it is idle.
+    pub(crate) fn is_to_park(&self) -> bool {
+        // What came after it was told begins a new wait.
+        self.to_park.get() && !self.touched.get() && self.tracker.is_blocked()
+    }
+
+    /// Tells it to park, if it has waited for longer than `after`.
+    pub(crate) fn tell_to_park(&self, after: Duration) -> bool {
+        let waits = matches!(self.activity.get(), Activity::Idle | Activity::Header);
+        let now = self.lane.clock.get();
+        let waited = now.saturating_duration_since(self.since.get());
+        let tell = waits && !self.touched.get() && waited > after;
+        self.to_park.set(tell);
+        tell
+    }
+}

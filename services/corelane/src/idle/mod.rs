@@ -1,0 +1,101 @@
+//! Connections that are idle: what they cost, and how they leave their lane.
+//!
+//! ```text
+//!           accept, or arrival from another lane
+//!                      │
+//!    ┌────────────► Plain (waits, answers plain requests) ──not plain──► hyper
+//!    │                 │ idle > park_after                                │ exactly idle, and
+//!    │                 ▼                                                  │ park_after | a move
+//!    │  wake:       Resting  ◄──────── into_parts() ──────────────────────┘
+//!    │  bytes,         │
+//!    │  deadline,      ├─► the lane's lot (parked)
+//!    └──drain──────────┘
+//!                      └─► transit to another lane (moved) ──► that lane's Plain
+//! ```
+//!
+//! | part | does |
+//! |---|---|
+//! | [`tracker`] | tells when a connection is exactly idle: between two requests, with nothing under way |
+//! | [`resting`] | a connection without a lane's state |
+//! | [`lot`] | where a lane's parked connections wait |
+
+mod lot;
+mod resting;
+mod tracker;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+
+pub(crate) use lot::Lot;
+pub(crate) use resting::{History, Resting, Seat};
+pub(crate) use tracker::Tracker;
+
+use crate::connection::{Connection, Registration};
+use crate::http_connection::{LaneService, go_on};
+use crate::reply::HttpService;
+use crate::socket::Socket;
+
+/// Why connections of a lane are asked whether they are idle: a bit for each reason.
+#[derive(Debug, Default)]
+pub(crate) struct Attention(Cell<u8>);
+
+impl Attention {
+    /// Some were told to park.
+    pub(crate) const PARK: u8 = 1;
+
+    pub(crate) fn raise(&self, reason: u8) {
+        self.0.set(self.0.get() | reason);
+    }
+
+    pub(crate) fn lower(&self, reason: u8) {
+        self.0.set(self.0.get() & !reason);
+    }
+
+    fn is_raised(&self) -> bool {
+        self.0.get() != 0
+    }
+}
+
+/// Where a connection that is exactly idle goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// To the lot.
+    Park,
+}
+
+/// Where a connection is to go that was just polled and has to wait. Asked after each poll of a
+/// connection of HTTP/1.1: nothing but one cell is read while nothing is to be done.
+#[inline]
+pub(crate) fn due(connection: &Connection) -> Option<Leave> {
+    if connection.lane().attention.is_raised() { ask(connection) } else { None }
+}
+
+#[cold]
+fn ask(connection: &Connection) -> Option<Leave> {
+    if !connection.is_idle() {
+        return None;
+    }
+    connection.is_to_park().then_some(Leave::Park)
+}
+
+/// Takes an idle connection from its task. `unread` was read from the socket, and begins with a
+/// message.
+pub(crate) fn leave<S: HttpService>(
+    host: &Rc<LaneService<S>>,
+    registration: Registration,
+    mut socket: Socket,
+    unread: Bytes,
+    to: Leave,
+) {
+    if !socket.is_quiet() {
+        return go_on(host, registration, socket, unread);
+    }
+    match Resting::new(registration, socket, unread) {
+        Ok(resting) => match to {
+            Leave::Park => host.lane.lot.park(resting),
+        },
+        Err(error) => tracing::debug!(%error, "a connection cannot leave its lane"),
+    }
+}

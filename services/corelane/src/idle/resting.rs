@@ -1,0 +1,101 @@
+//! A connection without a lane's state.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::connection::{Order, Registration};
+use crate::http_connection::{LaneService, go_on};
+use crate::placement::Place;
+use crate::reply::HttpService;
+use crate::shared::Shared;
+use crate::socket::{Socket, StillSocket};
+
+/// A connection of HTTP/1.1 between two requests, which any lane may go on with.
+#[derive(Debug)]
+pub(crate) struct Resting {
+    pub(crate) socket: StillSocket,
+    /// What was read and not looked at: nothing, a part of a head, or pipelined requests.
+    pub(crate) unread: Bytes,
+    pub(crate) history: History,
+    pub(crate) seat: Seat,
+}
+
+/// What a connection takes with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct History {
+    /// How long it has waited for its client. `None`: the next sweep begins to count.
+    pub(crate) waited: Option<Duration>,
+    /// Whether it waits for the rest of a head, and not for a request.
+    pub(crate) in_header: bool,
+    /// When it is old enough to go.
+    pub(crate) retires_in: Option<Duration>,
+    /// Requests that it has carried.
+    pub(crate) requests: u64,
+    /// A request announced a body.
+    pub(crate) had_body: bool,
+    /// Its next reply is its last.
+    pub(crate) last: bool,
+    /// Generation of the last load report that it was sent.
+    pub(crate) reported: u32,
+}
+
+impl Resting {
+    /// Takes a connection off its lane.
+    pub(crate) fn new(
+        registration: Registration,
+        socket: Socket,
+        unread: Bytes,
+    ) -> io::Result<Resting> {
+        let (history, seat) = registration.leave();
+        Ok(Resting { socket: socket.rest()?, unread, history, seat })
+    }
+
+    /// Goes on with it on the lane that this is called on, with `order` first if there is one.
+    pub(crate) fn resume<S: HttpService>(self, host: &Rc<LaneService<S>>, order: Option<Order>) {
+        let Resting { socket, unread, history, seat } = self;
+        let socket = match socket.wake() {
+            Ok(socket) => socket,
+            Err(error) => {
+                tracing::warn!(lane = host.lane.index, %error, "a connection cannot be watched");
+                return;
+            }
+        };
+        let registration = Registration::resume(&host.lane, seat, history);
+        if let Some(order) = order {
+            registration.connection.tell(order);
+        }
+        go_on(host, registration, socket, unread);
+    }
+}
+
+/// A place among the open connections of the server, given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    shared: Arc<Shared>,
+    /// In the count of its lane, where an acceptor counts.
+    place: Option<Place>,
+}
+
+impl Seat {
+    /// One that [`Shared::try_open`] allowed.
+    pub(crate) fn new(shared: &Arc<Shared>, place: Option<Place>) -> Self {
+        Seat { shared: Arc::clone(shared), place }
+    }
+
+    /// Goes to another lane with its connection.
+    pub(crate) fn follow(&mut self, lane: usize) {
+        if let Some(place) = &mut self.place {
+            place.follow(lane);
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
