@@ -14,6 +14,7 @@ mod open;
 mod pool;
 mod reply;
 mod rush;
+mod seated;
 mod tally;
 mod trace;
 mod turns;
@@ -142,6 +143,9 @@ struct Target {
     /// The file that the page has to be.
     #[arg(long, requires = "page")]
     file: Option<PathBuf>,
+    /// Lanes that the connections have to be on, in turn, as in 0,1: they are opened again until they are.
+    #[arg(long, value_delimiter = ',', value_name = "LANE,...")]
+    seats: Vec<usize>,
 }
 
 #[derive(Debug, Args)]
@@ -176,7 +180,7 @@ fn run(mode: Mode) -> Result<(), Lost> {
             let kind = routes.map_or(kind, |of| Kind::Route { number: 0, of });
             let exchanges =
                 target.exchanges(target.ops)?.with_routes(target.to, routes.unwrap_or(0));
-            let mut pool = Pool::open(vec![target.to], target.connections, exchanges)?;
+            let mut pool = target.opened(exchanges)?;
             pool.spin(spin);
             let all = 0..pool.len();
             closed::run(&mut pool, all.clone(), kind, period.warm_up())?;
@@ -188,7 +192,7 @@ fn run(mode: Mode) -> Result<(), Lost> {
             let one = target.ops.map(|ops| Mix::one(ops, work_share));
             let works = works.or(one).unwrap_or_default();
             let exchanges = target.exchanges(works.sizes())?;
-            let mut pool = Pool::open(vec![target.to], target.connections, exchanges)?;
+            let mut pool = target.opened(exchanges)?;
             let plan = Plan { rate, arrivals, works, targets: 1 };
             open::run(&mut pool, &plan.trace(period.warm_up(), !seed), next.seeded(!seed))?;
             let trace = plan.trace(period.measured(), seed);
@@ -223,6 +227,15 @@ fn run(mode: Mode) -> Result<(), Lost> {
 impl Target {
     fn pool(&self, connections: usize) -> Result<Pool, Lost> {
         Pool::open(vec![self.to], connections, self.exchanges(self.ops)?)
+    }
+
+    /// All connections, on their lanes.
+    fn opened(&self, exchanges: Exchanges) -> Result<Pool, Lost> {
+        let mut pool = Pool::open(vec![self.to], self.connections, exchanges)?;
+        if !self.seats.is_empty() {
+            seated::seat(&mut pool, &self.seats)?;
+        }
+        Ok(pool)
     }
 
     fn exchanges(&self, works: impl IntoIterator<Item = u64>) -> Result<Exchanges, Lost> {

@@ -192,6 +192,15 @@ impl Pool {
         std::mem::take(&mut self.reopened)
     }
 
+    /// Opens a connection again that has nothing in flight; the old one, still open.
+    pub(crate) fn replace(&mut self, index: usize) -> Result<TcpStream, Lost> {
+        let socket = self.connect(index)?;
+        // Whatever it says from now on is nobody's.
+        let old = std::mem::replace(&mut self.connections[index].socket, socket);
+        epoll::delete(&self.poll, &old).map_err(io::Error::from)?;
+        Ok(old)
+    }
+
     fn reopen(&mut self, index: usize) -> Result<(), Lost> {
         self.reopened += 1;
         // Closing the old socket takes it out of the epoll set (epoll(7)).
