@@ -12,7 +12,7 @@ use bytes::Bytes;
 use corelane::{Incoming, Limits};
 use http::{Request, Response};
 use http_body::{Body, Frame};
-use support::{Alive, Handlers, PATIENCE, Running, builder};
+use support::{Alive, Handlers, PATIENCE, Running, builder, worker::with_worker};
 
 /// A lane that runs one request at a time and lets one wait.
 fn start() -> (Running, Handlers) {
@@ -199,7 +199,7 @@ fn with_http2<F: Future>(
     server: &Running,
     test: impl FnOnce(h2::client::SendRequest<Bytes>, tokio::task::JoinHandle<()>) -> F,
 ) {
-    tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+    with_worker(async {
         let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
         let (client, connection) = h2::client::handshake(socket).await.expect("handshake");
         let connection = tokio::spawn(async {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use corelane::{Incoming, Lane, LoadReports};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use support::{BoxError, Client, Handlers, Running, TestService, builder};
+use support::{BoxError, Client, Handlers, Running, TestService, builder, worker::with_worker};
 use tower::util::BoxCloneSyncService;
 
 const NAME: &str = "endpoint-load-metrics";
@@ -118,7 +118,7 @@ fn a_connection_gets_each_report_once() {
 #[test]
 fn an_http2_connection_gets_each_report_once() {
     let server = start(LoadReports::Text);
-    tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+    with_worker(async {
         let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
         let (client, connection) = h2::client::handshake(socket).await.expect("handshake");
         tokio::spawn(connection);

@@ -14,7 +14,7 @@ use corelane::{Incoming, Lanes, Limits};
 use http::{HeaderValue, Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::Full;
-use support::{BIG, Handlers, Running, big, builder};
+use support::{BIG, Handlers, Running, big, builder, worker::with_worker};
 
 #[test]
 fn a_connection_carries_many_requests() {
@@ -67,7 +67,7 @@ fn http11_needs_exactly_one_host() {
 #[test]
 fn http2_needs_a_host_that_means_one_thing() {
     let server = Running::start(builder(), Handlers::new().factory());
-    tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+    with_worker(async {
         let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
         let (client, connection) = h2::client::handshake(socket).await.expect("handshake");
         tokio::spawn(connection);
@@ -95,7 +95,7 @@ fn http2_needs_a_host_that_means_one_thing() {
 #[test]
 fn http2_works_without_tls_by_prior_knowledge() {
     let server = Running::start(builder(), Handlers::new().factory());
-    tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+    with_worker(async {
         let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
         let (client, connection) = h2::client::handshake(socket).await.expect("handshake");
         tokio::spawn(connection);

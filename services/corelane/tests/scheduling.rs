@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use corelane::{Lane, Lanes, Limits, Placement, Timeouts};
 use http::Response;
 use http_body_util::Full;
-use support::{Client, PATIENCE, Running, TestService, builder};
+use support::{Client, PATIENCE, Running, TestService, builder, worker::with_worker};
 use tokio::sync::Semaphore;
 use tower::util::BoxCloneSyncService;
 
@@ -389,8 +389,7 @@ fn streams_that_came_together_learn_from_the_first_of_them() {
     let mut brief = control.server.connect();
     control.teach_less(&mut brief, "/brief", BRIEF);
     control.begun().clear();
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    runtime.block_on(async {
+    with_worker(async {
         let socket = tokio::net::TcpStream::connect(control.server.address).await;
         let handshake = h2::client::handshake(socket.expect("connect")).await;
         let (client, connection) = handshake.expect("handshake");

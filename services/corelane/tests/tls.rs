@@ -12,7 +12,7 @@ use std::time::Duration;
 use corelane::{Drain, Drained, Limits, Phase, Timeouts};
 use http::Request;
 use rustls::{ClientConnection, ProtocolVersion};
-use support::{BIG, DISTANT, Handlers, Running, big, builder};
+use support::{BIG, DISTANT, Handlers, Running, big, builder, worker::with_worker};
 use tls::{Authority, connect, name};
 
 const CLEAN: Drained = Drained { cut: 0 };
@@ -54,7 +54,7 @@ fn http1_is_served_over_tls_1_2_and_1_3_with_and_without_alpn() {
 fn http2_is_spoken_where_alpn_or_the_preface_says_so() {
     let authority = Authority::new();
     let server = start(&authority);
-    tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+    with_worker(async {
         for alpn in [&["h2", "http/1.1"][..], &[]] {
             let config = Arc::new(authority.client(alpn, None));
             let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");

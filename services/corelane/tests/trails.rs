@@ -12,7 +12,9 @@ use corelane::{Builder, Finished, Incoming, Lane, Limits, RequestId, Timeouts, T
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::Full;
-use support::{BIG, BoxError, Handlers, PATIENCE, Running, TestService, builder};
+use support::{
+    BIG, BoxError, Handlers, PATIENCE, Running, TestService, builder, worker::with_worker,
+};
 use tower::util::BoxCloneSyncService;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -236,7 +238,7 @@ fn a_body_that_breaks_off_is_told_as_such_over_http2() {
             Ok::<_, BoxError>(Response::new(Broken(Some(2))))
         })
     });
-    tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+    with_worker(async {
         let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
         let (mut client, connection) = h2::client::handshake(socket).await.expect("handshake");
         tokio::spawn(connection);

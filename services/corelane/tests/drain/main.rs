@@ -14,7 +14,7 @@ use bytes::Bytes;
 use corelane::{Drain, Drained, Incoming, Limits, Phase, Timeouts};
 use http::{Request, Response};
 use http_body_util::Full;
-use support::{BIG, DISTANT, Handlers, PATIENCE, Running, big, builder};
+use support::{BIG, DISTANT, Handlers, PATIENCE, Running, big, builder, worker::with_worker};
 
 const CLEAN: Drained = Drained { cut: 0 };
 
@@ -203,8 +203,7 @@ fn a_lane_that_is_stuck_cannot_keep_the_process() {
 fn http2_clients_get_goaway_and_their_replies() {
     let handlers = Handlers::new();
     let server = Running::start(builder().drain(settling()), handlers.factory());
-    // With a worker of its own, so that the client goes on while this thread polls the server.
-    tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+    with_worker(async {
         let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
         let (mut client, connection) = h2::client::handshake(socket).await.expect("handshake");
         let connection = tokio::spawn(connection);
@@ -233,7 +232,7 @@ fn http2_clients_get_goaway_and_their_replies() {
 #[test]
 fn an_idle_http2_client_does_not_hold_the_drain() {
     let server = Running::start(builder(), Handlers::new().factory());
-    tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+    with_worker(async {
         let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
         let (mut client, connection) = h2::client::handshake(socket).await.expect("handshake");
         let connection = tokio::spawn(connection);

@@ -9,7 +9,7 @@ use h2::client::SendRequest;
 use http::{Request, StatusCode};
 use tokio::net::TcpStream;
 
-use super::support::{Client, PATIENCE, Running};
+use super::support::{Client, PATIENCE, Running, worker::with_worker};
 use super::{BRIEF, impatient, strict, wait_until_freed, with_limits};
 
 /// Runs an HTTP/2 client with a worker of its own, so that it goes on while the test polls.
@@ -18,7 +18,7 @@ where
     F: Future<Output = T>,
 {
     let address = server.address;
-    tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+    with_worker(async {
         let socket = TcpStream::connect(address).await.expect("connect");
         let (client, connection) = h2::client::handshake(socket).await.expect("handshake");
         tokio::spawn(connection);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use corelane::{Limits, Timeouts};
 
-use super::support::{Handlers, PATIENCE, Running, builder};
+use super::support::{Handlers, PATIENCE, Running, builder, worker::with_worker};
 use super::{strict, with_limits};
 
 /// The least that a connection may be allowed.
@@ -68,7 +68,7 @@ fn a_connection_carries_as_many_requests_as_it_may() {
 fn http2_clients_are_sent_goaway() {
     let limits = Limits { connection_requests: Some(3), ..Limits::default() };
     for ((server, _), reason) in [(with_limits(limits), "requests"), (strict(aging()), "age")] {
-        tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+        with_worker(async {
             let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
             let (mut client, connection) = h2::client::handshake(socket).await.expect("handshake");
             let connection = tokio::spawn(connection);

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its own part of this module")]
 
 pub(crate) mod stuck;
+pub(crate) mod worker;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

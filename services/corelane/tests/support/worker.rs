@@ -1,0 +1,22 @@
+//! A runtime for clients of HTTP/2.
+
+use std::future::Future;
+use std::thread;
+
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+
+/// Runs a test on this thread, and what it spawns on a worker: a client goes on while the test blocks.
+///
+/// A runtime of several threads would do the same, and have tokio, and with it hyper and all that needs them, built
+/// once more than the programs need it: `rt-multi-thread` is no feature of theirs.
+pub(crate) fn with_worker<F: Future>(test: F) -> F::Output {
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let handle = runtime.handle().clone();
+    let (end, ended) = oneshot::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || runtime.block_on(ended));
+        let _end = end;
+        handle.block_on(test)
+    })
+}
