@@ -19,6 +19,8 @@ EVERY_KEY = [
     "config.steering=on",
     "config.load_reports=text",
     "config.backlog=1024",
+    "config.park_after=off",
+    "config.moving=active",
     "config.limits.connections=1000",
     "config.limits.connection_requests=1000",
     "config.limits.slots=8",
@@ -131,6 +133,14 @@ def test_load_reports_may_be_written_plainly(form: str, tmp_path: Path, check: C
     values = tmp_path / "values.yaml"
     values.write_text(f"config: {{load_reports: {form}}}\n")
     assert check(server_toml(values=values))["load_reports"] == form
+
+
+@pytest.mark.parametrize("moving", ["off", "parked-only", "active"])
+def test_moving_may_be_written_plainly(moving: str, tmp_path: Path, check: Check) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(f"config: {{moving: {moving}, park_after: off}}\n")
+    accepted = check(server_toml(values=values))
+    assert (accepted["moving"], accepted["park_after"]) == (moving, "off")
 
 
 @pytest.mark.parametrize("steering", ["on", "off"])

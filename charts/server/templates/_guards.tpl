@@ -27,6 +27,9 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 
 {{- define "server.guards.durations" -}}
+{{- if not (has (toString .Values.config.park_after) (list "off" "false")) -}}
+{{- $_ := include "common.milliseconds" (list . "config.park_after") -}}
+{{- end -}}
 {{- $tables := pick .Values.config "timeouts" "drain" "tls" "auth" -}}
 {{- $_ := set $tables "database" (pick .Values.config.database "wait" "connect_timeout" "statement_timeout") -}}
 {{- $_ := set $tables "otlp" (pick .Values.config.otlp "timeout") -}}

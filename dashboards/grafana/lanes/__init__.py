@@ -2,7 +2,7 @@
 
 from grafana.board import Board
 from grafana.changes import MARKS
-from grafana.lanes import failures, now, numbers, phases, placement
+from grafana.lanes import failures, idle, now, numbers, phases, placement
 from grafana.variables import COMMON
 
 BOARD = Board(
@@ -16,5 +16,6 @@ BOARD = Board(
 
 BOARD.rows(*numbers.ROWS, *now.ROWS)
 BOARD.folded("Placement: which lane gets which connection", *placement.ROWS)
+BOARD.folded("Idle connections: which are parked, and which change lanes", *idle.ROWS)
 BOARD.folded("Phases: where a request's time goes", *phases.ROWS)
 BOARD.folded("Stalls, panics and refusals", *failures.ROWS)

@@ -101,6 +101,7 @@ ROWS = (
                         Column("Value #C", "Queued"),
                         Column("Value #D", "In flight"),
                         Column("Value #E", "Connections"),
+                        Column("Value #F", "Parked"),
                     ),
                     rows(
                         f"pod_lane:corelane_lane_busy:ratio_rate1m{{{POD}}}"
@@ -113,6 +114,7 @@ ROWS = (
                     rows(f"max by (pod, lane) (corelane_requests_queued{{{POD}}})"),
                     rows(f"max by (pod, lane) (corelane_requests_in_flight{{{POD}}})"),
                     rows(f"max by (pod, lane) (corelane_connections{{{POD}}})"),
+                    rows(f"max by (pod, lane) (corelane_connections_parked{{{POD}}})"),
                     sort="Busy",
                 ),
             ),

@@ -13,7 +13,7 @@ ROWS = (
                 lines(
                     "Where are the connections?",
                     Says(
-                        "Open connections of each lane.",
+                        "Open connections of each lane, parked ones included.",
                         good="alike with least-loaded; with hashed, few connections scatter by "
                         "chance",
                         bad="few connections on uneven lanes that are busy",

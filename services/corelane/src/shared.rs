@@ -13,7 +13,7 @@ use crate::cpu::{Cpus, LaneCpu, Plan};
 use crate::dependency::Dependencies;
 use crate::load_report::Published;
 use crate::load_table::LoadTable;
-use crate::metrics::LaneMetrics;
+use crate::metrics::{LaneMetrics, Plans};
 use crate::placement::{Inboxes, ListenerGroup};
 use crate::routes::Routes;
 use crate::running::Running;
@@ -58,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) listeners: ListenerGroup,
     /// Where an acceptor hands connections to lanes.
     pub(crate) inboxes: Option<Inboxes>,
+    /// Plans to move connections between lanes that have ended.
+    pub(crate) plans: Plans,
     /// What the service needs beside its lanes.
     pub(crate) dependencies: Arc<Dependencies>,
     phase: watch::Sender<Phase>,
@@ -163,6 +165,7 @@ impl Shared {
             load_report,
             listeners,
             inboxes,
+            plans: Plans::default(),
             dependencies: Arc::default(),
             phase,
             drain_started: OnceLock::new(),

@@ -99,9 +99,10 @@ fn lanes_shows_what_was_asked_of_each() {
     let view: Value = serde_json::from_slice(&server.admin_get("/lanes").body).expect("JSON");
     assert_eq!((&view["phase"], &view["ready"]), (&"serving".into(), &true.into()));
     assert_eq!(view["limits"]["slots"], 1024);
+    assert_eq!((&view["moving"], &view["park_after_ms"]), (&"parked-only".into(), &5000.0.into()));
     assert_eq!(view["timeouts_ms"]["stall"], 1000.0);
     let lane = &view["lanes"][0];
-    assert_eq!(lane["connections"], 0);
+    assert_eq!((&lane["connections"], &lane["connections_parked"]), (&0.into(), &0.into()));
     assert_eq!(lane["totals"]["requests"], 4);
     assert_eq!(lane["totals"]["accepted"], 1);
     let routes = lane["routes"].as_array().expect("rows");

@@ -21,9 +21,12 @@ pub(super) struct View {
     pub(super) ready: bool,
     pub(super) uptime_seconds: f64,
     pub(super) placement: String,
+    pub(super) moving: String,
+    pub(super) park_after_ms: Option<f64>,
     pub(super) limits: Limits,
     pub(super) timeouts_ms: Timeouts,
     pub(super) busy_window_ms: f64,
+    pub(super) connections_in_transit: u64,
     pub(super) lanes: Vec<LaneView>,
 }
 
@@ -60,6 +63,7 @@ pub(super) struct LaneView {
     pub(super) stalled: bool,
     pub(super) polling: Option<Polling>,
     pub(super) connections: u64,
+    pub(super) connections_parked: u64,
     /// In its inbox; `None` without an acceptor.
     pub(super) connections_queued: Option<usize>,
     pub(super) in_flight: u64,
@@ -82,6 +86,9 @@ pub(super) struct Polling {
 pub(super) struct Totals {
     pub(super) accepted: u64,
     pub(super) stolen: u64,
+    pub(super) parkings: u64,
+    pub(super) departed: u64,
+    pub(super) arrived: u64,
     pub(super) requests: u64,
     pub(super) shed: u64,
     pub(super) stalls: u64,
@@ -125,6 +132,8 @@ impl View {
             ready: shared.ready(),
             uptime_seconds: now.saturating_duration_since(started).as_secs_f64(),
             placement: settings.placement.to_string(),
+            moving: settings.moving.to_string(),
+            park_after_ms: settings.park_after.map(millis),
             limits: Limits {
                 connections: limits.connections,
                 connection_requests: limits.connection_requests,
@@ -141,6 +150,7 @@ impl View {
                 timeouts.map(|(name, timeout)| (name, timeout.map(millis))).collect(),
             ),
             busy_window_ms: millis(window),
+            connections_in_transit: shared.in_transit(),
             lanes: lanes.map(|(index, busy)| LaneView::take(shared, index, busy, now)).collect(),
         }
     }
@@ -163,6 +173,7 @@ impl LaneView {
                 for_ms: millis(since),
             }),
             connections: metrics.open.get(),
+            connections_parked: metrics.parked(),
             connections_queued: inboxes.map(|inboxes| inboxes.lanes[index].length()),
             in_flight: metrics.in_flight.get(),
             queued: metrics.queued.get(),
@@ -170,6 +181,9 @@ impl LaneView {
             totals: Totals {
                 accepted: metrics.accepted.get(),
                 stolen: metrics.stolen.get(),
+                parkings: metrics.parkings.get(),
+                departed: metrics.departed(),
+                arrived: metrics.arrived.get(),
                 requests: metrics.finished(),
                 shed: metrics.refused_for(RequestRefusal::QueueFull),
                 stalls: lane.stalls.counts().sum(),

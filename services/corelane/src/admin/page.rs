@@ -79,6 +79,16 @@ fn server(out: &mut String, view: &View) -> fmt::Result {
         ("uptime", format!("{:.0} s", view.uptime_seconds)),
         ("placement", view.placement.clone()),
         (
+            "idle connections",
+            format!(
+                "{}, moving {}, {} in transit",
+                view.park_after_ms
+                    .map_or("not parked".to_owned(), |idle| format!("parked after {idle} ms")),
+                view.moving,
+                view.connections_in_transit,
+            ),
+        ),
+        (
             "limits",
             format!(
                 "connections {}, requests of a connection {requests}, slots {}, queue {}, \
@@ -109,8 +119,8 @@ fn lanes(out: &mut String, view: &View) -> fmt::Result {
     let window = view.busy_window_ms / 1e3;
     write!(
         out,
-        "<table>\n<tr><th>lane<th>CPU<th>busy, {window:.1} s<th>connections<th>in its inbox<th>in flight<th>queued\
-         <th>expected work, ms<th class=\"text\">polling<th>accepted<th>stolen<th>requests<th>shed<th>stalls\
+        "<table>\n<tr><th>lane<th>CPU<th>busy, {window:.1} s<th>connections<th>parked<th>in its inbox<th>in flight<th>queued\
+         <th>expected work, ms<th class=\"text\">polling<th>accepted<th>stolen<th>departed<th>arrived<th>requests<th>shed<th>stalls\
          <th>panics</tr>\n"
     )?;
     for lane in &view.lanes {
@@ -123,17 +133,20 @@ fn lanes(out: &mut String, view: &View) -> fmt::Result {
         let totals = &lane.totals;
         writeln!(
             out,
-            "<tr{class}><td>{}<td>{cpu}<td>{:.1}%<td>{}<td>{queued}<td>{}<td>{}<td>{:.1}\
-             <td class=\"text\">{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}</tr>",
+            "<tr{class}><td>{}<td>{cpu}<td>{:.1}%<td>{}<td>{}<td>{queued}<td>{}<td>{}<td>{:.1}\
+             <td class=\"text\">{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}</tr>",
             lane.lane,
             lane.busy * 100.0,
             lane.connections,
+            lane.connections_parked,
             lane.in_flight,
             lane.queued,
             lane.expected_work_ms,
             Escaped(polling),
             totals.accepted,
             totals.stolen,
+            totals.departed,
+            totals.arrived,
             totals.requests,
             totals.shed,
             totals.stalls,

@@ -76,7 +76,7 @@ const OF_LANES: &[OfLane] = &[
     (Family::counter("corelane_panics", "Handlers and reply bodies that panicked"), |lane, _| {
         lane.metrics.panics.get().into()
     }),
-    (Family::gauge("corelane_connections", "Open connections"), |lane, _| {
+    (Family::gauge("corelane_connections", "Open connections, parked ones included"), |lane, _| {
         lane.metrics.open.get().into()
     }),
     (

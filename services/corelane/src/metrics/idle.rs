@@ -7,7 +7,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::family::Family;
-use super::shard::LaneMetrics;
+use super::reason::Plan;
+use super::shard::{Count, LaneMetrics};
 use crate::shared::Shared;
 
 type OfLane = (Family, fn(&LaneMetrics) -> u64);
@@ -59,6 +60,22 @@ const IN_TRANSIT: Family = Family::gauge(
     "Connections that have departed from a lane and not arrived yet",
 );
 
+const PLANS: Family = Family::counter(
+    "corelane_moving_plans",
+    "Plans to move connections in use from a busy lane to another, by what came of them",
+);
+
+/// Plans that have ended, by outcome: written by the thread that makes them alone.
+#[derive(Debug, Default)]
+pub(crate) struct Plans([Count; Plan::ALL.len()]);
+
+impl Plans {
+    /// Only the thread that makes the plans may call this.
+    pub(crate) fn end(&self, outcome: Plan) {
+        self.0[outcome as usize].add(1);
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct IdleCollector {
     pub(super) shared: Arc<Shared>,
@@ -81,6 +98,11 @@ impl Collector for IdleCollector {
                 }
             }
         }
-        IN_TRANSIT.single(&mut out, self.shared.in_transit())
+        IN_TRANSIT.single(&mut out, self.shared.in_transit())?;
+        let mut series = PLANS.begin(&mut out)?;
+        Plan::ALL
+            .iter()
+            .zip(&self.shared.plans.0)
+            .try_for_each(|((_, outcome), n)| series.add(&[("outcome", outcome)], n.get()))
     }
 }

@@ -15,5 +15,6 @@ mod shard;
 mod tls;
 
 pub(crate) use exposition::{CONTENT_TYPE, Exposition};
-pub(crate) use reason::{Handshake, Moved, Phase, Refusal, RequestRefusal, Woken};
+pub(crate) use idle::Plans;
+pub(crate) use reason::{Handshake, Moved, Phase, Plan, Refusal, RequestRefusal, Woken};
 pub(crate) use shard::{Count, LaneMetrics, METHODS, method_index};

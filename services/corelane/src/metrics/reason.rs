@@ -105,6 +105,22 @@ impl Moved {
         [(Moved::Wake, "wake"), (Moved::Busy, "busy"), (Moved::Saturated, "saturated")];
 }
 
+/// What came of a plan to move connections between two lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// The lanes are more even than before.
+    Helped,
+    /// No connection moved.
+    Futile,
+    /// Connections moved, and the lanes are as uneven as before.
+    NoHelp,
+}
+
+impl Plan {
+    pub(super) const ALL: [(Plan, &'static str); 3] =
+        [(Plan::Helped, "helped"), (Plan::Futile, "futile"), (Plan::NoHelp, "no_help")];
+}
+
 /// Why a request was answered without its service, or in its stead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestRefusal {
@@ -181,6 +197,7 @@ mod tests {
         check(&Handshake::ALL, |result| result as usize);
         check(&Woken::ALL, |reason| reason as usize);
         check(&Moved::ALL, |reason| reason as usize);
+        check(&Plan::ALL, |outcome| outcome as usize);
         check(&RequestRefusal::ALL, |reason| reason as usize);
         check(&Phase::ALL, |phase| phase as usize);
     }
