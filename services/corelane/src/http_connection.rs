@@ -217,8 +217,7 @@ async fn open(lane: &LaneState, connection: &Rc<Connection>, socket: TcpStream) 
     let opened = async {
         match &lane.shared.tls {
             None => stream::open(Socket::Plain(socket), ours).await,
-            // Boxed: a handshake takes more than a kilobyte, which a plain connection must not pay.
-            Some(tls) => Box::pin(tls::accept(socket, Arc::clone(&tls.config), ours, lane)).await,
+            Some(tls) => tls::accept(socket, Arc::clone(&tls.config), ours, lane).await,
         }
     };
     tokio::select! {

@@ -1,5 +1,6 @@
 //! The bytes of a connection, and which protocol they speak.
 
+use std::future::poll_fn;
 use std::io;
 use std::mem;
 use std::mem::MaybeUninit;
@@ -9,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::StatusCode;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::Connection;
 use crate::farewell::{farewell, refused_head};
@@ -50,9 +51,9 @@ pub(crate) async fn open(
     mut socket: Socket,
     connection: Rc<Connection>,
 ) -> io::Result<Option<Opened>> {
-    let mut prefix = BytesMut::with_capacity(FIRST_READ);
+    let mut prefix = BytesMut::new();
     loop {
-        if socket.read_buf(&mut prefix).await? == 0 {
+        if poll_fn(|cx| poll_first(&mut socket, &mut prefix, cx)).await? == 0 {
             return Ok(None);
         }
         connection.received();
@@ -60,6 +61,20 @@ pub(crate) async fn open(
             return Ok(Some(Opened { protocol, socket, prefix: prefix.freeze() }));
         }
     }
+}
+
+/// Adds to `prefix`, which takes no memory before the first byte is there: a client may open a
+/// connection long before it asks.
+fn poll_first(
+    socket: &mut Socket,
+    prefix: &mut BytesMut,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    let mut space = [MaybeUninit::uninit(); FIRST_READ];
+    let mut first = ReadBuf::uninit(&mut space);
+    ready!(Pin::new(socket).poll_read(cx, &mut first))?;
+    prefix.extend_from_slice(first.filled());
+    Poll::Ready(Ok(first.filled().len()))
 }
 
 /// A socket that gives back the bytes that were read before hyper asked for them: to tell the
@@ -339,7 +354,27 @@ impl AsyncWrite for Stream {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_says_nothing_has_no_buffer() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let mut client = TcpStream::connect(address).await.expect("a connection");
+        let mut socket = Socket::Plain(listener.accept().await.expect("a connection").0);
+        let mut prefix = BytesMut::new();
+        let waits = &mut Context::from_waker(Waker::noop());
+        assert!(poll_first(&mut socket, &mut prefix, waits).is_pending());
+        assert_eq!(prefix.capacity(), 0);
+        client.write_all(b"GET").await.expect("written");
+        let first = poll_fn(|cx| poll_first(&mut socket, &mut prefix, cx)).await;
+        assert_eq!((first.expect("bytes"), &prefix[..]), (3, &b"GET"[..]));
+    }
 
     #[test]
     fn protocol_is_told_as_soon_as_it_is_certain() {

@@ -1,11 +1,13 @@
 //! The beginning of a connection on a port that speaks TLS.
 
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use http::StatusCode;
 use rustls::ServerConfig;
+use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
@@ -25,12 +27,25 @@ pub(crate) async fn accept(
     lane: &LaneState,
 ) -> io::Result<Option<Opened>> {
     let mut first = [0];
-    if socket.peek(&mut first).await? == 0 {
+    if poll_fn(|cx| socket.poll_peek(cx, &mut ReadBuf::new(&mut first))).await? == 0 {
         return Ok(None);
     }
+    // Boxed, and not before the first byte is there: a handshake takes more than a kilobyte, which
+    // a plain connection must not pay, nor one that says nothing.
+    Box::pin(answer(first[0], socket, config, connection, lane)).await
+}
+
+/// Answers a client whose first byte is `first`.
+async fn answer(
+    first: u8,
+    socket: TcpStream,
+    config: Arc<ServerConfig>,
+    connection: Rc<Connection>,
+    lane: &LaneState,
+) -> io::Result<Option<Opened>> {
     // A method begins with a letter, a TLS record with its type: 22 for a handshake (RFC 8446
     // section 5.1).
-    if first[0].is_ascii_alphabetic() {
+    if first.is_ascii_alphabetic() {
         lane.metrics().refuse(Refusal::PlainHttp);
         let problem = Problem::new(StatusCode::BAD_REQUEST, "plain-http")
             .detail("this port speaks HTTPS, and the request came without TLS");
