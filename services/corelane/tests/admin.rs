@@ -9,6 +9,7 @@ use serde_json::Value;
 use support::{Answer, Client, Handlers, Running, builder};
 
 const DOCS: &str = include_str!("../../../docs/admin.md");
+const IDLE: &str = include_str!("../../../docs/idle-connections.md");
 
 /// A route template with what HTML takes for markup.
 const MARKUP: &str = "/a&\"b\"/{n}";
@@ -71,6 +72,21 @@ fn the_docs_list_every_reason_for_a_refusal() {
         let documented = documented(heading);
         let documented: BTreeSet<_> = documented.iter().filter_map(|row| first_name(row)).collect();
         assert_eq!(documented, shown.collect(), "{heading}");
+    }
+}
+
+#[test]
+fn the_docs_list_why_a_connection_wakes_or_moves() {
+    let server = Running::start(builder(), Handlers::new().factory());
+    let text = server.admin_get("/metrics").text();
+    for (what, series) in [("wake", "wakes"), ("move", "moves")] {
+        let prefix = format!("corelane_connection_{series}_total{{lane=\"0\",reason=\"");
+        let shown =
+            text.lines().filter_map(|line| line.strip_prefix(&prefix)?.strip_suffix("\"} 0"));
+        let table = IDLE.split(&format!("| `reason` of a {what} |")).nth(1).expect("a table");
+        let rows = table.split("\n\n").next().expect("rows").lines().skip(2);
+        let documented: BTreeSet<_> = rows.filter_map(first_name).collect();
+        assert_eq!(documented, shown.collect(), "{what}");
     }
 }
 
