@@ -20,7 +20,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e e2e-parts postgres-up postgres-down test lint test-services test-platform \
   test-parts test-traffic ladder \
-  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files bench-gateway bench-instructions check-instructions bench-lanes bench-mixed bench-threads bench-tuning soak \
+  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files bench-gateway bench-instructions check-instructions bench-lanes bench-mixed bench-moving bench-threads bench-tuning soak \
   tools clean
 
 help: ## Show the targets and variables
@@ -215,6 +215,9 @@ check-instructions: ## Fail where a request takes more than 1.03 times the instr
 
 bench-mixed: ## Let 1,000 users get a page, load and save: two databases, with and without gateway, three modes
 	$(PYTHON) loadtests/bench mixed
+
+bench-moving: ## Connections that park and move between lanes: what it gains alone and behind Envoy, and what it costs
+	$(PYTHON) loadtests/bench moving
 
 bench-threads: ## Speed-ups by threads, connections and iterations: lanes, a shared queue, one thread; needs root
 	$(PYTHON) loadtests/bench threads

@@ -17,6 +17,7 @@ from loadtests.bench.gateway import run as gateway
 from loadtests.bench.instructions import command as instructions
 from loadtests.bench.lanes import rows, run
 from loadtests.bench.mixed import command as mixed
+from loadtests.bench.moving import command as moving
 from loadtests.bench.options import OUT, RESULTS, add_builds, add_folder, positive, some_of
 from loadtests.bench.threads import command as threads
 from loadtests.bench.tuning import command as tuning
@@ -41,6 +42,7 @@ def main(arguments: list[str]) -> int:
     field.add(commands)
     instructions.add(commands)
     mixed.add(commands)
+    moving.add(commands)
     threads.add(commands)
     tuning.add(commands)
     _add_soak(commands)

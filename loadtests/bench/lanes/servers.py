@@ -96,9 +96,11 @@ class Server:
         return [str(program), "--listen", address, "--threads", str(self.threads)]
 
 
-def corelane(program: Path, address: str, lanes: int, placement: str) -> list[str]:
+def corelane(
+    program: Path, address: str, lanes: int, placement: str, admin_port: int = 0
+) -> list[str]:
     """The command of corelane-server."""
-    argv = [str(program), "--listen", address, "--admin.listen", f"{HOST}:0"]
+    argv = [str(program), "--listen", address, "--admin.listen", f"{HOST}:{admin_port}"]
     argv += ["--lanes", str(lanes), "--pin", "on", "--replica", "bench", "--log.level", "warn"]
     argv += ["--limits.connections", str(CONNECTIONS)]
     return [*argv, "--placement", placement] if placement else argv

@@ -1,0 +1,94 @@
+"""What every part of the benchmark needs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadtests.bench.lanes.load import Generator, Place
+from loadtests.bench.lanes.rows import Work
+
+WORK_MS = 0.2
+"""Of the handler that keeps a lane busy."""
+
+Sample = dict
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Where everything that runs is."""
+
+    server: Path
+    generator: Path
+    tools: dict[str, Path]
+    """envoy and what renders its configuration; empty without the gateway."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is measured."""
+
+    rounds: int = 5
+    seconds: float = 2.5
+    """Of each measured load."""
+    warm_up: float = 1.0
+    """The same load before it: in it connections move to where they stay."""
+    gateway_rounds: int = 4
+    cycles: int = 6
+    """Of rest and waking, for each setting in each round."""
+    resting: int = 2000
+    """Connections that rest and wake."""
+    pairs: int = 30
+    """Comparisons of busy connections."""
+    slice_seconds: float = 0.25
+    """Of each of their loads."""
+    many: int = 10_000
+    """Connections that ask once in a while."""
+
+
+FULL = Size()
+QUICK = Size(
+    rounds=1,
+    seconds=1.0,
+    warm_up=0.6,
+    gateway_rounds=1,
+    cycles=2,
+    resting=1000,
+    pairs=6,
+    slice_seconds=0.15,
+    many=4000,
+)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The programs, the two CPUs, and how much."""
+
+    programs: Programs
+    cpus: tuple[int, int]
+    size: Size
+    work: Work
+
+    @property
+    def ops(self) -> int:
+        """Iterations of the handler that keeps a lane busy."""
+        return self.work.ops(WORK_MS)
+
+    def generator(self, mode: str, to: str, *, first: bool = True, **options: object) -> Generator:
+        """On both CPUs, as the lanes are; ahead of them, or it could not send when a request is due."""
+        place = Place(list(self.cpus), first=first)
+        return Generator(self.programs.generator, place, mode, to, **options)
+
+    def beside(self, mode: str, to: str, **options: object) -> Generator:
+        """On the second CPU alone."""
+        return Generator(self.programs.generator, Place([self.cpus[1]]), mode, to, **options)
+
+
+def in_turn(arms: Sequence, number: int) -> list:
+    """Another order in each round, so that none is always the first."""
+    first = number % len(arms)
+    return [*arms[first:], *arms[:first]]
+
+
+def others(result: Sample) -> dict[str, float]:
+    """What the rest of the machine did meanwhile."""
+    return {name: result[name] for name in ("others_cores", "stolen_cores")}

@@ -1,0 +1,77 @@
+"""Few connections that all landed on one of two lanes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from loadtests.bench.lanes.rows import cpu_of
+from loadtests.bench.moving.bench import Bench, Sample, in_turn
+from loadtests.bench.moving.replica import (
+    ACTIVE,
+    OFF,
+    OUTCOMES,
+    PLANS,
+    Arm,
+    Replica,
+    moves,
+    serving,
+)
+
+CONNECTIONS = 8
+RATE = 4000
+LOOPS = ("closed", "open")
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where the connections begin, and what the server may do about it."""
+
+    arm: Arm
+    seats: str
+    """Lanes of the connections, in turn."""
+
+
+STARTS = (
+    Start(Arm("all on lane 0, off", OFF), "0"),
+    Start(Arm("all on lane 0, active", ACTIVE), "0"),
+    Start(Arm("on both lanes, off", OFF), "0,1"),
+    Start(Arm("on both lanes, active", ACTIVE), "0,1"),
+)
+STUCK, MOVED, EVEN, EVEN_ACTIVE = (start.arm.name for start in STARTS)
+NAMES = [f"{loop}: {start.arm.name}" for loop in LOOPS for start in STARTS]
+
+
+def measured(bench: Bench) -> Iterator[tuple[str, int, Sample]]:
+    """Name of the arm with its loop, round, and what was seen."""
+    for number in range(1, bench.size.rounds + 1):
+        for loop in LOOPS:
+            for start in in_turn(STARTS, number):
+                yield f"{loop}: {start.arm.name}", number, load(bench, start, loop, number)
+
+
+def load(bench: Bench, start: Start, loop: str, number: int) -> Sample:
+    """One load on a server of its own."""
+    size = bench.size
+    options = {"connections": CONNECTIONS, "ops": bench.ops, "seats": start.seats}
+    options |= {"seconds": size.seconds, "warm_up": size.warm_up}
+    if loop == "open":
+        options |= {"rate": RATE, "work_share": 1, "seed": number}
+    with serving(Replica(start.arm), bench.programs, list(bench.cpus)) as server:
+        fresh = server.look()
+        with bench.generator(loop, server.address, **options) as generator:
+            warm = server.look()
+            used, result = cpu_of(server.process, generator)
+            done = server.look()
+    lanes = sorted(result["lanes"].values(), reverse=True)
+    return {
+        **result,
+        "busy_cores": used / result["seconds"],
+        "hotter_share": lanes[0] / sum(lanes),
+        "moves_before": moves(fresh, warm),
+        "moves": moves(warm, done),
+        "plans": {name: round(done.total(PLANS, f'"{name}"')) for name in OUTCOMES},
+    }
+
+
+def p(sample: Sample, percent: str) -> float:
+    """A percentile of the work's latencies, in milliseconds."""
+    return sample["latency_us"]["work"][percent] / 1e3
