@@ -21,7 +21,7 @@ mod due;
 mod registration;
 mod rest;
 
-pub(crate) use due::{Due, HangsOn};
+pub(crate) use due::{Due, HangsOn, Wait};
 use due::{Missed, retire_after};
 pub(crate) use registration::Registration;
 
@@ -66,7 +66,7 @@ pub(crate) struct Connection {
     begun: Cell<u64>,
     served: Cell<u64>,
     /// Requests that were ended before the connection came to this lane.
-    brought: u64,
+    brought: Cell<u64>,
     pub(crate) tracker: Tracker,
     /// It is to park as soon as it is idle.
     to_park: Cell<bool>,
@@ -139,7 +139,7 @@ impl Connection {
             in_flight: Cell::new(0),
             begun: Cell::new(0),
             served: Cell::new(0),
-            brought: 0,
+            brought: Cell::new(0),
             tracker: Tracker::default(),
             to_park: Cell::new(false),
             reported: Cell::new(0),
@@ -418,6 +418,11 @@ impl Connection {
             // What is due next counts from the order.
             self.touched.set(true);
         }
+        self.wake();
+    }
+
+    /// Has its task polled.
+    fn wake(&self) {
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
         }

@@ -17,7 +17,7 @@ use crate::builder::Builder;
 use crate::connection::{Connection, Order, Registration};
 use crate::error::Error;
 use crate::http_connection::{LaneService, refuse, serve};
-use crate::idle::{Attention, Lot};
+use crate::idle::{self, Attention, Lot};
 use crate::load_report::{LaneReports, LoadReports};
 use crate::load_table::KindIndex;
 use crate::metrics::{LaneMetrics, Refusal};
@@ -104,6 +104,8 @@ pub(crate) struct LaneState {
     pub(crate) index: usize,
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
+    /// How long a connection is idle before it parks.
+    pub(crate) park_after: Option<Duration>,
     /// Whether plain requests are answered without hyper.
     pub(crate) plain_requests: bool,
     /// Names of the replica and of this lane, for replies.
@@ -151,6 +153,7 @@ impl LaneState {
             report: settings.drain.report,
             limits: settings.limits,
             timeouts: settings.timeouts,
+            park_after: settings.park_after,
             plain_requests: settings.plain_requests,
             signature_lines: lines(index, settings.replica.as_ref()),
             signature: settings.replica.map(|replica| (replica, HeaderValue::from(index))),
@@ -254,10 +257,14 @@ where
         let source = source.watch().map_err(Error::system("watching a listener"))?;
         let service = factory(&lane);
         let state = Rc::new(state);
+        if state.park_after.is_some() {
+            state.lot.open().map_err(Error::system("opening a lane's lot"))?;
+        }
         state.shared.set_listening(lane.index);
         spawn_local(sweep::run(Rc::clone(&state)));
         spawn_local(queue::run(Rc::clone(&state)));
         let host = Rc::new(LaneService::new(Rc::clone(&state), service));
+        spawn_local(idle::run(Rc::clone(&host)));
         let admission = Admission { state: Rc::clone(&state), host };
         accept_until_drained(admission, source).await;
         let unanswered = state.connections.borrow().iter().map(|(_, c)| c.unanswered()).sum();

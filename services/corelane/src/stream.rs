@@ -121,7 +121,9 @@ impl Stream {
     }
 
     /// Whether the request whose head is being read must get a reply without a body.
-    pub(crate) fn asks_head(&self) -> bool {
+    pub(crate) fn asks_head(&mut self) -> bool {
+        // Where hyper was never polled it has not read any of it.
+        self.framing.follow(&mem::take(&mut self.prefix));
         self.framing.asks_head()
     }
 

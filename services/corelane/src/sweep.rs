@@ -7,6 +7,7 @@ use tokio::task::yield_now;
 
 use crate::clock::Tick;
 use crate::connection::{Connection, Due, HangsOn, Order};
+use crate::idle::Attention;
 use crate::lane::LaneState;
 use crate::metrics::{Handshake, Refusal, RequestRefusal};
 use crate::settings::Timeouts;
@@ -20,17 +21,19 @@ const NAMED: usize = 5;
 
 /// Time between two sweeps: a quarter of the shortest deadline, at most half a second. A deadline
 /// begins with one sweep and ends with another, so it is late by at most a second.
-fn interval(timeouts: &Timeouts) -> Duration {
+fn interval(timeouts: &Timeouts, park_after: Option<Duration>) -> Duration {
     let Timeouts { header, body, request, write, idle, .. } = timeouts;
     let shortest = header.min(body).min(request).min(write).min(idle);
-    (*shortest / 4).clamp(Duration::from_millis(25), Duration::from_millis(500))
+    let shortest = park_after.map_or(*shortest, |park_after| park_after.min(*shortest));
+    (shortest / 4).clamp(Duration::from_millis(25), Duration::from_millis(500))
 }
 
 /// Ends what is overdue, for as long as the lane runs. One pass over all connections costs a few
 /// nanoseconds each, where a timer per request would cost every request two timer operations.
 pub(crate) async fn run(state: Rc<LaneState>) {
-    let usual = interval(&state.timeouts);
+    let usual = interval(&state.timeouts, state.park_after);
     let mut last = Instant::now();
+    let mut long_idle = Vec::new();
     let mut reported = None;
     loop {
         let pause = if state.phase.get() == Phase::Closing { HURRIED } else { usual };
@@ -49,9 +52,16 @@ pub(crate) async fn run(state: Rc<LaneState>) {
         state.metrics().beats.add(1);
         state.pending.expire(state.timeouts.request, Tick::now());
         state.streams.expire(&state, state.clock.get());
-        for (_, connection) in state.connections.borrow().iter() {
+        for (key, connection) in state.connections.borrow().iter() {
             look_at(connection, &state, state.clock.get());
+            if state.park_after.is_some_and(|after| connection.is_long_idle(after)) {
+                long_idle.push(key);
+            }
         }
+        if !state.lot.is_empty() {
+            state.lot.sweep();
+        }
+        park(&state, &mut long_idle).await;
         if state.phase.get() == Phase::Closing {
             let since = *reported.get_or_insert(now);
             if now.duration_since(since) >= state.report {
@@ -68,7 +78,16 @@ fn look_at(connection: &Connection, state: &LaneState, now: Instant) {
     let late = connection.bodies.expire(state.timeouts.body, now);
     metrics.refuse_requests(RequestRefusal::BodyTimeout, late);
     let Some(due) = connection.due(state, now) else { return };
-    connection.tell(match due {
+    // With no request to answer it is a close like any other, by the rules of TLS and HTTP/2 too.
+    let is_silent = connection.is_silent() || connection.is_multiplexed();
+    connection.tell(sentence(state, due, is_silent));
+}
+
+/// Counts what is due, and says how the connection has to go. `is_silent`: no request has begun
+/// that could be answered.
+pub(crate) fn sentence(state: &LaneState, due: Due, is_silent: bool) -> Order {
+    let metrics = state.metrics();
+    match due {
         Due::HandshakeTimeout => {
             metrics.shake(Handshake::Timeout);
             metrics.refuse(Refusal::HandshakeTimeout);
@@ -76,9 +95,6 @@ fn look_at(connection: &Connection, state: &LaneState, now: Instant) {
         }
         Due::HeaderTimeout => {
             metrics.refuse(Refusal::HeaderTimeout);
-            // With no request to answer it is a close like any other, by the rules of TLS and
-            // HTTP/2 too.
-            let is_silent = connection.is_silent() || connection.is_multiplexed();
             if is_silent { Order::Finish } else { Order::Expire }
         }
         Due::IdleTimeout => {
@@ -91,15 +107,38 @@ fn look_at(connection: &Connection, state: &LaneState, now: Instant) {
         }
         Due::Retired | Due::Drain => Order::Finish,
         Due::Deserted | Due::Unheeded => Order::Expire,
-    });
+    }
+}
+
+/// Connections that are told to park in a turn of the event loop: others have theirs in between.
+const PARKED_IN_A_TURN: usize = 32;
+
+/// Has the connections with these keys park.
+async fn park(state: &LaneState, keys: &mut Vec<usize>) {
+    if keys.is_empty() || state.phase.get() >= Phase::Closing {
+        return keys.clear();
+    }
+    state.attention.raise(Attention::PARK);
+    for keys in keys.chunks(PARKED_IN_A_TURN) {
+        for &key in keys {
+            // Another may have come to its place meanwhile: parking asks for itself.
+            if let Some(connection) = state.connections.borrow().get(key) {
+                connection.tell_to_park();
+            }
+        }
+        // Their tasks come before this one.
+        yield_now().await;
+    }
+    state.attention.lower(Attention::PARK);
+    keys.clear();
 }
 
 /// Says what a lane that closes still waits for.
 fn report(state: &LaneState, now: Instant) {
-    let connections = state.connections.borrow();
-    if connections.is_empty() {
+    if state.is_empty() {
         return;
     }
+    let connections = state.connections.borrow();
     let hang = |on| connections.iter().filter(|(_, c)| c.hangs_on() == Some(on)).count();
     let mut waiting = state.pending.ages(now.into());
     waiting.sort_by_key(|&(_, age)| std::cmp::Reverse(age));
@@ -108,10 +147,10 @@ fn report(state: &LaneState, now: Instant) {
     });
     tracing::info!(
         lane = state.index,
-        connections = connections.len(),
+        connections = connections.len() + state.lot.len(),
         in_flight = state.metrics().in_flight.get(),
         queued = state.metrics().queued.get(),
-        unfinished_headers = hang(HangsOn::Header),
+        unfinished_headers = hang(HangsOn::Header) + state.lot.unfinished_headers(),
         unread_replies = hang(HangsOn::Reader),
         oldest = oldest.collect::<Vec<_>>().join(", "),
         "drain: still waiting"
@@ -124,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_sweep_is_soon_enough_for_the_shortest_deadline() {
-        let with = |body| interval(&Timeouts { body, ..Timeouts::default() });
+        let with = |body| interval(&Timeouts { body, ..Timeouts::default() }, None);
         assert_eq!(with(Duration::from_secs(30)), Duration::from_millis(500));
         assert_eq!(with(Duration::from_millis(400)), Duration::from_millis(100));
         assert_eq!(with(Duration::from_millis(1)), Duration::from_millis(25));

@@ -37,6 +37,40 @@ pub(super) fn retire_after(age: Duration, chance: f64) -> Duration {
     age - age.mul_f64(0.1 * chance)
 }
 
+/// How a connection waits of which no request is in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    /// For the rest of a head, and not for a request.
+    pub(crate) in_header: bool,
+    /// No request was served on it yet.
+    pub(crate) is_fresh: bool,
+    /// It may go by its age.
+    pub(crate) is_old: bool,
+    pub(crate) waited: Duration,
+}
+
+impl Wait {
+    /// What is due by now, if anything.
+    pub(crate) fn due(self, lane: &LaneState) -> Option<Due> {
+        let Wait { in_header, is_fresh, is_old, waited } = self;
+        if in_header {
+            return (waited > lane.timeouts.header).then_some(Due::HeaderTimeout);
+        }
+        // A connection that asked nothing yet may have its first request under way: closing it at
+        // once would lose that request.
+        if lane.phase.get() == Phase::Closing {
+            return (!is_fresh || waited > FRESH_GRACE).then_some(Due::Drain);
+        }
+        if is_fresh {
+            return (waited > lane.timeouts.header).then_some(Due::HeaderTimeout);
+        }
+        if is_old && waited > QUIET {
+            return Some(Due::Retired);
+        }
+        (waited > lane.timeouts.idle).then_some(Due::IdleTimeout)
+    }
+}
+
 /// What of its client a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HangsOn {
@@ -94,17 +128,10 @@ impl Connection {
             // client that never answers the ping of a GOAWAY, or keeps a stream's window shut.
             _ if self.told.get() => (waited > lane.timeouts.header).then_some(Due::Unheeded),
             Activity::Handshake => (waited > lane.timeouts.header).then_some(Due::HandshakeTimeout),
-            Activity::Header => (waited > lane.timeouts.header).then_some(Due::HeaderTimeout),
-            // A connection that asked nothing yet may have its first request under way: closing
-            // it at once would lose that request.
-            Activity::Idle if lane.phase.get() == Phase::Closing => {
-                (!fresh || waited > FRESH_GRACE).then_some(Due::Drain)
+            activity => {
+                let in_header = activity == Activity::Header;
+                Wait { in_header, is_fresh: fresh, is_old: old, waited }.due(lane)
             }
-            Activity::Idle if fresh => {
-                (waited > lane.timeouts.header).then_some(Due::HeaderTimeout)
-            }
-            Activity::Idle if old && waited > QUIET => Some(Due::Retired),
-            Activity::Idle => (waited > lane.timeouts.idle).then_some(Due::IdleTimeout),
         }
     }
 

@@ -21,7 +21,7 @@ impl Connection {
         resumed.retires = history.retires_in.and_then(|left| now.checked_add(left));
         resumed.begun = Cell::new(history.requests);
         resumed.served = Cell::new(history.requests);
-        resumed.brought = history.requests;
+        resumed.brought = Cell::new(history.requests);
         resumed.had_body = Cell::new(history.had_body);
         resumed.last = Cell::new(history.last);
         resumed.reported = Cell::new(history.reported);
@@ -60,12 +60,18 @@ impl Connection {
     /// Whether a request was served since it came to its lane. Only then may it move: it is not
     /// readable at its first poll, and would move on for ever.
     pub(crate) fn has_served_here(&self) -> bool {
-        self.served.get() > self.brought
+        self.served.get() > self.brought.get()
     }
 
     /// Whether it is told to end at once, and has not heard it.
     pub(crate) fn is_told_to_expire(&self) -> bool {
         self.order.get() == Some(Order::Expire)
+    }
+
+    /// Its socket cannot leave the lane now. It is not asked again before something happens.
+    pub(crate) fn stay(&self) {
+        self.to_park.set(false);
+        self.brought.set(self.served.get());
     }
 
     /// Whether it is to park now, if it is idle.
@@ -74,13 +80,18 @@ impl Connection {
         self.to_park.get() && !self.touched.get() && self.tracker.is_blocked()
     }
 
-    /// Tells it to park, if it has waited for longer than `after`.
-    pub(crate) fn tell_to_park(&self, after: Duration) -> bool {
+    /// Whether it has waited for its client for longer than `after`, and may park then.
+    pub(crate) fn is_long_idle(&self, after: Duration) -> bool {
         let waits = matches!(self.activity.get(), Activity::Idle | Activity::Header);
-        let now = self.lane.clock.get();
-        let waited = now.saturating_duration_since(self.since.get());
-        let tell = waits && !self.touched.get() && waited > after;
-        self.to_park.set(tell);
-        tell
+        let waited = || self.lane.clock.get().saturating_duration_since(self.since.get());
+        // One that asked nothing yet ends soon, or asks.
+        let asked = self.served.get() > 0 && !self.multiplexed.get();
+        waits && asked && !self.touched.get() && !self.unflushed.get() && waited() > after
+    }
+
+    /// Tells it to park as soon as it is idle.
+    pub(crate) fn tell_to_park(&self) {
+        self.to_park.set(true);
+        self.wake();
     }
 }

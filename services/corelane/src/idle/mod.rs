@@ -18,8 +18,10 @@
 //! | [`tracker`] | tells when a connection is exactly idle: between two requests, with nothing under way |
 //! | [`resting`] | a connection without a lane's state |
 //! | [`lot`] | where a lane's parked connections wait |
+//! | [`parking`] | wakes them, and ends those that are overdue |
 
 mod lot;
+mod parking;
 mod resting;
 mod tracker;
 
@@ -29,10 +31,11 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 pub(crate) use lot::Lot;
+pub(crate) use parking::run;
 pub(crate) use resting::{History, Resting, Seat};
 pub(crate) use tracker::Tracker;
 
-use crate::connection::{Connection, Registration};
+use crate::connection::{Connection, Order, Registration};
 use crate::http_connection::{LaneService, go_on};
 use crate::reply::HttpService;
 use crate::socket::Socket;
@@ -90,12 +93,26 @@ pub(crate) fn leave<S: HttpService>(
     to: Leave,
 ) {
     if !socket.is_quiet() {
+        registration.connection.stay();
         return go_on(host, registration, socket, unread);
     }
-    match Resting::new(registration, socket, unread) {
-        Ok(resting) => match to {
-            Leave::Park => host.lane.lot.park(resting),
-        },
-        Err(error) => tracing::debug!(%error, "a connection cannot leave its lane"),
+    let resting = match Resting::new(registration, socket, unread) {
+        Ok(resting) => resting,
+        Err(error) => {
+            tracing::warn!(lane = host.lane.index, %error, "a connection cannot leave its lane");
+            return;
+        }
+    };
+    match to {
+        Leave::Park => {
+            if let Err(resting) = host.lane.lot.park(&host.lane, resting) {
+                resting.resume(host, None);
+            }
+        }
     }
+}
+
+/// Goes on with a connection that was parked, with `order` first if there is one.
+fn wake<S: HttpService>(host: &Rc<LaneService<S>>, resting: Resting, order: Option<Order>) {
+    resting.resume(host, order);
 }

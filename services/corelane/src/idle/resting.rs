@@ -50,7 +50,9 @@ impl Resting {
         socket: Socket,
         unread: Bytes,
     ) -> io::Result<Resting> {
-        let (history, seat) = registration.leave();
+        let (mut history, seat) = registration.leave();
+        // It may have come together with the request before.
+        history.in_header |= !unread.is_empty();
         Ok(Resting { socket: socket.rest()?, unread, history, seat })
     }
 
