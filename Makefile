@@ -18,7 +18,7 @@ SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e e2e-parts postgres-up postgres-down test lint test-services test-platform \
+.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts postgres-up postgres-down test lint test-services test-platform \
   test-parts test-traffic ladder \
   fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files bench-gateway bench-instructions check-instructions bench-lanes bench-mixed bench-moving bench-threads bench-tuning soak \
   tools clean
@@ -82,10 +82,13 @@ undeploy: ## Uninstall what deploy installed
 e2e: tools ## Test roll-outs, pinning and failures on the cluster, or on one of its own: TESTS="-k drain"
 	@hack/e2e $(TESTS)
 
-# What e2e takes that test does not, and that is built without the tests' own programs.
-e2e-parts:
+# What fuzz and e2e take and no other test does: CI builds it while its tests wait for something else. Those of Go
+# are soon there, and tests of images wait while ours are built.
+parts:
+	@$(TOOLS) ensure g++
+	@services/fuzz/run --build
 	@$(TOOLS) ensure coredns
-	@$(PYTHON) hack/images build prometheus alertmanager k6
+	@$(PYTHON) hack/images build prometheus alertmanager k6 server gateway node-tuner
 
 postgres-up: ## Start a disposable PostgreSQL, for tests and for who tries things out
 	@$(PYTHON) hack/postgres up
@@ -93,7 +96,8 @@ postgres-up: ## Start a disposable PostgreSQL, for tests and for who tries thing
 postgres-down: ## End that PostgreSQL, and remove its data
 	@$(PYTHON) hack/postgres down
 
-test: lint test-services fuzz test-platform ## Run all checks and tests but miri and the 5 minutes of soak
+# Fuzzing is last: where parts are built beside the others, it has its build then.
+test: lint test-services test-platform fuzz ## Run all checks and tests but miri and the 5 minutes of soak
 
 lint: tools ## Check formats, and what linters find
 	cd services && cargo fmt --check
