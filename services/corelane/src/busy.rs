@@ -17,7 +17,7 @@ pub(crate) struct BusyShares(VecDeque<(Instant, Vec<Duration>)>);
 
 /// Wall-clock time that a lane was not waiting. The event loop counts when a turn ends, so a
 /// handler that is being polled is added.
-fn busy(lane: &LaneShared, now: Instant) -> Duration {
+pub(crate) fn busy(lane: &LaneShared, now: Instant) -> Duration {
     lane.busy() + lane.running.get(now).map_or(Duration::ZERO, |(_, since)| since)
 }
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::body_watch::Bodies;
 use crate::clock::Tick;
-use crate::idle::Tracker;
+use crate::idle::{self, Taken, Tracker};
 use crate::lane::LaneState;
 use crate::load_table::KindIndex;
 use crate::metrics::{Phase as Part, Refusal};
@@ -70,6 +70,10 @@ pub(crate) struct Connection {
     pub(crate) tracker: Tracker,
     /// It is to park as soon as it is idle.
     to_park: Cell<bool>,
+    /// When it came to this lane.
+    came: Instant,
+    /// What it takes of its lane, while that wants to know.
+    pub(crate) taken: Cell<Taken>,
     /// Generation of the last load report that it was sent.
     reported: Cell<u32>,
     /// A request announced a body, of which some may be unread.
@@ -142,6 +146,8 @@ impl Connection {
             brought: Cell::new(0),
             tracker: Tracker::default(),
             to_park: Cell::new(false),
+            came: now,
+            taken: Cell::default(),
             reported: Cell::new(0),
             had_body: Cell::new(false),
             bodies: Bodies::default(),
@@ -204,6 +210,7 @@ impl Connection {
     /// hyper is about to be polled.
     pub(crate) fn begin_turn(&self) {
         self.turn.set(self.turn.get().wrapping_add(1));
+        idle::begin_poll(&self.lane);
     }
 
     /// A request begins; the first of a connection gets to know when that was accepted.

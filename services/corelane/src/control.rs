@@ -16,6 +16,7 @@ use crate::builder::Builder;
 use crate::cpu;
 use crate::dependency::Dependency;
 use crate::error::Error;
+use crate::idle::mover;
 use crate::load_report::{self, LoadReports};
 use crate::settings::Drain;
 use crate::shared::{Phase, Shared};
@@ -230,6 +231,7 @@ impl Controller {
             () = certificates => Ok(()),
             never = load_reports => match never {},
             () = drain => Ok(()),
+            () = mover::run(&self.shared, self.settings.moving) => Ok(()),
             () = watchdog::run(&self.shared, self.settings.timeouts.stall) => Ok(()),
             _ = self.finished => Ok(()),
             () = cpu::watch(&self.shared) => Ok(()),

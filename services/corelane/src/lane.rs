@@ -17,7 +17,7 @@ use crate::builder::Builder;
 use crate::connection::{Connection, Order, Registration};
 use crate::error::Error;
 use crate::http_connection::{LaneService, refuse, serve};
-use crate::idle::{self, Attention, Lot};
+use crate::idle::{self, Attention, Lately, Lot, Shedding};
 use crate::load_report::{LaneReports, LoadReports};
 use crate::load_table::KindIndex;
 use crate::metrics::{LaneMetrics, Refusal};
@@ -26,7 +26,7 @@ use crate::placement::{self, Place, Source, accept_until_drained};
 use crate::queue::{self, Queue};
 use crate::random::Random;
 use crate::reply::HttpService;
-use crate::settings::{Limits, Timeouts};
+use crate::settings::{Limits, Moving, Timeouts};
 use crate::shared::{LaneShared, Left, Phase, Shared};
 use crate::stream_task::Streams;
 use crate::sweep;
@@ -121,6 +121,10 @@ pub(crate) struct LaneState {
     pub(crate) lot: Lot,
     /// Whether connections that have to wait are asked whether they are idle.
     pub(crate) attention: Attention,
+    pub(crate) shedding: Shedding,
+    /// Whether connections may leave for other lanes.
+    pub(crate) moving: Moving,
+    pub(crate) lately: Lately,
     pub(crate) queue: Queue,
     pub(crate) pending: Pending,
     /// HTTP/2 streams that wait for their clients.
@@ -163,6 +167,9 @@ impl LaneState {
             connections: RefCell::default(),
             lot: Lot::default(),
             attention: Attention::default(),
+            shedding: Shedding::new(),
+            moving: settings.moving,
+            lately: Lately::new(),
             emptied: Notify::new(),
             hurry: Notify::new(),
             refusing: Cell::new(0),
@@ -265,6 +272,7 @@ where
         spawn_local(queue::run(Rc::clone(&state)));
         let host = Rc::new(LaneService::new(Rc::clone(&state), service));
         spawn_local(idle::run(Rc::clone(&host)));
+        spawn_local(idle::transit::run(Rc::clone(&host)));
         let admission = Admission { state: Rc::clone(&state), host };
         accept_until_drained(admission, source).await;
         let unanswered = state.connections.borrow().iter().map(|(_, c)| c.unanswered()).sum();

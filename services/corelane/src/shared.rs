@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use crate::blocking::Calls;
 use crate::cpu::{Cpus, LaneCpu, Plan};
 use crate::dependency::Dependencies;
+use crate::idle::Mailbox;
 use crate::load_report::Published;
 use crate::load_table::LoadTable;
 use crate::metrics::{LaneMetrics, Plans};
@@ -81,6 +82,8 @@ pub(crate) struct LaneShared {
     pub(crate) left: OnceLock<Left>,
     /// Of the lane's event loop; set when it runs.
     pub(crate) runtime: OnceLock<RuntimeMetrics>,
+    /// Where other lanes leave connections for this one.
+    pub(crate) mailbox: Mailbox,
     /// The readiness latch: set when the lane accepts.
     listening: AtomicBool,
 }
@@ -147,6 +150,7 @@ impl Shared {
             calls: Arc::default(),
             left: OnceLock::new(),
             runtime: OnceLock::new(),
+            mailbox: Mailbox::new(),
             listening: AtomicBool::new(false),
         });
         let lanes: Vec<_> = lanes.collect();

@@ -52,12 +52,15 @@ pub(crate) async fn run(state: Rc<LaneState>) {
         state.metrics().beats.add(1);
         state.pending.expire(state.timeouts.request, Tick::now());
         state.streams.expire(&state, state.clock.get());
+        let mut active = 0;
         for (key, connection) in state.connections.borrow().iter() {
             look_at(connection, &state, state.clock.get());
+            active += usize::from(connection.is_active());
             if state.park_after.is_some_and(|after| connection.is_long_idle(after)) {
                 long_idle.push(key);
             }
         }
+        state.lately.sweep(&state, active);
         if !state.lot.is_empty() {
             state.lot.sweep();
         }

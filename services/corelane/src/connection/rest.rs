@@ -63,6 +63,23 @@ impl Connection {
         self.served.get() > self.brought.get()
     }
 
+    /// Whether it may move to another lane, if it is idle, where it has been for at least so long.
+    pub(crate) fn may_move(&self, residence: Duration) -> bool {
+        let stayed = self.lane.clock.get().saturating_duration_since(self.came);
+        self.has_served_here() && stayed >= residence && !self.last.get()
+    }
+
+    /// Requests that it has carried.
+    pub(crate) fn served(&self) -> u64 {
+        self.served.get()
+    }
+
+    /// Whether it had a request since the sweep before this one, which has looked at it.
+    pub(crate) fn is_active(&self) -> bool {
+        let touched = self.begun.get() > 0 && self.since.get() == self.lane.clock.get();
+        self.activity.get() == Activity::Serving || touched
+    }
+
     /// Whether it is told to end at once, and has not heard it.
     pub(crate) fn is_told_to_expire(&self) -> bool {
         self.order.get() == Some(Order::Expire)

@@ -19,11 +19,20 @@
 //! | [`resting`] | a connection without a lane's state |
 //! | [`lot`] | where a lane's parked connections wait |
 //! | [`parking`] | wakes them, and ends those that are overdue |
+//! | [`wake`] | which lane goes on with one that wakes |
+//! | [`transit`] | connections on their way from one lane to another |
+//! | [`mover`], [`policy`] | when connections in use change lanes, and how many |
+//! | [`shedding`] | which of its connections a lane lets go |
 
 mod lot;
+pub(crate) mod mover;
 mod parking;
+mod policy;
 mod resting;
+mod shedding;
 mod tracker;
+pub(crate) mod transit;
+mod wake;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -33,10 +42,15 @@ use bytes::Bytes;
 pub(crate) use lot::Lot;
 pub(crate) use parking::run;
 pub(crate) use resting::{History, Resting, Seat};
+pub(crate) use shedding::{Shedding, Taken};
 pub(crate) use tracker::Tracker;
+pub(crate) use transit::Mailbox;
+pub(crate) use wake::Lately;
 
 use crate::connection::{Connection, Order, Registration};
 use crate::http_connection::{LaneService, go_on};
+use crate::lane::LaneState;
+use crate::metrics::Moved;
 use crate::reply::HttpService;
 use crate::socket::Socket;
 
@@ -47,6 +61,8 @@ pub(crate) struct Attention(Cell<u8>);
 impl Attention {
     /// Some were told to park.
     pub(crate) const PARK: u8 = 1;
+    /// The lane has a part in a plan.
+    pub(crate) const SHED: u8 = 2;
 
     pub(crate) fn raise(&self, reason: u8) {
         self.0.set(self.0.get() | reason);
@@ -59,6 +75,10 @@ impl Attention {
     fn is_raised(&self) -> bool {
         self.0.get() != 0
     }
+
+    fn is(&self, reason: u8) -> bool {
+        self.0.get() & reason != 0
+    }
 }
 
 /// Where a connection that is exactly idle goes.
@@ -66,6 +86,25 @@ impl Attention {
 pub(crate) enum Leave {
     /// To the lot.
     Park,
+    /// To another lane.
+    Move { lane: usize, why: Moved },
+}
+
+/// Has the poll of a connection timed that is about to begin, if anybody wants to know.
+#[inline]
+pub(crate) fn begin_poll(lane: &LaneState) {
+    if lane.attention.is(Attention::SHED) {
+        lane.shedding.begin_poll();
+    }
+}
+
+/// The poll has ended of a connection that is not idle.
+#[inline]
+pub(crate) fn end_poll(connection: &Connection) {
+    let lane = connection.lane();
+    if lane.attention.is(Attention::SHED) {
+        lane.shedding.end_poll(connection);
+    }
 }
 
 /// Where a connection is to go that was just polled and has to wait. Asked after each poll of a
@@ -77,10 +116,18 @@ pub(crate) fn due(connection: &Connection) -> Option<Leave> {
 
 #[cold]
 fn ask(connection: &Connection) -> Option<Leave> {
+    let lane = connection.lane();
+    let sheds = lane.attention.is(Attention::SHED);
+    if sheds {
+        lane.shedding.end_poll(connection);
+    }
     if !connection.is_idle() {
         return None;
     }
-    connection.is_to_park().then_some(Leave::Park)
+    if connection.is_to_park() {
+        return Some(Leave::Park);
+    }
+    if sheds { lane.shedding.choose(lane, connection) } else { None }
 }
 
 /// Takes an idle connection from its task. `unread` was read from the socket, and begins with a
@@ -109,10 +156,16 @@ pub(crate) fn leave<S: HttpService>(
                 resting.resume(host, None);
             }
         }
+        Leave::Move { lane, why } => transit::depart(host, resting, lane, why),
     }
 }
 
-/// Goes on with a connection that was parked, with `order` first if there is one.
+/// Goes on with a connection that was parked: here with `order` first if there is one, else on the
+/// lane that has time for it.
 fn wake<S: HttpService>(host: &Rc<LaneService<S>>, resting: Resting, order: Option<Order>) {
-    resting.resume(host, order);
+    let elsewhere = if order.is_none() { wake::place(&host.lane) } else { None };
+    match elsewhere {
+        Some(lane) => transit::depart(host, resting, lane, Moved::Wake),
+        None => resting.resume(host, order),
+    }
 }

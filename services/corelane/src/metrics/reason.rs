@@ -90,7 +90,7 @@ impl Woken {
 }
 
 /// Why a connection departed for another lane.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
     /// It was parked and woke, and the other lane has less to do.
     Wake,

@@ -136,6 +136,10 @@ pub(crate) struct LaneMetrics {
     pub(crate) parkings: Count,
     /// Connections that came here from another lane, or came back because it took none.
     pub(crate) arrived: Count,
+    /// Connections with a request since the last sweep.
+    pub(crate) active: Count,
+    /// Millionths of the time between the last two sweeps for which the lane was busy.
+    pub(crate) busy: Count,
     /// Connections that hyper gave back to the short way for plain requests.
     pub(crate) returned: Count,
     woken: [Count; Woken::ALL.len()],
@@ -166,6 +170,8 @@ impl LaneMetrics {
             stolen: Count::default(),
             parkings: Count::default(),
             arrived: Count::default(),
+            active: Count::default(),
+            busy: Count::default(),
             returned: Count::default(),
             woken: Default::default(),
             moved: Default::default(),
@@ -203,6 +209,16 @@ impl LaneMetrics {
     /// [`LaneMetrics::arrived`]: its target, or this lane if the target would not.
     pub(crate) fn depart(&self, reason: Moved) {
         self.moved[reason as usize].add(1);
+        // One that was parked had no request for long. The next sweep counts anew.
+        if reason != Moved::Wake {
+            self.active.set(self.active.get().saturating_sub(1));
+        }
+    }
+
+    /// Counts a connection that comes from another lane, or that no lane took.
+    pub(crate) fn arrive(&self) {
+        self.arrived.add(1);
+        self.active.add(1);
     }
 
     /// Connections in the lane's lot: those that were parked and have not left it.

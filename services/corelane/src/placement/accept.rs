@@ -86,12 +86,21 @@ pub(crate) async fn accept_until_drained<S: HttpService>(admission: Admission<S>
 
 /// Waits until the last connection has closed.
 async fn finish_connections(state: &LaneState, phase: &mut watch::Receiver<Phase>) {
-    while !state.is_empty() && state.phase.get() < Phase::Stopped {
-        tokio::select! {
-            () = next_phase(state, phase) => {}
-            () = state.emptied.notified() => {}
+    let mailbox = &state.shared().mailbox;
+    while state.phase.get() < Phase::Stopped {
+        if !state.is_empty() {
+            tokio::select! {
+                () = next_phase(state, phase) => {}
+                () = state.emptied.notified() => {}
+            }
+        } else if mailbox.close() {
+            return;
+        } else {
+            // What other lanes left here is taken in now.
+            yield_now().await;
         }
     }
+    mailbox.abandon();
 }
 
 /// Takes what comes into the lane's inbox, and what it may steal from others.

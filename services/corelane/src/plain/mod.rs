@@ -170,6 +170,9 @@ impl<S: HttpService> Future for Plain<S> {
                     return Poll::Ready(());
                 }
                 Step::Wait(next) => {
+                    if !matches!(next, Stage::Idle) {
+                        idle::end_poll(turn.connection);
+                    }
                     this.stage = next;
                     return Poll::Pending;
                 }

@@ -1,0 +1,245 @@
+//! Connections on their way from one lane to another.
+//!
+//! None can be lost between two lanes: a lane that ends closes its mailbox under the lock that
+//! others put connections in under, and only when nothing is left in it. One that comes too late is
+//! given back, and is served where it was.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::task::yield_now;
+
+use super::Resting;
+use super::policy::{Spent, Step};
+use crate::http_connection::LaneService;
+use crate::metrics::Moved;
+use crate::reply::HttpService;
+use crate::shared::{Phase, Shared};
+
+/// Most connections that a lane takes in a turn of its event loop: then others have theirs.
+const IN_A_TURN: usize = 32;
+
+/// Where other threads leave connections for a lane, and what it is to do about its own, on cache
+/// lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Mailbox<R = Resting> {
+    inside: Mutex<Inside<R>>,
+    /// Tells the lane to look.
+    wake: Notify,
+}
+
+#[derive(Debug)]
+struct Inside<R> {
+    resting: VecDeque<R>,
+    /// The lane ends, or has ended.
+    closed: bool,
+    /// What the lane is told and has not heard, and the number of the plan that it is part of.
+    step: Option<Step>,
+    plan: u32,
+    /// What the lane has shed for that plan.
+    spent: Spent,
+}
+
+impl<R> Mailbox<R> {
+    pub(crate) fn new() -> Self {
+        let inside = Inside {
+            resting: VecDeque::new(),
+            closed: false,
+            step: None,
+            plan: 0,
+            spent: Spent::default(),
+        };
+        Mailbox { inside: Mutex::new(inside), wake: Notify::new() }
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside<R>> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves a connection for the lane, or gives it back if that takes none.
+    fn offer(&self, resting: R) -> Result<(), R> {
+        let mut inside = self.inside();
+        if inside.closed {
+            return Err(resting);
+        }
+        inside.resting.push_back(resting);
+        drop(inside);
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Connections that wait here.
+    pub(super) fn length(&self) -> usize {
+        self.inside().resting.len()
+    }
+
+    fn take(&self) -> Option<R> {
+        self.inside().resting.pop_front()
+    }
+
+    /// Takes no more connections from here on, unless some wait; whether that is so.
+    pub(crate) fn close(&self) -> bool {
+        let mut inside = self.inside();
+        inside.closed |= inside.resting.is_empty();
+        inside.closed
+    }
+
+    /// Takes no more connections, and drops those that wait: what is left of the server is cut.
+    pub(crate) fn abandon(&self) {
+        let left = {
+            let mut inside = self.inside();
+            inside.closed = true;
+            std::mem::take(&mut inside.resting)
+        };
+        drop(left);
+    }
+
+    /// Tells the lane to take a step of a plan. Only the mover may call this.
+    pub(super) fn tell(&self, step: Step) {
+        let mut inside = self.inside();
+        if step == Step::Observe {
+            inside.plan = inside.plan.wrapping_add(1);
+            inside.spent = Spent::default();
+        }
+        inside.step = Some(step);
+        drop(inside);
+        self.wake.notify_one();
+    }
+
+    /// What the lane was told since it last looked, and the number of the plan.
+    fn step(&self) -> Option<(u32, Step)> {
+        let mut inside = self.inside();
+        let plan = inside.plan;
+        inside.step.take().map(|step| (plan, step))
+    }
+
+    /// Notes that a connection left for a plan.
+    pub(super) fn spend(&self, plan: u32, taken: f64) {
+        let mut inside = self.inside();
+        if inside.plan == plan {
+            inside.spent.connections += 1;
+            inside.spent.taken += taken;
+        }
+    }
+
+    /// What the lane has shed for the last plan.
+    pub(super) fn spent(&self) -> Spent {
+        self.inside().spent
+    }
+}
+
+/// Takes in what comes from other lanes, and hears of plans, for as long as the lane runs.
+pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {
+    let lane = &host.lane;
+    let mailbox = &lane.shared().mailbox;
+    loop {
+        mailbox.wake.notified().await;
+        if let Some((plan, step)) = mailbox.step() {
+            lane.shedding.hear(&lane.attention, plan, step);
+        }
+        let mut taken = 0;
+        while let Some(resting) = mailbox.take() {
+            arrive(&host, resting);
+            taken += 1;
+            if taken % IN_A_TURN == 0 {
+                yield_now().await;
+            }
+        }
+    }
+}
+
+/// Whether connections may move at all. In a drain each stays where it is: lanes end.
+pub(super) fn is_open(shared: &Shared) -> bool {
+    shared.lanes.len() > 1 && shared.phase() == Phase::Serving
+}
+
+/// Sends a connection to another lane; it stays if that takes none.
+pub(super) fn depart<S: HttpService>(
+    host: &Rc<LaneService<S>>,
+    mut resting: Resting,
+    to: usize,
+    why: Moved,
+) {
+    let lane = &host.lane;
+    if !is_open(&lane.shared) {
+        return resting.resume(host, None);
+    }
+    lane.metrics().depart(why);
+    resting.seat.follow(to);
+    if let Err(mut resting) = lane.shared.lanes[to].mailbox.offer(resting) {
+        resting.seat.follow(lane.index);
+        arrive(host, resting);
+    }
+}
+
+fn arrive<S: HttpService>(host: &Rc<LaneService<S>>, resting: Resting) {
+    host.lane.metrics().arrive();
+    resting.resume(host, None);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+
+    use super::*;
+    use crate::idle::policy::Shed;
+
+    #[test]
+    fn a_lane_ends_only_when_nothing_waits_for_it() {
+        let mailbox = Mailbox::new();
+        assert_eq!(mailbox.offer(1), Ok(()));
+        assert!(!mailbox.close(), "one waits");
+        assert_eq!(mailbox.offer(2), Ok(()), "so it takes more");
+        assert_eq!([mailbox.take(), mailbox.take(), mailbox.take()], [Some(1), Some(2), None]);
+        assert!(mailbox.close());
+        assert_eq!(mailbox.offer(3), Err(3));
+        assert_eq!(mailbox.take(), None);
+    }
+
+    #[test]
+    fn what_is_offered_to_a_lane_that_ends_is_taken_or_given_back() {
+        for _ in 0..200 {
+            let mailbox = Arc::new(Mailbox::new());
+            let offers = {
+                let mailbox = Arc::clone(&mailbox);
+                thread::spawn(move || (0..50).filter(|&n| mailbox.offer(n).is_ok()).count())
+            };
+            let mut taken = 0;
+            while !mailbox.close() {
+                taken += std::iter::from_fn(|| mailbox.take()).count();
+            }
+            assert_eq!(offers.join().expect("no panic"), taken);
+        }
+    }
+
+    #[test]
+    fn what_is_cut_takes_nothing_more() {
+        let mailbox = Mailbox::new();
+        let one = Arc::new(());
+        assert!(mailbox.offer(Arc::clone(&one)).is_ok());
+        mailbox.abandon();
+        assert_eq!(Arc::strong_count(&one), 1, "it is dropped");
+        assert!(mailbox.offer(one).is_err());
+    }
+
+    #[test]
+    fn what_a_lane_sheds_counts_for_its_plan_alone() {
+        let mailbox = Mailbox::<()>::new();
+        mailbox.tell(Step::Observe);
+        let (first, _) = mailbox.step().expect("a step");
+        mailbox.spend(first, 0.25);
+        assert_eq!(mailbox.spent(), Spent { connections: 1, taken: 0.25 });
+        mailbox.tell(Step::Observe);
+        assert_eq!(mailbox.spent(), Spent::default());
+        mailbox.spend(first, 0.25);
+        assert_eq!(mailbox.spent(), Spent::default(), "it has not heard of the next plan");
+        let shed = Step::Shed(Shed::new(1, Moved::Busy, 0.5));
+        mailbox.tell(shed);
+        assert_eq!(mailbox.step(), Some((first + 1, shed)), "the last step counts");
+        assert_eq!(mailbox.step(), None);
+    }
+}
