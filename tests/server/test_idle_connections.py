@@ -1,0 +1,72 @@
+"""Connections that are idle, as an operator sees them: settings, metrics and lanes of the real server."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from support import becomes
+from support.client import Client, ask
+from support.servers import Server
+
+CLIENTS = 20
+
+
+@contextmanager
+def clients(server: Server) -> Iterator[list[Client]]:
+    """Connections on each of which something was asked."""
+    with ExitStack() as opened:
+        made = [Client(server.url) for _ in range(CLIENTS)]
+        for client in made:
+            opened.callback(client.close)
+            assert client.ask("/hello").status == 200
+        yield made
+
+
+def added_up(server: Server, series: str) -> float:
+    """A series over all lanes."""
+    return sum(n for name, n in server.metrics().items() if name.startswith(series))
+
+
+def shown(server: Server) -> list[int]:
+    """Parked connections of each lane, as `/lanes` has them."""
+    lanes = json.loads(ask(server.admin, "/lanes").body)["lanes"]
+    return [lane["connections_parked"] for lane in lanes]
+
+
+def woken_by_bytes(server: Server) -> float:
+    """Parked connections that something came on."""
+    wakes = server.metrics().items()
+    prefix = "corelane_connection_wakes_total{"
+    return sum(n for name, n in wakes if name.startswith(prefix) and 'reason="bytes"' in name)
+
+
+@pytest.mark.parametrize("plain", ["on", "off"])
+def test_idle_connections_are_parked_until_they_ask(
+    start: Callable[..., Server], plain: str
+) -> None:
+    server = start("--lanes", "2", "--park-after", "100ms", "--plain-requests", plain)
+    with clients(server) as made:
+        becomes(lambda: added_up(server, "corelane_connections_parked{"), CLIENTS)
+        assert sum(shown(server)) == CLIENTS
+        assert added_up(server, "corelane_connections{") == CLIENTS
+        assert woken_by_bytes(server) == 0
+        for client in made:
+            assert client.ask("/div/4").body == b"2"
+        assert woken_by_bytes(server) == CLIENTS
+        becomes(lambda: added_up(server, "corelane_connections_parked{"), CLIENTS)
+        assert added_up(server, "corelane_connection_parkings_total{") == 2 * CLIENTS
+        assert added_up(server, "corelane_connections_accepted_total{") == CLIENTS
+    becomes(lambda: added_up(server, "corelane_connections{"), 0)
+
+
+def test_none_is_parked_where_that_is_off(start: Callable[..., Server]) -> None:
+    server = start("--lanes", "2", "--park-after", "off", "--timeouts.idle", "1s")
+    view = json.loads(ask(server.admin, "/lanes").body)
+    assert (view["park_after_ms"], view["moving"]) == (None, "parked-only")
+    assert server.metrics()["corelane_config_park_after_seconds"] == float("inf")
+    with clients(server):
+        # Their time is over, and they went without having been parked.
+        becomes(lambda: added_up(server, "corelane_connections{"), 0)
+        assert added_up(server, "corelane_connection_parkings_total{") == 0
