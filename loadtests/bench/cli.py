@@ -14,6 +14,7 @@ from loadtests.bench.capacity import command as capacity
 from loadtests.bench.field import command as field
 from loadtests.bench.files import run as files
 from loadtests.bench.gateway import run as gateway
+from loadtests.bench.idle import command as idle
 from loadtests.bench.instructions import command as instructions
 from loadtests.bench.lanes import rows, run
 from loadtests.bench.mixed import command as mixed
@@ -40,6 +41,7 @@ def main(arguments: list[str]) -> int:
     _add_gateway(commands)
     capacity.add(commands)
     field.add(commands)
+    idle.add(commands)
     instructions.add(commands)
     mixed.add(commands)
     moving.add(commands)

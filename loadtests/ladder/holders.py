@@ -64,16 +64,23 @@ class Holders:
         self._pool = ThreadPoolExecutor(max(1, len(generators)))
 
     def open(
-        self, connections: int, seconds: float, *, ask: bool, burst: int | None = None
+        self,
+        connections: int,
+        seconds: float,
+        *,
+        ask: bool,
+        burst: int | None = None,
+        window: int | None = None,
     ) -> Stage:
         """Opens so many more in all, spread over so long.
 
         After `burst` of them each process looks at what came back; without it, after all that are due.
+        It has at most `window` of them under way.
         """
         count = len(self._generators)
         shares = [connections // count + (index < connections % count) for index in range(count)]
         lines = [{"do": "open", "connections": share, "ask": ask} for share in shares]
-        return self._stage(lines, {"seconds": seconds, "burst": burst})
+        return self._stage(lines, {"seconds": seconds, "burst": burst, "window": window})
 
     def ask(self, seconds: float) -> Stage:
         """One request on each."""
@@ -111,8 +118,8 @@ class Holders:
         return list(self._pool.map(lambda pair: pair[0].measure(pair[1]), told))
 
     def close(self) -> None:
-        """Ends the threads."""
-        self._pool.shutdown()
+        """Ends the threads; one that waits for its process ends with that."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 @contextlib.contextmanager

@@ -68,8 +68,16 @@ class Generator:
 
         Some modes take several parts, and are told what each is.
         """
+        self.tell(part)
+        return self.answer()
+
+    def tell(self, part: str) -> None:
+        """Starts a part, while which the caller may do something else."""
         self._process.stdin.write(f"{part}\n")
         self._process.stdin.flush()
+
+    def answer(self) -> dict:
+        """Waits for the result of the part that was told."""
         return self._line()
 
     def go_first(self) -> None:

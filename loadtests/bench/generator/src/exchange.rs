@@ -96,6 +96,15 @@ impl Exchanges {
         self
     }
 
+    /// The same with a body of so many bytes in each request for the page.
+    pub(crate) fn with_body(mut self, bytes: usize) -> Self {
+        let request = &mut self.hello.request;
+        request.truncate(request.len() - 2);
+        request.extend_from_slice(format!("Content-Length: {bytes}\r\n\r\n").as_bytes());
+        request.resize(request.len() + bytes, b'b');
+        self
+    }
+
     pub(crate) fn of(&self, kind: Kind) -> &Exchange {
         match kind {
             Kind::Hello => &self.hello,

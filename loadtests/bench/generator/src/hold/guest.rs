@@ -1,15 +1,16 @@
 //! One connection that is held.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size, socket_error};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
-use rustix::net::{bind, connect, recv, send, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{bind, connect, socket_with};
 
+use super::link::{Link, Security};
 use crate::exchange::Exchange;
 use crate::reply::{self, Fault, Reply};
 
@@ -42,7 +43,7 @@ pub(crate) struct Times {
 
 #[derive(Debug)]
 pub(crate) struct Guest {
-    socket: OwnedFd,
+    link: Link,
     pub(crate) state: State,
     pub(crate) times: Times,
     pub(crate) fault: Option<Fault>,
@@ -59,6 +60,7 @@ impl Guest {
         to: SocketAddr,
         from: Option<IpAddr>,
         small: bool,
+        security: Option<&Security>,
         due: Instant,
         (poll, index): (&OwnedFd, usize),
     ) -> rustix::io::Result<Guest> {
@@ -84,14 +86,20 @@ impl Guest {
         let times = Times { due, begun, connected: None, answered: None, gone: None };
         let state = State::Connecting;
         let (fault, lane, refusal) = (None, None, None);
-        Ok(Guest { socket, state, times, fault, lane, refusal, part: Vec::new() })
+        let link = Link::new(TcpStream::from(socket), security);
+        Ok(Guest { link, state, times, fault, lane, refusal, part: Vec::new() })
     }
 
-    /// Whether it has just been connected, or failed to be.
+    /// Whether it has just been connected, with TLS after its handshake.
     pub(crate) fn connected(&mut self) -> bool {
-        if socket_error(&self.socket).and_then(|outcome| outcome).is_err() {
-            self.end(Some(Fault::Connect));
-            return false;
+        let outcome = socket_error(self.link.socket()).and_then(|outcome| outcome);
+        match outcome.map_err(|_| ()).and_then(|()| self.link.shake().map_err(|_| ())) {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(()) => {
+                self.end(Some(Fault::Connect));
+                return false;
+            }
         }
         self.times.connected = Some(Instant::now());
         self.state = State::Open;
@@ -110,13 +118,13 @@ impl Guest {
 
     /// Sends a part of a request; false when the connection does not take it.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
-        send(&self.socket, bytes, SendFlags::NOSIGNAL) == Ok(bytes.len())
+        self.link.send(bytes)
     }
 
     /// Reads the reply to its request; true when that has ended, one way or the other.
     pub(crate) fn read(&mut self, exchange: &Exchange, buffer: &mut [u8]) -> bool {
-        let arrived = match recv(&self.socket, &mut *buffer, RecvFlags::empty()) {
-            Ok((_, length)) if length > 0 => length,
+        let arrived = match self.link.receive(buffer) {
+            Ok(length) if length > 0 => length,
             Err(Errno::AGAIN | Errno::INTR) => return false,
             _ => {
                 self.end(Some(Fault::Closed));
@@ -147,8 +155,8 @@ impl Guest {
     /// Reads what comes to one that waits for nothing: the server's refusal, or its end.
     pub(crate) fn overhear(&mut self, buffer: &mut [u8]) {
         loop {
-            match recv(&self.socket, &mut *buffer, RecvFlags::empty()) {
-                Ok((_, length)) if length > 0 => {
+            match self.link.receive(buffer) {
+                Ok(length) if length > 0 => {
                     let status = buffer[..length].strip_prefix(b"HTTP/1.1 ");
                     let digits = status.and_then(|status| status.get(..3));
                     let number =
@@ -165,8 +173,8 @@ impl Guest {
     /// Takes a little of a long reply.
     pub(crate) fn sip(&mut self) {
         let mut sip = [0; SIP];
-        match recv(&self.socket, &mut sip[..], RecvFlags::empty()) {
-            Ok((_, length)) if length > 0 => {}
+        match self.link.receive(&mut sip) {
+            Ok(length) if length > 0 => {}
             Err(Errno::AGAIN | Errno::INTR) => {}
             _ => self.end(None),
         }

@@ -13,6 +13,7 @@ use rustix::time::Timespec;
 
 use super::Manner;
 use super::guest::{Guest, State};
+use super::link::Security;
 use crate::exchange::{Exchange, Exchanges, Kind};
 use crate::pool::{Lost, REPLY};
 use crate::reply::Fault;
@@ -39,6 +40,8 @@ pub(crate) struct Setting {
     /// and for each of those come from these in turn.
     pub(crate) from: Vec<IpAddr>,
     pub(crate) manner: Manner,
+    /// With TLS.
+    pub(crate) security: Option<Security>,
     /// Between two bytes of a slow one.
     pub(crate) pause: Duration,
     pub(crate) exchanges: Exchanges,
@@ -52,6 +55,8 @@ pub(crate) struct Stage {
     pub(crate) gap: Duration,
     /// So many begin before it is looked at what came back.
     pub(crate) burst: usize,
+    /// None begins while so many are in flight.
+    pub(crate) window: usize,
     pub(crate) ask: bool,
     /// Who has still to begin, in this order.
     pub(crate) coming: VecDeque<usize>,
@@ -64,7 +69,13 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new(begun: Instant, gap: Duration, coming: VecDeque<usize>, ask: bool) -> Stage {
-        Stage { begun, gap, burst: usize::MAX, ask, coming, in_flight: 0, most: 0, started: 0 }
+        let (burst, window) = (usize::MAX, usize::MAX);
+        Stage { begun, gap, burst, window, ask, coming, in_flight: 0, most: 0, started: 0 }
+    }
+
+    /// Whether the next waits for its time alone.
+    fn is_next_free(&self) -> bool {
+        !self.coming.is_empty() && self.in_flight < self.window
     }
 
     fn due(&self) -> Instant {
@@ -103,7 +114,7 @@ impl Hall {
         while !stage.coming.is_empty() || stage.in_flight > 0 {
             let before = (stage.coming.len(), stage.in_flight);
             self.turn(Some(&mut *stage), PATIENCE)?;
-            if (stage.coming.len(), stage.in_flight) != before || !stage.coming.is_empty() {
+            if (stage.coming.len(), stage.in_flight) != before || stage.is_next_free() {
                 progress = Instant::now();
             } else if progress.elapsed() >= PATIENCE {
                 break;
@@ -130,7 +141,7 @@ impl Hall {
         let mut next = self.feed();
         if let Some(stage) = stage.as_deref_mut() {
             self.begin(stage)?;
-            if !stage.coming.is_empty() {
+            if stage.is_next_free() {
                 next = Some(next.map_or(stage.due(), |slow| slow.min(stage.due())));
             }
         }
@@ -158,7 +169,7 @@ impl Hall {
     fn begin(&mut self, stage: &mut Stage) -> Result<(), Lost> {
         for _ in 0..stage.burst {
             let due = stage.due();
-            if due > Instant::now() {
+            if due > Instant::now() || stage.in_flight >= stage.window {
                 break;
             }
             let Some(index) = stage.coming.pop_front() else { break };
@@ -176,10 +187,11 @@ impl Hall {
     }
 
     fn come(&self, index: usize, due: Instant) -> rustix::io::Result<Guest> {
-        let Setting { to, from, manner, .. } = &self.setting;
+        let Setting { to, from, manner, security, .. } = &self.setting;
         let from = from.get(index / to.len() % from.len().max(1)).copied();
         let small = *manner == Manner::SlowRead;
-        Guest::come(to[index % to.len()], from, small, due, (&self.poll, index))
+        let to = to[index % to.len()];
+        Guest::come(to, from, small, security.as_ref(), due, (&self.poll, index))
     }
 
     fn ask(&mut self, index: usize, due: Instant) {

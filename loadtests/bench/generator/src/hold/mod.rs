@@ -5,6 +5,7 @@
 
 mod guest;
 mod hall;
+mod link;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -24,6 +25,7 @@ use crate::say;
 use crate::tally::own_cpu;
 use guest::{Guest, State};
 use hall::{Hall, Setting, Stage};
+use link::Security;
 
 /// What a connection does while it is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -50,6 +52,12 @@ pub(crate) struct Options {
     /// The file that the page has to be.
     #[arg(long, requires = "page")]
     file: Option<PathBuf>,
+    /// A body of so many bytes comes with each request.
+    #[arg(long, value_name = "BYTES")]
+    body: Option<usize>,
+    /// Over TLS, with this as the server's certificate, in PEM.
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
     /// What connections do while they are held.
     #[arg(long, value_enum, default_value = "idle")]
     manner: Manner,
@@ -89,6 +97,8 @@ struct Pace {
     at_ns: Option<u64>,
     /// So many begin before it is looked at what came back; without it, all that are due.
     burst: Option<usize>,
+    /// None begins while so many are in flight.
+    window: Option<usize>,
 }
 
 impl Pace {
@@ -100,6 +110,7 @@ impl Pace {
             self.at_ns.map_or(Duration::ZERO, |at| Duration::from_nanos(at).saturating_sub(now));
         let mut stage = Stage::new(Instant::now() + ahead, gap, coming, ask);
         stage.burst = self.burst.unwrap_or(stage.burst);
+        stage.window = self.window.unwrap_or(stage.window);
         stage
     }
 }
@@ -110,9 +121,14 @@ pub(crate) fn run(options: Options) -> Result<(), Lost> {
     if let (Some(page), Some(file)) = (&options.page, &options.file) {
         exchanges = exchanges.with_page(options.to[0], page, std::fs::read(file)?);
     }
+    if let Some(bytes) = options.body {
+        exchanges = exchanges.with_body(bytes);
+    }
+    let security = options.certificate.as_ref().map(|file| Security::new(file, options.to[0]));
+    let security = security.transpose().map_err(io::Error::other)?;
     let Options { to, from, manner, .. } = options;
     let pause = Duration::from_secs_f64(options.pause);
-    let mut hall = Hall::new(Setting { to, from, manner, pause, exchanges })?;
+    let mut hall = Hall::new(Setting { to, from, manner, security, pause, exchanges })?;
     hall.listen(io::stdin())?;
     say("\"ready\"")?;
     let mut lines = Lines::default();

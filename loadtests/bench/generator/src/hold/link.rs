@@ -1,0 +1,167 @@
+//! The bytes of one connection: over TCP, or over TLS.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+
+/// What all TLS connections have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Security {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl Security {
+    /// For a server that has this very certificate. No session is resumed: each connection is a
+    /// client of its own.
+    pub(crate) fn new(certificate: &Path, to: SocketAddr) -> Result<Self, String> {
+        let problem = |error: &dyn std::fmt::Display| format!("{}: {error}", certificate.display());
+        let certificate =
+            CertificateDer::from_pem_file(certificate).map_err(|error| problem(&error))?;
+        let provider = Arc::new(ring::default_provider());
+        let pinned = Pinned { certificate, provider: Arc::clone(&provider) };
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|error| error.to_string())?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(pinned))
+            .with_no_client_auth();
+        config.resumption = Resumption::disabled();
+        Ok(Security { config: Arc::new(config), name: ServerName::IpAddress(to.ip().into()) })
+    }
+
+    fn client(&self) -> Result<ClientConnection, Error> {
+        ClientConnection::new(Arc::clone(&self.config), self.name.clone())
+    }
+}
+
+/// Takes one certificate and no other, whatever authority or name is in it.
+#[derive(Debug)]
+struct Pinned {
+    certificate: CertificateDer<'static>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _chain: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if *certificate == self.certificate {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(Error::General("the server has another certificate".to_owned()))
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    socket: TcpStream,
+    /// In a box: most connections have none.
+    tls: Option<Box<ClientConnection>>,
+}
+
+impl Link {
+    pub(crate) fn new(socket: TcpStream, security: Option<&Security>) -> Self {
+        // It fails for settings alone, which are the same for all.
+        let tls = security.map(|security| security.client().expect("a TLS client"));
+        Link { socket, tls: tls.map(Box::new) }
+    }
+
+    pub(crate) fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Goes on with the handshake, if there is one; whether requests may be sent.
+    pub(crate) fn shake(&mut self) -> Result<bool, Errno> {
+        self.pull()?;
+        Ok(self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking()))
+    }
+
+    /// Sends all of the bytes; false when the connection does not take them.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
+        let Some(tls) = &mut self.tls else {
+            return send(&self.socket, bytes, SendFlags::NOSIGNAL) == Ok(bytes.len());
+        };
+        tls.writer().write_all(bytes).is_ok() && self.push().is_ok()
+    }
+
+    /// Reads what is there, as recv(2) does: 0 bytes are the end.
+    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        if self.tls.is_none() {
+            return recv(&self.socket, buffer, RecvFlags::empty()).map(|(_, length)| length);
+        }
+        let pulled = self.pull();
+        let Some(tls) = &mut self.tls else { return pulled.map(|()| 0) };
+        match tls.reader().read(buffer) {
+            Ok(length) => Ok(length),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => pulled.and(Err(Errno::AGAIN)),
+            // The end without a word of TLS's.
+            Err(_) => Ok(0),
+        }
+    }
+
+    /// Takes records until the socket has no more, and answers those that want an answer.
+    fn pull(&mut self) -> Result<(), Errno> {
+        loop {
+            let Some(tls) = &mut self.tls else { return Ok(()) };
+            let arrived = match tls.read_tls(&mut self.socket) {
+                Ok(length) => length,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return self.push(),
+                Err(error) => return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+            };
+            tls.process_new_packets().map_err(|_| Errno::PROTO)?;
+            if arrived == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn push(&mut self) -> Result<(), Errno> {
+        let Some(tls) = &mut self.tls else { return Ok(()) };
+        while tls.wants_write() {
+            let written = tls.write_tls(&mut self.socket);
+            written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        }
+        Ok(())
+    }
+}
