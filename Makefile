@@ -20,7 +20,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts postgres-up postgres-down test lint test-services test-platform \
   test-parts test-traffic ladder \
-  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files bench-gateway bench-instructions check-instructions bench-lanes bench-mixed bench-moving bench-threads bench-tuning soak \
+  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files bench-gateway bench-idle bench-instructions check-instructions bench-lanes bench-mixed bench-moving bench-threads bench-tuning soak \
   tools clean
 
 help: ## Show the targets and variables
@@ -210,6 +210,9 @@ bench-lanes: ## Compare the server with its peers and with what the kernel alone
 
 bench-gateway: ## Compare the gateway's CPU per request with a minimal Envoy, nginx and HAProxy
 	$(PYTHON) loadtests/bench gateway
+
+bench-idle: ## Measure what a connection costs that waits, beside nginx, and hold 100,000 with live requests beside; needs root
+	$(PYTHON) loadtests/bench idle
 
 bench-instructions: ## Count the instructions of a request on each way by callgrind, and write the table that is kept
 	$(PYTHON) loadtests/bench instructions

@@ -8,9 +8,6 @@ from loadtests.ladder.network import BACKLOG
 
 CORELANE = "corelane-server"
 
-PARK_AFTER = "1s"
-"""Sooner than by default, so that a run is short; what is parked is the same."""
-
 LASTING = "1h"
 """No connection may end by itself while it is measured."""
 
@@ -49,6 +46,11 @@ NGINX_TLS = """ ssl;
 connection that waits by itself (ngx_http_request.c: SSL_MODE_RELEASE_BUFFERS and the header's buffer)."""
 
 
+ROOM_OF_NGINX = 5
+"""Quarters: it closes idle connections when less than a sixteenth of its table is free
+(ngx_connection.c, ngx_drain_connections)."""
+
+
 @dataclass(frozen=True)
 class Programs:
     """What runs."""
@@ -67,6 +69,7 @@ class Place:
     folder: Path
     connections: int
     """It has room for so many."""
+    park_after: str
     certificate: Path
     key: Path
 
@@ -98,7 +101,7 @@ class Arm:
         # A lane by itself refuses when more than 1,024 wait; no peer refuses anything.
         argv += ["--limits.queue", place.connections, "--drain.settle", "0s"]
         argv += ["--timeouts.idle", LASTING, "--timeouts.connection-age", "off"]
-        argv += ["--park-after", PARK_AFTER if self.parks else "off"]
+        argv += ["--park-after", place.park_after if self.parks else "off"]
         if self.tls:
             argv += ["--tls.certificate", place.certificate, "--tls.key", place.key]
         return list(map(str, argv))
@@ -106,12 +109,13 @@ class Arm:
     def _nginx(self, programs: Programs, place: Place) -> list[str]:
         ssl = NGINX_TLS.format(certificate=place.certificate, key=place.key) if self.tls else ""
         file = place.folder / "nginx.conf"
+        room = place.connections * ROOM_OF_NGINX // 4
         file.write_text(
             NGINX.format(
                 address=place.address,
                 backlog=BACKLOG,
-                connections=place.connections,
-                files=place.connections + 100,
+                connections=room,
+                files=room + 100,
                 folder=place.folder,
                 ssl=ssl,
             )

@@ -9,7 +9,14 @@ from loadtests.bench import cpu
 from loadtests.bench.idle.arms import Arm, Programs
 from loadtests.bench.idle.clients import clients, opened
 from loadtests.bench.idle.memory import per_connection
-from loadtests.bench.idle.replicas import PARKED, WAKES, Replicas, certificate, replicas
+from loadtests.bench.idle.replicas import (
+    PARKED,
+    WAKES,
+    Replicas,
+    Setting,
+    certificate,
+    replicas,
+)
 from loadtests.bench.lanes.load import Generator, Place
 from loadtests.ladder.holders import Holders
 from loadtests.ladder.network import kernel_kib
@@ -17,9 +24,6 @@ from tools import progress
 
 LIVE = 4
 """Keep-alive connections of live requests to each replica."""
-
-QUIET = 2.0
-"""Seconds without a request, for what the wait itself costs."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,9 @@ class Climb:
     seconds: float
     waking: float
     """Connections woken per second at the top."""
+    quiet: float
+    """Seconds without a request, for what the wait itself costs."""
+    park_after: str
     settle: float
     unit: int
     """Most connections of one process, for its limit of open files."""
@@ -85,7 +92,7 @@ def climb(programs: Programs, arm: Arm, plan: Climb, cpus: tuple[int, int]) -> d
     room = -(-top // count) + count
     with (
         certificate() as pem,
-        replicas(programs, arm, count, room, cpus[0], pem) as servers,
+        replicas(programs, arm, count, Setting(room, plan.park_after, cpus[0], pem)) as servers,
         clients(programs, servers, count, cpus[1]) as held,
         Generator(
             programs.generator,
@@ -121,7 +128,7 @@ def _rungs(plan: Climb, servers: Replicas, held: Holders, live: Live):
         servers.rest(connections)
         time.sleep(plan.settle)
         used, begun = servers.cpu_seconds(), time.monotonic()
-        time.sleep(QUIET)
+        time.sleep(plan.quiet)
         quiet = (servers.cpu_seconds() - used) / (time.monotonic() - begun)
         beside = _beside(servers, live, plan.seconds)
         left = held.look()["open"] if connections else 0

@@ -1,22 +1,31 @@
 """What one connection that waits costs in memory."""
 
 import time
+from dataclasses import dataclass
 
 from loadtests.bench import cpu
 from loadtests.bench.idle.arms import Arm, Programs
 from loadtests.bench.idle.clients import clients, opened
-from loadtests.bench.idle.replicas import PARKED, certificate, replicas
+from loadtests.bench.idle.replicas import PARKED, Setting, certificate, replicas
 from loadtests.ladder.network import kernel_kib
 
 
-def sample(
-    programs: Programs, arm: Arm, connections: int, settle: float, cpus: tuple[int, int]
-) -> dict:
+@dataclass(frozen=True)
+class Plan:
+    """How many wait, and how long they are let alone."""
+
+    connections: int
+    park_after: str
+    settle: float
+
+
+def sample(programs: Programs, arm: Arm, plan: Plan, cpus: tuple[int, int]) -> dict:
     """Opens the connections, each with one request, and lets them wait."""
+    connections = plan.connections
     begun, machine = time.monotonic(), cpu.Machine.now()
     with (
         certificate() as pem,
-        replicas(programs, arm, 1, connections, cpus[0], pem) as server,
+        replicas(programs, arm, 1, Setting(connections, plan.park_after, cpus[0], pem)) as server,
         clients(programs, server, 1, cpus[1]) as held,
     ):
         opened(held, 1)
@@ -26,7 +35,7 @@ def sample(
         at_once = server.resident_kib()
         server.rest(connections)
         # Memory that goes back to the system does so within this time, or not at all.
-        time.sleep(settle)
+        time.sleep(plan.settle)
         resident, after = server.resident_kib(), kernel_kib()
         left, parked = held.look()["open"], server.sum_of(PARKED) if arm.parks else 0
     wall = time.monotonic() - begun

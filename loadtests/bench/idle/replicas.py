@@ -74,18 +74,30 @@ class Replicas:
         return {"seconds": time.monotonic() - begun, "exit_codes": codes}
 
 
+@dataclass(frozen=True)
+class Setting:
+    """What servers are started with."""
+
+    connections: int
+    """Each has room for so many."""
+    park_after: str
+    cpu: int
+    pem: tuple[Path, Path]
+    """Certificate and key."""
+
+
 @contextlib.contextmanager
-def replicas(
-    programs: Programs, arm: Arm, count: int, connections: int, cpu: int, pem: tuple[Path, Path]
-) -> Iterator[Replicas]:
-    """So many servers on one CPU, each with room for so many connections; killed at the end."""
+def replicas(programs: Programs, arm: Arm, count: int, setting: Setting) -> Iterator[Replicas]:
+    """So many servers on one CPU; killed at the end."""
     with contextlib.ExitStack() as parts:
         running, places = [], []
         for _ in range(count):
             folder = Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="bench-idle-")))
             address, admin = (f"{LOCAL}:{free_ports()}" for _ in range(2))
-            place = Place(address, admin, folder, connections + SPARE, *pem)
-            process = parts.enter_context(_started(arm.argv(programs, place), cpu, place))
+            room = setting.connections + SPARE
+            place = Place(address, admin, folder, room, setting.park_after, *setting.pem)
+            argv = arm.argv(programs, place)
+            process = parts.enter_context(_started(argv, setting.cpu, place))
             running.append(Running(process, address))
             places.append(place)
         yield Replicas(running, places, arm)
@@ -150,4 +162,4 @@ def parks(program: Path) -> bool:
     return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
 
-__all__ = ["CORELANE", "PARKED", "WAKES", "Replicas", "certificate", "parks", "replicas"]
+__all__ = ["CORELANE", "PARKED", "WAKES", "Replicas", "Setting", "certificate", "parks", "replicas"]

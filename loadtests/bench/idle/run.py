@@ -9,7 +9,16 @@ from pathlib import Path
 
 from loadtests.bench import machine
 from loadtests.bench.idle import ladder, memory, picture, report
-from loadtests.bench.idle.arms import ARMS, CLIMBING, CORELANE, PARK_AFTER, Arm, Programs
+from loadtests.bench.idle.arms import (
+    ARMS,
+    CLIMBING,
+    CORELANE,
+    NGINX_OVER_TLS,
+    PARKED,
+    PARKED_TLS,
+    Arm,
+    Programs,
+)
 from loadtests.bench.idle.replicas import parks
 from loadtests.bench.lanes import builds
 from loadtests.ladder import network
@@ -43,6 +52,10 @@ class Plan:
     """How long live requests are measured at each rung."""
     waking: float = 10_000.0
     """Connections woken per second at the top."""
+    quiet: float = 2.0
+    """Seconds at each rung in which nobody asks."""
+    park_after: str = "1s"
+    """Sooner than by default, so that a run is short; what is parked is the same."""
     settle: float = 1.5
     server: Path | None = None
     """Another build of corelane-server."""
@@ -57,7 +70,10 @@ TINY = {
     "rate": 200.0,
     "seconds": 0.5,
     "waking": 1_000.0,
+    "quiet": 0.1,
+    "park_after": "100ms",
     "settle": 0.1,
+    "arms": (PARKED.name, PARKED_TLS.name, NGINX_OVER_TLS.name),
 }
 """To see that all of it works; its figures say nothing."""
 
@@ -72,7 +88,6 @@ class Record:
     profile: str
     cpus: tuple[int, int]
     files: int
-    park_after: str = PARK_AFTER
     memory: dict[str, list[dict]] = field(default_factory=dict)
     ladder: dict[str, dict] = field(default_factory=dict)
     minutes: float = 0.0
@@ -118,7 +133,14 @@ def measure(plan: Plan) -> dict:
         record.memory = _memory(plan, programs, arms, cpus)
     if "ladder" in plan.parts:
         climb = ladder.Climb(
-            plan.rungs, plan.rate, plan.seconds, plan.waking, plan.settle, unit - SPARE
+            plan.rungs,
+            plan.rate,
+            plan.seconds,
+            plan.waking,
+            plan.quiet,
+            plan.park_after,
+            plan.settle,
+            unit - SPARE,
         )
         record.ladder = {arm.name: ladder.climb(programs, arm, climb, cpus) for arm in CLIMBING}
     record.minutes = (time.monotonic() - begun) / 60
@@ -137,10 +159,11 @@ def _memory(
     plan: Plan, programs: Programs, arms: list[Arm], cpus: tuple[int, int]
 ) -> dict[str, list[dict]]:
     """The samples by arm; within a round they take turns, and the next begins with the last."""
+    wanted = memory.Plan(plan.connections, plan.park_after, plan.settle)
     found: dict[str, list[dict]] = {arm.name: [] for arm in arms}
     for number in range(1, plan.rounds + 1):
         for arm in arms if number % 2 else arms[::-1]:
-            sample = memory.sample(programs, arm, plan.connections, plan.settle, cpus)
+            sample = memory.sample(programs, arm, wanted, cpus)
             found[arm.name].append(sample)
             text = f"{arm.name}: {sample['kib_per_connection']:.2f} KiB for each connection"
             progress.say(f"memory {number}/{plan.rounds}", text)
