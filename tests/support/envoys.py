@@ -1,7 +1,7 @@
 """A real Envoy, alone, with the configuration that the gateway chart renders."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,10 +72,12 @@ def gateway_to(
     endpoints: list[dict],
     folder: Path,
     values: dict | None = None,
+    change: Callable[[dict], None] | None = None,
 ) -> Iterator[Gateway]:
     """Envoy with one worker in front of these replicas; it logs every request.
 
-    Further `values` of the chart are laid over those of the fixture.
+    Further `values` of the chart are laid over those of the fixture. `change` is for what the chart has
+    no value for.
     """
     first = free_ports(4)
     own = {
@@ -94,6 +96,8 @@ def gateway_to(
     configuration = yaml.safe_load(text)
     for name, text in data.items():
         (folder / name).write_text(text)
+    if change:
+        change(configuration)
     (folder / "envoy.yaml").write_text(yaml.safe_dump(configuration))
     log, errors = folder / "access.log", folder / "envoy.log"
     arguments = ["-c", folder / "envoy.yaml", "--concurrency", "1", "--disable-hot-restart"]

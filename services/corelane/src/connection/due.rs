@@ -164,11 +164,26 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     #[test]
     fn a_connection_retires_up_to_a_tenth_early() {
         let hour = Duration::from_secs(3600);
         let after = |chance| retire_after(hour, chance).as_secs_f64();
         assert_eq!([0.0, 0.5, 1.0].map(after), [3600.0, 3420.0, 3240.0]);
+    }
+
+    #[test]
+    fn connections_that_came_together_do_not_go_together() {
+        let (random, hour) = (Random::seeded(1), Duration::from_secs(3600));
+        let mut minutes = [0; 6];
+        for _ in 0..100 {
+            let after = retire_after(hour, random.chance());
+            assert!((hour * 9 / 10..=hour).contains(&after), "{after:?}");
+            let early = hour - after;
+            minutes[(early.as_secs() / 60).min(5) as usize] += 1;
+        }
+        // The six minutes before the hour share them: no minute has twice what is fair.
+        assert!(minutes.iter().all(|&connections| (1..=33).contains(&connections)), "{minutes:?}");
     }
 }

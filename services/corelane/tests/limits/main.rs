@@ -5,6 +5,7 @@ mod support;
 
 mod deadlines;
 mod http2;
+mod http2_age;
 mod load;
 mod retirement;
 mod sizes;
