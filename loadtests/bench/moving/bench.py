@@ -28,16 +28,16 @@ class Size:
     """How much is measured."""
 
     rounds: int = 5
-    seconds: float = 2.5
+    seconds: float = 2.0
     """Of each measured load."""
-    warm_up: float = 1.0
-    """The same load before it: in it connections move to where they stay."""
-    gateway_rounds: int = 4
-    cycles: int = 6
+    warm_up: float = 2.0
+    """The same load before it, in which connections move to where they stay; none moves in its first second."""
+    gateway_rounds: int = 3
+    cycles: int = 4
     """Of rest and waking, for each setting in each round."""
     resting: int = 2000
     """Connections that rest and wake."""
-    pairs: int = 30
+    pairs: int = 20
     """Comparisons of busy connections."""
     slice_seconds: float = 0.25
     """Of each of their loads."""
@@ -49,9 +49,9 @@ FULL = Size()
 QUICK = Size(
     rounds=1,
     seconds=1.0,
-    warm_up=0.6,
+    warm_up=1.8,
     gateway_rounds=1,
-    cycles=2,
+    cycles=1,
     resting=1000,
     pairs=6,
     slice_seconds=0.15,

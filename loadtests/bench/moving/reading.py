@@ -112,14 +112,20 @@ def _gateway(results: Results) -> list[str]:
 
 
 def _cost(results: Results) -> list[str]:
-    parking, moving = cost.of_parking(results), cost.of_moving(results)
-    found = [f"A park and a wake cost {spread(parking, 2)} µs of CPU together."]
-    if not moving:
-        return [*found, "Nothing moved, so what a move costs is not known."]
-    moves = sum(sample["moves"] for sample in results[cost.MOVING])
-    met = "meets" if median(moving) < MOVE_TARGET else "misses"
-    move = f"A move costs {spread(moving, 2)} µs of CPU more, over {moves:,} moves"
-    return [*found, f"{move}, which {met} the target of {MOVE_TARGET:g}."]
+    found = []
+    for spread_over in cost.SPREADS:
+        parking, moving = (of(results, spread_over) for of in (cost.of_parking, cost.of_moving))
+        text = f"{spread_over.capitalize()}: a park and a wake cost {spread(parking, 1)} µs of CPU together"
+        if not moving:
+            found.append(f"{text}; nothing moved, so what a move costs is not known.")
+            continue
+        moves = sum(sample["moves"] for sample in results[f"{spread_over}: {cost.MOVING}"])
+        met = "meets" if median(moving) < MOVE_TARGET else "misses"
+        found.append(
+            f"{text}; a move {spread(moving, 1)} µs more, over {moves:,} moves, which {met} the target of "
+            f"{MOVE_TARGET:g}."
+        )
+    return found
 
 
 def _busy(results: Results) -> list[str]:

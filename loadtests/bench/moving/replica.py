@@ -55,6 +55,8 @@ class Replica:
 
     arm: Arm
     lanes: int = 2
+    more: tuple[str, ...] = ()
+    """Other flags."""
     admin_port: int = field(default_factory=free_ports)
 
     @property
@@ -67,7 +69,7 @@ class Replica:
         argv = servers.corelane(
             programs.server, address, self.lanes, self.arm.placement, self.admin_port
         )
-        return [*argv, *self.arm.flags()]
+        return [*argv, *self.arm.flags(), *self.more]
 
 
 @dataclass(frozen=True)

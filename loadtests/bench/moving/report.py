@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
-from loadtests.bench.moving import busy, cost, hot, often, reading, through
+from loadtests.bench.moving import busy, cost, hot, often, pressure, reading, through
 from loadtests.bench.moving.bench import WORK_MS, Sample
 from loadtests.bench.moving.hot import p
 from loadtests.bench.moving.reading import Results
@@ -106,7 +106,7 @@ def _gateway(record: dict, results: Results) -> str:
         for name, samples in results.items()
     ]
     method = (
-        f"{through.CLIENTS} clients, {through.RATE:,} requests/s of the same `/work` by chance, through Envoy with what the "
+        f"{through.CLIENTS} clients, {through.RATE:,} requests/s of `/work` of {through.WORK_MS:g} ms by chance, through Envoy with what the "
         "gateway's chart renders with its defaults (one worker, no access log), to one replica of two lanes: generator, "
         "Envoy and lanes share two CPUs. Replica and Envoy are started anew for each run, so that each has its own luck "
         "with where connections land; so ratios within a round compare different luck too, and the spread tells how much. "
@@ -121,7 +121,7 @@ def _cost(record: dict, results: Results) -> str:
         "CPU of the lanes, µs/request",
         "parkings",
         "moves",
-        "time until all are answered, ms",
+        "until all are answered, ms",
     ]
     size = record["plan"]["size"]
     rows = [
@@ -135,11 +135,12 @@ def _cost(record: dict, results: Results) -> str:
         for name, samples in results.items()
     ]
     method = (
-        f"{size['resting']:,} connections ask for `/hello` in the same moment and rest for {cost.REST:g} s or until all are "
-        f"parked (`park_after` {cost.ARMS[1].park_after}), {size['cycles']} times in a round. CPU time is that of the lanes' "
-        "threads, from the kernel's schedstat, sweeps included. A park and a wake are the second row less the first, by "
-        "parking; a move is the third less the second, by move: with `parked-only` a woken connection goes to the lane "
-        "with the least expected work."
+        f"{size['resting']:,} connections ask for `/hello`, in one moment or spread over 0.1 s, and rest for {cost.REST:g} s or until all are "
+        f"parked (`park_after` {cost.ARMS[1].park_after}), {size['cycles']} times in a round. Meanwhile a request of "
+        f"{pressure.EXPECTED_MS:g} ms waits on one lane, on the other the next time: with `parked-only` those that wake there move to the "
+        "other, because a woken connection goes to the lane with the least expected work. CPU time is that of the lanes' threads, "
+        "from the kernel's schedstat, sweeps included. A park and a wake are the second row less the first, by "
+        "parking; a move is the third less the second, by move, the target's waking up included where it slept."
     )
     return "\n\n".join([table(head, rows), method])
 

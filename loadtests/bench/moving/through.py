@@ -9,8 +9,11 @@ from loadtests.bench.lanes.servers import running
 from loadtests.bench.moving.bench import Bench, Sample, in_turn
 from loadtests.bench.moving.replica import ACTIVE, OFF, PARKED_ONLY, Arm, Replica, moves, serving
 
-CLIENTS = 12
-RATE = 3000
+CLIENTS = 8
+RATE = 1100
+WORK_MS = 1.0
+"""Longer than alone, so that Envoy and the generator take little of the CPUs that they share with the lanes."""
+
 MODES = (OFF, PARKED_ONLY, ACTIVE)
 
 ARMS = tuple(
@@ -31,7 +34,12 @@ def measured(bench: Bench) -> Iterator[tuple[str, int, Sample]]:
 
 def _load(bench: Bench, arm: Arm, number: int) -> Sample:
     size = bench.size
-    options = {"connections": CLIENTS, "ops": bench.ops, "work_share": 1, "rate": RATE}
+    options = {
+        "connections": CLIENTS,
+        "ops": bench.work.ops(WORK_MS),
+        "work_share": 1,
+        "rate": RATE,
+    }
     options |= {"seconds": size.seconds, "warm_up": size.warm_up, "seed": number, "next": "any"}
     with serving(Replica(arm), bench.programs, list(bench.cpus)) as server:
         pool = [Endpoint(int(server.address.rpartition(":")[2]), server.admin_port)]
