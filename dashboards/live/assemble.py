@@ -203,7 +203,7 @@ def _prometheus(platform: Platform) -> Part:
         options = replace(options, rules=rules)
     (run / "prometheus.yml").write_text(scrape.configuration(options, jobs))
     argv = commands.prometheus(topology, platform.programs["prometheus"], run)
-    argv += ["--web.enable-remote-write-receiver", "--web.enable-lifecycle"]
+    argv += ["--web.enable-lifecycle"]
     url = f"http://{HOST}:{topology.prometheus_port}"
     return Part("prometheus", argv, run, lambda: _scrapes_all(url), platform.environment)
 

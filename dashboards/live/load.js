@@ -8,12 +8,12 @@ import { check } from 'k6';
 import { common, openLoop } from '../../loadtests/lib/options.js';
 import { seeded } from '../../loadtests/lib/random.js';
 import { routes as asked } from '../../loadtests/lib/routes.js';
-import { baseUrl, duration, rate } from '../../loadtests/lib/settings.js';
+import { baseUrl, rate, seconds } from '../../loadtests/lib/settings.js';
 
 export const options = {
   ...common,
   insecureSkipTLSVerify: true,
-  scenarios: { load: openLoop(rate(60), duration('60s')) },
+  scenarios: { load: openLoop(rate(60), seconds('60s')) },
 };
 
 /** Some milliseconds, so that lanes are busy enough for the capacity model. */
