@@ -66,7 +66,7 @@ def test_many_connections_are_parked_before_they_are_asked(bench: Bench) -> None
 
 def test_connections_begin_on_the_lanes_that_are_wanted(bench: Bench) -> None:
     stuck, _, even, _ = hot.STARTS
-    seen = [hot.load(bench, start, "closed", 1) for start in (stuck, even)]
+    seen = [hot.sample(bench, hot.LOADS["closed"], start, 1) for start in (stuck, even)]
     assert [list(sample["lanes"]) for sample in seen] == [["0"], ["0", "1"]]
     assert [sample["moves_before"] + sample["moves"] for sample in seen] == [0, 0]
     assert [sample["wrong"] for sample in seen] == [0, 0]

@@ -1,4 +1,4 @@
-"""Few connections that all landed on one of two lanes."""
+"""Connections that landed unevenly on two lanes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,8 +17,10 @@ from loadtests.bench.moving.replica import (
 )
 
 CONNECTIONS = 8
+MANY = 64
+"""Which keep both lanes busy wherever they are."""
+
 RATE = 4000
-LOOPS = ("closed", "open")
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,17 @@ class Start:
     """Lanes of the connections, in turn."""
 
 
+@dataclass(frozen=True)
+class Load:
+    """What the connections do."""
+
+    mode: str
+    """Of the generator."""
+    title: str
+    connections: int
+    starts: tuple[Start, ...]
+
+
 STARTS = (
     Start(Arm("all on lane 0, off", OFF), "0"),
     Start(Arm("all on lane 0, active", ACTIVE), "0"),
@@ -37,27 +50,40 @@ STARTS = (
     Start(Arm("on both lanes, active", ACTIVE), "0,1"),
 )
 STUCK, MOVED, EVEN, EVEN_ACTIVE = (start.arm.name for start in STARTS)
-NAMES = [f"{loop}: {start.arm.name}" for loop in LOOPS for start in STARTS]
+
+UNEVEN = (
+    Start(Arm("three quarters on lane 0, off", OFF), "0,0,0,1"),
+    Start(Arm("three quarters on lane 0, active", ACTIVE), "0,0,0,1"),
+    Start(Arm("on both lanes, off", OFF), "0,1"),
+)
+CROWDED, SPREAD, SPREAD_EVEN = (start.arm.name for start in UNEVEN)
+
+LOADS = {
+    "closed": Load("closed", f"{CONNECTIONS} connections, closed loop", CONNECTIONS, STARTS),
+    "open": Load("open", f"{CONNECTIONS} connections, open loop", CONNECTIONS, STARTS),
+    "many": Load("closed", f"{MANY} connections, closed loop", MANY, UNEVEN),
+}
+NAMES = [f"{name}: {start.arm.name}" for name, load in LOADS.items() for start in load.starts]
 
 
 def measured(bench: Bench) -> Iterator[tuple[str, int, Sample]]:
-    """Name of the arm with its loop, round, and what was seen."""
+    """Name of the arm with its load, round, and what was seen."""
     for number in range(1, bench.size.rounds + 1):
-        for loop in LOOPS:
-            for start in in_turn(STARTS, number):
-                yield f"{loop}: {start.arm.name}", number, load(bench, start, loop, number)
+        for name, load in LOADS.items():
+            for start in in_turn(load.starts, number):
+                yield f"{name}: {start.arm.name}", number, sample(bench, load, start, number)
 
 
-def load(bench: Bench, start: Start, loop: str, number: int) -> Sample:
+def sample(bench: Bench, load: Load, start: Start, number: int) -> Sample:
     """One load on a server of its own."""
     size = bench.size
-    options = {"connections": CONNECTIONS, "ops": bench.ops, "seats": start.seats}
+    options = {"connections": load.connections, "ops": bench.ops, "seats": start.seats}
     options |= {"seconds": size.seconds, "warm_up": size.warm_up}
-    if loop == "open":
+    if load.mode == "open":
         options |= {"rate": RATE, "work_share": 1, "seed": number}
     with serving(Replica(start.arm), bench.programs, list(bench.cpus)) as server:
         fresh = server.look()
-        with bench.generator(loop, server.address, **options) as generator:
+        with bench.generator(load.mode, server.address, **options) as generator:
             warm = server.look()
             used, result = cpu_of(server.process, generator)
             done = server.look()

@@ -5,7 +5,7 @@ from statistics import median
 
 from loadtests.bench.field.report.bars import MARKS, NAMES, Frame
 from loadtests.bench.field.report.picture import Drawn, document, text
-from loadtests.bench.moving import reading
+from loadtests.bench.moving import hot, reading
 from loadtests.bench.moving.reading import Figure, Results
 from loadtests.report.scale import Axis, Linear, Log, number
 
@@ -19,11 +19,12 @@ def draw(record: dict) -> str:
     panels: list[Drawn] = []
     results = record["results"]
     if "hot" in results:
-        closed, opened = _of(results["hot"], "closed: "), _of(results["hot"], "open: ")
+        closed, opened, many = (_of(results["hot"], f"{name}: ") for name in hot.LOADS)
         panels.append(
-            _panel(closed, "8 connections, closed loop: requests/s", reading.rate, zero=True)
+            _panel(closed, f"{hot.LOADS['closed'].title}: requests/s", reading.rate, zero=True)
         )
-        panels.append(_panel(opened, "8 connections, open loop: p99, ms", reading.p99))
+        panels.append(_panel(opened, f"{hot.LOADS['open'].title}: p99, ms", reading.p99))
+        panels.append(_panel(many, f"{hot.LOADS['many'].title}: p50, ms", reading.p50))
     if "gateway" in results:
         gateway = results["gateway"]
         panels.append(

@@ -65,6 +65,11 @@ def rate(sample: Sample) -> float:
     return sample["requests_per_second"]
 
 
+def p50(sample: Sample) -> float:
+    """The median in milliseconds."""
+    return p(sample, "50")
+
+
 def p99(sample: Sample) -> float:
     """The 99th percentile in milliseconds."""
     return p(sample, "99")
@@ -77,6 +82,9 @@ def _hot(results: Results) -> list[str]:
     kept = ratios(results, closed[hot.MOVED], closed[hot.EVEN], rate)
     tail = ratios(results, opened[hot.MOVED], opened[hot.STUCK], p99)
     even = ratios(results, opened[hot.MOVED], opened[hot.EVEN], p99)
+    crowd = {name: f"many: {name}" for name in (hot.CROWDED, hot.SPREAD, hot.SPREAD_EVEN)}
+    typical = ratios(results, crowd[hot.SPREAD], crowd[hot.CROWDED], p50)
+    evened = ratios(results, crowd[hot.SPREAD], crowd[hot.SPREAD_EVEN], p50)
     calm = [
         sample["moves_before"] + sample["moves"]
         for name in (closed, opened)
@@ -91,22 +99,26 @@ def _hot(results: Results) -> list[str]:
             f"The same at {hot.RATE:,} requests/s: the p99 is {spread(tail, 2)} times that of `off`, and "
             f"{spread(even, 2)} times that of evenly placed ones."
         ),
-        f"Where they were even from the begin, `active` moved {spread(calm, 0)} connections in a run.",
+        (
+            f"{hot.MANY} connections that keep both lanes busy, three quarters of them on one: the p50 is {spread(typical, 2)} "
+            f"times that of `off`, and {spread(evened, 2)} times that of evenly placed ones."
+        ),
+        f"Where {hot.CONNECTIONS} were even from the begin, `active` moved {spread(calm, 0)} connections in a run.",
     ]
 
 
 def _gateway(results: Results) -> list[str]:
     found = []
     for placement in PLACEMENTS:
+        arms = {mode: results[f"{placement}, {mode}"] for mode in MODES}
         shares = [
-            f"`{mode}` {median(sample['hotter_share'] for sample in results[f'{placement}, {mode}']):.0%}"
-            for mode in MODES
+            f"`{mode}` {spread([100 * sample['hotter_share'] for sample in samples], 0)}%"
+            for mode, samples in arms.items()
         ]
-        off, parked, active = (f"{placement}, {mode}" for mode in MODES)
+        tails = [f"`{mode}` {spread(list(map(p99, samples)), 1)}" for mode, samples in arms.items()]
         found.append(
             f"Envoy's default pools, placement {placement}: the hotter lane serves {', '.join(shares)}; the p99 is "
-            f"{spread(ratios(results, parked, off, p99), 2)} times that of `off` with `parked-only` and "
-            f"{spread(ratios(results, active, off, p99), 2)} times with `active`."
+            f"{', '.join(tails)} ms."
         )
     return found
 
