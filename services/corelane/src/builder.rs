@@ -62,6 +62,8 @@ pub struct Builder {
     pub(crate) plain_requests: bool,
     pub(crate) park_after: Option<Duration>,
     pub(crate) moving: Moving,
+    #[cfg(feature = "chaos")]
+    pub(crate) chaos: Option<crate::Chaos>,
     pub(crate) request_ids: bool,
     pub(crate) traces: Traces,
     pub(crate) observers: Option<Observers>,
@@ -90,6 +92,8 @@ impl Builder {
             plain_requests: true,
             park_after: Some(settings::PARK_AFTER),
             moving: Moving::default(),
+            #[cfg(feature = "chaos")]
+            chaos: None,
             request_ids: false,
             traces: Traces::default(),
             observers: None,
@@ -234,6 +238,14 @@ impl Builder {
     /// Whether a connection may leave the lane that it came to. Default [`Moving::ParkedOnly`].
     pub fn moving(mut self, moving: Moving) -> Self {
         self.moving = moving;
+        self
+    }
+
+    /// Has connections rest and move at any exact idle.
+    #[cfg(feature = "chaos")]
+    #[doc(hidden)]
+    pub fn chaos(mut self, chaos: crate::Chaos) -> Self {
+        self.chaos = Some(chaos);
         self
     }
 

@@ -292,8 +292,11 @@ fn leave<S: HttpService>(
 ) {
     let parts = http.into_parts();
     let (socket, behind) = parts.io.into_inner().rest();
+    let before = parts.read_buf;
+    #[cfg(feature = "chaos")]
+    let (before, behind) = host.lane.unread(before, behind);
     // Copied: hyper's buffer is larger than what is in it.
-    let unread = Bytes::from([&parts.read_buf[..], &behind].concat());
+    let unread = Bytes::from([&before[..], &behind].concat());
     idle::leave(host, registration, socket, unread, to);
 }
 

@@ -125,6 +125,8 @@ pub(crate) struct LaneState {
     /// Whether connections may leave for other lanes.
     pub(crate) moving: Moving,
     pub(crate) lately: Lately,
+    #[cfg(feature = "chaos")]
+    pub(crate) chaos: Option<idle::LaneChaos>,
     pub(crate) queue: Queue,
     pub(crate) pending: Pending,
     /// HTTP/2 streams that wait for their clients.
@@ -170,6 +172,8 @@ impl LaneState {
             shedding: Shedding::new(),
             moving: settings.moving,
             lately: Lately::new(),
+            #[cfg(feature = "chaos")]
+            chaos: settings.chaos.map(|chaos| idle::LaneChaos::new(chaos, index)),
             emptied: Notify::new(),
             hurry: Notify::new(),
             refusing: Cell::new(0),
@@ -263,6 +267,10 @@ where
     let ended = runtime.block_on(async {
         let source = source.watch().map_err(Error::system("watching a listener"))?;
         let service = factory(&lane);
+        #[cfg(feature = "chaos")]
+        if state.chaos.is_some() {
+            state.attention.raise(Attention::CHAOS);
+        }
         let state = Rc::new(state);
         if state.park_after.is_some() {
             state.lot.open().map_err(Error::system("opening a lane's lot"))?;

@@ -114,6 +114,9 @@ pub use current::{deadline, request_id, trace_context};
 pub use dependency::Dependency;
 pub use error::Error;
 pub use finished::{Finished, Span, Times};
+#[cfg(feature = "chaos")]
+#[doc(hidden)]
+pub use idle::{Chaos, Rule};
 pub use lane::Lane;
 pub use load_report::LoadReports;
 pub use problem::Problem;

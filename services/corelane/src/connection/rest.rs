@@ -47,14 +47,22 @@ impl Connection {
     /// Whether it is exactly idle: nothing of it is anywhere but in its socket and in what was
     /// read ahead. Asked only when it was just polled and has to wait.
     pub(crate) fn is_idle(&self) -> bool {
-        let waits = matches!(self.activity.get(), Activity::Idle | Activity::Header);
-        let goes_on = !self.told.get() && !self.ended.get() && !self.gone.get();
-        waits
-            && goes_on
-            && self.in_flight.get() == 0
+        self.goes_on() && self.has_replied() && self.tracker.is_settled()
+    }
+
+    /// Whether another request of HTTP/1.1 may come.
+    pub(crate) fn goes_on(&self) -> bool {
+        let here = !self.ended.get() && !self.gone.get();
+        here && !self.told.get()
             && !self.multiplexed.get()
             && !self.ambiguous.get()
-            && self.tracker.is_settled()
+            && !self.tracker.is_ending()
+    }
+
+    /// Whether no request is in flight: the body of the last reply was dropped.
+    pub(crate) fn has_replied(&self) -> bool {
+        let waits = matches!(self.activity.get(), Activity::Idle | Activity::Header);
+        waits && self.in_flight.get() == 0
     }
 
     /// Whether a request was served since it came to its lane. Only then may it move: it is not

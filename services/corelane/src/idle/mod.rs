@@ -24,6 +24,8 @@
 //! | [`mover`], [`policy`] | when connections in use change lanes, and how many |
 //! | [`shedding`] | which of its connections a lane lets go |
 
+#[cfg(feature = "chaos")]
+mod chaos;
 mod lot;
 pub(crate) mod mover;
 mod parking;
@@ -39,6 +41,10 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
+#[cfg(feature = "chaos")]
+pub(crate) use chaos::LaneChaos;
+#[cfg(feature = "chaos")]
+pub use chaos::{Chaos, Rule};
 pub(crate) use lot::Lot;
 pub(crate) use parking::run;
 pub(crate) use resting::{History, Resting, Seat};
@@ -63,6 +69,9 @@ impl Attention {
     pub(crate) const PARK: u8 = 1;
     /// The lane has a part in a plan.
     pub(crate) const SHED: u8 = 2;
+    /// They rest and move without need.
+    #[cfg(feature = "chaos")]
+    pub(crate) const CHAOS: u8 = 128;
 
     pub(crate) fn raise(&self, reason: u8) {
         self.0.set(self.0.get() | reason);
@@ -120,6 +129,10 @@ fn ask(connection: &Connection) -> Option<Leave> {
     let sheds = lane.attention.is(Attention::SHED);
     if sheds {
         lane.shedding.end_poll(connection);
+    }
+    #[cfg(feature = "chaos")]
+    if let Some(chaos) = &lane.chaos {
+        return chaos.ask(connection);
     }
     if !connection.is_idle() {
         return None;

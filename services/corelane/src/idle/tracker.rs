@@ -29,6 +29,9 @@ pub(crate) struct Tracker {
     /// read all of it, so there is but one to be watched; and each has its own watch, so that a
     /// late reader of one says nothing of the next.
     body: RefCell<Option<Arc<BodyWatch>>>,
+    /// That of the request before, if it was not seen when the last one began.
+    #[cfg(feature = "chaos")]
+    before: RefCell<Option<Arc<BodyWatch>>>,
     /// The socket had nothing when it was last read.
     blocked: Cell<bool>,
     /// The connection ends, or goes on as something else.
@@ -38,7 +41,10 @@ pub(crate) struct Tracker {
 impl Tracker {
     /// A request begins, with this body.
     pub(crate) fn begin_request(&self, body: Option<Arc<BodyWatch>>) {
+        #[cfg(not(feature = "chaos"))]
         self.body.replace(body);
+        #[cfg(feature = "chaos")]
+        self.before.replace(self.body.replace(body).filter(|body| !body.is_seen()));
     }
 
     /// The body of a reply was dropped.
@@ -70,9 +76,28 @@ impl Tracker {
         self.ending.set(true);
     }
 
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.get()
+    }
+
     /// Whether nothing of a message is left, if no request is in flight.
     pub(crate) fn is_settled(&self) -> bool {
-        let seen = |body: &Option<Arc<BodyWatch>>| body.as_ref().is_none_or(|body| body.is_seen());
-        !self.unsettled.get() && !self.ending.get() && seen(&self.body.borrow())
+        self.is_flushed() && self.is_body_seen()
+    }
+
+    /// Whether the socket has all that was to be written.
+    pub(crate) fn is_flushed(&self) -> bool {
+        !self.unsettled.get()
+    }
+
+    /// Whether the body of the last request was seen to its end, if it has one.
+    pub(crate) fn is_body_seen(&self) -> bool {
+        self.body.borrow().as_ref().is_none_or(|body| body.is_seen())
+    }
+
+    /// The same if it made no difference whose body it was that was seen since the request began.
+    #[cfg(feature = "chaos")]
+    pub(crate) fn is_body_seen_by_anyone(&self) -> bool {
+        self.is_body_seen() || self.before.borrow().as_ref().is_some_and(|body| body.is_seen())
     }
 }

@@ -1,0 +1,316 @@
+//! Clients that send requests cut anywhere, alone and in pipelines, with pauses, and check each
+//! byte of what they get.
+
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use rustls::ClientConfig;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpSocket;
+use tokio::task::yield_now;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+
+use crate::ledger::Ledger;
+use crate::recipe::{Carry, Recipe, Take, cut, one_of};
+use crate::support::PATIENCE;
+use crate::tls;
+use crate::wire::{Heard, Inbox, Transport};
+
+/// Longest pipeline.
+const LONGEST: usize = 600;
+
+/// What clients of a run share.
+pub(crate) struct World {
+    pub(crate) address: SocketAddr,
+    pub(crate) tls: Option<Arc<ClientConfig>>,
+    pub(crate) ledger: Arc<Ledger>,
+    /// No new request is sent.
+    pub(crate) over: Cell<bool>,
+    /// The server may end connections between two requests.
+    pub(crate) draining: Cell<bool>,
+}
+
+/// What a connection is good for after a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    Open,
+    Ended,
+}
+
+/// What a client sends in one go, and how it ends.
+struct Script {
+    requests: Vec<Recipe>,
+    ending: Ending,
+}
+
+/// How a script ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// Another follows on the same connection.
+    Open,
+    /// The last request ends the connection.
+    Last,
+    /// The client closes its side behind the last request.
+    HalfClose,
+    /// What follows the last request is none.
+    Nonsense,
+    /// The client is gone, somewhere.
+    Vanish,
+}
+
+const NONSENSE: &[u8] = b"GET\x01/ HTTP/1.1\r\nHost: chaos\r\n\r\n";
+
+/// One client: a connection after another, each with one script after another.
+pub(crate) async fn live(world: Rc<World>, seed: u64) {
+    let mut rng = Rng::with_seed(seed);
+    while !world.over.get() {
+        let ended = match &world.tls {
+            None => match connect(&world, &mut rng).await {
+                Ok(socket) => talk(&world, socket, &mut rng).await,
+                Err(error) => Err(format!("no connection: {error}")),
+            },
+            Some(config) => match connect_tls(&world, config, &mut rng).await {
+                Ok(socket) => talk(&world, socket, &mut rng).await,
+                Err(error) => Err(format!("no connection: {error}")),
+            },
+        };
+        if let Err(what) = ended {
+            if world.draining.get() && what.starts_with("no connection") {
+                return;
+            }
+            world.ledger.fault(format!("seed {seed}: {what}"));
+            yield_now().await;
+        }
+    }
+}
+
+async fn connect(world: &World, rng: &mut Rng) -> io::Result<tokio::net::TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    if rng.u8(0..5) == 0 {
+        // Large replies then wait for it.
+        socket.set_recv_buffer_size(8 << 10)?;
+    }
+    let stream = socket.connect(world.address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+async fn connect_tls(
+    world: &World,
+    config: &Arc<ClientConfig>,
+    rng: &mut Rng,
+) -> io::Result<tokio_rustls::client::TlsStream<tokio::net::TcpStream>> {
+    let socket = connect(world, rng).await?;
+    TlsConnector::from(Arc::clone(config)).connect(tls::name(), socket).await
+}
+
+/// The life of one connection.
+async fn talk(world: &World, mut io: impl Transport, rng: &mut Rng) -> Result<(), String> {
+    let mut inbox = Inbox::default();
+    while !world.over.get() {
+        let after = if rng.u8(0..40) == 0 {
+            expect(world, &mut io, &mut inbox, rng).await?
+        } else {
+            let script = Script::any(world, rng);
+            let what = script.requests.clone();
+            let played = play(world, &mut io, &mut inbox, &script, rng);
+            match timeout(PATIENCE, played).await {
+                Ok(after) => after?,
+                Err(_) => return Err(format!("no reply in time to {what:?}")),
+            }
+        };
+        if after == After::Ended {
+            return Ok(());
+        }
+        pause(rng).await;
+    }
+    Ok(())
+}
+
+impl Script {
+    fn any(world: &World, rng: &mut Rng) -> Script {
+        let ending = match rng.u8(0..100) {
+            0..3 => Ending::Last,
+            3 => Ending::HalfClose,
+            4 => Ending::Nonsense,
+            5 => Ending::Vanish,
+            _ => Ending::Open,
+        };
+        let count = match rng.u16(0..1000) {
+            0 => rng.usize(50..=LONGEST),
+            1..120 => rng.usize(2..12),
+            _ => 1,
+        };
+        let simple = count > 50 || ending == Ending::HalfClose;
+        let mut requests: Vec<_> = (0..count)
+            .map(|_| {
+                let number = world.ledger.issue();
+                if simple { Recipe::simple(number) } else { Recipe::any(number, rng) }
+            })
+            .collect();
+        if ending == Ending::Last {
+            let last = requests.last_mut().expect("there is one");
+            *last = last.last(rng);
+        }
+        Script { requests, ending }
+    }
+
+    fn words(&self) -> Vec<u8> {
+        let mut words = Vec::new();
+        for recipe in &self.requests {
+            let (head, body) = recipe.words("");
+            words.extend(head);
+            words.extend(body);
+        }
+        if self.ending == Ending::Nonsense {
+            words.extend(NONSENSE);
+        }
+        words
+    }
+}
+
+/// Sends what a script has, and hears the replies meanwhile.
+async fn play(
+    world: &World,
+    io: &mut impl Transport,
+    inbox: &mut Inbox,
+    script: &Script,
+    rng: &mut Rng,
+) -> Result<After, String> {
+    let mut words = script.words();
+    if script.ending == Ending::Vanish {
+        words.truncate(rng.usize(0..=words.len()));
+        script.requests.iter().for_each(|recipe| world.ledger.give_up(recipe.number));
+    }
+    let (mut input, mut output) = tokio::io::split(io);
+    let mut pauses = rng.fork();
+    let parts = cut(words.len(), rng);
+    let writing = async {
+        for part in parts {
+            output.write_all(&words[part]).await?;
+            output.flush().await?;
+            pause(&mut pauses).await;
+        }
+        if script.ending == Ending::HalfClose {
+            output.shutdown().await?;
+        }
+        io::Result::Ok(())
+    };
+    let mut pauses = rng.fork();
+    let hearing = async {
+        if script.ending == Ending::Vanish {
+            return Ok(After::Ended);
+        }
+        for (at, recipe) in script.requests.iter().enumerate() {
+            if pauses.u8(0..8) == 0 {
+                pause(&mut pauses).await;
+            }
+            let heard = inbox.reply(&mut input, recipe).await;
+            if heard.as_ref().is_err_and(|what| what.contains("os error")) && recipe.may_be_cut() {
+                world.ledger.give_up(recipe.number);
+                return Ok(After::Ended);
+            }
+            match heard.map_err(|what| format!("request {at} of {script:?}: {what}"))? {
+                Heard::Reply { last } => {
+                    world.ledger.answer(recipe.number);
+                    let is_last = at + 1 == script.requests.len();
+                    if last && world.draining.get() {
+                        return Ok(After::Ended);
+                    }
+                    if last && !(is_last && script.ending == Ending::Last) {
+                        return Err(format!("request {at} of {script:?} ended the connection"));
+                    }
+                }
+                Heard::End if world.draining.get() => return Ok(After::Ended),
+                Heard::End => return Err(format!("no reply to request {at} of {script:?}")),
+            }
+        }
+        if script.ending == Ending::Nonsense {
+            match inbox.head(&mut input).await? {
+                Some(head) if head.starts_with("http/1.1 400 ") => return Ok(After::Ended),
+                said => return Err(format!("{said:?} to nonsense behind {script:?}")),
+            }
+        }
+        Ok(After::Open)
+    };
+    // What is not sent when the last reply is there will not be asked for.
+    let (sent, heard) = tokio::join!(writing, hearing);
+    let after = heard?;
+    if after == After::Ended {
+        return Ok(after);
+    }
+    if script.requests.iter().any(Recipe::may_be_cut) {
+        return Ok(After::Ended);
+    }
+    sent.map_err(|error| format!("{error} while sending {script:?}"))?;
+    match script.ending {
+        Ending::Open => Ok(After::Open),
+        _ => {
+            inbox.end(&mut input).await.map_err(|what| format!("{script:?}: {what}"))?;
+            Ok(After::Ended)
+        }
+    }
+}
+
+impl std::fmt::Debug for Script {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (first, count) = (self.requests.first(), self.requests.len());
+        write!(f, "{count} requests from {first:?} on, {:?}", self.ending)
+    }
+}
+
+/// A request whose client asks first whether its body is wanted.
+async fn expect(
+    world: &World,
+    io: &mut impl Transport,
+    inbox: &mut Inbox,
+    rng: &mut Rng,
+) -> Result<After, String> {
+    let number = world.ledger.issue();
+    let carry = *one_of(rng, &[Carry::Length(500), Carry::Chunks(500, 70)]);
+    let recipe = Recipe { carry, take: Take::Read, ..Recipe::simple(number) };
+    let (head, body) = recipe.words("Expect: 100-continue\r\n");
+    let asked = async {
+        for part in cut(head.len(), rng) {
+            io.write_all(&head[part]).await.map_err(|error| error.to_string())?;
+            io.flush().await.map_err(|error| error.to_string())?;
+            pause(rng).await;
+        }
+        match inbox.head(io).await? {
+            Some(said) if said.starts_with("http/1.1 100 ") => {}
+            None if world.draining.get() => return Ok(After::Ended),
+            said => return Err(format!("{said:?} where 100 is expected")),
+        }
+        for part in cut(body.len(), rng) {
+            io.write_all(&body[part]).await.map_err(|error| error.to_string())?;
+            io.flush().await.map_err(|error| error.to_string())?;
+            pause(rng).await;
+        }
+        match inbox.reply(io, &recipe).await? {
+            Heard::Reply { last } => {
+                world.ledger.answer(number);
+                Ok(if last { After::Ended } else { After::Open })
+            }
+            Heard::End => Err("no reply".to_owned()),
+        }
+    };
+    match timeout(PATIENCE, asked).await {
+        Ok(after) => after.map_err(|what| format!("{what}: {recipe:?}")),
+        Err(_) => Err(format!("no reply in time to {recipe:?}")),
+    }
+}
+
+/// Most often none, else up to 2 ms.
+async fn pause(rng: &mut Rng) {
+    match rng.u8(0..10) {
+        0..5 => {}
+        5..8 => yield_now().await,
+        _ => sleep(Duration::from_micros(rng.u64(0..2000))).await,
+    }
+}

@@ -1,0 +1,116 @@
+//! What was asked, what was executed and what was answered: each request has a number, which all
+//! three sides name.
+
+use std::sync::{Mutex, MutexGuard};
+
+/// Most faults whose words are kept.
+const NAMED: usize = 12;
+
+/// The requests of a run, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger(Mutex<Book>);
+
+#[derive(Debug, Default)]
+struct Book {
+    requests: Vec<Entry>,
+    faults: usize,
+    named: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    executed: u8,
+    answered: u8,
+    /// The client did not wait for the reply.
+    given_up: bool,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) answered: usize,
+    pub(crate) faults: usize,
+    named: Vec<String>,
+}
+
+impl Report {
+    /// Fails the test if anything was wrong.
+    pub(crate) fn assert_clean(&self, what: &str) {
+        assert!(self.faults == 0, "{what}: {} faults:\n{}", self.faults, self.named.join("\n"));
+    }
+}
+
+impl Ledger {
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().expect("nobody panics with it")
+    }
+
+    /// Enters a request that is going to be sent; its number.
+    pub(crate) fn issue(&self) -> u64 {
+        let requests = &mut self.book().requests;
+        requests.push(Entry::default());
+        requests.len() as u64 - 1
+    }
+
+    /// The service was called with this request.
+    pub(crate) fn execute(&self, number: u64) {
+        match self.entry(number, |entry| entry.executed += 1) {
+            Some(Entry { executed: 1, .. }) => {}
+            Some(_) => self.fault(format!("request {number} is executed again")),
+            None => self.fault(format!("request {number} is executed, which nobody sent")),
+        }
+    }
+
+    /// Whether the service was called with this request.
+    pub(crate) fn is_executed(&self, number: u64) -> bool {
+        self.entry(number, |_| {}).is_some_and(|entry| entry.executed > 0)
+    }
+
+    /// The client has the whole reply.
+    pub(crate) fn answer(&self, number: u64) {
+        self.entry(number, |entry| entry.answered += 1);
+    }
+
+    /// The client waits for this reply no longer, of which it has seen nothing or a part.
+    pub(crate) fn give_up(&self, number: u64) {
+        self.entry(number, |entry| entry.given_up = true);
+    }
+
+    fn entry(&self, number: u64, change: impl FnOnce(&mut Entry)) -> Option<Entry> {
+        let mut book = self.book();
+        let entry = book.requests.get_mut(usize::try_from(number).ok()?)?;
+        change(entry);
+        Some(*entry)
+    }
+
+    pub(crate) fn fault(&self, what: String) {
+        let mut book = self.book();
+        book.faults += 1;
+        if book.named.len() < NAMED {
+            book.named.push(what);
+        }
+    }
+
+    pub(crate) fn faults(&self) -> usize {
+        self.book().faults
+    }
+
+    pub(crate) fn answered(&self) -> usize {
+        self.book().requests.iter().filter(|entry| entry.answered > 0).count()
+    }
+
+    /// Adds up, when nothing is under way any more: what was executed was answered, once, and what
+    /// was answered was executed.
+    pub(crate) fn close(&self) -> Report {
+        let requests = self.book().requests.clone();
+        for (number, entry) in requests.iter().enumerate() {
+            let Entry { executed, answered, given_up } = *entry;
+            if executed != answered && !(given_up && answered == 0) {
+                self.fault(format!("request {number}: executed {executed}, answered {answered}"));
+            }
+        }
+        let book = self.book();
+        let answered = requests.iter().filter(|entry| entry.answered > 0).count();
+        Report { answered, faults: book.faults, named: book.named.clone() }
+    }
+}
