@@ -4,8 +4,8 @@
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -30,10 +30,22 @@ pub(crate) struct World {
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<Arc<ClientConfig>>,
     pub(crate) ledger: Arc<Ledger>,
+    /// Requests are sent together, too.
+    pub(crate) pipelines: bool,
     /// No new request is sent.
-    pub(crate) over: Cell<bool>,
-    /// The server may end connections between two requests.
-    pub(crate) draining: Cell<bool>,
+    pub(crate) over: AtomicBool,
+    /// A drain begins: connections may end between two requests.
+    pub(crate) draining: AtomicBool,
+}
+
+impl World {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
 }
 
 /// What a connection is good for after a script.
@@ -67,9 +79,9 @@ enum Ending {
 const NONSENSE: &[u8] = b"GET\x01/ HTTP/1.1\r\nHost: chaos\r\n\r\n";
 
 /// One client: a connection after another, each with one script after another.
-pub(crate) async fn live(world: Rc<World>, seed: u64) {
+pub(crate) async fn live(world: Arc<World>, seed: u64) {
     let mut rng = Rng::with_seed(seed);
-    while !world.over.get() {
+    while !world.is_over() {
         let ended = match &world.tls {
             None => match connect(&world, &mut rng).await {
                 Ok(socket) => talk(&world, socket, &mut rng).await,
@@ -81,7 +93,7 @@ pub(crate) async fn live(world: Rc<World>, seed: u64) {
             },
         };
         if let Err(what) = ended {
-            if world.draining.get() && what.starts_with("no connection") {
+            if world.is_draining() && what.starts_with("no connection") {
                 return;
             }
             world.ledger.fault(format!("seed {seed}: {what}"));
@@ -113,7 +125,7 @@ async fn connect_tls(
 /// The life of one connection.
 async fn talk(world: &World, mut io: impl Transport, rng: &mut Rng) -> Result<(), String> {
     let mut inbox = Inbox::default();
-    while !world.over.get() {
+    while !world.is_over() {
         let after = if rng.u8(0..40) == 0 {
             expect(world, &mut io, &mut inbox, rng).await?
         } else {
@@ -143,6 +155,7 @@ impl Script {
             _ => Ending::Open,
         };
         let count = match rng.u16(0..1000) {
+            _ if !world.pipelines => 1,
             0 => rng.usize(50..=LONGEST),
             1..120 => rng.usize(2..12),
             _ => 1,
@@ -189,6 +202,8 @@ async fn play(
         script.requests.iter().for_each(|recipe| world.ledger.give_up(recipe.number));
     }
     let (mut input, mut output) = tokio::io::split(io);
+    // A drain that begins behind the last byte loses nothing of it.
+    let sent_in_time = Cell::new(false);
     let mut pauses = rng.fork();
     let parts = cut(words.len(), rng);
     let writing = async {
@@ -200,6 +215,7 @@ async fn play(
         if script.ending == Ending::HalfClose {
             output.shutdown().await?;
         }
+        sent_in_time.set(!world.is_draining());
         io::Result::Ok(())
     };
     let mut pauses = rng.fork();
@@ -212,28 +228,35 @@ async fn play(
                 pause(&mut pauses).await;
             }
             let heard = inbox.reply(&mut input, recipe).await;
-            if heard.as_ref().is_err_and(|what| what.contains("os error")) && recipe.may_be_cut() {
+            let broken = heard.as_ref().is_err_and(|what| what.contains("os error"));
+            if broken && recipe.may_be_cut() {
                 world.ledger.give_up(recipe.number);
+                return Ok(After::Ended);
+            }
+            if broken && world.is_draining() && !sent_in_time.get() {
                 return Ok(After::Ended);
             }
             match heard.map_err(|what| format!("request {at} of {script:?}: {what}"))? {
                 Heard::Reply { last } => {
                     world.ledger.answer(recipe.number);
                     let is_last = at + 1 == script.requests.len();
-                    if last && world.draining.get() {
+                    if last && world.is_draining() {
                         return Ok(After::Ended);
                     }
                     if last && !(is_last && script.ending == Ending::Last) {
                         return Err(format!("request {at} of {script:?} ended the connection"));
                     }
                 }
-                Heard::End if world.draining.get() => return Ok(After::Ended),
+                Heard::End if world.is_draining() && !sent_in_time.get() => {
+                    return Ok(After::Ended);
+                }
                 Heard::End => return Err(format!("no reply to request {at} of {script:?}")),
             }
         }
         if script.ending == Ending::Nonsense {
             match inbox.head(&mut input).await? {
                 Some(head) if head.starts_with("http/1.1 400 ") => return Ok(After::Ended),
+                None if world.is_draining() => return Ok(After::Ended),
                 said => return Err(format!("{said:?} to nonsense behind {script:?}")),
             }
         }
@@ -284,7 +307,7 @@ async fn expect(
         }
         match inbox.head(io).await? {
             Some(said) if said.starts_with("http/1.1 100 ") => {}
-            None if world.draining.get() => return Ok(After::Ended),
+            None if world.is_draining() => return Ok(After::Ended),
             said => return Err(format!("{said:?} where 100 is expected")),
         }
         for part in cut(body.len(), rng) {
@@ -301,6 +324,8 @@ async fn expect(
         }
     };
     match timeout(PATIENCE, asked).await {
+        // The server may go between two parts of a request.
+        Ok(Err(_)) if world.is_draining() => Ok(After::Ended),
         Ok(after) => after.map_err(|what| format!("{what}: {recipe:?}")),
         Err(_) => Err(format!("no reply in time to {recipe:?}")),
     }

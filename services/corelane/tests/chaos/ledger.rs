@@ -13,6 +13,7 @@ pub(crate) struct Ledger(Mutex<Book>);
 #[derive(Debug, Default)]
 struct Book {
     requests: Vec<Entry>,
+    answered: usize,
     faults: usize,
     named: Vec<String>,
 }
@@ -28,7 +29,6 @@ struct Entry {
 /// What a run came to.
 #[derive(Debug)]
 pub(crate) struct Report {
-    pub(crate) answered: usize,
     pub(crate) faults: usize,
     named: Vec<String>,
 }
@@ -69,6 +69,7 @@ impl Ledger {
     /// The client has the whole reply.
     pub(crate) fn answer(&self, number: u64) {
         self.entry(number, |entry| entry.answered += 1);
+        self.book().answered += 1;
     }
 
     /// The client waits for this reply no longer, of which it has seen nothing or a part.
@@ -96,7 +97,7 @@ impl Ledger {
     }
 
     pub(crate) fn answered(&self) -> usize {
-        self.book().requests.iter().filter(|entry| entry.answered > 0).count()
+        self.book().answered
     }
 
     /// Adds up, when nothing is under way any more: what was executed was answered, once, and what
@@ -110,7 +111,6 @@ impl Ledger {
             }
         }
         let book = self.book();
-        let answered = requests.iter().filter(|entry| entry.answered > 0).count();
-        Report { answered, faults: book.faults, named: book.named.clone() }
+        Report { faults: book.faults, named: book.named.clone() }
     }
 }

@@ -53,7 +53,7 @@ pub(crate) enum Carry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// HTTP/1.1, nothing said.
-    Kept,
+    Open,
     /// HTTP/1.1 with `Connection: close`.
     Close,
     /// HTTP/1.0 with `Connection: keep-alive`.
@@ -101,7 +101,7 @@ impl Recipe {
         Recipe {
             number,
             head_only: false,
-            kept: Kept::Kept,
+            kept: Kept::Open,
             carry: Carry::Nothing,
             take: Take::Read,
             give: Give::Whole,
@@ -125,16 +125,20 @@ impl Recipe {
             200..400 => 0,
             _ => rng.usize(1..300),
         };
-        let take = if carry == Carry::Nothing || rng.u8(0..4) > 0 { Take::Read } else { Take::Late };
+        let take =
+            if carry == Carry::Nothing || rng.u8(0..4) > 0 { Take::Read } else { Take::Late };
         let recipe = Recipe {
             number,
             head_only: rng.u8(0..20) == 0,
-            kept: *one_of(rng, &[Kept::Kept, Kept::Kept, Kept::Kept, Kept::Old, Kept::Upgrade]),
+            kept: *one_of(rng, &[Kept::Open, Kept::Open, Kept::Open, Kept::Old, Kept::Upgrade]),
             carry,
             take,
             give: *one_of(rng, &[Give::Whole, Give::Whole, Give::Parts, Give::Chunked]),
             size,
-            wait: *one_of(rng, &[Wait::Nothing, Wait::Nothing, Wait::Nothing, Wait::Turn, Wait::Turn, Wait::Timer]),
+            wait: *one_of(
+                rng,
+                &[Wait::Nothing, Wait::Nothing, Wait::Nothing, Wait::Turn, Wait::Turn, Wait::Timer],
+            ),
         };
         recipe.possible()
     }
@@ -204,7 +208,7 @@ impl Recipe {
              Host: chaos\r\n{more}"
         );
         head += match self.kept {
-            Kept::Kept | Kept::OldClose => "",
+            Kept::Open | Kept::OldClose => "",
             Kept::Close => "Connection: close\r\n",
             Kept::Old => "Connection: keep-alive\r\n",
             Kept::Upgrade => "Connection: upgrade\r\nUpgrade: websocket\r\n",
@@ -277,5 +281,9 @@ pub(crate) fn cut(length: usize, rng: &mut Rng) -> Vec<Range<usize>> {
     ends.push(length);
     ends.sort_unstable();
     let begins = std::iter::once(0).chain(ends.clone());
-    begins.zip(ends.clone()).map(|(begin, end)| begin..end).filter(|part| !part.is_empty()).collect()
+    begins
+        .zip(ends.clone())
+        .map(|(begin, end)| begin..end)
+        .filter(|part| !part.is_empty())
+        .collect()
 }

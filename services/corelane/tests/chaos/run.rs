@@ -1,74 +1,95 @@
 //! A server and its clients, until enough connections have rested and moved.
 
-use std::cell::Cell;
-use std::rc::Rc;
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use corelane::{Builder, Chaos, Lanes};
+use corelane::{Chaos, Drained, Lanes, Limits};
 use tokio::task::LocalSet;
 
 use crate::client::{World, live};
 use crate::ledger::{Ledger, Report};
+use crate::recipe;
 use crate::service;
 use crate::support::{self, Running};
 use crate::tls::Authority;
 
 /// Connections at a time.
-pub(crate) const CONNECTIONS: u64 = 64;
+const CONNECTIONS: u64 = 64;
+
+/// Time between two looks at the server's counters.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What is run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Course {
-    pub(crate) seed: u64,
     pub(crate) lanes: usize,
     pub(crate) plain: bool,
     pub(crate) tls: bool,
+    /// Requests are sent together, too.
+    pub(crate) pipelines: bool,
     pub(crate) chaos: Chaos,
-    pub(crate) answers: usize,
-    pub(crate) moves: u64,
-    pub(crate) parkings: u64,
+    /// It ends when there were so many of each.
+    pub(crate) enough: Counts,
 }
 
-/// What the server counted.
+/// What the server counted, and the clients.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) moves: u64,
     pub(crate) parkings: u64,
+    pub(crate) answers: u64,
 }
 
 impl Counts {
-    pub(crate) fn of(server: &Running) -> Counts {
+    fn of(server: &Running, ledger: &Ledger) -> Counts {
         let text = server.admin_get("/metrics").text();
         Counts {
             moves: sum(&text, "corelane_connection_moves_total"),
             parkings: sum(&text, "corelane_connection_parkings_total"),
+            answers: ledger.answered() as u64,
         }
+    }
+
+    fn reach(&self, enough: &Counts) -> bool {
+        self.moves >= enough.moves
+            && self.parkings >= enough.parkings
+            && self.answers >= enough.answers
     }
 }
 
 /// Sum of a family over its labels.
 fn sum(text: &str, family: &str) -> u64 {
-    let lines = text.lines().filter(|line| {
-        line.strip_prefix(family).is_some_and(|rest| rest.starts_with([' ', '{']))
-    });
+    let lines = text
+        .lines()
+        .filter(|line| line.strip_prefix(family).is_some_and(|rest| rest.starts_with([' ', '{'])));
     let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
     values.sum::<f64>() as u64
 }
 
-impl Course {
-    fn builder(&self) -> Builder {
-        support::builder().lanes(Lanes::Count(self.lanes)).plain_requests(self.plain).chaos(self.chaos)
-    }
+/// A course that is run: its server, and its clients on a thread of their own.
+pub(crate) struct Race {
+    course: Course,
+    server: Running,
+    world: Arc<World>,
+    clients: thread::JoinHandle<()>,
+}
 
-    /// Runs it until the server has counted what is asked for, or a fault was found.
-    pub(crate) fn run(&self) -> (Report, Counts) {
+impl Course {
+    pub(crate) fn start(self) -> Race {
         let authority = self.tls.then(Authority::new);
-        let mut builder = self.builder();
+        let mut builder = support::builder()
+            .lanes(Lanes::Count(self.lanes))
+            .plain_requests(self.plain)
+            .limits(Limits { slots: 1000, queue: 10_000, ..Limits::default() })
+            .chaos(self.chaos);
         if let Some(authority) = &authority {
             builder = builder.tls(authority.ready());
         }
+        // Made now: no request is to wait for it.
+        recipe::reply_body(0, 0);
         let ledger = Arc::new(Ledger::default());
         let entered = Arc::clone(&ledger);
         let server = Running::start(builder, move |_lane| {
@@ -76,62 +97,96 @@ impl Course {
             tower::service_fn(move |request| service::answer(Arc::clone(&ledger), request))
         });
         let tls = authority.map(|authority| Arc::new(authority.client(&["http/1.1"], None)));
-        let over = AtomicBool::new(false);
-        let address = server.address;
-        let counts = std::thread::scope(|scope| {
-            let (ledger, over) = (&ledger, &over);
-            scope.spawn(move || {
-                let world = World {
-                    address,
-                    tls,
-                    ledger: Arc::clone(ledger),
-                    over: Cell::new(false),
-                    draining: Cell::new(false),
-                };
-                clients(Rc::new(world), self.seed, over);
-            });
-            let counts = loop {
-                std::thread::sleep(Duration::from_millis(50));
-                let counts = Counts::of(&server);
-                let enough = counts.moves >= self.moves
-                    && counts.parkings >= self.parkings
-                    && ledger.answered() >= self.answers;
-                if enough || ledger.faults() > 0 {
-                    break counts;
-                }
-            };
-            over.store(true, Ordering::Relaxed);
-            counts
+        let world = Arc::new(World {
+            address: server.address,
+            tls,
+            ledger,
+            pipelines: self.pipelines,
+            over: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
         });
-        server.handle.drain();
-        let drained = server.join();
-        let report = ledger.close();
-        assert!(drained.is_ok_and(|drained| drained.cut == 0) || report.faults > 0, "cut");
-        (report, counts)
+        let theirs = Arc::clone(&world);
+        let clients = thread::spawn(move || clients(&theirs, self.chaos.seed));
+        Race { course: self, server, world, clients }
     }
 }
 
-/// Lets all clients live until it is `over`.
-fn clients(world: Rc<World>, seed: u64, over: &AtomicBool) {
+impl Race {
+    /// The same, to be waited for until then.
+    pub(crate) fn until(mut self, enough: Counts) -> Race {
+        self.course.enough = enough;
+        self
+    }
+
+    /// Waits until there was enough of everything, or a fault was found.
+    pub(crate) fn wait(&self) -> Counts {
+        loop {
+            thread::sleep(LOOK);
+            let counts = Counts::of(&self.server, &self.world.ledger);
+            if counts.reach(&self.course.enough) || self.world.ledger.faults() > 0 {
+                return counts;
+            }
+        }
+    }
+
+    /// Has the clients finish what they began, then ends the server.
+    pub(crate) fn finish(self) -> Report {
+        self.world.over.store(true, Ordering::SeqCst);
+        self.clients.join().expect("clients do not panic");
+        self.server.handle.drain();
+        end(self.server, &self.world.ledger);
+        self.world.ledger.close()
+    }
+
+    /// Ends the server while clients are at it.
+    pub(crate) fn drain(self) -> Report {
+        self.world.draining.store(true, Ordering::SeqCst);
+        self.server.handle.drain();
+        end(self.server, &self.world.ledger);
+        self.world.over.store(true, Ordering::SeqCst);
+        self.clients.join().expect("clients do not panic");
+        self.world.ledger.close()
+    }
+}
+
+/// Waits for the server's end, which cuts nothing.
+fn end(server: Running, ledger: &Ledger) {
+    match server.join() {
+        Ok(Drained { cut: 0, .. }) => {}
+        Ok(drained) => ledger.fault(format!("{drained:?}")),
+        Err(error) => ledger.fault(error.to_string()),
+    }
+}
+
+/// Lets all clients live.
+fn clients(world: &Arc<World>, seed: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     LocalSet::new().block_on(&runtime.expect("a runtime"), async {
         let clients = (0..CONNECTIONS).map(|n| {
-            tokio::task::spawn_local(live(Rc::clone(&world), seed.wrapping_mul(1000) + n))
+            tokio::task::spawn_local(live(Arc::clone(world), seed.wrapping_mul(1000) + n))
         });
-        let clients: Vec<_> = clients.collect();
-        while !over.load(Ordering::Relaxed) {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        world.over.set(true);
-        for client in clients {
+        for client in clients.collect::<Vec<_>>() {
             client.await.expect("a client does not panic");
         }
     });
 }
 
-/// How long a run took, for the report.
-pub(crate) fn timed<T>(run: impl FnOnce() -> T) -> (T, Duration) {
+/// Open descriptors of this process.
+pub(crate) fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").expect("a folder").count()
+}
+
+/// Resident memory of this process, in MiB.
+pub(crate) fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("a status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    kib / 1024
+}
+
+/// Runs `what`, and how long that takes.
+pub(crate) fn timed<T>(what: impl FnOnce() -> T) -> (T, Duration) {
     let begun = Instant::now();
-    let result = run();
+    let result = what();
     (result, begun.elapsed())
 }
