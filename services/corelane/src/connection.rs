@@ -210,7 +210,7 @@ impl Connection {
     /// hyper is about to be polled.
     pub(crate) fn begin_turn(&self) {
         self.turn.set(self.turn.get().wrapping_add(1));
-        idle::begin_poll(&self.lane);
+        idle::begin_poll(self);
     }
 
     /// A request begins; the first of a connection gets to know when that was accepted.

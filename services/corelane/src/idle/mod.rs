@@ -55,7 +55,6 @@ pub(crate) use wake::Lately;
 
 use crate::connection::{Connection, Order, Registration};
 use crate::http_connection::{LaneService, go_on};
-use crate::lane::LaneState;
 use crate::metrics::Moved;
 use crate::reply::HttpService;
 use crate::socket::Socket;
@@ -101,9 +100,10 @@ pub(crate) enum Leave {
 
 /// Has the poll of a connection timed that is about to begin, if anybody wants to know.
 #[inline]
-pub(crate) fn begin_poll(lane: &LaneState) {
+pub(crate) fn begin_poll(connection: &Connection) {
+    let lane = connection.lane();
     if lane.attention.is(Attention::SHED) {
-        lane.shedding.begin_poll();
+        lane.shedding.begin_poll(connection);
     }
 }
 

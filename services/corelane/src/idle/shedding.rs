@@ -12,6 +12,7 @@ use crate::clock::Tick;
 use crate::connection::Connection;
 use crate::lane::LaneState;
 use crate::metrics::Moved;
+use crate::shared::Phase;
 
 /// How long a connection stays on a lane at least: what it does there is to be seen first, and it
 /// is not to go to and fro.
@@ -25,8 +26,9 @@ pub(crate) struct Shedding {
     shed: Cell<Option<Shed>>,
     /// When it began to observe.
     begun: Cell<Tick>,
-    /// When the poll began that is timed, if one is.
-    polled: Cell<Option<Tick>>,
+    /// When the poll began that is timed, if one is, and how many requests its connection had
+    /// carried.
+    polled: Cell<Option<(Tick, u64)>>,
 }
 
 /// What a connection has taken since its lane observes it.
@@ -34,7 +36,8 @@ pub(crate) struct Shedding {
 pub(crate) struct Taken {
     plan: u32,
     nanos: u32,
-    requests: u32,
+    /// How many requests it had carried before.
+    carried: u64,
 }
 
 impl Shedding {
@@ -65,28 +68,25 @@ impl Shedding {
     }
 
     /// A connection is about to be polled.
-    pub(super) fn begin_poll(&self) {
-        self.polled.set(Some(Tick::now()));
+    pub(super) fn begin_poll(&self, connection: &Connection) {
+        self.polled.set(Some((Tick::now(), connection.served())));
     }
 
     /// It was polled, and has to wait.
     pub(super) fn end_poll(&self, connection: &Connection) {
-        let Some(begun) = self.polled.take() else { return };
+        let Some((begun, carried)) = self.polled.take() else { return };
         let took = u32::try_from(Tick::now().since(begun)).unwrap_or(u32::MAX);
-        let before = connection.taken.get();
-        let served = connection.served() as u32;
-        let plan = self.plan.get();
-        let before = match before {
-            before if before.plan == plan => before,
-            _ => Taken { plan, nanos: 0, requests: served.wrapping_sub(1) },
-        };
+        let (plan, before) = (self.plan.get(), connection.taken.get());
+        let known = before.plan == plan;
+        let before = if known { before } else { Taken { plan, nanos: 0, carried } };
         connection.taken.set(Taken { nanos: before.nanos.saturating_add(took), ..before });
     }
 
     /// Where a connection goes that is idle, if it is to go.
     pub(super) fn choose(&self, lane: &LaneState, connection: &Connection) -> Option<Leave> {
         let mut shed = self.shed.get()?;
-        if !connection.may_move(RESIDENCE) {
+        let serves = lane.phase.get() == Phase::Serving;
+        if !serves || !connection.may_move(RESIDENCE) {
             return None;
         }
         let takes = self.takes(connection, shed.why)?;
@@ -109,8 +109,8 @@ impl Shedding {
         let nanos = f64::from(taken.nanos);
         match why {
             Moved::Saturated => {
-                let requests = (connection.served() as u32).wrapping_sub(taken.requests);
-                Some(nanos / f64::from(requests.max(1)) / 1e9)
+                let requests = connection.served().saturating_sub(taken.carried).max(1);
+                Some(nanos / 1e9 / requests as f64)
             }
             _ => Some(nanos / Tick::now().since(self.begun.get()).max(1) as f64),
         }
