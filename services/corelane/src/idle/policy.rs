@@ -46,9 +46,12 @@ const GRAIN: f64 = 100e-6;
 /// How long lanes have to have been uneven.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// How long connections are observed, and how long they may then go.
+/// How long connections are observed, and how long they may then go: at least, and until each of
+/// them should have had a request or two; at most [`LONGEST`], where handlers take that long.
 const OBSERVATION: Duration = Duration::from_millis(30);
 const SHEDDING: Duration = Duration::from_millis(50);
+const REQUESTS: f64 = 1.5;
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// Most connections that a plan moves.
 const MOST: u32 = 4;
@@ -73,6 +76,8 @@ pub(super) struct Sample {
     pub(super) active: u64,
     /// What it has shed for the plan that concerns it.
     pub(super) shed: Spent,
+    /// It was held up since it was told something, and has not heard it.
+    pub(super) deaf: bool,
 }
 
 /// What a lane has shed for a plan.
@@ -139,8 +144,8 @@ struct Uneven {
 enum State {
     Calm,
     Suspecting { uneven: Uneven, until: Instant },
-    Observing { uneven: Uneven, until: Instant },
-    Shedding { uneven: Uneven, until: Instant },
+    Observing { uneven: Uneven, told: Instant, heard: Instant },
+    Shedding { uneven: Uneven, told: Instant, heard: Instant },
     CoolingDown { uneven: Uneven, spent: Spent, until: Instant },
     BackingOff { until: Instant },
 }
@@ -250,24 +255,37 @@ impl Policy {
                 None => self.calm_down(),
                 Some(_) if now < until => None,
                 Some(uneven) => {
-                    self.state = State::Observing { uneven, until: now + OBSERVATION };
+                    self.state = State::Observing { uneven, told: now, heard: now };
                     Some((uneven.from, Step::Observe))
                 }
             },
-            State::Observing { until, .. } if now < until => None,
+            State::Observing { uneven, told, .. } if self.is_deaf(&uneven, told, now) => {
+                self.state = State::Observing { uneven, told, heard: now };
+                None
+            }
+            State::Observing { uneven, heard, .. }
+                if now < heard + self.patience(&uneven, OBSERVATION) =>
+            {
+                None
+            }
             State::Observing { uneven, .. } => match found.filter(|found| found.is(&uneven)) {
                 None => {
                     self.state = State::Calm;
                     Some((uneven.from, Step::Finish))
                 }
                 Some(uneven) => {
-                    self.state = State::Shedding { uneven, until: now + SHEDDING };
+                    self.state = State::Shedding { uneven, told: now, heard: now };
                     let shed = Shed::new(uneven.to, uneven.why, uneven.by / 2.0);
                     Some((uneven.from, Step::Shed(shed)))
                 }
             },
-            State::Shedding { uneven, until } => {
+            State::Shedding { uneven, told, .. } if self.is_deaf(&uneven, told, now) => {
+                self.state = State::Shedding { uneven, told, heard: now };
+                None
+            }
+            State::Shedding { uneven, heard, .. } => {
                 let spent = self.lanes[uneven.from].last.shed;
+                let until = heard + self.patience(&uneven, SHEDDING);
                 if now < until && spent.connections < MOST {
                     return None;
                 }
@@ -287,6 +305,20 @@ impl Policy {
             State::BackingOff { until } if now < until => None,
             State::BackingOff { .. } => self.calm_down(),
         }
+    }
+
+    /// Whether a lane has not heard what it was told, and is waited for.
+    fn is_deaf(&self, uneven: &Uneven, told: Instant, now: Instant) -> bool {
+        self.lanes[uneven.from].last.deaf && now < told + LONGEST
+    }
+
+    /// How long the lane is given for what takes at least so long.
+    fn patience(&self, uneven: &Uneven, least: Duration) -> Duration {
+        let Gauge { last, rate, .. } = self.lanes[uneven.from];
+        let longest = LONGEST.as_secs_f64();
+        // No request has ended yet: they take long.
+        let each = if last.active > 0 { REQUESTS * last.active as f64 / rate } else { 0.0 };
+        least.max(Duration::from_secs_f64(each.min(longest)))
     }
 
     fn calm_down(&mut self) -> Option<(usize, Step)> {

@@ -116,6 +116,11 @@ impl<R> Mailbox<R> {
         inside.step.take().map(|step| (plan, step))
     }
 
+    /// Whether the lane was told something and has not looked.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.inside().step.is_some()
+    }
+
     /// Notes that a connection left for a plan.
     pub(super) fn spend(&self, plan: u32, taken: f64) {
         let mut inside = self.inside();

@@ -309,3 +309,37 @@ fn failures_are_forgiven_in_calm_times() {
     world.run(60);
     assert_eq!(world.policy.failures, 0);
 }
+
+#[test]
+fn a_lane_that_is_held_up_is_waited_for() {
+    let mut policy = Policy::new(2);
+    let begun = Instant::now();
+    let mut told = Vec::new();
+    for tick in 0..70 {
+        let at = TICK * tick;
+        // It hears each step half a second after it was told.
+        let deaf = told.last().is_some_and(|(last, _)| at < *last + Duration::from_millis(500));
+        let busy = Sample { busy: at, deaf, ..Sample::default() };
+        if let Some((_, step)) = policy.tick(begun + at, &[busy, Sample::default()]) {
+            told.push((at, step));
+        }
+    }
+    let [(observe, Step::Observe), (shed, Step::Shed(_))] = told[..] else { panic!("{told:?}") };
+    assert!((shed - observe).abs_diff(Duration::from_millis(500) + OBSERVATION) <= TICK);
+}
+
+#[test]
+fn slow_requests_are_given_their_time() {
+    // Each of 8 connections has a request in 160 ms.
+    let mut world = World::new(2, clients(8, 0, 0.9, 20e-3));
+    world.run(3);
+    assert_eq!((world.count(0), world.count(1)), (4, 4));
+    let gauge =
+        Gauge { last: Sample { active: 8, ..Sample::default() }, rate: 50.0, ..Gauge::default() };
+    let uneven = Uneven { from: 0, to: 1, why: Moved::Busy, by: 1.0 };
+    let policy = Policy { lanes: vec![gauge], ..Policy::new(1) };
+    assert_eq!(policy.patience(&uneven, OBSERVATION), Duration::from_millis(240));
+    let none_ended = Gauge { rate: 0.0, ..gauge };
+    let policy = Policy { lanes: vec![none_ended], ..Policy::new(1) };
+    assert_eq!(policy.patience(&uneven, OBSERVATION), LONGEST);
+}
