@@ -18,7 +18,7 @@ SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts postgres-up postgres-down test lint test-services test-platform \
+.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts postgres-up postgres-down test lint test-services chaos test-platform \
   test-parts test-traffic ladder \
   fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files bench-gateway bench-idle bench-instructions check-instructions bench-lanes bench-mixed bench-moving bench-threads bench-tuning soak \
   tools clean
@@ -103,6 +103,7 @@ lint: tools ## Check formats, and what linters find
 	cd services && cargo fmt --check
 	cd services/fuzz && cargo fmt --check
 	cd services && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
+	cd services && cargo clippy --locked -p corelane --features chaos --test chaos -- $(CLIPPY_FLAGS)
 	cd loadtests/bench && cargo fmt --check
 	cd loadtests/bench && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
 	test -z "$$(gofmt -l loadtests/bench/peers/go | tee /dev/stderr)"
@@ -117,7 +118,11 @@ lint: tools ## Check formats, and what linters find
 
 test-services: ## Run the tests of the Rust services, the load generator and the virtual replica
 	cd services && cargo test --locked
+	cd services && cargo test --locked -p corelane --features chaos --test chaos
 	cd loadtests/bench && cargo test --locked -p load-generator -p peers -p pool -p virtual-replica
+
+chaos: ## Connections rest and move under clients that cut requests anywhere: CHAOS_EVENTS=1000000 CHAOS_SEED=1 PROBE=1 (asks a patched hyper at each rest)
+	services/corelane/tests/chaos/long $(if $(PROBE),--probe)
 
 test-platform: tools ## Run the tests with real processes, and those of charts and tools
 	@$(TOOLS) ensure kube-apiserver kubectl etcd crane kind ip envoy-gateway nginx haproxy valgrind

@@ -290,6 +290,8 @@ fn leave<S: HttpService>(
     host: &Rc<LaneService<S>>,
     to: Leave,
 ) {
+    #[cfg(hyper_probe)]
+    assert_eq!(http.left(), None, "hyper has something left of a connection that rests");
     let parts = http.into_parts();
     let (socket, behind) = parts.io.into_inner().rest();
     let before = parts.read_buf;

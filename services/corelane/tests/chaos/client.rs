@@ -18,20 +18,33 @@ use tokio_rustls::TlsConnector;
 
 use crate::ledger::Ledger;
 use crate::recipe::{Carry, Recipe, Take, cut, one_of};
-use crate::support::PATIENCE;
 use crate::tls;
 use crate::wire::{Heard, Inbox, Transport};
 
 /// Longest pipeline.
 const LONGEST: usize = 600;
 
+/// What clients send most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Habit {
+    /// Everything, some of it together.
+    Mixed,
+    /// Everything, one request at a time.
+    Single,
+    /// Hundreds of requests together.
+    Long,
+    /// Two requests whose bodies are read late, the second of which comes in two parts.
+    Late,
+}
+
 /// What clients of a run share.
 pub(crate) struct World {
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<Arc<ClientConfig>>,
     pub(crate) ledger: Arc<Ledger>,
-    /// Requests are sent together, too.
-    pub(crate) pipelines: bool,
+    pub(crate) habit: Habit,
+    /// Longest wait for the replies to what was sent together.
+    pub(crate) patience: Duration,
     /// No new request is sent.
     pub(crate) over: AtomicBool,
     /// A drain begins: connections may end between two requests.
@@ -59,6 +72,8 @@ enum After {
 struct Script {
     requests: Vec<Recipe>,
     ending: Ending,
+    /// It is cut here, and not anywhere.
+    cut: Option<usize>,
 }
 
 /// How a script ends.
@@ -132,7 +147,7 @@ async fn talk(world: &World, mut io: impl Transport, rng: &mut Rng) -> Result<()
             let script = Script::any(world, rng);
             let what = script.requests.clone();
             let played = play(world, &mut io, &mut inbox, &script, rng);
-            match timeout(PATIENCE, played).await {
+            match timeout(world.patience, played).await {
                 Ok(after) => after?,
                 Err(_) => return Err(format!("no reply in time to {what:?}")),
             }
@@ -147,7 +162,14 @@ async fn talk(world: &World, mut io: impl Transport, rng: &mut Rng) -> Result<()
 
 impl Script {
     fn any(world: &World, rng: &mut Rng) -> Script {
+        let chance = rng.u8(0..40);
+        match world.habit {
+            Habit::Late => return Script::late(world, rng),
+            Habit::Mixed if chance == 0 => return Script::late(world, rng),
+            _ => {}
+        }
         let ending = match rng.u8(0..100) {
+            _ if world.habit == Habit::Long => Ending::Open,
             0..3 => Ending::Last,
             3 => Ending::HalfClose,
             4 => Ending::Nonsense,
@@ -155,7 +177,8 @@ impl Script {
             _ => Ending::Open,
         };
         let count = match rng.u16(0..1000) {
-            _ if !world.pipelines => 1,
+            _ if world.habit == Habit::Single => 1,
+            _ if world.habit == Habit::Long => rng.usize(200..=LONGEST),
             0 => rng.usize(50..=LONGEST),
             1..120 => rng.usize(2..12),
             _ => 1,
@@ -171,7 +194,19 @@ impl Script {
             let last = requests.last_mut().expect("there is one");
             *last = last.last(rng);
         }
-        Script { requests, ending }
+        Script { requests, ending, cut: None }
+    }
+
+    /// Two requests whose bodies are read when both were answered. The second is cut in its body.
+    fn late(world: &World, rng: &mut Rng) -> Script {
+        let late = |length| {
+            let number = world.ledger.issue();
+            Recipe { carry: Carry::Length(length), take: Take::Late, ..Recipe::simple(number) }
+        };
+        let requests = vec![late(80), late(400)];
+        let mut script = Script { requests, ending: Ending::Open, cut: None };
+        script.cut = Some(script.words().len() - rng.usize(1..400));
+        script
     }
 
     fn words(&self) -> Vec<u8> {
@@ -205,12 +240,18 @@ async fn play(
     // A drain that begins behind the last byte loses nothing of it.
     let sent_in_time = Cell::new(false);
     let mut pauses = rng.fork();
-    let parts = cut(words.len(), rng);
+    let parts = match script.cut {
+        Some(at) => vec![0..at, at..words.len()],
+        None => cut(words.len(), rng),
+    };
     let writing = async {
         for part in parts {
             output.write_all(&words[part]).await?;
             output.flush().await?;
-            pause(&mut pauses).await;
+            match script.cut {
+                Some(_) => sleep(Duration::from_millis(3)).await,
+                None => pause(&mut pauses).await,
+            }
         }
         if script.ending == Ending::HalfClose {
             output.shutdown().await?;
@@ -323,7 +364,7 @@ async fn expect(
             Heard::End => Err("no reply".to_owned()),
         }
     };
-    match timeout(PATIENCE, asked).await {
+    match timeout(world.patience, asked).await {
         // The server may go between two parts of a request.
         Ok(Err(_)) if world.is_draining() => Ok(After::Ended),
         Ok(after) => after.map_err(|what| format!("{what}: {recipe:?}")),

@@ -9,6 +9,7 @@
 //! | `CHAOS_SEED` | what clients do, and which idle connections leave; 1 |
 
 mod client;
+mod controls;
 mod ledger;
 mod recipe;
 mod run;
@@ -21,6 +22,7 @@ mod wire;
 
 use std::env;
 
+use client::Habit;
 use corelane::Chaos;
 use run::{Counts, Course, descriptors, resident, timed};
 
@@ -41,7 +43,8 @@ fn courses(events: u64, answers: u64) -> impl Iterator<Item = Course> {
         lanes: 3,
         plain,
         tls,
-        pipelines: true,
+        habit: Habit::Mixed,
+        patience: 3 * support::PATIENCE,
         chaos,
         enough,
     })
@@ -76,7 +79,7 @@ fn a_drain_in_the_middle_loses_no_request_that_was_sent() {
     for round in 0..2 {
         for course in courses(0, 300 + 200 * round) {
             // The reply that ends a connection may be lost with requests behind it that nobody reads.
-            let race = Course { pipelines: false, ..course }.start();
+            let race = Course { habit: Habit::Single, ..course }.start();
             race.wait();
             race.drain().assert_clean(&format!("{course:?}"));
         }

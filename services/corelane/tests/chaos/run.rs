@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use corelane::{Chaos, Drained, Lanes, Limits};
 use tokio::task::LocalSet;
 
-use crate::client::{World, live};
+use crate::client::{Habit, World, live};
 use crate::ledger::{Ledger, Report};
 use crate::recipe;
 use crate::service;
@@ -28,8 +28,9 @@ pub(crate) struct Course {
     pub(crate) lanes: usize,
     pub(crate) plain: bool,
     pub(crate) tls: bool,
-    /// Requests are sent together, too.
-    pub(crate) pipelines: bool,
+    pub(crate) habit: Habit,
+    /// Longest wait for the replies to what was sent together.
+    pub(crate) patience: Duration,
     pub(crate) chaos: Chaos,
     /// It ends when there were so many of each.
     pub(crate) enough: Counts,
@@ -101,7 +102,8 @@ impl Course {
             address: server.address,
             tls,
             ledger,
-            pipelines: self.pipelines,
+            habit: self.habit,
+            patience: self.patience,
             over: AtomicBool::new(false),
             draining: AtomicBool::new(false),
         });
@@ -120,13 +122,32 @@ impl Race {
 
     /// Waits until there was enough of everything, or a fault was found.
     pub(crate) fn wait(&self) -> Counts {
+        let enough = self.course.enough;
+        self.wait_until(|counts| counts.reach(&enough) || self.world.ledger.faults() > 0)
+    }
+
+    pub(crate) fn wait_until(&self, reached: impl Fn(&Counts) -> bool) -> Counts {
         loop {
             thread::sleep(LOOK);
             let counts = Counts::of(&self.server, &self.world.ledger);
-            if counts.reach(&self.course.enough) || self.world.ledger.faults() > 0 {
+            if reached(&counts) {
                 return counts;
             }
         }
+    }
+
+    /// Ends a server that does not do what it should, and what its clients wait for.
+    pub(crate) fn abandon(self) {
+        self.world.draining.store(true, Ordering::SeqCst);
+        self.world.over.store(true, Ordering::SeqCst);
+        self.server.handle.stop();
+        let _ = self.server.join();
+        self.clients.join().expect("clients do not panic");
+    }
+
+    /// Faults found so far.
+    pub(crate) fn faults(&self) -> usize {
+        self.world.ledger.faults()
     }
 
     /// Has the clients finish what they began, then ends the server.

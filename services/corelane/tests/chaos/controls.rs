@@ -1,0 +1,77 @@
+//! The suite finds what it is there to find: with any one rule broken it fails.
+
+use std::time::Duration;
+
+use corelane::{Chaos, Rule};
+
+use crate::client::Habit;
+use crate::run::{Counts, Course, Race};
+
+/// Answers after which a suite that has found nothing would not.
+const ANSWERS: u64 = 40_000;
+
+fn start(broken: Option<Rule>, habit: Habit, move_one_in: u64, answers: u64) -> Race {
+    let chaos = Chaos { seed: 1, move_one_in, park_one_in: 0, broken };
+    let enough = Counts { answers, ..Counts::default() };
+    let patience = Duration::from_secs(5);
+    Course { lanes: 2, plain: false, tls: false, habit, patience, chaos, enough }.start()
+}
+
+/// What is found first ends it.
+fn assert_found(rule: Rule, habit: Habit) {
+    let race = start(Some(rule), habit, 2, ANSWERS);
+    let counts = race.wait();
+    let found = race.faults();
+    race.abandon();
+    println!("{rule:?}: {found} faults, {counts:?}");
+    assert!(found > 0, "{rule:?} is broken, and nothing is found: {counts:?}");
+}
+
+#[test]
+fn nothing_is_found_while_every_rule_is_kept() {
+    for habit in [Habit::Mixed, Habit::Late, Habit::Long] {
+        let race = start(None, habit, 2, 2000);
+        race.wait();
+        race.finish().assert_clean(&format!("{habit:?}"));
+    }
+}
+
+#[test]
+fn a_reply_that_has_not_ended_is_missed() {
+    assert_found(Rule::ReplyEnded, Habit::Mixed);
+}
+
+#[test]
+fn a_part_of_a_body_is_taken_for_a_request_if_it_need_not_be_seen() {
+    assert_found(Rule::BodySeen, Habit::Late);
+}
+
+#[test]
+fn a_late_reader_says_nothing_of_the_next_body() {
+    assert_found(Rule::Generation, Habit::Late);
+}
+
+#[test]
+fn what_is_not_flushed_is_missed() {
+    assert_found(Rule::Flushed, Habit::Mixed);
+}
+
+#[test]
+fn what_hyper_read_ahead_is_missed() {
+    assert_found(Rule::ReadBuffer, Habit::Long);
+}
+
+#[test]
+fn what_was_read_ahead_has_an_order() {
+    assert_found(Rule::Order, Habit::Long);
+}
+
+/// A new registration is not readable at its first poll: a connection that may leave then never
+/// stays.
+#[test]
+fn a_connection_that_need_not_serve_moves_for_ever() {
+    let race = start(Some(Rule::ServedHere), Habit::Single, 1, ANSWERS);
+    let counts = race.wait_until(|counts| counts.moves > 20_000);
+    race.abandon();
+    assert!(counts.moves > 20 * counts.answers, "{counts:?}");
+}
