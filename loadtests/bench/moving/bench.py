@@ -34,7 +34,7 @@ class Size:
     """The same load before it, in which connections move to where they stay; none moves in its first second."""
     gateway_rounds: int = 3
     cycles: int = 4
-    """Of rest and waking, for each setting in each round."""
+    """Of rest and waking, for each setting in each round; even, so that each round begins where the last did."""
     resting: int = 2000
     """Connections that rest and wake."""
     pairs: int = 20
@@ -51,7 +51,7 @@ QUICK = Size(
     seconds=1.0,
     warm_up=1.8,
     gateway_rounds=1,
-    cycles=1,
+    cycles=2,
     resting=1000,
     pairs=6,
     slice_seconds=0.15,

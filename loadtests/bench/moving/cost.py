@@ -33,7 +33,7 @@ SPREADS = {"in one moment": 0.0, "within 0.1 s": 0.1}
 
 NAMES = [f"{spread}: {arm.name}" for spread in SPREADS for arm in ARMS]
 
-REST = 0.3
+REST = 0.2
 """Seconds between a request and the next: park_after and the sweeps that follow it."""
 
 

@@ -19,7 +19,8 @@ FLAGS = ("--faults", "on")
 EXPECTED_MS = 3.0
 """Of the dear request: more than the difference that lets a connection move."""
 
-WAIT = "250ms"
+WAIT = "150ms"
+"""For as long as the requests of a cycle come."""
 TRIES = 64
 
 
