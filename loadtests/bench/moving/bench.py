@@ -28,16 +28,17 @@ class Size:
     """How much is measured."""
 
     rounds: int = 5
-    seconds: float = 2.0
+    seconds: float = 1.5
     """Of each measured load."""
     warm_up: float = 2.0
     """The same load before it, in which connections move to where they stay; none moves in its first second."""
-    gateway_rounds: int = 3
+    few_rounds: int = 3
+    """Of Envoy, and of many connections."""
     cycles: int = 4
     """Of rest and waking, for each setting in each round; even, so that each round begins where the last did."""
     resting: int = 2000
     """Connections that rest and wake."""
-    pairs: int = 20
+    pairs: int = 18
     """Comparisons of busy connections."""
     slice_seconds: float = 0.25
     """Of each of their loads."""
@@ -50,7 +51,7 @@ QUICK = Size(
     rounds=1,
     seconds=1.0,
     warm_up=1.8,
-    gateway_rounds=1,
+    few_rounds=1,
     cycles=2,
     resting=1000,
     pairs=6,

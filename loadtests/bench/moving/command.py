@@ -40,7 +40,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 def _moving(options: argparse.Namespace) -> int:
     size = QUICK if options.quick else FULL
     if options.rounds:
-        size = replace(size, rounds=options.rounds, gateway_rounds=options.rounds)
+        size = replace(size, rounds=options.rounds, few_rounds=options.rounds)
     plan = run.Plan(
         parts=options.only,
         size=size,

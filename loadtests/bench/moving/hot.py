@@ -70,6 +70,8 @@ def measured(bench: Bench) -> Iterator[tuple[str, int, Sample]]:
     """Name of the arm with its load, round, and what was seen."""
     for number in range(1, bench.size.rounds + 1):
         for name, load in LOADS.items():
+            if load.starts is UNEVEN and number > bench.size.few_rounds:
+                continue
             for start in in_turn(load.starts, number):
                 yield f"{name}: {start.arm.name}", number, sample(bench, load, start, number)
 

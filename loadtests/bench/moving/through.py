@@ -27,7 +27,7 @@ NAMES = [arm.name for arm in ARMS]
 
 def measured(bench: Bench) -> Iterator[tuple[str, int, Sample]]:
     """Name of the arm, round, and what was seen."""
-    for number in range(1, bench.size.gateway_rounds + 1):
+    for number in range(1, bench.size.few_rounds + 1):
         for arm in in_turn(ARMS, number):
             yield arm.name, number, _load(bench, arm, number)
 
