@@ -36,7 +36,7 @@ fn number(name: &str, usual: u64) -> u64 {
 /// With the short way of plain requests and without, over TLS and not.
 fn courses(events: u64, answers: u64) -> impl Iterator<Item = Course> {
     let seed = number("CHAOS_SEED", 1);
-    let chaos = Chaos { seed, move_one_in: 2, park_one_in: 4, broken: None };
+    let chaos = Chaos { seed, move_one_in: 2, park_one_in: 3, broken: None };
     let enough = Counts { moves: events, parkings: events, answers };
     let kinds = [(true, false), (false, false), (true, true), (false, true)];
     kinds.into_iter().map(move |(plain, tls)| Course {
