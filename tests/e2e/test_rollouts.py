@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy import images
+from support import becomes
 from support.kubernetes import ROLL_OUT
 from support.load import Load
 from support.releases import Release
@@ -97,12 +98,20 @@ def test_an_image_that_does_not_exist_harms_nobody(release: Release) -> None:
     release.upgrade("server.replicas=1")
     (good,) = release.cluster.wait_for_pods("server", 1)
     surge = ("server.rollout.maxSurge=1", "server.rollout.maxUnavailable=0")
+
+    def waits() -> set[str]:
+        """What replicas wait for."""
+        selector = "app.kubernetes.io/name=corelane-server"
+        pods = release.cluster.items("pods", "--selector", selector)
+        states = [
+            each["state"] for pod in pods for each in pod["status"].get("containerStatuses", [])
+        ]
+        return {state["waiting"]["reason"] for state in states if "waiting" in state}
+
     with unnoticed(release):
         refused = release.upgrade(
-            "server.replicas=1", "server.image.tag=none", *surge, check=False, patience=20.0
+            "server.replicas=1", "server.image.tag=none", *surge, check=False, patience=5.0
         )
         assert refused.returncode != 0
+        becomes(waits, {"ErrImageNeverPull"})
     assert [pod.uid for pod in release.cluster.ready_pods("server")] == [good.uid]
-    bad = next(pod for pod in release.cluster.pods("server") if pod.uid != good.uid)
-    said = release.cluster.get("pod", bad.name)["status"]["containerStatuses"][0]["state"]
-    assert said["waiting"]["reason"] == "ErrImageNeverPull"

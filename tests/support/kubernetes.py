@@ -145,7 +145,7 @@ class Cluster:
             )
             return Ended(phase() == "Succeeded", self.kubectl("logs", name).stdout)
         finally:
-            self.kubectl("delete", "pod", name, "--now")
+            self.kubectl("delete", "pod", name, "--now", "--wait=false")
 
     @contextmanager
     def last_words(self, pod: str, file: Path) -> Iterator[None]:

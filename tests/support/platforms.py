@@ -133,8 +133,8 @@ def new_platform() -> Iterator[Callable[[int], Platform]]:
         return made[-1]
 
     yield make
-    for platform in made:
-        platform.command("remove")
+    for process in [platform.begin("remove") for platform in made]:
+        process.communicate()
 
 
 @pytest.fixture(scope="session")

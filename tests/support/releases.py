@@ -15,11 +15,14 @@ import pytest
 from deploy import images, releases, run, settings
 from support import REPOSITORY, eventually
 from support.client import ask
-from support.kubernetes import COMMAND, ROLL_OUT, Cluster
+from support.kubernetes import COMMAND, ROLL_OUT, Cluster, Pod
 from support.load import Load
 from support.rendering import tool
 
 CHART = REPOSITORY / "charts" / "corelane"
+
+AT_ONCE = ("server.rollout.maxUnavailable=2", "gateway.rollout.maxUnavailable=2")
+"""A roll-out for which pods do not wait for each other."""
 
 
 @dataclass
@@ -30,6 +33,8 @@ class Release:
     name: str
     values: list[Path]
     settings: list[str] = field(default_factory=list)
+    served: tuple[object, ...] = ()
+    """What `serve` was asked for last, and what there was then."""
 
     def helm(self, *arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Runs Helm in the namespace of the release."""
@@ -50,6 +55,7 @@ class Release:
         strings: tuple[str, ...] = (),
         chart: Path = CHART,
         check: bool = True,
+        wait: bool = True,
         patience: float = ROLL_OUT,
     ) -> subprocess.CompletedProcess[str]:
         """Installs or upgrades to the values of `make deploy` and these settings, and waits.
@@ -63,17 +69,38 @@ class Release:
             arguments += ["--set", setting]
         for setting in strings:
             arguments += ["--set-string", setting]
-        arguments += ["--wait", "--timeout", f"{patience:.0f}s"]
+        if wait:
+            arguments += ["--wait", "--timeout", f"{patience:.0f}s"]
         return self.helm(*arguments, check=check)
 
     def serve(self, *settings: str, strings: tuple[str, ...] = ()) -> None:
         """The platform on all nodes with these settings, whatever was before, answering."""
-        for node in self.cluster.nodes():
-            self.cluster.kubectl("uncordon", node)
-        self.upgrade(*settings, strings=strings)
-        self.cluster.wait_for_pods("server", 2)
-        self.cluster.wait_for_pods("gateway", 2)
+        if self.served != (settings, strings, self._state()):
+            for node in self.cluster.nodes():
+                self.cluster.kubectl("uncordon", node)
+            if self.served:
+                # Nobody asks for anything meanwhile, so that all pods may go at once.
+                self.upgrade(*settings, *AT_ONCE, strings=strings, wait=False)
+            self.upgrade(*settings, strings=strings)
+            self.cluster.wait_for_pods("server", 2)
+            self.cluster.wait_for_pods("gateway", 2)
+            self.served = (settings, strings, self._state())
         self.wait_until_it_answers()
+
+    def _state(self) -> list[object]:
+        """What a test changes if it changes anything: nodes, revisions, what is deployed, and the pods of it."""
+        seen: list[object] = []
+        for found in self.cluster.items("nodes,secrets,deployments,statefulsets,pods"):
+            kind, metadata = found["kind"], found["metadata"]
+            if kind == "Node":
+                seen.append((metadata["name"], found["spec"]))
+            elif kind == "Secret":
+                seen.append((metadata["name"], metadata["resourceVersion"]))
+            elif kind != "Pod":
+                seen.append((metadata["uid"], metadata["generation"]))
+            elif "ownerReferences" in metadata:
+                seen.append(Pod.of(found))
+        return seen
 
     def rollback(self, revision: int) -> None:
         """Goes back to a revision, and waits."""
