@@ -118,7 +118,7 @@ lint: tools ## Check formats, and what linters find
 
 test-services: ## Run the tests of the Rust services, the load generator and the virtual replica
 	cd services && cargo test --locked
-	cd services && cargo test --locked -p corelane --features chaos --test chaos
+	cd services && cargo test --locked --features corelane/chaos --test chaos
 	cd loadtests/bench && cargo test --locked -p load-generator -p peers -p pool -p virtual-replica
 
 chaos: ## Connections rest and move under clients that cut requests anywhere: CHAOS_EVENTS=1000000 CHAOS_SEED=1 PROBE=1 (asks a patched hyper at each rest)

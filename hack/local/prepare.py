@@ -30,7 +30,10 @@ def build_server(run: Path) -> Path:
     profile = settings.profile()
     log = run / "build.log"
     log.unlink(missing_ok=True)
-    argv = ["cargo", "build", "--profile", profile, "--locked", "-p", "corelane-server"]
+    argv = ["cargo", "build", "--profile", profile, "--locked"]
+    # As tests build all programs: alone it would take fewer features of what it depends on, and that would be built
+    # once more.
+    argv += ["--workspace", "--bins"] if profile == "dev" else ["-p", "corelane-server"]
     with progress.step("server", " ".join(argv), log):
         command.run(argv, log, failure="the server does not build", cwd=SERVICES)
     target = os.environ.get("CARGO_TARGET_DIR")

@@ -13,6 +13,7 @@ from support import agents, eventually, quic
 from support.certificates import certificate
 from support.client import ask
 from support.envoys import Gateway, endpoint, gateway_to
+from support.programs import program
 from support.servers import Server
 
 
@@ -75,7 +76,7 @@ def test_a_drain_waits_for_requests_by_http3(
 ) -> None:
     flags = ("--settle=0s", "--deadline=20s")
     # Built now, not while the server is stopped.
-    agents.program("gateway-agent")
+    program("gateway-agent")
 
     async def talk() -> None:
         async with asyncio.timeout(60), quic.http3(gateway.tls, pair[0]) as client:

@@ -11,7 +11,8 @@ import pytest
 from loadtests.bench.tuning import report
 from loadtests.bench.tuning.arms import DEFAULTS
 from loadtests.bench.tuning.measure import CASES
-from support import REPOSITORY, agents
+from support import REPOSITORY
+from support.programs import program
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces")
 
@@ -28,7 +29,7 @@ os.execv("{server}", ["{server}", *arguments])
 def bench_tuning(out: Path, server: Path) -> tuple[subprocess.CompletedProcess[str], dict]:
     argv = [sys.executable, "loadtests/bench", "tuning", "--quick", "--rounds", "1"]
     argv += ["--profile", "dev", "--out", str(out), "--server", str(server)]
-    argv += ["--tuner", str(agents.program("node-tuner"))]
+    argv += ["--tuner", str(program("node-tuner"))]
     result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     return result, json.loads((out / "bench-tuning.json").read_text())
 

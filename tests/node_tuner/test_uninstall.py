@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from support import PATIENCE, eventually
-from support.agents import program
 from support.apiserver import Api
 from support.node_agents import create
+from support.programs import program
 from support.slices import Wire
 
 NAME = "corelane-node-tuning"

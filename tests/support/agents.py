@@ -6,21 +6,12 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from support import PATIENCE, REPOSITORY, eventually
+from support import PATIENCE, eventually
 from support.envoys import Gateway
-
-
-@cache
-def program(package: str) -> Path:
-    """The unoptimised build of a program, beside that of `cargo test`."""
-    argv = ["cargo", "build", "--locked", "--quiet", "-p", package]
-    subprocess.run(argv, cwd=REPOSITORY / "services", check=True)
-    target = os.environ.get("CARGO_TARGET_DIR", "target")
-    return (REPOSITORY / "services" / target).resolve() / "debug" / package
+from support.programs import program
 
 
 def run(package: str, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:

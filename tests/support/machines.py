@@ -22,7 +22,8 @@ from pathlib import Path
 
 import pytest
 
-from support import agents, initramfs
+from support import initramfs
+from support.programs import program
 from tools import debian, resolve
 
 BOOT = 180.0
@@ -217,7 +218,7 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         pytest.skip(
             "its kernel is Debian's for x86-64, which only root on such a system can obtain"
         )
-    machine = Machine(tmp_path_factory.mktemp("machine"), agents.program("node-tuner"))
+    machine = Machine(tmp_path_factory.mktemp("machine"), program("node-tuner"))
     try:
         machine.start()
         yield machine

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from support import PATIENCE, eventually
-from support.agents import program
 from support.apiserver import Api
 from support.client import Reply, ask
 from support.ports import free_ports
+from support.programs import program
 from support.trees import Tree, sysctl
 
 PREFIX = "corelane_node_"

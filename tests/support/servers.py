@@ -1,6 +1,5 @@
 """The server's own process, alone: the fixtures `binary`, `start` and `server`."""
 
-import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +11,7 @@ import pytest
 from support import PATIENCE, REPOSITORY, eventually
 from support.client import ask
 from support.ports import free_ports
+from support.programs import program
 
 STATIC = REPOSITORY / "services/server/static"
 
@@ -60,34 +60,14 @@ class Server:
 
 @pytest.fixture(scope="session")
 def binary() -> Path:
-    """A build with checks for overflow, whose dependencies the tests of Rust have built before.
-
-    What images hold is tested on the cluster.
-    """
-    argv = ["cargo", "build", "--locked", "--quiet", "-p", "corelane-server"]
-    subprocess.run(argv, cwd=REPOSITORY / "services", check=True)
-    target = os.environ.get("CARGO_TARGET_DIR", "target")
-    return (REPOSITORY / "services" / target).resolve() / "debug/corelane-server"
+    """The server's own program."""
+    return program("corelane-server")
 
 
 @pytest.fixture(scope="session")
-def command(binary: Path) -> Path:
-    """The command `corelane` beside it: built together, both take the same features of what they depend on.
-
-    Alone it has fewer, and the library and its dependencies would be built once more.
-    """
-    argv = [
-        "cargo",
-        "build",
-        "--locked",
-        "--quiet",
-        "-p",
-        "corelane-server",
-        "-p",
-        "corelane-command",
-    ]
-    subprocess.run(argv, cwd=REPOSITORY / "services", check=True)
-    return binary.with_name("corelane")
+def command() -> Path:
+    """The command `corelane`."""
+    return program("corelane")
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from support import PATIENCE, eventually
-from support.agents import program
 from support.apiserver import Api
 from support.client import ask
 from support.ports import free_ports
+from support.programs import program
 
 READY = {"ready": True, "serving": True, "terminating": False}
 STARTING = {"ready": False, "serving": False, "terminating": False}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dashboards.live.node import SYSCTLS
-from support import agents
+from support.programs import program
 from tools import resolve
 
 Content = str | bytes
@@ -111,8 +111,12 @@ class Tree:
 
     def argv(self, *arguments: str | Path) -> list[str | Path]:
         """A command line of `node-tuner` on this tree."""
-        program = agents.program("node-tuner")
-        return [program, *arguments, f"--root={self.root}", f"--journal={self.journal}"]
+        return [
+            program("node-tuner"),
+            *arguments,
+            f"--root={self.root}",
+            f"--journal={self.journal}",
+        ]
 
     def run(
         self, *arguments: str | Path, status: int | None = None, **variables: str
