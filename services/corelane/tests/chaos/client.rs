@@ -166,6 +166,7 @@ impl Script {
         match world.habit {
             Habit::Late => return Script::late(world, rng),
             Habit::Mixed if chance == 0 => return Script::late(world, rng),
+            Habit::Mixed if chance == 1 => return Script::dropped(world, rng),
             _ => {}
         }
         let ending = match rng.u8(0..100) {
@@ -206,6 +207,18 @@ impl Script {
         let requests = vec![late(80), late(400)];
         let mut script = Script { requests, ending: Ending::Open, cut: None };
         script.cut = Some(script.words().len() - rng.usize(1..400));
+        script
+    }
+
+    /// Requests whose bodies nobody reads, and which come whole: they end nothing.
+    fn dropped(world: &World, rng: &mut Rng) -> Script {
+        let requests = (0..rng.usize(1..4)).map(|_| {
+            let carry = Carry::Length(rng.usize(1..200));
+            Recipe { carry, take: Take::Drop, ..Recipe::simple(world.ledger.issue()) }
+        });
+        let requests = requests.collect();
+        let mut script = Script { requests, ending: Ending::Open, cut: None };
+        script.cut = Some(script.words().len());
         script
     }
 
@@ -270,7 +283,7 @@ async fn play(
             }
             let heard = inbox.reply(&mut input, recipe).await;
             let broken = heard.as_ref().is_err_and(|what| what.contains("os error"));
-            if broken && recipe.may_be_cut() {
+            if broken && recipe.may_be_cut() && script.ending != Ending::Open {
                 world.ledger.give_up(recipe.number);
                 return Ok(After::Ended);
             }
@@ -309,7 +322,7 @@ async fn play(
     if after == After::Ended {
         return Ok(after);
     }
-    if script.requests.iter().any(Recipe::may_be_cut) {
+    if script.ending != Ending::Open && script.requests.iter().any(Recipe::may_be_cut) {
         return Ok(After::Ended);
     }
     sent.map_err(|error| format!("{error} while sending {script:?}"))?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use corelane::{Chaos, Rule};
 
 use crate::client::Habit;
-use crate::run::{Counts, Course, Race};
+use crate::run::{Counts, Course, Race, alone};
 
 /// Answers after which a suite that has found nothing would not.
 const ANSWERS: u64 = 40_000;
@@ -29,6 +29,7 @@ fn assert_found(rule: Rule, habit: Habit) {
 
 #[test]
 fn nothing_is_found_while_every_rule_is_kept() {
+    let _alone = alone();
     for habit in [Habit::Mixed, Habit::Late, Habit::Long] {
         let race = start(None, habit, 2, 2000);
         race.wait();
@@ -38,31 +39,37 @@ fn nothing_is_found_while_every_rule_is_kept() {
 
 #[test]
 fn a_reply_that_has_not_ended_is_missed() {
+    let _alone = alone();
     assert_found(Rule::ReplyEnded, Habit::Mixed);
 }
 
 #[test]
 fn a_part_of_a_body_is_taken_for_a_request_if_it_need_not_be_seen() {
+    let _alone = alone();
     assert_found(Rule::BodySeen, Habit::Late);
 }
 
 #[test]
 fn a_late_reader_says_nothing_of_the_next_body() {
+    let _alone = alone();
     assert_found(Rule::Generation, Habit::Late);
 }
 
 #[test]
 fn what_is_not_flushed_is_missed() {
+    let _alone = alone();
     assert_found(Rule::Flushed, Habit::Mixed);
 }
 
 #[test]
 fn what_hyper_read_ahead_is_missed() {
+    let _alone = alone();
     assert_found(Rule::ReadBuffer, Habit::Long);
 }
 
 #[test]
 fn what_was_read_ahead_has_an_order() {
+    let _alone = alone();
     assert_found(Rule::Order, Habit::Long);
 }
 
@@ -70,6 +77,7 @@ fn what_was_read_ahead_has_an_order() {
 /// stays.
 #[test]
 fn a_connection_that_need_not_serve_moves_for_ever() {
+    let _alone = alone();
     let race = start(Some(Rule::ServedHere), Habit::Single, 1, ANSWERS);
     let counts = race.wait_until(|counts| counts.moves > 20_000);
     race.abandon();

@@ -24,7 +24,7 @@ use std::env;
 
 use client::Habit;
 use corelane::Chaos;
-use run::{Counts, Course, descriptors, resident, timed};
+use run::{Counts, Course, alone, descriptors, resident, timed};
 
 /// How much more memory a course may have at its end than it had in its middle, in MiB.
 const GROWTH: u64 = 32;
@@ -52,6 +52,7 @@ fn courses(events: u64, answers: u64) -> impl Iterator<Item = Course> {
 
 #[test]
 fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
+    let _alone = alone();
     let events = number("CHAOS_EVENTS", 100_000).div_ceil(4);
     let mut all = Counts::default();
     for course in courses(events, 0) {
@@ -76,6 +77,7 @@ fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
 /// Connections are on their way between lanes, and lanes end one after the other.
 #[test]
 fn a_drain_in_the_middle_loses_no_request_that_was_sent() {
+    let _alone = alone();
     for round in 0..2 {
         for course in courses(0, 300 + 200 * round) {
             // The reply that ends a connection may be lost with requests behind it that nobody reads.

@@ -1,8 +1,8 @@
 //! A server and its clients, until enough connections have rested and moved.
 
 use std::fs;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -190,6 +190,12 @@ fn clients(world: &Arc<World>, seed: u64) {
             client.await.expect("a client does not panic");
         }
     });
+}
+
+/// Held by a test that runs: descriptors, memory and CPUs are the process's.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Open descriptors of this process.
