@@ -5,25 +5,29 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::Instant;
 
 use crate::body_watch::Bodies;
 use crate::clock::Tick;
-use crate::idle::{self, Taken, Tracker};
+use crate::idle::{self, PlainRun, Taken, Tracker};
 use crate::lane::LaneState;
 use crate::load_table::KindIndex;
-use crate::metrics::{Phase as Part, Refusal};
+use crate::metrics::Refusal;
 use crate::shared::Phase;
 use crate::trail::Trail;
 
 mod due;
+mod order;
 mod registration;
 mod rest;
+mod unwritten;
 
 pub(crate) use due::{Due, HangsOn, Wait};
 use due::{Missed, retire_after};
+pub(crate) use order::Order;
 pub(crate) use registration::Registration;
+use unwritten::Unwritten;
 
 /// Where a connection is between two requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,18 +44,6 @@ pub(crate) enum Activity {
     Leaving,
 }
 
-/// What a lane tells a connection to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// End as soon as nothing is in flight (HTTP/2: after GOAWAY).
-    Finish,
-    /// The client did not send its header in time, or is not there any more: end now, with 408
-    /// where a header had begun.
-    Expire,
-    /// The client takes nothing of its replies: drop them, and what the kernel holds of them.
-    Reset,
-}
-
 /// One connection, shared by its I/O, its service and its lane; all on one thread.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -61,13 +53,16 @@ pub(crate) struct Connection {
     since: Cell<Instant>,
     /// `since` is to be set by the next sweep.
     touched: Cell<bool>,
-    in_flight: Cell<u32>,
     /// Requests that were begun, and that were ended.
     begun: Cell<u64>,
     served: Cell<u64>,
+    /// Sweeps that have looked at it since it was at rest; more if it was not.
+    looks: Cell<u8>,
     /// Requests that were ended before the connection came to this lane.
     brought: Cell<u64>,
     pub(crate) tracker: Tracker,
+    /// Of the requests that hyper read.
+    pub(crate) plain_run: PlainRun,
     /// It is to park as soon as it is idle.
     to_park: Cell<bool>,
     /// When it came to this lane.
@@ -120,15 +115,6 @@ pub(crate) struct Connection {
     unwritten: RefCell<Option<Unwritten>>,
 }
 
-/// A reply that was made in one of the connection's turns and is not written yet.
-#[derive(Debug)]
-struct Unwritten {
-    kind: KindIndex,
-    made: Tick,
-    turn: u32,
-    trail: Option<Box<Trail>>,
-}
-
 impl Connection {
     fn new(lane: Rc<LaneState>) -> Self {
         let now = lane.clock.get();
@@ -140,11 +126,12 @@ impl Connection {
             activity: Cell::new(Activity::Idle),
             since: Cell::new(now),
             touched: Cell::new(true),
-            in_flight: Cell::new(0),
             begun: Cell::new(0),
             served: Cell::new(0),
+            looks: Cell::new(1),
             brought: Cell::new(0),
             tracker: Tracker::default(),
+            plain_run: PlainRun::new(),
             to_park: Cell::new(false),
             came: now,
             taken: Cell::default(),
@@ -218,7 +205,6 @@ impl Connection {
         self.asked.set(true);
         self.unpolled.set(!self.multiplexed.get());
         self.had_body.set(self.had_body.get() || has_body);
-        self.in_flight.set(self.in_flight.get() + 1);
         self.activity.set(Activity::Serving);
         self.begun.set(self.begun.get() + 1);
         if self.lane.limits.connection_requests.is_some_and(|limit| self.begun.get() >= limit) {
@@ -241,22 +227,8 @@ impl Connection {
         }
         self.tracker.end_request();
         self.served.set(self.served.get() + 1);
-        self.in_flight.set(self.in_flight.get() - 1);
-        if self.in_flight.get() == 0 && self.activity.get() != Activity::Leaving {
+        if self.tracker.in_flight() == 0 && self.activity.get() != Activity::Leaving {
             self.enter(Activity::Idle);
-        }
-    }
-
-    /// Observes how long a reply took to be written. One that the socket took in the turn that
-    /// made it took no time that is worth reading a clock for.
-    fn observe_write(&self, written: Option<Unwritten>) {
-        if let Some(Unwritten { kind, made, turn, trail }) = written {
-            let at_once = turn == self.turn.get();
-            let took = if at_once { 0 } else { Tick::now().since(made) };
-            self.lane.metrics().observe_phase(kind, Part::Write, took);
-            if let Some(trail) = trail {
-                self.lane.end_trail(trail, Some(took));
-            }
         }
     }
 
@@ -318,14 +290,14 @@ impl Connection {
     pub(crate) fn flushed(&self) {
         self.unflushed.set(false);
         self.tracker.flushed();
-        self.asked.set(self.in_flight.get() > 0);
+        self.asked.set(self.tracker.in_flight() > 0);
         self.observe_write(self.unwritten.take());
     }
 
     /// Whether an HTTP/1.1 request waits for its service, and not for its client: then hyper does
     /// not read, and cannot hear the client leave.
     pub(crate) fn waits_for_service(&self) -> bool {
-        self.in_flight.get() > 0
+        self.tracker.in_flight() > 0
             && !self.multiplexed.get()
             && !self.unflushed.get()
             && !self.bodies.is_awaited()
@@ -400,7 +372,7 @@ impl Connection {
     /// Requests that are lost if the connection is cut now: those in flight, or the reply whose
     /// end the socket has not taken.
     pub(crate) fn unanswered(&self) -> u64 {
-        u64::from(self.in_flight.get().max(u32::from(self.unflushed.get())))
+        u64::from(self.tracker.in_flight().max(u32::from(self.unflushed.get())))
     }
 
     fn enter(&self, activity: Activity) {
@@ -416,36 +388,6 @@ impl Connection {
     /// Whether nothing of a first or next HTTP/1.1 request has come.
     pub(crate) fn is_silent(&self) -> bool {
         self.activity.get() == Activity::Idle && !self.multiplexed.get()
-    }
-
-    /// Gives an order and wakes the connection's task.
-    pub(crate) fn tell(&self, order: Order) {
-        self.order.set(Some(order));
-        if !self.told.replace(true) && self.activity.get() == Activity::Idle {
-            // What is due next counts from the order.
-            self.touched.set(true);
-        }
-        self.wake();
-    }
-
-    /// Has its task polled.
-    fn wake(&self) {
-        if let Some(waker) = self.waker.borrow_mut().take() {
-            waker.wake();
-        }
-    }
-
-    /// Takes an order, or arranges to be woken by the next.
-    pub(crate) fn poll_order(&self, cx: &mut Context<'_>) -> Poll<Order> {
-        if let Some(order) = self.order.take() {
-            return Poll::Ready(order);
-        }
-        let mut waker = self.waker.borrow_mut();
-        match waker.as_ref() {
-            Some(old) if old.will_wake(cx.waker()) => {}
-            _ => *waker = Some(cx.waker().clone()),
-        }
-        Poll::Pending
     }
 }
 

@@ -238,6 +238,8 @@ enum End {
     Drop,
     /// It is idle, and leaves.
     Leave(Leave),
+    /// It is idle, and better off without hyper.
+    Return,
 }
 
 /// Not an async function, which would hold the connection twice: as its argument and as its own.
@@ -252,7 +254,15 @@ fn run_http1<S: HttpService>(
             End::Done(result) => ended(connection, result),
             End::Drop if connection.in_header() => time_out(http, connection).await,
             End::Drop => {}
-            End::Leave(to) => leave(http, registration, &host, to),
+            End::Leave(to) => {
+                let (socket, unread) = take_from_hyper(http, &host.lane);
+                idle::leave(&host, registration, socket, unread, to);
+            }
+            End::Return => {
+                let (socket, unread) = take_from_hyper(http, &host.lane);
+                connection.set_returned();
+                go_on(&host, registration, socket, unread);
+            }
         }
     }
 }
@@ -277,29 +287,28 @@ fn poll_http1<S: HttpService>(
     match Pin::new(http).poll(cx) {
         Poll::Ready(result) => Poll::Ready(End::Done(result)),
         Poll::Pending if connection.is_deserted() => Poll::Ready(End::Drop),
-        Poll::Pending => {
-            idle::due(connection).map_or(Poll::Pending, |to| Poll::Ready(End::Leave(to)))
-        }
+        Poll::Pending => match idle::due(connection) {
+            Some(to) => Poll::Ready(End::Leave(to)),
+            None if connection.is_to_return() => Poll::Ready(End::Return),
+            None => Poll::Pending,
+        },
     }
 }
 
 /// Takes an idle connection from hyper, which has nothing of it but what it read ahead.
-fn leave<S: HttpService>(
+fn take_from_hyper<S: HttpService>(
     http: Http1<S>,
-    registration: Registration,
-    host: &Rc<LaneService<S>>,
-    to: Leave,
-) {
+    #[cfg_attr(not(feature = "chaos"), allow(unused_variables))] lane: &LaneState,
+) -> (Socket, Bytes) {
     #[cfg(hyper_probe)]
     assert_eq!(http.left(), None, "hyper has something left of a connection that rests");
     let parts = http.into_parts();
     let (socket, behind) = parts.io.into_inner().rest();
     let before = parts.read_buf;
     #[cfg(feature = "chaos")]
-    let (before, behind) = host.lane.unread(before, behind);
+    let (before, behind) = lane.unread(before, behind);
     // Copied: hyper's buffer is larger than what is in it.
-    let unread = Bytes::from([&before[..], &behind].concat());
-    idle::leave(host, registration, socket, unread, to);
+    (socket, Bytes::from([&before[..], &behind].concat()))
 }
 
 /// Answers a header that did not come in time (RFC 9110 section 15.5.9). Best effort: a client

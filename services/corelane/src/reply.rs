@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
 use http::uri::{Authority, PathAndQuery};
-use http::{Request, Response, StatusCode, Version};
+use http::{HeaderMap, Request, Response, StatusCode, Version};
 use http_body::Body;
 use http_body_util::Either;
 use pin_project_lite::pin_project;
@@ -72,6 +72,9 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
             return Reply::made(made);
         }
         let Dispatch { service, connection, lane, .. } = self;
+        let keeps_alive = keeps_alive(request.version(), request.headers());
+        connection.tracker.set_last(!keeps_alive);
+        connection.plain_run.add(keeps_alive && request.body().is_end_stream());
         let ticket = Ticket::new(lane, connection, &request);
         let work = match refusal(&mut request, lane) {
             Some((reason, problem)) => Work::refused(lane, reason, problem),
@@ -93,6 +96,13 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
         };
         Reply::new(ticket, work)
     }
+}
+
+/// Whether the fields of an HTTP/1.1 message say nothing about the connection but that it is kept
+/// (RFC 9112 section 9.3). Of an older message that is not looked at.
+pub(crate) fn keeps_alive(version: Version, fields: &HeaderMap) -> bool {
+    let keeps = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"keep-alive");
+    version >= Version::HTTP_11 && fields.get(CONNECTION).is_none_or(keeps)
 }
 
 /// Answers that the lane has more to do than it can; when to come again is what it expects to

@@ -133,7 +133,9 @@ impl Stream {
         if self.connection.is_multiplexed() {
             return;
         }
-        let Some(cut) = self.framing.follow(&buf.filled()[known..]) else { return };
+        let cut = self.framing.follow(&buf.filled()[known..]);
+        self.connection.tracker.followed(self.framing.is_between_bodies());
+        let Some(cut) = cut else { return };
         buf.set_filled(known + cut.at);
         self.connection.lane().metrics().refuse(Refusal::AmbiguousFraming);
         self.connection.set_ambiguous();
@@ -247,6 +249,7 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.connection.tracker.asks();
         if let Some(cut) = self.cut {
             self.cut = Some(end(cut, buf));
             return Poll::Ready(Ok(()));

@@ -16,7 +16,7 @@ use crate::connection::{Connection, Order};
 use crate::lane::{LANE, LaneState, REPLICA};
 use crate::load_table::KindIndex;
 use crate::metrics::{Phase as Part, method_index};
-use crate::reply::BoxError;
+use crate::reply::{BoxError, keeps_alive};
 use crate::reply_body::ReplyBody;
 use crate::request_id::{ID_FIELD, X_REQUEST_ID};
 use crate::shared::Phase;
@@ -217,6 +217,14 @@ impl Ticket {
                 head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
             } else {
                 self.connection.tell(Order::Finish);
+            }
+        }
+        if !self.plain {
+            if !keeps_alive(Version::HTTP_11, &head.headers) {
+                self.connection.tracker.end();
+            }
+            if body.size_hint().exact().is_none() {
+                self.connection.plain_run.end();
             }
         }
         Response::from_parts(head, ReplyBody::new(body, self))

@@ -99,6 +99,8 @@ impl Connection {
     /// What is due at `now`, if anything. Only the sweep may call this.
     pub(crate) fn due(&self, lane: &LaneState, now: Instant) -> Option<Due> {
         let progressed = self.progressed.take();
+        let looks = self.looks.get().saturating_add(1);
+        self.looks.set(looks);
         if self.unflushed.get() {
             self.missed.set(None);
             if progressed | !self.stalled.replace(true) {
@@ -128,6 +130,8 @@ impl Connection {
             // client that never answers the ping of a GOAWAY, or keeps a stream's window shut.
             _ if self.told.get() => (waited > lane.timeouts.header).then_some(Due::Unheeded),
             Activity::Handshake => (waited > lane.timeouts.header).then_some(Due::HandshakeTimeout),
+            // It may have woken for bytes that the event loop has not told it of.
+            _ if looks == 1 => None,
             activity => {
                 let in_header = activity == Activity::Header;
                 Wait { in_header, is_fresh: fresh, is_old: old, waited }.due(lane)

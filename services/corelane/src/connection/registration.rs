@@ -20,7 +20,7 @@ pub(crate) struct Registration {
 impl Registration {
     /// Enters a connection that [`Shared::try_open`](crate::shared::Shared::try_open) allowed.
     pub(crate) fn new(lane: Rc<LaneState>, place: Option<Place>) -> Self {
-        let seat = Seat::new(&lane.shared, place);
+        let seat = Seat::new(&lane.shared, lane.index, place);
         Registration::enter(Connection::new(Rc::clone(&lane)), lane, seat)
     }
 
@@ -33,7 +33,6 @@ impl Registration {
     fn enter(connection: Connection, lane: Rc<LaneState>, seat: Seat) -> Self {
         let connection = Rc::new(connection);
         let key = lane.connections.borrow_mut().insert(Rc::clone(&connection));
-        lane.metrics().open.add(1);
         Registration { connection, lane, key, seat: Some(seat) }
     }
 
@@ -46,7 +45,6 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.lane.metrics().open.sub(1);
         self.lane.connections.borrow_mut().remove(self.key);
         if self.lane.is_empty() {
             self.lane.emptied.notify_one();

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{Activity, Connection, Order};
+use super::{Activity, Connection};
 use crate::idle::History;
 use crate::lane::LaneState;
 
@@ -21,6 +21,7 @@ impl Connection {
         resumed.retires = history.retires_in.and_then(|left| now.checked_add(left));
         resumed.begun = Cell::new(history.requests);
         resumed.served = Cell::new(history.requests);
+        resumed.looks = Cell::new(0);
         resumed.brought = Cell::new(history.requests);
         resumed.had_body = Cell::new(history.had_body);
         resumed.last = Cell::new(history.last);
@@ -47,7 +48,7 @@ impl Connection {
     /// Whether it is exactly idle: nothing of it is anywhere but in its socket and in what was
     /// read ahead. Asked only when it was just polled and has to wait.
     pub(crate) fn is_idle(&self) -> bool {
-        self.goes_on() && self.has_replied() && self.tracker.is_settled()
+        self.goes_on() && self.has_replied() && self.tracker.is_idle()
     }
 
     /// Whether another request of HTTP/1.1 may come.
@@ -56,13 +57,13 @@ impl Connection {
         here && !self.told.get()
             && !self.multiplexed.get()
             && !self.ambiguous.get()
-            && !self.tracker.is_ending()
+            && self.tracker.goes_on()
     }
 
     /// Whether no request is in flight: the body of the last reply was dropped.
     pub(crate) fn has_replied(&self) -> bool {
         let waits = matches!(self.activity.get(), Activity::Idle | Activity::Header);
-        waits && self.in_flight.get() == 0
+        waits && self.tracker.has_replied()
     }
 
     /// Whether a request was served since it came to its lane. Only then may it move: it is not
@@ -88,9 +89,21 @@ impl Connection {
         self.activity.get() == Activity::Serving || touched
     }
 
-    /// Whether it is told to end at once, and has not heard it.
-    pub(crate) fn is_told_to_expire(&self) -> bool {
-        self.order.get() == Some(Order::Expire)
+    /// Whether it is better off without hyper again.
+    pub(crate) fn is_to_return(&self) -> bool {
+        let waits = || self.is_silent() && self.tracker.is_blocked() && self.is_idle();
+        self.plain_run.is_enough() && self.lane.plain_requests && waits()
+    }
+
+    /// It goes back to where plain requests are answered.
+    pub(crate) fn set_returned(&self) {
+        self.plain_run.set_returned(self.served.get());
+        self.lane.metrics().returned.add(1);
+    }
+
+    /// It goes from there to hyper.
+    pub(crate) fn hand_over(&self) {
+        self.plain_run.hand_over(self.served.get());
     }
 
     /// Its socket cannot leave the lane now. It is not asked again before something happens.
@@ -102,16 +115,17 @@ impl Connection {
     /// Whether it is to park now, if it is idle.
     pub(crate) fn is_to_park(&self) -> bool {
         // What came after it was told begins a new wait.
-        self.to_park.get() && !self.touched.get() && self.tracker.is_blocked()
+        self.to_park.take() && !self.touched.get() && self.tracker.is_blocked()
     }
 
     /// Whether it has waited for its client for longer than `after`, and may park then.
     pub(crate) fn is_long_idle(&self, after: Duration) -> bool {
         let waits = matches!(self.activity.get(), Activity::Idle | Activity::Header);
         let waited = || self.lane.clock.get().saturating_duration_since(self.since.get());
-        // One that asked nothing yet ends soon, or asks.
-        let asked = self.served.get() > 0 && !self.multiplexed.get();
-        waits && asked && !self.touched.get() && !self.unflushed.get() && waited() > after
+        // One that asked nothing yet ends soon, or asks. What woke a connection is looked at before
+        // it is parked again, so that none evades its deadline by bytes now and then.
+        let may = self.served.get() > 0 && !self.multiplexed.get() && self.looks.get() > 1;
+        waits && may && !self.touched.get() && !self.unflushed.get() && waited() > after
     }
 
     /// Tells it to park as soon as it is idle.

@@ -76,19 +76,18 @@ impl Lot {
     }
 
     /// Parks a connection; gives back one that the kernel will not watch.
-    pub(super) fn park(&self, lane: &LaneState, resting: Resting) -> Result<(), Resting> {
-        let Some(epoll) = self.epoll.get() else { return Err(resting) };
+    pub(super) fn park(&self, lane: &LaneState, resting: Resting) -> Option<Resting> {
+        let Some(epoll) = self.epoll.get() else { return Some(resting) };
         let mut parked = self.parked.borrow_mut();
         let entry = parked.vacant_entry();
         let data = EventData::new_u64(entry.key() as u64);
         if let Err(error) = epoll::add(epoll, &resting.socket, data, WAKES) {
             tracing::warn!(lane = lane.index, %error, "a connection cannot be parked");
-            return Err(resting);
+            return Some(resting);
         }
         entry.insert(Parked { resting, since: lane.clock.get() });
-        lane.metrics().open.add(1);
         lane.metrics().parkings.add(1);
-        Ok(())
+        None
     }
 
     /// Keys of connections that are to be woken, up to as many as `events` has room for, with what
@@ -108,9 +107,7 @@ impl Lot {
             // Fails only for a descriptor that is not in it.
             let _ = epoll::delete(epoll, &resting.socket);
         }
-        let metrics = lane.metrics();
-        metrics.open.sub(1);
-        metrics.wake(why);
+        lane.metrics().wake(why);
         let rested = lane.clock.get().saturating_duration_since(since);
         resting.history.waited = resting.history.waited.map(|waited| waited + rested);
         resting.history.retires_in =

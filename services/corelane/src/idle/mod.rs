@@ -18,6 +18,7 @@
 //! | [`tracker`] | tells when a connection is exactly idle: between two requests, with nothing under way |
 //! | [`resting`] | a connection without a lane's state |
 //! | [`lot`] | where a lane's parked connections wait |
+//! | [`plain_run`] | when a connection that hyper has returns to where plain requests are answered |
 //! | [`parking`] | wakes them, and ends those that are overdue |
 //! | [`wake`] | which lane goes on with one that wakes |
 //! | [`transit`] | connections on their way from one lane to another |
@@ -29,6 +30,7 @@ mod chaos;
 mod lot;
 pub(crate) mod mover;
 mod parking;
+mod plain_run;
 mod policy;
 mod resting;
 mod shedding;
@@ -47,6 +49,7 @@ pub(crate) use chaos::LaneChaos;
 pub use chaos::{Chaos, Rule};
 pub(crate) use lot::Lot;
 pub(crate) use parking::run;
+pub(crate) use plain_run::PlainRun;
 pub(crate) use resting::{History, Resting, Seat};
 pub(crate) use shedding::{Shedding, Taken};
 pub(crate) use tracker::Tracker;
@@ -165,7 +168,7 @@ pub(crate) fn leave<S: HttpService>(
     };
     match to {
         Leave::Park => {
-            if let Err(resting) = host.lane.lot.park(&host.lane, resting) {
+            if let Some(resting) = host.lane.lot.park(&host.lane, resting) {
                 resting.resume(host, None);
             }
         }

@@ -78,26 +78,44 @@ impl Resting {
 #[derive(Debug)]
 pub(crate) struct Seat {
     shared: Arc<Shared>,
+    /// Where it is open; `None` on its way between two lanes.
+    lane: Option<u32>,
     /// In the count of its lane, where an acceptor counts.
     place: Option<Place>,
 }
 
 impl Seat {
     /// One that [`Shared::try_open`] allowed.
-    pub(crate) fn new(shared: &Arc<Shared>, place: Option<Place>) -> Self {
-        Seat { shared: Arc::clone(shared), place }
+    pub(crate) fn new(shared: &Arc<Shared>, lane: usize, place: Option<Place>) -> Self {
+        let mut seat = Seat { shared: Arc::clone(shared), lane: None, place };
+        seat.arrive(lane);
+        seat
     }
 
-    /// Goes to another lane with its connection.
-    pub(crate) fn follow(&mut self, lane: usize) {
+    /// Leaves its lane for another. Only the thread of the one may call this.
+    pub(super) fn depart(&mut self, to: usize) {
+        self.leave();
         if let Some(place) = &mut self.place {
-            place.follow(lane);
+            place.follow(to);
+        }
+    }
+
+    /// Has come to a lane. Only the thread of that may call this.
+    pub(super) fn arrive(&mut self, lane: usize) {
+        self.lane = Some(lane as u32);
+        self.shared.lanes[lane].metrics.open.add(1);
+    }
+
+    fn leave(&mut self) {
+        if let Some(lane) = self.lane.take() {
+            self.shared.lanes[lane as usize].metrics.open.sub(1);
         }
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        self.leave();
         self.shared.close();
     }
 }

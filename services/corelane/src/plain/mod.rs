@@ -2,8 +2,8 @@
 //! that two parsers could read differently ([`head`] is strict about it). They are most requests
 //! of most clients, and are answered here without hyper, at a third of what it takes.
 //!
-//! A connection begins here once its protocol is told. It goes to hyper, for good and with the
-//! bytes that were read and not answered:
+//! A connection begins here once its protocol is told. It goes to hyper, with the bytes that were
+//! read and not answered, until its requests are plain again ([`crate::idle`]):
 //!
 //! - at the first head that is not plain, or has not come whole;
 //! - with the first reply that takes more than a length to send: a body whose length is not known,
@@ -114,6 +114,7 @@ impl<S: HttpService> Plain<S> {
     /// Gives the connection to hyper.
     fn hand_over(&mut self, over: HandOver<S>) {
         if let (Some(socket), Some(registration)) = (self.socket.take(), self.registration.take()) {
+            registration.connection.hand_over();
             serve_http1(&self.host, registration, socket, over.prefix, over.made);
         }
     }
