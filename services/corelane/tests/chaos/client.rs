@@ -222,6 +222,16 @@ impl Script {
         script
     }
 
+    /// Whether the server ends the connection with bytes of the client unread: their reset may take
+    /// replies with it that are not read in time (RFC 9112 section 9.6).
+    fn may_be_reset(&self) -> bool {
+        match self.ending {
+            Ending::Nonsense => true,
+            Ending::Last => self.requests.iter().any(Recipe::may_be_cut),
+            _ => false,
+        }
+    }
+
     fn words(&self) -> Vec<u8> {
         let mut words = Vec::new();
         for recipe in &self.requests {
@@ -283,8 +293,8 @@ async fn play(
             }
             let heard = inbox.reply(&mut input, recipe).await;
             let broken = heard.as_ref().is_err_and(|what| what.contains("os error"));
-            if broken && recipe.may_be_cut() && script.ending != Ending::Open {
-                world.ledger.give_up(recipe.number);
+            if broken && script.may_be_reset() {
+                script.requests[at..].iter().for_each(|recipe| world.ledger.give_up(recipe.number));
                 return Ok(After::Ended);
             }
             if broken && world.is_draining() && !sent_in_time.get() {
@@ -308,9 +318,10 @@ async fn play(
             }
         }
         if script.ending == Ending::Nonsense {
-            match inbox.head(&mut input).await? {
-                Some(head) if head.starts_with("http/1.1 400 ") => return Ok(After::Ended),
-                None if world.is_draining() => return Ok(After::Ended),
+            match inbox.head(&mut input).await {
+                Ok(Some(head)) if head.starts_with("http/1.1 400 ") => return Ok(After::Ended),
+                Ok(None) if world.is_draining() => return Ok(After::Ended),
+                Err(what) if what.contains("os error") => return Ok(After::Ended),
                 said => return Err(format!("{said:?} to nonsense behind {script:?}")),
             }
         }
@@ -322,7 +333,7 @@ async fn play(
     if after == After::Ended {
         return Ok(after);
     }
-    if script.ending != Ending::Open && script.requests.iter().any(Recipe::may_be_cut) {
+    if script.may_be_reset() {
         return Ok(After::Ended);
     }
     sent.map_err(|error| format!("{error} while sending {script:?}"))?;
@@ -337,8 +348,9 @@ async fn play(
 
 impl std::fmt::Debug for Script {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (first, count) = (self.requests.first(), self.requests.len());
-        write!(f, "{count} requests from {first:?} on, {:?}", self.ending)
+        let (first, last) = (self.requests.first(), self.requests.last());
+        let (count, ending) = (self.requests.len(), self.ending);
+        write!(f, "{count} requests, {first:?} to {last:?}, {ending:?}")
     }
 }
 

@@ -24,7 +24,7 @@ use std::env;
 
 use client::Habit;
 use corelane::Chaos;
-use run::{Counts, Course, alone, descriptors, resident, timed};
+use run::{Counts, Course, alone, descriptors, eventually, resident, timed};
 
 /// How much more memory a course may have at its end than it had in its middle, in MiB.
 const GROWTH: u64 = 32;
@@ -55,6 +55,8 @@ fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
     let _alone = alone();
     let events = number("CHAOS_EVENTS", 100_000).div_ceil(4);
     let mut all = Counts::default();
+    // What a process opens once is open from here on.
+    courses(0, 0).for_each(|course| course.start().finish().assert_clean("a first server"));
     for course in courses(events, 0) {
         let before = descriptors();
         let half = Counts { moves: events / 2, parkings: events / 2, answers: 0 };
@@ -67,7 +69,8 @@ fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
         println!("{course:?}: {counts:?}, the last half in {took:.0?}, {grown} MiB more");
         race.finish().assert_clean(&format!("{course:?}"));
         assert!(grown < GROWTH, "{course:?}: {grown} MiB more");
-        assert_eq!(descriptors(), before, "open descriptors after {course:?}");
+        // A thread of the server may end behind it.
+        eventually("as few descriptors as before", || descriptors() <= before);
         all.moves += counts.moves;
         all.parkings += counts.parkings;
     }

@@ -203,6 +203,15 @@ pub(crate) fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").expect("a folder").count()
 }
 
+/// Waits until `holds`.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < support::PATIENCE, "still not {what}");
+        thread::sleep(LOOK);
+    }
+}
+
 /// Resident memory of this process, in MiB.
 pub(crate) fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("a status");
