@@ -153,7 +153,7 @@ def brief(rung: dict) -> str:
     """A rung in a line."""
     live = rung["live"]
     return (
-        f"{rung['connections']:,} connections: {rung['kib_per_connection']:.2f} KiB each, live p50 "
+        f"{rung['connections']:,} connections: {rung['resident_kib'] / 1024:,.0f} MiB, live p50 "
         f"{live['p50']:.2f} ms, p99 {live['p99']:.2f} ms, {rung['cpu_us']:.1f} µs of CPU a request"
     )
 

@@ -50,7 +50,7 @@ class Plan:
     """Live requests per second."""
     seconds: float = 6.0
     """How long live requests are measured at each rung."""
-    waking: float = 10_000.0
+    waking: float = 5_000.0
     """Connections woken per second at the top."""
     quiet: float = 2.0
     """Seconds at each rung in which nobody asks."""

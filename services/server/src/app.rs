@@ -13,6 +13,7 @@ use futures_util::future::Either;
 use http::header::{ALLOW, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
+use tokio::task::spawn_local;
 use tower::Service;
 
 use crate::auth::{Auth, Guard};
@@ -21,6 +22,7 @@ use crate::faults::{Faults, Injection, Injector};
 use crate::files::Files;
 use crate::handlers::root::Root;
 use crate::handlers::{div, hello, work};
+use crate::memory;
 use crate::openapi::Documents;
 use crate::projects::database::Database;
 use crate::projects::{self, Projects, Resource};
@@ -78,6 +80,7 @@ impl App {
     ) -> impl Fn(&Lane) -> App + Send + Sync {
         let documents = Documents::new(&config);
         move |lane| {
+            spawn_local(memory::give_back());
             App(Rc::new(Instance {
                 root: Root::new(&replica, lane),
                 projects: common.database.as_ref().map(|of| Rc::new(Projects::new(of.lane()))),

@@ -10,6 +10,7 @@ mod files;
 pub mod fuzzing;
 mod handlers;
 mod logging;
+mod memory;
 mod openapi;
 mod per_lane;
 mod projects;
