@@ -11,9 +11,8 @@ CORELANE = "corelane-server"
 LASTING = "1h"
 """No connection may end by itself while it is measured."""
 
-EMPTY = 0
-"""A body of so many bytes is announced: what has a Content-Length is not plain, so hyper answers it. A body
-that the service drops unread would keep its connection from being parked, and /hello drops all."""
+BODY = 64
+"""Bytes of the body that sends a connection to hyper. The handler of /hello drops it unread, as many do."""
 
 NGINX = """\
 daemon off;
@@ -83,8 +82,8 @@ class Arm:
     program: str = CORELANE
     parks: bool = False
     tls: bool = False
-    hyper: bool = False
-    """Each request is one that corelane-server answers through hyper."""
+    body: bool = False
+    """Each request has a body, so that corelane-server answers it through hyper."""
 
     def argv(self, programs: Programs, place: Place) -> list[str]:
         """How it is started."""
@@ -92,7 +91,7 @@ class Arm:
 
     def options(self, place: Place) -> dict[str, object]:
         """Of its clients."""
-        found: dict[str, object] = {"body": EMPTY} if self.hyper else {}
+        found: dict[str, object] = {"body": BODY} if self.body else {}
         return found | ({"certificate": place.certificate} if self.tls else {})
 
     def _corelane(self, programs: Programs, place: Place) -> list[str]:
@@ -128,14 +127,14 @@ PARKED = Arm("corelane, parked", parks=True)
 NOT_PARKED = Arm("corelane, not parked")
 NGINX_TCP = Arm("nginx", program="nginx")
 NGINX_OVER_TLS = Arm("nginx, TLS", program="nginx", tls=True)
-PARKED_FROM_HYPER = Arm("corelane, parked, from hyper", parks=True, hyper=True)
+PARKED_BODY = Arm("corelane, parked, requests with a body", parks=True, body=True)
 PARKED_TLS = Arm("corelane, parked, TLS", parks=True, tls=True)
 
 ARMS = (
     PARKED,
-    PARKED_FROM_HYPER,
+    PARKED_BODY,
     NOT_PARKED,
-    Arm("corelane, not parked, with hyper", hyper=True),
+    Arm("corelane, not parked, requests with a body", body=True),
     NGINX_TCP,
     PARKED_TLS,
     Arm("corelane, not parked, TLS", tls=True),

@@ -10,7 +10,7 @@ from loadtests.bench.idle.arms import (
     NGINX_OVER_TLS,
     NGINX_TCP,
     PARKED,
-    PARKED_FROM_HYPER,
+    PARKED_BODY,
     PARKED_TLS,
 )
 from loadtests.bench.machine import others
@@ -89,7 +89,7 @@ def reading(record: Record) -> list[str]:
 
 def _memory_reading(record: Record) -> list[str]:
     memory, found = record["memory"], []
-    for name in (PARKED.name, PARKED_FROM_HYPER.name):
+    for name in (PARKED.name, PARKED_BODY.name):
         if samples := memory.get(name):
             values = _each(samples, "kib_per_connection")
             met = "met" if median(values) <= TARGET_KIB else "missed"
@@ -167,7 +167,8 @@ def _memory_method(record: Record) -> str:
         "that is answered, then silence. What is counted is what the resident memory of all its processes grew "
         f"by since the first connection was answered (smaps_rollup), {plan['settle']:g} s after the last one was "
         f"parked, or opened where none is parked. Connections are parked after {plan['park_after']} of silence "
-        "here, so that a run is short. With hyper: the request announces its body (`Content-Length: 0`), so that hyper answers it; a connection whose requests are plain never has hyper's state. nginx makes its table of "
+        "here, so that a run is short. A request with a body is answered through hyper; a "
+        "connection whose requests are plain never has hyper's state. nginx makes its table of "
         "connections at its start, with room for as many as corelane-server is allowed: see what each has before "
         "the first. It runs with one worker, buffers of TLS that are given back by default, no cache of sessions, "
         "and no end of keep-alive. TLS is 1.3 with ECDSA on P-256, each handshake a full one.\n\n"

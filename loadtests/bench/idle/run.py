@@ -48,7 +48,7 @@ class Plan:
     rungs: tuple[int, ...] = (0, 10_000, 20_000, 40_000, 70_000, 100_000)
     rate: float = 1_000.0
     """Live requests per second."""
-    seconds: float = 6.0
+    seconds: float = 5.0
     """How long live requests are measured at each rung."""
     waking: float = 5_000.0
     """Connections woken per second at the top."""
@@ -56,7 +56,8 @@ class Plan:
     """Seconds at each rung in which nobody asks."""
     park_after: str = "1s"
     """Sooner than by default, so that a run is short; what is parked is the same."""
-    settle: float = 1.5
+    settle: float = 3.5
+    """Longer than corelane-server's allocator keeps what is free."""
     server: Path | None = None
     """Another build of corelane-server."""
     profile: str = "release"
