@@ -42,7 +42,8 @@ def measured(bench: Bench) -> Iterator[tuple[str, int, Sample]]:
             load = stack.enter_context(
                 bench.generator("turns", server.address, connections=connections)
             )
-            load.measure(_turn(FIRST_RATE, connections / FIRST_RATE, 1))
+            # Arrivals are by chance: with a tenth more, each of them is asked.
+            load.measure(_turn(FIRST_RATE, 1.1 * connections / FIRST_RATE, 1))
             held[arm] = server, load, before
         for number in range(1, bench.size.rounds + 1):
             for arm in in_turn(ARMS, number):
