@@ -14,7 +14,7 @@ use http::StatusCode;
 use http::header::{HeaderValue, RETRY_AFTER};
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 
@@ -251,7 +251,13 @@ fn run_http1<S: HttpService>(
     async move {
         let connection = &registration.connection;
         match poll_fn(|cx| poll_http1(&mut http, connection, cx)).await {
-            End::Done(result) => ended(connection, result),
+            End::Done(result) => {
+                let forgotten = result.is_ok() && !connection.is_leaving();
+                ended(connection, result);
+                if forgotten {
+                    shut(http, connection).await;
+                }
+            }
             End::Drop if connection.in_header() => time_out(http, connection).await,
             End::Drop => {}
             End::Leave(to) => {
@@ -309,6 +315,29 @@ fn take_from_hyper<S: HttpService>(
     let (before, behind) = lane.unread(before, behind);
     // Copied: hyper's buffer is larger than what is in it.
     (socket, Bytes::from([&before[..], &behind].concat()))
+}
+
+/// Ends our side where hyper did not: it keeps the wish for an upgrade that was refused, and leaves
+/// the stream as it is for that when the connection ends (hyper 1.12.0, `Dispatched::Upgrade`).
+/// Boxed like [`time_out`].
+fn shut<S: HttpService>(
+    http: Http1<S>,
+    connection: &Connection,
+) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+    let mut io = http.into_parts().io.into_inner();
+    Box::pin(poll_fn(move |cx| {
+        while let Poll::Ready(order) = connection.poll_order(cx) {
+            match order {
+                Order::Finish => {}
+                Order::Expire => connection.abandon(),
+                Order::Reset => {
+                    connection.set_reset();
+                    return Poll::Ready(());
+                }
+            }
+        }
+        Pin::new(&mut io).poll_shutdown(cx).map(drop)
+    }))
 }
 
 /// Answers a header that did not come in time (RFC 9110 section 15.5.9). Best effort: a client
