@@ -49,7 +49,7 @@ def test_throttling_is_shown_as_the_kernel_counts_it(
     limited.take(server)
     before = shown(server)
     # More than the quota of several periods, on any machine.
-    assert ask(server.url, "/work?ops=30000000").status == 200
+    assert ask(server.url, "/work?ops=10000000").status == 200
     least = counted(limited)
     now = shown(server)
     most = counted(limited)
