@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use super::status::{Operation, Status};
 use crate::kubernetes::{Kubernetes, words};
-use crate::proof::{Examiner, Pod};
+use crate::proof::{Examiner, Pod, Strangers};
 use crate::settings::Mode;
 
 /// Talks after each pass.
@@ -23,10 +23,11 @@ pub(crate) struct Talks<'a> {
 impl Talks<'_> {
     /// Never ends: what fails is tried again after the next pass.
     pub(crate) async fn run(&self, mut kubernetes: Kubernetes) {
+        let mut strangers = None;
         loop {
             self.taint(&kubernetes).await;
             self.tell(&mut kubernetes).await;
-            self.prove(&kubernetes).await;
+            self.prove(&kubernetes, &mut strangers).await;
             self.passed.notified().await;
         }
     }
@@ -61,13 +62,16 @@ impl Talks<'_> {
         }
     }
 
-    async fn prove(&self, kubernetes: &Kubernetes) {
+    async fn prove(&self, kubernetes: &Kubernetes, strangers: &mut Option<Strangers>) {
         let pods: Option<Vec<Pod>> = self.answer(Operation::Pods, kubernetes.pods().await);
         let proof = match pods {
             Some(pods) => {
-                let examiner = self.examiner.clone();
-                let examined = spawn_blocking(move || examiner.examine(&pods)).await;
-                examined.map_err(|error| error.to_string())
+                let (examiner, before) = (self.examiner.clone(), strangers.take());
+                let examined = spawn_blocking(move || examiner.examine(&pods, before.as_ref()));
+                examined.await.map_err(|error| error.to_string()).map(|(proof, found)| {
+                    *strangers = Some(found);
+                    proof
+                })
             }
             None => Err("the API server does not tell which pods there are".to_owned()),
         };

@@ -1,6 +1,6 @@
 //! Reads what the checks need, and makes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +25,9 @@ pub(crate) struct Examiner {
     nofile: Option<u64>,
 }
 
+/// Containers with processes of which the API server did not tell, by their ids.
+pub(crate) type Strangers = BTreeSet<String>;
+
 /// What is the same for all containers of a node.
 struct Node {
     cgroups: Cgroups,
@@ -47,24 +50,38 @@ impl Examiner {
     }
 
     /// Looks at the selected ones of all pods of the node.
-    pub(crate) fn examine(&self, pods: &[Pod]) -> NodeProof {
+    ///
+    /// A stranger that was none of `before` does not count: a container that the runtime is just making may
+    /// run on every CPU for a moment, and none that stays is still new in the next look. In the first look
+    /// (`None`) all count. Gives the strangers of this look, too.
+    pub(crate) fn examine(
+        &self,
+        pods: &[Pod],
+        before: Option<&Strangers>,
+    ) -> (NodeProof, Strangers) {
         let selected = pods.iter().filter(|pod| pod.selected);
-        let proofs = match self.node(pods) {
+        let mut strangers = Strangers::new();
+        let proofs = match self.node(pods, before, &mut strangers) {
             Ok(node) => selected.map(|pod| self.pod(&node, pod)).collect(),
             Err(reason) => selected.map(|pod| unseen(pod, &reason)).collect(),
         };
-        NodeProof::of(&self.node, proofs)
+        (NodeProof::of(&self.node, proofs), strangers)
     }
 
-    fn node(&self, pods: &[Pod]) -> Result<Node, String> {
+    fn node(
+        &self,
+        pods: &[Pod],
+        before: Option<&Strangers>,
+        strangers: &mut Strangers,
+    ) -> Result<Node, String> {
         let cgroups = Cgroups::find(&self.cgroups)?;
         let processes = Processes::new(&self.root);
         let mut neighbours = BTreeMap::new();
         let pinned = pods.iter().filter(|pod| pod.selected && pod.containers.iter().any(asks));
         for folder in pinned.filter_map(|pod| cgroups.pod(&pod.cgroup)) {
-            neighbours
-                .entry(Cgroups::kubelet(folder).to_owned())
-                .or_insert_with(|| neighbours_of(&cgroups, &processes, folder, pods));
+            neighbours.entry(Cgroups::kubelet(folder).to_owned()).or_insert_with(|| {
+                neighbours_of(&cgroups, &processes, (folder, pods), (before, strangers))
+            });
         }
         let siblings = siblings(&self.root);
         let interrupts = interrupts::find(&Tree::new(&self.root), &self.interfaces);
@@ -198,12 +215,13 @@ fn sysctls_of(process: &Path, wanted: &[(String, String)]) -> Check {
     checks::sysctls(wanted, &read)
 }
 
-/// All containers with processes of the kubelet that has made this pod.
+/// All containers with processes of the kubelet that has made this pod; of strangers, those that were there
+/// before.
 fn neighbours_of(
     cgroups: &Cgroups,
     processes: &Processes,
-    pod: &Path,
-    pods: &[Pod],
+    (pod, pods): (&Path, &[Pod]),
+    (before, strangers): (Option<&Strangers>, &mut Strangers),
 ) -> Result<Vec<Neighbour>, String> {
     let mut found = Vec::new();
     for (uid, folder) in cgroups.of_same_kubelet(pod) {
@@ -211,10 +229,14 @@ fn neighbours_of(
         for (id, cgroup) in cgroups.containers(folder) {
             let pids = cgroups.processes(&cgroup).map_err(|error| error.to_string())?;
             let container = known.and_then(|pod| pod.containers.iter().find(|it| it.has(&id)));
-            // The process that holds a pod's namespaces stays on all CPUs (containerd/containerd#10155), and sleeps.
-            let sandbox = pids.len() == 1 && processes.name(pids[0]) == "pause";
-            if container.is_none() && sandbox {
-                continue;
+            if container.is_none() {
+                // The process that holds a pod's namespaces stays on all CPUs (containerd/containerd#10155), and sleeps.
+                let sandbox = pids.len() == 1 && processes.name(pids[0]) == "pause";
+                let new = before.is_some_and(|before| !before.contains(&id));
+                strangers.insert(id.clone());
+                if sandbox || new {
+                    continue;
+                }
             }
             let pod =
                 known.map_or_else(|| uid.to_owned(), |it| format!("{}/{}", it.namespace, it.name));
@@ -274,3 +296,6 @@ fn proof_of(pod: &Pod, containers: Vec<ContainerProof>) -> PodProof {
         containers,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::ask::run;
-pub(crate) use self::examine::Examiner;
+pub(crate) use self::examine::{Examiner, Strangers};
 pub(crate) use self::table::table;
 
 /// A pod of the node, as the API server knows it.
