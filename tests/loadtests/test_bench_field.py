@@ -182,6 +182,20 @@ def test_a_contender_is_stopped_between_its_turns(tmp_path: Path) -> None:
     assert process.process.poll() is not None
 
 
+def test_a_contender_that_has_its_cpu_alone_goes_ahead_of_others(tmp_path: Path) -> None:
+    contender = brooding(tmp_path)
+    bench = Bench({contender.name: tmp_path}, tmp_path, (CPU, CPU), "dev", tmp_path)
+    for cpus, asked in ((None, True), ([CPU], False)):
+        with bench.running(contender, cpus=cpus) as process:
+            pid = process.process.pid
+            # A session of its own is a group of its own for the scheduler (sched(7)).
+            assert os.getsid(pid) == pid
+            assert asked or not process.ahead
+            group = Path(f"/proc/{pid}/autogroup")
+            nice = group.read_text().split()[-1] if group.exists() else None
+            assert (nice == "-20") == process.ahead
+
+
 def state(pid: int) -> str:
     """What it does (proc_pid_stat(5))."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

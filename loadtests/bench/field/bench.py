@@ -98,10 +98,13 @@ class Bench:
         cpus: Sequence[int] | None = None,
         database: Database | None = None,
     ) -> AbstractContextManager[Running]:
-        """Starts it, on the server's CPU if nothing else is said, and ends it."""
+        """Starts it, on the server's CPU and ahead of all others there if nothing else is said, and
+        ends it."""
         program = self.programs[contender.name]
         where = cpus or [self.cpus[0]]
-        return started(contender, program, cpus=where, threads=threads, database=database)
+        return started(
+            contender, program, cpus=where, threads=threads, database=database, ahead=cpus is None
+        )
 
     def without(self, name: str) -> "Bench":
         """The same without a contender that does not run."""

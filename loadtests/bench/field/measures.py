@@ -98,6 +98,7 @@ def open_loop(
         "seconds": result["seconds"],
         "latency_ms": latency(result["latency_us"].get("all")),
         "percentiles": [[percent, us / 1e3] for percent, us in result["curve"]],
+        "ahead": process.ahead,
         "lag_us": result["lag_us"]["99"],
         "busy": used / result["seconds"],
         "others_cores": result["others_cores"] + result["stolen_cores"],
