@@ -1,6 +1,8 @@
 """`bench field`: 10,000 connections at once, here fewer, at the floor."""
 
+import socket
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from loadtests.bench.field.bench import Bench, Plan
 from loadtests.bench.field.contender import Contender, Start
 from loadtests.bench.field.contenders import CONTENDERS
 from loadtests.bench.field.workloads import STATIC
+from support import eventually
 from support.field import cpus
 
 PLAN = Plan(parts=("c10k",), quick=True, rounds=1, profile="dev")
@@ -52,10 +55,22 @@ def test_every_connection_counts(tmp_path: Path) -> None:
     record = c10k.measure(bench(tmp_path, floor, floor.build("dev")), PLAN)
     (sample,) = record["c10k"]["floor"]
     assert (sample["round"], sample["requests"], sample["failed"]) == (1, 260, 0)
+    assert sample["dropped"] >= 0
     percents, times = zip(*sample["percentiles"], strict=True)
     assert percents[0] == 50 and percents[-2:] == (99.9, 100)
     assert list(times) == sorted(times)
     assert record["published"]["c10k"]["Apache, published"]["failed"] == 151
+
+
+def test_a_handshake_that_finds_a_full_queue_is_counted() -> None:
+    before = c10k.dropped()
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(3):
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(listener.getsockname())
+        eventually(lambda: c10k.dropped() > before, "one was dropped")
 
 
 @pytest.mark.usefixtures("few")

@@ -19,7 +19,7 @@ from tools import progress, resolve
 from tools.errors import ToolError
 
 REQUESTS_OF_AB, AT_ONCE = 13_000, 10_000
-ROUNDS = 2
+ROUNDS = 3
 LONGEST = 30
 """Seconds of one run; what is not answered then has failed."""
 
@@ -30,6 +30,9 @@ FINE = (99.9,)
 """Percents that ab does not tell itself."""
 
 PAGE = REQUESTS[FILE_10K]
+
+NETSTAT = Path("/proc/net/netstat")
+"""Counters of the network namespace (Documentation/networking/snmp_counter.rst)."""
 
 Sample = dict
 
@@ -82,9 +85,21 @@ def _sample(bench: Bench, contender: Contender, program: Path, warm_up: float) -
             with Generator(bench.generator, place, "closed", process.address, **options):
                 pass
         _check(contender, process)
+        before = dropped()
         sample = _ab(bench, process, program)
+        sample["dropped"] = dropped() - before
         _check(contender, process)
         return sample
+
+
+def dropped() -> int:
+    """Handshakes that the kernel has dropped because an accept queue was full. Each comes again after
+    a second (RFC 6298 section 2.1), when ab has had its replies from others: it counts none of these
+    connections, and those that got in waited behind fewer."""
+    names, values = (
+        line.split()[1:] for line in NETSTAT.read_text().splitlines() if line.startswith("TcpExt:")
+    )
+    return int(dict(zip(names, values, strict=True))["ListenDrops"])
 
 
 def _check(contender: Contender, process: Running) -> None:
@@ -141,5 +156,5 @@ def _told(sample: Sample) -> str:
     curve = dict(map(tuple, sample["percentiles"]))
     return (
         f"{sample['requests_per_second']:,.0f}/s, p50 {curve[50]:,.0f}, p99 {curve[99]:,.0f}, "
-        f"longest {curve[100]:,.0f} ms, {sample['failed']} failed"
+        f"longest {curve[100]:,.0f} ms, {sample['failed']} failed, {sample['dropped']} dropped"
     )

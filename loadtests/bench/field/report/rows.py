@@ -1,10 +1,10 @@
 """The rows of the comparison: one measure of one workload, for each contender, round by round."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from loadtests.bench.field.report import measures
-from loadtests.bench.field.report.measures import Measure, Sample
+from loadtests.bench.field.report.measures import LATENCY, Measure, Sample
 
 US = "corelane-server"
 FLOOR = "floor"
@@ -46,6 +46,8 @@ class Row:
     measure: Measure
     values: dict[str, dict[int, float]]
     """By contender and round."""
+    apart: frozenset[str] = frozenset()
+    """Shown and not ranked in this row, beside those that are in none."""
 
     @property
     def us(self) -> str:
@@ -76,7 +78,7 @@ class Row:
 
     def ranked(self) -> list[str]:
         """Those that compete, the best first."""
-        return [name for name in self.ordered() if name not in ASIDE]
+        return [name for name in self.ordered() if name not in (*ASIDE, *self.apart)]
 
 
 def samples(record: dict, workload: str) -> Taken:
@@ -123,7 +125,21 @@ COMPARED = {
 
 def of_workload(record: dict, workload: str) -> list[Row]:
     """The rows of one workload."""
-    return rows(samples(record, workload), workload, COMPARED[workload])
+    taken = samples(record, workload)
+    found = rows(taken, workload, COMPARED[workload])
+    if workload != C10K:
+        return found
+    apart = frozenset(name for name in taken if name != US and is_unheard(taken[name]))
+    return [replace(row, apart=apart) if row.measure.kind == LATENCY else row for row in found]
+
+
+MOST_DROPPED = 0.01
+"""Of a run's requests: with more handshakes dropped, latencies are of the few that got in."""
+
+
+def is_unheard(taken: list[Sample]) -> bool:
+    """Whether the kernel dropped many of the handshakes with a contender, in any round."""
+    return any(one.get("dropped", 0) > MOST_DROPPED * one.get("requests", 0) for one in taken)
 
 
 def compared(record: dict) -> list[Row]:

@@ -133,22 +133,20 @@ def size(record: dict) -> str:
 
 
 def c10k(record: dict) -> str:
-    """ab with 10,000 connections, the lowest p99 first; failures are told, and not ranked."""
+    """ab with 10,000 connections, the lowest p99 first; failures and dropped handshakes are told."""
     found = of_workload(record, C10K)
     by = {row.measure.key: row for row in found}
     if "p99" not in by:
         return ""
-    failed = {
-        name: [one.get("failed", 0) for one in taken]
-        for name, taken in samples(record, C10K).items()
-    }
+    taken = samples(record, C10K)
     chosen = [row.measure for row in found]
     lines = [
         [
             name,
             *(cell(by.get(one.key), name) for one in chosen),
             ratio(by["p99"], name, US),
-            f"{sum(failed[name]):,}",
+            f"{sum(one.get('failed', 0) for one in taken[name]):,}",
+            _dropped(taken[name]),
         ]
         for name in by["p99"].ordered()
     ]
@@ -156,8 +154,14 @@ def c10k(record: dict) -> str:
     for name, sample in published.items():
         values = (one.of(with_latency(sample)) for one in chosen)
         told = (NONE if value is None else f"{value:,.0f}" for value in values)
-        lines.append([name, *told, NONE, f"{sample.get('failed', 0):,}"])
-    return table(["", *(one.head for one in chosen), f"p99, × {US}", "failed"], lines)
+        lines.append([name, *told, NONE, f"{sample.get('failed', 0):,}", NONE])
+    head = ["", *(one.head for one in chosen), f"p99, × {US}", "failed", "handshakes dropped"]
+    return table(head, lines)
+
+
+def _dropped(taken: list[dict]) -> str:
+    counts = [one["dropped"] for one in taken if "dropped" in one]
+    return f"{sum(counts):,}" if counts else NONE
 
 
 def proxies(record: dict) -> str:
