@@ -22,7 +22,9 @@ WORDS = {
     SIZE: "What must be on disk to run it, without libc and the kernel.",
     C10K: (
         "`ab -n 13000 -c 10000` of the index page, each request on a connection of its own, as in the published test of "
-        "C10k.jl, whose figures are of another machine. ab leaves out whom the kernel did not hear."
+        "C10k.jl, whose figures are of another machine. Where an accept queue was full, the kernel dropped handshakes, which come "
+        "again a second later: ab ends before, with 13,000 replies, and counts none of these connections, while those that got in waited "
+        "behind fewer. So whoever had more than a hundredth dropped has latencies that are not ranked."
     ),
     PROXIES: (
         "Each with one CPU in front of the same two replicas, which share the other CPU with the generator; `/hello`, as "
@@ -43,8 +45,12 @@ def of(record: dict, name: str) -> str:
 def first(record: dict) -> str:
     """How ranks are to be read."""
     rounds = record["plan"]["rounds"]
-    by_chance = f"Equals agree in {rounds} rounds by chance once in {2 ** (rounds - 1)}."
-    chance = by_chance if rounds > 1 else "One round tells no more than a direction."
+    chance = (
+        f"Two equals agree in {rounds} rounds by chance once in {2 ** (rounds - 1)}; but the best of many equals is the luckiest of them, so "
+        "*behind* takes as well that each round agrees beside whoever is the best other in the rounds that are left."
+        if rounds > 1
+        else "One round tells no more than a direction."
+    )
     return (
         "Ranked by the median. *First* and *behind* are told where all rounds agree, *level* where they do "
         f"not. {chance} The ratio is Corelane's figure in that of the best "
