@@ -95,8 +95,17 @@ class Tuning:
         return {(row["name"], row["target"]): row for row in found["knobs"]}
 
     def proof(self, node: str) -> dict:
-        """What an agent has found of the pods of its node."""
-        return json.loads(ask(self.agent(node), "/proof.json").body)
+        """What an agent has found of the pods of its node; of none, before the API server has told of any."""
+        reply = ask(self.agent(node), "/proof.json")
+        return json.loads(reply.body) if reply.status == 200 else {"pods": []}
+
+    def test(self) -> tuple[bool, str]:
+        """Whether the release's own test passes, and what it said if it does not."""
+        result = self.helm("test", RELEASE, "--timeout", "60s", check=False)
+        if result.returncode == 0:
+            return True, ""
+        said = self.cluster.kubectl("logs", f"{NAME}-test-proof", check=False)
+        return False, f"{result.stdout}{result.stderr}{said.stdout}"
 
     def metrics(self, node: str) -> str:
         """What Prometheus would be told."""
@@ -149,17 +158,23 @@ def tuner_tag(cluster: Cluster) -> str:
     return images.load_as("node-tuner", "")
 
 
-@pytest.fixture
-def tuning(cluster: Cluster, tuner_tag: str) -> Iterator[Tuning]:
-    """No release yet; the machine is as it was afterwards."""
+@pytest.fixture(scope="module")
+def agents_namespace(cluster: Cluster, tuner_tag: str) -> Iterator[Tuning]:
+    """One for all tests of a module: each would wait for its end."""
     with namespace_for_agents(cluster, tuner_tag) as tuning:
         yield tuning
+
+
+@pytest.fixture
+def tuning(agents_namespace: Tuning) -> Iterator[Tuning]:
+    """No release yet; the machine is as it was afterwards."""
+    with undone(agents_namespace):
+        yield agents_namespace
 
 
 @contextmanager
 def namespace_for_agents(cluster: Cluster, tag: str) -> Iterator[Tuning]:
     """A namespace that takes privileged pods; what they did is undone in the end."""
-    before = machine()
     own = Cluster(cluster.kubeconfig, NAMESPACE)
     labels = {"pod-security.kubernetes.io/enforce": "privileged"}
     namespace = {
@@ -170,9 +185,19 @@ def namespace_for_agents(cluster: Cluster, tag: str) -> Iterator[Tuning]:
     own.kubectl("apply", "--filename", "-", stdin=json.dumps(namespace))
     tuning = Tuning(own, tag)
     try:
-        yield tuning
+        with undone(tuning):
+            yield tuning
+    finally:
+        own.kubectl("delete", "namespace", NAMESPACE)
+
+
+@contextmanager
+def undone(tuning: Tuning) -> Iterator[None]:
+    """What is installed meanwhile is gone afterwards, with all that it did."""
+    before = machine()
+    try:
+        yield
     finally:
         if tuning.helm("status", RELEASE, check=False).returncode == 0:
             tuning.uninstall()
-        own.kubectl("delete", "namespace", NAMESPACE)
     assert machine() == before
