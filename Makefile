@@ -18,7 +18,7 @@ SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts postgres-up postgres-down test lint test-services chaos test-platform \
+.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts postgres-up postgres-down test lint formats clippy test-services chaos test-platform \
   test-parts test-traffic ladder \
   fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files bench-gateway bench-idle bench-instructions check-instructions bench-lanes bench-mixed bench-moving bench-threads bench-tuning soak \
   tools clean
@@ -82,11 +82,9 @@ undeploy: ## Uninstall what deploy installed
 e2e: tools ## Test roll-outs, pinning and failures on the cluster, or on one of its own: TESTS="-k drain"
 	@hack/e2e $(TESTS)
 
-# What fuzz and e2e take and no other test does: CI builds it while its tests wait for something else. Those of Go
-# are soon there, and tests of images wait while ours are built.
+# What e2e takes and no other test does: CI builds it while its tests wait for something else. Those of Go are soon
+# there, and tests of images wait while ours are built.
 parts:
-	@$(TOOLS) ensure g++
-	@services/fuzz/run --build
 	@$(TOOLS) ensure coredns
 	@$(PYTHON) hack/images build prometheus alertmanager k6 server gateway node-tuner
 
@@ -96,16 +94,15 @@ postgres-up: ## Start a disposable PostgreSQL, for tests and for who tries thing
 postgres-down: ## End that PostgreSQL, and remove its data
 	@$(PYTHON) hack/postgres down
 
-# Fuzzing is last: where parts are built beside the others, it has its build then.
 test: lint test-services test-platform fuzz ## Run all checks and tests but miri and the 5 minutes of soak
 
-lint: tools ## Check formats, and what linters find
+lint: formats clippy ## Check formats, and what linters find
+
+# What needs no build of ours.
+formats: tools
 	cd services && cargo fmt --check
 	cd services/fuzz && cargo fmt --check
-	cd services && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
-	cd services && cargo clippy --locked -p corelane --features chaos --test chaos -- $(CLIPPY_FLAGS)
 	cd loadtests/bench && cargo fmt --check
-	cd loadtests/bench && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
 	test -z "$$(gofmt -l loadtests/bench/peers/go | tee /dev/stderr)"
 	$(TOOLS) run ruff format --check
 	$(TOOLS) run ruff check
@@ -115,6 +112,11 @@ lint: tools ## Check formats, and what linters find
 	$(TOOLS) run promtool check rules $(RULES)
 	$(PYTHON) hack/release version check
 	$(TOOLS) run actionlint -shellcheck "$$($(TOOLS) path shellcheck)" $(WORKFLOWS)
+
+clippy:
+	cd services && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
+	cd services && cargo clippy --locked -p corelane --features chaos --test chaos -- $(CLIPPY_FLAGS)
+	cd loadtests/bench && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
 
 test-services: ## Run the tests of the Rust services, the load generator and the virtual replica
 	cd services && cargo test --locked

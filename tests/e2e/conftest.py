@@ -7,9 +7,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`--rounds 10` upgrades the server and rolls it back ten times instead of once.
 
     `--measure 5` scales up and down five times by EndpointSlices and five times by DNS.
+    `--ends` is for a cluster that ends with the tests.
     """
     parser.addoption("--rounds", type=int, default=1, metavar="N", help="upgrades under load")
     parser.addoption("--measure", type=int, default=0, metavar="N", help="scalings of each way")
+    parser.addoption("--ends", action="store_true", help="leave nothing deployed")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

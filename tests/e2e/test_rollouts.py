@@ -85,8 +85,7 @@ def test_a_roll_out_of_the_gateway(release: Release, tmp_path: Path) -> None:
 
 def test_clients_that_ask_rarely_see_an_idle_close_and_no_failure(release: Release) -> None:
     """A gateway that waits less long than they are silent closes their idle connections."""
-    release.upgrade("gateway.shutdown.settle=2s", "gateway.shutdown.deadline=4s")
-    release.cluster.wait_for_pods("gateway", 2)
+    release.serve("gateway.shutdown.settle=2s", "gateway.shutdown.deadline=4s")
     # Each client asks every 10 seconds.
     with unnoticed(release, replies=50, clients=50, rate=5.0) as load:
         restart_gateway(release)

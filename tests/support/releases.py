@@ -153,12 +153,13 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture(scope="session")
-def deployed(cluster: Cluster) -> Iterator[Release]:
-    """The release with this tree's images; it stays deployed, as `make deploy` leaves it."""
+def deployed(cluster: Cluster, pytestconfig: pytest.Config) -> Iterator[Release]:
+    """The release with this tree's images; it stays deployed, as `make deploy` leaves it, if its cluster stays."""
     built = images.load()
     releases.install(built)
     yield Release(cluster, settings.release(), settings.values(), images.settings_of(built))
-    releases.install(built)
+    if not pytestconfig.getoption("--ends"):
+        releases.install(built)
 
 
 @pytest.fixture
