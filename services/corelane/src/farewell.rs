@@ -1,8 +1,14 @@
 //! Replies that end a connection, written without hyper.
 
-use std::time::SystemTime;
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
 
 use http::StatusCode;
+use http::header::{HeaderValue, RETRY_AFTER};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::spawn_local;
 
 use crate::framing::Spoken;
 use crate::lane::LaneState;
@@ -58,4 +64,51 @@ pub(crate) fn refused_head(
         }
         Spoken::Other => None,
     }
+}
+
+/// Longest time given to a client to take a last word.
+pub(crate) const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Most connections a lane refuses with words at a time; further ones are just closed.
+pub(crate) const REFUSING: usize = 32;
+
+/// Answers a connection that is one too many with 503, and closes it.
+pub(crate) fn refuse(lane: &Rc<LaneState>, socket: TcpStream) {
+    if lane.refusing.get() >= REFUSING {
+        return;
+    }
+    lane.refusing.set(lane.refusing.get() + 1);
+    let lane = Rc::clone(lane);
+    spawn_local(async move {
+        let problem = Problem::from(StatusCode::SERVICE_UNAVAILABLE)
+            .header(RETRY_AFTER, HeaderValue::from_static("1"));
+        dismiss(&lane, socket, problem).await;
+        lane.refusing.set(lane.refusing.get() - 1);
+    });
+}
+
+/// Answers a connection that is not served, whatever its request, and closes it.
+pub(crate) async fn dismiss(lane: &LaneState, mut socket: TcpStream, problem: Problem) {
+    let farewell = async {
+        say(lane, &mut socket, problem, true).await?;
+        // Closing with unread bytes resets the connection, and the reply may be lost with it
+        // (RFC 9112 section 9.6): read until the client closes.
+        let mut unread = [0; 1024];
+        while socket.read(&mut unread).await? > 0 {}
+        io::Result::Ok(())
+    };
+    // Either way the socket closes now.
+    let _ = tokio::time::timeout(FAREWELL, farewell).await;
+}
+
+/// Writes a whole reply that ends the connection.
+pub(crate) async fn say(
+    lane: &LaneState,
+    io: &mut (impl AsyncWriteExt + Unpin),
+    problem: Problem,
+    with_body: bool,
+) -> io::Result<()> {
+    io.write_all(&farewell(lane, problem, with_body)).await?;
+    io.flush().await?;
+    io.shutdown().await
 }

@@ -7,19 +7,17 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{HeaderValue, RETRY_AFTER};
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 
 use crate::connection::{Connection, Order, Registration};
-use crate::farewell::farewell;
+use crate::farewell::{FAREWELL, say};
 use crate::idle::{self, Leave};
 use crate::lane::LaneState;
 use crate::metrics::Refusal;
@@ -381,51 +379,4 @@ fn poll_http2<S: HttpService>(
         }
     }
     Pin::new(http).poll(cx)
-}
-
-/// Longest time given to a client to take a last word.
-const FAREWELL: Duration = Duration::from_secs(1);
-
-/// Most connections a lane refuses with words at a time; further ones are just closed.
-pub(crate) const REFUSING: usize = 32;
-
-/// Answers a connection that is one too many with 503, and closes it.
-pub(crate) fn refuse(lane: &Rc<LaneState>, socket: TcpStream) {
-    if lane.refusing.get() >= REFUSING {
-        return;
-    }
-    lane.refusing.set(lane.refusing.get() + 1);
-    let lane = Rc::clone(lane);
-    spawn_local(async move {
-        let problem = Problem::from(StatusCode::SERVICE_UNAVAILABLE)
-            .header(RETRY_AFTER, HeaderValue::from_static("1"));
-        dismiss(&lane, socket, problem).await;
-        lane.refusing.set(lane.refusing.get() - 1);
-    });
-}
-
-/// Answers a connection that is not served, whatever its request, and closes it.
-pub(crate) async fn dismiss(lane: &LaneState, mut socket: TcpStream, problem: Problem) {
-    let farewell = async {
-        say(lane, &mut socket, problem, true).await?;
-        // Closing with unread bytes resets the connection, and the reply may be lost with it
-        // (RFC 9112 section 9.6): read until the client closes.
-        let mut unread = [0; 1024];
-        while socket.read(&mut unread).await? > 0 {}
-        std::io::Result::Ok(())
-    };
-    // Either way the socket closes now.
-    let _ = tokio::time::timeout(FAREWELL, farewell).await;
-}
-
-/// Writes a whole reply that ends the connection.
-async fn say(
-    lane: &LaneState,
-    io: &mut (impl AsyncWriteExt + Unpin),
-    problem: Problem,
-    with_body: bool,
-) -> std::io::Result<()> {
-    io.write_all(&farewell(lane, problem, with_body)).await?;
-    io.flush().await?;
-    io.shutdown().await
 }

@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::Error;
-use crate::http_connection::REFUSING;
+use crate::farewell::REFUSING;
 
 /// Binds one listener per lane to `address`, all in one `SO_REUSEPORT` group (socket(7)).
 pub(crate) fn bind_lanes(
@@ -63,7 +63,7 @@ pub(crate) const MAX_BACKLOG: u32 = 65_535;
 /// Files kept for logs, the admin port and the files a service serves.
 const RESERVED_FILES: u64 = 256;
 
-/// Files that a lane takes by itself: two of its listener, and its event loop.
+/// Files that a lane takes by itself: two of its listener, its event loop and its lot.
 const LANE_FILES: u64 = 8;
 
 /// Raises the soft limit of open files to the hard limit, and refuses more connections than fit.
