@@ -77,7 +77,12 @@ impl<R> Mailbox<R> {
     }
 
     fn take(&self) -> Option<R> {
-        self.inside().resting.pop_front()
+        let mut inside = self.inside();
+        let taken = inside.resting.pop_front();
+        if inside.resting.is_empty() {
+            inside.resting.shrink_to(IN_A_TURN);
+        }
+        taken
     }
 
     /// Takes no more connections from here on, unless some wait; whether that is so.
@@ -220,6 +225,14 @@ mod tests {
             }
             assert_eq!(offers.join().expect("no panic"), taken);
         }
+    }
+
+    #[test]
+    fn a_burst_leaves_no_memory_behind() {
+        let mailbox = Mailbox::new();
+        (0..1000).for_each(|n| assert_eq!(mailbox.offer(n), Ok(())));
+        (0..1000).for_each(|n| assert_eq!(mailbox.take(), Some(n)));
+        assert!(mailbox.inside().resting.capacity() <= 2 * IN_A_TURN);
     }
 
     #[test]
