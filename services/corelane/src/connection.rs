@@ -23,8 +23,8 @@ mod registration;
 mod rest;
 mod unwritten;
 
+use due::Missed;
 pub(crate) use due::{Due, HangsOn, Wait};
-use due::{Missed, retire_after};
 pub(crate) use order::Order;
 pub(crate) use registration::Registration;
 use unwritten::Unwritten;
@@ -116,12 +116,10 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    fn new(lane: Rc<LaneState>) -> Self {
+    fn make(lane: Rc<LaneState>, retires: Option<Instant>, accepted: Option<Tick>) -> Self {
         let now = lane.clock.get();
-        let age = lane.timeouts.connection_age;
-        let retires = age.and_then(|age| now.checked_add(retire_after(age, lane.chance())));
         Connection {
-            accepted: Cell::new(Some(Tick::now())),
+            accepted: Cell::new(accepted),
             lane,
             activity: Cell::new(Activity::Idle),
             since: Cell::new(now),

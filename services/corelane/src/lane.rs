@@ -186,6 +186,13 @@ impl LaneState {
         self.connections.borrow().is_empty() && self.lot.is_empty()
     }
 
+    /// A connection is here no longer: says so to whoever waits for the last one.
+    pub(crate) fn lost_one(&self) {
+        if self.is_empty() {
+            self.emptied.notify_one();
+        }
+    }
+
     /// A random number from 0 to 1, for what needs no secrecy.
     pub(crate) fn chance(&self) -> f64 {
         self.random.chance()

@@ -3,6 +3,8 @@
 use std::rc::Rc;
 
 use super::Connection;
+use super::due::retire_after;
+use crate::clock::Tick;
 use crate::idle::{History, Seat};
 use crate::lane::LaneState;
 use crate::placement::Place;
@@ -21,7 +23,7 @@ impl Registration {
     /// Enters a connection that [`Shared::try_open`](crate::shared::Shared::try_open) allowed.
     pub(crate) fn new(lane: Rc<LaneState>, place: Option<Place>) -> Self {
         let seat = Seat::new(&lane.shared, lane.index, place);
-        Registration::enter(Connection::new(Rc::clone(&lane)), lane, seat)
+        Registration::enter(Connection::accepted(Rc::clone(&lane)), lane, seat)
     }
 
     /// Enters one that was at rest.
@@ -43,11 +45,19 @@ impl Registration {
     }
 }
 
+impl Connection {
+    /// One that was just accepted.
+    fn accepted(lane: Rc<LaneState>) -> Self {
+        let age = lane.timeouts.connection_age;
+        let after = |age| lane.clock.get().checked_add(retire_after(age, lane.chance()));
+        let retires = age.and_then(after);
+        Connection::make(lane, retires, Some(Tick::now()))
+    }
+}
+
 impl Drop for Registration {
     fn drop(&mut self) {
         self.lane.connections.borrow_mut().remove(self.key);
-        if self.lane.is_empty() {
-            self.lane.emptied.notify_one();
-        }
+        self.lane.lost_one();
     }
 }

@@ -14,11 +14,11 @@ impl Connection {
         let now = lane.clock.get();
         let waited = history.waited.unwrap_or_default();
         let activity = if history.in_header { Activity::Header } else { Activity::Idle };
-        let mut resumed = Connection::new(lane);
+        let retires = history.retires_in.and_then(|left| now.checked_add(left));
+        let mut resumed = Connection::make(lane, retires, None);
         resumed.activity = Cell::new(activity);
         resumed.since = Cell::new(now.checked_sub(waited).unwrap_or(now));
         resumed.touched = Cell::new(history.waited.is_none());
-        resumed.retires = history.retires_in.and_then(|left| now.checked_add(left));
         resumed.begun = Cell::new(history.requests);
         resumed.served = Cell::new(history.requests);
         resumed.looks = Cell::new(0);
@@ -26,7 +26,6 @@ impl Connection {
         resumed.had_body = Cell::new(history.had_body);
         resumed.last = Cell::new(history.last);
         resumed.reported = Cell::new(history.reported);
-        resumed.accepted = Cell::new(None);
         resumed
     }
 
