@@ -236,7 +236,8 @@ pub struct Timeouts {
     /// the first byte, a TLS handshake included. Afterwards an HTTP/1.1 client that began a request
     /// gets `408`, any other is closed. A later header on an HTTP/2 connection, and the rest of an
     /// HTTP/1.1 header that came before the last reply was made, are bounded by
-    /// [`Timeouts::idle`]. Default 10 s; 100 ms to 1 h.
+    /// [`Timeouts::idle`]; the latter by this one once its connection is parked
+    /// ([`Builder::park_after`](crate::Builder::park_after)). Default 10 s; 100 ms to 1 h.
     pub header: Duration,
     /// Longest wait for the next bytes of a request's body, while the service waits for them.
     /// Afterwards the body ends in [`BodyError::TimedOut`](crate::BodyError); if the head of the

@@ -28,12 +28,15 @@ fn interval(timeouts: &Timeouts, park_after: Option<Duration>) -> Duration {
     (shortest / 4).clamp(Duration::from_millis(25), Duration::from_millis(500))
 }
 
-/// Ends what is overdue, for as long as the lane runs. One pass over all connections costs a few
+/// Connections that a sweep looks at in a turn of the event loop: their memory is cold, and a lane
+/// may have many thousands, while others wait for an answer.
+pub(crate) const SLICE: usize = 1024;
+
+/// Ends what is overdue, for as long as the lane runs. One pass over all connections costs some
 /// nanoseconds each, where a timer per request would cost every request two timer operations.
 pub(crate) async fn run(state: Rc<LaneState>) {
     let usual = interval(&state.timeouts, state.park_after);
     let mut last = Instant::now();
-    let mut long_idle = Vec::new();
     let mut reported = None;
     loop {
         let pause = if state.phase.get() == Phase::Closing { HURRIED } else { usual };
@@ -52,19 +55,19 @@ pub(crate) async fn run(state: Rc<LaneState>) {
         state.metrics().beats.add(1);
         state.pending.expire(state.timeouts.request, Tick::now());
         state.streams.expire(&state, state.clock.get());
-        let mut active = 0;
-        for (key, connection) in state.connections.borrow().iter() {
-            look_at(connection, &state, state.clock.get());
-            active += usize::from(connection.is_active());
-            if state.park_after.is_some_and(|after| connection.is_long_idle(after)) {
-                long_idle.push(key);
+        let (mut active, mut long_idle) = (0, Vec::new());
+        let mut next = Some(0);
+        while let Some(from) = next {
+            if from > 0 {
+                yield_now().await;
             }
+            next = look_at_some(&state, from, &mut active, &mut long_idle);
         }
         state.lately.sweep(&state, active);
         if !state.lot.is_empty() {
             state.lot.sweep();
         }
-        park(&state, &mut long_idle).await;
+        park(&state, &long_idle).await;
         if state.phase.get() == Phase::Closing {
             let since = *reported.get_or_insert(now);
             if now.duration_since(since) >= state.report {
@@ -73,6 +76,31 @@ pub(crate) async fn run(state: Rc<LaneState>) {
             }
         }
     }
+}
+
+/// Looks at some connections from the one with this key on, counts those in use, and notes those
+/// that may park; the key to go on with, if there are more.
+fn look_at_some(
+    state: &LaneState,
+    from: usize,
+    active: &mut usize,
+    long_idle: &mut Vec<usize>,
+) -> Option<usize> {
+    let park_after = state.park_after.filter(|_| state.lot.takes(state));
+    let connections = state.connections.borrow();
+    let keys = from..connections.capacity();
+    let all = keys.filter_map(|key| Some((key, connections.get(key)?)));
+    for (looks, (key, connection)) in all.enumerate() {
+        if looks == SLICE {
+            return Some(key);
+        }
+        look_at(connection, state, state.clock.get());
+        *active += usize::from(connection.is_active());
+        if park_after.is_some_and(|after| connection.is_long_idle(after)) {
+            long_idle.push(key);
+        }
+    }
+    None
 }
 
 /// Ends a connection, or the wait for its requests' bodies, if it is overdue.
@@ -117,12 +145,15 @@ pub(crate) fn sentence(state: &LaneState, due: Due, is_silent: bool) -> Order {
 const PARKED_IN_A_TURN: usize = 32;
 
 /// Has the connections with these keys park.
-async fn park(state: &LaneState, keys: &mut Vec<usize>) {
-    if keys.is_empty() || state.phase.get() >= Phase::Closing {
-        return keys.clear();
+async fn park(state: &LaneState, keys: &[usize]) {
+    if keys.is_empty() {
+        return;
     }
     state.attention.raise(Attention::PARK);
     for keys in keys.chunks(PARKED_IN_A_TURN) {
+        if state.phase.get() >= Phase::Closing || !state.lot.takes(state) {
+            break;
+        }
         for &key in keys {
             // Another may have come to its place meanwhile: parking asks for itself.
             if let Some(connection) = state.connections.borrow().get(key) {
@@ -133,7 +164,6 @@ async fn park(state: &LaneState, keys: &mut Vec<usize>) {
         yield_now().await;
     }
     state.attention.lower(Attention::PARK);
-    keys.clear();
 }
 
 /// Says what a lane that closes still waits for.

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use corelane::{Incoming, Lane, Lanes, Timeouts};
@@ -261,4 +261,41 @@ fn the_admin_port_answers_while_every_lane_is_held() {
         assert_eq!(client.read_answer().status, 200);
     }
     server.wait_until("free", || polling(&lanes_view(&server)) == 0);
+}
+
+/// More than are woken in a turn of the event loop, by far.
+const PARKED: usize = 640;
+
+/// Holds a lane while parked connections ask, until they have been idle for too long by its clock.
+/// `false`: the machine was too busy, and some had been so before.
+fn what_is_parked_is_heard() -> bool {
+    let second = Duration::from_secs(1);
+    let blocker = Blocker::new();
+    // A sweep every half a second: time in which the lane is held counts as much as two.
+    let timeouts = Timeouts { idle: 3 * second, ..Timeouts::default() };
+    let builder = builder().timeouts(timeouts).park_after(Some(2 * second));
+    let server = Running::start(builder, blocker.factory());
+    let mut clients: Vec<_> = (0..PARKED).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send_get("/hello"));
+    clients.iter_mut().for_each(|client| assert_eq!(client.read_answer().status, 200));
+    let parked = || server.metric("corelane_connection_parkings_total{lane=\"0\"}") as usize;
+    server.wait_until("parked", || parked() == PARKED);
+    let mut holder = server.connect();
+    holder.send_get("/held");
+    server.wait_for_in_flight(1);
+    if server.refused("idle_timeout") > 0.0 {
+        blocker.let_one_go();
+        return false;
+    }
+    let held = Instant::now();
+    clients.iter_mut().for_each(|client| client.send_get("/hello"));
+    server.wait_until("late", || held.elapsed() > 5 * second / 4);
+    blocker.let_one_go();
+    clients.iter_mut().for_each(|client| assert_eq!(client.read_answer().status, 200));
+    true
+}
+
+#[test]
+fn what_parked_connections_asked_meanwhile_is_heard_before_they_end() {
+    assert!((0..10).any(|_| what_is_parked_is_heard()), "they always end before");
 }

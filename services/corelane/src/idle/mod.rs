@@ -17,7 +17,7 @@
 //! |---|---|
 //! | [`tracker`] | tells when a connection is exactly idle: between two requests, with nothing under way |
 //! | [`resting`] | a connection without a lane's state |
-//! | [`lot`] | where a lane's parked connections wait |
+//! | [`lot`], [`table`] | where a lane's parked connections wait |
 //! | [`plain_run`] | when a connection that hyper has returns to where plain requests are answered |
 //! | [`parking`] | wakes them, and ends those that are overdue |
 //! | [`wake`] | which lane goes on with one that wakes |
@@ -34,6 +34,7 @@ mod plain_run;
 mod policy;
 mod resting;
 mod shedding;
+mod table;
 mod tracker;
 pub(crate) mod transit;
 mod wake;
@@ -185,3 +186,6 @@ fn wake<S: HttpService>(host: &Rc<LaneService<S>>, resting: Resting, order: Opti
         None => resting.resume(host, order),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,11 +15,8 @@ use crate::reply::HttpService;
 use crate::shared::Phase;
 use crate::sweep;
 
-/// Most connections that are woken in a turn of the event loop: then others have theirs.
+/// Most connections that are woken, or ended, in a turn of the event loop: then others have theirs.
 const IN_A_TURN: usize = 64;
-
-/// Parked connections that a sweep looks at in a turn of the event loop.
-const SLICE: usize = 1024;
 
 /// Looks after the lane's parked connections for as long as it runs.
 pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {
@@ -30,7 +27,7 @@ pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {
         tokio::select! {
             readable = epoll.readable() => {
                 let Ok(mut readable) = readable else { return };
-                if wake_ready(&host, &mut events) < IN_A_TURN {
+                if !wake_ready(&host, &mut events) {
                     readable.clear_ready();
                 }
             }
@@ -40,10 +37,10 @@ pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {
     }
 }
 
-/// Wakes connections that something came for; how many there were.
-fn wake_ready<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Vec<Event>) -> usize {
+/// Wakes connections that something came for; whether there may be more of them.
+fn wake_ready<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Vec<Event>) -> bool {
     let lane = &host.lane;
-    lane.lot.ready(events);
+    let more = lane.lot.ready(events);
     for event in events.iter() {
         let (key, flags) = (event.data.u64() as usize, event.flags);
         let Some(resting) = lane.lot.take(lane, key, Woken::Bytes) else { continue };
@@ -53,19 +50,20 @@ fn wake_ready<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Vec<Event>
             wake(host, resting, None);
         }
     }
-    events.len()
+    more
 }
 
-/// Ends what is overdue. While the lane closes, requests that wait in their sockets are read first.
+/// Ends what is overdue. Requests that wait in their sockets come first, in each turn: a lane that
+/// was held up is to find none missing that is there, and no client waits for the whole sweep.
 async fn sweep_parked<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Vec<Event>) {
     let lane = &host.lane;
     let mut from = 0;
     loop {
-        let closing = lane.phase.get() == Phase::Closing;
-        while closing && wake_ready(host, events) > 0 {
+        while wake_ready(host, events) {
             yield_now().await;
         }
-        let Some(overdue) = lane.lot.overdue(lane, from..from + SLICE) else { return };
+        let closing = lane.phase.get() == Phase::Closing;
+        let (overdue, next) = lane.lot.overdue(lane, from, IN_A_TURN);
         let why = if closing { Woken::Drain } else { Woken::Deadline };
         for (key, due) in overdue {
             let Some(resting) = lane.lot.take(lane, key, why) else { continue };
@@ -76,7 +74,8 @@ async fn sweep_parked<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Ve
                 wake(host, resting, Some(order));
             }
         }
-        from += SLICE;
+        let Some(next) = next else { return };
+        from = next;
         yield_now().await;
     }
 }
@@ -84,9 +83,7 @@ async fn sweep_parked<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Ve
 /// Closes a connection that nothing is to be said to.
 fn close<S: HttpService>(host: &Rc<LaneService<S>>, resting: Resting) {
     drop(resting);
-    if host.lane.is_empty() {
-        host.lane.emptied.notify_one();
-    }
+    host.lane.lost_one();
 }
 
 impl Resting {

@@ -18,10 +18,28 @@ use crate::socket::{Socket, StillSocket};
 #[derive(Debug)]
 pub(crate) struct Resting {
     pub(crate) socket: StillSocket,
-    /// What was read and not looked at: nothing, a part of a head, or pipelined requests.
-    pub(crate) unread: Bytes,
+    pub(crate) unread: Unread,
     pub(crate) history: History,
     pub(crate) seat: Seat,
+}
+
+/// What was read and not looked at: a part of a head, or pipelined requests. Most often nothing,
+/// which takes one word.
+#[derive(Debug)]
+pub(crate) struct Unread(Option<Box<Bytes>>);
+
+impl Unread {
+    pub(super) fn new(bytes: Bytes) -> Self {
+        Unread((!bytes.is_empty()).then(|| Box::new(bytes)))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn into_bytes(self) -> Bytes {
+        self.0.map_or_else(Bytes::new, |bytes| *bytes)
+    }
 }
 
 /// What a connection takes with it.
@@ -53,7 +71,7 @@ impl Resting {
         let (mut history, seat) = registration.leave();
         // It may have come together with the request before.
         history.in_header |= !unread.is_empty();
-        Ok(Resting { socket: socket.rest()?, unread, history, seat })
+        Ok(Resting { socket: socket.rest()?, unread: Unread::new(unread), history, seat })
     }
 
     /// Goes on with it on the lane that this is called on, with `order` first if there is one.
@@ -63,14 +81,15 @@ impl Resting {
             Ok(socket) => socket,
             Err(error) => {
                 tracing::warn!(lane = host.lane.index, %error, "a connection cannot be watched");
-                return;
+                drop(seat);
+                return host.lane.lost_one();
             }
         };
         let registration = Registration::resume(&host.lane, seat, history);
         if let Some(order) = order {
             registration.connection.tell(order);
         }
-        go_on(host, registration, socket, unread);
+        go_on(host, registration, socket, unread.into_bytes());
     }
 }
 

@@ -53,6 +53,21 @@ fn silent_and_idle_connections_are_closed() {
 }
 
 #[test]
+fn a_sweep_of_several_turns_misses_none() {
+    const CLIENTS: usize = 1100;
+    let (server, handlers) = strict(impatient());
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut client = server.connect();
+        assert_eq!(client.get("/hello").status, 200);
+        clients.push(client);
+    }
+    clients.iter_mut().for_each(|client| assert!(client.read_to_close().is_empty()));
+    assert_eq!(server.refused("idle_timeout"), CLIENTS as f64);
+    wait_until_freed(&server, &handlers);
+}
+
+#[test]
 fn a_request_in_flight_is_not_idle() {
     let handlers = Handlers::new();
     let server = Running::start(builder().timeouts(impatient()), handlers.factory());
