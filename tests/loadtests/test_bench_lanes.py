@@ -97,6 +97,21 @@ def test_requests_are_counted_as_the_server_counts_them(programs: Programs, serv
             assert told == after[route] - before[route]
 
 
+def test_some_requests_come_with_a_body_and_a_part_is_measured_again(
+    programs: Programs, server: Server
+) -> None:
+    address = server.url.removeprefix("http://")
+    options = {"connections": 8, "bodies": 3, "seconds": 0.1, "warm_up": 0.0}
+    with load.Generator(
+        programs.generator, load.Place([CPU]), "closed", address, **options
+    ) as generator:
+        for _ in range(2):
+            before = requests(server, "/hello")
+            result = generator.measure()
+            assert result["wrong"] == 0 < result["requests"]
+            assert requests(server, "/hello") - before == result["requests"]
+
+
 def test_idle_connections_stay_open(programs: Programs, server: Server) -> None:
     address = server.url.removeprefix("http://")
     options = {"connections": 200}

@@ -11,7 +11,7 @@ import pytest
 
 from loadtests.bench.lanes import builds
 from loadtests.bench.lanes.rows import Work
-from loadtests.bench.moving import cost, hot, often, reading, report
+from loadtests.bench.moving import busy, cost, hot, judging, often, reading, report
 from loadtests.bench.moving.bench import QUICK, Bench, Programs, Size
 from support import REPOSITORY
 
@@ -19,7 +19,7 @@ CPUS = sorted(os.sched_getaffinity(0))
 
 pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="two lanes take two CPUs")
 
-SMALL = Size(rounds=1, seconds=0.1, warm_up=0.05, many=100)
+SMALL = Size(rounds=1, seconds=0.1, warm_up=0.05, looks=(1,), slice_seconds=0.05, many=100)
 
 
 def bench_moving(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -105,15 +105,17 @@ def test_a_dear_move_and_none_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("percent", "verdict"),
+    ("percent", "said", "more"),
     [
-        ((0.5, -0.4, 0.2), "within ± 2%"),
-        ((3.1, 3.5, 2.8), "**not** within ± 2%"),
-        ((9.0, -8.0, 0.1), "not decided"),
+        ((0.5, -0.4, 0.2), "shown", False),
+        ((3.1, 3.5, 2.8), "not so: dearer by more", False),
+        ((-3.1, -3.5, -2.8), "not so: cheaper by more", False),
+        ((-9.0, 0.5, 0.1), "undecided; no dearer by as much", True),
+        ((9.0, -8.0, 0.1), "undecided", True),
     ],
 )
 def test_busy_connections_are_judged_by_the_interval(
-    percent: tuple[float, ...], verdict: str
+    percent: tuple[float, ...], said: str, more: bool
 ) -> None:
     def samples(of: list[float]) -> list[dict]:
         return [{"cpu_us": one, "requests_per_second": 1e6 / one} for one in of]
@@ -123,7 +125,20 @@ def test_busy_connections_are_judged_by_the_interval(
     results = {"one lane, hello: off": samples(base), "one lane, hello: active": samples(changed)}
     (sentence,) = reading.PARTS["busy"](results)
     assert sentence.startswith("Busy connections, one lane, hello, active: CPU per request")
-    assert verdict in sentence
+    assert sentence.endswith(f"in 12 rounds. Within ± 2%: **{said}**.")
+    assert judging.decided(results) == (not more)
+
+
+def test_busy_connections_are_asked_in_turns_and_return_from_hyper(bench: Bench) -> None:
+    found = list(busy.measured(bench))
+    samples = {name: sample for name, _, sample in found}
+    assert [name for name in busy.NAMES if name in samples] == busy.NAMES
+    assert {number for _, number, _ in found} == {1}
+    for name, sample in samples.items():
+        assert sample["wrong"] == 0 < sample["requests"]
+        assert len(sample["slices"]) == 4
+        returns = "1 in 10 with a body" in name and busy.BY_HYPER.name not in name
+        assert (sample["returns"] > 0) == returns, name
 
 
 def test_an_unknown_part_is_refused() -> None:

@@ -97,11 +97,18 @@ class Server:
 
 
 def corelane(
-    program: Path, address: str, lanes: int, placement: str, admin_port: int = 0
+    program: Path,
+    address: str,
+    lanes: int,
+    placement: str,
+    admin_port: int = 0,
+    *,
+    pin: bool = True,
 ) -> list[str]:
     """The command of corelane-server."""
     argv = [str(program), "--listen", address, "--admin.listen", f"{HOST}:{admin_port}"]
-    argv += ["--lanes", str(lanes), "--pin", "on", "--replica", "bench", "--log.level", "warn"]
+    argv += ["--lanes", str(lanes), "--pin", "on" if pin else "off"]
+    argv += ["--replica", "bench", "--log.level", "warn"]
     argv += ["--limits.connections", str(CONNECTIONS)]
     return [*argv, "--placement", placement] if placement else argv
 

@@ -38,10 +38,12 @@ class Size:
     """Of rest and waking, for each setting in each round; even, so that each round begins where the last did."""
     resting: int = 2000
     """Connections that rest and wake."""
-    pairs: int = 18
-    """Comparisons of busy connections."""
-    slice_seconds: float = 0.25
-    """Of each of their loads."""
+    looks: tuple[int, ...] = (20, 35, 50)
+    """Rounds of busy connections after which the verdict is asked for; more follow while it is undecided."""
+    turns: int = 1
+    """Times that each of them has four slices in a round."""
+    slice_seconds: float = 0.06
+    """Of each slice."""
     many: int = 10_000
     """Connections that ask once in a while."""
 
@@ -54,8 +56,8 @@ QUICK = Size(
     few_rounds=1,
     cycles=2,
     resting=1000,
-    pairs=6,
-    slice_seconds=0.15,
+    looks=(6,),
+    slice_seconds=0.05,
     many=4000,
 )
 

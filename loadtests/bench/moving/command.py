@@ -19,6 +19,14 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--rounds", type=positive, metavar="N", help=f"default: {FULL.rounds}, with --quick 1"
     )
+    parser.add_argument(
+        "--busy-rounds",
+        type=positive,
+        metavar="N",
+        help="of busy connections: so many, decided or not; default: "
+        + ", ".join(map(str, FULL.looks))
+        + ", until it is decided",
+    )
     parser.add_argument("--quick", action="store_true", help="one short round, for a first look")
     parser.add_argument(
         "--only",
@@ -41,6 +49,8 @@ def _moving(options: argparse.Namespace) -> int:
     size = QUICK if options.quick else FULL
     if options.rounds:
         size = replace(size, rounds=options.rounds, few_rounds=options.rounds)
+    if options.busy_rounds:
+        size = replace(size, looks=(options.busy_rounds,))
     plan = run.Plan(
         parts=options.only,
         size=size,

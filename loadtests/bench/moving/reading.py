@@ -5,7 +5,7 @@ from statistics import median
 
 from loadtests.bench.lanes.rows import PLACEMENTS
 from loadtests.bench.machine import others
-from loadtests.bench.moving import busy, cost, hot, often
+from loadtests.bench.moving import cost, hot, judging, often
 from loadtests.bench.moving.bench import Sample
 from loadtests.bench.moving.hot import p
 from loadtests.bench.moving.through import MODES
@@ -13,9 +13,6 @@ from loadtests.bench.text import spread
 
 MOVE_TARGET = 10.0
 """Microseconds that a move may cost."""
-
-BUSY_TARGET = 2.0
-"""Percent by which a busy connection's cost may differ."""
 
 Results = dict[str, list[Sample]]
 Figure = Callable[[Sample], float]
@@ -141,24 +138,17 @@ def _cost(results: Results) -> list[str]:
 
 
 def _busy(results: Results) -> list[str]:
-    found = []
-    for name, samples in results.items():
-        before, arm = name.split(": ")
-        if arm == busy.BASE.name:
-            continue
-        rank = busy.compared(samples, results[f"{before}: {busy.BASE.name}"], "cpu_us")
-        low, high = rank.interval(busy.ERROR)
-        if -BUSY_TARGET <= low and high <= BUSY_TARGET:
-            verdict = f"within ± {BUSY_TARGET:g}%"
-        elif low > BUSY_TARGET or high < -BUSY_TARGET:
-            verdict = f"**not** within ± {BUSY_TARGET:g}%"
-        else:
-            verdict = f"not decided to ± {BUSY_TARGET:g}%"
-        found.append(
-            f"Busy connections, {before}, {arm}: CPU per request {rank.estimate:+.2f}% ({low:+.2f} to {high:+.2f}) of "
-            f"`off`, {verdict}."
-        )
-    return found
+    return [_busy_one(results, name) for name in results if name != judging.base_of(name)]
+
+
+def _busy_one(results: Results, name: str) -> str:
+    asked, _, arm = name.rpartition(": ")
+    samples, base = results[name], results[judging.base_of(name)]
+    said = judging.SAID[judging.judged(results, name).verdict]
+    return (
+        f"Busy connections, {asked}, {arm}: CPU per request {judging.percent(samples, base, 'cpu_us')} % of "
+        f"`{judging.BASE}` in {len(samples)} rounds. Within ± {judging.MARGIN:g}%: **{said}**."
+    )
 
 
 def _often(results: Results) -> list[str]:

@@ -22,6 +22,7 @@ SHORT_PARK = "100ms"
 """The shortest that the server takes."""
 
 MOVES = "corelane_connection_moves_total"
+RETURNS = "corelane_connection_returns_total"
 PLANS = "corelane_moving_plans_total"
 OUTCOMES = ("helped", "futile", "no_help")
 PARKINGS = "corelane_connection_parkings_total"
@@ -38,6 +39,8 @@ class Arm:
     park_after: str = "off"
     placement: str = ""
     """Empty for the server's default."""
+    plain: bool = True
+    """Whether plain requests are served without hyper."""
 
     @property
     def parks(self) -> bool:
@@ -46,7 +49,8 @@ class Arm:
 
     def flags(self) -> list[str]:
         """Of the command line."""
-        return ["--moving", self.moving, "--park-after", self.park_after]
+        flags = ["--moving", self.moving, "--park-after", self.park_after]
+        return flags if self.plain else [*flags, "--plain-requests", "off"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ class Replica:
     lanes: int = 2
     more: tuple[str, ...] = ()
     """Other flags."""
+    pin: bool = True
+    """Whether each lane has a CPU of its own."""
     admin_port: int = field(default_factory=free_ports)
 
     @property
@@ -67,7 +73,12 @@ class Replica:
     def argv(self, programs: Any, address: str, _folder: Path) -> list[str]:
         """How it is started."""
         argv = servers.corelane(
-            programs.server, address, self.lanes, self.arm.placement, self.admin_port
+            programs.server,
+            address,
+            self.lanes,
+            self.arm.placement,
+            self.admin_port,
+            pin=self.pin,
         )
         return [*argv, *self.arm.flags(), *self.more]
 

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from statistics import median
 
-from loadtests.bench.moving import busy, cost, hot, often, pressure, reading, through
+from loadtests.bench.moving import busy, cost, hot, judging, often, pressure, reading, through
 from loadtests.bench.moving.bench import WORK_MS, Sample
 from loadtests.bench.moving.hot import p
 from loadtests.bench.moving.reading import Results
 from loadtests.bench.moving.replica import OUTCOMES
 from loadtests.bench.text import spread, table
+from loadtests.compare import verdict
 
 STUDY = (
     "The study that came before this, on a shared machine: closed loop 4,411 requests/s with all on lane 0, 8,036 "
@@ -147,29 +148,37 @@ def _cost(record: dict, results: Results) -> str:
 
 
 def _busy(record: dict, results: Results) -> str:
-    head = ["", "CPU, µs/request", "% of `off`", "requests/s", "% of `off`"]
+    head = ["", "CPU, µs/request", "% of `off`", f"within ± {judging.MARGIN:g}%", "rounds"]
+    head += ["requests/s, % of `off`", "moves", "back from hyper, of 1,000 requests"]
     rows = []
     for name, samples in results.items():
-        before, arm = name.split(": ")
-        row = [name]
-        for figure, digits in (("cpu_us", 2), ("requests_per_second", 0)):
-            row.append(_column(samples, figure, digits))
-            if arm == busy.BASE.name:
-                row.append("")
-                continue
-            rank = busy.compared(samples, results[f"{before}: {busy.BASE.name}"], figure)
-            low, high = rank.interval(busy.ERROR)
-            row.append(f"{rank.estimate:+.2f} ({low:+.2f} to {high:+.2f})")
+        base = results[judging.base_of(name)]
+        said = "" if samples is base else judging.SAID[judging.judged(results, name).verdict]
+        requests = sum(sample["requests"] for sample in samples)
+        row = [name, _column(samples, "cpu_us", 2), _percent(samples, base, "cpu_us"), said]
+        row += [str(len(samples)), _percent(samples, base, "requests_per_second")]
+        row.append(f"{sum(sample['moves'] for sample in samples):,.0f}")
+        row.append(f"{1e3 * sum(sample['returns'] for sample in samples) / requests:.1f}")
         rows.append(row)
     size = record["plan"]["size"]
+    looks = ", ".join(map(str, size["looks"]))
     method = (
-        f"Closed loop of {busy.CONNECTIONS} connections, {size['slice_seconds']:g} s in turn for each server, "
-        f"{size['pairs']} rounds whose order is drawn by lot; all servers run throughout. Differences are those of a round: the "
-        f"Hodges-Lehmann estimate with its interval of {1 - 2 * busy.ERROR:.0%}. `off again` is the same as `off`, and tells what "
-        "this can tell apart. One lane has a CPU alone and the generator, which never sleeps, the other; two lanes share theirs "
-        "with the generator, and connections are even on them."
+        f"Closed loop of {busy.CONNECTIONS} connections to a server on a CPU alone; the generator never sleeps and has the other. "
+        "In each round all servers are started anew, because a process keeps for its life where its start put its memory, and "
+        f"have {4 * size['turns']} slices of {size['slice_seconds']:g} s each in turns, forth, back, back and forth, in an order that is "
+        "drawn by lot: what drifts evenly meets all alike. A round gives the ratio of the geometric means of the slices. The "
+        "estimate is that of Hodges and Lehmann, the interval and the verdict are those of "
+        f"[make loadtest-compare](../../loadtests/compare/README.md): *shown* is wrong in at most {verdict.ERROR:.0%} of all runs, if the truth "
+        f"is a difference of {judging.MARGIN:g}%, and so is *not so*. It is asked for after {looks} rounds; a setting of which all is "
+        f"shown or refuted has no more. `{busy.AGAIN.name}` is the same as `{judging.BASE}`: the control. Two lanes share the CPU, connections are "
+        f"even on them. A body has 64 bytes; a connection returns from hyper after four plain requests, and with `{busy.BY_HYPER.name}` "
+        "(`plain_requests` off) never."
     )
     return "\n\n".join([table(head, rows), method])
+
+
+def _percent(samples: Sequence[Sample], base: Sequence[Sample], figure: str) -> str:
+    return "" if samples is base else judging.percent(samples, base, figure)
 
 
 def _often(record: dict, results: Results) -> str:

@@ -14,6 +14,12 @@ pub(crate) enum Kind {
         number: u32,
         of: u32,
     },
+    /// The page; each time that `number` is 0, with a body.
+    WithBodies {
+        number: u32,
+        /// One in so many requests of a connection has one.
+        every: u32,
+    },
 }
 
 /// How far apart routes are that a connection asks one after the other: a prime, so that all come up equally
@@ -25,6 +31,9 @@ impl Kind {
     pub(crate) fn first(self, index: usize) -> Kind {
         match self {
             Kind::Route { of, .. } => Kind::Route { number: (index % of as usize) as u32, of },
+            Kind::WithBodies { every, .. } => {
+                Kind::WithBodies { number: (index % every as usize) as u32, every }
+            }
             same => same,
         }
     }
@@ -33,14 +42,17 @@ impl Kind {
     pub(crate) fn next(self) -> Kind {
         match self {
             Kind::Route { number, of } => Kind::Route { number: (number + STRIDE) % of, of },
+            Kind::WithBodies { number, every } => {
+                Kind::WithBodies { number: (number + 1) % every, every }
+            }
             same => same,
         }
     }
 
-    /// As what it is counted: routes are so many pages.
+    /// As what it is counted: routes are so many pages, and a page is one with a body, too.
     pub(crate) fn counted(self) -> Kind {
         match self {
-            Kind::Route { .. } => Kind::Hello,
+            Kind::Route { .. } | Kind::WithBodies { .. } => Kind::Hello,
             same => same,
         }
     }
@@ -53,10 +65,23 @@ pub(crate) struct Exchange {
     pub(crate) body: Vec<u8>,
 }
 
+impl Exchange {
+    /// The same with a body of so many bytes in the request.
+    fn with_body(&self, bytes: usize) -> Self {
+        let mut request = self.request.clone();
+        request.truncate(request.len() - 2);
+        request.extend_from_slice(format!("Content-Length: {bytes}\r\n\r\n").as_bytes());
+        request.resize(request.len() + bytes, b'b');
+        Exchange { request, body: self.body.clone() }
+    }
+}
+
 /// What each kind sends and expects.
 #[derive(Debug)]
 pub(crate) struct Exchanges {
     hello: Exchange,
+    /// The same with a body, where some have one.
+    with_body: Option<Exchange>,
     works: Vec<(u64, Exchange)>,
     routes: Vec<Exchange>,
 }
@@ -73,6 +98,7 @@ impl Exchanges {
             .map(|ops| (ops, get(&format!("/work?ops={ops}"), &format!("{:016x}\n", work(ops)))));
         Exchanges {
             hello: get("/hello", "Hello, World!"),
+            with_body: None,
             works: works.collect(),
             routes: Vec::new(),
         }
@@ -98,16 +124,22 @@ impl Exchanges {
 
     /// The same with a body of so many bytes in each request for the page.
     pub(crate) fn with_body(mut self, bytes: usize) -> Self {
-        let request = &mut self.hello.request;
-        request.truncate(request.len() - 2);
-        request.extend_from_slice(format!("Content-Length: {bytes}\r\n\r\n").as_bytes());
-        request.resize(request.len() + bytes, b'b');
+        self.hello = self.hello.with_body(bytes);
+        self
+    }
+
+    /// The same, where some of the requests for the page have a body of so many bytes.
+    pub(crate) fn with_bodies(mut self, bytes: usize) -> Self {
+        self.with_body = Some(self.hello.with_body(bytes));
         self
     }
 
     pub(crate) fn of(&self, kind: Kind) -> &Exchange {
         match kind {
-            Kind::Hello => &self.hello,
+            Kind::WithBodies { number: 0, .. } => {
+                self.with_body.as_ref().expect("a body that was announced")
+            }
+            Kind::Hello | Kind::WithBodies { .. } => &self.hello,
             Kind::Route { number, .. } => &self.routes[number as usize],
             Kind::Work(ops) => {
                 let mut works = self.works.iter();
@@ -143,6 +175,22 @@ mod tests {
                 kind = kind.next();
             }
             assert!(asked.iter().all(|times| *times == 3), "{of}: {asked:?}");
+        }
+    }
+
+    #[test]
+    fn one_in_so_many_requests_of_a_connection_has_a_body() {
+        let exchanges = Exchanges::new(([127, 0, 0, 1], 80).into(), None).with_bodies(16);
+        let plain = exchanges.of(Kind::Hello).request.len();
+        let longer = "Content-Length: 16\r\n".len() + 16;
+        for (every, first) in [(1, 0), (10, 0), (10, 7)] {
+            let mut kind = Kind::WithBodies { number: 0, every }.first(first);
+            for number in first..first + 30 {
+                let bodied = number % every as usize == 0;
+                let length = plain + if bodied { longer } else { 0 };
+                assert_eq!(exchanges.of(kind).request.len(), length, "{number} of {every}");
+                kind = kind.next();
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! A measurement has three steps, so that the caller can read the server's counters when no
 //! request is in flight: the generator connects, warms the server up and prints `ready`; a line on
 //! standard input starts the measured part, whose result is printed when every request is
-//! answered; the connections stay open until standard input ends.
+//! answered; further lines start it again, and the connections stay open until standard input ends.
 
 mod closed;
 mod exchange;
@@ -37,6 +37,9 @@ use crate::pool::{Lost, Pool};
 use crate::tally::Tally;
 use crate::trace::{Arrivals, Mix, Plan};
 
+/// Bytes of a body, where requests have one.
+const BODY: usize = 64;
+
 #[derive(Debug, Parser)]
 #[command(about = "Sends requests to a server of /hello and /work and reports what came back")]
 struct Options {
@@ -58,6 +61,9 @@ enum Mode {
         /// Asks for so many routes in turn instead.
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["ops", "page"])]
         routes: Option<u32>,
+        /// One in so many requests of a connection comes with a body.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["ops", "routes"])]
+        bodies: Option<u32>,
     },
     /// Requests start when they are due, whether or not earlier ones were answered.
     Open {
@@ -175,17 +181,21 @@ fn run(mode: Mode) -> Result<(), Lost> {
     // A sleep ends when it is due, not up to 50 µs later (prctl(2), PR_SET_TIMERSLACK).
     set_current_timer_slack(NonZeroU64::new(1)).map_err(io::Error::from)?;
     match mode {
-        Mode::Closed { target, period, spin, routes } => {
+        Mode::Closed { target, period, spin, routes, bodies } => {
             let kind = target.ops.map_or(Kind::Hello, Kind::Work);
             let kind = routes.map_or(kind, |of| Kind::Route { number: 0, of });
-            let exchanges =
-                target.exchanges(target.ops)?.with_routes(target.to, routes.unwrap_or(0));
+            let kind = bodies.map_or(kind, |every| Kind::WithBodies { number: 0, every });
+            let exchanges = target
+                .exchanges(target.ops)?
+                .with_routes(target.to, routes.unwrap_or(0))
+                .with_bodies(BODY);
             let mut pool = target.opened(exchanges)?;
             pool.spin(spin);
             let all = 0..pool.len();
             closed::run(&mut pool, all.clone(), kind, period.warm_up())?;
             measure(pool, |pool| {
-                Ok(closed::run(pool, all, kind, period.measured())?.with_curve(period.curve))
+                let done = closed::run(pool, all.clone(), kind, period.measured())?;
+                Ok(done.with_curve(period.curve))
             })
         }
         Mode::Open { target, period, rate, arrivals, work_share, works, seed, next } => {
@@ -259,16 +269,17 @@ impl Period {
     }
 }
 
-/// The measured part, between two lines of the caller.
-fn measure<S>(mut state: S, part: impl FnOnce(&mut S) -> Result<Tally, Lost>) -> Result<(), Lost> {
+/// The measured part, once for each line of the caller.
+fn measure<S>(
+    mut state: S,
+    mut part: impl FnMut(&mut S) -> Result<Tally, Lost>,
+) -> Result<(), Lost> {
     say("\"ready\"")?;
-    if !told()? {
-        return Ok(());
+    while told()? {
+        let before = tally::own_cpu();
+        let result = part(&mut state)?;
+        say(&result.json(tally::own_cpu() - before))?;
     }
-    let before = tally::own_cpu();
-    let result = part(&mut state)?;
-    say(&result.json(tally::own_cpu() - before))?;
-    while told()? {}
     Ok(())
 }
 

@@ -170,7 +170,9 @@ impl Tally {
         for (kind, latencies) in &self.latencies {
             let mut names = vec!["all".to_owned()];
             match kind {
-                Kind::Hello | Kind::Route { .. } => names.push("hello".to_owned()),
+                Kind::Hello | Kind::Route { .. } | Kind::WithBodies { .. } => {
+                    names.push("hello".to_owned());
+                }
                 Kind::Work(ops) => {
                     names.push("work".to_owned());
                     names.extend((sizes > 1).then(|| format!("work_{ops}")));
