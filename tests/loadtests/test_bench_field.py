@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.bench.field import budget, running, workloads
+from loadtests.bench.field import budget, running, warm, workloads
 from loadtests.bench.field.bench import Bench, Plan, Seconds
 from loadtests.bench.field.contender import Contender, Start, size_of
 from loadtests.bench.field.contenders import CONTENDERS, ORDER
@@ -65,6 +65,65 @@ class Handler(BaseHTTPRequestHandler):
 HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
 """A server with 64 MiB that it shares with a worker."""
+
+LATE = """\
+import signal, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    late = 0
+
+    def do_GET(self):
+        status, Handler.late = (408 if Handler.late else 200), max(0, Handler.late - 1)
+        self.send_response(status)
+        self.send_header("Content-Length", "13")
+        self.end_headers()
+        self.wfile.write(b"Hello, World!")
+
+def wake(*_):
+    Handler.late = 3
+
+signal.signal(signal.SIGCONT, wake)
+HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+"""A server that takes its own pause for that of its next clients."""
+
+COMPILING = """\
+import queue, sys, threading, time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+def compiler():
+    with open(f"/proc/self/task/{threading.get_native_id()}/comm", "w") as name:
+        name.write("compiler of it")
+    while True:
+        work.get()
+        burn(0.05)
+        done.put(None)
+
+class Handler(BaseHTTPRequestHandler):
+    left = 3
+
+    def do_GET(self):
+        if Handler.left:
+            Handler.left -= 1
+            work.put(None)
+            done.get()
+        burn(0.05)
+        self.send_response(200)
+        self.send_header("Content-Length", "13")
+        self.end_headers()
+        self.wfile.write(b"Hello, World!")
+
+work, done = queue.Queue(), queue.Queue()
+threading.Thread(target=compiler, daemon=True).start()
+HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+"""A server that compiles for its first requests."""
 
 CPU = min(os.sched_getaffinity(0))
 
@@ -194,6 +253,42 @@ def test_a_contender_that_has_its_cpu_alone_goes_ahead_of_others(tmp_path: Path)
             group = Path(f"/proc/{pid}/autogroup")
             nice = group.read_text().split()[-1] if group.exists() else None
             assert (nice == "-20") == process.ahead
+
+
+def test_one_whose_clocks_stood_still_is_not_measured_before_they_are_right(tmp_path: Path) -> None:
+    file = tmp_path / "late.py"
+    file.write_text(LATE)
+    contender = some_contender(argv=lambda _, start: [sys.executable, str(file), str(start.port)])
+    bench = Bench({contender.name: tmp_path}, tmp_path, (CPU, CPU), "dev", tmp_path)
+    with Turns(bench, Seconds(), None) as turns:
+        for _ in range(2):
+            with turns.of(contender) as process:
+                running.check(process, workloads.first_of(contender))
+
+
+def test_what_is_compiled_meanwhile_is_measured_again(tmp_path: Path) -> None:
+    file = tmp_path / "compiling.py"
+    file.write_text(COMPILING)
+    contender = some_contender(
+        argv=lambda _, start: [sys.executable, str(file), str(start.port)], compilers=("compiler",)
+    )
+    hello = workloads.first_of(contender)
+    with running.started(contender, tmp_path, cpus=[CPU]) as process:
+
+        def measure() -> tuple[float, dict]:
+            before = process.cpu_seconds()
+            running.check(process, hello)
+            samples.append({"number": len(samples)})
+            return process.cpu_seconds() - before, samples[-1]
+
+        samples: list[dict] = []
+        # It was asked once before.
+        _, result = warm.measured(process, contender, 60.0, measure)
+        assert len(samples) == 3
+        assert result["number"] == 2 and result["compiling"] <= warm.SHARE
+        # Who compiles nothing is measured once, and so is whoever has no time left.
+        assert warm.measured(process, some_contender(), 60.0, measure)[1] == {"number": 3}
+        assert warm.measured(process, contender, 0.0, measure)[1]["number"] == 4
 
 
 def state(pid: int) -> str:

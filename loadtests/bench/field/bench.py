@@ -28,9 +28,11 @@ class Seconds:
     """Waited for memory that goes back to the system."""
     warm_up: float = 1.0
     """Share of what a contender wants."""
+    settling: float = 6.0
+    """Longest that a measurement is made again because code was compiled meanwhile."""
 
 
-QUICK = Seconds(closed=0.2, open=0.3, mixed=0.8, projects=0.3, idle=0.2, warm_up=0.15)
+QUICK = Seconds(closed=0.2, open=0.3, mixed=0.8, projects=0.3, idle=0.2, warm_up=0.15, settling=0.5)
 
 
 @dataclass(frozen=True)

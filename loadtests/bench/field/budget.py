@@ -29,6 +29,12 @@ def of(plan: Plan, contenders: Sequence[Contender]) -> dict[str, float]:
         for part in parts.ROUNDS
         if part in plan.parts
     }
+    for part in (*REQUESTS, PROJECTS):
+        if part in found:
+            # In the first round; then it is compiled.
+            found[part] += plan.seconds.settling * sum(
+                bool(one.compilers) and part in one.workloads for one in contenders
+            )
     if set(found) - {parts.IDLE}:
         # Once for all workloads and rounds.
         share = plan.seconds.warm_up

@@ -109,6 +109,8 @@ class Contender:
     """Seconds of load before each measurement; more where code is compiled while it runs."""
     warm_up_first: float = 0.0
     """Seconds of load once after its start, shared by all its requests."""
+    compilers: tuple[str, ...] = ()
+    """Names of its threads that compile its code while it runs, or how they begin."""
     threads: bool = True
     """Whether it takes another number of threads than one."""
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 
+from loadtests.bench.field import warm
 from loadtests.bench.field.bench import CONNECTIONS, IDLE_CONNECTIONS, Bench, Seconds
 from loadtests.bench.field.contender import Contender
 from loadtests.bench.field.running import Running, check
@@ -41,22 +42,26 @@ def cell(
     check(process, workload)
     options = {"connections": CONNECTIONS, **workload.options(bench.folder)}
     return {
-        "closed": closed(
-            bench, process, seconds.warm_up * contender.warm_up, seconds.closed, options
-        ),
+        "closed": closed(bench, process, contender, seconds, options),
         "open": open_loop(bench, process, workload, seconds.open, options),
     }
 
 
 def closed(
-    bench: Bench, process: Running, warm: float, seconds: float, options: Mapping[str, object]
+    bench: Bench,
+    process: Running,
+    contender: Contender,
+    seconds: Seconds,
+    options: Mapping[str, object],
 ) -> Sample:
     """Each connection asks again as soon as it is answered: the server's CPU is busy. The generator
     has its CPU for itself and never sleeps, or who is slower than it would pay for waking it."""
-    times = {"seconds": seconds, "warm_up": warm, "spin": True}
-    place = bench.place()
-    with Generator(bench.generator, place, "closed", process.address, **options, **times) as load:
-        used, result = cpu_of(process, load)
+    times = {"seconds": seconds.closed, "warm_up": seconds.warm_up * contender.warm_up}
+    argv = (bench.generator, bench.place(), "closed", process.address)
+    with Generator(*argv, **options, **times, spin=True) as load:
+        used, result = warm.measured(
+            process, contender, seconds.settling, lambda: cpu_of(process, load)
+        )
     return counted(used, result)
 
 
@@ -72,6 +77,7 @@ def counted(used: float, result: Mapping) -> Sample:
         "busy": used / result["seconds"],
         "generator_us": result["generator_cpu_seconds"] / requests * 1e6,
         "others_cores": result["others_cores"] + result["stolen_cores"],
+        **({"compiling": result["compiling"]} if "compiling" in result else {}),
     }
 
 

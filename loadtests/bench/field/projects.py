@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from loadtests.bench.field import warm
 from loadtests.bench.field.bench import Bench, Seconds
 from loadtests.bench.field.contender import Contender
 from loadtests.bench.field.measures import Sample, counted, latency
@@ -84,7 +85,7 @@ def cell(
     with Generator(bench.generator, place, "users", process.address, **options) as load:
         asked = json.dumps({"loop": "closed", "kinds": KINDS, "rounds": TURNS})
         _warm_up(load, asked, seconds.warm_up * contender.warm_up)
-        closed = _closed(process, kept, load, asked)
+        closed = _closed(process, contender, kept, load, asked, seconds.settling)
         load.go_first()
         return {"closed": closed, "open": _open(process, kept, load, number, seconds.projects)}
 
@@ -97,12 +98,22 @@ def _warm_up(load: Generator, asked: str, seconds: float) -> None:
             return
 
 
-def _closed(process: Running, kept: Store, load: Generator, asked: str) -> Sample:
-    before = kept.cpu_seconds()
-    used, result = cpu_of(process, load, [kept], asked)
-    database = kept.cpu_seconds() - before
+def _closed(
+    process: Running,
+    contender: Contender,
+    kept: Store,
+    load: Generator,
+    asked: str,
+    settling: float,
+) -> Sample:
+    def measure() -> tuple[float, Sample]:
+        before = kept.cpu_seconds()
+        used, result = cpu_of(process, load, [kept], asked)
+        return used, {**result, "database": kept.cpu_seconds() - before}
+
+    used, result = warm.measured(process, contender, settling, measure)
     sample = counted(used, {**result, "wrong": result["errors"]})
-    return {**sample, "database_us": database / result["requests"] * 1e6}
+    return {**sample, "database_us": result["database"] / result["requests"] * 1e6}
 
 
 def _open(process: Running, kept: Store, load: Generator, number: int, seconds: float) -> Sample:

@@ -98,7 +98,7 @@ def started(
             )
         try:
             found = Running(process, address, ahead and go_ahead(process.pid))
-            _wait_until_right(contender, found, first_of(contender), folder / "output")
+            _wait_until_up(contender, found, first_of(contender), folder / "output")
             found.start_ms = (time.monotonic() - begun) * 1e3
             yield found
         finally:
@@ -130,26 +130,25 @@ def go_ahead(leader: int) -> bool:
     return True
 
 
-def _wait_until_right(
-    contender: Contender, found: Running, workload: Workload, output: Path
-) -> None:
-    deadline = time.monotonic() + PATIENCE
-    problem = "no answer"
-    while time.monotonic() < deadline:
-        if found.process.poll() is not None:
-            raise ToolError(f"{contender.name} did not start:\n{_end_of(output)}")
+def _wait_until_up(contender: Contender, found: Running, workload: Workload, output: Path) -> None:
+    try:
+        wait_until_right(found, workload, PATIENCE)
+    except ToolError as error:
+        raise ToolError(f"{contender.name} did not start: {error}\n{_end_of(output)}") from None
+
+
+def wait_until_right(found: Running, workload: Workload, patience: float) -> None:
+    """Asks until the reply is right; the last problem, where it never is or the server ended."""
+    deadline = time.monotonic() + patience
+    while True:
         try:
-            status, body = _ask(found.address, workload.target)
-        except (OSError, http.client.HTTPException) as error:
-            problem = repr(error)
-        else:
-            if (status, body) == (200, workload.body):
-                return
-            problem = _shown(status, body)
+            return check(found, workload)
+        except ToolError as problem:
+            if found.process.poll() is not None:
+                raise ToolError("it ended") from None
+            if time.monotonic() > deadline:
+                raise problem from None
         time.sleep(PAUSE)
-    raise ToolError(
-        f"{contender.name} does not answer {workload.target}: {problem}\n{_end_of(output)}"
-    )
 
 
 def check(process: Running, workload: Workload) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Self
@@ -10,9 +11,18 @@ from loadtests.bench.field import measures
 from loadtests.bench.field.bench import Bench, Seconds
 from loadtests.bench.field.contender import PROJECTS, Contender
 from loadtests.bench.field.projects import Store
-from loadtests.bench.field.running import Running, check
-from loadtests.bench.field.workloads import first_of
+from loadtests.bench.field.running import Running, wait_until_right
+from loadtests.bench.field.workloads import Workload, first_of
 from tools.errors import ToolError
+
+RIGHT = 5
+"""Right replies, after which it is taken to be awake."""
+
+BETWEEN = 0.005
+"""Seconds between two of them."""
+
+AWAKE = 2.0
+"""Longest wait for one."""
 
 
 class Turns:
@@ -40,9 +50,7 @@ class Turns:
             self._start(contender)
         process, _ = self._alive[contender.name]
         os.killpg(process.process.pid, signal.SIGCONT)
-        # Who comes first meets clocks that stood still: actix-web took the pause for a slow client's (408).
-        with suppress(ToolError):
-            check(process, first_of(contender))
+        self._wake(process, first_of(contender))
         try:
             yield process
         finally:
@@ -54,6 +62,14 @@ class Turns:
         if name in self._alive:
             _, stack = self._alive.pop(name)
             stack.close()
+
+    @staticmethod
+    def _wake(process: Running, workload: Workload) -> None:
+        """Its clocks stood still, and it may take the pause for a slow client's at first: actix-web did (408)."""
+        with suppress(ToolError):
+            for _ in range(RIGHT):
+                wait_until_right(process, workload, AWAKE)
+                time.sleep(BETWEEN)
 
     def _start(self, contender: Contender) -> None:
         database = None

@@ -34,6 +34,10 @@ NETTY = (
 )
 
 
+COMPILERS = ("C1 CompilerThre", "C2 CompilerThre")
+"""HotSpot's; the kernel keeps 15 characters of a name."""
+
+
 @functools.cache
 def _tools() -> dict[str, Path]:
     return resolve.ensure(["java", "mvn"])
@@ -159,6 +163,7 @@ def _contender(module: str, settings: str) -> Contender:
         version=_version,
         warm_up=1.5,
         warm_up_first=40.0,
+        compilers=COMPILERS,
     )
 
 

@@ -51,7 +51,12 @@ def markdown(record: dict, pictures: set[str]) -> str:
 
 def notes(record: dict) -> list[str]:
     """What the record says of itself."""
-    return [*reading.quiet(record), *reading.answers(record), *reading.absent(record)]
+    return [
+        *reading.quiet(record),
+        *reading.compiled(record),
+        *reading.answers(record),
+        *reading.absent(record),
+    ]
 
 
 def _image(name: str, pictures: set[str]) -> str:

@@ -1,10 +1,10 @@
 """What a record says of itself: how quiet the machine was, what went wrong, what took how long."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 from loadtests.bench import machine
 from loadtests.bench.field.report.rows import C10K, IDLE, MIXED, PROXIES
-from loadtests.bench.text import table
+from loadtests.bench.text import spread, table
 
 REST = (MIXED, IDLE, C10K, PROXIES)
 """Parts without loops."""
@@ -53,6 +53,18 @@ def quiet(record: dict) -> list[str]:
             f"{BUSY:.0%} busy in a closed loop, their throughput is a lower bound, and waking up is part of their CPU time."
         )
     return told
+
+
+def compiled(record: dict) -> list[str]:
+    """How much of what was measured was the compiler's, where code is compiled while it runs."""
+    shares = defaultdict(list)
+    for _, name, one in _samples(record):
+        if "compiling" in (one.get("closed") or {}):
+            shares[name].append(100 * one["closed"]["compiling"])
+    return [
+        f"The compiler of {name} took {spread(found, 1)}% of the CPU time that was measured in closed loops."
+        for name, found in shares.items()
+    ]
 
 
 def wrong(record: dict) -> int:
