@@ -19,6 +19,9 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--rounds", type=positive, metavar="N", help=f"of the memory; default: {run.ROUNDS}"
     )
+    parser.add_argument(
+        "--climbs", type=positive, metavar="N", help=f"of the ladder; default: {run.CLIMBS}"
+    )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="one round and fewer rungs")
     size.add_argument("--tiny", action="store_true", help="to see that all of it works")
@@ -45,6 +48,7 @@ def _idle(options: argparse.Namespace) -> int:
         return report.render(options.render)
     chosen = dict(run.QUICK if options.quick else run.TINY if options.tiny else {})
     chosen |= {"rounds": options.rounds} if options.rounds else {}
+    chosen |= {"climbs": options.climbs} if options.climbs else {}
     chosen |= {"parts": options.only} if options.only else {}
     if options.top:
         rungs = chosen.get("rungs", run.Plan.rungs)

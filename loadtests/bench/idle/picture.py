@@ -1,5 +1,6 @@
 """One picture: the p99 of live requests and the servers' memory, by connections that wait."""
 
+from statistics import median
 from xml.sax.saxutils import escape
 
 LEFT, TOP, WIDTH, HEIGHT, GAP = 70, 78, 340, 220, 110
@@ -7,6 +8,8 @@ LOOKS = {"corelane, parked": ("#1b6e3c", "none"), "corelane, not parked": ("#b33
 """Lines are told apart by form too."""
 
 STEPS = 4
+
+TITLE = "By connections that wait: median of the climbs, the lowest and the highest"
 
 
 def draw(record: dict) -> str:
@@ -16,7 +19,7 @@ def draw(record: dict) -> str:
         ("p99 of live requests, ms", lambda rung: rung["live"]["p99"]),
         ("resident memory of the servers, MiB", lambda rung: rung["resident_kib"] / 1024),
     )
-    parts = [_text(LEFT, 22, "By connections that wait: one climb each", weight="bold")]
+    parts = [_text(LEFT, 22, TITLE, weight="bold")]
     for index, name in enumerate(ladder):
         x = LEFT + index * 220
         parts.append(f'<line x1="{x}" x2="{x + 30}" y1="40" y2="40" {_stroke(name)}/>')
@@ -32,7 +35,7 @@ def draw(record: dict) -> str:
 
 
 def _panel(ladder: dict, title: str, value, x: float) -> list[str]:
-    rungs = [rung for climb in ladder.values() for rung in climb["rungs"]]
+    rungs = [rung for climbs in ladder.values() for climb in climbs for rung in climb["rungs"]]
     across = max(1, *(rung["connections"] for rung in rungs))
     high = _round_up(max(value(rung) for rung in rungs))
     parts = [_text(x, TOP - 10, title, weight="bold")]
@@ -43,11 +46,14 @@ def _panel(ladder: dict, title: str, value, x: float) -> list[str]:
         parts.append(_text(x - 8, y + 4, f"{high * share:,.4g}", anchor="end"))
         label = f"{across * share:,.0f}"
         parts.append(_text(at, TOP + HEIGHT + 18, label, anchor="middle"))
-    for name, climb in ladder.items():
-        points = [
-            f"{x + WIDTH * rung['connections'] / across:.1f},{TOP + HEIGHT * (1 - value(rung) / high):.1f}"
-            for rung in climb["rungs"]
-        ]
+    for name, climbs in ladder.items():
+        points = []
+        for rung in zip(*(climb["rungs"] for climb in climbs), strict=True):
+            at = x + WIDTH * rung[0]["connections"] / across
+            values = [TOP + HEIGHT * (1 - value(one) / high) for one in rung]
+            points.append(f"{at:.1f},{median(values):.1f}")
+            ends = f'y1="{min(values):.1f}" y2="{max(values):.1f}"'
+            parts.append(f'<line x1="{at:.1f}" x2="{at:.1f}" {ends} {_stroke(name)}/>')
         parts.append(f'<polyline points="{" ".join(points)}" {_stroke(name)}/>')
     return parts
 

@@ -26,7 +26,8 @@ from tools import progress, resolve, table, versions
 from tools.errors import ToolError
 
 PARTS = ("memory", "ladder")
-ROUNDS = 3
+ROUNDS = 2
+CLIMBS = 3
 SPARE = 500
 """Connections of a replica beside those that wait."""
 
@@ -42,13 +43,15 @@ class Plan:
     arms: tuple[str, ...] = ()
     """Only these of the memory, by name; empty for all."""
     rounds: int = ROUNDS
-    """Of the memory; the ladder is climbed once by each arm."""
+    """Of the memory."""
+    climbs: int = CLIMBS
+    """Of the ladder, by each arm."""
     connections: int = 10_000
     """Of the memory."""
-    rungs: tuple[int, ...] = (0, 10_000, 20_000, 40_000, 70_000, 100_000)
+    rungs: tuple[int, ...] = (0, 40_000, 100_000)
     rate: float = 1_000.0
     """Live requests per second."""
-    seconds: float = 5.0
+    seconds: float = 4.0
     """How long live requests are measured at each rung."""
     waking: float = 5_000.0
     """Connections woken per second at the top."""
@@ -63,9 +66,10 @@ class Plan:
     profile: str = "release"
 
 
-QUICK = {"rounds": 1, "rungs": (0, 10_000, 40_000), "seconds": 3.0}
+QUICK = {"rounds": 1, "climbs": 1, "rungs": (0, 10_000, 40_000), "seconds": 3.0}
 TINY = {
     "rounds": 1,
+    "climbs": 2,
     "connections": 200,
     "rungs": (0, 200),
     "rate": 200.0,
@@ -90,7 +94,7 @@ class Record:
     cpus: tuple[int, int]
     files: int
     memory: dict[str, list[dict]] = field(default_factory=dict)
-    ladder: dict[str, dict] = field(default_factory=dict)
+    ladder: dict[str, list[dict]] = field(default_factory=dict)
     minutes: float = 0.0
 
 
@@ -133,17 +137,7 @@ def measure(plan: Plan) -> dict:
     if "memory" in plan.parts:
         record.memory = _memory(plan, programs, arms, cpus)
     if "ladder" in plan.parts:
-        climb = ladder.Climb(
-            plan.rungs,
-            plan.rate,
-            plan.seconds,
-            plan.waking,
-            plan.quiet,
-            plan.park_after,
-            plan.settle,
-            unit - SPARE,
-        )
-        record.ladder = {arm.name: ladder.climb(programs, arm, climb, cpus) for arm in CLIMBING}
+        record.ladder = _ladder(plan, programs, cpus, unit - SPARE)
     record.minutes = (time.monotonic() - begun) / 60
     return asdict(record)
 
@@ -168,6 +162,27 @@ def _memory(
             found[arm.name].append(sample)
             text = f"{arm.name}: {sample['kib_per_connection']:.2f} KiB for each connection"
             progress.say(f"memory {number}/{plan.rounds}", text)
+    return found
+
+
+def _ladder(
+    plan: Plan, programs: Programs, cpus: tuple[int, int], unit: int
+) -> dict[str, list[dict]]:
+    """The climbs by arm, which take turns."""
+    climb = ladder.Climb(
+        plan.rungs,
+        plan.rate,
+        plan.seconds,
+        plan.waking,
+        plan.quiet,
+        plan.park_after,
+        plan.settle,
+        unit,
+    )
+    found: dict[str, list[dict]] = {arm.name: [] for arm in CLIMBING}
+    for number in range(plan.climbs):
+        for arm in CLIMBING[::-1] if number % 2 else CLIMBING:
+            found[arm.name].append(ladder.climb(programs, arm, climb, cpus))
     return found
 
 
