@@ -20,7 +20,10 @@ pub(crate) fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
     let builder = crate::builder(&config)?;
     let auth = Arc::new(config.auth()?);
     let faults = config.faults.then(|| Arc::new(Faults::new(&ROUTES)));
-    let (_flush_at_end, log_level) = logging::start(&config.log_level, config.log_format);
+    let (_flush_at_end, log_level) = match logging::start(&config.log_level, config.log_format) {
+        Ok(started) => started,
+        Err(error) => return Ok(failed(&error)),
+    };
     let replica = replica_name(&config);
     let builder = named(builder, &replica)
         .admin_route(logging::LEVEL_PATH, move |request| log_level.answer(&request));
