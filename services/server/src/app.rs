@@ -78,7 +78,8 @@ impl App {
         replica: String,
         common: Common,
     ) -> impl Fn(&Lane) -> App + Send + Sync {
-        let documents = Documents::new(&config);
+        let config = Arc::new(config);
+        let documents = Documents::new(Arc::clone(&config));
         move |lane| {
             spawn_local(memory::give_back());
             App(Rc::new(Instance {

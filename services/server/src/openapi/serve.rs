@@ -1,4 +1,6 @@
-//! `GET /openapi.json` and `GET /docs`: made once, at start.
+//! `GET /openapi.json` and `GET /docs`: made once, for the first who asks.
+
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::header::{
@@ -13,14 +15,21 @@ use serde_json::{Value, json};
 use super::{Operation, Parameter, Path, page, reply};
 use crate::config::Config;
 
-/// The document and its page, as every lane sends them.
+/// The document and its page, as every lane sends them. They are not made at the start: few servers
+/// are ever asked, and a start is to be brief.
 #[derive(Clone, Debug)]
 pub(crate) struct Documents {
+    config: Arc<Config>,
+    made: Arc<OnceLock<Made>>,
+}
+
+#[derive(Debug)]
+struct Made {
     json: Document,
     page: Document,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Document {
     text: Bytes,
     tag: HeaderValue,
@@ -28,22 +37,28 @@ struct Document {
 }
 
 impl Documents {
-    pub(crate) fn new(config: &Config) -> Self {
-        let document = super::document(config);
-        Documents {
-            page: Document::new(page::render(&document), "text/html; charset=utf-8"),
-            json: Document::new(format!("{document:#}\n"), "application/json"),
-        }
+    pub(crate) fn new(config: Arc<Config>) -> Self {
+        Documents { config, made: Arc::default() }
+    }
+
+    fn made(&self) -> &Made {
+        self.made.get_or_init(|| {
+            let document = super::document(&self.config);
+            Made {
+                page: Document::new(page::render(&document), "text/html; charset=utf-8"),
+                json: Document::new(format!("{document:#}\n"), "application/json"),
+            }
+        })
     }
 
     /// The reply to `GET /openapi.json`.
     pub(crate) fn json(&self, asked: &HeaderMap) -> Response<Full<Bytes>> {
-        self.json.reply(asked)
+        self.made().json.reply(asked)
     }
 
     /// The reply to `GET /docs`.
     pub(crate) fn page(&self, asked: &HeaderMap) -> Response<Full<Bytes>> {
-        let mut reply = self.page.reply(asked);
+        let mut reply = self.made().page.reply(asked);
         let policy = HeaderValue::from_static(page::POLICY);
         reply.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
         reply
