@@ -30,8 +30,9 @@ const EXIT_USAGE: u8 = 64;
 
 /// Runs the program: its command line, environment and file say what to do.
 pub fn main() -> ExitCode {
-    // The allocator asks for huge pages, and each of its blocks would count as used in full. Where
-    // the kernel knows no huge pages there is nothing to refuse.
+    // The allocator does not ask for huge pages (its feature `no_thp`). A kernel that gives them
+    // unasked would make each of its blocks count as used in full; where it knows none there is
+    // nothing to refuse.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     match run() {
         Ok(code) => code,
