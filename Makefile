@@ -134,7 +134,7 @@ test-platform: tools ## Run the tests with real processes, and those of charts a
 
 # Two halves side by side, because one mostly renders and the other mostly waits; each shows its lines at its end.
 # Each draws ports of its own, so that neither takes one that the other is about to use.
-TRAFFIC := tests/gateway tests/loadtests tests/local tests/node_tuner
+TRAFFIC := tests/gateway tests/loadtests tests/node_tuner
 
 test-parts:
 	TEST_PORTS=10000-16999 $(TOOLS) run pytest tests $(addprefix --ignore=,$(TRAFFIC))
