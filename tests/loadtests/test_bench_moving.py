@@ -19,7 +19,7 @@ CPUS = sorted(os.sched_getaffinity(0))
 
 pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="two lanes take two CPUs")
 
-SMALL = Size(rounds=1, seconds=0.1, warm_up=0.05, looks=(1,), slice_seconds=0.05, many=100)
+SMALL = Size(rounds=1, seconds=0.1, warm_up=0.05, looks=(1,), turns=1, many=100)
 
 
 def bench_moving(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -137,8 +137,11 @@ def test_busy_connections_are_asked_in_turns_and_return_from_hyper(bench: Bench)
     for name, sample in samples.items():
         assert sample["wrong"] == 0 < sample["requests"]
         assert len(sample["slices"]) == 4
-        returns = "1 in 10 with a body" in name and busy.BY_HYPER.name not in name
-        assert (sample["returns"] > 0) == returns, name
+        if "1 in 10 with a body" not in name or busy.BY_HYPER.name in name:
+            assert sample["returns"] == 0, name
+        elif sample["requests"] >= 16 * busy.CONNECTIONS * len(sample["slices"]):
+            # In some slice some connection had a body and then enough requests without.
+            assert sample["returns"] > 0, name
 
 
 def test_an_unknown_part_is_refused() -> None:

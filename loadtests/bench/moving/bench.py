@@ -40,10 +40,10 @@ class Size:
     """Connections that rest and wake."""
     looks: tuple[int, ...] = (20, 35, 50)
     """Rounds of busy connections after which the verdict is asked for; more follow while it is undecided."""
-    turns: int = 1
+    turns: int = 2
     """Times that each of them has four slices in a round."""
-    slice_seconds: float = 0.06
-    """Of each slice."""
+    slice_seconds: float = 0.03
+    """Of each slice: the shorter, the more alike is what the machine does in it and in the next."""
     many: int = 10_000
     """Connections that ask once in a while."""
 
@@ -57,7 +57,6 @@ QUICK = Size(
     cycles=2,
     resting=1000,
     looks=(6,),
-    slice_seconds=0.05,
     many=4000,
 )
 
