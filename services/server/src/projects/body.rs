@@ -1,6 +1,8 @@
 //! The body of a request that brings a document.
 
-use bytes::Bytes;
+use std::mem;
+
+use bytes::{Bytes, BytesMut};
 use corelane::{Incoming, Problem};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, StatusCode};
@@ -18,7 +20,7 @@ const MOST: usize = 64 << 10;
 pub(crate) async fn document(headers: &HeaderMap, body: Incoming) -> Result<Bytes, Refusal> {
     let text = collect(body).await?;
     check_type(headers)?;
-    Ok(document::validate(&text)?)
+    Ok(document::validate(text)?)
 }
 
 /// Refuses what is not plain JSON, saying what would be taken (RFC 9110 section 15.5.16).
@@ -44,22 +46,35 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The whole body, or as little of it as shows that it is too large.
-async fn collect(mut body: Incoming) -> Result<Vec<u8>, Refusal> {
+/// The whole body, or as little of it as shows that it is too large. One that comes in a piece is
+/// not copied.
+async fn collect(mut body: Incoming) -> Result<Bytes, Refusal> {
     let announced = body.size_hint().lower();
     if announced > MOST as u64 {
         return Err(too_large().into());
     }
-    let mut whole = Vec::with_capacity(announced as usize);
-    while let Some(frame) = body.frame().await {
+    let mut whole = Bytes::new();
+    let mut pieces = BytesMut::new();
+    // A body of an announced length is known to end with its last piece.
+    while !body.is_end_stream()
+        && let Some(frame) = body.frame().await
+    {
         if let Ok(data) = frame.map_err(Refusal::Body)?.into_data() {
-            if whole.len() + data.len() > MOST {
+            if whole.len() + pieces.len() + data.len() > MOST {
                 return Err(too_large().into());
             }
-            whole.extend_from_slice(&data);
+            if whole.is_empty() && pieces.is_empty() {
+                whole = data;
+                continue;
+            }
+            if pieces.is_empty() {
+                pieces.reserve(announced as usize);
+                pieces.extend_from_slice(&mem::take(&mut whole));
+            }
+            pieces.extend_from_slice(&data);
         }
     }
-    Ok(whole)
+    Ok(if pieces.is_empty() { whole } else { pieces.freeze() })
 }
 
 fn too_large() -> Problem {

@@ -1,7 +1,8 @@
 //! What a project's document may hold.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt::Display;
-use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use corelane::Problem;
@@ -9,6 +10,7 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::json::{Node, compact};
+use super::shape::{PROJECT, Shape, has_length};
 
 /// Most faults that a reply lists: enough to act on, and a bound on its size.
 const MOST_FAULTS: usize = 20;
@@ -18,14 +20,32 @@ const MOST_FAULTS: usize = 20;
 /// # Errors
 ///
 /// The reply that says what is wrong.
-pub(crate) fn validate(text: &[u8]) -> Result<Bytes, Problem> {
-    let tree = Node::parse(text).map_err(|error| {
-        Problem::new(StatusCode::BAD_REQUEST, "bad-json")
-            .detail(format!("the body must be one JSON text in UTF-8: {error}"))
-    })?;
-    let mut faults = Faults::default();
-    faults.project(&tree);
-    if faults.found.is_empty() { Ok(compact(text).into()) } else { Err(faults.into_problem()) }
+pub(crate) fn validate(text: Bytes) -> Result<Bytes, Problem> {
+    match PROJECT.measure(&text) {
+        // As most clients write it.
+        Some(length) if length == text.len() => Ok(text),
+        Some(_) => Ok(compact(&text).into()),
+        None => Err(refuse(&text)),
+    }
+}
+
+/// Looks again at a text that is not a document, for all that is wrong with it.
+fn refuse(text: &[u8]) -> Problem {
+    match Node::parse(text) {
+        Ok(tree) => Faults::of(&tree).into_problem(),
+        Err(error) => Problem::new(StatusCode::BAD_REQUEST, "bad-json")
+            .detail(format!("the body must be one JSON text in UTF-8: {error}")),
+    }
+}
+
+#[cfg(fuzzing)]
+pub(crate) fn is_one(text: &[u8]) -> bool {
+    PROJECT.measure(text).is_some()
+}
+
+#[cfg(fuzzing)]
+pub(crate) fn has_no_fault(text: &[u8]) -> bool {
+    Node::parse(text).is_ok_and(|tree| Faults::of(&tree).found.is_empty())
 }
 
 /// A fault: where it is (RFC 6901) and what is allowed there.
@@ -44,35 +64,58 @@ struct Faults {
 }
 
 impl Faults {
-    fn project(&mut self, node: &Node<'_>) {
-        const ALLOWED: [&str; 5] = ["name", "description", "status", "tags", "tasks"];
-        self.object(node, "name", |faults, name, value| match name {
-            "name" => faults.text(value, 1..=200),
-            "description" => faults.text(value, 0..=2000),
-            "status" => faults.word(value, &["planned", "active", "done"]),
-            "tags" => faults.array(value, 20, |faults, tag| faults.text(tag, 1..=50)),
-            "tasks" => faults.array(value, 200, Faults::task),
-            _ => faults.unknown(&ALLOWED),
-        });
+    fn of(tree: &Node<'_>) -> Self {
+        let mut faults = Faults::default();
+        faults.look(&PROJECT, tree);
+        faults
     }
 
-    fn task(&mut self, node: &Node<'_>) {
-        const ALLOWED: [&str; 3] = ["title", "done", "notes"];
-        self.object(node, "title", |faults, name, value| match name {
-            "title" => faults.text(value, 1..=200),
-            "done" if *value != Node::Bool => faults.note("true or false"),
-            "done" => {}
-            "notes" => faults.text(value, 0..=2000),
-            _ => faults.unknown(&ALLOWED),
-        });
+    fn look(&mut self, shape: &Shape, node: &Node<'_>) {
+        match (shape, node) {
+            (Shape::Text(length), Node::String(text)) if has_length(text, length) => {}
+            (Shape::Text(length), _) => {
+                self.note(format!("a string of {} to {} characters", length.start(), length.end()));
+            }
+            (Shape::Word(words), Node::String(text)) if words.contains(&text.as_ref()) => {}
+            (Shape::Word(words), _) => self.note(format!("one of {}", words.join(", "))),
+            (Shape::Bool, Node::Bool) => {}
+            (Shape::Bool, _) => self.note("true or false"),
+            (Shape::Array(most, each), Node::Array(elements)) if elements.len() <= *most => {
+                for (index, element) in elements.iter().enumerate() {
+                    self.descend(index, |faults| faults.look(each, element));
+                }
+            }
+            (Shape::Array(most, _), _) => self.note(format!("an array of at most {most} elements")),
+            (Shape::Object(allowed), Node::Object(members)) => self.members(allowed, members),
+            (Shape::Object(_), _) => self.note("an object"),
+        }
+    }
+
+    fn members(&mut self, allowed: &[(&str, Shape)], members: &[(Cow<'_, str>, Node<'_>)]) {
+        let (required, _) = allowed[0];
+        if !members.iter().any(|(name, _)| name == required) {
+            self.descend(required, |faults| faults.note("is required"));
+        }
+        // Readers differ in which of two equal names they take (RFC 8259 section 4).
+        let mut seen = HashSet::new();
+        for (name, value) in members {
+            let first = seen.insert(name.as_ref());
+            let known = allowed.iter().find(|(known, _)| *known == name.as_ref());
+            self.descend(name, |faults| match known {
+                _ if !first => faults.note("given once"),
+                Some((_, shape)) => faults.look(shape, value),
+                None => faults.unknown(allowed),
+            });
+        }
     }
 
     fn note(&mut self, detail: impl Into<String>) {
         self.found.push(Fault { pointer: self.pointer.clone(), detail: detail.into() });
     }
 
-    fn unknown(&mut self, allowed: &[&str]) {
-        self.note(format!("unknown member; allowed are {}", allowed.join(", ")));
+    fn unknown(&mut self, allowed: &[(&str, Shape)]) {
+        let names: Vec<_> = allowed.iter().map(|(name, _)| *name).collect();
+        self.note(format!("unknown member; allowed are {}", names.join(", ")));
     }
 
     /// Looks at what is one step further down, unless enough is known to be wrong.
@@ -83,51 +126,6 @@ impl Faults {
             self.pointer.push_str(&step.to_string().replace('~', "~0").replace('/', "~1"));
             look(self);
             self.pointer.truncate(length);
-        }
-    }
-
-    fn object(
-        &mut self,
-        node: &Node<'_>,
-        required: &str,
-        look: impl Fn(&mut Self, &str, &Node<'_>),
-    ) {
-        let Node::Object(members) = node else { return self.note("an object") };
-        if !members.iter().any(|(name, _)| name == required) {
-            self.descend(required, |faults| faults.note("is required"));
-        }
-        // Readers differ in which of two equal names they take (RFC 8259 section 4).
-        let mut seen = std::collections::HashSet::new();
-        for (name, value) in members {
-            let first = seen.insert(name.as_ref());
-            self.descend(name, |faults| match first {
-                true => look(faults, name, value),
-                false => faults.note("given once"),
-            });
-        }
-    }
-
-    fn array(&mut self, node: &Node<'_>, most: usize, look: impl Fn(&mut Self, &Node<'_>)) {
-        match node {
-            Node::Array(elements) if elements.len() <= most => {
-                for (index, element) in elements.iter().enumerate() {
-                    self.descend(index, |faults| look(faults, element));
-                }
-            }
-            _ => self.note(format!("an array of at most {most} elements")),
-        }
-    }
-
-    /// A string whose length is counted in Unicode code points, as JSON Schema does.
-    fn text(&mut self, node: &Node<'_>, length: RangeInclusive<usize>) {
-        if !matches!(node, Node::String(text) if length.contains(&text.chars().count())) {
-            self.note(format!("a string of {} to {} characters", length.start(), length.end()));
-        }
-    }
-
-    fn word(&mut self, node: &Node<'_>, words: &[&str]) {
-        if !matches!(node, Node::String(text) if words.contains(&text.as_ref())) {
-            self.note(format!("one of {}", words.join(", ")));
         }
     }
 
@@ -147,10 +145,11 @@ impl Faults {
 mod tests {
     use super::*;
 
+    /// What is wrong with a text; that nothing is, both ways to look at it say.
     fn faults(text: &str) -> Vec<(String, String)> {
-        let mut faults = Faults::default();
-        faults.project(&Node::parse(text.as_bytes()).expect("JSON"));
-        faults.found.into_iter().map(|fault| (fault.pointer, fault.detail)).collect()
+        let faults = Faults::of(&Node::parse(text.as_bytes()).expect("JSON")).found;
+        assert_eq!(PROJECT.measure(text.as_bytes()).is_some(), faults.is_empty(), "{text}");
+        faults.into_iter().map(|fault| (fault.pointer, fault.detail)).collect()
     }
 
     #[test]
@@ -194,5 +193,32 @@ mod tests {
     fn no_more_faults_are_told_than_a_reply_should_hold() {
         let wrong = format!(r#"{{"name": "n", "tasks": [{}]}}"#, vec!["1"; 200].join(","));
         assert_eq!(faults(&wrong).len(), MOST_FAULTS);
+    }
+
+    #[test]
+    fn both_ways_to_look_at_a_text_agree() {
+        const WHOLE: &[u8] = br#" {"name":"\u00e9", "description":"\"", "status":"done",
+            "tags":["a","b"], "tasks":[{"title":"t","done":true,"notes":"\\"},{"title":"u"}]}"#;
+        const BYTES: &[u8] = b"{}[]:,\"\\ nutef10\xc3\xa9";
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut documents = 0;
+        for _ in 0..10_000 {
+            let mut text = WHOLE.to_vec();
+            for _ in 0..random.usize(1..4) {
+                let at = random.usize(..text.len());
+                let byte = BYTES[random.usize(..BYTES.len())];
+                match random.u8(..3) {
+                    0 => text[at] = byte,
+                    1 => text.insert(at, byte),
+                    _ => drop(text.remove(at)),
+                }
+            }
+            let good = Node::parse(&text).is_ok_and(|tree| Faults::of(&tree).found.is_empty());
+            let stored = validate(Bytes::from(text.clone())).ok();
+            assert_eq!(stored.is_some(), good, "{}", String::from_utf8_lossy(&text));
+            assert!(stored.is_none_or(|stored| stored == compact(&text)));
+            documents += u32::from(good);
+        }
+        assert!(documents > 100, "{documents}");
     }
 }

@@ -93,17 +93,34 @@ impl<'de> Visitor<'de> for Tree {
 /// A valid JSON text without the white space between its tokens.
 pub(crate) fn compact(text: &[u8]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(text.len());
-    let (mut in_string, mut escaped) = (false, false);
-    for &byte in text {
-        if in_string || !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
-            kept.push(byte);
-        }
-        if byte == b'"' && !escaped {
-            in_string = !in_string;
-        }
-        escaped = byte == b'\\' && !escaped;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let between = rest.iter().position(|&byte| byte == b'"').unwrap_or(rest.len());
+        let (tokens, strings) = rest.split_at(between);
+        kept.extend(tokens.iter().filter(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r')));
+        let (string, behind) = strings.split_at(string_length(strings));
+        kept.extend_from_slice(string);
+        rest = behind;
     }
     kept
+}
+
+/// Bytes of the string that `text` begins with, its quotes included; none of an empty text.
+fn string_length(text: &[u8]) -> usize {
+    let mut at = 1;
+    while let Some(found) = text.get(at..).and_then(|rest| rest.iter().position(is_special)) {
+        at += found + 1;
+        if text[at - 1] == b'"' {
+            return at;
+        }
+        // What is escaped may be a quote.
+        at += 1;
+    }
+    text.len()
+}
+
+fn is_special(byte: &u8) -> bool {
+    matches!(byte, b'"' | b'\\')
 }
 
 #[cfg(test)]

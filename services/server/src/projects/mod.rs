@@ -15,6 +15,7 @@ pub(crate) mod metrics;
 pub(crate) mod postgres;
 mod read;
 mod reply;
+mod shape;
 pub(crate) mod sqlite;
 pub(crate) mod store;
 
@@ -22,6 +23,7 @@ use corelane::{BodyError, Incoming, Problem};
 use http::header::{ALLOW, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
+use uuid::fmt::Hyphenated;
 use uuid::{ContextV7, Uuid};
 
 pub(crate) use describe::{describe, schemas};
@@ -125,7 +127,9 @@ impl Projects {
 
 /// Reads an id. Only the usual form with hyphens: caches know a project under one address.
 fn parse_id(text: &str) -> Result<Uuid, Problem> {
-    let id = Uuid::try_parse(text).ok().filter(|id| id.hyphenated().to_string() == text);
+    let mut usual = [0; Hyphenated::LENGTH];
+    let id = Uuid::try_parse(text).ok();
+    let id = id.filter(|id| id.hyphenated().encode_lower(&mut usual) == text);
     id.ok_or_else(|| bad_parameter("id", "a UUID in lower case, with hyphens"))
 }
 

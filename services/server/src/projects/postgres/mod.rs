@@ -12,6 +12,7 @@ mod pool;
 mod session;
 mod settings;
 mod supervisor;
+mod text;
 mod tls;
 
 use std::rc::Rc;
@@ -27,6 +28,7 @@ use uuid::Uuid;
 use self::fault::{Fate, describe, judge};
 use self::pool::Pool;
 use self::session::{Order, Session};
+use self::text::Text;
 use super::metrics::Metrics;
 use super::store::{Changed, Project, StoreError, Version};
 
@@ -74,8 +76,8 @@ impl Postgres {
     }
 
     pub(crate) async fn create(&self, id: Uuid, document: Bytes) -> Result<Project, StoreError> {
-        let text = text(&document)?;
         self.run(async |session| {
+            let text = Text(&document);
             let row = session.client.query_one(&session.statements.create, &[&id, &text]).await?;
             saved(id, &row, document.clone())
         })
@@ -88,8 +90,8 @@ impl Postgres {
         document: Bytes,
         expected: Option<Version>,
     ) -> Result<Changed<Project>, StoreError> {
-        let text = text(&document)?;
         self.run(async |session| {
+            let text = Text(&document);
             let wanted = expected.map(|version| version.0);
             let replace = &session.statements.replace;
             match session.client.query_opt(replace, &[&id, &text, &wanted]).await? {
@@ -166,14 +168,9 @@ async fn unchanged<T>(
     row.map_or(Ok(Changed::Missing), |row| Ok(Changed::Conflict(Version(row.try_get(0)?))))
 }
 
-/// A document as it is stored. It was read as JSON before, so it is UTF-8.
-fn text(document: &Bytes) -> Result<&str, StoreError> {
-    std::str::from_utf8(document).map_err(|_| StoreError::Failed)
-}
-
 fn stored(id: Uuid, row: &Row) -> Result<Project, Error> {
-    let document: &str = row.try_get(3)?;
-    saved(id, row, Bytes::copy_from_slice(document.as_bytes()))
+    let Text(document) = row.try_get(3)?;
+    saved(id, row, Bytes::copy_from_slice(document))
 }
 
 fn saved(id: Uuid, row: &Row, document: Bytes) -> Result<Project, Error> {

@@ -1,0 +1,30 @@
+//! Text as its bytes. A document is UTF-8 since it was read as JSON, and PostgreSQL stores nothing
+//! else in a database of that encoding, which each session has asked for: to look at it again with
+//! each statement would take longer than to send it.
+
+use std::error::Error;
+
+use bytes::{BufMut, BytesMut};
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
+
+/// A value of the type `text`.
+#[derive(Debug)]
+pub(super) struct Text<'a>(pub(super) &'a [u8]);
+
+impl ToSql for Text<'_> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        out.put_slice(self.0);
+        Ok(IsNull::No)
+    }
+
+    accepts!(TEXT);
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for Text<'a> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Text(raw))
+    }
+
+    accepts!(TEXT);
+}
