@@ -38,7 +38,7 @@ class Size:
     """Of rest and waking, for each setting in each round; even, so that each round begins where the last did."""
     resting: int = 2000
     """Connections that rest and wake."""
-    looks: tuple[int, ...] = (20, 35, 50)
+    looks: tuple[int, ...] = (20, 40, 60)
     """Rounds of busy connections after which the verdict is asked for; more follow while it is undecided."""
     turns: int = 2
     """Times that each of them has four slices in a round."""
