@@ -24,7 +24,8 @@ ENTRY = "its entry in TechEmpower's FrameworkBenchmarks"
 
 BUILT = (
     "built as corelane-server is without PGO (release, fat LTO, one code generation unit) and with its "
-    "allocator, mimalloc, which the entries of may_minihttp and ntex in TechEmpower's FrameworkBenchmarks have as well"
+    "allocator, mimalloc, which the entries of may_minihttp and ntex in TechEmpower's FrameworkBenchmarks have as well; here it asks "
+    "for huge pages, which is its default: two of them are 4 MiB"
 )
 
 POOLED = (
