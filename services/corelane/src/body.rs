@@ -84,6 +84,9 @@ impl Incoming {
                     };
                     if ended {
                         watch.set_seen();
+                        // Where the reply has gone before, hyper tells the end with the next
+                        // request only, and an error if none comes (hyper 1.12.0).
+                        self.inner = None;
                     }
                 }
                 Poll::Pending => {

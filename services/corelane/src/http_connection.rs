@@ -12,7 +12,6 @@ use bytes::Bytes;
 use http::StatusCode;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::TokioIo;
-use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 
@@ -249,13 +248,7 @@ fn run_http1<S: HttpService>(
     async move {
         let connection = &registration.connection;
         match poll_fn(|cx| poll_http1(&mut http, connection, cx)).await {
-            End::Done(result) => {
-                let forgotten = result.is_ok() && !connection.is_leaving();
-                ended(connection, result);
-                if forgotten {
-                    shut(http, connection).await;
-                }
-            }
+            End::Done(result) => ended(connection, result),
             End::Drop if connection.in_header() => time_out(http, connection).await,
             End::Drop => {}
             End::Leave(to) => {
@@ -288,14 +281,24 @@ fn poll_http1<S: HttpService>(
             }
         }
     }
-    match Pin::new(http).poll(cx) {
-        Poll::Ready(result) => Poll::Ready(End::Done(result)),
-        Poll::Pending if connection.is_deserted() => Poll::Ready(End::Drop),
-        Poll::Pending => match idle::due(connection) {
-            Some(to) => Poll::Ready(End::Leave(to)),
-            None if connection.is_to_return() => Poll::Ready(End::Return),
-            None => Poll::Pending,
-        },
+    if let Poll::Ready(result) = Pin::new(&mut *http).poll(cx) {
+        let is_cut = result.as_ref().is_err_and(|error| !error.is_parse());
+        if is_cut || connection.is_leaving() {
+            return Poll::Ready(End::Done(result));
+        }
+        // hyper keeps the wish for an upgrade that was refused, and when the connection ends it
+        // leaves the stream for that as it is, with what it has not written (hyper 1.12.0,
+        // `Dispatched::Upgrade`). It does so once.
+        ended(connection, result);
+        return Pin::new(http).poll(cx).map(End::Done);
+    }
+    if connection.is_deserted() {
+        return Poll::Ready(End::Drop);
+    }
+    match idle::due(connection) {
+        Some(to) => Poll::Ready(End::Leave(to)),
+        None if connection.is_to_return() => Poll::Ready(End::Return),
+        None => Poll::Pending,
     }
 }
 
@@ -313,29 +316,6 @@ fn take_from_hyper<S: HttpService>(
     let (before, behind) = lane.unread(before, behind);
     // Copied: hyper's buffer is larger than what is in it.
     (socket, Bytes::from([&before[..], &behind].concat()))
-}
-
-/// Ends our side where hyper did not: it keeps the wish for an upgrade that was refused, and leaves
-/// the stream as it is for that when the connection ends (hyper 1.12.0, `Dispatched::Upgrade`).
-/// Boxed like [`time_out`].
-fn shut<S: HttpService>(
-    http: Http1<S>,
-    connection: &Connection,
-) -> Pin<Box<dyn Future<Output = ()> + '_>> {
-    let mut io = http.into_parts().io.into_inner();
-    Box::pin(poll_fn(move |cx| {
-        while let Poll::Ready(order) = connection.poll_order(cx) {
-            match order {
-                Order::Finish => {}
-                Order::Expire => connection.abandon(),
-                Order::Reset => {
-                    connection.set_reset();
-                    return Poll::Ready(());
-                }
-            }
-        }
-        Pin::new(&mut io).poll_shutdown(cx).map(drop)
-    }))
 }
 
 /// Answers a header that did not come in time (RFC 9110 section 15.5.9). Best effort: a client

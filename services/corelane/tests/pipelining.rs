@@ -3,12 +3,15 @@
 mod support;
 
 use std::convert::Infallible;
+use std::io::Read;
+use std::sync::mpsc;
 
 use bytes::Bytes;
 use corelane::Incoming;
 use http::{Request, Response};
-use http_body_util::Full;
-use support::{Running, builder};
+use http_body_util::{BodyExt, Full};
+use support::{BIG, PATIENCE, Running, big, builder};
+use tokio::task::spawn_local;
 
 /// More than the kernel's buffers hold: 30 MB.
 const REPLIES: usize = 1000;
@@ -61,6 +64,46 @@ fn a_body_that_nobody_reads_does_not_end_its_connection() {
         let answer = client.read_answer();
         assert_eq!((answer.text().as_str(), answer.header("connection")), ("unread", None));
     }
+}
+
+#[test]
+fn a_body_that_is_read_after_the_reply_has_an_end() {
+    let (read, bodies) = mpsc::channel();
+    let server = Running::start(builder(), move |_lane| {
+        let read = read.clone();
+        tower::service_fn(move |request: Request<Incoming>| {
+            let read = read.clone();
+            spawn_local(async move {
+                let body = request.into_body().collect().await;
+                let _ = read.send(body.map(|body| body.to_bytes()).map_err(|e| e.to_string()));
+            });
+            async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("later"))) }
+        })
+    });
+    let mut client = server.connect();
+    let known = ("Content-Length: 10\r\n\r\n01234", "56789");
+    let chunks = ("Transfer-Encoding: chunked\r\n\r\n5\r\n01234", "\r\n5\r\n56789\r\n0\r\n\r\n");
+    for (first, rest) in [known, chunks] {
+        client.send(format!("POST / HTTP/1.1\r\nHost: t\r\n{first}"));
+        assert_eq!(client.read_answer().text(), "later");
+        client.send(rest);
+        let body = bodies.recv_timeout(PATIENCE).expect("its end, without another request");
+        assert_eq!(body.as_deref(), Ok(&b"0123456789"[..]));
+    }
+}
+
+/// hyper remembers the wish when the connection ends, and does not write what it has then.
+#[test]
+fn the_last_reply_is_whole_though_an_upgrade_was_refused_before() {
+    let server = Running::start(builder(), big);
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: t\r\nConnection: upgrade\r\nUpgrade: shell\r\n\r\n");
+    assert_eq!(client.read_answer().body.len(), BIG);
+    // What nobody reads of a body ends the connection if it does not come whole.
+    client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\n");
+    let answer = client.read_answer();
+    assert_eq!((answer.status, answer.body.len()), (200, BIG));
+    assert_eq!(client.socket.read(&mut [0]).expect("no reset"), 0);
 }
 
 #[test]

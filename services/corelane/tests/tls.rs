@@ -88,14 +88,18 @@ fn a_client_without_a_common_protocol_is_told_so() {
 fn a_connection_ends_with_words_after_an_upgrade_was_refused() {
     let authority = Authority::new();
     let server = start(&authority);
-    let mut client = authority.connect(server.address);
-    client.send(
-        "GET /hello HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
-    );
-    assert_eq!(client.read_answer().status, 200);
-    client.send("GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    assert_eq!(client.read_answer().status, 200);
-    assert_eq!(client.read_to_close(), b"");
+    let last = "GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    for (last, status) in [(last, 200), ("no request\r\n\r\n", 400)] {
+        let mut client = authority.connect(server.address);
+        client.send(
+            "GET /hello HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+        );
+        assert_eq!(client.read_answer().status, 200);
+        client.send(last);
+        assert_eq!(client.read_answer().status, status);
+        assert_eq!(client.read_to_close(), b"");
+    }
+    assert_eq!(refused(&server, "bad_request"), 1.0);
 }
 
 #[test]
