@@ -18,6 +18,7 @@ use crate::shared::Phase;
 use crate::trail::Trail;
 
 mod due;
+mod leaving;
 mod order;
 mod registration;
 mod rest;
@@ -343,28 +344,6 @@ impl Connection {
     /// What is written next is a reply of ours.
     pub(crate) fn speak(&self) {
         self.asked.set(true);
-    }
-
-    /// Our side is closed. Whether bytes of the client may be unread: closing then resets the
-    /// connection, and the reply may be lost with it (RFC 9112 section 9.6).
-    pub(crate) fn leave(&self) -> bool {
-        let unread = self.had_body.get() || self.activity.get() == Activity::Header;
-        self.enter(Activity::Leaving);
-        unread
-    }
-
-    /// Whether our side is closed, and nothing but the client's is waited for.
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.activity.get() == Activity::Leaving
-    }
-
-    /// Waits for the client's side no longer.
-    pub(crate) fn abandon(&self) {
-        self.abandoned.set(true);
-    }
-
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.abandoned.get()
     }
 
     /// Requests that are lost if the connection is cut now: those in flight, or the reply whose

@@ -257,8 +257,8 @@ pub struct Timeouts {
     pub write: Duration,
     /// Oldest that a connection gets before it is told to go with its next reply (HTTP/2: by
     /// GOAWAY), less up to a tenth, by chance, so that clients that came together do not leave
-    /// together. One that has been idle for a second is closed. Default 1 h; at least 1 s; `None`
-    /// for any age.
+    /// together. One of HTTP/1.1 that is idle then stays so until [`Timeouts::idle`] is over: a
+    /// request may be on its way. Default 1 h; at least 1 s; `None` for any age.
     pub connection_age: Option<Duration>,
     /// Between two requests of a connection. Must be longer than the idle time-out of the proxy
     /// in front, or a reused connection can close under a request. Default 75 s; 100 ms to 24 h.

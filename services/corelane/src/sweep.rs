@@ -136,7 +136,7 @@ pub(crate) fn sentence(state: &LaneState, due: Due, is_silent: bool) -> Order {
             metrics.refuse(Refusal::WriteTimeout);
             Order::Reset
         }
-        Due::Retired | Due::Drain => Order::Finish,
+        Due::Drain => Order::Finish,
         Due::Deserted | Due::Unheeded => Order::Expire,
     }
 }

@@ -10,10 +10,6 @@ use crate::shared::Phase;
 /// How long a closing lane waits for the first request of a connection it has just accepted.
 const FRESH_GRACE: Duration = Duration::from_secs(1);
 
-/// How long an old connection has been idle when it is closed without a last reply: a busy one,
-/// between two requests, is told with its next reply, and loses none.
-const QUIET: Duration = Duration::from_secs(1);
-
 /// How long a client may take to close after we did.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
@@ -44,15 +40,13 @@ pub(crate) struct Wait {
     pub(crate) in_header: bool,
     /// No request was served on it yet.
     pub(crate) is_fresh: bool,
-    /// It may go by its age.
-    pub(crate) is_old: bool,
     pub(crate) waited: Duration,
 }
 
 impl Wait {
     /// What is due by now, if anything.
     pub(crate) fn due(self, lane: &LaneState) -> Option<Due> {
-        let Wait { in_header, is_fresh, is_old, waited } = self;
+        let Wait { in_header, is_fresh, waited } = self;
         if in_header {
             return (waited > lane.timeouts.header).then_some(Due::HeaderTimeout);
         }
@@ -63,9 +57,6 @@ impl Wait {
         }
         if is_fresh {
             return (waited > lane.timeouts.header).then_some(Due::HeaderTimeout);
-        }
-        if is_old && waited > QUIET {
-            return Some(Due::Retired);
         }
         (waited > lane.timeouts.idle).then_some(Due::IdleTimeout)
     }
@@ -89,8 +80,6 @@ pub(crate) enum Due {
     WriteTimeout,
     /// A request waits, and its client is not there any more.
     Deserted,
-    /// It is idle and old; counted already.
-    Retired,
     Drain,
     Unheeded,
 }
@@ -120,6 +109,8 @@ impl Connection {
         if self.activity.get() == Activity::Leaving {
             return (waited > LAST_WORD).then_some(Due::Unheeded);
         }
+        // An idle one of HTTP/1.1 waits for its next reply to be told so: closed before, it would
+        // lose a request that is on its way.
         let old = self.retires.is_some_and(|at| at <= now);
         if old && !fresh && !self.told.get() {
             self.retire(Refusal::Age);
@@ -134,7 +125,7 @@ impl Connection {
             _ if looks == 1 => None,
             activity => {
                 let in_header = activity == Activity::Header;
-                Wait { in_header, is_fresh: fresh, is_old: old, waited }.due(lane)
+                Wait { in_header, is_fresh: fresh, waited }.due(lane)
             }
         }
     }

@@ -169,7 +169,6 @@ impl Parked {
         let wait = Wait {
             in_header: history.in_header,
             is_fresh: history.requests == 0,
-            is_old: old,
             waited: history.waited.unwrap_or_default() + rested,
         };
         wait.due(lane)

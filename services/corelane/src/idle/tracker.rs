@@ -65,6 +65,11 @@ impl Tracker {
         self.last.set(last);
     }
 
+    /// Whether the last request is the last of its connection, or may be.
+    pub(crate) fn is_last(&self) -> bool {
+        self.last.get()
+    }
+
     /// The body of a reply was dropped.
     pub(crate) fn end_request(&self) {
         self.in_flight.set(self.in_flight.get() - 1);

@@ -1,6 +1,6 @@
 //! What an HTTP/2 client may not do. Its frames are written by hand where no client library would.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream as Socket;
 
 use bytes::Bytes;
@@ -165,6 +165,8 @@ struct Frames {
     out: Vec<u8>,
 }
 
+const PING: u8 = 6;
+const ACK: u8 = 1;
 const GOAWAY: u8 = 7;
 const NO_ERROR: u32 = 0;
 const ENHANCE_YOUR_CALM: u32 = 0xb;
@@ -210,6 +212,18 @@ impl Frames {
         self.add(1, if whole { 5 } else { 1 }, stream, &block);
     }
 
+    /// The next frame: its type, its flags and its payload. `None`: the server closed.
+    fn read(&mut self) -> Option<(u8, u8, Vec<u8>)> {
+        let mut head = [0; 9];
+        match self.client.socket.read(&mut head[..1]).expect("no reset") {
+            0 => return None,
+            _ => self.client.socket.read_exact(&mut head[1..]).expect("a whole head"),
+        }
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        self.client.socket.read_exact(&mut payload).expect("a whole frame");
+        Some((head[3], head[4], payload))
+    }
+
     /// Reads until the server closes; the code of its last GOAWAY.
     fn goaway(&mut self) -> Option<u32> {
         let bytes = self.client.read_to_close();
@@ -225,6 +239,31 @@ impl Frames {
         }
         code
     }
+}
+
+/// Its frames would make the server's end a reset, which would take replies with it.
+#[test]
+fn a_client_that_speaks_on_after_the_end_is_not_reset() {
+    let limits = Limits { connection_requests: Some(1), ..Limits::default() };
+    let (server, handlers) = with_limits(limits);
+    let mut client = Frames::open(&server);
+    client.get(1, "/hello", true);
+    let mut last = 0;
+    while let Some((kind, flags, payload)) = client.read() {
+        if (kind, flags) == (PING, 0) {
+            client.frame(PING, ACK, 0, &payload);
+        }
+        last = kind;
+    }
+    assert_eq!(last, GOAWAY);
+    for _ in 0..3 {
+        // The second could not be sent if the first were answered with a reset.
+        client.client.send([&[0, 0, 8, PING, 0, 0, 0, 0, 0][..], &[0; 8]].concat());
+        assert_eq!(server.admin_get("/healthz").status, 200);
+    }
+    assert!(client.read().is_none());
+    drop(client);
+    wait_until_freed(&server, &handlers);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Connections that have lived or served for long enough.
 
+use std::io::Read;
 use std::time::Duration;
 
 use corelane::{Limits, Timeouts};
@@ -29,13 +30,27 @@ fn an_old_connection_is_told_to_go_with_its_next_reply() {
     assert!(serving.read_to_close().is_empty());
 }
 
+/// A close would meet a request that is on its way, and a proxy that does not retry would fail it.
 #[test]
-fn an_old_connection_that_is_idle_is_closed() {
-    let (server, _) = strict(aging());
+fn an_old_connection_that_is_idle_is_told_with_its_next_reply_too() {
+    let (server, _) = strict(Timeouts { header: 3 * AGE, ..aging() });
+    let mut idle = server.connect();
+    assert!(!idle.get("/hello").closes());
+    server.wait_until("old", || server.refused("age") == 1.0);
+    let mut silent = server.connect();
+    assert!(silent.read_to_close().is_empty(), "some seconds pass");
+    assert!(idle.get("/hello").closes());
+    assert!(idle.read_to_close().is_empty());
+    assert_eq!(server.refused("age"), 1.0);
+}
+
+#[test]
+fn an_old_connection_that_is_idle_for_too_long_is_closed() {
+    let (server, _) = strict(Timeouts { idle: 2 * AGE, ..aging() });
     let mut idle = server.connect();
     assert!(!idle.get("/hello").closes());
     assert!(idle.read_to_close().is_empty());
-    assert_eq!((server.refused("age"), server.refused("idle_timeout")), (1.0, 0.0));
+    assert_eq!((server.refused("age"), server.refused("idle_timeout")), (1.0, 1.0));
     server.wait_for_connections(0);
 }
 
@@ -62,6 +77,26 @@ fn a_connection_carries_as_many_requests_as_it_may() {
     let replies = String::from_utf8(pipelining.read_to_close()).expect("text");
     assert_eq!(replies.matches("HTTP/1.1 200").count(), 3);
     assert_eq!(server.refused("requests"), 2.0);
+}
+
+/// What is sent meanwhile, and after that, does not make its end a reset, which would take the last
+/// reply with it (RFC 9112 section 9.6).
+#[test]
+fn what_comes_behind_the_last_request_does_no_harm() {
+    let limits = Limits { connection_requests: Some(1), ..Limits::default() };
+    let (server, handlers) = with_limits(limits);
+    let mut client = server.connect();
+    client.send_get("/hello");
+    assert!(client.read_answer().closes() && client.read_to_close().is_empty());
+    for _ in 0..3 {
+        // The second could not be sent if the first were answered with a reset.
+        client.send_get("/gate");
+        assert_eq!(server.admin_get("/healthz").status, 200);
+    }
+    assert_eq!(client.socket.read(&mut [0]).expect("no reset"), 0);
+    assert_eq!(handlers.alive(), 0);
+    drop(client);
+    server.wait_for_connections(0);
 }
 
 #[test]
