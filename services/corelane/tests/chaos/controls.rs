@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use corelane::{Chaos, Rule};
 
-use crate::client::Habit;
-use crate::run::{Counts, Course, Race, alone};
+use crate::run::{Counts, Course, MANY, Race, alone};
+use crate::script::Habit;
 use crate::support::PATIENCE;
 
 /// Answers after which a suite that has found nothing would not.
@@ -16,7 +16,8 @@ fn start(broken: Option<Rule>, habit: Habit, move_one_in: u64, answers: u64) -> 
     let enough = Counts { answers, ..Counts::default() };
     // What is lost is not waited for; where nothing is, a busy machine has its time.
     let patience = if broken.is_some() { Duration::from_secs(5) } else { 3 * PATIENCE };
-    Course { lanes: 2, plain: false, tls: false, habit, patience, chaos, enough }.start()
+    let (lanes, connections) = (2, MANY);
+    Course { lanes, connections, plain: false, tls: false, habit, patience, chaos, enough }.start()
 }
 
 /// What is found first ends it.

@@ -13,6 +13,7 @@ mod controls;
 mod ledger;
 mod recipe;
 mod run;
+mod script;
 mod service;
 #[path = "../support/mod.rs"]
 mod support;
@@ -22,9 +23,9 @@ mod wire;
 
 use std::env;
 
-use client::Habit;
 use corelane::Chaos;
-use run::{Counts, Course, alone, descriptors, eventually, resident, timed};
+use run::{Counts, Course, MANY, alone, descriptors, eventually, resident, timed};
+use script::Habit;
 
 /// How much more memory a course may have at its end than it had in its middle, in MiB.
 const GROWTH: u64 = 32;
@@ -34,13 +35,13 @@ fn number(name: &str, usual: u64) -> u64 {
 }
 
 /// With the short way of plain requests and without, over TLS and not.
-fn courses(events: u64, answers: u64) -> impl Iterator<Item = Course> {
+fn courses(enough: Counts) -> impl Iterator<Item = Course> {
     let seed = number("CHAOS_SEED", 1);
     let chaos = Chaos { seed, move_one_in: 2, park_one_in: 3, broken: None };
-    let enough = Counts { moves: events, parkings: events, answers };
     let kinds = [(true, false), (false, false), (true, true), (false, true)];
     kinds.into_iter().map(move |(plain, tls)| Course {
         lanes: 3,
+        connections: MANY,
         plain,
         tls,
         habit: Habit::Mixed,
@@ -56,10 +57,12 @@ fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
     let events = number("CHAOS_EVENTS", 100_000).div_ceil(4);
     let mut all = Counts::default();
     // What a process opens once is open from here on.
-    courses(0, 0).for_each(|course| course.start().finish().assert_clean("a first server"));
-    for course in courses(events, 0) {
+    let nothing = courses(Counts::default());
+    nothing.for_each(|course| course.start().finish().assert_clean("a first server"));
+    for course in courses(Counts { moves: events, parkings: events, ..Counts::default() }) {
         let before = descriptors();
-        let half = Counts { moves: events / 2, parkings: events / 2, answers: 0 };
+        let (moves, parkings) = (events / 2, events / 2);
+        let half = Counts { moves, parkings, ..Counts::default() };
         let race = Course { enough: half, ..course }.start();
         race.wait();
         let middle = resident();
@@ -77,16 +80,63 @@ fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
     assert!(all.moves >= 4 * events && all.parkings >= 4 * events, "{all:?}");
 }
 
+/// Few rest and move meanwhile: one that leaves its lane begins without hyper anyway.
+#[test]
+fn nothing_is_lost_where_connections_return_from_hyper() {
+    let _alone = alone();
+    let returns = number("CHAOS_EVENTS", 100_000).div_ceil(40);
+    for course in courses(Counts { returns, ..Counts::default() }).filter(|course| course.plain) {
+        let chaos = Chaos { move_one_in: 40, park_one_in: 40, ..course.chaos };
+        let race = Course { habit: Habit::Usual, chaos, ..course }.start();
+        let (counts, took) = timed(|| race.wait());
+        println!("{course:?}: {counts:?} in {took:.0?}");
+        race.finish().assert_clean(&format!("{course:?}"));
+        assert!(counts.returns >= returns, "{counts:?}");
+    }
+}
+
+/// Each server is another, and so are its clients.
+#[test]
+fn nothing_is_lost_of_old_requests_in_pipelines() {
+    let _alone = alone();
+    let servers = number("CHAOS_EVENTS", 100_000).div_ceil(20_000);
+    for server in 0..servers {
+        for course in courses(Counts { answers: 2000, ..Counts::default() }) {
+            let seed = course.chaos.seed.wrapping_mul(servers).wrapping_add(server);
+            let chaos = Chaos { seed, ..course.chaos };
+            let race = Course { habit: Habit::Old, chaos, ..course }.start();
+            race.wait();
+            race.finish().assert_clean(&format!("{course:?}, seed {seed}"));
+        }
+    }
+}
+
 /// Connections are on their way between lanes, and lanes end one after the other.
 #[test]
 fn a_drain_in_the_middle_loses_no_request_that_was_sent() {
     let _alone = alone();
-    for round in 0..2 {
-        for course in courses(0, 300 + 200 * round) {
-            // The reply that ends a connection may be lost with requests behind it that nobody reads.
-            let race = Course { habit: Habit::Single, ..course }.start();
+    for answers in [300, 500] {
+        for course in courses(Counts { answers, ..Counts::default() }) {
+            let race = course.start();
             race.wait();
             race.drain().assert_clean(&format!("{course:?}"));
+        }
+    }
+}
+
+/// Most lanes have nothing left when the drain begins, and end while connections are still on their
+/// way to them from others. Only a drain ends a lane while others go on: there are as many for a
+/// server's life, a handler's panic is its request's alone, and the server ends with a lane that
+/// ends by itself.
+#[test]
+fn lanes_that_end_first_lose_nothing_of_the_others() {
+    let _alone = alone();
+    for answers in 20..28 {
+        for course in courses(Counts { answers, ..Counts::default() }) {
+            let chaos = Chaos { seed: answers, move_one_in: 1, ..course.chaos };
+            let race = Course { lanes: 6, connections: 4, chaos, ..course }.start();
+            race.wait();
+            race.drain().assert_clean(&format!("{course:?}, after {answers} answers"));
         }
     }
 }

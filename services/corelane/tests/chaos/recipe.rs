@@ -110,6 +110,18 @@ impl Recipe {
         }
     }
 
+    /// A request that need not go through hyper, though its reply may have to.
+    pub(crate) fn plain(number: u64, rng: &mut Rng) -> Recipe {
+        let any = Recipe { carry: Carry::Nothing, take: Take::Read, ..Recipe::any(number, rng) };
+        Recipe { kept: Kept::Open, give: Give::Whole, ..any }
+    }
+
+    /// Any request that does not end its connection, most likely one of HTTP/1.0.
+    pub(crate) fn old(number: u64, rng: &mut Rng) -> Recipe {
+        let any = Recipe::any(number, rng);
+        Recipe { kept: *one_of(rng, &[Kept::Old, Kept::Old, any.kept]), ..any }.possible()
+    }
+
     /// Any request that does not end its connection.
     pub(crate) fn any(number: u64, rng: &mut Rng) -> Recipe {
         let body = *one_of(rng, &[0, 1, 40, 300, 300, 2000, 20_000]);
@@ -178,11 +190,6 @@ impl Recipe {
     /// Whether the reply ends the connection.
     pub(crate) fn closes(&self) -> bool {
         matches!(self.kept, Kept::Close | Kept::OldClose)
-    }
-
-    /// Whether what nobody reads of its body may make the end of its connection a reset.
-    pub(crate) fn may_be_cut(&self) -> bool {
-        matches!(self.take, Take::Half | Take::Drop)
     }
 
     /// Bytes of the request's body.

@@ -9,15 +9,16 @@ use std::time::{Duration, Instant};
 use corelane::{Chaos, Drained, Lanes, Limits};
 use tokio::task::LocalSet;
 
-use crate::client::{Habit, World, live};
+use crate::client::{World, live};
 use crate::ledger::{Ledger, Report};
 use crate::recipe;
+use crate::script::Habit;
 use crate::service;
 use crate::support::{self, Running};
 use crate::tls::Authority;
 
-/// Connections at a time.
-const CONNECTIONS: u64 = 64;
+/// Connections at a time, where there are many.
+pub(crate) const MANY: u64 = 64;
 
 /// Time between two looks at the server's counters.
 const LOOK: Duration = Duration::from_millis(100);
@@ -26,10 +27,12 @@ const LOOK: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Course {
     pub(crate) lanes: usize,
+    /// Connections at a time.
+    pub(crate) connections: u64,
     pub(crate) plain: bool,
     pub(crate) tls: bool,
     pub(crate) habit: Habit,
-    /// Longest wait for the replies to what was sent together.
+    /// Longest wait for a byte to come or go.
     pub(crate) patience: Duration,
     pub(crate) chaos: Chaos,
     /// It ends when there were so many of each.
@@ -41,6 +44,8 @@ pub(crate) struct Course {
 pub(crate) struct Counts {
     pub(crate) moves: u64,
     pub(crate) parkings: u64,
+    /// Connections that hyper gave back.
+    pub(crate) returns: u64,
     pub(crate) answers: u64,
 }
 
@@ -50,6 +55,7 @@ impl Counts {
         Counts {
             moves: sum(&text, "corelane_connection_moves_total"),
             parkings: sum(&text, "corelane_connection_parkings_total"),
+            returns: sum(&text, "corelane_connection_returns_total"),
             answers: ledger.answered() as u64,
         }
     }
@@ -57,6 +63,7 @@ impl Counts {
     fn reach(&self, enough: &Counts) -> bool {
         self.moves >= enough.moves
             && self.parkings >= enough.parkings
+            && self.returns >= enough.returns
             && self.answers >= enough.answers
     }
 }
@@ -108,7 +115,7 @@ impl Course {
             draining: AtomicBool::new(false),
         });
         let theirs = Arc::clone(&world);
-        let clients = thread::spawn(move || clients(&theirs, self.chaos.seed));
+        let clients = thread::spawn(move || clients(&theirs, self));
         Race { course: self, server, world, clients }
     }
 }
@@ -152,6 +159,9 @@ impl Race {
 
     /// Has the clients finish what they began, then ends the server.
     pub(crate) fn finish(self) -> Report {
+        if self.faults() > 0 {
+            println!("{}", self.server.admin_get("/lanes").text());
+        }
         self.world.over.store(true, Ordering::SeqCst);
         self.clients.join().expect("clients do not panic");
         self.server.handle.drain();
@@ -180,11 +190,12 @@ fn end(server: Running, ledger: &Ledger) {
 }
 
 /// Lets all clients live.
-fn clients(world: &Arc<World>, seed: u64) {
+fn clients(world: &Arc<World>, course: Course) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     LocalSet::new().block_on(&runtime.expect("a runtime"), async {
-        let clients = (0..CONNECTIONS).map(|n| {
-            tokio::task::spawn_local(live(Arc::clone(world), seed.wrapping_mul(1000) + n))
+        let clients = (0..course.connections).map(|n| {
+            let seed = course.chaos.seed.wrapping_mul(1000).wrapping_add(n);
+            tokio::task::spawn_local(live(Arc::clone(world), seed))
         });
         for client in clients.collect::<Vec<_>>() {
             client.await.expect("a client does not panic");

@@ -1,8 +1,10 @@
 //! A client's end of one connection.
 
 use std::io;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::timeout;
 
 use crate::recipe::{Recipe, reply_body};
 
@@ -24,14 +26,20 @@ pub(crate) enum Heard {
 }
 
 /// What was read and belongs to no reply yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Inbox {
     bytes: Vec<u8>,
     /// Bytes of `bytes` that were taken.
     taken: usize,
+    /// Longest wait for a byte.
+    patience: Duration,
 }
 
 impl Inbox {
+    pub(crate) fn new(patience: Duration) -> Inbox {
+        Inbox { bytes: Vec::new(), taken: 0, patience }
+    }
+
     /// Reads the reply to `recipe` and compares it with what it must be.
     pub(crate) async fn reply(
         &mut self,
@@ -48,13 +56,9 @@ impl Inbox {
         if !head.starts_with("http/1.1 200 ") && !head.starts_with("http/1.0 200 ") {
             return Err(format!("answered {head:?}"));
         }
-        let field = |name: &str| {
-            let line = head.lines().find_map(|line| line.strip_prefix(name));
-            line.map(str::trim)
-        };
-        let length = field("content-length:").and_then(|length| length.parse().ok());
-        let chunked = field("transfer-encoding:") == Some("chunked");
-        let last = match field("connection:") {
+        let length = length(&head);
+        let chunked = field(&head, "transfer-encoding:") == Some("chunked");
+        let last = match field(&head, "connection:") {
             Some(said) => said.contains("close"),
             None => head.starts_with("http/1.0"),
         };
@@ -78,6 +82,25 @@ impl Inbox {
             return Err(format!("the last reply does not say so: {head:?}"));
         }
         Ok(Heard::Reply { last })
+    }
+
+    /// Reads the reply to what is no request, which ends the connection. `whole`: nobody asked with
+    /// HEAD, so its body is there. `None`: the connection ended before.
+    pub(crate) async fn refusal(
+        &mut self,
+        io: &mut (impl AsyncRead + Unpin),
+        whole: bool,
+    ) -> Result<Option<()>, String> {
+        let Some(head) = self.head(io).await? else { return Ok(None) };
+        let closes = field(&head, "connection:") == Some("close");
+        if !head.starts_with("http/1.1 400 ") || !closes {
+            return Err(format!("{head:?} to nonsense"));
+        }
+        match length(&head) {
+            Some(length) if whole => self.exact(io, length).await?,
+            _ => self.rest(io).await?,
+        };
+        Ok(Some(()))
     }
 
     /// Status and head of a reply in lower case; `None` if the connection ended before.
@@ -169,12 +192,21 @@ impl Inbox {
             self.taken = 0;
         }
         self.bytes.reserve(16 << 10);
-        match io.read_buf(&mut self.bytes).await {
-            // An end of TLS without its alert, which what came before it makes up for.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
-            read => read,
+        let silence = || format!("nothing came for {:?}", self.patience);
+        match timeout(self.patience, io.read_buf(&mut self.bytes)).await {
+            Ok(read) => read,
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, silence())),
         }
     }
+}
+
+/// A field of a head in lower case.
+fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+fn length(head: &str) -> Option<usize> {
+    field(head, "content-length:").and_then(|length| length.parse().ok())
 }
 
 fn unread_len(inbox: &Inbox) -> usize {
