@@ -11,6 +11,7 @@ use bytes::Bytes;
 use corelane::{Incoming, Lane, Problem};
 use futures_util::future::Either;
 use http::header::{ALLOW, HeaderValue};
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::task::spawn_local;
@@ -105,14 +106,14 @@ impl Service<Request<Incoming>> for App {
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        let app = Rc::clone(&self.0);
+        let app = &self.0;
         if let Some(refusal) = app.refuse(&request) {
             return at_once(refusal);
         }
         if let Some(faults) = &app.faults
             && let Some(injection) = faults.choose(request.uri().path(), request.method())
         {
-            return Either::Right(Box::pin(app.falsify(injection, request)));
+            return Either::Right(Box::pin(Rc::clone(app).falsify(injection, request)));
         }
         app.dispatch(request)
     }
@@ -177,13 +178,12 @@ impl Instance {
                 Ok(projects.answer(request).await?.map(http_body_util::Either::Left))
             }));
         }
-        at_once(self.answer(request))
+        at_once(self.answer(request.into_parts().0))
     }
 
     /// Answers what needs no waiting.
-    fn answer(&self, mut request: Request<Incoming>) -> Response<Full<Bytes>> {
-        let fields = std::mem::take(request.headers_mut());
-        let uri = request.uri();
+    fn answer(&self, head: Parts) -> Response<Full<Bytes>> {
+        let Parts { method, uri, headers: fields, .. } = head;
         let path = uri.path();
         let known = match path {
             // `*` is the server as a whole, which only OPTIONS asks (RFC 9110 section 9.3.7).
@@ -196,8 +196,8 @@ impl Instance {
         if !known {
             return Problem::from(StatusCode::NOT_FOUND).into_response();
         }
-        if !is_read(request.method()) {
-            return not_a_read(request.method());
+        if !is_read(&method) {
+            return not_a_read(&method);
         }
         match path {
             "/" => self.root.reply(fields),

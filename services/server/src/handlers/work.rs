@@ -12,7 +12,7 @@ use crate::openapi::{self, Operation, Parameter};
 
 pub(crate) fn reply(map: HeaderMap, query: &str, max_ops: u64) -> Response<Full<Bytes>> {
     match ops(query, max_ops) {
-        Some(ops) => super::text(map, format!("{:016x}\n", work(ops))),
+        Some(ops) => super::text(map, Bytes::copy_from_slice(&line(work(ops)))),
         None => {
             super::bad_parameter("ops", &format!("given once, a whole number from 0 to {max_ops}"))
         }
@@ -31,12 +31,25 @@ pub(crate) fn describe(max_ops: u64) -> openapi::Path {
 
 /// The number of steps. Other parameters are ignored, as those that clients add to follow a link.
 pub(crate) fn ops(query: &str, max_ops: u64) -> Option<u64> {
-    let mut values = parse(query.as_bytes()).filter(|(name, _)| name == "ops");
-    let (_, value) = values.next()?;
+    // The usual query, which says what it says without being decoded.
+    let usual = query.strip_prefix("ops=").and_then(number);
+    let ops = usual.or_else(|| {
+        let mut values = parse(query.as_bytes()).filter(|(name, _)| name == "ops");
+        let (_, value) = values.next()?;
+        number(&value).filter(|_| values.next().is_none())
+    })?;
+    (ops <= max_ops).then_some(ops)
+}
+
+fn number(digits: &str) -> Option<u64> {
     // Rust's numbers may have a plus.
-    let digits = value.bytes().all(|b| b.is_ascii_digit());
-    let ops = value.parse().ok().filter(|_| digits)?;
-    (values.next().is_none() && ops <= max_ops).then_some(ops)
+    if digits.starts_with('+') { None } else { digits.parse().ok() }
+}
+
+/// A number in 16 hexadecimal digits.
+fn line(number: u64) -> [u8; 17] {
+    let digit = |place: usize| b"0123456789abcdef"[(number >> (60 - 4 * place)) as usize & 15];
+    std::array::from_fn(|place| if place < 16 { digit(place) } else { b'\n' })
 }
 
 /// Steps of a 64-bit linear congruential generator (Knuth's MMIX constants). Each step needs the
@@ -77,6 +90,12 @@ mod tests {
         ] {
             assert_eq!(ops(wrong, 10), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_line_has_all_digits() {
+        assert_eq!(&line(0x0123_4567_89ab_cdef), b"0123456789abcdef\n");
+        assert_eq!(&line(10), b"000000000000000a\n");
     }
 
     #[test]
