@@ -1,5 +1,6 @@
 //! The body of a request, bounded in size and in the time that its client may take.
 
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -26,12 +27,19 @@ use crate::reply::BoxError;
 /// ```
 #[derive(Debug)]
 pub struct Incoming {
-    /// `None` where the request has no body.
-    inner: Option<hyper::body::Incoming>,
+    /// `None` where the request has no body, or no more of it.
+    inner: Option<Inner>,
     /// Bytes that may still come; `None` after an error, which ends the body.
     left: Option<u64>,
     /// For a body of which something is still to come.
     watch: Option<Arc<BodyWatch>>,
+}
+
+#[derive(Debug)]
+enum Inner {
+    /// The body came with its request.
+    Whole(Bytes),
+    Hyper(hyper::body::Incoming),
 }
 
 /// Why the body of a request ended early.
@@ -58,20 +66,30 @@ impl Incoming {
         limit: u64,
         watch: Option<Arc<BodyWatch>>,
     ) -> Self {
-        Incoming { inner: Some(inner), left: Some(limit), watch }
+        Incoming { inner: Some(Inner::Hyper(inner)), left: Some(limit), watch }
     }
 
-    /// The body of a request that has none.
-    pub(crate) fn empty() -> Self {
-        Incoming { inner: None, left: None, watch: None }
+    /// A body of which nothing is still to come.
+    pub(crate) fn whole(body: Bytes) -> Self {
+        let left = Some(body.len() as u64);
+        let inner = Some(body).filter(|body| !body.is_empty()).map(Inner::Whole);
+        Incoming { inner, left, watch: None }
     }
 
-    /// Polls hyper's body; an error when its next bytes did not come in time.
+    /// Polls what is there; an error when hyper's next bytes did not come in time.
     fn poll_inner(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Some(inner) = &mut self.inner else { return Poll::Ready(None) };
+        let inner = match &mut self.inner {
+            Some(Inner::Hyper(inner)) => inner,
+            Some(Inner::Whole(body)) => {
+                let body = mem::take(body);
+                self.inner = None;
+                return Poll::Ready(Some(Ok(Frame::data(body))));
+            }
+            None => return Poll::Ready(None),
+        };
         let polled = Pin::new(&mut *inner).poll_frame(cx);
         if let Some(watch) = &self.watch {
             match polled {
@@ -133,7 +151,7 @@ impl Body for Incoming {
         if self.left.is_some() {
             return Poll::Ready(Some(Ok(frame)));
         }
-        // A body without a watch has no bytes.
+        // A body without a watch was within its bound when it was read.
         if let Some(watch) = &self.watch {
             watch.set_too_large();
         }
@@ -141,10 +159,18 @@ impl Body for Incoming {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.as_ref().is_none_or(Body::is_end_stream)
+        match &self.inner {
+            Some(Inner::Hyper(inner)) => inner.is_end_stream(),
+            Some(Inner::Whole(_)) => false,
+            None => true,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint)
+        match &self.inner {
+            Some(Inner::Hyper(inner)) => inner.size_hint(),
+            Some(Inner::Whole(body)) => SizeHint::with_exact(body.len() as u64),
+            None => SizeHint::with_exact(0),
+        }
     }
 }

@@ -216,7 +216,7 @@ impl Builder {
     }
 
     /// Whether plain requests of HTTP/1.1 are answered on a short way of their own: those that come
-    /// whole in one read, have no body, and say nothing that two parsers could read differently.
+    /// whole in one read, with their body, and say nothing that two parsers could read differently.
     /// Clients and services notice no difference but in what it costs. Default true; with false
     /// hyper speaks with every client.
     pub fn plain_requests(mut self, plain: bool) -> Self {

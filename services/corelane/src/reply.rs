@@ -6,7 +6,7 @@ use std::error::Error as StdError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -69,13 +69,13 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
 
     fn call(&self, mut request: Request<hyper::body::Incoming>) -> Self::Future {
         if let Some(made) = self.made.take() {
-            return Reply::made(made);
+            return Reply::made(made, request.into_body());
         }
         let Dispatch { service, connection, lane, .. } = self;
         let keeps_alive = keeps_alive(request.version(), request.headers());
         connection.tracker.set_last(!keeps_alive);
         connection.plain_run.add(keeps_alive && request.body().is_end_stream());
-        let ticket = Ticket::new(lane, connection, &request);
+        let ticket = Ticket::new(lane, connection, &request, !request.body().is_end_stream());
         let work = match refusal(&mut request, lane) {
             Some((reason, problem)) => Work::refused(lane, reason, problem),
             None => {
@@ -237,7 +237,7 @@ pin_project! {
         // The service was not ready when it was first asked.
         Unready { future: Pin<Box<Oneshot<S, Request<Incoming>>>>, slot: Slot },
         Running { #[pin] future: S::Future, slot: Slot },
-        Made { reply: Option<Box<Made<S>>> },
+        Made { reply: Option<Box<Made<S>>>, body: hyper::body::Incoming },
         Done,
     }
 }
@@ -251,7 +251,8 @@ impl<S: HttpService> Reply<S> {
         connection: &Rc<Connection>,
         request: &mut Option<Request<Incoming>>,
     ) -> Self {
-        let mut ticket = Ticket::new(lane, connection, request.as_ref().expect("it was read"));
+        let asked = request.as_ref().expect("it was read");
+        let mut ticket = Ticket::new(lane, connection, asked, false);
         ticket.set_plain();
         let work = Work::admitted(service, lane, request, &ticket);
         Reply::new(ticket, work)
@@ -261,9 +262,9 @@ impl<S: HttpService> Reply<S> {
         Reply { started: ticket.begun, ticket: Some(ticket), pending: None, work }
     }
 
-    /// A reply that was made before.
-    fn made(reply: Box<Made<S>>) -> Self {
-        let work = Work::Made { reply: Some(reply) };
+    /// A reply that was made before, to a request whose body was read then.
+    fn made(reply: Box<Made<S>>, body: hyper::body::Incoming) -> Self {
+        let work = Work::Made { reply: Some(reply), body };
         Reply { started: Tick::now(), ticket: None, pending: None, work }
     }
 }
@@ -335,9 +336,11 @@ impl<S: HttpService> Future for Reply<S> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let Some(ticket) = this.ticket else {
-            let WorkProjection::Made { reply } = this.work.project() else {
+            let WorkProjection::Made { reply, body } = this.work.project() else {
                 unreachable!("a future is not polled after it is ready")
             };
+            // All of it was read before. If it were dropped, hyper would end the connection.
+            while let Some(Ok(_)) = ready!(Pin::new(&mut *body).poll_frame(cx)) {}
             return Poll::Ready(Ok(*reply.take().expect("a reply is made once")));
         };
         ticket.set_polled();

@@ -22,6 +22,9 @@ use crate::request_id::{ID_FIELD, X_REQUEST_ID};
 use crate::shared::Phase;
 use crate::trail::{Trail, Trails};
 
+/// How the line of a reply begins that names its request: [`ID_FIELD`].
+const ID_LINE: &[u8] = b"x-request-id: ";
+
 /// A request in flight: counted from here until it is dropped.
 pub(crate) struct Ticket {
     pub(crate) lane: Rc<LaneState>,
@@ -46,13 +49,14 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
+    /// A request that begins; whether some of its body has not been read.
     pub(crate) fn new<B: Body>(
         lane: &Rc<LaneState>,
         connection: &Rc<Connection>,
         request: &Request<B>,
+        has_body: bool,
     ) -> Self {
         let begun = Tick::now();
-        let has_body = !request.body().is_end_stream();
         let accepted = connection.begin_request(has_body);
         let shared = lane.shared();
         let route = lane.shared.routes.find(request.uri().path());
@@ -245,8 +249,7 @@ impl Ticket {
         out.extend_from_slice(self.lane.signature_lines());
         let trail = self.trail.take();
         if let Some(id) = trail.as_ref().and_then(|trail| trail.id.as_ref()) {
-            out.extend_from_slice(ID_FIELD.as_bytes());
-            out.extend_from_slice(b": ");
+            out.extend_from_slice(ID_LINE);
             id.read(|text| out.extend_from_slice(text));
             out.extend_from_slice(b"\r\n");
         }

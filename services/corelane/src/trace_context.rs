@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 
-pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+pub(crate) const PARENT_FIELD: &str = "traceparent";
+const STATE_FIELD: &str = "tracestate";
 
 /// What version 00 defines of the flags: sampled, and that the trace id is random (section
 /// 3.2.2.5). Others are unknown to us, and passed on as 0.
@@ -57,10 +57,17 @@ impl TraceContext {
 
     /// What a request's header fields say, if they are valid.
     pub(crate) fn read(headers: &HeaderMap) -> Option<Self> {
-        let mut values = headers.get_all(TRACEPARENT).iter();
-        let (Some(parent), None) = (values.next(), values.next()) else { return None };
-        let mut context = TraceContext::parse(parent.as_bytes())?;
-        context.state = state(headers);
+        let (mut parent, mut stated) = (None, false);
+        for (name, value) in headers {
+            match name.as_str() {
+                PARENT_FIELD if parent.is_some() => return None,
+                PARENT_FIELD => parent = Some(value),
+                STATE_FIELD => stated = true,
+                _ => {}
+            }
+        }
+        let mut context = TraceContext::parse(parent?.as_bytes())?;
+        context.state = if stated { state(headers) } else { None };
         Some(context)
     }
 
@@ -158,7 +165,7 @@ const DIGITS: [u8; 256] = {
 
 /// The `tracestate` to pass on: its fields as one, or nothing where it is invalid or too long.
 fn state(headers: &HeaderMap) -> Option<HeaderValue> {
-    let mut values = headers.get_all(TRACESTATE).iter();
+    let mut values = headers.get_all(STATE_FIELD).iter();
     let (first, second) = (values.next()?, values.next());
     let whole = match second {
         None => Cow::Borrowed(first.as_bytes()),

@@ -18,9 +18,9 @@ use crate::finished::{Finished, Observer, Span, Times};
 use crate::lane::{Lane, LaneState};
 use crate::load_table::KindIndex;
 use crate::random::Identifiers;
-use crate::request_id::{Id, X_REQUEST_ID};
+use crate::request_id::{ID_FIELD, Id};
 use crate::settings::Traces;
-use crate::trace_context::{TRACEPARENT, TraceContext};
+use crate::trace_context::{PARENT_FIELD, TraceContext};
 
 /// Most boxes that a lane keeps for its next requests.
 const SPARE: usize = 256;
@@ -92,6 +92,13 @@ impl Trail {
         }
     }
 
+    /// What holds nothing of a request any more is used again for another.
+    fn begin(&mut self, kind: KindIndex, version: Version, begun: Tick) {
+        (self.kind, self.version, self.begun) = (kind, version, begun);
+        (self.accept, self.started, self.made, self.status) = (None, None, None, None);
+        (self.body_bytes, self.whole) = (0, false);
+    }
+
     /// Its times, when the write of its reply took `write` nanoseconds, or it ends now without.
     fn times(&self, write: Option<u64>) -> Times {
         let between = |from: Tick, to: Tick| Duration::from_nanos(to.since(from));
@@ -144,23 +151,21 @@ impl Trails {
         begun: Tick,
         accept: Option<u64>,
     ) -> Box<Trail> {
-        let fresh = Trail { accept, ..Trail::new(kind, request.version(), begun) };
-        let mut trail = match self.spare.borrow_mut().pop() {
-            Some(mut trail) => {
-                *trail = fresh;
-                trail
+        let spare = self.spare.borrow_mut().pop();
+        let mut trail =
+            spare.unwrap_or_else(|| Box::new(Trail::new(kind, request.version(), begun)));
+        trail.begin(kind, request.version(), begun);
+        trail.accept = accept;
+        // One pass over the fields takes less than a look-up by a name, which hashes it.
+        let (mut theirs, mut traced) = (None, false);
+        for (name, value) in request.headers() {
+            match name.as_str() {
+                ID_FIELD => theirs = theirs.or(Some(value)),
+                PARENT_FIELD => traced = true,
+                _ => {}
             }
-            None => Box::new(fresh),
-        };
-        // One pass over the names of fields takes less than a look-up of each, which hashes it.
-        let (id, parent) = (X_REQUEST_ID, TRACEPARENT);
-        let (mut named, mut traced) = (false, false);
-        for name in request.headers().keys() {
-            named |= *name == id;
-            traced |= *name == parent;
         }
         if self.ids {
-            let theirs = named.then(|| request.headers().get(X_REQUEST_ID)).flatten();
             let id = theirs.and_then(Id::taken);
             trail.id = Some(id.unwrap_or_else(|| Id::Made(self.identifiers.wide())));
         }

@@ -50,7 +50,22 @@ fn conversations() -> Vec<String> {
         format!("{}{GET}", get("/slow/unknown/long")),
         format!("{GET}{}{GET}", get("/close")),
         format!("{}{GET}", get("/wait").repeat(4)),
+        format!("{}{GET}{POST}", POST.repeat(3)),
+        format!("{}{GET}", post("PATCH", "/wait/slow/parts", 300)),
+        format!("{}{GET}", post("PUT", "/unknown/parts", 300)),
+        format!("{}{POST}{GET}", post("PUT", "/close", 3)),
+        format!("{}{GET}", post("PUT", "/204", 0)),
+        format!("{}{GET}", post("DELETE", "/b", 3)),
+        format!("{}{GET}", post("GET", "/b", 3)),
+        format!("{GET}POST /b HTTP/1.1\r\nHost: t\r\nContent-Length: 03\r\n\r\nabc{GET}"),
+        format!("{GET}POST /b HTTP/1.1\r\nHost: t\r\nContent-Length: 3, 3\r\n\r\nabc{GET}"),
+        format!("{POST}\r\n{GET}"),
     ]
+}
+
+fn post(method: &str, target: &str, length: usize) -> String {
+    let head = format!("{method} {target} HTTP/1.1\r\nHost: t\r\n");
+    format!("{head}Content-Length: {length}\r\n\r\n{}", "b".repeat(length))
 }
 
 #[test]
@@ -63,6 +78,19 @@ fn a_client_cannot_tell_who_answers() {
             let (first, second) = bytes.split_at(at);
             let [plain, hyper] = pair.replies(&[first, second]);
             assert_eq!(plain, hyper, "{said:?} cut at {at}");
+        }
+    }
+}
+
+/// hyper reads some of it anew where the reply is its own to send, in more reads than one.
+#[test]
+fn a_client_cannot_tell_who_answers_a_long_body() {
+    let pair = Pair::start();
+    for target in ["/b", "/wait", "/unknown/parts", "/wait/unknown/long", "/close"] {
+        for length in [3000, 8192, 12_000, 16_384, 40_000] {
+            let said = format!("{}{GET}", post("POST", target, length));
+            let [plain, hyper] = pair.replies(&[said.as_bytes()]);
+            assert_eq!(plain, hyper, "{target} {length}");
         }
     }
 }

@@ -80,7 +80,7 @@ pub(crate) struct Buffers<S: HttpService> {
     pub(super) heads: RefCell<BytesMut>,
     pub(super) head: RefCell<Head>,
     pub(super) date: RefCell<Date>,
-    fields: Cell<HeaderMap>,
+    fields: Cell<Option<HeaderMap>>,
     desk: Cell<Option<Desk<S>>>,
 }
 
@@ -122,13 +122,13 @@ impl<S: HttpService> Buffers<S> {
 
     /// An empty map for the fields of a request.
     pub(super) fn take_fields(&self) -> HeaderMap {
-        self.fields.take()
+        self.fields.take().unwrap_or_default()
     }
 
     /// Gives back the map of a reply that was written.
     pub(super) fn return_fields(&self, mut fields: HeaderMap) {
         fields.clear();
-        self.fields.set(fields);
+        self.fields.set(Some(fields));
     }
 
     pub(super) fn take_desk(&self) -> Desk<S> {

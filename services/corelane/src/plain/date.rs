@@ -6,35 +6,35 @@ use crate::clock::Tick;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The line of a head with the date (RFC 9110 section 6.6.1), which stays the same for a second. The
-/// wall clock is read once in that time.
+/// The end of a head: the line with the date (RFC 9110 section 6.6.1), which stays the same for a
+/// second, and an empty one. The wall clock is read once in that time.
 #[derive(Debug)]
 pub(super) struct Date {
-    line: String,
-    /// When the line was right, and for how many nanoseconds it is.
+    lines: String,
+    /// When they were right, and for how many nanoseconds they are.
     read: Tick,
     lasts: u64,
 }
 
 impl Date {
     pub(super) fn new() -> Self {
-        Date { line: String::new(), read: Tick::now(), lasts: 0 }
+        Date { lines: String::new(), read: Tick::now(), lasts: 0 }
     }
 
-    /// The line at `now`, which is the present or not long before.
+    /// The lines at `now`, which is the present or not long before.
     pub(super) fn at(&mut self, now: Tick) -> &[u8] {
         if now.since(self.read) >= self.lasts {
             self.read = Tick::now();
             self.set(SystemTime::now());
         }
-        self.line.as_bytes()
+        self.lines.as_bytes()
     }
 
     fn set(&mut self, now: SystemTime) {
         let into = now.duration_since(UNIX_EPOCH).map_or(0, |passed| passed.subsec_nanos());
         self.lasts = SECOND - u64::from(into);
         let second = now - Duration::from_nanos(u64::from(into));
-        self.line = format!("date: {}\r\n", httpdate::fmt_http_date(second));
+        self.lines = format!("date: {}\r\n\r\n", httpdate::fmt_http_date(second));
     }
 }
 
@@ -47,10 +47,10 @@ mod tests {
         let mut date = Date::new();
         let begun = UNIX_EPOCH + Duration::new(784_111_777, 400_000_000);
         date.set(begun);
-        let line = b"date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+        let lines = b"date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n";
         assert_eq!(date.lasts, 600_000_000);
         let (last, next) = (date.read.later(599_999_999), date.read.later(600_000_000));
-        assert_eq!(date.at(last), line);
-        assert_ne!(date.at(next), line, "read anew");
+        assert_eq!(date.at(last), lines);
+        assert_ne!(date.at(next), lines, "read anew");
     }
 }

@@ -1,7 +1,5 @@
 //! The heads of replies.
 
-use std::io::Write;
-
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRAILER, TRANSFER_ENCODING, UPGRADE};
 use http::{Extensions, HeaderValue, Response, StatusCode, Version};
@@ -73,13 +71,13 @@ where
     ticket.write_names(out);
     if !ticket.asks_head() && !bodiless {
         out.extend_from_slice(b"content-length: ");
-        decimal(length, out);
-        out.extend_from_slice(b"\r\n");
+        decimal_line(length, out);
     }
-    if !dated {
+    if dated {
+        out.extend_from_slice(b"\r\n");
+    } else {
         out.extend_from_slice(date.at(ticket.made().unwrap_or_else(Tick::now)));
     }
-    out.extend_from_slice(b"\r\n");
     Some(length)
 }
 
@@ -91,9 +89,10 @@ fn status_line(status: StatusCode, extensions: &Extensions, out: &mut Vec<u8>) -
         out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
         return Some(());
     }
-    let reason = status.canonical_reason()?;
-    // Into memory nothing fails to be written.
-    let _ = write!(out, "HTTP/1.1 {} {reason}\r\n", status.as_str());
+    // Not by `write!`, which takes ten times as long.
+    for part in ["HTTP/1.1 ", status.as_str(), " ", status.canonical_reason()?, "\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
     Some(())
 }
 
@@ -103,15 +102,16 @@ fn says(value: &HeaderValue, length: u64) -> bool {
     text.and_then(|text| text.parse().ok()) == Some(length)
 }
 
-fn decimal(mut number: u64, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
+/// Writes a number that ends a line.
+fn decimal_line(mut number: u64, out: &mut Vec<u8>) {
+    let mut line = *b"00000000000000000000\r\n";
+    let mut at = line.len() - 2;
     loop {
         at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
+        line[at] = b'0' + (number % 10) as u8;
         number /= 10;
         if number == 0 {
-            return out.extend_from_slice(&digits[at..]);
+            return out.extend_from_slice(&line[at..]);
         }
     }
 }

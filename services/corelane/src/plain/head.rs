@@ -4,11 +4,14 @@
 //! of its bytes (RFC 9112 sections 2.2, 3 and 5). Nothing is decided about any other; hyper gets
 //! its bytes as they came.
 
-use bytes::BytesMut;
+use std::mem;
+
+use bytes::{Bytes, BytesMut};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 use memchr::memchr;
 
+use super::names::Names;
 use crate::body::Incoming;
 use crate::conformance::is_host;
 use crate::settings::Limits;
@@ -16,35 +19,47 @@ use crate::settings::Limits;
 /// How a plain request line ends.
 const VERSION: &[u8] = b" HTTP/1.1";
 
-/// Where the parts of a plain head are; used again for the next.
+/// What a plain head has, and where; used again for the next.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     method: Method,
     target: Part,
-    fields: Vec<(Part, Part)>,
+    fields: Vec<(HeaderName, Part)>,
+    names: Names,
     /// Bytes of it, with the empty line at its end.
-    pub(super) length: usize,
+    length: usize,
+    /// Bytes of the body behind it.
+    body: usize,
 }
 
 /// A part of a head: from one byte up to another.
 type Part = (usize, usize);
 
 impl Head {
-    /// Finds the plain head that `bytes` begin with. `None`: it is another's business, or not
-    /// complete.
-    pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Option<()> {
-        let bytes = &bytes[..bytes.len().min(limits.header_bytes)];
+    /// Finds the plain request that `bytes` begin with; its length. `None`: it is another's
+    /// business, or not complete.
+    pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Option<usize> {
+        self.head(&bytes[..bytes.len().min(limits.header_bytes)], limits)?;
+        let whole = self.length + self.body;
+        let plain = self.body as u64 <= limits.body_bytes && whole <= bytes.len();
+        plain.then_some(whole)
+    }
+
+    fn head(&mut self, bytes: &[u8], limits: &Limits) -> Option<()> {
         let mut next = self.request_line(line(bytes, 0)?, limits)?;
         self.fields.clear();
-        let mut host = false;
+        let (mut host, mut body) = (false, None);
         loop {
             let line = line(bytes, next)?;
             let begin = next;
             next += line.len() + 2;
             if line.is_empty() {
                 self.length = next;
-                // RFC 9112 section 3.2: there is exactly one.
-                return host.then_some(());
+                self.body = body.unwrap_or(0);
+                // RFC 9112 section 3.2: there is exactly one. Section 6.3: any request may have a
+                // body, but few that are sent with other methods do, and parsers differ there.
+                let plain = host && (body.is_none() || self.may_have_body());
+                return plain.then_some(());
             }
             let colon = memchr(b':', line)?;
             let space = usize::from(line.get(colon + 1) == Some(&b' '));
@@ -52,15 +67,17 @@ impl Head {
             if is_padded(value) || self.fields.len() == limits.headers {
                 return None;
             }
-            match meaning(name) {
+            let (name, meaning) = self.names.read(name)?;
+            match meaning {
                 Meaning::Host if host || !is_host(value) => return None,
                 Meaning::Host => host = true,
                 Meaning::Connection if !value.eq_ignore_ascii_case(b"keep-alive") => return None,
+                Meaning::Length if body.is_some() => return None,
+                Meaning::Length => body = Some(length(value)?),
                 Meaning::Connection | Meaning::End => {}
                 Meaning::Message => return None,
             }
-            let value = (begin + colon + 1 + space, begin + line.len());
-            self.fields.push(((begin, begin + colon), value));
+            self.fields.push((name, (begin + colon + 1 + space, begin + line.len())));
         }
     }
 
@@ -77,28 +94,35 @@ impl Head {
         plain.then_some(line.len() + 2)
     }
 
-    /// The request whose head was found at the beginning of `bytes`, which are copied once, to
-    /// `memory`. `None`: a name or a value has bytes that are not plain.
+    fn may_have_body(&self) -> bool {
+        matches!(self.method, Method::POST | Method::PUT | Method::PATCH)
+    }
+
+    /// The request that was found at the beginning of `bytes`, which are copied once, to `memory`.
+    /// `None`: a value has bytes that are not plain.
     pub(super) fn request(
-        &self,
+        &mut self,
         bytes: &[u8],
         memory: &mut BytesMut,
         mut fields: HeaderMap,
     ) -> Option<Request<Incoming>> {
-        memory.extend_from_slice(&bytes[..self.length]);
-        let head = memory.split().freeze();
-        let part = |(from, to): Part| head.slice(from..to);
+        let whole = self.length + self.body;
+        memory.extend_from_slice(&bytes[..whole]);
+        let bytes = memory.split().freeze();
+        let part = |(from, to): Part| bytes.slice(from..to);
         let target = PathAndQuery::from_maybe_shared(part(self.target)).ok()?;
         fields.reserve(self.fields.len());
-        for &((begin, end), value) in &self.fields {
-            let name = HeaderName::from_bytes(&head[begin..end]).ok()?;
+        for (name, value) in self.fields.drain(..) {
             fields.append(name, HeaderValue::from_maybe_shared(part(value)).ok()?);
         }
-        let mut request = Request::new(Incoming::empty());
+        let body = if self.body == 0 { Bytes::new() } else { part((self.length, whole)) };
+        let mut request = Request::new(Incoming::whole(body));
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = Uri::from(target);
         *request.version_mut() = Version::HTTP_11;
-        *request.headers_mut() = fields;
+        // The map that was there has nothing, and to look for what that would leave takes longer
+        // than to put another in its place.
+        mem::forget(mem::replace(request.headers_mut(), fields));
         Some(request)
     }
 }
@@ -116,30 +140,44 @@ fn is_padded(value: &[u8]) -> bool {
     odd || value.first() == Some(&b' ') || value.last() == Some(&b' ')
 }
 
+/// A Content-Length that every parser reads alike: digits, the first of several not 0 (RFC 9110
+/// section 8.6). One with more digits announces more than is ever read at once.
+fn length(value: &[u8]) -> Option<usize> {
+    let plain = matches!(value, [b'0'] | [b'1'..=b'9', ..]) && value.len() <= 9;
+    if !plain || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(value.iter().fold(0, |length, digit| 10 * length + usize::from(digit - b'0')))
+}
+
 /// What a field says.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Meaning {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
     /// Something for the service alone.
     End,
     Host,
     Connection,
+    /// How long the body is.
+    Length,
     /// How the message goes on, or the connection.
     Message,
 }
 
-fn meaning(name: &[u8]) -> Meaning {
-    let known: &[(&[u8], Meaning)] = match name.len() {
-        2 => &[(b"te", Meaning::Message)],
-        4 => &[(b"host", Meaning::Host)],
-        6 => &[(b"expect", Meaning::Message)],
-        7 => &[(b"upgrade", Meaning::Message), (b"trailer", Meaning::Message)],
-        10 => &[(b"connection", Meaning::Connection)],
-        14 => &[(b"content-length", Meaning::Message)],
-        17 => &[(b"transfer-encoding", Meaning::Message)],
-        _ => return Meaning::End,
-    };
-    let found = known.iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
-    found.map_or(Meaning::End, |(_, meaning)| *meaning)
+impl Meaning {
+    pub(super) fn of(name: &[u8]) -> Meaning {
+        let known: &[(&[u8], Meaning)] = match name.len() {
+            2 => &[(b"te", Meaning::Message)],
+            4 => &[(b"host", Meaning::Host)],
+            6 => &[(b"expect", Meaning::Message)],
+            7 => &[(b"upgrade", Meaning::Message), (b"trailer", Meaning::Message)],
+            10 => &[(b"connection", Meaning::Connection)],
+            14 => &[(b"content-length", Meaning::Length)],
+            17 => &[(b"transfer-encoding", Meaning::Message)],
+            _ => return Meaning::End,
+        };
+        let found = known.iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
+        found.map_or(Meaning::End, |(_, meaning)| *meaning)
+    }
 }
 
 /// The methods that a plain request may have.
@@ -175,13 +213,19 @@ const TARGET: [bool; 256] = {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use http_body::Body;
+    use http_body_util::BodyExt;
+
     use super::*;
 
     fn read(bytes: &[u8]) -> Option<(Request<Incoming>, usize)> {
         let mut head = Head::default();
-        head.read(bytes, &Limits { headers: 3, uri_bytes: 20, ..Limits::default() })?;
+        let limits = Limits { headers: 3, uri_bytes: 20, body_bytes: 10, ..Limits::default() };
+        let length = head.read(bytes, &limits)?;
         let request = head.request(bytes, &mut BytesMut::new(), HeaderMap::new());
-        request.map(|request| (request, head.length))
+        request.map(|request| (request, length))
     }
 
     #[test]
@@ -199,11 +243,68 @@ mod tests {
     }
 
     #[test]
+    fn a_body_of_a_length_is_a_part_of_its_request() {
+        for (length, body) in [("0", ""), ("3", "abc"), ("10", "0123456789")] {
+            let head = format!("PUT / HTTP/1.1\r\nHost: h\r\ncontent-length:{length}\r\n\r\n");
+            let (request, whole) = read(format!("{head}{body}GET").as_bytes()).expect("plain");
+            assert_eq!(whole, head.len() + body.len());
+            assert_eq!(request.headers()["content-length"], length);
+            let came = request.into_body();
+            assert_eq!(
+                (came.size_hint().exact(), came.is_end_stream()),
+                (Some(body.len() as u64), body.is_empty())
+            );
+            let mut came = Box::pin(came.collect());
+            let Poll::Ready(came) = came.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+            else {
+                panic!("all of it is there")
+            };
+            assert_eq!(came.expect("a body").to_bytes(), body);
+        }
+    }
+
+    #[test]
     fn what_is_cut_anywhere_is_not_plain_yet() {
-        let whole = b"GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\n";
-        assert!(read(whole).is_some());
-        for at in 0..whole.len() {
-            assert!(read(&whole[..at]).is_none(), "{at}");
+        let get: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\n";
+        let post = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody";
+        for whole in [get, post] {
+            assert!(read(whole).is_some());
+            for at in 0..whole.len() {
+                assert!(read(&whole[..at]).is_none(), "{at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_that_another_parser_may_read_otherwise_is_not_plain() {
+        let lengths = [
+            "",
+            "+3",
+            "-3",
+            "03",
+            "0x3",
+            "3,3",
+            "3 3",
+            "3.0",
+            "3a",
+            " 3",
+            "3 ",
+            "1000000000",
+            "11",
+        ];
+        for length in lengths {
+            let head = format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
+            assert!(read(format!("{head}{}", "a".repeat(20)).as_bytes()).is_none(), "{length:?}");
+        }
+        let with = |method: &str, fields: &str| {
+            let head = format!("{method} / HTTP/1.1\r\nHost: h\r\n{fields}\r\nabc");
+            read(head.as_bytes()).is_some()
+        };
+        assert!(with("POST", "Content-Length: 3\r\n") && with("PATCH", "Content-Length: 3\r\n"));
+        assert!(!with("POST", "Content-Length: 3\r\nContent-Length: 3\r\n"));
+        assert!(!with("POST", "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n"));
+        for method in ["GET", "HEAD", "DELETE", "OPTIONS"] {
+            assert!(!with(method, "Content-Length: 3\r\n"), "{method}");
         }
     }
 

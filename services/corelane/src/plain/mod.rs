@@ -1,14 +1,14 @@
-//! Plain requests: those of HTTP/1.1 that come whole in one read, have no body, and say nothing
-//! that two parsers could read differently ([`head`] is strict about it). They are most requests
-//! of most clients, and are answered here without hyper, at a third of what it takes.
+//! Plain requests: those of HTTP/1.1 that come whole in one read, with their body if they have one,
+//! and say nothing that two parsers could read differently ([`head`] is strict about it). They are
+//! most requests of most clients, and are answered here without hyper, at a third of what it takes.
 //!
 //! A connection begins here once its protocol is told. It goes to hyper, with the bytes that were
 //! read and not answered, until its requests are plain again ([`crate::idle`]):
 //!
-//! - at the first head that is not plain, or has not come whole;
+//! - at the first request that is not plain, or has not come whole;
 //! - with the first reply that takes more than a length to send: a body whose length is not known,
 //!   or a field about the connection, such as the `Connection: close` of a drain. hyper then reads
-//!   the request again, and its service gives the reply that is there.
+//!   the request again, its body to the end, and its service gives the reply that is there.
 //!
 //! Between two requests a connection holds neither a buffer nor anything of the last request.
 
@@ -16,6 +16,7 @@ mod buffers;
 mod date;
 mod encode;
 mod head;
+mod names;
 mod replies;
 mod turn;
 
@@ -86,7 +87,7 @@ enum Step<S: HttpService> {
 struct Answering<S: HttpService> {
     desk: Desk<S>,
     /// The bytes of the request, and those behind it.
-    head: Bytes,
+    asked: Bytes,
     unread: Bytes,
     /// The reply was polled in this turn already.
     polled: bool,

@@ -68,12 +68,13 @@ impl<S: HttpService> Turn<'_, S> {
             let over = HandOver { prefix: all(), made: Some(Box::new(reply)) };
             return Some((Bytes::new(), Stage::HandOver(Box::new(over))));
         };
-        buffers.return_fields(mem::take(reply.headers_mut()));
+        let (head, body) = reply.into_parts();
+        buffers.return_fields(head.headers);
         if length == 0 {
             buffers.return_desk(desk);
             return None;
         }
-        desk.set(Work::Body { body: reply.into_body() });
+        desk.set(Work::Body { body });
         let first = match desk.as_mut().poll_data(cx) {
             Poll::Ready(Ok(data)) => data,
             Poll::Ready(Err(error)) => {

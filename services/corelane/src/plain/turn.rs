@@ -72,8 +72,9 @@ impl<S: HttpService> Turn<'_, S> {
         cx: &mut Context<'_>,
     ) -> Step<S> {
         let keep = |rest: &[u8]| match held {
-            Some(held) if !rest.is_empty() => held.slice_ref(rest),
-            _ => Bytes::copy_from_slice(rest),
+            _ if rest.is_empty() => Bytes::new(),
+            Some(held) => held.slice_ref(rest),
+            None => Bytes::copy_from_slice(rest),
         };
         let buffers = &self.host.buffers;
         let mut out = buffers.take_output();
@@ -85,14 +86,14 @@ impl<S: HttpService> Turn<'_, S> {
                 return self.write(out, Bytes::new(), Stage::HandOver(Box::new(over)), cx);
             };
             self.left -= 1;
-            let (head, behind) = rest.split_at(length);
+            let (asked, behind) = rest.split_at(length);
             let mut desk = buffers.take_desk();
             let LaneService { lane, service, .. } = self.host;
             let reply = Reply::plain(service, lane, self.connection, &mut request);
             desk.set(Work::Reply { reply });
             let Poll::Ready(Ok(made)) = desk.as_mut().poll_reply(cx) else {
-                let (head, unread) = (Bytes::copy_from_slice(head), keep(behind));
-                let answering = Answering { desk, head, unread, polled: true };
+                let (asked, unread) = (Bytes::copy_from_slice(asked), keep(behind));
+                let answering = Answering { desk, asked, unread, polled: true };
                 return self.write(out, Bytes::new(), Stage::Answering(Box::new(answering)), cx);
             };
             let (all, behind_it) = (|| keep(rest), || keep(behind));
@@ -104,14 +105,14 @@ impl<S: HttpService> Turn<'_, S> {
         self.write(out, Bytes::new(), Stage::unread(keep(rest)), cx)
     }
 
-    /// Reads the plain request that `bytes` begin with; its length.
+    /// Reads the plain request that `bytes` begin with; its length, with its body.
     fn request(&self, bytes: &[u8], request: &mut Option<Request<Incoming>>) -> Option<usize> {
         let buffers = &self.host.buffers;
         let mut head = buffers.head.borrow_mut();
-        head.read(bytes, &self.host.lane.limits)?;
+        let length = head.read(bytes, &self.host.lane.limits)?;
         let mut memory = buffers.heads.borrow_mut();
         *request = head.request(bytes, &mut memory, buffers.take_fields());
-        request.as_ref().map(|_| head.length)
+        request.as_ref().map(|_| length)
     }
 
     /// Goes on with a reply that is not made yet.
@@ -138,9 +139,9 @@ impl<S: HttpService> Turn<'_, S> {
         made: Made<S>,
         cx: &mut Context<'_>,
     ) -> Step<S> {
-        let Answering { desk, head, unread, .. } = answering;
+        let Answering { desk, asked, unread, .. } = answering;
         let mut out = self.host.buffers.take_output();
-        let all = || Bytes::from([&head[..], &unread].concat());
+        let all = || Bytes::from([&asked[..], &unread].concat());
         let behind = || unread.clone();
         let (body, next) = self
             .encode(desk, made, &mut out, all, behind, cx)

@@ -5,9 +5,9 @@ const SPAN: &str = "00f067aa0ba902b7";
 
 fn read(parents: &[&str], states: &[&str]) -> Option<TraceContext> {
     let mut headers = HeaderMap::new();
-    for (name, values) in [(TRACEPARENT, parents), (TRACESTATE, states)] {
+    for (name, values) in [(PARENT_FIELD, parents), (STATE_FIELD, states)] {
         for value in values {
-            headers.append(name.clone(), HeaderValue::from_str(value).expect("a header value"));
+            headers.append(name, HeaderValue::from_str(value).expect("a header value"));
         }
     }
     TraceContext::read(&headers)
