@@ -101,7 +101,6 @@ lint: formats clippy ## Check formats, and what linters find
 # What needs no build of ours.
 formats: tools
 	cd services && cargo fmt --check
-	cd services/fuzz && cargo fmt --check
 	cd loadtests/bench && cargo fmt --check
 	test -z "$$(gofmt -l loadtests/bench/peers/go | tee /dev/stderr)"
 	$(TOOLS) run ruff format --check
@@ -161,7 +160,6 @@ miri: ## Look for undefined behaviour in what the library calls; needs nightly R
 
 fmt: ## Format Rust and Python
 	cd services && cargo fmt
-	cd services/fuzz && cargo fmt
 	cd loadtests/bench && cargo fmt
 	$(TOOLS) run ruff format
 	$(TOOLS) run ruff check --fix
@@ -259,5 +257,4 @@ clean: ## Stop the instance; remove builds, logs and recorded data
 	@$(LOCAL) remove
 	rm -rf .run/compare .run/images .run/deploy .run/release .pytest_cache .ruff_cache loadtests/out
 	cd services && cargo clean
-	cd services/fuzz && cargo clean
 	cd loadtests/bench && cargo clean
