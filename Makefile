@@ -31,7 +31,7 @@ help: ## Show the targets and variables
 ## Variables of up, as in: make up REPLICAS=4
 ## INSTANCE is also for down, status, logs, loadtest, compare-direct, clean, postgres-up and postgres-down.
 ##   REPLICAS            replicas of the server; one per CPU
-##   PROFILE             release, the profile of cargo that builds the server; dev is built sooner
+##   PROFILE             local, the cargo profile that builds the server; release is faster and takes minutes to build
 ##   GATEWAY_PORT        8080, where requests go
 ##   ENVOY_ADMIN_PORT    9901
 ##   GATEWAY_STATS_PORT  9902
