@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Command};
-use corelane_cli::{duration, number, refuse};
+use corelane_service::{duration, number, refuse};
 use hyper::StatusCode;
 use hyper::header::HeaderName;
 
-use crate::ask::Url;
-use crate::wanted::Wanted;
+use super::ask::Url;
+use super::wanted::Wanted;
 
 /// Everything that the program is told.
 #[derive(Debug)]
@@ -21,31 +21,29 @@ pub(crate) struct Settings {
     pub(crate) interval: Duration,
 }
 
-/// Environment variables with this prefix are settings.
-const PREFIX: &str = "CORELANE_CHECK_";
-
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// Reads the command line and the environment, or says why the program ends here.
-pub(crate) fn read() -> Result<Settings, ExitCode> {
-    let mut command = command();
-    let matches = corelane_cli::read(&command, PREFIX)?;
-    let distinct = value::<u64>(&matches, "distinct") as usize;
-    let header = matches.get_one::<HeaderName>("header").cloned();
-    if header.is_none() && distinct != 1 {
-        let words = format!("--distinct {distinct} counts values of a header: name it by --header");
-        return Err(refuse(command.error(ErrorKind::MissingRequiredArgument, words)));
+impl Settings {
+    /// Reads the flags, or reports what is wrong with them and how to exit.
+    pub(crate) fn read(command: &mut Command, matches: &ArgMatches) -> Result<Self, ExitCode> {
+        let distinct = value::<u64>(matches, "distinct") as usize;
+        let header = matches.get_one::<HeaderName>("header").cloned();
+        if header.is_none() && distinct != 1 {
+            let words =
+                format!("--distinct {distinct} counts values of a header: name it with --header");
+            return Err(refuse(command.error(ErrorKind::MissingRequiredArgument, words)));
+        }
+        Ok(Settings {
+            url: value(matches, "url"),
+            wanted: Wanted {
+                status: value(matches, "status"),
+                header: header.map(|name| (name, distinct)),
+                body: matches.get_one("body").cloned(),
+            },
+            deadline: value(matches, "deadline"),
+            interval: value(matches, "interval"),
+        })
     }
-    Ok(Settings {
-        url: value(&matches, "url"),
-        wanted: Wanted {
-            status: value(&matches, "status"),
-            header: header.map(|name| (name, distinct)),
-            body: matches.get_one("body").cloned(),
-        },
-        deadline: value(&matches, "deadline"),
-        interval: value(&matches, "interval"),
-    })
 }
 
 /// The value of a flag that always has one.
@@ -53,7 +51,8 @@ fn value<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> 
     matches.get_one::<T>(name).cloned().expect("the flag has a value")
 }
 
-fn command() -> Command {
+/// The flags of `corelane check`.
+pub(crate) fn command() -> Command {
     let url = Arg::new("url")
         .value_name("URL")
         .env("CORELANE_CHECK_URL")
@@ -89,9 +88,8 @@ fn command() -> Command {
         .env("CORELANE_CHECK_BODY")
         .value_name("TEXT")
         .help("A text that the reply's body must hold");
-    Command::new("corelane-check")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("Gets a URL until it is answered as wanted")
+    Command::new("check")
+        .about("Request a URL until the reply is the expected one")
         .after_help(
             "A flag wins over the environment. Exit codes: 0 as wanted, 1 not until the deadline, \
              64 for a bad flag or variable.",

@@ -13,11 +13,11 @@ const EXIT_USAGE: u8 = 64;
 
 /// Reads a program's command line and environment, or says why it ends here.
 ///
-/// Variables that begin with `prefix` but belong to no flag are errors: they are misspelt flags.
+/// Variables that begin with one of `prefixes` but belong to no flag are errors: they are misspelt flags.
 /// The exit code is that of `--help` and `--version`, or 64.
-pub fn read(command: &Command, prefix: &str) -> Result<ArgMatches, ExitCode> {
+pub fn read(command: &Command, prefixes: &[&str]) -> Result<ArgMatches, ExitCode> {
     let matches = command.clone().try_get_matches().map_err(refuse)?;
-    match unknown(command, prefix, std::env::vars_os()) {
+    match unknown(command, prefixes, std::env::vars_os()) {
         None => Ok(matches),
         Some(words) => Err(refuse(command.clone().error(ErrorKind::UnknownArgument, words))),
     }
@@ -30,16 +30,17 @@ pub fn refuse(words: clap::Error) -> ExitCode {
     if words.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS }
 }
 
-/// Words on the first variable with this prefix that no flag has.
+/// Words on the first variable with one of these prefixes that no flag has.
 fn unknown(
     command: &Command,
-    prefix: &str,
+    prefixes: &[&str],
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Option<String> {
     let known = variables(command);
     environment.into_iter().find_map(|(name, value)| {
         let name = name.to_string_lossy();
-        let strange = name.starts_with(prefix) && !known.contains(&*name);
+        let strange =
+            prefixes.iter().any(|prefix| name.starts_with(prefix)) && !known.contains(&*name);
         let allowed = || known.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         strange.then(|| format!("{name} = {value:?}: unknown variable; allowed are {}", allowed()))
     })
@@ -109,7 +110,7 @@ mod tests {
         let below = Command::new("run").arg(Arg::new("b").long("b").env("DEMO_B"));
         let command =
             Command::new("demo").arg(Arg::new("a").long("a").env("DEMO_A")).subcommand(below);
-        let look = |name: &str| unknown(&command, "DEMO_", [(name.into(), "1".into())]);
+        let look = |name: &str| unknown(&command, &["DEMO_"], [(name.into(), "1".into())]);
         assert_eq!((look("DEMO_A"), look("DEMO_B"), look("HOME")), (None, None, None));
         let words = look("DEMO_C").expect("no flag has it");
         assert_eq!(words, "DEMO_C = \"1\": unknown variable; allowed are DEMO_A, DEMO_B");

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use corelane_cli::{ExchangeError, exchange};
+use corelane_service::{ExchangeError, exchange};
 use http_body_util::Empty;
 use hyper::header::{CONNECTION, HOST};
 use hyper::http::uri::{Authority, Scheme};
@@ -13,7 +13,7 @@ use hyper::{Request, StatusCode, Uri};
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 
-use crate::exposition::Exposition;
+use super::exposition::Exposition;
 
 /// Longest time for an answer.
 const ANSWER: Duration = Duration::from_secs(5);

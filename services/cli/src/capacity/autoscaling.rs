@@ -2,8 +2,8 @@
 
 use corelane::capacity::{Autoscaling, Bound};
 
-use crate::answer::Answer;
-use crate::text::whole;
+use super::answer::Answer;
+use super::text::whole;
 
 /// Writes the values, or says why there are none.
 pub(crate) fn render(answer: &Answer, arguments: &[String]) -> Result<String, String> {

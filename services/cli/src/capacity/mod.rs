@@ -1,7 +1,5 @@
-//! The command `corelane`.
-//!
-//! `corelane capacity` says how many requests a replica carries within a quantile, and how many
-//! replicas a load needs: by what a mix is said to take, or by what a running replica has learnt.
+//! `corelane capacity`: how many requests a replica carries within a quantile, and how many replicas a
+//! load needs, from a described mix or from what a running replica has measured.
 
 mod answer;
 mod arguments;
@@ -16,36 +14,22 @@ mod text;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Command;
+use clap::{ArgMatches, Command};
 
-use crate::answer::Answer;
-use crate::arguments::{Form, Question};
+use self::answer::Answer;
+pub(crate) use self::arguments::command;
+use self::arguments::{Form, Question};
 
-/// Environment variables with this prefix are settings of the command; there are none.
-const PREFIX: &str = "CORELANE_CAPACITY_";
-
-fn main() -> ExitCode {
-    let mut command = Command::new("corelane")
-        .about("What Corelane can tell without a server of its own")
-        .version(env!("CARGO_PKG_VERSION"))
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommand(arguments::command());
-    let matches = match corelane_cli::read(&command, PREFIX) {
-        Ok(matches) => matches,
-        Err(code) => return code,
-    };
-    let Some(("capacity", matches)) = matches.subcommand() else {
-        return ExitCode::FAILURE; // there is no other
-    };
+/// Runs the subcommand; `command` is the whole program, for its usage errors.
+pub(crate) fn run(command: &mut Command, matches: &ArgMatches) -> ExitCode {
     let question = match Question::read(matches) {
         Ok(question) => question,
-        Err(words) => return refuse(&mut command, &words),
+        Err(words) => return refuse(command, &words),
     };
     match capacity(&question) {
         Ok(met) if met || !question.check => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
-        Err(Failure::Usage(words)) => refuse(&mut command, &words),
+        Err(Failure::Usage(words)) => refuse(command, &words),
         Err(Failure::NoAnswer(words)) => {
             let _ = writeln!(std::io::stderr(), "corelane: {words}");
             ExitCode::FAILURE
@@ -80,5 +64,5 @@ fn capacity(question: &Question) -> Result<bool, Failure> {
 }
 
 fn refuse(command: &mut Command, words: &str) -> ExitCode {
-    corelane_cli::refuse(command.error(clap::error::ErrorKind::ValueValidation, words))
+    corelane_service::refuse(command.error(clap::error::ErrorKind::ValueValidation, words))
 }

@@ -1,4 +1,4 @@
-//! Asks a URL until it is answered as wanted: the client of `helm test` pods.
+//! `corelane check`: requests a URL until the reply is the expected one; the client of `helm test` pods.
 //!
 //! Linked statically, it resolves names in an image that holds nothing but `/etc/resolv.conf` and
 //! `/etc/hosts`: musl always does, glibc has files and DNS built in since 2.34.
@@ -10,14 +10,16 @@ mod wanted;
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::{ArgMatches, Command};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::settings::Settings;
-use crate::wanted::Progress;
+use self::settings::Settings;
+pub(crate) use self::settings::command;
+use self::wanted::Progress;
 
-/// Runs the program: its command line and environment say what to do.
-pub fn main() -> ExitCode {
-    let settings = match settings::read() {
+/// Runs the subcommand; `command` is the whole program, for its usage errors.
+pub(crate) fn run(command: &mut Command, matches: &ArgMatches) -> ExitCode {
+    let settings = match Settings::read(command, matches) {
         Ok(settings) => settings,
         Err(code) => return code,
     };
@@ -38,7 +40,7 @@ pub fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(words) => {
-            let _ = writeln!(std::io::stderr(), "corelane-check: {words}");
+            let _ = writeln!(std::io::stderr(), "corelane: {words}");
             ExitCode::FAILURE
         }
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 use corelane::Placement;
 use corelane::capacity::{Mix, Simulation};
-use corelane_cli::{duration, number};
+use corelane_service::{duration, number};
 
-use crate::source::Source;
-use crate::text;
+use super::source::Source;
+use super::text;
 
 /// What is asked.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::exposition::Exposition;
-use crate::fetch::{FetchError, Url, fetch};
+use super::exposition::Exposition;
+use super::fetch::{FetchError, Url, fetch};
 
 /// An admin port, or a file with what one showed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hyper::header::HeaderName;
 use hyper::{Response, StatusCode};
 
-use crate::ask::AskError;
+use super::ask::AskError;
 
 /// What replies must be like.
 #[derive(Clone, Debug)]

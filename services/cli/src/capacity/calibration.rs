@@ -3,10 +3,10 @@
 use corelane::Placement;
 use corelane::capacity::{CapacityError, Kind, Mix, Model, Replica, Sharing, Time};
 
-use crate::Failure;
-use crate::arguments::{Question, Settings};
-use crate::exposition::{Exposition, Series};
-use crate::source::{self, Source};
+use super::Failure;
+use super::arguments::{Question, Settings};
+use super::exposition::{Exposition, Series};
+use super::source::{self, Source};
 
 /// Handlers that wait for less do not wait: it is the time between two readings of the clock.
 const NO_WAIT: f64 = 1e-6;

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use corelane::capacity::Sharing;
 
-use crate::answer::{Answer, At};
-use crate::text::{digits, time, whole};
+use super::answer::{Answer, At};
+use super::text::{digits, time, whole};
 
 /// Writes the answer.
 pub(crate) fn render(answer: &Answer) -> String {

@@ -5,7 +5,7 @@ use corelane::capacity::{
 };
 use serde::Serialize;
 
-use crate::arguments::{Load, Question};
+use super::arguments::{Load, Question};
 
 /// The figures of an answer, and the model they are of.
 #[derive(Debug)]
