@@ -20,7 +20,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts postgres-up postgres-down test lint formats clippy test-services chaos test-platform \
   test-parts test-traffic ladder \
-  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files bench-gateway bench-idle bench-instructions check-instructions bench-lanes bench-mixed bench-moving bench-threads bench-tuning soak \
+  fuzz miri fmt charts metrics dashboards check-dashboards images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files bench-gateway bench-idle bench-instructions check-instructions bench-lanes bench-mixed bench-moving bench-threads bench-tuning soak \
   tools clean
 
 help: ## Show the targets and variables
@@ -177,10 +177,7 @@ dashboards: ## Write the dashboards of Grafana, dashboards/json, from dashboards
 	$(TOOLS) run dashboards-python dashboards/grafana
 
 check-dashboards: ## Ask every query of every dashboard on a platform under load and with faults: PROFILE=release
-	$(PYTHON) dashboards/live check
-
-screenshots: ## Draw every dashboard from such a platform's data into docs/images
-	$(TOOLS) run screenshots-python dashboards/live screenshots
+	$(PYTHON) dashboards/live
 
 loadtest: ## Run a load test through the gateway: SCENARIO=smoke, or another of python3 loadtests list
 	$(PYTHON) loadtests $(or $(SCENARIO),smoke)
