@@ -18,7 +18,7 @@ SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts postgres-up postgres-down test lint formats clippy test-services chaos test-platform \
+.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts postgres-up postgres-down test lint formats prose clippy test-services chaos test-platform \
   test-parts test-traffic ladder \
   fuzz miri fmt charts metrics dashboards check-dashboards images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files bench-gateway bench-idle bench-instructions check-instructions bench-lanes bench-mixed bench-moving bench-threads bench-tuning soak \
   tools clean
@@ -111,6 +111,7 @@ formats: tools
 	$(PYTHON) hack/charts check
 	$(TOOLS) run promtool check rules $(RULES)
 	$(PYTHON) hack/release version check
+	$(PYTHON) hack/prose
 	$(TOOLS) run actionlint -shellcheck "$$($(TOOLS) path shellcheck)" $(WORKFLOWS)
 
 clippy:
@@ -158,6 +159,9 @@ miri: ## Look for undefined behaviour in what the library calls; needs nightly R
 	else \
 	  echo "miri: skipped; it takes: rustup toolchain install nightly --component miri,rust-src"; \
 	fi
+
+prose: ## Check the English of docs, comments and messages: PROSE="docs charts/server"
+	@$(PYTHON) hack/prose $(PROSE)
 
 fmt: ## Format Rust and Python
 	cd services && cargo fmt
@@ -250,7 +254,7 @@ images: ## Build the images as OCI archives in .run/images: IMAGES="server gatew
 	$(PYTHON) hack/images build $(IMAGES) $(if $(ARCH),--arch $(ARCH)) $(if $(TAG),--tag $(TAG))
 
 tools: ## Obtain what tests and checks use
-	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool alertmanager supervisord k6 ab wrk vegeta shellcheck ruff pytest actionlint h2spec openssl g++ skopeo strace
+	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool alertmanager supervisord k6 ab wrk vegeta shellcheck ruff pytest actionlint vale h2spec openssl g++ skopeo strace
 
 clean: ## Stop the instance; remove builds, logs and recorded data
 	@$(LOCAL) remove
