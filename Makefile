@@ -120,11 +120,11 @@ clippy:
 
 test-services: ## Run the tests of the Rust services, the load generator and the virtual replica
 	cd services && cargo test --locked
-	cd services && cargo test --locked --features corelane/chaos --test chaos
+	services/corelane/tests/chaos/run
 	cd loadtests/bench && cargo test --locked -p load-generator -p peers -p pool -p virtual-replica
 
-chaos: ## Connections rest and move under clients that cut requests anywhere: CHAOS_EVENTS=1000000 CHAOS_SEED=1 PROBE=1 (asks a patched hyper at each rest)
-	services/corelane/tests/chaos/long $(if $(PROBE),--probe)
+chaos: ## Park and move connections under clients that cut requests anywhere: CHAOS_EVENTS=1000000 CHAOS_SEED=1 PROBE=1 (with a patched hyper)
+	services/corelane/tests/chaos/run $(if $(PROBE),--probe)
 
 test-platform: tools ## Run the tests with real processes, and those of charts and tools
 	@$(TOOLS) ensure kube-apiserver kubectl etcd crane kind ip envoy-gateway nginx haproxy valgrind
