@@ -2,8 +2,6 @@
 
 import signal
 
-import pytest
-
 pytest_plugins = [
     "support.apiserver",
     "support.machines",
@@ -15,11 +13,6 @@ pytest_plugins = [
     # After those that it uses, for the details that pytest gives of their assertions.
     "support.monitoring",
 ]
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--update-golden` takes what the charts render now, as `make charts` does."""
-    parser.addoption("--update-golden", action="store_true", help="take what the charts render now")
 
 
 def pytest_sessionstart() -> None:
