@@ -184,9 +184,8 @@ fmt: ## Format Rust and Python
 	$(TOOLS) run ruff format
 	$(TOOLS) run ruff check --fix
 
-charts: ## Write what is generated from the charts: schemas, READMEs and golden renders
-	$(PYTHON) hack/charts generate
-	$(PYTHON) hack/charts golden --update
+charts: ## Write what is generated from the charts: schemas, READMEs, golden renders, the local gateway
+	@$(PYTHON) hack/charts generate
 
 metrics: ## Write docs/metrics.md from the catalogue of series in dashboards/metrics
 	@$(PYTHON) dashboards/metrics
