@@ -24,7 +24,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts \
   postgres-up postgres-down check test test-all lint check-charts check-python clippy test-rust test-processes \
-  test-nightly chaos fuzz fuzz-long miri prose fmt charts metrics dashboards check-dashboards loadtest \
+  test-nightly chaos chaos-long fuzz fuzz-long miri prose fmt charts metrics dashboards check-dashboards loadtest \
   loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files \
   bench-gateway bench-idle bench-instructions check-instructions bench-lanes bench-mixed bench-moving \
   bench-threads ladder bench-tuning soak release-dry-run images tools clean
@@ -143,6 +143,7 @@ check-python:
 
 clippy: ## Run clippy on all Rust code
 	cd services && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
+	cd services && cargo clippy --locked -p corelane --features chaos --test chaos -- $(CLIPPY_FLAGS)
 
 test-rust: ## Run the unit and library tests of the Rust services
 	cd services && cargo test --locked
@@ -155,7 +156,13 @@ test-nightly: ## Run the tests that need Kubernetes programs, QEMU or release bu
 	@$(TOOLS) ensure $(TEST_TOOLS) $(NIGHTLY_TOOLS)
 	$(PYTEST) -m nightly
 
-# Its seeds alone take no time; a few seconds each find what is easily found.
+chaos: ## Park and move connections at every opportunity under clients that break off requests anywhere, for a moment
+	cd services && cargo test --locked -p corelane --features chaos --test chaos
+
+chaos-long: ## The same for long: CHAOS_EVENTS=1000000 CHAOS_SEED=1 PROBE=1 (with a patched hyper that reports its state)
+	services/corelane/tests/chaos/long $(if $(PROBE),--probe)
+
+# A few seconds for each target find what is easily found.
 fuzz: ## Fuzz what reads text from outside: FUZZ_SECONDS=60 TARGETS=div SANITIZER=address
 	$(if $(FUZZ_SECONDS),FUZZ_SECONDS=$(FUZZ_SECONDS)) $(if $(SANITIZER),SANITIZER=$(SANITIZER)) services/fuzz/run $(TARGETS)
 
