@@ -15,6 +15,8 @@ from dashboards.drill.run import Outcome, failed, jobs, others
 from dashboards.drill.verdict import OK, Firing, Track, matches, split
 from support import REPOSITORY
 
+pytestmark = pytest.mark.nightly
+
 RULES = REPOSITORY / "dashboards" / "rules"
 
 LABELS = {"namespace": "drill-stall", "pod": "server-0"}
