@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tools.errors import ToolError
 
-WORKSPACES = ("services", "services/fuzz", "loadtests/bench")
+WORKSPACES = ("services", "loadtests/bench")
 """The folders with a Cargo.lock."""
 
 NEVER_RELEASED = "0.0.0"

@@ -9,7 +9,7 @@ import pytest
 
 from support import REPOSITORY
 
-WORKSPACES = ("services", "services/fuzz", "loadtests/bench")
+WORKSPACES = ("services", "loadtests/bench")
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_set_refuses_what_is_no_version(tree: Path) -> None:
         ("charts/gateway/Chart.yaml", 'appVersion: "', 'appVersion: "9', "appVersion"),
         ("services/Cargo.toml", '\nversion = "', '\nversion = "9', "version"),
         (
-            "services/fuzz/Cargo.lock",
+            "services/Cargo.lock",
             'name = "corelane"\nversion = "',
             'name = "corelane"\nversion = "9',
             "version of corelane",
