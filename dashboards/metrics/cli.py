@@ -12,7 +12,9 @@ FILE = Path(__file__).resolve().parent.parent.parent / "docs" / "metrics.md"
 def main(arguments: list[str]) -> int:
     """Runs one command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python3 dashboards/metrics", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the file is not up to date")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 if the file is not up to date"
+    )
     try:
         options = parser.parse_args(arguments)
     except SystemExit as ended:

@@ -78,7 +78,10 @@ def _figures(part: Part) -> list[str]:
     if not part.figures:
         return [f"{example}\n"]
     rows = [(f"`{name}`", what, part.example[name]) for name, what in part.figures.items()]
-    return [f"The number of series depends on these figures. {example}\n", _table(("figure", "meaning", "e.g."), rows)]
+    return [
+        f"The number of series depends on these figures. {example}\n",
+        _table(("figure", "meaning", "e.g."), rows),
+    ]
 
 
 def _labels(part: Part) -> list[str]:
