@@ -8,7 +8,7 @@ from pathlib import Path
 from release import command
 from tools.errors import ToolError
 
-WORKSPACES = ("services", "services/fuzz", "loadtests/bench")
+WORKSPACES = ("services", "loadtests/bench")
 """The folders with a Cargo.lock."""
 
 VERSION = r'"?(?P<version>[^"\s]+)'

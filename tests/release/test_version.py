@@ -11,7 +11,7 @@ from support import REPOSITORY
 
 pytestmark = pytest.mark.nightly
 
-WORKSPACES = ("services", "services/fuzz", "loadtests/bench")
+WORKSPACES = ("services", "loadtests/bench")
 
 
 @pytest.fixture
