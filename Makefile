@@ -92,7 +92,8 @@ e2e: ## Test roll-outs, pinning and failures on the cluster, or on one of its ow
 # What the essential tests of the cluster and the count of instructions need and other tests do not: CI builds it beside them.
 parts:
 	@$(TOOLS) ensure kubectl coredns containerd ip valgrind
-	@$(PYTHON) hack/images build server gateway node-tuner
+	@$(PYTHON) hack/images build --profile local server gateway node-tuner
+	@$(PYTHON) hack/images build --out .run/images/release server
 
 postgres-up: ## Start a disposable PostgreSQL, for tests and for who tries things out
 	@$(PYTHON) hack/postgres up
