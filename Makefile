@@ -14,14 +14,20 @@ RULE_TESTS := $(wildcard dashboards/tests/*.test.yaml)
 # Shell files that git knows or would take; looked up only when used.
 SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$' -- ':!*.py' ':!*.md')
 
+# Most tests wait for processes, so more run at once than there are CPUs. Files are not split: they share processes.
+TEST_WORKERS ?= 3
+PYTEST = $(TOOLS) run pytest --numprocesses=$(TEST_WORKERS) --dist=loadfile
+
 # Clippy of a newer Rust finds more: that is shown, and fails only with the Rust of CI.
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts postgres-up postgres-down test lint formats clippy test-services chaos test-platform \
-  test-parts test-traffic ladder \
-  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files bench-gateway bench-idle bench-instructions check-instructions bench-lanes bench-mixed bench-moving bench-threads bench-tuning soak \
-  tools clean
+.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts \
+  postgres-up postgres-down check test test-all lint check-charts check-python clippy test-rust test-processes \
+  test-nightly chaos chaos-long fuzz fuzz-long miri prose fmt charts metrics dashboards check-dashboards loadtest \
+  loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files \
+  bench-gateway bench-idle bench-instructions check-instructions bench-lanes bench-mixed bench-moving \
+  bench-threads ladder bench-tuning soak release-dry-run images tools clean
 
 help: ## Show the targets and variables
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,14 +85,15 @@ deploy: ## Build the images and install the charts on the cluster
 undeploy: ## Uninstall what deploy installed
 	@$(PYTHON) hack/deploy down
 
-e2e: tools ## Test roll-outs, pinning and failures on the cluster, or on one of its own: TESTS="-k drain"
+e2e: ## Test roll-outs, pinning and failures on the cluster, or on one of its own: TESTS="-k drain"
+	@$(TOOLS) ensure helm kubectl ip k6 pytest
 	@hack/e2e $(TESTS)
 
-# What e2e takes and no other test does: CI builds it while its tests wait for something else. Those of Go are soon
-# there, and tests of images wait while ours are built.
+# What the essential tests of the cluster and the count of instructions need and other tests do not: CI builds it beside them.
 parts:
-	@$(TOOLS) ensure coredns
-	@$(PYTHON) hack/images build prometheus alertmanager k6 server gateway node-tuner
+	@$(TOOLS) ensure kubectl coredns containerd ip valgrind
+	@$(PYTHON) hack/images build --profile local server gateway node-tuner
+	@$(PYTHON) hack/images build --out .run/images/release server
 
 postgres-up: ## Start a disposable PostgreSQL, for tests and for who tries things out
 	@$(PYTHON) hack/postgres up
@@ -94,57 +101,74 @@ postgres-up: ## Start a disposable PostgreSQL, for tests and for who tries thing
 postgres-down: ## End that PostgreSQL, and remove its data
 	@$(PYTHON) hack/postgres down
 
-test: lint test-services test-platform fuzz ## Run all checks and tests but miri and the 5 minutes of soak
+# Three tiers of checks; each includes the one before it.
+CHECK_TOOLS := ruff pytest shellcheck actionlint vale promtool helm helm-docs helm-unittest
+TEST_TOOLS := envoy supervisord prometheus alertmanager k6 postgres ab wrk h2spec openssl nginx haproxy skopeo strace g++
+NIGHTLY_TOOLS := vegeta crane kind ip kubectl kube-apiserver etcd envoy-gateway valgrind
 
-lint: formats clippy ## Check formats, and what linters find
+check: ## Run formats, linters, unit tests and fast tests, before each commit
+	@$(TOOLS) ensure $(CHECK_TOOLS)
+	@$(MAKE) --no-print-directory lint check-charts
+	@$(MAKE) --no-print-directory clippy test-rust
+	@$(MAKE) --no-print-directory check-python
 
-# What needs no build of ours.
-formats: tools
+test: check ## Run check, and the tests with real processes: Envoy, PostgreSQL, Prometheus, k6
+	@$(MAKE) --no-print-directory chaos fuzz test-processes
+
+test-all: test ## Run every test; takes root and hours
+	@$(MAKE) --no-print-directory $(NIGHTLY)
+
+# What test-all adds to test; the nightly workflow runs each of them in a job of its own.
+NIGHTLY := test-nightly e2e check-dashboards drill soak chaos-long fuzz-long miri release-dry-run
+
+lint: ## Check formats, and what linters find without a build
 	cd services && cargo fmt --check
-	cd services/fuzz && cargo fmt --check
 	cd loadtests/bench && cargo fmt --check
 	test -z "$$(gofmt -l loadtests/bench/peers/go | tee /dev/stderr)"
 	$(TOOLS) run ruff format --check
 	$(TOOLS) run ruff check
 	$(TOOLS) run shellcheck $(SHELL_FILES)
-	$(TOOLS) run helm lint --strict $(CHARTS)
-	$(PYTHON) hack/charts check
 	$(TOOLS) run promtool check rules $(RULES)
+	$(TOOLS) run promtool test rules $(RULE_TESTS)
 	$(PYTHON) hack/release version check
 	$(TOOLS) run actionlint -shellcheck "$$($(TOOLS) path shellcheck)" $(WORKFLOWS)
+	$(PYTHON) hack/prose
 
-clippy:
+check-charts: ## Lint the charts, run their unit tests, compare what is generated from them
+	$(TOOLS) run helm lint --strict $(CHARTS)
+	$(TOOLS) run helm-unittest --strict --with-subchart=false $(CHART_TESTS)
+	$(PYTHON) hack/charts check
+
+check-python:
+	$(PYTEST) -m fast
+
+clippy: ## Run clippy on all Rust code
 	cd services && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
 	cd services && cargo clippy --locked -p corelane --features chaos --test chaos -- $(CLIPPY_FLAGS)
-	cd loadtests/bench && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
 
-test-services: ## Run the tests of the Rust services, the load generator and the virtual replica
+test-rust: ## Run the unit and library tests of the Rust services
 	cd services && cargo test --locked
-	cd services && cargo test --locked --features corelane/chaos --test chaos
-	cd loadtests/bench && cargo test --locked -p load-generator -p peers -p pool -p virtual-replica
 
-chaos: ## Connections rest and move under clients that cut requests anywhere: CHAOS_EVENTS=1000000 CHAOS_SEED=1 PROBE=1 (asks a patched hyper at each rest)
+test-processes: ## Run the tests with real processes
+	@$(TOOLS) ensure $(TEST_TOOLS)
+	$(PYTEST) -m "not fast and not nightly"
+
+test-nightly: ## Run the tests that need Kubernetes programs, QEMU or release builds
+	@$(TOOLS) ensure $(TEST_TOOLS) $(NIGHTLY_TOOLS)
+	$(PYTEST) -m nightly
+
+chaos: ## Park and move connections at every opportunity under clients that break off requests anywhere, for a moment
+	cd services && cargo test --locked -p corelane --features chaos --test chaos
+
+chaos-long: ## The same for long: CHAOS_EVENTS=1000000 CHAOS_SEED=1 PROBE=1 (with a patched hyper that reports its state)
 	services/corelane/tests/chaos/long $(if $(PROBE),--probe)
 
-test-platform: tools ## Run the tests with real processes, and those of charts and tools
-	@$(TOOLS) ensure kube-apiserver kubectl etcd crane kind ip envoy-gateway nginx haproxy valgrind
-	$(TOOLS) run promtool test rules $(RULE_TESTS)
-	$(TOOLS) run helm-unittest --strict --with-subchart=false $(CHART_TESTS)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-parts test-traffic
-
-# Two halves side by side, because one mostly renders and the other mostly waits; each shows its lines at its end.
-# Each draws ports of its own, so that neither takes one that the other is about to use.
-TRAFFIC := tests/gateway tests/loadtests tests/node_tuner
-
-test-parts:
-	TEST_PORTS=10000-16999 $(TOOLS) run pytest tests $(addprefix --ignore=,$(TRAFFIC))
-
-test-traffic:
-	TEST_PORTS=20000-29999 $(TOOLS) run pytest $(TRAFFIC)
-
-# Its seeds alone take no time; a few seconds each find what is easily found.
-fuzz: tools ## Fuzz what reads text from outside: FUZZ_SECONDS=60 TARGETS=div SANITIZER=address
+# A few seconds for each target find what is easily found.
+fuzz: ## Fuzz what reads text from outside: FUZZ_SECONDS=60 TARGETS=div SANITIZER=address
 	$(if $(FUZZ_SECONDS),FUZZ_SECONDS=$(FUZZ_SECONDS)) $(if $(SANITIZER),SANITIZER=$(SANITIZER)) services/fuzz/run $(TARGETS)
+
+fuzz-long:
+	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=60
 
 # The crates have no unsafe code (`unsafe_code = "forbid"` in services/Cargo.toml): what miri can find is in
 # that of their dependencies, as they use it.
@@ -159,9 +183,11 @@ miri: ## Look for undefined behaviour in what the library calls; needs nightly R
 	  echo "miri: skipped; it takes: rustup toolchain install nightly --component miri,rust-src"; \
 	fi
 
+prose: ## Check the English of docs, comments and messages: PROSE="docs charts/server"
+	@$(PYTHON) hack/prose $(PROSE)
+
 fmt: ## Format Rust and Python
 	cd services && cargo fmt
-	cd services/fuzz && cargo fmt
 	cd loadtests/bench && cargo fmt
 	$(TOOLS) run ruff format
 	$(TOOLS) run ruff check --fix
@@ -176,10 +202,7 @@ dashboards: ## Write the dashboards of Grafana, dashboards/json, from dashboards
 	$(TOOLS) run dashboards-python dashboards/grafana
 
 check-dashboards: ## Ask every query of every dashboard on a platform under load and with faults: PROFILE=release
-	$(PYTHON) dashboards/live check
-
-screenshots: ## Draw every dashboard from such a platform's data into docs/images
-	$(TOOLS) run screenshots-python dashboards/live screenshots
+	$(PYTHON) dashboards/live
 
 loadtest: ## Run a load test through the gateway: SCENARIO=smoke, or another of python3 loadtests list
 	$(PYTHON) loadtests $(or $(SCENARIO),smoke)
@@ -251,12 +274,11 @@ release-dry-run: ## Make a release in a registry of its own, and verify it from 
 images: ## Build the images as OCI archives in .run/images: IMAGES="server gateway" ARCH=arm64
 	$(PYTHON) hack/images build $(IMAGES) $(if $(ARCH),--arch $(ARCH)) $(if $(TAG),--tag $(TAG))
 
-tools: ## Obtain what tests and checks use
-	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool alertmanager supervisord k6 ab wrk vegeta shellcheck ruff pytest actionlint h2spec openssl g++ skopeo strace
+tools: ## Obtain the tools of make check and make test
+	@$(TOOLS) ensure $(CHECK_TOOLS) $(TEST_TOOLS)
 
 clean: ## Stop the instance; remove builds, logs and recorded data
 	@$(LOCAL) remove
 	rm -rf .run/compare .run/images .run/deploy .run/release .pytest_cache .ruff_cache loadtests/out
 	cd services && cargo clean
-	cd services/fuzz && cargo clean
 	cd loadtests/bench && cargo clean

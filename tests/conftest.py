@@ -1,6 +1,14 @@
-"""The fixtures that every test may use."""
+"""The fixtures that every test may use, and the tier of each test.
 
+A test without a marker is part of `make test`; `fast` ones are part of `make check`, `nightly` ones of `make test-all`.
+"""
+
+import os
 import signal
+
+import pytest
+
+from loadtests.bench import free_ports
 
 pytest_plugins = [
     "support.apiserver",
@@ -18,3 +26,25 @@ pytest_plugins = [
 def pytest_sessionstart() -> None:
     """SIGTERM ends a run as Ctrl-C does, so that fixtures end what they started."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+NIGHTLY_FIXTURES = {"api", "booted"}
+"""Fixtures that need Kubernetes or a kernel in QEMU: whatever uses one is nightly."""
+
+
+def pytest_configure() -> None:
+    """Each worker of pytest-xdist draws ports of its own: a port that is free now may be another worker's next."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    if worker:
+        workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        low, high = free_ports.bounds()
+        share = (high - low + 1) // workers
+        first = low + int(worker) * share
+        os.environ[free_ports.VARIABLE] = f"{first}-{first + share - 1}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks as nightly what needs one of `NIGHTLY_FIXTURES`, itself or through another fixture."""
+    for item in items:
+        if NIGHTLY_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.nightly)

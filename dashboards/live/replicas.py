@@ -54,16 +54,12 @@ class Server(Part):
             raise ToolError(f"{self.name} takes no faults: {reply.status} {reply.body.decode()}")
 
 
-def gated(
-    replica: Replica, plan: Plan, options: Options, program: Path, run: Path, address: str
-) -> list[str]:
+def gated(replica: Replica, plan: Plan, options: Options, program: Path, run: Path) -> list[str]:
     """A replica behind the gateway: one pinned lane, and the SQLite file that all share."""
     own = ["--database.path", str(run / "projects.db"), *_common(plan, run)]
     argv = commands.server(replica, plan.topology.pinned, program, own)
-    # Endpoints have no loopback address, neither for requests nor for the gateway's health checks.
-    everywhere = HOST if address == HOST else "0.0.0.0"
-    own = ["--listen", f"{everywhere}:{replica.port}"]
-    own += ["--admin.listen", f"{everywhere}:{replica.admin_port}"]
+    # An EndpointSlice may not hold a loopback address.
+    own = ["--listen", f"0.0.0.0:{replica.port}", "--admin.listen", f"0.0.0.0:{replica.admin_port}"]
     return with_flags(argv, [*own, *_chosen(options, replica.name)])
 
 
@@ -92,7 +88,7 @@ def _common(plan: Plan, run: Path) -> list[str]:
 
 
 def _chosen(options: Options, name: str) -> list[str]:
-    return [*options.server, *options.servers.get(name, ())]
+    return [*options.servers.get(name, ())]
 
 
 def certificate(openssl: Path, run: Path, days: int = 30) -> None:

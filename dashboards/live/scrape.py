@@ -24,7 +24,6 @@ def configuration(options: Options, jobs: Mapping[str, Mapping[str, int]]) -> st
         }
         for job, pods in jobs.items()
     ]
-    alerting = {"alertmanagers": [{"static_configs": [{"targets": list(options.alertmanagers)}]}]}
     whole = {
         "global": {
             "scrape_interval": every,
@@ -33,7 +32,6 @@ def configuration(options: Options, jobs: Mapping[str, Mapping[str, int]]) -> st
         },
         "rule_files": [str(path) for path in options.rules],
         "scrape_configs": scrapes,
-        **({"alerting": alerting} if options.alertmanagers else {}),
     }
     # JSON is YAML (YAML 1.2, section 1.3).
     return json.dumps(whole, indent=2) + "\n"

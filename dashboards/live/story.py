@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 
 from dashboards.live.load import load
-from dashboards.live.options import Options
+from dashboards.live.options import REPLICAS, Options
 from dashboards.live.plan import EDGE
 from dashboards.live.platform import Platform
 from tools import progress
@@ -34,34 +34,34 @@ LASTING = "10m"
 def options(name: str) -> Options:
     """A stage whose rules are evaluated as often as its parts are scraped."""
     made = Options(name=name, interval=INTERVAL, pace=INTERVAL)
-    return replace(made, servers={f"server-{index}": DRAIN for index in range(made.replicas)})
+    return replace(made, servers={f"server-{index}": DRAIN for index in range(REPLICAS)})
 
 
-def play(platform: Platform, calm: float = CALM) -> None:
+def play(platform: Platform) -> None:
     """Plays it; the load goes on afterwards."""
     load(platform, rate=RATE)
     _say("calm")
-    time.sleep(calm)
+    time.sleep(CALM)
     _say("a handler that holds its lane")
     platform.servers[EDGE].faults({**STALL, "expires_in": "3s"})
-    time.sleep(calm / 6)
+    time.sleep(CALM / 6)
     _say("faults on every replica: latency, errors and burnt CPU time")
     for server in platform.servers.values():
         server.faults(*({**fault, "expires_in": LASTING} for fault in FAULTS))
-    time.sleep(calm / 2)
+    time.sleep(CALM / 2)
     _say(f"somebody changes {DRIFT[0]} of the node")
     platform.tree.drift(*DRIFT)
     _say("server-1 is killed")
     platform.servers["server-1"].kill()
-    time.sleep(calm / 3)
+    time.sleep(CALM / 3)
     platform.restart("server-1")
     platform.endpoint("server-1")
-    time.sleep(calm / 3)
+    time.sleep(CALM / 3)
     _say("server-0 drains")
     platform.drain("server-0")
-    time.sleep(calm / 6)
+    time.sleep(CALM / 6)
     platform.restart("server-0")
-    time.sleep(calm / 2)
+    time.sleep(CALM / 2)
 
 
 def _say(text: str) -> None:

@@ -52,11 +52,15 @@ def _installed(tool: Tool) -> Iterator[Path]:
 
 
 def _source(tool: Tool) -> str:
-    """Tools of one source are obtained one after the other: the first brings the rest."""
-    if tool.debian and tool.debian.unpack:
-        return tool.debian.unpack[0]
-    if tool.go and tool.go.together:
-        return tool.go.module
+    """Tools of one source are obtained one after the other.
+
+    The first one may bring the rest. A Go build uses every CPU, and the next one reuses what it
+    compiled; side by side, they would compile the same packages twice.
+    """
+    if tool.debian and debian.usable():
+        return tool.debian.unpack[0] if tool.debian.unpack else "apt"
+    if tool.go:
+        return "go"
     return tool.python.lock if tool.python else tool.name
 
 

@@ -29,7 +29,7 @@ def free_ports(count: int = 1, address: str = "127.0.0.1") -> int:
 
     At 0.0.0.0: free at every address.
     """
-    low, high = _range()
+    low, high = bounds()
     for _ in range(ATTEMPTS):
         first = random.randrange(low, high + 1)
         row = range(first, first + count)
@@ -43,7 +43,8 @@ def free_ports(count: int = 1, address: str = "127.0.0.1") -> int:
     raise ToolError(f"no {count} free ports in a row found in {low}-{high} ({VARIABLE})")
 
 
-def _range() -> tuple[int, int]:
+def bounds() -> tuple[int, int]:
+    """The first and the last port to draw from."""
     text = os.environ.get(VARIABLE, DEFAULT)
     low, _, high = text.partition("-")
     if not (low.isdecimal() and high.isdecimal() and 0 < int(low) <= int(high) < 65536):

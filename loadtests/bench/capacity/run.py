@@ -62,8 +62,7 @@ def _record(plan: Plan) -> dict:
         raise ToolError("two CPUs are needed: one for the server and one for the load")
     programs = builds.obtain(set(), plan.server, plan.profile)
     command = (
-        plan.command
-        or builds.build(builds.SERVICES, ["corelane-command"], plan.profile) / "corelane"
+        plan.command or builds.build(builds.SERVICES, ["corelane-cli"], plan.profile) / "corelane"
     )
     load_before, begun = os.getloadavg(), time.monotonic()
     work = rows.calibrate(rows.Bench(programs, (cpus[0], cpus[1]), {}))

@@ -136,7 +136,7 @@ def _skipped(reason: str) -> int:
 
 
 def _server(plan: Plan) -> Path:
-    return plan.server or rust.build(rust.SERVER, rust.SERVER, platforms.native())
+    return plan.server or rust.build(rust.SERVER, platforms.native())
 
 
 def _counted(

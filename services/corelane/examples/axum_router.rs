@@ -26,7 +26,7 @@ async fn greet(State(settings): State<Settings>, Path(name): Path<String>) -> St
     format!("{}, {name}!\n", settings.greeting)
 }
 
-/// Computes for long, so it does it on a thread of the lane's pool: the lane goes on serving.
+/// Computes for a long time, so it runs on a thread of the lane's pool while the lane serves others.
 async fn checksum(Path(rounds): Path<u64>) -> Result<String, impl IntoResponse> {
     let mix = |sum: u64, n: u64| (sum ^ n).wrapping_mul(0x0000_0100_0000_01b3); // FNV-1a's prime
     let sum = corelane::blocking(move || (0..rounds).fold(0xcbf2_9ce4_8422_2325, mix));
@@ -36,7 +36,7 @@ async fn checksum(Path(rounds): Path<u64>) -> Result<String, impl IntoResponse> 
     }
 }
 
-/// A handler that calls others passes on what is left of its time.
+/// A handler that calls other services passes on the remaining time.
 async fn left() -> String {
     let left = corelane::deadline().map(|at| at.saturating_duration_since(Instant::now()));
     format!("{:.1} s left\n", left.unwrap_or_default().as_secs_f64())
@@ -44,7 +44,7 @@ async fn left() -> String {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
-    // Named once more for the lanes, which learn what a request of each route costs.
+    // Repeated for the lanes, which learn the cost of a request by route.
     let routes = ["/greet/{name}", "/checksum/{rounds}", "/left"];
     let server = Server::builder().bind(address.parse()?).routes(routes).build()?;
     println!("listening on {}", server.local_addr()?);

@@ -1,4 +1,4 @@
-//! Limits, time-outs, an admin port, and a drain that the program itself begins.
+//! Limits, time-outs, an admin port, and a drain that the program itself starts.
 //!
 //! ```sh
 //! cargo run --example graceful 127.0.0.1:8080
@@ -27,11 +27,11 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let server = Server::builder()
         .bind(address.parse()?)
         .admin("127.0.0.1:0".parse()?) // /readyz fails as soon as a drain begins
-        .routes(["/", "/slow", "/drain"]) // what each costs is learnt apart
+        .routes(["/", "/slow", "/drain"]) // their costs are learnt separately
         .lanes(Lanes::Count(2))
         .limits(Limits { connections: 1000, body_bytes: 64 << 10, ..Limits::default() })
         .timeouts(Timeouts { request: Duration::from_secs(10), ..Timeouts::default() })
-        // Go on accepting for a second, so that load balancers can forget this server.
+        // Go on accepting for a second, so that load balancers can remove this server.
         .drain(Drain { settle: Duration::from_secs(1), ..Drain::default() })
         .build()?;
     println!("listening on {}", server.local_addr()?);

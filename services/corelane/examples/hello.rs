@@ -1,4 +1,4 @@
-//! The least server: one function answers every request, on a lane for each CPU.
+//! A minimal server: one function answers every request, with a lane for each CPU.
 //!
 //! ```sh
 //! cargo run --example hello 127.0.0.1:8080

@@ -1,4 +1,4 @@
-//! Running code that blocks without stopping the lane.
+//! Runs blocking code without stopping the lane.
 
 use std::cell::RefCell;
 use std::panic::resume_unwind;
@@ -76,31 +76,30 @@ impl Calls {
 pub(crate) fn unpin_current_thread() {
     let everywhere = sched_getaffinity(Some(rustix::process::getpid()));
     if let Err(error) = everywhere.and_then(|cpus| sched_setaffinity(None, &cpus)) {
-        tracing::debug!(%error, "a blocking thread stays on its lane's CPU");
+        tracing::debug!(%error, "cannot unpin a blocking thread from the CPU of its lane");
     }
 }
 
-/// Runs `work`, which may block or compute for long, on a thread of this lane's pool, while the
+/// Runs `work`, which may block or compute for a long time, on a thread of this lane's pool, while the
 /// lane serves other requests.
 ///
-/// A lane has at most [`Limits::blocking_threads`](crate::Limits::blocking_threads) such threads;
-/// [`Limits::blocking_queue`](crate::Limits::blocking_queue) more calls wait for one. They are not
-/// pinned. When the future is dropped, because the client left or the deadline passed, a call that
-/// still waits is not made; one that runs goes on, and its result is dropped. A drain waits for
-/// calls that run, until [`Drain::deadline`](crate::Drain::deadline), whether or not their clients
-/// have left: they may be in the middle of a write. Those that have not returned by then are
-/// counted in [`Drained::cut`](crate::Drained::cut).
+/// A lane has at most [`Limits::blocking_threads`](crate::Limits::blocking_threads) such threads, which
+/// are not pinned; [`Limits::blocking_queue`](crate::Limits::blocking_queue) further calls wait for
+/// one. When the future is dropped, because the client disconnected or the deadline passed, a waiting
+/// call does not run; a running one continues, and its result is dropped. A drain waits for running
+/// calls until [`Drain::deadline`](crate::Drain::deadline), even if their clients have disconnected:
+/// they may be in the middle of a write. Calls that have not returned by then are counted in
+/// [`Drained::cut`](crate::Drained::cut).
 ///
 /// # Errors
 ///
-/// [`BlockingError`] when the pool is full, which the metric `corelane_requests_refused_total`
-/// counts (reason `pool_full`). A service that returns it (or an error that it is
-/// the source of) answers `503` with `Retry-After`.
+/// [`BlockingError`] when the pool is full; the metric `corelane_requests_refused_total` counts it
+/// (reason `pool_full`). A service that returns this error, or an error whose source it is, answers
+/// `503` with `Retry-After`.
 ///
 /// # Panics
 ///
-/// When called outside of a lane. The future panics if `work` did; the request is then answered
-/// `500`.
+/// When called outside a lane. The future panics if `work` does; the request is then answered `500`.
 ///
 /// ```
 /// use corelane::BlockingError;
@@ -111,7 +110,7 @@ pub(crate) fn unpin_current_thread() {
 /// ```
 pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
     let call = POOL
-        .with_borrow(|pool| pool.as_ref().expect("blocking is called on a lane's thread").admit());
+        .with_borrow(|pool| pool.as_ref().expect("blocking is called on the thread of a lane").admit());
     let Some(call) = call else { return Blocking(None) };
     let call = Arc::new(call);
     let place = Place(Arc::clone(&call));
@@ -166,9 +165,9 @@ impl Drop for Place {
     }
 }
 
-/// The result of a call of [`blocking`], to come.
+/// The future result of [`blocking`].
 #[derive(Debug)]
-#[must_use = "a call whose future is dropped may not be made"]
+#[must_use = "a call whose future is dropped may not run"]
 pub struct Blocking<T>(Option<(JoinHandle<T>, Arc<Call>)>);
 
 /// All threads of the pool are busy and its queue is full.

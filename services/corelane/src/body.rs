@@ -1,4 +1,4 @@
-//! The body of a request, bounded in size and in the time that its client may take.
+//! Request bodies, bounded in size and time.
 
 use std::mem;
 use std::pin::Pin;
@@ -11,11 +11,11 @@ use http_body::{Body, Frame, SizeHint};
 use crate::body_watch::BodyWatch;
 use crate::reply::BoxError;
 
-/// The body of a request, as the service receives it: bounded by
+/// The body of a request, bounded by
 /// [`Limits::body_bytes`](crate::Limits::body_bytes) and [`Timeouts::body`](crate::Timeouts::body).
 ///
-/// It is an [`http_body::Body`] and `Send`, so it works wherever hyper's own body type does, an
-/// axum `Router` included.
+/// It implements [`http_body::Body`] and is `Send`, so it works wherever hyper's body type does,
+/// including an axum `Router`.
 ///
 /// ```
 /// use corelane::{BodyError, Incoming};
@@ -46,16 +46,16 @@ enum Inner {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// It is longer than [`Limits::body_bytes`](crate::Limits::body_bytes). If the head of the
-    /// reply was not made, the request is answered `413`, whatever its handler makes of this error.
+    /// The body is larger than [`Limits::body_bytes`](crate::Limits::body_bytes). If the head of the
+    /// reply is not ready yet, the request is answered `413`, whatever its handler returns.
     #[error("the request body is larger than allowed")]
     TooLarge,
-    /// The service waited longer than [`Timeouts::body`](crate::Timeouts::body) for its next
-    /// bytes. If the head of the reply was not made, the request is answered `408`, whatever its
-    /// handler makes of this error; otherwise the reply is cut off.
-    #[error("the request body did not come in time")]
+    /// The service waited longer than [`Timeouts::body`](crate::Timeouts::body) for the next bytes. If
+    /// the head of the reply is not ready yet, the request is answered `408`, whatever its handler
+    /// returns; otherwise the reply is cut.
+    #[error("timed out waiting for the request body")]
     TimedOut,
-    /// The client broke off, or sent what is not HTTP.
+    /// The client disconnected or sent invalid HTTP.
     #[error("the request body could not be read: {0}")]
     Read(#[source] BoxError),
 }
@@ -76,7 +76,7 @@ impl Incoming {
         Incoming { inner, left, watch: None }
     }
 
-    /// Polls what is there; an error when hyper's next bytes did not come in time.
+    /// Polls the source; an error when hyper's next bytes did not arrive in time.
     fn poll_inner(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! The settings of a server, and what is checked and bound before it runs.
+//! The settings of a server, and the checks and sockets that precede its start.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -103,15 +103,15 @@ impl Builder {
         }
     }
 
-    /// The address to serve. Default `127.0.0.1:8080`; port 0 takes a free one, which
-    /// [`Server::local_addr`] tells.
+    /// The address to listen on. Default `127.0.0.1:8080`; with port 0 the system chooses a free
+    /// port, which [`Server::local_addr`] returns.
     pub fn bind(mut self, address: SocketAddr) -> Self {
         self.address = address;
         self
     }
 
-    /// Serves `/healthz`, `/readyz`, `/metrics` and `/lanes` on this address, from a thread that
-    /// is never pinned and without authentication: keep it from clients. Default: no admin port.
+    /// Serves `/healthz`, `/readyz`, `/metrics` and `/lanes` on this address, on a thread that is
+    /// never pinned. There is no authentication: do not expose it to clients. Default: no admin port.
     pub fn admin(mut self, address: SocketAddr) -> Self {
         self.admin = Some(address);
         self
@@ -129,22 +129,22 @@ impl Builder {
         self
     }
 
-    /// How a connection finds its lane. Default [`Placement::Hashed`].
+    /// How connections are assigned to lanes. Default [`Placement::Hashed`].
     pub fn placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
     }
 
     /// Whether a new connection goes to the lane of the CPU that received its first segment.
-    /// Applies to [`Placement::Hashed`] with pinned lanes; where lanes are not pinned, and where
-    /// the kernel refuses the program (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)), the hash decides,
-    /// with a warning. The other placements take no notice of it. The metric `corelane_steering`
-    /// tells which holds. Default false.
+    /// Applies to [`Placement::Hashed`] with pinned lanes. Where lanes are not pinned, or the kernel
+    /// rejects the program (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)), the hash decides and a warning
+    /// is logged. Other placements ignore this setting. The metric `corelane_steering` shows whether
+    /// steering is active. Default false.
     ///
-    /// It pays where the network card has a receive queue, and so an interrupt, for each lane's
-    /// CPU: a connection is then served where its segments arrive. It hurts wherever few CPUs
-    /// receive: a card with a single queue, or a client or proxy on the same machine, whose
-    /// segments are received by the CPU that sends them. One lane may then get every connection.
+    /// It helps where the network card has a receive queue, and so an interrupt, for each lane's
+    /// CPU: a connection is then served where its segments arrive. It hurts where few CPUs receive:
+    /// with a single-queue card, or with a client or proxy on the same machine, whose segments are
+    /// received by the CPU that sends them. One lane may then get every connection.
     pub fn steering(mut self, steering: bool) -> Self {
         self.steering = steering;
         self
@@ -157,41 +157,40 @@ impl Builder {
         self
     }
 
-    /// What a client may ask before it is refused. See [`Limits`] for the defaults.
+    /// Limits for clients. See [`Limits`] for the defaults.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// How long a client may take. See [`Timeouts`] for the defaults.
+    /// Time-outs for clients. See [`Timeouts`] for the defaults.
     pub fn timeouts(mut self, timeouts: Timeouts) -> Self {
         self.timeouts = timeouts;
         self
     }
 
-    /// How the server ends. See [`Drain`] for the defaults.
+    /// How the server shuts down. See [`Drain`] for the defaults.
     pub fn drain(mut self, drain: Drain) -> Self {
         self.drain = drain;
         self
     }
 
-    /// Speaks TLS with clients; the admin port stays plain. Default: no TLS.
+    /// Serves clients over TLS; the admin port stays plaintext. Default: no TLS.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
     }
 
     /// The templates of the service's routes, such as `/div/{n}` or `/static/{*path}`. At most 64.
-    /// A path that none matches counts as `other`, as all do without this setting.
+    /// A path that matches no template counts as `other`, as every path does without this setting.
     ///
-    /// The load table learns what a request costs by its method and route. From it follow the
-    /// order in which requests wait (cheap ones first), the lane that [`Placement::LeastLoaded`]
-    /// chooses, and which requests are refused at once because they would have to wait for longer
-    /// than [`Timeouts::request`]. Where all routes are `other`, brief and long requests of a
-    /// method are taken to cost the same, and none of this can tell them apart. Metrics, logs and
-    /// `/lanes` name requests by their route too.
+    /// The load table learns the cost of a request by its method and route. It determines the order
+    /// in which queued requests start (cheap ones first), the lane that [`Placement::LeastLoaded`]
+    /// chooses, and which requests are rejected at once because they would wait for longer than
+    /// [`Timeouts::request`]. Where every route is `other`, cheap and expensive requests of a method
+    /// are assumed to cost the same. Metrics, logs and `/lanes` also name requests by route.
     ///
-    /// Nothing here answers requests, and no `Router` is asked: name the templates that it has.
+    /// This setting does not route requests: repeat the templates of your `Router` here.
     pub fn routes<I>(mut self, templates: I) -> Self
     where
         I: IntoIterator,
@@ -201,41 +200,42 @@ impl Builder {
         self
     }
 
-    /// Names this replica in its replies: each carries `corelane-replica` with this name and
-    /// `corelane-lane` with the index of the lane that made it. Default: neither.
+    /// Adds two headers to each reply: `corelane-replica` with this name and `corelane-lane` with the
+    /// index of the lane that served the request. Default: neither.
     pub fn replica(mut self, name: HeaderValue) -> Self {
         self.replica = Some(name);
         self
     }
 
-    /// Whether replies tell a load balancer in front how busy this server is. Default
+    /// Whether replies carry load reports for a load balancer in front. Default
     /// [`LoadReports::Off`], which costs nothing.
     pub fn load_reports(mut self, form: LoadReports) -> Self {
         self.load_reports = form;
         self
     }
 
-    /// Whether plain requests of HTTP/1.1 are answered on a short way of their own: those that come
-    /// whole in one read, with their body, and say nothing that two parsers could read differently.
-    /// Clients and services notice no difference but in what it costs. Default true; with false
-    /// hyper speaks with every client.
+    /// Whether plain HTTP/1.1 requests take the fast path: those that arrive whole in one read,
+    /// including their body, and contain nothing that two parsers could read differently. Replies
+    /// are the same either way; only the cost differs. Default true; with false hyper serves every
+    /// request.
     pub fn plain_requests(mut self, plain: bool) -> Self {
         self.plain_requests = plain;
         self
     }
 
-    /// How long a connection of HTTP/1.1 is idle, or waits for the rest of a header, before it is
-    /// parked: it then costs little beside its socket, until its first byte wakes it. A client does
-    /// not notice, and no time-out changes. `None` parks none. Default 5 s; at least 100 ms.
+    /// How long an HTTP/1.1 connection is idle, or waits for the rest of a header, before it is
+    /// parked. A parked connection costs little more than its socket, until its first byte wakes it.
+    /// Clients do not notice, and time-outs do not change. `None` disables parking. Default 5 s; at
+    /// least 100 ms.
     ///
-    /// As deadlines are ([`Timeouts`]), this is looked at by one sweep per lane, so that it may be up
+    /// Like deadlines ([`Timeouts`]), this is checked by one sweep per lane, so parking may happen up
     /// to a second later.
     pub fn park_after(mut self, idle: Option<Duration>) -> Self {
         self.park_after = idle;
         self
     }
 
-    /// Whether a connection may leave the lane that it came to. Default [`Moving::ParkedOnly`].
+    /// Whether a connection may move to another lane. Default [`Moving::ParkedOnly`].
     pub fn moving(mut self, moving: Moving) -> Self {
         self.moving = moving;
         self
@@ -249,28 +249,29 @@ impl Builder {
         self
     }
 
-    /// Whether each request has an id: its own `x-request-id` if that is 1 to 128 printable ASCII
-    /// characters without spaces, or a random UUID. Its reply carries it in the same field, and
-    /// [`request_id`](crate::request_id) gives it to handlers. What is refused before it is a
-    /// request, such as a header that is too large, has none. Default false, which costs nothing.
+    /// Whether each request has an id: its `x-request-id` header if that is 1 to 128 printable ASCII
+    /// characters without spaces, otherwise a random UUID. The reply carries it in the same header,
+    /// and [`request_id`](crate::request_id) returns it to handlers. Input that is rejected before it
+    /// is a request, such as a header that is too large, has no id. Default false, which costs
+    /// nothing.
     pub fn request_ids(mut self, ids: bool) -> Self {
         self.request_ids = ids;
         self
     }
 
-    /// Which part this server takes in distributed traces. Default [`Traces::Off`], which costs
+    /// How this server takes part in distributed traces. Default [`Traces::Off`], which costs
     /// nothing.
     pub fn traces(mut self, traces: Traces) -> Self {
         self.traces = traces;
         self
     }
 
-    /// Tells of each request when it has ended, those that were refused included. `factory` makes
-    /// one observer for each lane, on the lane's thread, so that it may hold `Rc` and `RefCell`.
-    /// Default: none, which costs nothing.
+    /// Calls an observer for each finished request, including rejected ones. `factory` creates one
+    /// observer per lane, on the lane's thread, so it may hold `Rc` and `RefCell`. Default: none,
+    /// which costs nothing.
     ///
-    /// An observer runs on the lane and holds it: it must neither block nor take long. If it
-    /// panics, that is counted as the panic of a handler is, and the lane lives on.
+    /// An observer runs on the lane and holds it: it must not block or take long. Its panics are
+    /// counted like those of handlers and do not end the lane.
     pub fn observer<F, O>(mut self, factory: F) -> Self
     where
         F: Fn(&Lane) -> O + Send + Sync + 'static,
@@ -280,7 +281,7 @@ impl Builder {
         self
     }
 
-    /// Whether SIGTERM and SIGINT begin the drain, and a second one ends the server at once.
+    /// Whether SIGTERM and SIGINT start the drain and a second signal stops the server at once.
     /// Default true. With false the program calls [`ServerHandle::drain`] and
     /// [`ServerHandle::stop`].
     pub fn signals(mut self, signals: bool) -> Self {
@@ -288,11 +289,11 @@ impl Builder {
         self
     }
 
-    /// Answers one more path of the admin port, exactly `path`, with `handler`. One that the server
-    /// has itself, such as `/metrics`, is refused by [`Builder::validate`].
+    /// Adds a page to the admin port: `handler` serves exactly `path`. [`Builder::validate`] rejects
+    /// paths of the server's own pages, such as `/metrics`.
     ///
-    /// The handler runs on the thread of the admin port, which also answers the probes: it must not
-    /// block. It gets every method, with the whole body; one of more than 64 KiB is answered `413`.
+    /// The handler runs on the admin thread, which also serves the probes: it must not block. It
+    /// receives every method, with the whole body; a body over 64 KiB is answered `413`.
     pub fn admin_route<F>(mut self, path: &'static str, handler: F) -> Self
     where
         F: Fn(Request<Bytes>) -> Response<Full<Bytes>> + Send + Sync + 'static,
@@ -301,20 +302,20 @@ impl Builder {
         self
     }
 
-    /// Shows the metrics of the service on `/metrics`, after those of the server. The collector is
-    /// asked at each scrape, on the thread of the admin port: it must not block. Its families must
-    /// not have names that the server uses.
+    /// Adds the service's own metrics to `/metrics`, after those of the server. The collector runs at
+    /// each scrape, on the admin thread: it must not block. Its metric names must differ from those
+    /// of the server.
     pub fn collector(mut self, collector: impl Collector) -> Self {
         self.collectors.push(Arc::new(collector));
         self
     }
 
-    /// Checks the settings alone, whatever the machine: bounds and route templates. What the
-    /// files of TLS hold, [`Tls::check`] tells.
+    /// Checks bounds and route templates, without looking at the machine. [`Tls::check`] checks the
+    /// files of TLS.
     ///
     /// # Errors
     ///
-    /// The first setting that is out of its bounds, by name.
+    /// Names the first setting that is out of bounds.
     pub fn validate(&self) -> Result<(), Error> {
         settings::check(&self.limits, &self.timeouts, &self.drain).map_err(Error::Setting)?;
         if let Traces::Record { ratio } = self.traces
@@ -337,18 +338,21 @@ impl Builder {
             return Err(Error::Setting(format!("lanes: 1 to {MAX_LANES}")));
         }
         if let Some(page) = self.pages.iter().find(|page| admin::PATHS.contains(&page.path)) {
-            return Err(Error::Setting(format!("admin_route: {} is the server's own", page.path)));
+            return Err(Error::Setting(format!(
+                "admin_route: {} is a page of the server itself",
+                page.path
+            )));
         }
         Routes::new(&self.routes).map(drop).map_err(Error::Setting)
     }
 
-    /// Checks the settings, raises the soft limit of open files and binds all listeners. Clients
-    /// may connect from here on; they are answered once [`Server::serve`] runs.
+    /// Checks the settings, raises the soft limit of open files and binds all listeners. Clients can
+    /// connect from then on; they are served once [`Server::serve`] runs.
     ///
     /// # Errors
     ///
-    /// A setting is out of its bounds, a certificate or its key cannot be used, the CPUs do not
-    /// allow the lanes, the limit of open files is too low, or an address cannot be bound.
+    /// A setting is out of bounds, a certificate or its key cannot be used, there are too few CPUs
+    /// for the lanes, the limit of open files is too low, or an address cannot be bound.
     pub fn build(self) -> Result<Server, Error> {
         self.validate()?;
         let routes = Routes::new(&self.routes).map_err(Error::Setting)?;

@@ -50,11 +50,11 @@ fn codings(headers: &HeaderMap) -> Option<Problem> {
     }
     if unknown {
         let problem = Problem::from(StatusCode::NOT_IMPLEMENTED);
-        return Some(closing(problem.detail("the only transfer coding implemented is chunked")));
+        return Some(closing(problem.detail("the only supported transfer coding is chunked")));
     }
     (chunked != 1 || empty).then(|| {
         let problem = Problem::new(StatusCode::BAD_REQUEST, "ambiguous-framing");
-        closing(problem.detail("Transfer-Encoding must be chunked, once"))
+        closing(problem.detail("Transfer-Encoding must be chunked, given once"))
     })
 }
 
@@ -159,7 +159,7 @@ fn target<B>(request: &mut Request<B>, secure: bool) -> Option<Problem> {
         (Some(scheme), Some(authority)) => {
             return absolute(&scheme.clone(), &authority.clone(), request, secure);
         }
-        _ => Some("the target is neither a path nor a whole URI"),
+        _ => Some("the target is neither a path nor an absolute URI"),
     };
     wrong.map(wrong_target)
 }
@@ -167,7 +167,7 @@ fn target<B>(request: &mut Request<B>, secure: bool) -> Option<Problem> {
 /// RFC 9110 section 7.1: only OPTIONS asks the server as a whole.
 fn asterisk<B>(request: &Request<B>) -> Option<Problem> {
     let wrong = request.uri().path() == "*" && request.method() != Method::OPTIONS;
-    wrong.then(|| wrong_target("only OPTIONS has the target *"))
+    wrong.then(|| wrong_target("the target * is valid for OPTIONS only"))
 }
 
 fn wrong_target(detail: &str) -> Problem {
@@ -237,7 +237,7 @@ fn expectation(headers: &HeaderMap) -> Option<Problem> {
     let met = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
     (!values.all(met)).then(|| {
         let problem = Problem::from(StatusCode::EXPECTATION_FAILED);
-        problem.detail("the only expectation that can be met is 100-continue")
+        problem.detail("the only supported expectation is 100-continue")
     })
 }
 

@@ -50,24 +50,24 @@ pub(crate) enum Stop {
 }
 
 impl ServerHandle {
-    /// Begins the drain, as SIGTERM does. Has no effect when one has begun.
+    /// Starts the drain, as SIGTERM does. Has no effect when a drain has started.
     pub fn drain(&self) {
         // A server that has ended already needs no drain.
         let _ = self.requests.send(Stop::Drain("the program"));
     }
 
-    /// Ends the server at once, as a second signal does: what is in flight is cut.
+    /// Stops the server at once, as a second signal does, and cuts requests in flight.
     pub fn stop(&self) {
         let _ = self.requests.send(Stop::Now("the program"));
     }
 
-    /// One more user's view of what the service needs and calls `name`, such as `database`: a bounded
-    /// set of names, as each is a label of `corelane_dependency_up`.
+    /// A new user's view of the dependency `name`, such as `database`. Each name is a label of
+    /// `corelane_dependency_up`, so the set of names must be bounded.
     pub fn dependency(&self, name: &'static str) -> Dependency {
         self.shared.dependencies.add(name)
     }
 
-    /// Where the server is in its life.
+    /// The current phase of the server.
     pub fn phase(&self) -> Phase {
         self.shared.phase()
     }
@@ -96,7 +96,7 @@ async fn forward_signals(
 async fn walk(shared: &Shared, drain: &Drain, mut requests: UnboundedReceiver<Stop>) {
     let who = match requests.recv().await {
         Some(Stop::Drain(who)) => who,
-        Some(Stop::Now(who)) => return tracing::warn!(who, "told to stop without a drain"),
+        Some(Stop::Now(who)) => return tracing::warn!(who, "stopping at once, without a drain"),
         None => return,
     };
     let begun = Instant::now();

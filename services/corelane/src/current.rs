@@ -1,4 +1,4 @@
-//! The request that this thread is working on.
+//! The request that the current thread works on.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -15,12 +15,12 @@ thread_local! {
     static TRAIL: Cell<Option<Box<Trail>>> = const { Cell::new(None) };
 }
 
-/// The time by which the request that is being handled must be answered:
-/// [`Timeouts::request`](crate::Timeouts::request) after its header came. Then its handler is
-/// dropped. `None` outside a handler, such as in a task that the handler spawned.
+/// The deadline of the current request: [`Timeouts::request`](crate::Timeouts::request) after its
+/// header arrived. Its handler is dropped then. `None` outside a handler, including in a task that the
+/// handler spawned.
 ///
-/// A handler that calls other services passes on what is left of it, and one that computes for
-/// long looks at it now and then: nothing can interrupt code that does not wait.
+/// A handler that calls other services should pass on the remaining time. A handler that computes for
+/// a long time should check the deadline: code that does not wait cannot be interrupted.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -35,8 +35,8 @@ pub fn deadline() -> Option<Instant> {
     CURRENT.get().and_then(|(begun, allowed)| Instant::from(begun).checked_add(allowed))
 }
 
-/// The id of the request that is being handled, by its handler, the body of its reply or a
-/// [`blocking`](crate::blocking) call of either. `None` elsewhere, such as in a task that the
+/// The id of the current request, in its handler, the body of its reply, or a
+/// [`blocking`](crate::blocking) call of either. `None` elsewhere, including in a task that the
 /// handler spawned, and without [`Builder::request_ids`](crate::Builder::request_ids).
 ///
 /// ```
@@ -46,8 +46,8 @@ pub fn request_id() -> Option<RequestId> {
     peek(|trail| trail.id.as_ref().map(Id::id))
 }
 
-/// The trace of the request that is being handled, to be passed on to other services. `None` where
-/// [`request_id`] is, where the request belongs to no trace, and without
+/// The trace context of the current request, to be passed on to other services. `None` where
+/// [`request_id`] is, for a request that belongs to no trace, and without
 /// [`Builder::traces`](crate::Builder::traces).
 ///
 /// ```

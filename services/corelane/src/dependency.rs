@@ -1,22 +1,21 @@
-//! What a service needs beside its lanes, such as a database: whether it can be used, for the eyes
-//! of operators and load balancers.
+//! Health of a service's dependencies, such as a database, for operators and load balancers.
 
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// One user's view of something that the service needs, such as a lane's view of a database; made
-/// by [`ServerHandle::dependency`](crate::ServerHandle::dependency), and up until told otherwise.
+/// One user's view of a dependency, such as a lane's view of a database. Created by
+/// [`ServerHandle::dependency`](crate::ServerHandle::dependency); up until reported otherwise.
 ///
-/// What several users call by the same name is one dependency. It is down while any of them finds
-/// it down: `/readyz` says since when and why, and `corelane_dependency_up` is 0. A server whose
-/// dependency is down stays ready, because it still answers what does not need it and because all
-/// replicas would leave at once when what they share is lost; [`Dependency::required`] is for
-/// services that are of no use without it. Until a user knows, [`Dependency::pending`] keeps the
-/// server from requests that would only wait.
+/// Views with the same name are one dependency. It is down while any view is down: `/readyz` shows
+/// since when and why, and `corelane_dependency_up` is 0. A server whose dependency is down stays
+/// ready, because it still answers requests that do not need it, and because otherwise all replicas
+/// would become unready at once when a shared dependency fails. [`Dependency::required`] is for
+/// services that cannot work without it. Until the state is known, [`Dependency::pending`] keeps the
+/// server unready, so that it receives no requests that would only wait.
 ///
-/// A view that is dropped counts no more.
+/// A dropped view no longer counts.
 ///
 /// ```
 /// # fn main() -> Result<(), corelane::Error> {
@@ -49,15 +48,15 @@ struct Down {
 }
 
 impl Dependency {
-    /// It can be used.
+    /// Reports the dependency as usable.
     pub fn up(&self) {
         if lock(&self.view.down).take().is_some_and(|down| !down.pending) {
             tracing::info!(dependency = self.view.name, "a dependency is up again");
         }
     }
 
-    /// It cannot be used, for this reason, which operators read: it must hold no secret. Told
-    /// again, only the reason changes.
+    /// Reports the dependency as unusable. Operators read the reason: it must not contain secrets.
+    /// Repeated calls change only the reason.
     pub fn down(&self, reason: impl Into<String>) {
         let reason = reason.into();
         let mut down = lock(&self.view.down);
@@ -70,19 +69,19 @@ impl Dependency {
         }
     }
 
-    /// Whether it can be used is not known yet, for this reason: the server is not ready until
-    /// [`up`](Self::up) or [`down`](Self::down) is told, so tell one of them in bounded time.
+    /// Reports that the state is not known yet, and why. The server is not ready until
+    /// [`up`](Self::up) or [`down`](Self::down) is called, so call one of them in bounded time.
     pub fn pending(&self, reason: impl Into<String>) {
         let down = Down { since: Instant::now(), reason: reason.into(), pending: true };
         *lock(&self.view.down) = Some(down);
     }
 
-    /// Whether this user finds it up.
+    /// Whether this view is up.
     pub fn is_up(&self) -> bool {
         lock(&self.view.down).is_none()
     }
 
-    /// Makes the server not ready while it is down.
+    /// Makes the server unready while this dependency is down.
     #[must_use]
     pub fn required(self) -> Self {
         self.view.required.store(true, Relaxed);

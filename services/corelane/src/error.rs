@@ -1,31 +1,30 @@
-//! Why a server could not start or go on.
+//! Errors of a server.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a server could not start or go on.
+/// Why a server did not start, or ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A setting of the builder is out of its bounds; the text names it.
+    /// A setting of the builder is out of bounds; the text names the setting and its bounds.
     #[error("{0}")]
     Setting(String),
-    /// The affinity mask allows no such lanes; the text says why.
+    /// The lanes cannot be placed on the CPUs of the affinity mask; the text gives the reason.
     #[error("lanes: {0}")]
     Lanes(String),
     /// More connections are configured than the process may have open files.
     #[error(
         "limits.connections is {connections}, but the process may open only {hard} files, of \
-         which {reserved} are kept for other uses: raise the hard limit (ulimit -Hn) or lower \
-         the setting"
+         which {reserved} are reserved: raise the hard limit (ulimit -Hn) or lower the setting"
     )]
     FileLimit {
         /// The configured number of connections.
         connections: usize,
         /// The hard limit of open files (getrlimit(2), `RLIMIT_NOFILE`).
         hard: u64,
-        /// Files kept for listeners, event loops, connections that are being refused, logs, the
+        /// Files reserved for listeners, event loops, connections that are being rejected, logs, the
         /// admin port and the files a service serves.
         reserved: u64,
     },
@@ -38,19 +37,19 @@ pub enum Error {
         problem: String,
     },
     /// An address could not be bound.
-    #[error("cannot listen on {address}: {source}; free it or choose another address")]
+    #[error("cannot listen on {address}: {source}; free the address or choose another one")]
     Bind {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A thread, an event loop or a system call that a server needs was refused.
+    /// A thread or an event loop could not be created, or a system call failed.
     #[error("{what}: {source}")]
     System {
-        /// What was being done.
+        /// The operation that failed.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A thread of the server panicked: a lane's service factory or event loop, the acceptor, or the
@@ -63,7 +62,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the caller's settings are at fault rather than the machine.
+    /// Whether the settings cause this error, rather than the machine.
     pub fn is_setting(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! What an observer is told of each request.
+//! What an observer receives for each request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::lane::Lane;
 use crate::request_id::{Id, RequestId};
 use crate::trace_context::TraceContext;
 
-/// A request that has ended, as [`Builder::observer`](crate::Builder::observer) is told of it.
+/// A finished request, as [`Builder::observer`](crate::Builder::observer) receives it.
 ///
-/// It names the route by its template: neither the path nor the query that was asked for, nor any
-/// other field of the request, may be kept by whoever reads this.
+/// It contains the template of the route, and neither the path, the query nor other fields of the
+/// request.
 ///
 /// ```
 /// use corelane::{Finished, Server};
@@ -31,60 +31,61 @@ use crate::trace_context::TraceContext;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Finished<'a> {
-    /// Its method, or `other` for one that metrics do not know either.
+    /// The method, or `other` for methods without a label in the metrics.
     pub method: &'static str,
-    /// Template of its route, or `other`.
+    /// The template of the route, or `other`.
     pub route: &'a str,
-    /// The version of HTTP that it came with.
+    /// The HTTP version of the request.
     pub version: Version,
-    /// What it was answered; `None` if its client left before that, or the server ended.
+    /// The status of the reply; `None` if the client disconnected first, or the server ended.
     pub status: Option<StatusCode>,
-    /// Whether the socket took the whole reply. Otherwise the client left, or the reply was cut.
+    /// Whether the whole reply was written to the socket. Otherwise the client disconnected, or the
+    /// reply was cut.
     pub complete: bool,
-    /// Bytes of the reply's body that were ready to be sent.
+    /// Bytes of the reply's body that were ready to send.
     pub body_bytes: u64,
-    /// How long its parts took.
+    /// The durations of its phases.
     pub times: Times,
-    /// Its place in a trace, with [`Builder::traces`](crate::Builder::traces).
+    /// The trace context of the request, with [`Builder::traces`](crate::Builder::traces).
     pub trace: Option<&'a TraceContext>,
-    /// Set where this request is a span of its own, which [`Finished::trace`] names.
+    /// Set where this request is recorded as a span, which [`Finished::trace`] identifies.
     pub span: Option<Span<'a>>,
     pub(crate) id: Option<&'a Id>,
     pub(crate) begun: Tick,
 }
 
-/// A request that is to be recorded as a span of its trace.
+/// A request to record as a span of its trace.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Span<'a> {
-    /// The span of the caller; `None` where the trace begins here.
+    /// The span of the caller; `None` where the trace starts here.
     pub parent: Option<[u8; 8]>,
-    /// The host and port that were asked for, as the client named them.
+    /// The requested host and port, as the client sent them.
     pub authority: Option<&'a HeaderValue>,
 }
 
-/// The parts of a request's time; their sum, but for `accept`, is the whole of it.
+/// The phases of a request; the sum of all but `accept` is its total time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Times {
-    /// From the accept of its connection to its header, if it was the first there.
+    /// From the accept of the connection to the header, for the first request of a connection.
     pub accept: Option<Duration>,
-    /// From its header to the start of its handler, or to its end if none was started.
+    /// From the header to the start of the handler, or to the end if no handler was started.
     pub queue: Duration,
-    /// From the start of its handler to the head of the reply.
+    /// From the start of the handler to the head of the reply.
     pub handler: Option<Duration>,
-    /// From the head of the reply until the socket has taken the last byte; `None` where it never
-    /// did. 0 if it took them at once.
+    /// From the head of the reply until the last byte is written to the socket; `None` if it never
+    /// was. 0 if it was written at once.
     pub write: Option<Duration>,
 }
 
 impl Finished<'_> {
-    /// Its id, with [`Builder::request_ids`](crate::Builder::request_ids).
+    /// The id of the request, with [`Builder::request_ids`](crate::Builder::request_ids).
     pub fn id(&self) -> Option<RequestId> {
         self.id.map(Id::id)
     }
 
-    /// When its header came, by the wall clock: as it is now, less the time that has passed since.
+    /// When the header arrived: the current wall-clock time, less the time that has passed since.
     pub fn began(&self) -> SystemTime {
         let passed = Duration::from_nanos(Tick::now().since(self.begun));
         SystemTime::now().checked_sub(passed).unwrap_or(SystemTime::UNIX_EPOCH)

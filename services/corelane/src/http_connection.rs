@@ -189,7 +189,7 @@ fn ended(connection: &Connection, result: hyper::Result<()>) {
         if let Some(reason) = fault(&error).filter(|_| !connection.is_ambiguous()) {
             connection.lane().metrics().refuse(reason);
         }
-        tracing::debug!(%error, "a connection ended early");
+        tracing::debug!(%error, "a connection ended with an error");
     }
 }
 

@@ -33,7 +33,7 @@ use crate::stream_task::Streams;
 use crate::sweep;
 use crate::trail::{Trail, Trails};
 
-/// The lane that a service is made for: passed to the closure of
+/// The lane that a service is created for, passed to the closure of
 /// [`Server::serve`](crate::Server::serve), once on each lane's own thread.
 ///
 /// ```
@@ -86,8 +86,8 @@ impl Lane {
         &self.shared.lanes[self.index]
     }
 
-    /// The CPU that the lane is pinned to at present; `None` when lanes are not pinned. It changes
-    /// when the process's cpuset does.
+    /// The CPU that the lane is currently pinned to; `None` when lanes are not pinned. It changes with
+    /// the cpuset of the process.
     pub fn cpu(&self) -> Option<usize> {
         self.shared().cpu.get()
     }

@@ -1,9 +1,9 @@
 //! A thread-per-core HTTP server.
 //!
-//! A *lane* is one core's worth of server: a thread, pinned to a CPU where the CPUs are ours
-//! alone, with its own event loop, its own connections, its own instance of the service and its
-//! own counters. A request never leaves its lane, so its memory stays in that
-//! core's cache, and the way of a request takes no lock and touches no shared atomic.
+//! A *lane* is one core's worth of server: a thread, pinned to a CPU where the process has its CPUs
+//! to itself, with its own event loop, its own connections, its own instance of the service and its
+//! own counters. A request never leaves its lane, so its memory stays in that core's cache, and
+//! serving it takes no lock and touches no shared atomic.
 //!
 //! ```
 //! use std::{cell::Cell, convert::Infallible, rc::Rc};
@@ -32,25 +32,25 @@
 //!
 //! Any `tower::Service<Request<Incoming>>` that is `Clone` works, an axum `Router` included.
 //!
-//! | part | says |
+//! | items | purpose |
 //! |---|---|
-//! | [`Server`], [`Builder`], [`Error`] | how a server is set up and run, and why it may not start |
-//! | [`Lanes`], [`Pin`], [`Placement`] | how many lanes, on which CPUs, and how a connection finds its lane |
-//! | [`Moving`] | whether a connection may leave its lane between two requests |
-//! | [`Lane`] | what a service is told of the lane that it is made for |
-//! | [`Limits`], [`Timeouts`] | what a client may ask and how long it may take |
-//! | [`Drain`], [`Phase`], [`ServerHandle`], [`Drained`] | how a server ends without losing what it accepted |
-//! | [`Incoming`], [`BodyError`] | the body of a request, and why it may end early |
-//! | [`blocking`], [`BlockingError`] | how a handler runs code that blocks |
-//! | [`deadline`] | until when a handler has to have its reply |
-//! | [`request_id`], [`RequestId`] | what a request is called, here and by others |
-//! | [`Traces`], [`trace_context`], [`TraceContext`] | the distributed trace of a request |
-//! | [`Finished`], [`Times`], [`Span`] | what is told of each request when it has ended |
-//! | [`Dependency`] | what the service needs beside its lanes, and whether it is there |
-//! | [`Tls`] | certificates, and how they are reloaded |
-//! | [`LoadReports`] | what a load balancer in front is told with the replies |
-//! | [`Problem`] | errors to clients (RFC 9457) |
-//! | [`capacity`] | how much a replica carries, and how many replicas a load needs |
+//! | [`Server`], [`Builder`], [`Error`] | configure and run a server; errors of the start |
+//! | [`Lanes`], [`Pin`], [`Placement`] | number of lanes, their CPUs, and how connections are assigned to lanes |
+//! | [`Moving`] | whether a connection may move to another lane between two requests |
+//! | [`Lane`] | the lane that a service is created for |
+//! | [`Limits`], [`Timeouts`] | limits and time-outs for clients |
+//! | [`Drain`], [`Phase`], [`ServerHandle`], [`Drained`] | graceful shutdown |
+//! | [`Incoming`], [`BodyError`] | request bodies |
+//! | [`blocking`], [`BlockingError`] | run blocking code from a handler |
+//! | [`deadline`] | the deadline of the current request |
+//! | [`request_id`], [`RequestId`] | request ids |
+//! | [`Traces`], [`trace_context`], [`TraceContext`] | distributed tracing |
+//! | [`Finished`], [`Times`], [`Span`] | what an observer receives for each finished request |
+//! | [`Dependency`] | health of what the service depends on, such as a database |
+//! | [`Tls`] | certificates and how they are reloaded |
+//! | [`LoadReports`] | load reports for a load balancer in front |
+//! | [`Problem`] | error replies (RFC 9457) |
+//! | [`capacity`] | capacity of a replica, and replicas for a load |
 
 mod admin;
 mod blocking;
@@ -70,7 +70,7 @@ mod error;
 mod farewell;
 mod finished;
 mod framing;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod http_connection;

@@ -1,4 +1,4 @@
-//! Errors to clients, as `application/problem+json` (RFC 9457).
+//! Error replies, as `application/problem+json` (RFC 9457).
 
 use std::borrow::Cow;
 
@@ -10,9 +10,9 @@ use serde_json::Value;
 
 /// An error reply as `application/problem+json` (RFC 9457).
 ///
-/// Its `type` is `urn:corelane:problem:` and a slug, which stays the same for the same problem;
-/// `title` is the status's own phrase. The detail is for the client's eyes: never put into it
-/// what only the server should know.
+/// Its `type` is `urn:corelane:problem:` followed by a slug that is stable for each kind of problem;
+/// `title` is the reason phrase of the status. The client sees the detail: it must not contain
+/// internal information.
 ///
 /// ```
 /// use corelane::Problem;
@@ -43,13 +43,13 @@ impl Problem {
         Problem { kind: Some([TYPE, slug].concat()), ..Problem::from(status) }
     }
 
-    /// Says what is wrong with this one request, in words for the client.
+    /// Explains to the client what is wrong with this request.
     pub fn detail(self, text: impl Into<String>) -> Self {
         self.with(Cow::Borrowed("detail"), text.into().into())
     }
 
-    /// Adds an extension member (RFC 9457 section 3.2), such as the parameter at fault. `type`, `title` and
-    /// `status` are no extensions, and stay as they are.
+    /// Adds an extension member (RFC 9457 section 3.2), such as the invalid parameter. `type`, `title` and
+    /// `status` are not extensions and cannot be replaced.
     pub fn member(self, name: &str, value: impl Into<Value>) -> Self {
         match name {
             "type" | "title" | "status" => self,
@@ -149,7 +149,7 @@ fn write<T: serde::Serialize + ?Sized>(body: &mut Vec<u8>, value: &T) {
 }
 
 impl From<StatusCode> for Problem {
-    /// A problem that its status alone describes; the slug is the status's phrase.
+    /// A problem that its status fully describes; the slug is the reason phrase.
     fn from(status: StatusCode) -> Self {
         Problem { status, kind: None, members: Vec::new(), headers: Vec::new() }
     }

@@ -110,20 +110,20 @@ pub(crate) fn keeps_alive(version: Version, fields: &HeaderMap) -> bool {
 fn overloaded(lane: &LaneState) -> Problem {
     let wait = Duration::from_nanos(lane.metrics().expected.get()).as_secs().clamp(1, 60);
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
-        .detail("more requests wait than can be answered in time")
+        .detail("too many requests are queued to answer this one in time")
         .header(RETRY_AFTER, HeaderValue::from(wait))
 }
 
 /// Answers that the request's deadline passed.
 fn expired() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "deadline-exceeded")
-        .detail("the request was not answered in the time that the server allows")
+        .detail("the request took longer than the server allows")
         .header(RETRY_AFTER, HeaderValue::from_static("1"))
 }
 
 /// Answers that the body stopped coming.
 fn body_timed_out() -> Problem {
-    Problem::from(StatusCode::REQUEST_TIMEOUT).detail("the request body did not come in time")
+    Problem::from(StatusCode::REQUEST_TIMEOUT).detail("timed out waiting for the request body")
 }
 
 /// Why a request may not reach the service, if so.
@@ -139,11 +139,11 @@ fn refusal(
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         let (fields, bytes) = (lane.limits.headers, lane.limits.header_bytes);
         if request.headers().len() > fields {
-            let detail = format!("a request may have {fields} header fields at most");
+            let detail = format!("a request may have at most {fields} header fields");
             return Some((RequestRefusal::TooManyHeaders, Problem::from(status).detail(detail)));
         }
         if header_list_bytes(request) > bytes {
-            let detail = format!("a header list may have {bytes} bytes at most, 32 of each field");
+            let detail = format!("a header list may have at most {bytes} bytes, counting 32 for each field");
             return Some((RequestRefusal::HeaderTooLarge, Problem::from(status).detail(detail)));
         }
     }
@@ -151,7 +151,7 @@ fn refusal(
     if target > lane.limits.uri_bytes {
         let problem = Problem::from(StatusCode::URI_TOO_LONG);
         let allowed = lane.limits.uri_bytes;
-        let problem = problem.detail(format!("the target may have {allowed} bytes at most"));
+        let problem = problem.detail(format!("the request target may have at most {allowed} bytes"));
         return Some((RequestRefusal::UriTooLong, problem));
     }
     if request.body().size_hint().lower() > lane.limits.body_bytes {
@@ -177,7 +177,7 @@ fn header_list_bytes<B>(request: &Request<B>) -> usize {
 fn too_large(lane: &LaneState) -> Problem {
     let allowed = lane.limits.body_bytes;
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large")
-        .detail(format!("a request body may have {allowed} bytes at most"))
+        .detail(format!("a request body may have at most {allowed} bytes"))
 }
 
 /// Answers what went wrong inside the service, and logs what the client must not see.
@@ -194,7 +194,7 @@ fn failure(error: BoxError, ticket: &Ticket) -> Problem {
             Some(BodyError::TimedOut) => return body_timed_out(),
             Some(BodyError::Read(error)) => {
                 current::lending(&ticket.trail, || {
-                    tracing::debug!(lane = lane.index, %error, "a request body could not be read");
+                    tracing::debug!(lane = lane.index, %error, "failed to read a request body");
                 });
                 // Nothing can be read of this connection any more.
                 let close = HeaderValue::from_static("close");

@@ -1,4 +1,4 @@
-//! What a request is called, here and by those that handed it on.
+//! Ids of requests.
 
 use std::fmt;
 
@@ -13,10 +13,10 @@ const MOST: usize = 128;
 /// Characters of a UUID.
 const UUID: usize = 36;
 
-/// The id of a request: its own `x-request-id`, or one that was made for it.
+/// The id of a request: its `x-request-id` header, or a generated id.
 ///
-/// At most 128 printable ASCII characters without spaces, so it can stand in a log or a header as
-/// it is. [`request_id`](crate::request_id) gives a handler its own.
+/// At most 128 printable ASCII characters without spaces, so it is safe in logs and headers.
+/// [`request_id`](crate::request_id) returns the id of the current request.
 ///
 /// ```
 /// use corelane::{Incoming, RequestId, Server};
@@ -41,7 +41,7 @@ impl RequestId {
         RequestId { text, length: bytes.len() as u8 }
     }
 
-    /// The id as text.
+    /// The id as a string.
     pub fn as_str(&self) -> &str {
         // All of it is ASCII.
         str::from_utf8(&self.text[..self.length.into()]).unwrap_or_default()

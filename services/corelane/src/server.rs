@@ -1,4 +1,4 @@
-//! Running a server.
+//! Runs a server.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -23,17 +23,17 @@ use crate::shared::{Phase, Shared};
 use crate::threads::{Event, Thread, spawn, wait_for_end};
 use crate::tls::Watch;
 
-/// A server whose listeners are bound.
+/// A server with bound listeners.
 ///
-/// A client that leaves takes its work with it: when an HTTP/1.1 client closes the connection, or
-/// only its own side of it, a request that waits (for its turn, or for something in its handler)
-/// is dropped, and counts as code 499, nginx's for it: within two seconds while the lane is not held
-/// by a handler, and not before it has waited for 0.4 s, so that a client which ended its side early
-/// gets what is soon ready. A reset is acted on at once. A reply that flows is finished. An
-/// HTTP/2 stream that its client resets, and all streams of a connection that ends, are dropped
-/// likewise. What a handler holds is dropped with it, so a guard in it sees the end. A close behind
-/// more than 2 KiB that nobody has asked for yet, of the request's body or of further requests, is
-/// noticed only when the request ends.
+/// When a client disconnects, its requests are cancelled. When an HTTP/1.1 client closes the
+/// connection, or only its side of it, a request that waits (in the queue, or in its handler) is
+/// dropped and counted with status 499, as nginx does. This happens within two seconds while no
+/// handler holds the lane, and not before the request has waited for 0.4 s, so that a client that
+/// closes its side early receives a reply that is soon ready. A reset takes effect at once. A reply
+/// that is being sent is finished. HTTP/2 streams are dropped when the client resets them or their
+/// connection ends. Dropping a handler drops what it holds, so a guard in it observes the
+/// cancellation. A close behind more than 2 KiB of unread input, of the request's body or of further
+/// requests, is noticed only when the request ends.
 ///
 /// ```no_run
 /// use corelane::{Incoming, Lanes, Server};
@@ -66,29 +66,29 @@ pub struct Server {
     pub(crate) handle: ServerHandle,
 }
 
-/// How a server ended.
+/// The result of a server's shutdown.
 #[must_use = "requests may have been cut"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// What was cut when the deadline or a second signal came: requests in flight, replies whose
-    /// end the client had not taken, and [`blocking`](crate::blocking) calls that had not returned
-    /// a second later though their requests had ended. (The call of a request in flight is a part
-    /// of it.) 0 is a clean end, unless a handler held its lane to the last: what had come by then
-    /// and no lane had read is lost too, and cannot be counted.
+    /// What the deadline or a second signal cut: requests in flight, replies that the client had not
+    /// read to their end, and [`blocking`](crate::blocking) calls that had not returned a second later
+    /// although their requests had ended. (A call of a request in flight counts with its request.) 0
+    /// means a clean shutdown, unless a handler held its lane to the end: input that no lane had read
+    /// by then is lost too and cannot be counted.
     pub cut: u64,
 }
 
 impl Server {
-    /// A builder with all defaults.
+    /// A builder with default settings.
     pub fn builder() -> Builder {
         Builder::new()
     }
 
-    /// The address that is served.
+    /// The address that the server listens on.
     ///
     /// # Errors
     ///
-    /// The system cannot tell it.
+    /// The system call failed.
     pub fn local_addr(&self) -> Result<SocketAddr, Error> {
         let read = Error::system("reading a listener's address");
         self.listeners[0].local_addr().map_err(read)
@@ -106,18 +106,18 @@ impl Server {
 
     /// Serves until the drain has ended; blocks the calling thread.
     ///
-    /// `factory` is called once on each lane's thread, so the service it makes need not be `Send`
-    /// and may hold `Rc` and `RefCell`. A clone of the service handles each connection, and a
-    /// clone of that each request. A handler that panics is answered 500, and the lane lives on.
+    /// `factory` is called once on each lane's thread, so the service it creates need not be `Send`
+    /// and may hold `Rc` and `RefCell`. A clone of the service handles each connection, and a clone of
+    /// that handles each request. A request whose handler panics is answered 500; the lane continues.
     ///
-    /// Each lane is a tokio runtime of one thread that runs local tasks: in `factory` and in
-    /// handlers `tokio::time`, `tokio::net`, `tokio::spawn` and `tokio::task::spawn_local` work, and
-    /// what they start stays on the lane. A task that a handler spawns outlives its request and
-    /// knows no deadline; a drain does not wait for it, and it is dropped when the lane ends.
+    /// Each lane is a single-threaded tokio runtime with local tasks: `tokio::time`, `tokio::net`,
+    /// `tokio::spawn` and `tokio::task::spawn_local` work in `factory` and in handlers, and everything
+    /// they start stays on the lane. A task that a handler spawns outlives its request and has no
+    /// deadline; a drain does not wait for it, and it is dropped when the lane ends.
     ///
     /// # Errors
     ///
-    /// A thread or an event loop cannot be started, or a lane ended by itself.
+    /// A thread or an event loop cannot be started, or a lane ended unexpectedly.
     pub fn serve<F, S, B>(self, factory: F) -> Result<Drained, Error>
     where
         F: Fn(&Lane) -> S + Send + Sync + 'static,

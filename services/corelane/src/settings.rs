@@ -11,7 +11,7 @@ pub(crate) const PARK_AFTER: Duration = Duration::from_secs(5);
 /// Below this the sweep would park connections that are in use.
 pub(crate) const LEAST_PARK_AFTER: Duration = Duration::from_millis(100);
 
-/// How a new connection finds its lane.
+/// How new connections are assigned to lanes.
 ///
 /// ```
 /// assert_eq!("least-loaded".parse(), Ok(corelane::Placement::LeastLoaded));
@@ -23,32 +23,31 @@ pub enum Placement {
     /// socket(7)); the kernel chooses one by a hash of the connection's addresses and ports, or
     /// by the CPU that received it ([`Builder::steering`](crate::Builder::steering)).
     ///
-    /// For many connections, or short ones, with requests that cost about the same: nothing is
-    /// shared, and a connection costs nothing extra. Few long-lived connections spread badly (8
-    /// over 4 lanes leave a lane without any in 38% of cases), and what waits behind a handler
-    /// that holds its lane up cannot go to another.
+    /// Suits many connections, or short ones, with requests of similar cost: nothing is shared, and a
+    /// connection costs nothing extra. Few long-lived connections spread unevenly (8 over 4 lanes
+    /// leave a lane without any in 38% of cases), and connections queued behind a handler that holds
+    /// its lane cannot go to another lane.
     #[default]
     Hashed,
-    /// All lanes watch one listening socket; whichever has time accepts, one connection in each
-    /// turn of its event loop.
+    /// All lanes poll one listening socket; an idle lane accepts, one connection per turn of its event
+    /// loop.
     ///
-    /// For few lanes with short connections whose requests differ in cost: a lane that is held up
-    /// takes nothing. Every lane that waits is woken for each connection, which costs more the
-    /// more lanes there are, and long-lived connections gather where there was time when they
-    /// came.
+    /// Suits few lanes with short connections whose requests differ in cost: a busy lane accepts
+    /// nothing. Every waiting lane is woken for each connection, which costs more with more lanes,
+    /// and long-lived connections accumulate on the lanes that were idle when they arrived.
     Shared,
-    /// A thread beside the lanes accepts and hands each connection to the lane with the least
-    /// expected work, and among those whose work differs by less than a millisecond to the one
-    /// with the fewest connections. What a busy lane has not begun, an idle lane takes over after
-    /// a millisecond, or after 10 where that leaves the connections less even.
+    /// A separate thread accepts and hands each connection to the lane with the least expected work,
+    /// or, among lanes whose work differs by less than a millisecond, to the one with the fewest
+    /// connections. An idle lane steals connections that a busy lane has not started after a
+    /// millisecond, or after 10 where stealing makes the connections less even.
     ///
-    /// For few long-lived connections, such as those of a proxy: 8 or 16 idle ones over 2 or 4
-    /// lanes come out exactly even. Each connection passes through one thread more, so a server
-    /// of very many short connections is better off without.
+    /// Suits few long-lived connections, such as those of a proxy: 8 or 16 idle connections over 2 or
+    /// 4 lanes are spread exactly evenly. Each connection passes through an additional thread, so it
+    /// does not suit servers with very many short connections.
     LeastLoaded,
 }
 
-/// Which part a server takes in distributed traces (W3C Trace Context).
+/// How a server takes part in distributed traces (W3C Trace Context).
 ///
 /// ```
 /// use corelane::{Server, Traces};
@@ -59,17 +58,17 @@ pub enum Placement {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Traces {
-    /// None: it does not look at the headers.
+    /// The trace headers are ignored.
     #[default]
     Off,
-    /// [`trace_context`](crate::trace_context) gives handlers what came with the request, to pass
-    /// it on as it is.
+    /// [`trace_context`](crate::trace_context) returns the context of the request to handlers, which
+    /// pass it on unchanged.
     PassOn,
-    /// A request of a trace that its caller has sampled becomes a span of its own, which
-    /// [`Finished::span`](crate::Finished::span) tells of, and the parent of what its handler
-    /// calls. What the caller has not sampled is passed on as it is.
+    /// A request whose caller has sampled the trace becomes a span
+    /// ([`Finished::span`](crate::Finished::span)) and the parent of the calls of its handler. A
+    /// context that the caller has not sampled is passed on unchanged.
     Record {
-        /// Share of the requests without a trace that begin one, from 0 to 1.
+        /// Share of requests without a context that start a trace, from 0 to 1.
         ratio: f64,
     },
 }
@@ -97,8 +96,8 @@ impl fmt::Display for Placement {
     }
 }
 
-/// Whether a connection may leave the lane that it came to. HTTP/1.1 only, and only between two
-/// requests: neither the client nor the service notices.
+/// Whether a connection may move to another lane. HTTP/1.1 only, and only between two requests:
+/// neither the client nor the service notices.
 ///
 /// ```
 /// assert_eq!("parked-only".parse(), Ok(corelane::Moving::ParkedOnly));
@@ -106,18 +105,18 @@ impl fmt::Display for Placement {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Moving {
-    /// Never.
+    /// Connections never move.
     Off,
-    /// A parked connection ([`Builder::park_after`](crate::Builder::park_after)) that wakes is
-    /// served by the lane with the least expected work; where lanes differ by less than a
-    /// millisecond it stays. Connections in use stay too.
+    /// A parked connection ([`Builder::park_after`](crate::Builder::park_after)) that wakes moves to
+    /// the lane with the least expected work; where lanes differ by less than a millisecond it stays.
+    /// Active connections stay.
     #[default]
     ParkedOnly,
-    /// Connections in use move as well, between two requests, while one lane is clearly busier
-    /// than another: enough of them to even the lanes out, a few at a time.
+    /// Active connections move too, between two requests, while one lane is clearly busier than
+    /// another: as many as it takes to balance the lanes, a few at a time.
     ///
-    /// For few long-lived connections with much to do, such as those of a proxy: a lane that got
-    /// most of them is a bottleneck for as long as they last.
+    /// Suits few busy, long-lived connections, such as those of a proxy: a lane that got most of them
+    /// is a bottleneck for as long as they last.
     Active,
 }
 
@@ -144,13 +143,13 @@ impl fmt::Display for Moving {
     }
 }
 
-/// What a client may ask of the server before it is refused.
+/// Limits for clients.
 ///
-/// HTTP/2 has bounds of its own, which cannot be set. A connection may have 100 streams open at a
-/// time. Of request bodies that the service has not taken yet, 128 KiB may come on a stream and
-/// 256 KiB on a connection. Up to 64 KiB of a stream's reply wait for the client's window. A
-/// connection ends when a client has opened and reset more than 100 streams before the lane looked
-/// at them (rapid reset), or has made the server reset more than 100 by its errors.
+/// The limits of HTTP/2 are fixed. A connection may have 100 open streams. Of request bodies that
+/// the service has not read yet, 128 KiB are buffered per stream and 256 KiB per connection. Up to
+/// 64 KiB of a stream's reply wait for the client's window. A connection is closed when a client has
+/// opened and reset more than 100 streams before the lane processed them (rapid reset), or has caused
+/// more than 100 resets by its errors.
 ///
 /// ```
 /// let limits = corelane::Limits { body_bytes: 64 * 1024, ..Default::default() };
@@ -158,42 +157,42 @@ impl fmt::Display for Moving {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Open connections over all lanes. One more is answered `503` with `Retry-After: 1` and
-    /// closed; when a lane refuses more than 32 at a time, the rest are closed without a word, as
-    /// all are with TLS. Default 10,000; at least 1. The server raises its soft limit of open files
-    /// to the hard limit, and refuses to start if this number does not fit below it.
+    /// Open connections over all lanes. A further connection is answered `503` with `Retry-After: 1`
+    /// and closed; when a lane rejects more than 32 at a time, the rest are closed without a reply, as
+    /// all are with TLS. Default 10,000; at least 1. The server raises its soft limit of open files to
+    /// the hard limit, and does not start if this number exceeds it.
     pub connections: usize,
-    /// Requests that a connection may carry; the last is answered with `Connection: close`. HTTP/2
-    /// clients are sent GOAWAY when it comes, and what they sent before they knew is answered too.
-    /// `None`, the default, sets no limit; else at least 1.
+    /// Requests per connection; the last reply carries `Connection: close`. An HTTP/2 client receives
+    /// GOAWAY with its last request, and requests already under way are answered too. `None`, the
+    /// default, sets no limit; otherwise at least 1.
     pub connection_requests: Option<u64>,
-    /// Requests that run on a lane at a time; more wait in its queue. A request holds its slot
-    /// until the head of its reply is made. Default 1,024; at least 1.
+    /// Requests that run on a lane at a time; further ones wait in its queue. A request holds its slot
+    /// until the head of its reply is ready. Default 1,024; at least 1.
     pub slots: usize,
-    /// Requests that may wait for a slot of their lane; one more is answered `503` with
-    /// `Retry-After`, as is one before which the lane is expected to be busy for longer than
-    /// [`Timeouts::request`]. Default 1,024; 0 lets none wait.
+    /// Requests that may wait for a slot of their lane. A further request is answered `503` with
+    /// `Retry-After`, as is a request whose expected wait is longer than [`Timeouts::request`].
+    /// Default 1,024; with 0 no request waits.
     pub queue: usize,
     /// Threads of each lane for [`blocking`](crate::blocking) calls and files that the service
     /// reads through tokio. Default 8; 1 to 512.
     pub blocking_threads: usize,
-    /// [`blocking`](crate::blocking) calls of a lane that may wait for a thread; one more ends in
-    /// [`BlockingError`](crate::BlockingError). Default 256; 0 lets none wait, and there is no
-    /// upper bound.
+    /// [`blocking`](crate::blocking) calls of a lane that may wait for a thread; a further call fails
+    /// with [`BlockingError`](crate::BlockingError). Default 256; with 0 no call waits. No upper
+    /// bound.
     pub blocking_queue: usize,
     /// Header fields of a request; more are answered `431`. Default 100; 1 to 1,000.
     pub headers: usize,
     /// Bytes of a request's header section; more are answered `431`. Default 32 KiB; 8 KiB (the
-    /// least that hyper's read buffer takes) to 1 MiB. HTTP/2 counts 32 more for each field (RFC
-    /// 9113 section 6.5.2), and a header that goes on for much longer ends its connection.
+    /// minimum of hyper's read buffer) to 1 MiB. HTTP/2 adds 32 for each field (RFC 9113 section
+    /// 6.5.2), and a header that is much longer closes its connection.
     pub header_bytes: usize,
     /// Bytes of the path and query of the request target; more are answered `414`, unless the
-    /// whole header is too long then ([`Limits::header_bytes`]). Default 8 KiB; 1 to 64 KiB. RFC
-    /// 9110 section 4.1 recommends to support at least 8,000.
+    /// whole header is too large ([`Limits::header_bytes`]). Default 8 KiB; 1 B to 64 KiB. RFC 9110
+    /// section 4.1 recommends at least 8,000.
     pub uri_bytes: usize,
     /// Bytes of a request body. A larger `Content-Length` is answered `413` before the service is
-    /// called; a longer chunked body ends in [`BodyError::TooLarge`](crate::BodyError), and the
-    /// request is answered `413` if the head of the reply was not made. Default 10 MiB; 0 refuses
+    /// called; a larger chunked body fails with [`BodyError::TooLarge`](crate::BodyError), and the
+    /// request is answered `413` if the head of the reply is not ready yet. Default 10 MiB; 0 rejects
     /// every body.
     pub body_bytes: u64,
 }
@@ -215,15 +214,15 @@ impl Default for Limits {
     }
 }
 
-/// How long a client may take.
+/// Time-outs for clients.
 ///
-/// Deadlines are checked by one sweep per lane rather than by a timer per request, so they cost
-/// the hot path nothing; a connection may outlive its deadline by up to a second, and never ends
-/// before it. While a handler holds its lane no client can be heard: that time counts for none but
-/// [`Timeouts::request`].
+/// One sweep per lane checks deadlines, rather than a timer per request, so they cost the hot path
+/// nothing. A connection may outlive its deadline by up to a second, and never ends before it. While
+/// a handler holds its lane, the lane cannot read from clients: that time counts towards
+/// [`Timeouts::request`] only.
 ///
-/// A client that closes its connection, or only its side of an HTTP/1.1 connection, is waited for
-/// no longer: see [`Server`](crate::Server).
+/// Requests of a client that closes its connection, or only its side of an HTTP/1.1 connection, are
+/// cancelled: see [`Server`](crate::Server).
 ///
 /// ```
 /// use std::time::Duration;
@@ -232,40 +231,41 @@ impl Default for Limits {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the first byte of a request to the end of its header section, and from the accept to
-    /// the first byte, a TLS handshake included. Afterwards an HTTP/1.1 client that began a request
-    /// gets `408`, any other is closed. A later header on an HTTP/2 connection, and the rest of an
-    /// HTTP/1.1 header that came before the last reply was made, are bounded by
-    /// [`Timeouts::idle`]; the latter by this one once its connection is parked
-    /// ([`Builder::park_after`](crate::Builder::park_after)). Default 10 s; 100 ms to 1 h.
+    /// Longest time from the first byte of a request to the end of its header section, and from accept
+    /// to the first byte, including a TLS handshake. After it, an HTTP/1.1 client that started a
+    /// request receives `408`; any other connection is closed. [`Timeouts::idle`] bounds later headers
+    /// on an HTTP/2 connection, and the rest of an HTTP/1.1 header that started before the previous
+    /// reply was ready; once that connection is parked
+    /// ([`Builder::park_after`](crate::Builder::park_after)), this time-out does. Default 10 s; 100 ms
+    /// to 1 h.
     pub header: Duration,
-    /// Longest wait for the next bytes of a request's body, while the service waits for them.
-    /// Afterwards the body ends in [`BodyError::TimedOut`](crate::BodyError); if the head of the
-    /// reply is not made yet, the handler is dropped and the request answered `408`. An HTTP/1.1
-    /// connection is closed then. Until the head is made, all of the body is bounded by
-    /// [`Timeouts::request`] too. Default 30 s; 100 ms to 1 h.
+    /// Longest wait for the next bytes of a request's body, while the service waits for them. After
+    /// it, the body fails with [`BodyError::TimedOut`](crate::BodyError); if the head of the reply is
+    /// not ready yet, the handler is dropped and the request answered `408`. An HTTP/1.1 connection is
+    /// then closed. Until the head is ready, [`Timeouts::request`] bounds the whole body too. Default
+    /// 30 s; 100 ms to 1 h.
     pub body: Duration,
-    /// From a request's header until the head of its reply is made, the wait in the queue
-    /// included. Afterwards the handler is dropped and the client gets `503`. Default 60 s; 100 ms
-    /// to 24 h.
+    /// Longest time from a request's header to the head of its reply, including the wait in the queue.
+    /// After it, the handler is dropped and the client receives `503`. Default 60 s; 100 ms to 24 h.
     pub request: Duration,
-    /// Longest time in which a client takes nothing of a reply that waits for it; then its
-    /// connection is reset, and what the kernel holds of the reply is dropped. An HTTP/2 stream
-    /// that takes less than 64 KiB in this time, while it has more to send, is reset alone, and the
-    /// others go on; up to 64 KiB that such a stream still had to send at its end are kept until its
-    /// connection is idle or old. Default 30 s; 100 ms to 1 h.
+    /// Longest time in which a client reads nothing of a pending reply. After it, the connection is
+    /// reset, and the kernel drops its part of the reply. An HTTP/2 stream that sends less than 64 KiB
+    /// in this time, with more to send, is reset alone; other streams continue. Up to 64 KiB that such
+    /// a stream still had to send are kept until its connection is idle or has reached its age.
+    /// Default 30 s; 100 ms to 1 h.
     pub write: Duration,
-    /// Oldest that a connection gets before it is told to go with its next reply (HTTP/2: by
-    /// GOAWAY), less up to a tenth, by chance, so that clients that came together do not leave
-    /// together. One of HTTP/1.1 that is idle then stays so until [`Timeouts::idle`] is over: a
-    /// request may be on its way. Default 1 h; at least 1 s; `None` for any age.
+    /// Age at which the next reply of a connection carries `Connection: close` (HTTP/2: GOAWAY), less
+    /// a random part of up to a tenth, so that clients that connected together do not reconnect
+    /// together. An idle HTTP/1.1 connection stays open until [`Timeouts::idle`], because a request may
+    /// be under way. Default 1 h; at least 1 s; `None` for no limit.
     pub connection_age: Option<Duration>,
-    /// Between two requests of a connection. Must be longer than the idle time-out of the proxy
-    /// in front, or a reused connection can close under a request. Default 75 s; 100 ms to 24 h.
+    /// Longest time between two requests of a connection. Must be longer than the idle time-out of the
+    /// proxy in front; otherwise a connection can close while the proxy reuses it. Default 75 s;
+    /// 100 ms to 24 h.
     pub idle: Duration,
-    /// Longest time in which a handler may hold its lane without waiting. Nothing interrupts a
-    /// handler that takes longer, but the lane counts as stalled: the watchdog logs the route
-    /// and counts it. Default 1 s; 10 ms to 1 h.
+    /// Longest time for which a handler may hold its lane without waiting. A handler that takes longer
+    /// is not interrupted, but its lane counts as stalled: the watchdog logs and counts the route.
+    /// Default 1 s; 10 ms to 1 h.
     pub stall: Duration,
 }
 
@@ -298,18 +298,18 @@ impl Timeouts {
     }
 }
 
-/// How the server ends.
+/// How the server shuts down.
 ///
-/// 1. *Settling*: readiness fails; the server goes on accepting and answers every request with
-///    `Connection: close` (HTTP/2: GOAWAY), for [`Drain::settle`], while load balancers notice.
-/// 2. The listeners let no new handshake begin; those under way have 100 ms.
-///    Clients that come now find the port closed when they try again.
-/// 3. *Closing*: what waits in the accept queues is taken, the listeners and the idle connections
-///    are closed, and what is in flight is finished.
-/// 4. The server returns the moment nothing is left, at most [`Drain::deadline`] after the start.
-///    [`blocking`](crate::blocking) calls that run are waited for too. Only where a handler holds
-///    its lane, or a call does not return, is it up to a second later: these cannot be stopped, so
-///    they are given that second and then left.
+/// 1. *Settling*: readiness fails. The server keeps accepting and answers every request with
+///    `Connection: close` (HTTP/2: GOAWAY) for [`Drain::settle`], while load balancers notice.
+/// 2. The listeners reject new TCP handshakes; those under way have 100 ms. New clients find the port
+///    closed when they retry.
+/// 3. *Closing*: the accept queues are emptied, listeners and idle connections are closed, and
+///    requests in flight are finished.
+/// 4. The server returns as soon as nothing is left, at the latest [`Drain::deadline`] after the
+///    start. It also waits for running [`blocking`](crate::blocking) calls. Where a handler holds its
+///    lane, or a call does not return, the server returns up to a second later and leaves them
+///    behind: they cannot be stopped.
 ///
 /// ```
 /// use std::time::Duration;
@@ -318,14 +318,14 @@ impl Timeouts {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drain {
-    /// How long the server keeps accepting after readiness failed. Longer than it takes every
-    /// load balancer to notice. Default 5 s; 0 to `deadline`.
+    /// How long the server keeps accepting after readiness fails. Must be longer than every load
+    /// balancer takes to notice. Default 5 s; 0 to `deadline`.
     pub settle: Duration,
-    /// Longest time from the start of the drain to its end; what is then still in flight is cut,
-    /// and counted in [`Drained::cut`](crate::Drained::cut). Default 30 s; at least `settle`.
+    /// Longest time from the start of the drain to its end. Requests that are still in flight then are
+    /// cut and counted in [`Drained::cut`](crate::Drained::cut). Default 30 s; at least `settle`.
     pub deadline: Duration,
-    /// How often the log says what is still waited for, lane by lane, once the listeners are
-    /// closed. Default 5 s; at least 100 ms.
+    /// How often the log lists what each lane still waits for, once the listeners are closed. Default
+    /// 5 s; at least 100 ms.
     pub report: Duration,
 }
 
@@ -336,7 +336,7 @@ impl Default for Drain {
     }
 }
 
-/// The first setting that is out of bounds, in words that name it.
+/// An error that names the first setting that is out of bounds.
 pub(crate) fn check(limits: &Limits, timeouts: &Timeouts, drain: &Drain) -> Result<(), String> {
     let second = Duration::from_secs(1);
     let tenth = Duration::from_millis(100);

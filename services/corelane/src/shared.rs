@@ -22,17 +22,17 @@ use crate::settings::Placement;
 use crate::tls::Termination;
 use crate::watchdog::Stalls;
 
-/// Where a server is in its life. It only moves forward.
+/// The phase of a server. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Phase {
-    /// It accepts and answers.
+    /// The server accepts and answers.
     Serving,
-    /// A drain began: readiness fails, requests are answered with `Connection: close`.
+    /// A drain has started: readiness fails, and replies carry `Connection: close`.
     Settling,
-    /// Listeners are being closed; what is in flight is finished.
+    /// Listeners are closed; requests in flight are finished.
     Closing,
-    /// What was left has been cut, or nothing was left.
+    /// All requests have ended or were cut.
     Stopped,
 }
 

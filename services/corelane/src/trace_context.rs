@@ -20,10 +20,10 @@ const LENGTH: usize = 55;
 const STATE_LENGTH: usize = 512;
 const STATE_MEMBERS: usize = 32;
 
-/// The trace that a request belongs to, with what stands for its parent in calls to other services.
+/// The trace of a request, and the parent span for calls to other services.
 ///
-/// [`trace_context`](crate::trace_context) gives a handler the one of its request. It goes into the
-/// headers `traceparent` and `tracestate` of each request that the handler makes.
+/// [`trace_context`](crate::trace_context) returns the context of the current request. It belongs into
+/// the headers `traceparent` and `tracestate` of each call that the handler makes.
 ///
 /// ```
 /// use corelane::{Server, Traces};
@@ -101,8 +101,8 @@ impl TraceContext {
         self.trace
     }
 
-    /// The id of the span that is the parent of what is called: this server's own where it records
-    /// the request, its caller's otherwise.
+    /// The id of the parent span for calls to other services: the span of this server where it records
+    /// the request, otherwise the span of its caller.
     pub fn span_id(&self) -> [u8; 8] {
         self.span
     }
@@ -124,7 +124,7 @@ impl TraceContext {
         HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
     }
 
-    /// The value of `tracestate`, if there is one: what other tracing systems have to say, unread.
+    /// The value of `tracestate`, if there is one, unparsed.
     pub fn tracestate(&self) -> Option<&HeaderValue> {
         self.state.as_ref()
     }

@@ -17,7 +17,7 @@ mod conditions;
 mod disk;
 mod encoding;
 mod files;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod path;

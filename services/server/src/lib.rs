@@ -5,7 +5,7 @@ mod auth;
 mod config;
 mod faults;
 mod files;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod handlers;

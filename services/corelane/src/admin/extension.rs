@@ -59,7 +59,7 @@ impl Page {
 
 fn too_large() -> Response<Full<Bytes>> {
     let problem = Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large");
-    refused(problem.detail(format!("a request body may have {BODY_BYTES} bytes at most")))
+    refused(problem.detail(format!("a request body may have at most {BODY_BYTES} bytes")))
 }
 
 /// What is left of the body cannot be told from a next request.

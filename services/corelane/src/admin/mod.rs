@@ -199,7 +199,7 @@ fn by_accept(mut reply: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
 }
 
 fn unrendered(error: &dyn std::fmt::Display) -> Response<Full<Bytes>> {
-    tracing::error!(%error, "an answer of the admin port could not be rendered");
+    tracing::error!(%error, "failed to render a page of the admin port");
     Problem::from(StatusCode::INTERNAL_SERVER_ERROR).into_response()
 }
 

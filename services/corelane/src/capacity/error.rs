@@ -1,10 +1,10 @@
-//! Why there is no answer.
+//! Errors of the capacity model.
 
-/// What of the question was not allowed. Each says the value and what is allowed.
+/// An invalid input. Each error gives the value and what is allowed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CapacityError {
-    /// A mean or a standard deviation is no duration.
+    /// A mean or a standard deviation is not a valid duration.
     #[error(
         "mean {mean} s, deviation {deviation} s: allowed are finite times from 0, and a deviation of \
          at most 1000000 means"
@@ -15,32 +15,32 @@ pub enum CapacityError {
         /// In seconds.
         deviation: f64,
     },
-    /// A mix has no kind, or too many.
+    /// A mix has no kinds, or too many.
     #[error("a mix of {0} kinds: allowed are 1 to {max}", max = super::mix::KINDS)]
     Kinds(usize),
-    /// Two kinds of a mix have one name.
-    #[error("{0:?}: a kind may be in a mix once")]
+    /// Two kinds of a mix have the same name.
+    #[error("{0:?}: a kind may occur only once in a mix")]
     Twice(String),
-    /// A part of a mix's text is not of the form.
+    /// A part of a mix's text does not have the right form.
     #[error("{0:?}: allowed is {form}", form = super::mix::FORM)]
     Form(String),
-    /// A share is none, or the shares are not the whole.
+    /// A share is 0, or the shares do not add up to 1.
     #[error("the shares add up to {0}%: allowed is 100%, each above 0%")]
     Shares(f64),
     /// The requests of a mix take less than a nanosecond, on average.
     #[error(
-        "a request takes less than 1 ns: allowed is a mean, or what it costs beside its handler, of 1 \
-         ns and more"
+        "a request takes less than 1 ns: allowed is a mean, or a cost outside the handler, of at least \
+         1 ns"
     )]
     NoTime,
     /// A setting of the replica is out of bounds.
     #[error("{name} {value}: allowed is {allowed}")]
     Setting {
-        /// Its name.
+        /// The name of the setting.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         value: f64,
-        /// What may be.
+        /// What is allowed.
         allowed: &'static str,
     },
 }

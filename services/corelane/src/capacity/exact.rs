@@ -22,7 +22,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Of requests at this rate, each kind with its part of them; `None` from a load of 1.
+    /// For requests at this rate, with the share of each kind; `None` for a load of 1 or more.
     ///
     /// ```
     /// use corelane::capacity::{Time, Waiting};
@@ -67,7 +67,7 @@ impl Waiting {
         1.0 - self.probabilities.iter().take(upto + 1).sum::<f64>()
     }
 
-    /// The share of requests of which the wait and a service time are longer than `t` seconds.
+    /// The share of requests whose wait plus service time is longer than `t` seconds.
     pub fn response_tail(&self, t: f64, service: Time) -> f64 {
         let each = self.probabilities.iter().enumerate();
         let within: f64 =

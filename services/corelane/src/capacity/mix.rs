@@ -1,4 +1,4 @@
-//! The kinds of requests that a replica is asked for, and the text that says them.
+//! The kinds of requests that a replica serves, and their text form.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,22 +16,22 @@ pub(super) const FORM: &str = "KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]]
                                with a unit (ns, us, ms, s) up to 3600s, a deviation up to 1000000 \
                                times its mean";
 
-/// A kind of request: what it takes, and how often it is asked for.
+/// A kind of request: its cost and its share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kind {
     /// Method and route, such as `GET /hello`.
     pub name: String,
-    /// Its share of all requests, above 0 and up to 1.
+    /// The share of all requests, above 0 and up to 1.
     pub share: f64,
-    /// Time for which its handler holds the lane.
+    /// Time for which the handler holds the lane.
     pub lane: Time,
-    /// Time for which its handler waits for something else, such as a database, with its slot but
-    /// without the lane.
+    /// Time for which the handler waits for something else, such as a database, holding its slot but
+    /// not the lane.
     pub wait: Time,
 }
 
 impl Kind {
-    /// Its whole service time: that of the lane, and that of waiting.
+    /// The whole service time: lane time and waiting time.
     pub fn service(&self) -> Time {
         self.lane.plus(self.wait)
     }
@@ -39,10 +39,10 @@ impl Kind {
 
 /// Kinds whose shares add up to 1.
 ///
-/// As text, it is kinds with commas between, each of the form
+/// The text form is a comma-separated list of kinds,
 /// `KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]]`. `MEAN` is how long the handler holds its lane,
-/// `WAIT` how long it waits without it; each may have its standard deviation, and is fixed without.
-/// What is not given is 0. Durations have units.
+/// `WAIT` how long it waits without the lane; without a standard deviation a time is fixed. Times that
+/// are not given are 0. Durations have units.
 ///
 /// ```
 /// use corelane::capacity::Mix;
@@ -78,7 +78,7 @@ impl Mix {
         Ok(Mix { kinds })
     }
 
-    /// Its kinds, with shares that add up to 1.
+    /// The kinds, with shares that add up to 1.
     pub fn kinds(&self) -> &[Kind] {
         &self.kinds
     }

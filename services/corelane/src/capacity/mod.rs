@@ -1,16 +1,16 @@
-//! How much a replica carries, and how many replicas a load needs.
+//! Capacity of a replica, and replicas for a load.
 //!
-//! A lane is one server, so queueing theory knows what happens to it: what the load table has
-//! learnt of each kind of request says how many a lane can do, and how long they wait for each
-//! other at a load. `docs/capacity.md` tells what is assumed and how well it was found to hold.
+//! In terms of queueing theory a lane is a single server: from what the load table has learnt about
+//! each kind of request follow the capacity of a lane and the waiting times at a load.
+//! `docs/capacity.md` describes the assumptions and how well they hold.
 //!
 //! | question | answered by |
 //! |---|---|
-//! | What comes, and what does it take? | [`Mix`] of [`Kind`]s, each with its [`Time`]s |
-//! | Who serves it? | [`Replica`], [`Sharing`] |
-//! | How much can it carry at most, and what binds it? | [`Model::knee`], [`pauley`] |
-//! | How long is the wait at a load? | [`Model::estimate`] by formulas, [`Model::simulate`] by the lane's own discipline, [`Waiting`] as a whole distribution |
-//! | Which load keeps a quantile? | [`Model::highest`] |
+//! | Which requests arrive, and what do they cost? | [`Mix`] of [`Kind`]s, each with its [`Time`]s |
+//! | What serves them? | [`Replica`], [`Sharing`] |
+//! | What is the maximum load, and what limits it? | [`Model::knee`], [`pauley`] |
+//! | How long is the wait at a load? | [`Model::estimate`] by formulas, [`Model::simulate`] with the scheduling of a lane, [`Waiting`] as a whole distribution |
+//! | Which load meets a latency target? | [`Model::highest`] |
 //! | How many replicas, and when to add one? | [`Model::plan`], [`Model::autoscaling`] |
 //!
 //! ```

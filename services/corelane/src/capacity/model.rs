@@ -1,4 +1,4 @@
-//! A mix on a replica: its knee, and what formulas say of a load.
+//! A mix on a replica: its knee, and estimates for a load.
 
 use super::simulation::{Simulated, Simulation};
 use super::wait::{cobham, lee_longton, shed_share, wake_up};
@@ -8,34 +8,34 @@ use crate::queue::BRIEF;
 /// Shortest mean time of a request, in seconds: with less, rates are no numbers any more.
 const SHORTEST: f64 = 1e-9;
 
-/// What keeps a replica from carrying more.
+/// What limits the load of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// Its lanes are busy all the time.
+    /// The lanes are always busy.
     Lanes,
-    /// Its slots are taken all the time, by handlers that wait.
+    /// All slots are always taken, by handlers that wait.
     Slots,
 }
 
-/// The most that a replica can carry, whatever the wait.
+/// The maximum load of a replica, whatever the wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Knee {
     /// Requests per second.
     pub rate: f64,
-    /// What it is bound by.
+    /// What limits it.
     pub bound: Bound,
 }
 
-/// What formulas say of a load. Times are in seconds.
+/// Estimates for a load. Times are in seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimated {
-    /// The share of the time in which a lane, or a slot if these are the bound, is taken.
+    /// The share of time in which a lane is busy, or a slot is taken if slots are the limit.
     pub utilization: f64,
     /// Mean wait for the lane and for a slot, of all requests.
     pub wait: f64,
-    /// The same by kind of the mix.
+    /// Mean wait by kind of the mix.
     pub waits: Vec<f64>,
-    /// The share of requests that find slots and queue full.
+    /// The share of requests that are shed because slots and queue are full.
     pub shed: f64,
     /// By kind: what is waited besides, which is no queue.
     besides: f64,
@@ -45,7 +45,7 @@ pub struct Estimated {
     outside: f64,
 }
 
-/// A mix of requests and the replica that is asked for them.
+/// A mix of requests and the replica that serves it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     mix: Mix,
@@ -53,8 +53,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// The replica's settings have to be in bounds, and a request has to take a nanosecond or more
-    /// on average.
+    /// The replica's settings must be in bounds, and a request must take at least a nanosecond on
+    /// average.
     pub fn new(mix: Mix, replica: Replica) -> Result<Model, CapacityError> {
         replica.check()?;
         if mix.mean(|kind| kind.service().mean()) + replica.outside < SHORTEST {
@@ -63,22 +63,22 @@ impl Model {
         Ok(Model { mix, replica })
     }
 
-    /// What is asked for.
+    /// The mix.
     pub fn mix(&self) -> &Mix {
         &self.mix
     }
 
-    /// Who is asked.
+    /// The replica.
     pub fn replica(&self) -> &Replica {
         &self.replica
     }
 
-    /// Time that a request takes of its lane, its handler's and what it costs besides.
+    /// Lane time of a request: of its handler and outside it.
     pub fn lane_time(&self) -> Time {
         self.mixed(|kind| self.of_lane(kind))
     }
 
-    /// Time that a request holds its slot, if it does not wait for its lane meanwhile.
+    /// Time for which a request holds its slot, without waits for its lane.
     pub fn slot_time(&self) -> Time {
         self.mixed(Kind::service)
     }
@@ -95,7 +95,7 @@ impl Model {
     }
 
     /// The knee: k / E\[lane time\], or k c / E\[service time\] if that is less, of k lanes with c
-    /// slots. Of uneven lanes, the busiest one is the first that can do no more.
+    /// slots. If lanes are uneven, the busiest one saturates first.
     pub fn knee(&self) -> Knee {
         let queues = self.replica.servers() as f64 / self.replica.busiest();
         let lanes = queues / self.lane_time().mean();
@@ -107,10 +107,10 @@ impl Model {
         }
     }
 
-    /// What formulas say of a load of the replica, in requests per second, from 0.
+    /// Estimates for a load of the replica in requests per second, at least 0.
     ///
     /// The wait for the lane is Pollaczek and Khinchine's (for lanes that share their work, Lee and
-    /// Longton's), with Welch's for a lane that wakes up; kinds that are brief go before the others
+    /// Longton's), with Welch's for a lane that wakes up; brief kinds go first
     /// (Cobham). Where slots are the bound, the wait for one of them is Lee and Longton's.
     pub fn estimate(&self, rate: f64) -> Estimated {
         let rate = rate * self.replica.busiest();
@@ -149,7 +149,7 @@ impl Model {
         }
     }
 
-    /// Simulates a load of the replica, in requests per second.
+    /// Simulates a load of the replica in requests per second.
     pub fn simulate(&self, simulation: &Simulation, rate: f64) -> Simulated {
         simulation.run(&self.mix, &self.replica, rate)
     }
@@ -159,8 +159,8 @@ impl Model {
 const STEPS: u32 = 256;
 
 impl Estimated {
-    /// Mean time from a request's arrival to the end of its reply: of a kind, by its place in the
-    /// mix, or of all.
+    /// Mean time from a request's arrival to the end of its reply: of a kind, by its index in the mix,
+    /// or of all.
     pub fn mean(&self, kind: Option<usize>) -> f64 {
         let of = |kind: usize| {
             let Kind { lane, wait, .. } = self.kinds[kind];
@@ -172,8 +172,8 @@ impl Estimated {
         }
     }
 
-    /// The time within which this share of requests is answered, of a kind or of all; the share is
-    /// from 0, and of 1 or more the time is endless.
+    /// The time within which this share of requests is answered, of a kind or of all; infinite for a
+    /// share of 1 or more.
     ///
     /// The wait has an exponential tail of its mean (Tijms, *A First Course in Stochastic Models*,
     /// 2003, section 9.2.2), and the service time is gamma distributed. Exact for M/M/1.
@@ -227,12 +227,12 @@ impl Estimated {
     }
 }
 
-/// How many requests a server of queues takes in a time: queue size × duration × concurrency ÷
-/// median handler time.
+/// Requests that a server with queues accepts in a time: queue size × duration × concurrency ÷ median
+/// handler time.
 ///
-/// J. Pauley, "A High Concurrency HTTP Server Architecture", 2019, section 3.2. It is the knee in
-/// its simplest form: with a queue of 1 and a second, the rate at which that many slots are given
-/// back, if the median is the mean.
+/// J. Pauley, "A High Concurrency HTTP Server Architecture", 2019, section 3.2. It is the
+/// simplest form of the knee: with a queue of 1 and one second, the rate at which that many slots
+/// become free, if the median equals the mean.
 pub fn pauley(queue: f64, duration: f64, concurrency: f64, median: f64) -> f64 {
     queue * duration * concurrency / median
 }

@@ -1,27 +1,27 @@
-//! From a target back to a load, and to a number of replicas.
+//! From a latency target to a load, and to a number of replicas.
 
 use super::simulation::{Simulated, Simulation};
 use super::{CapacityError, Model};
 
-/// What is asked of the replies.
+/// A latency target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
-    /// The share of the requests that has to be answered in time: 0.99 for p99.
+    /// The share of requests that must be answered in time: 0.99 for p99.
     pub share: f64,
-    /// In how long, in seconds.
+    /// The time, in seconds.
     pub within: f64,
-    /// The largest share of requests that may be shed.
+    /// The maximum share of requests that may be shed.
     pub shed: f64,
 }
 
-/// How many of a replica carry a load.
+/// The number of replicas for a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// Requests per second that one replica carries within the target; 0 if it is never met.
+    /// Requests per second of one replica within the target; 0 if the target is never met.
     pub carried: f64,
-    /// Replicas for the load, without those that are spare; `None` if the target is never met.
+    /// Replicas for the load, without spare ones; `None` if the target is never met.
     pub needed: Option<u64>,
-    /// The same with the spare ones.
+    /// Replicas for the load, including spare ones.
     pub replicas: Option<u64>,
 }
 
@@ -30,11 +30,11 @@ pub struct Plan {
 pub struct Autoscaling {
     /// The busy share of a replica's lanes at which replicas are added.
     pub busy: f64,
-    /// Requests per second of a replica at that share.
+    /// Requests per second of a replica at that busy share.
     pub rate: f64,
-    /// Fewest replicas: one, and the spare ones.
+    /// Minimum replicas: one, and the spare ones.
     pub min: u64,
-    /// Most replicas: those for the load and what it grows by, and the spare ones.
+    /// Maximum replicas: those for the grown load, and the spare ones.
     pub max: u64,
 }
 
@@ -42,7 +42,7 @@ pub struct Autoscaling {
 const NEAR: f64 = 0.005;
 
 impl Target {
-    /// Whether a simulated load meets it. A request that was shed was not answered in time.
+    /// Whether a simulated load meets the target. A shed request counts as not answered in time.
     pub fn is_met(&self, seen: &Simulated) -> bool {
         let answered = 1.0 - seen.shed;
         let share = self.share / answered;
@@ -63,8 +63,8 @@ impl Target {
 }
 
 impl Model {
-    /// The highest load of one replica, in requests per second, within the target; 0 if it is never
-    /// met. Searched for by halves, with the same random numbers at each load.
+    /// The highest load of one replica within the target, in requests per second; 0 if the target is
+    /// never met. Found by bisection, with the same random numbers at each load.
     pub fn highest(&self, target: &Target, simulation: &Simulation) -> Result<f64, CapacityError> {
         target.check()?;
         let knee = self.knee().rate;
@@ -77,8 +77,8 @@ impl Model {
         Ok(low * knee)
     }
 
-    /// Replicas for a load in requests per second, from 0 and finite, so that the target holds while
-    /// `spare` of them are away.
+    /// Replicas for a finite load in requests per second, so that the target holds while `spare` of
+    /// them are unavailable.
     pub fn plan(
         &self,
         load: f64,
@@ -94,8 +94,8 @@ impl Model {
         Ok(Plan::of(load, carried, spare))
     }
 
-    /// Settings that keep the target while the load grows by `growth` (0.25 for a quarter; from 0)
-    /// before a new replica is there; `None` if the target is never met.
+    /// Settings that meet the target while the load grows by `growth` (0.25 for 25%; at least 0)
+    /// before a new replica is ready; `None` if the target is never met.
     pub fn autoscaling(
         &self,
         load: f64,

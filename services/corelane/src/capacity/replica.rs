@@ -1,4 +1,4 @@
-//! The replica that is asked.
+//! The replica of the model.
 
 use super::CapacityError;
 
@@ -8,12 +8,12 @@ pub enum Sharing {
     /// Each connection lives on one lane for all of its requests: k queues of one server each.
     #[default]
     Apart,
-    /// Each request goes to the lane that is free first: one queue of k servers. So it is where a
-    /// connection carries one request and placement is `shared` or `least-loaded`.
+    /// Each request goes to the first free lane: one queue of k servers. This holds where a connection
+    /// carries one request and placement is `shared` or `least-loaded`.
     Together,
 }
 
-/// A replica: its lanes, what they let in, and what a request costs them beside its handler.
+/// A replica: its lanes, their limits, and what a request costs outside its handler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replica {
     /// Lanes: 1 to 1,024.
@@ -24,23 +24,23 @@ pub struct Replica {
     pub queue: usize,
     /// How the lanes share their work.
     pub sharing: Sharing,
-    /// Load of the busiest lane over the mean of the lanes: 1 where connections are even, at most
-    /// the number of lanes. It counts where lanes are [`Sharing::Apart`].
+    /// Load of the busiest lane divided by the mean of the lanes: 1 if connections are even, at most the
+    /// number of lanes. Used with [`Sharing::Apart`].
     pub unevenness: f64,
-    /// What a request costs its lane beside its handler, in seconds, when the lane does not sleep
-    /// between requests: parsing, writing, the kernel.
+    /// Lane time of a request outside its handler, in seconds, when the lane does not sleep between
+    /// requests: parsing, writing, the kernel.
     pub outside: f64,
-    /// What it costs a lane to go to sleep and to wake up, in seconds. The first request of a busy
-    /// time pays it, so it fades as the load grows.
+    /// Cost of a sleep and a wake-up of a lane, in seconds. The first request of a busy period pays it,
+    /// so its effect fades as the load grows.
     pub wake: f64,
-    /// What a request spends on its way to the lane and back, in seconds, whatever the load.
+    /// Network time of a request and its reply, in seconds, independent of the load.
     pub network: f64,
 }
 
 impl Default for Replica {
-    /// One lane, with the limits that a server has by default. `outside` is about what `/hello` took
-    /// beside its handler on 2 cores of Linux 6.18 (`docs/capacity.md`); `wake` is a guess, for a lane
-    /// of which nothing is known.
+    /// One lane with the default limits of a server. `outside` is about the cost of `/hello` outside its
+    /// handler on 2 cores of Linux 6.18 (`docs/capacity.md`); `wake` is an estimate for an unknown
+    /// lane.
     fn default() -> Replica {
         Replica {
             lanes: 1,

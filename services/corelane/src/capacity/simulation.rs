@@ -1,16 +1,16 @@
-//! Requests that come by chance to lanes that serve them as lanes do.
+//! Simulates random arrivals at lanes with their scheduling.
 
 use super::gamma::exponential;
 use super::lane::{Job, LaneModel};
 use super::{Mix, Replica};
 use crate::random::Random;
 
-/// How a load is simulated. The same seed gives the same requests.
+/// Parameters of a simulation. The same seed gives the same requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Simulation {
-    /// Requests that are counted, after a tenth as many that are not: the lanes begin empty.
+    /// Requests that are counted, after a warm-up of a tenth as many.
     pub requests: usize,
-    /// Of the random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
@@ -20,7 +20,7 @@ impl Default for Simulation {
     }
 }
 
-/// What became of the requests.
+/// The result of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulated {
     /// Times from a request's arrival to the end of its reply, in seconds, by kind of the mix; in
@@ -30,13 +30,13 @@ pub struct Simulated {
     pub(super) all: Vec<f64>,
     /// Share of the requests that were shed.
     pub shed: f64,
-    /// Share of the time in which a lane was not asleep, over all lanes.
+    /// Share of time in which lanes were not asleep, over all lanes.
     pub busy: f64,
 }
 
 impl Simulated {
-    /// The time within which this share of the requests of a kind, by its place in the mix, was
-    /// answered; `None` takes all kinds. Shed requests do not count. In seconds; 0 if there were none.
+    /// The time in seconds within which this share of the requests of a kind, by its index in the mix,
+    /// was answered; `None` for all kinds. Shed requests do not count. 0 if there were none.
     pub fn quantile(&self, kind: Option<usize>, share: f64) -> f64 {
         let times = kind.map_or(&self.all, |kind| &self.times[kind]);
         let last = times.len().saturating_sub(1);

@@ -8,14 +8,14 @@ const FIXED: f64 = 1e-6;
 /// Largest deviation, in means: a million observations of which one takes all the time have 1,000.
 const WIDEST: f64 = 1e6;
 
-/// A random duration in seconds, known by its first two moments. Where more has to be known of it,
-/// it has the gamma distribution with these moments: fixed, Erlang's and exponential durations are
-/// all of that family (Tijms, *A First Course in Stochastic Models*, 2003, appendix B).
+/// A random duration in seconds, given by its first two moments. Where the distribution matters, it is
+/// the gamma distribution with these moments: fixed, Erlang and exponential durations belong to that
+/// family (Tijms, *A First Course in Stochastic Models*, 2003, appendix B).
 ///
 /// ```
 /// use corelane::capacity::Time;
 ///
-/// // What two readings of a replica's sums tell: 1,000 requests, 7 s, 0.05 s².
+/// // The difference of two readings of a replica's sums: 1,000 requests, 7 s, 0.05 s².
 /// let work = Time::from_sums(1000, 7.0, 0.05).unwrap();
 /// assert!((work.mean() - 0.007).abs() < 1e-12 && (work.deviation() - 0.001).abs() < 1e-12);
 /// ```
@@ -29,8 +29,8 @@ impl Time {
     /// Always 0.
     pub const ZERO: Time = Time { mean: 0.0, deviation: 0.0 };
 
-    /// A duration with this mean and standard deviation, in seconds: each from 0, and a deviation
-    /// of at most a million means.
+    /// A duration with this mean and standard deviation in seconds: both at least 0, the deviation at
+    /// most a million means.
     pub fn new(mean: f64, deviation: f64) -> Result<Time, CapacityError> {
         let finite = mean.is_finite() && deviation.is_finite();
         if finite && mean >= 0.0 && deviation >= 0.0 && deviation <= WIDEST * mean {
@@ -49,7 +49,7 @@ impl Time {
         Time::new(mean, variance.sqrt())
     }
 
-    /// Always the same.
+    /// A fixed duration.
     pub fn fixed(mean: f64) -> Result<Time, CapacityError> {
         Time::new(mean, 0.0)
     }
@@ -89,7 +89,7 @@ impl Time {
         self.mean.powi(3) * (1.0 + c) * (1.0 + 2.0 * c)
     }
 
-    /// The sum of this and an independent one.
+    /// The sum of this and an independent duration.
     pub(super) fn plus(self, other: Time) -> Time {
         Time { mean: self.mean + other.mean, deviation: self.deviation.hypot(other.deviation) }
     }

@@ -1,9 +1,9 @@
-//! Formulas of waiting, each under the name of who found it. Times are in seconds, rates per second.
+//! Formulas of queueing theory, each named after its author. Times are in seconds, rates per second.
 
 use super::Time;
 
 /// Mean wait of one server that serves in the order of arrival: λ E\[S²\] / 2(1 − ρ), of Poisson
-/// arrivals. Endless from a load of 1.
+/// arrivals. Infinite for a load of 1 or more.
 ///
 /// F. Pollaczek, "Über eine Aufgabe der Wahrscheinlichkeitstheorie", Mathematische Zeitschrift 32,
 /// 1930; A. Khinchin, "The mathematical theory of a stationary queue", 1932.
@@ -20,8 +20,8 @@ pub fn pollaczek_khinchine(rate: f64, mean: f64, second_moment: f64) -> f64 {
     if idle > 0.0 { rate * second_moment / (2.0 * idle) } else { f64::INFINITY }
 }
 
-/// What a server that has to wake up for the first request of each busy time adds to the mean
-/// wait: (2D + λ D²) / 2(1 + λ D), for a fixed time D.
+/// What a server that wakes up for the first request of each busy period adds to the mean wait:
+/// (2D + λ D²) / 2(1 + λ D), for a fixed time D.
 ///
 /// P. D. Welch, "On a generalized M/G/1 queuing process in which the first customer of each busy
 /// period receives exceptional service", Operations Research 12, 1964.
@@ -29,8 +29,8 @@ pub fn wake_up(rate: f64, wake: f64) -> f64 {
     (2.0 * wake + rate * wake * wake) / (2.0 * (1.0 + rate * wake))
 }
 
-/// The share of requests that are lost where k servers take an offered load (rate times mean
-/// service time) and none may wait.
+/// The share of requests that are lost where k servers take an offered load (rate times mean service
+/// time) and none may wait.
 ///
 /// A. K. Erlang, "Solution of some problems in the theory of probabilities of significance in
 /// automatic telephone exchanges", 1917; by recursion over the servers.
@@ -81,7 +81,7 @@ pub fn lee_longton(rate: f64, servers: usize, time: Time) -> f64 {
 
 /// Mean waits of requests that go first and of those that go after them, from what they would wait
 /// on average in the order of arrival: W(1 − ρ) / (1 − σ) and W / (1 − σ), where σ is the part of
-/// the load ρ that goes first. No request is interrupted. Both are endless from a load of 1.
+/// the load ρ that goes first. No request is interrupted. Both are infinite for a load of 1 or more.
 ///
 /// A. Cobham, "Priority assignment in waiting line problems", Operations Research 2, 1954.
 pub fn cobham(wait: f64, busy: f64, busy_first: f64) -> (f64, f64) {
@@ -92,8 +92,7 @@ pub fn cobham(wait: f64, busy: f64, busy_first: f64) -> (f64, f64) {
     (wait * (1.0 - busy) / after_first, wait / after_first)
 }
 
-/// The share of requests that find all places taken: k servers and room for some more to wait,
-/// exponential times.
+/// The share of requests that find all places taken: k servers, a bounded queue, exponential times.
 ///
 /// Tijms, *A First Course in Stochastic Models*, 2003, section 5.1 (M/M/c/c+N).
 ///

@@ -1,4 +1,4 @@
-//! Which CPUs there are, how many lanes they make, and whether lanes may be pinned.
+//! The available CPUs, the number of lanes, and whether lanes are pinned.
 
 pub(crate) mod cgroup;
 mod plan;
@@ -26,8 +26,8 @@ pub(crate) use view::CpuView;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lanes {
-    /// One lane for each CPU that the affinity mask and the cgroup's cpuset allow, but no more
-    /// than the whole CPUs of the tightest CFS quota, and at least one (the default).
+    /// One lane for each CPU that the affinity mask and the cgroup's cpuset allow, at most the whole
+    /// CPUs of the tightest CFS quota, and at least one (the default).
     #[default]
     Auto,
     /// Exactly this many lanes, at least 1 and at most 1024.
@@ -62,25 +62,25 @@ impl fmt::Display for Lanes {
 
 /// Whether each lane is pinned to a CPU of its own.
 ///
-/// Pinning on CPUs that others use too is worse than not pinning: two processes that both pin to
-/// the first CPU of a shared mask halve each other while another CPU idles.
+/// Pinning to CPUs that other processes use is worse than not pinning: two processes that pin to the
+/// first CPU of a shared mask halve each other's speed while another CPU idles.
 ///
-/// Lanes that are fewer than the CPUs are put on cores of their own, not on SMT siblings, while
-/// there are such, and on as few NUMA nodes as possible. When the cpuset changes under a running
-/// server, as the kubelet may change it, lanes are pinned anew within about a second; while the
-/// new one does not allow it, they run unpinned.
+/// If there are fewer lanes than CPUs, lanes are placed on separate cores rather than SMT siblings
+/// where possible, and on as few NUMA nodes as possible. When the cpuset of a running server changes,
+/// as the kubelet may do, lanes are pinned again within about a second; while the new cpuset does not
+/// allow it, they run unpinned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pin {
-    /// Pin only where the CPUs are evidently ours alone (the default): there is one lane for each
-    /// CPU of the mask, the machine has more CPUs, and no CFS quota allows less than all of them.
-    /// Beyond that one of these must hold: the cgroup requests exactly that many CPUs (1,024
-    /// `cpu.shares` each, or the `cpu.weight` that stands for them), which is what a container
-    /// with whole CPUs under the kubelet's static CPU manager looks like; the kernel keeps the
-    /// cpuset from other cgroups; or the cgroup's request is unknown or unset and a number of
-    /// lanes was set.
+    /// Pin only where the CPUs evidently belong to this process alone (the default): there is one lane
+    /// for each CPU of the mask, the machine has more CPUs, and no CFS quota is below them. In
+    /// addition, one of these must hold: the cgroup requests exactly that many CPUs (1,024
+    /// `cpu.shares` each, or the equivalent `cpu.weight`), as a container with whole CPUs under the
+    /// kubelet's static CPU manager does; the cpuset is an exclusive partition; or the cgroup's
+    /// request is unknown or unset and the number of lanes was set explicitly.
     #[default]
     Auto,
-    /// Pin: the caller knows that the CPUs of the mask are ours. More lanes than CPUs are refused.
+    /// Always pin: the caller knows that the CPUs of the mask belong to this process alone. More lanes
+    /// than CPUs are an error.
     On,
     /// Never pin.
     Off,

@@ -84,7 +84,7 @@ fn share(lanes: usize, cpus: usize) -> String {
 fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) -> Option<String> {
     let n = cpus.len();
     if let Some(quota) = view.quota.filter(|&quota| quota < n as f64) {
-        return Some(format!("a quota of {quota} CPUs is less than the {n} CPUs of the mask"));
+        return Some(format!("the CFS quota of {quota} CPUs is less than the {n} CPUs of the affinity mask"));
     }
     if count != n {
         return Some(share(count, n));
@@ -93,7 +93,7 @@ fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) ->
         return Some("the number of CPUs of the machine is unknown".to_owned());
     }
     if n >= view.online.len() {
-        return Some(format!("the mask holds all {} CPUs of the machine", view.online.len()));
+        return Some(format!("the affinity mask contains all {} CPUs of the machine", view.online.len()));
     }
     let requested = view.weight.is_some_and(|weight| weight.requests(n));
     if view.exclusive || requested {
@@ -101,11 +101,11 @@ fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) ->
     }
     match view.weight {
         Some(weight) if !weight.is_default() => {
-            Some(format!("the cgroup's {weight} is not that of a request of {n} CPUs"))
+            Some(format!("the cgroup's {weight} does not match a request of {n} CPUs"))
         }
         // Whoever sets as many lanes as there are CPUs knows of the CPUs.
         _ if lanes != Lanes::Auto => None,
-        _ => Some("nothing tells that the CPUs are ours alone, not even a number of lanes".into()),
+        _ => Some("nothing shows that this process has its CPUs to itself, not even an explicit number of lanes".into()),
     }
 }
 

@@ -138,7 +138,7 @@ pub(crate) async fn watch(shared: &Shared) {
     loop {
         ticks.tick().await;
         if let Err(error) = watch.look() {
-            tracing::warn!(%error, "the CPUs of this process cannot be read");
+            tracing::warn!(%error, "cannot read the CPUs of this process");
         }
     }
 }
@@ -212,7 +212,7 @@ impl<'a> Watch<'a> {
                 state.set(cpu);
             }
             // The cpuset has changed again, which the next look will show.
-            Err(error) => tracing::warn!(lane, ?cpu, %error, "a lane cannot be pinned anew"),
+            Err(error) => tracing::warn!(lane, ?cpu, %error, "cannot pin a lane again"),
         }
     }
 

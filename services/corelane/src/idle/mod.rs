@@ -163,7 +163,7 @@ pub(crate) fn leave<S: HttpService>(
     let resting = match Resting::new(registration, socket, unread) {
         Ok(resting) => resting,
         Err(error) => {
-            tracing::warn!(lane = host.lane.index, %error, "a connection cannot leave its lane");
+            tracing::warn!(lane = host.lane.index, %error, "cannot move a connection to another lane");
             return;
         }
     };

@@ -80,7 +80,7 @@ impl Resting {
         let socket = match socket.wake() {
             Ok(socket) => socket,
             Err(error) => {
-                tracing::warn!(lane = host.lane.index, %error, "a connection cannot be watched");
+                tracing::warn!(lane = host.lane.index, %error, "cannot poll a connection");
                 drop(seat);
                 return host.lane.lost_one();
             }

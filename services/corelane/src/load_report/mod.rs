@@ -1,4 +1,4 @@
-//! Load reports: how busy this server is, told to the load balancer in front with its replies.
+//! Load reports: replies tell the load balancer in front how busy this server is.
 //!
 //! The admin thread reads the lanes' counters ten times a second ([`sampler`]) and publishes one
 //! header value ([`form`]); each lane puts it into the replies of its connections ([`publish`]).
@@ -22,35 +22,35 @@ use crate::shared::{LaneShared, Shared};
 /// How often a report is made.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Whether replies carry a load report, and in which form.
+/// Whether replies carry load reports, and in which format.
 ///
 /// A report is the response header `endpoint-load-metrics` of ORCA (Open Request Cost
 /// Aggregation, `xds.data.orca.v3.OrcaLoadReport`), which Envoy's
 /// `client_side_weighted_round_robin` and gRPC's `weighted_round_robin` turn into weights:
 /// requests per second divided by utilization (gRFC A58).
 ///
-/// Switch it on when a balancer in front reads it: many gateways that share the replicas, or
-/// replicas of uneven capacity. A single gateway that counts its own requests in flight (least
-/// request) balances better without. Have the gateway strip the header: it is not for clients.
+/// Enable it for many gateways that share the replicas, or for replicas of uneven capacity. A single
+/// gateway that counts its own requests in flight (least request) balances better without. The
+/// gateway should strip the header: it is not for clients.
 ///
 /// | key | value |
 /// |---|---|
-/// | `application_utilization` | share of wall-clock time that the lanes spent on tasks instead of waiting for events, the mean over the lanes, at least 0.02. A task that waits for its CPU counts, so a replica that is robbed of it says so |
+/// | `application_utilization` | share of wall-clock time that the lanes spent on tasks instead of waiting for events, the mean over the lanes, at least 0.02. A task that waits for its CPU counts, so CPU contention shows |
 /// | `rps_fractional` | requests finished per second, whatever their status; above 0 |
 /// | `eps` | replies with a status of 5xx per second |
-/// | `named_metrics.expected_wait` | seconds of lane time that the queued and running requests are still expected to take by what such requests took before, the mean over the lanes |
+/// | `named_metrics.expected_wait` | seconds of lane time that queued and running requests are still expected to take, estimated from earlier requests of the same kind, the mean over the lanes |
 /// | `named_metrics.in_flight` | requests in flight over all lanes |
 ///
-/// The first three are smoothed over one second: a value weighs `1/e` a second later. The named
-/// metrics are those of the moment.
+/// The first three are smoothed over one second: the weight of a value falls to `1/e` in a second. The
+/// named metrics are current values.
 ///
-/// A report is made every 100 ms, and each connection gets it once, with its first reply after
-/// that. While fewer than 0.1 requests per second finish there is none: an idle server has nothing
-/// to say about what a request costs.
+/// A report is made every 100 ms, and each connection carries it once, in its first reply after that.
+/// While fewer than 0.1 requests per second finish, there is no report: an idle server has no data
+/// about the cost of a request.
 ///
-/// Envoy 1.40 ignores a whole report for one key that it does not know, and its
-/// `error_utilization_penalty` acts as 0 unless it is set, so `eps` then changes nothing. While all
-/// replicas are below 2% their weights follow the requests that each had before.
+/// Envoy 1.40 ignores a whole report if it contains an unknown key. Its `error_utilization_penalty`
+/// defaults to 0, so `eps` has no effect unless it is set. While all replicas are below 2%, their
+/// weights follow the requests that each handled before.
 ///
 /// ```
 /// use corelane::{LoadReports, Server};
@@ -61,10 +61,10 @@ const EVERY: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoadReports {
-    /// No reply carries one, and nothing is sampled.
+    /// No load reports, and no sampling.
     #[default]
     Off,
-    /// `TEXT application_utilization=0.2500,rps_fractional=1200.000,...`: the shorter form.
+    /// `TEXT application_utilization=0.2500,rps_fractional=1200.000,...`: the shorter format.
     Text,
     /// `JSON {"application_utilization":0.2500,...,"named_metrics":{"expected_wait":0.001000,...}}`
     Json,
@@ -113,7 +113,7 @@ pub(crate) async fn run(shared: &Shared, form: LoadReports) -> Infallible {
 
 /// The reports of one lane in TEXT and JSON, from `(elapsed, busy, waits, finished, failed,
 /// in_flight, expected)` with times in nanoseconds.
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub(crate) fn of_one_lane(samples: impl Iterator<Item = [u64; 7]>) -> Vec<[String; 2]> {
     let mut sampler = Sampler::new(1);
     let reports =

@@ -116,7 +116,7 @@ async fn empty_inbox<S: HttpService>(admission: Admission<S>) {
                     None => admission.refuse(socket),
                 },
                 Err(error) => {
-                    tracing::warn!(lane = state.index, %error, "a connection cannot be watched");
+                    tracing::warn!(lane = state.index, %error, "cannot poll a connection");
                     state.metrics().refuse(Refusal::AcceptError);
                     if taken.place.is_some() {
                         state.shared.close();

@@ -22,7 +22,7 @@ impl BackOff {
         }
         if !self.short {
             self.short = true;
-            tracing::warn!(%error, pause = ?PAUSE, "accept fails; tried again until it works");
+            tracing::warn!(%error, pause = ?PAUSE, "accept fails; retrying");
         }
         Some(PAUSE)
     }

@@ -60,7 +60,7 @@ impl ListenerGroup {
             Err(reason) => {
                 self.leave_to_hash();
                 if !self.warned.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(reason, "steering: connections are placed by the hash");
+                    tracing::warn!(reason, "steering is not active: connections are placed by the hash");
                 }
             }
         }
@@ -79,7 +79,7 @@ impl ListenerGroup {
         self.leave_to_hash();
         match self.refuse_handshakes() {
             Ok(()) => sleep_until(deadline.min(Instant::now() + HANDSHAKE_GRACE)).await,
-            Err(error) => tracing::warn!(%error, "drain: handshakes under way may be lost"),
+            Err(error) => tracing::warn!(%error, "drain: connections in handshake may be lost"),
         }
     }
 
@@ -100,7 +100,7 @@ impl ListenerGroup {
         if self.steered.swap(false, Ordering::Relaxed)
             && let Err(error) = self.attach(program::by_hash())
         {
-            tracing::warn!(%error, "steering: the program could not be replaced");
+            tracing::warn!(%error, "steering: cannot replace the BPF program");
         }
     }
 

@@ -44,7 +44,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
     match read {
-        Ok(n) if n as u64 > MAX_BYTES => Err(unusable(path, "has more than 1 MiB")),
+        Ok(n) if n as u64 > MAX_BYTES => Err(unusable(path, "is larger than 1 MiB")),
         Ok(_) => Ok(bytes),
         Err(error) => Err(unusable(path, format!("cannot be read: {error}"))),
     }
@@ -69,13 +69,13 @@ impl Certificate {
         let wrong = |problem: String| unusable(&tls.certificate, problem);
         let chain = CertificateDer::pem_slice_iter(&contents.certificate)
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| wrong(format!("is not PEM: {error}")))?;
+            .map_err(|error| wrong(format!("is not valid PEM: {error}")))?;
         let Some(own) = chain.first() else {
-            return Err(wrong("holds no certificate in PEM".to_owned()));
+            return Err(wrong("contains no PEM certificate".to_owned()));
         };
         // `Raw` judges nothing but the form: what clients accept is theirs to say.
         let parsed = CertificateInner::<Raw>::from_der(own)
-            .map_err(|error| wrong(format!("holds a broken certificate: {error}")))?;
+            .map_err(|error| wrong(format!("contains an invalid certificate: {error}")))?;
         let validity = parsed.tbs_certificate().validity();
         let (not_before, not_after) =
             (validity.not_before.to_unix_duration(), validity.not_after.to_unix_duration());
@@ -84,9 +84,9 @@ impl Certificate {
         key.keys_match().map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => {
                 let certificate = tls.certificate.display();
-                unusable(&tls.key, format!("is not the key of the certificate in {certificate}"))
+                unusable(&tls.key, format!("does not match the certificate in {certificate}"))
             }
-            error => wrong(format!("holds a certificate that cannot be used: {error}")),
+            error => wrong(format!("contains an unusable certificate: {error}")),
         })?;
         Ok(Certificate { key: Arc::new(key), not_before, not_after })
     }
@@ -110,12 +110,12 @@ fn private_key(contents: &Contents, tls: &Tls) -> Result<Arc<dyn rustls::sign::S
     let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|error| match error {
         Pem::NoItemsFound => unusable(
             &tls.key,
-            "holds no private key in PEM (PKCS #8, PKCS #1 or SEC 1, not encrypted)",
+            "contains no PEM private key (PKCS #8, PKCS #1 or SEC 1, not encrypted)",
         ),
-        error => unusable(&tls.key, format!("is not PEM: {error}")),
+        error => unusable(&tls.key, format!("is not valid PEM: {error}")),
     })?;
     any_supported_type(&key).map_err(|_| {
-        unusable(&tls.key, "holds a key that is neither RSA, ECDSA (P-256, P-384) nor Ed25519")
+        unusable(&tls.key, "contains a key that is neither RSA, ECDSA (P-256, P-384) nor Ed25519")
     })
 }
 

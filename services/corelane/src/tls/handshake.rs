@@ -48,7 +48,7 @@ async fn answer(
     if first.is_ascii_alphabetic() {
         lane.metrics().refuse(Refusal::PlainHttp);
         let problem = Problem::new(StatusCode::BAD_REQUEST, "plain-http")
-            .detail("this port speaks HTTPS, and the request came without TLS");
+            .detail("a plain HTTP request was sent to an HTTPS port");
         dismiss(lane, socket, problem).await;
         return Ok(None);
     }

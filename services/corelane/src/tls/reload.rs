@@ -120,7 +120,7 @@ impl Termination {
 }
 
 fn refuse(error: &str) -> Reload {
-    tracing::error!(error, "TLS certificate not reloaded: the one before stays in use");
+    tracing::error!(error, "TLS certificate not reloaded: the previous one stays in use");
     Reload::Failure
 }
 

@@ -1,4 +1,4 @@
-//! What a program says about TLS.
+//! Settings of TLS.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,17 +8,16 @@ use crate::error::Error;
 
 /// TLS for clients, set by [`Builder::tls`](crate::Builder::tls).
 ///
-/// TLS 1.2 and 1.3 are spoken. The protocol is the client's first choice by ALPN among `h2` and
-/// `http/1.1` (RFC 7301); a client that sends no ALPN is told from its first bytes, as without
-/// TLS. Sessions resume by tickets, whose keys this process alone knows and changes every six
-/// hours.
+/// TLS 1.2 and 1.3 are supported. The protocol is the client's first choice by ALPN among `h2` and
+/// `http/1.1` (RFC 7301); without ALPN the first bytes decide, as without TLS. Sessions resume by
+/// tickets; their keys stay in this process and are rotated every six hours.
 ///
-/// The files are read again every [`Tls::reload`] and compared by their content, so that a
-/// volume whose symlink is swapped is noticed like a file that is written in place. New
-/// connections get the new certificate, open ones are left alone. When the new files cannot be
-/// used, or the new certificate has expired, the old one stays in use; that is logged once and
-/// counted in `corelane_tls_reloads_total{result="failure"}`. The two files may therefore be
-/// replaced one after the other.
+/// The files are read again every [`Tls::reload`] and compared by content, so a swapped symlink of a
+/// volume is noticed like a file that is written in place. New connections use the new certificate;
+/// open ones are not affected. When the new files are invalid, or the new certificate has expired, the
+/// old one stays in use; this is logged once and counted in
+/// `corelane_tls_reloads_total{result="failure"}`. The two files may therefore be replaced one after
+/// the other.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,7 +40,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// TLS with these two files and the default of all else.
+    /// TLS with these two files and defaults for everything else.
     pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         Tls { certificate: certificate.into(), key: key.into(), reload: Duration::from_secs(10) }
     }
@@ -55,13 +54,13 @@ impl Tls {
         }
     }
 
-    /// Checks that the files could be used now, as [`Builder::build`](crate::Builder::build)
-    /// does. An expired certificate is no error there either: it is logged.
+    /// Checks that the files are usable, as [`Builder::build`](crate::Builder::build) does. An expired
+    /// certificate is not an error; it is logged.
     ///
     /// # Errors
     ///
-    /// [`Error::Tls`] names the file: it cannot be read, holds no certificate or key, or the key
-    /// is not the certificate's.
+    /// [`Error::Tls`] names the file that cannot be read, contains no certificate or key, or contains a
+    /// key that does not match the certificate.
     pub fn check(&self) -> Result<(), Error> {
         Certificate::new(&Contents::read(self)?, self).map(drop)
     }

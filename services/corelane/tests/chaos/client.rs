@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 use crate::ledger::Ledger;
 use crate::recipe::{Carry, Recipe, Take, cut, one_of};
 use crate::script::{Ending, Habit, Script};
-use crate::tls;
+use crate::support::tls;
 use crate::wire::{Heard, Inbox, Transport};
 
 /// What clients of a run share.

@@ -1,12 +1,12 @@
-//! Connections that rest and move at any exact idle, under clients that cut their requests
+//! Connections that park and move whenever they are idle, under clients that cut their requests
 //! anywhere: no error, no reset, no lost or doubled byte, no request executed twice.
 //!
-//! `cargo test -p corelane --features chaos --test chaos`, or `make chaos` for as long as one likes:
+//! `cargo test -p corelane --features chaos --test chaos` is a short run; `make chaos` runs for as long as wanted:
 //!
 //! | variable | |
 //! |---|---|
-//! | `CHAOS_EVENTS` | moves and parkings of all courses together, each; 100,000 |
-//! | `CHAOS_SEED` | what clients do, and which idle connections leave; 1 |
+//! | `CHAOS_EVENTS` | number of moves, and of parkings, of all courses together; default 10,000 |
+//! | `CHAOS_SEED` | seed of what clients do and which idle connections move; default 1 |
 
 mod client;
 mod controls;
@@ -15,10 +15,8 @@ mod recipe;
 mod run;
 mod script;
 mod service;
-#[path = "../support/mod.rs"]
+#[path = "../it/support/mod.rs"]
 mod support;
-#[path = "../support/tls.rs"]
-mod tls;
 mod wire;
 
 use std::env;
@@ -29,6 +27,11 @@ use script::Habit;
 
 /// How much more memory a course may have at its end than it had in its middle, in MiB.
 const GROWTH: u64 = 32;
+
+/// How many moves, and how many parkings, a run has.
+fn events() -> u64 {
+    number("CHAOS_EVENTS", 10_000)
+}
 
 fn number(name: &str, usual: u64) -> u64 {
     env::var(name).map_or(usual, |text| text.parse().expect("a number"))
@@ -54,7 +57,7 @@ fn courses(enough: Counts) -> impl Iterator<Item = Course> {
 #[test]
 fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
     let _alone = alone();
-    let events = number("CHAOS_EVENTS", 100_000).div_ceil(4);
+    let events = events().div_ceil(4);
     let mut all = Counts::default();
     // What a process opens once is open from here on.
     let nothing = courses(Counts::default());
@@ -84,7 +87,7 @@ fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
 #[test]
 fn nothing_is_lost_where_connections_return_from_hyper() {
     let _alone = alone();
-    let returns = number("CHAOS_EVENTS", 100_000).div_ceil(100);
+    let returns = events().div_ceil(100);
     for course in courses(Counts { returns, ..Counts::default() }).filter(|course| course.plain) {
         let chaos = Chaos { move_one_in: 40, park_one_in: 40, ..course.chaos };
         let race = Course { habit: Habit::Usual, chaos, ..course }.start();
@@ -99,7 +102,7 @@ fn nothing_is_lost_where_connections_return_from_hyper() {
 #[test]
 fn nothing_is_lost_of_old_requests_in_pipelines() {
     let _alone = alone();
-    let servers = number("CHAOS_EVENTS", 100_000).div_ceil(50_000);
+    let servers = events().div_ceil(50_000);
     for server in 0..servers {
         for course in courses(Counts { answers: 2000, ..Counts::default() }) {
             let seed = course.chaos.seed.wrapping_mul(servers).wrapping_add(server);

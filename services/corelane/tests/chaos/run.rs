@@ -14,8 +14,8 @@ use crate::ledger::{Ledger, Report};
 use crate::recipe;
 use crate::script::Habit;
 use crate::service;
+use crate::support::tls::Authority;
 use crate::support::{self, Running};
-use crate::tls::Authority;
 
 /// Connections at a time, where there are many.
 pub(crate) const MANY: u64 = 64;

@@ -12,7 +12,7 @@ use crate::auth::Auth;
 use crate::projects::postgres;
 
 pub(crate) use schema::Config;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub(crate) use sources::read_with;
 pub(crate) use sources::{Invocation, read};
 pub(crate) use values::{DatabaseKind, LogFormat, duration};

@@ -63,7 +63,7 @@ impl Conditions {
     }
 
     /// Reads the values of both fields.
-    #[cfg(fuzzing)]
+    #[cfg(feature = "fuzzing")]
     pub(crate) fn parse(if_match: &[u8], if_none_match: &[u8]) -> Option<Self> {
         let (if_match, if_none_match) = (Some(parse(if_match)?), Some(parse(if_none_match)?));
         Some(Conditions { if_match, if_none_match })

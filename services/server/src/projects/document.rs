@@ -38,12 +38,12 @@ fn refuse(text: &[u8]) -> Problem {
     }
 }
 
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub(crate) fn is_one(text: &[u8]) -> bool {
     PROJECT.measure(text).is_some()
 }
 
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub(crate) fn has_no_fault(text: &[u8]) -> bool {
     Node::parse(text).is_ok_and(|tree| Faults::of(&tree).found.is_empty())
 }

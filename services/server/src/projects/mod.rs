@@ -7,7 +7,7 @@ mod create;
 pub(crate) mod database;
 mod describe;
 mod document;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod json;
 mod list;

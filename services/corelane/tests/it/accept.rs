@@ -1,0 +1,192 @@
+//! No connection is lost when lanes begin, fail to begin, drain, or run out of files.
+
+mod files;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::support::stuck::Stuck;
+use crate::support::{Client, PATIENCE, Running, builder, end_of};
+use corelane::{Builder, Drained, Error, Lanes, Phase, Placement};
+
+const CLEAN: Drained = Drained { cut: 0 };
+const PLACEMENTS: [Placement; 3] = [Placement::Hashed, Placement::Shared, Placement::LeastLoaded];
+
+fn two_lanes(placement: Placement) -> Builder {
+    builder().placement(placement).lanes(Lanes::Count(2))
+}
+
+#[test]
+fn connections_in_every_queue_are_answered_in_a_drain() {
+    for placement in PLACEMENTS {
+        let stuck = Stuck::default();
+        let server = Running::start(two_lanes(placement), stuck.factory());
+        let mut blocked = stuck.block_all(&server, 2);
+        let mut queued: Vec<_> = (0..100).map(|_| server.connect()).collect();
+        queued.iter_mut().for_each(|client| client.send_get("/"));
+
+        server.handle.drain();
+        server.wait_until("closing", || server.handle.phase() == Phase::Closing);
+        assert_eq!(stuck.blocked().len(), 2);
+        stuck.release(0);
+        stuck.release(1);
+        for client in blocked.iter_mut().chain(&mut queued) {
+            assert_eq!(client.read_answer().status, 200, "{placement}");
+            assert!(client.read_to_close().is_empty(), "{placement}: and told to go");
+        }
+        assert_eq!(server.join().expect("a clean end"), CLEAN, "{placement}");
+    }
+}
+
+#[test]
+fn an_idle_lane_finishes_what_is_queued_for_a_stuck_one_in_a_drain() {
+    for placement in [Placement::Shared, Placement::LeastLoaded] {
+        let stuck = Stuck::default();
+        let server = Running::start(two_lanes(placement), stuck.factory());
+        let mut blocked = stuck.block_all(&server, 2);
+        let mut queued: Vec<_> = (0..40).map(|_| server.connect()).collect();
+        queued.iter_mut().for_each(|client| client.send_get("/"));
+        server.handle.drain();
+        server.wait_until("closing", || server.handle.phase() == Phase::Closing);
+        stuck.release(1);
+        for client in &mut queued {
+            assert_eq!(client.read_answer().text(), "1", "{placement}");
+        }
+        assert_eq!(stuck.blocked(), [0].into());
+        stuck.release(0);
+        blocked.iter_mut().for_each(|client| assert_eq!(client.read_answer().status, 200));
+        assert_eq!(server.join().expect("a clean end"), CLEAN, "{placement}");
+    }
+}
+
+#[test]
+fn connections_made_before_the_lanes_run_are_answered() {
+    for placement in PLACEMENTS {
+        let server = two_lanes(placement).build().expect("the server starts");
+        let address = server.local_addr().expect("an address");
+        let handle = server.handle();
+        let mut early: Vec<_> = (0..64).map(|_| Client::connect(address)).collect();
+        early.iter_mut().for_each(|client| client.send_get("/"));
+        let thread = std::thread::spawn(move || server.serve(Stuck::default().factory()));
+        for client in &mut early {
+            assert_eq!(client.read_answer().status, 200, "{placement}");
+        }
+        handle.drain();
+        assert_eq!(end_of(thread).expect("a clean end"), CLEAN, "{placement}");
+    }
+}
+
+#[test]
+fn connections_made_before_the_lanes_run_survive_a_drain_that_begins_before_them() {
+    for placement in PLACEMENTS {
+        let server = two_lanes(placement).build().expect("the server starts");
+        let address = server.local_addr().expect("an address");
+        let mut early: Vec<_> = (0..64).map(|_| Client::connect(address)).collect();
+        early.iter_mut().for_each(|client| client.send_get("/"));
+        server.handle().drain();
+        let good = Stuck::default().factory();
+        let closing = server.handle();
+        let begun = Instant::now();
+        let thread = std::thread::spawn(move || {
+            server.serve(move |lane| {
+                while closing.phase() < Phase::Closing && begun.elapsed() < PATIENCE {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                good(lane)
+            })
+        });
+        assert_eq!(end_of(thread).expect("a clean end"), CLEAN, "{placement}");
+        early.iter_mut().for_each(|client| assert_eq!(client.read_answer().status, 200));
+    }
+}
+
+#[test]
+fn a_lane_that_cannot_begin_holds_no_connection_hostage() {
+    for placement in PLACEMENTS {
+        let server = two_lanes(placement).build().expect("the server starts");
+        let address = server.local_addr().expect("an address");
+        let _handle = server.handle();
+        let mut early: Vec<_> = (0..16).map(|_| Client::connect(address)).collect();
+        let good = Stuck::default().factory();
+        let ended = end_of(std::thread::spawn(move || {
+            server.serve(move |lane| {
+                assert_ne!(lane.index(), 1, "this lane cannot begin");
+                good(lane)
+            })
+        }));
+        assert!(matches!(ended, Err(Error::ThreadEnded { .. })), "{placement}: {ended:?}");
+        early.iter_mut().for_each(|client| assert!(client.read_to_close().is_empty()));
+        assert!(TcpStream::connect(address).is_err(), "{placement}: the port is free");
+    }
+}
+
+/// Asks once on a connection of its own. `false`: it could not be made. A connection that was made
+/// must be answered.
+fn ask(address: SocketAddr) -> bool {
+    // A handshake that comes too late is not answered: not lost, for it never was made.
+    let Ok(mut socket) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) else {
+        return false;
+    };
+    socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    let request = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    socket.write_all(request).expect("written");
+    let mut reply = String::new();
+    let read = socket.read_to_string(&mut reply);
+    assert!(reply.starts_with("HTTP/1.1 200"), "a connection was lost: {read:?}, {reply:?}");
+    true
+}
+
+#[test]
+fn drains_under_load_lose_nothing() {
+    for placement in PLACEMENTS {
+        for round in 0..20 {
+            let server = Running::start(two_lanes(placement), Stuck::default().factory());
+            let (address, answered) = (server.address, AtomicUsize::new(0));
+            let handle = server.handle.clone();
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        loop {
+                            match ask(address) {
+                                true => drop(answered.fetch_add(1, Ordering::Relaxed)),
+                                // Only slow, as long as the server does not drain.
+                                false if handle.phase() == Phase::Serving => {}
+                                false => break,
+                            }
+                        }
+                    });
+                }
+                // Not always at the same moment of a connection's life.
+                let enough = 30 + round;
+                server.wait_until("loaded", || answered.load(Ordering::Relaxed) >= enough);
+                server.handle.drain();
+                assert_eq!(server.join().expect("a clean end"), CLEAN, "{placement}");
+            });
+        }
+    }
+}
+
+#[test]
+fn too_many_connections_are_refused_in_every_placement() {
+    for placement in PLACEMENTS {
+        let limits = corelane::Limits { connections: 2, ..Default::default() };
+        let server =
+            Running::start(two_lanes(placement).limits(limits), Stuck::default().factory());
+        let mut kept = [server.connect(), server.connect()];
+        kept.iter_mut().for_each(|client| assert_eq!(client.get("/").status, 200));
+        let answer = server.get("/");
+        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{placement}");
+        let refused: f64 = (0..2)
+            .map(|lane| {
+                let name = "corelane_connections_refused_total";
+                server.metric(&format!("{name}{{lane=\"{lane}\",reason=\"limit\"}}"))
+            })
+            .sum();
+        assert_eq!(refused, 1.0, "{placement}");
+        let [one, _kept] = kept;
+        drop(one);
+        server.wait_until("served again", || server.get("/").status == 200);
+    }
+}

@@ -1,0 +1,171 @@
+//! The admin port, and that `docs/admin.md` tells what it shows.
+
+use std::collections::BTreeSet;
+
+use crate::support::{Answer, Client, Handlers, Running, builder};
+use corelane::Lanes;
+use serde_json::Value;
+
+const DOCS: &str = include_str!("../../../../docs/admin.md");
+const IDLE: &str = include_str!("../../../../docs/idle-connections.md");
+
+/// A route template with what HTML takes for markup.
+const MARKUP: &str = "/a&\"b\"/{n}";
+
+/// A server that has been asked for something.
+fn start() -> Running {
+    let builder = builder().routes(["/hello", MARKUP]);
+    let server = Running::start(builder, Handlers::new().factory());
+    let mut client = server.connect();
+    for target in ["/hello", "/hello", "/a&\"b\"/1", "/other"] {
+        assert_eq!(client.get(target).status, 200);
+    }
+    let series =
+        "corelane_request_phase_seconds_count{lane=\"0\",route=\"/hello\",phase=\"write\"}";
+    server.wait_until("written", || server.admin_get("/metrics").text().contains(series));
+    drop(client);
+    server.wait_until("closed", || server.metric("corelane_connections{lane=\"0\"}") == 0.0);
+    server
+}
+
+fn ask(server: &Running, method: &str, target: &str, headers: &str) -> Answer {
+    let mut client = Client::connect(server.admin);
+    client.send(format!("{method} {target} HTTP/1.1\r\nHost: test\r\n{headers}\r\n"));
+    if method == "HEAD" { client.read_head_answer() } else { client.read_answer() }
+}
+
+/// Rows of the tables in the section of the docs with this heading, without their heads.
+fn documented(heading: &str) -> BTreeSet<String> {
+    let section = DOCS.split("\n## ").find(|section| section.starts_with(heading));
+    let lines = section.unwrap_or_else(|| panic!("no section {heading}")).lines();
+    lines.filter(|line| line.starts_with("| `")).map(str::to_owned).collect()
+}
+
+/// The path of every value: `lanes[].totals.shed`.
+fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) => {
+            let dot = if path.is_empty() { "" } else { "." };
+            for (name, member) in members {
+                paths(member, &format!("{path}{dot}{name}"), found);
+            }
+        }
+        Value::Array(items) => {
+            items.iter().for_each(|item| paths(item, &format!("{path}[]"), found));
+        }
+        _ => drop(found.insert(path.to_owned())),
+    }
+}
+
+#[test]
+fn the_docs_list_every_reason_for_a_refusal() {
+    let server = Running::start(builder(), Handlers::new().factory());
+    let text = server.admin_get("/metrics").text();
+    for (heading, what) in
+        [("Refused connections", "connections"), ("Refused requests", "requests")]
+    {
+        let prefix = format!("corelane_{what}_refused_total{{lane=\"0\",reason=\"");
+        let shown =
+            text.lines().filter_map(|line| line.strip_prefix(&prefix)?.strip_suffix("\"} 0"));
+        let documented = documented(heading);
+        let documented: BTreeSet<_> = documented.iter().filter_map(|row| first_name(row)).collect();
+        assert_eq!(documented, shown.collect(), "{heading}");
+    }
+}
+
+#[test]
+fn the_docs_list_why_a_connection_wakes_or_moves() {
+    let server = Running::start(builder(), Handlers::new().factory());
+    let text = server.admin_get("/metrics").text();
+    for (what, series) in [("wake", "wakes"), ("move", "moves")] {
+        let prefix = format!("corelane_connection_{series}_total{{lane=\"0\",reason=\"");
+        let shown =
+            text.lines().filter_map(|line| line.strip_prefix(&prefix)?.strip_suffix("\"} 0"));
+        let table = IDLE.split(&format!("| `reason` of a {what} |")).nth(1).expect("a table");
+        let rows = table.split("\n\n").next().expect("rows").lines().skip(2);
+        let documented: BTreeSet<_> = rows.filter_map(first_name).collect();
+        assert_eq!(documented, shown.collect(), "{what}");
+    }
+}
+
+/// What is in the first column of a table's row.
+fn first_name(row: &str) -> Option<&str> {
+    row.split('`').nth(1)
+}
+
+#[test]
+fn the_docs_list_every_field_of_lanes() {
+    let view: Value = serde_json::from_slice(&start().admin_get("/lanes").body).expect("JSON");
+    let mut shown = BTreeSet::new();
+    paths(&view, "", &mut shown);
+    let documented = documented("Lanes");
+    let documented: BTreeSet<_> = documented.iter().filter_map(|row| first_name(row)).collect();
+    // Nothing is being polled here: what it would show is in the tests of stalls.
+    let polling = ["route", "method", "for_ms"].map(|name| format!("lanes[].polling.{name}"));
+    shown.remove("lanes[].polling");
+    shown.extend(polling);
+    assert_eq!(documented, shown.iter().map(String::as_str).collect());
+}
+
+#[test]
+fn lanes_shows_what_was_asked_of_each() {
+    let server = start();
+    let view: Value = serde_json::from_slice(&server.admin_get("/lanes").body).expect("JSON");
+    assert_eq!((&view["phase"], &view["ready"]), (&"serving".into(), &true.into()));
+    assert_eq!(view["limits"]["slots"], 1024);
+    assert_eq!((&view["moving"], &view["park_after_ms"]), (&"parked-only".into(), &5000.0.into()));
+    assert_eq!(view["timeouts_ms"]["stall"], 1000.0);
+    let lane = &view["lanes"][0];
+    assert_eq!((&lane["connections"], &lane["connections_parked"]), (&0.into(), &0.into()));
+    assert_eq!(lane["totals"]["requests"], 4);
+    assert_eq!(lane["totals"]["accepted"], 1);
+    let routes = lane["routes"].as_array().expect("rows");
+    let hello = routes.iter().find(|row| row["route"] == "/hello").expect("it was asked for");
+    assert_eq!((&hello["method"], &hello["observations"]), (&"GET".into(), &2.into()));
+    let shares: f64 = routes.iter().filter_map(|row| row["share"].as_f64()).sum();
+    assert!((shares - 1.0).abs() < 0.01, "{shares}");
+}
+
+#[test]
+fn lanes_is_a_page_for_who_wants_one() {
+    let server = start();
+    let json = ask(&server, "GET", "/lanes", "Accept: */*\r\n");
+    assert_eq!(json.header("content-type"), Some("application/json"));
+    assert_eq!(json.header("vary"), Some("accept"));
+    let browser = "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n";
+    for (target, headers) in [("/lanes", browser), ("/lanes.html", "")] {
+        let page = ask(&server, "GET", target, headers);
+        assert_eq!((page.status, page.header("cache-control")), (200, Some("no-store")));
+        assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+        let text = page.text();
+        assert!(text.contains("/a&amp;&quot;b&quot;/{n}"), "{text}");
+        assert!(!text.contains("&\"b") && !text.contains("<script"), "{text}");
+    }
+    assert_eq!(ask(&server, "HEAD", "/lanes", "").status, 200);
+    assert_eq!(ask(&server, "POST", "/lanes", "").status, 405);
+}
+
+#[test]
+fn the_first_request_of_a_connection_knows_when_that_was_accepted() {
+    let server = Running::start(builder().routes(["/hello"]), Handlers::new().factory());
+    let mut clients = [server.connect(), server.connect(), server.connect()];
+    for client in clients.iter_mut().flat_map(|client| [client.get("/hello"), client.get("/hello")])
+    {
+        assert_eq!(client.status, 200);
+    }
+    let count = |phase| {
+        let labels = format!("{{lane=\"0\",route=\"/hello\",phase=\"{phase}\"}}");
+        server.metric(&format!("corelane_request_phase_seconds_count{labels}"))
+    };
+    assert_eq!((count("accept"), count("queue"), count("handler")), (3.0, 6.0, 6.0));
+    server.wait_until("written", || count("write") == 6.0);
+}
+
+#[test]
+fn every_lane_is_shown() {
+    let builder = builder().lanes(Lanes::Count(3));
+    let server = Running::start(builder, Handlers::new().factory());
+    let view: Value = serde_json::from_slice(&server.admin_get("/lanes").body).expect("JSON");
+    let lanes = view["lanes"].as_array().expect("lanes").iter();
+    assert_eq!(lanes.map(|lane| lane["lane"].clone()).collect::<Vec<_>>(), [0, 1, 2]);
+}

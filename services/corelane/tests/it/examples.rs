@@ -1,0 +1,154 @@
+//! Each example runs: it is started as a process, asked, and ended with SIGTERM.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+
+use crate::support::Client;
+use crate::support::tls::Authority;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A running example; it is killed when dropped.
+struct Example {
+    process: Child,
+    output: BufReader<ChildStdout>,
+    address: SocketAddr,
+}
+
+impl Example {
+    fn start(name: &str) -> Example {
+        Example::start_with(name, [])
+    }
+
+    /// Starts it with more arguments than the address.
+    fn start_with<'a>(name: &str, more: impl IntoIterator<Item = &'a OsStr>) -> Example {
+        let mut command = Command::new(program(name));
+        let started = command.arg("127.0.0.1:0").args(more).stdout(Stdio::piped()).spawn();
+        let mut process = started.expect("the example starts");
+        let mut output = BufReader::new(process.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        output.read_line(&mut line).expect("text");
+        let address = line.trim().strip_prefix("listening on ").and_then(|at| at.parse().ok());
+        let address = address.unwrap_or_else(|| panic!("{name} said {line:?}"));
+        Example { process, output, address }
+    }
+
+    fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// The body of a reply that says 200.
+    fn get(&self, path: &str) -> String {
+        let answer = self.connect().get(path);
+        assert_eq!(answer.status, 200, "{path}");
+        answer.text()
+    }
+
+    /// Ends it as Kubernetes does.
+    fn terminate(self) {
+        let pid = Pid::from_child(&self.process);
+        kill_process(pid, Signal::TERM).expect("it runs");
+        self.end();
+    }
+
+    /// Waits for its end, which must be a clean one, and returns what else it said.
+    fn end(mut self) -> String {
+        let mut rest = String::new();
+        // Its output ends when it does.
+        self.output.read_to_string(&mut rest).expect("text");
+        let status: ExitStatus = self.process.wait().expect("it ends");
+        assert_eq!(status.code(), Some(0), "{rest}");
+        rest
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Cargo builds the examples beside the tests: `examples/NAME` next to `deps/THIS_TEST`.
+fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a path");
+    let folder = test.parent().and_then(|deps| deps.parent()).expect("a target folder");
+    let program = folder.join("examples").join(name);
+    assert!(
+        program.exists(),
+        "{name} is not built: cargo test builds all examples, and so does cargo build --examples"
+    );
+    program
+}
+
+#[test]
+fn hello() {
+    let example = Example::start("hello");
+    assert_eq!(example.get("/"), "Hello, World!\n");
+    example.terminate();
+}
+
+#[test]
+fn the_readme_shows_hello_as_it_is() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let read = |path: &str| std::fs::read_to_string(format!("{folder}/{path}")).expect(path);
+    let program = read("services/corelane/examples/hello.rs");
+    let (_imports, shown) = program.split_at(program.find("async fn hello").expect("its start"));
+    assert!(read("README.md").contains(&format!("```rust\n{shown}```\n")), "{shown}");
+}
+
+#[test]
+fn axum_router() {
+    let example = Example::start("axum_router");
+    assert_eq!(example.get("/greet/Ada"), "Hello, Ada!\n");
+    assert_eq!(example.get("/checksum/0"), "cbf29ce484222325\n");
+    let left = example.get("/left");
+    let seconds: f64 = left.strip_suffix(" s left\n").and_then(|s| s.parse().ok()).expect("a time");
+    assert!(seconds > 0.0 && seconds <= 60.0, "{left}");
+    assert_eq!(example.connect().get("/nothing").status, 404);
+    example.terminate();
+}
+
+#[test]
+fn per_lane_state() {
+    let example = Example::start("per_lane_state");
+    // Lanes count for themselves: after as many answers, one of them has counted to two.
+    let lanes = std::thread::available_parallelism().expect("CPUs").get();
+    let replies: Vec<_> = (0..=lanes).map(|_| example.get("/a")).collect();
+    assert!(replies.iter().any(|text| text.ends_with("was asked 2 times for /a\n")), "{replies:?}");
+    assert!(example.get("/b").ends_with("was asked 1 times for /b\n"));
+    example.terminate();
+}
+
+#[test]
+fn graceful() {
+    let example = Example::start("graceful");
+    assert_eq!(example.get("/"), "hello\n");
+    let (mut slow, mut client) = (example.connect(), example.connect());
+    slow.send_get("/slow");
+    client.send("POST /drain HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert_eq!(client.read_answer().text(), "draining\n");
+    let answer = slow.read_answer();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "done\n"));
+    assert!(answer.closes(), "{answer:?}");
+    assert!(example.end().ends_with("drained; 0 requests were cut\n"));
+}
+
+#[test]
+fn graceful_by_a_signal() {
+    let example = Example::start("graceful");
+    assert_eq!(example.get("/"), "hello\n");
+    example.terminate();
+}
+
+#[test]
+fn tls_with_files() {
+    let authority = Authority::new();
+    let files = authority.ready();
+    let example = Example::start_with("tls", [files.certificate.as_ref(), files.key.as_ref()]);
+    let answer = authority.connect(example.address).get("/");
+    assert_eq!((answer.status, answer.text().as_str()), (200, "hello over HTTP/1.1\n"));
+    example.terminate();
+}

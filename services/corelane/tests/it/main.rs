@@ -1,0 +1,27 @@
+//! Integration tests of the library: real sockets, servers in this process.
+
+mod support;
+
+mod accept;
+mod admin;
+mod admin_extensions;
+mod disconnect;
+mod drain;
+mod examples;
+mod handlers;
+mod hyper_version;
+mod limits;
+mod load_report;
+mod moving;
+mod parking;
+mod pipelining;
+mod placement;
+mod plain;
+mod repin;
+mod requests;
+mod rfc;
+mod scheduling;
+mod stalls;
+mod tls;
+mod tls_reload;
+mod trails;

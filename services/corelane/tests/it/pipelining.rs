@@ -1,0 +1,110 @@
+//! Requests that come before the reply to the one before has gone.
+
+use std::convert::Infallible;
+use std::io::Read;
+use std::sync::mpsc;
+
+use crate::support::{
+    BIG, PATIENCE, Running, Way,
+    Way::{Hyper, Plain},
+    big,
+};
+use bytes::Bytes;
+use corelane::Incoming;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use rstest::rstest;
+use tokio::task::spawn_local;
+
+/// More than the kernel's buffers hold: 30 MB.
+const REPLIES: usize = 1000;
+const LENGTH: usize = 30_000;
+
+#[rstest]
+fn a_client_that_reads_late_gets_every_reply(#[values(Plain, Hyper)] way: Way) {
+    let server = Running::start(way.builder().routes(["/"]), |_lane| {
+        tower::service_fn(|request: Request<Incoming>| async move {
+            tokio::task::yield_now().await;
+            drop(request);
+            Ok::<_, Infallible>(Response::new(Full::from(Bytes::from_static(&[b'x'; LENGTH]))))
+        })
+    });
+    let family = "corelane_requests_total{lane=\"0\",route=\"/\",method=\"POST\"";
+    let answered = || server.metric(&format!("{family},code=\"200\"}}"));
+    let mut client = server.connect();
+    let post = "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\n0123456789";
+    client.send(post);
+    assert_eq!(client.read_answer().status, 200);
+    client.send(post.repeat(REPLIES));
+    // Until it is the same number many times: the replies fill the socket.
+    let (mut last, mut same) = (0.0, 0);
+    server.wait_until("full", || {
+        let now = answered();
+        same = if now == last { same + 1 } else { 0 };
+        last = now;
+        same == 20
+    });
+    for _ in 0..REPLIES {
+        let answer = client.read_answer();
+        assert_eq!((answer.status, answer.body.len()), (200, LENGTH));
+    }
+    server.wait_for_in_flight(0);
+}
+
+#[rstest]
+fn a_body_that_nobody_reads_does_not_end_its_connection(#[values(Plain, Hyper)] way: Way) {
+    let server = Running::start(way.builder(), |_lane| {
+        // Dropped before its future is polled.
+        tower::service_fn(|request: Request<Incoming>| {
+            drop(request);
+            async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("unread"))) }
+        })
+    });
+    let mut client = server.connect();
+    let body = "x".repeat(3000);
+    for _ in 0..10 {
+        client.send(format!("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 3000\r\n\r\n{body}"));
+        let answer = client.read_answer();
+        assert_eq!((answer.text().as_str(), answer.header("connection")), ("unread", None));
+    }
+}
+
+#[rstest]
+fn a_body_that_is_read_after_the_reply_has_an_end(#[values(Plain, Hyper)] way: Way) {
+    let (read, bodies) = mpsc::channel();
+    let server = Running::start(way.builder(), move |_lane| {
+        let read = read.clone();
+        tower::service_fn(move |request: Request<Incoming>| {
+            let read = read.clone();
+            spawn_local(async move {
+                let body = request.into_body().collect().await;
+                let _ = read.send(body.map(|body| body.to_bytes()).map_err(|e| e.to_string()));
+            });
+            async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("later"))) }
+        })
+    });
+    let mut client = server.connect();
+    let known = ("Content-Length: 10\r\n\r\n01234", "56789");
+    let chunks = ("Transfer-Encoding: chunked\r\n\r\n5\r\n01234", "\r\n5\r\n56789\r\n0\r\n\r\n");
+    for (first, rest) in [known, chunks] {
+        client.send(format!("POST / HTTP/1.1\r\nHost: t\r\n{first}"));
+        assert_eq!(client.read_answer().text(), "later");
+        client.send(rest);
+        let body = bodies.recv_timeout(PATIENCE).expect("its end, without another request");
+        assert_eq!(body.as_deref(), Ok(&b"0123456789"[..]));
+    }
+}
+
+/// hyper remembers the wish when the connection ends, and does not write what it has then.
+#[rstest]
+fn the_last_reply_is_whole_though_an_upgrade_was_refused_before(#[values(Plain, Hyper)] way: Way) {
+    let server = Running::start(way.builder(), big);
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: t\r\nConnection: upgrade\r\nUpgrade: shell\r\n\r\n");
+    assert_eq!(client.read_answer().body.len(), BIG);
+    // What nobody reads of a body ends the connection if it does not come whole.
+    client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\n");
+    let answer = client.read_answer();
+    assert_eq!((answer.status, answer.body.len()), (200, BIG));
+    assert_eq!(client.socket.read(&mut [0]).expect("no reset"), 0);
+}

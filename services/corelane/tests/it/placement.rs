@@ -1,0 +1,219 @@
+//! Which lane a connection comes to.
+
+use crate::support::stuck::Stuck;
+use crate::support::{Client, Running, builder};
+use corelane::{Builder, Lanes, Pin, Placement};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+fn lanes(placement: Placement, lanes: usize) -> Builder {
+    builder().placement(placement).lanes(Lanes::Count(lanes))
+}
+
+/// Asks on each connection, and tells which lane answered.
+fn lanes_of(clients: &mut [Client]) -> Vec<usize> {
+    clients.iter_mut().map(|client| client.get("/").text().parse().expect("a lane")).collect()
+}
+
+fn count(lanes: &[usize], lane: usize) -> usize {
+    lanes.iter().filter(|&&of| of == lane).count()
+}
+
+fn of_lane(server: &Running, name: &str, lane: usize) -> usize {
+    server.metric(&format!("{name}{{lane=\"{lane}\"}}")) as usize
+}
+
+/// The sum of a metric over the first `lanes` lanes.
+fn of_all(server: &Running, name: &str, lanes: usize) -> usize {
+    (0..lanes).map(|lane| of_lane(server, name, lane)).sum()
+}
+
+/// Most rounds until one is quiet: a lane that lost its CPU for longer than connections wait loses
+/// them to others, and they are not as even as they were placed.
+const ROUNDS: usize = 20;
+
+/// Checks where connections come to. `false`: some were stolen, so nothing is known.
+fn spreads_evenly(count_of_lanes: usize, connections: usize) -> bool {
+    let server =
+        Running::start(lanes(Placement::LeastLoaded, count_of_lanes), Stuck::default().factory());
+    let mut clients: Vec<_> = (0..connections).map(|_| server.connect()).collect();
+    let spread = lanes_of(&mut clients);
+    assert_eq!(of_all(&server, "corelane_connections_queued", count_of_lanes), 0);
+    assert_eq!(of_all(&server, "corelane_connections_placed_total", count_of_lanes), connections);
+    if of_all(&server, "corelane_connections_stolen_total", count_of_lanes) > 0 {
+        return false;
+    }
+    for lane in 0..count_of_lanes {
+        let each = connections / count_of_lanes;
+        assert_eq!(count(&spread, lane), each, "{connections} over {count_of_lanes}: {spread:?}");
+        assert_eq!(of_lane(&server, "corelane_connections", lane), each);
+    }
+    true
+}
+
+#[test]
+fn few_long_lived_connections_are_spread_evenly_by_least_loaded() {
+    for (count_of_lanes, connections) in [(2, 8), (2, 16), (4, 8), (4, 16)] {
+        let quiet = (0..ROUNDS).any(|_| spreads_evenly(count_of_lanes, connections));
+        assert!(quiet, "{connections} over {count_of_lanes}: some are always stolen");
+    }
+}
+
+#[test]
+fn connections_that_stay_are_spread_by_a_shared_listener() {
+    let spread = || {
+        let server = Running::start(lanes(Placement::Shared, 2), Stuck::default().factory());
+        let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
+        lanes_of(&mut clients)
+    };
+    // About half each; the first to wake is not the same lane for ever. A lane that has lost its
+    // CPU takes none.
+    let spreads = [(); 3].map(|()| spread());
+    let fair = |spread: &Vec<usize>| (0..2).all(|lane| count(spread, lane) >= 10);
+    assert!(spreads.iter().any(fair), "{spreads:?}");
+}
+
+/// Checks that a lane without connections gets the next. `false`: some were stolen, so nothing is
+/// known.
+fn gets_the_next() -> bool {
+    let server = Running::start(lanes(Placement::LeastLoaded, 2), Stuck::default().factory());
+    let mut clients: Vec<_> = (0..8).map(|_| server.connect()).collect();
+    let spread = lanes_of(&mut clients);
+    let mut of = spread.iter();
+    clients.retain(|_| of.next() == Some(&1));
+    server.wait_until("closed", || of_lane(&server, "corelane_connections", 0) == 0);
+    // One by one: what waits to be served counts by what it is expected to take.
+    let mut later = Vec::new();
+    let came_to = [(); 4].map(|()| {
+        let mut client = [server.connect()];
+        let lane = lanes_of(&mut client)[0];
+        later.push(client);
+        lane
+    });
+    if of_all(&server, "corelane_connections_stolen_total", 2) > 0 {
+        return false;
+    }
+    assert_eq!(came_to, [0; 4]);
+    true
+}
+
+#[test]
+fn a_lane_that_lost_its_connections_gets_the_next() {
+    assert!((0..ROUNDS).any(|_| gets_the_next()), "some are always stolen");
+}
+
+#[test]
+fn connections_queued_at_a_stuck_lane_are_stolen_by_one_that_becomes_idle() {
+    for idle in [0, 1] {
+        let stuck = Stuck::default();
+        let server = Running::start(lanes(Placement::LeastLoaded, 2), stuck.factory());
+        let mut blocked = stuck.block_all(&server, 2);
+        let placed = || of_all(&server, "corelane_connections_placed_total", 2);
+        server.wait_until("placed", || placed() == blocked.len());
+        let open = of_lane(&server, "corelane_connections", idle);
+        let stolen = || of_lane(&server, "corelane_connections_stolen_total", idle);
+        let stolen_before = stolen();
+        let waiting = |lane| of_lane(&server, "corelane_connections_queued", lane);
+        // It may have taken more than two to block both.
+        let early = waiting(0) + waiting(1);
+        let mut queued: Vec<_> = (0..40).map(|_| server.connect()).collect();
+        queued.iter_mut().for_each(|client| client.send_get("/"));
+        server.wait_until("queued", || waiting(0) + waiting(1) == early + 40);
+        let held = waiting(1 - idle);
+        assert!(held > 0);
+
+        stuck.release(idle);
+        for client in &mut queued {
+            assert_eq!(client.read_answer().text(), idle.to_string());
+        }
+        assert_eq!(stuck.blocked(), [1 - idle].into(), "the other is stuck to this moment");
+        assert_eq!(stolen(), stolen_before + held);
+        assert_eq!(waiting(0) + waiting(1), 0);
+        stuck.release(1 - idle);
+        blocked.iter_mut().for_each(|client| assert_eq!(client.read_answer().status, 200));
+        assert_eq!(of_lane(&server, "corelane_connections", idle), open + early + 40);
+    }
+}
+
+#[test]
+fn connections_queued_at_a_stuck_lane_wake_one_that_sleeps() {
+    let stuck = Stuck::default();
+    let server = Running::start(lanes(Placement::LeastLoaded, 2), stuck.factory());
+    // Lane 0 has the fewest connections, so that it is chosen, and is stuck.
+    let mut clients: Vec<_> = (0..24).map(|_| server.connect()).collect();
+    let spread = lanes_of(&mut clients);
+    let (mut of_0, of_1): (Vec<_>, Vec<_>) =
+        clients.into_iter().zip(spread).partition(|(_, lane)| *lane == 0);
+    of_0.truncate(1);
+    server.wait_until("closed", || of_lane(&server, "corelane_connections", 0) == 1);
+    let (holder, _) = &mut of_0[0];
+    holder.send_get("/block");
+    server.wait_until("blocked", || stuck.blocked() == [0].into());
+
+    for _ in 0..10 {
+        assert_eq!(server.get("/").text(), "1");
+    }
+    let stolen = of_lane(&server, "corelane_connections_stolen_total", 1);
+    let placed = of_lane(&server, "corelane_connections_placed_total", 0);
+    assert!(stolen > 0, "{placed} were placed on lane 0");
+    assert_eq!(stuck.blocked(), [0].into());
+    stuck.release(0);
+    assert_eq!(holder.read_answer().status, 200);
+    drop(of_1);
+}
+
+#[test]
+fn a_lane_that_is_stuck_takes_nothing_from_a_shared_listener() {
+    let stuck = Stuck::default();
+    let server = Running::start(lanes(Placement::Shared, 2), stuck.factory());
+    let mut holder = server.connect();
+    holder.send_get("/block");
+    server.wait_until("blocked", || stuck.blocked().len() == 1);
+    let busy = *stuck.blocked().first().expect("one is blocked");
+    let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    assert_eq!(count(&lanes_of(&mut clients), 1 - busy), 40);
+    stuck.release(busy);
+    assert_eq!(holder.read_answer().status, 200);
+}
+
+/// The CPUs that this process may use.
+fn cpus() -> Vec<usize> {
+    let set = sched_getaffinity(None).expect("the affinity mask");
+    (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
+}
+
+/// Connects from a thread that is pinned to `cpu`: on loopback it is also the CPU that receives.
+fn connect_from(cpu: usize, server: &Running) -> Vec<Client> {
+    let address = server.address;
+    let client = std::thread::spawn(move || {
+        let mut set = CpuSet::new();
+        set.set(cpu);
+        sched_setaffinity(None, &set).expect("pinned");
+        (0..12).map(|_| Client::connect(address)).collect()
+    });
+    client.join().expect("no panic")
+}
+
+#[test]
+fn steering_leads_to_the_lane_of_the_receiving_cpu() {
+    let cpus = cpus();
+    let builder = lanes(Placement::Hashed, cpus.len()).pin(Pin::On).steering(true);
+    let server = Running::start(builder, Stuck::default().factory());
+    if cpus.len() == 1 {
+        return; // one lane has no group to be steered in
+    }
+    assert_eq!(server.metric("corelane_steering"), 1.0);
+    for (lane, &cpu) in cpus.iter().enumerate() {
+        let mut clients = connect_from(cpu, &server);
+        assert_eq!(lanes_of(&mut clients), [lane; 12], "from CPU {cpu}");
+    }
+}
+
+#[test]
+fn lanes_that_are_not_pinned_are_not_steered() {
+    let builder = lanes(Placement::Hashed, 2).pin(Pin::Off).steering(true);
+    let server = Running::start(builder, Stuck::default().factory());
+    assert_eq!(server.metric("corelane_steering"), 0.0);
+    let mut clients: Vec<_> = (0..64).map(|_| server.connect()).collect();
+    let spread = lanes_of(&mut clients);
+    assert!(count(&spread, 0) > 0 && count(&spread, 1) > 0, "{spread:?}");
+}

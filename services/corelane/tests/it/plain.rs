@@ -1,0 +1,177 @@
+//! Plain requests are answered on a way of their own, and nobody can tell.
+
+use std::convert::Infallible;
+use std::time::SystemTime;
+
+use crate::support::pair::{Pair, Parts};
+use crate::support::{Handlers, Running, builder};
+use bytes::Bytes;
+use corelane::{Incoming, Limits};
+use http::{Request, Response};
+use http_body_util::Full;
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
+const POST: &str = "POST /b HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\n\r\nabc";
+
+/// What clients send on a connection, plain and otherwise.
+fn conversations() -> Vec<String> {
+    let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n");
+    let with = |fields: &str| format!("GET /a HTTP/1.1\r\nHost: t\r\n{fields}\r\n");
+    let head = |target: &str| format!("HEAD {target} HTTP/1.1\r\nHost: t\r\n\r\n");
+    vec![
+        GET.repeat(3),
+        format!("{GET}{POST}{GET}"),
+        format!("{}{GET}", with("Connection: keep-alive\r\n")),
+        format!("{}{GET}", with("Connection: close\r\n")),
+        format!("{}{GET}", with("A: b\r\na: c\r\nCookie: d=e; f=g\r\n")),
+        format!("{}{GET}", with("A:  b \r\n")),
+        format!("{}{GET}", with("A: b\r\n c\r\n")),
+        format!("{}{GET}", with("A: b\n")),
+        format!("{}{GET}", with("Host: u\r\n")),
+        format!("{}{GET}", with("Expect: 100-continue\r\n")),
+        format!("{}{GET}", with("Upgrade: h2c\r\n")),
+        format!("{}{GET}", with("Transfer-Encoding: chunked\r\n") + "1\r\na\r\n0\r\n\r\n"),
+        format!("{GET}\r\n{GET}"),
+        format!("{GET}GET /a HTTP/1.0\r\n\r\n{GET}"),
+        format!("{GET}GET /a#b HTTP/1.1\r\nHost: t\r\n\r\n{GET}"),
+        format!("{GET}nonsense\r\n\r\n{GET}"),
+        format!("{GET}OPTIONS * HTTP/1.1\r\nHost: t\r\n\r\n{GET}"),
+        format!("{}{}{GET}", head("/a"), head("/unknown/parts")),
+        format!("{}{}{}{GET}", get("/204/none"), get("/304/none"), get("/404")),
+        format!("{}{}{GET}", get("/204"), get("/304")),
+        format!("{}{}{GET}", get("/599/none"), get("/wait")),
+        format!("{}{GET}", get("/wait/slow/parts")),
+        format!("{}{GET}{}{GET}", get("/parts"), get("/long")),
+        format!("{}{GET}", get("/unknown/parts")),
+        format!("{}{GET}", get("/slow/unknown/long")),
+        format!("{GET}{}{GET}", get("/close")),
+        format!("{}{GET}", get("/wait").repeat(4)),
+        format!("{}{GET}{POST}", POST.repeat(3)),
+        format!("{}{GET}", post("PATCH", "/wait/slow/parts", 300)),
+        format!("{}{GET}", post("PUT", "/unknown/parts", 300)),
+        format!("{}{POST}{GET}", post("PUT", "/close", 3)),
+        format!("{}{GET}", post("PUT", "/204", 0)),
+        format!("{}{GET}", post("DELETE", "/b", 3)),
+        format!("{}{GET}", post("GET", "/b", 3)),
+        format!("{GET}POST /b HTTP/1.1\r\nHost: t\r\nContent-Length: 03\r\n\r\nabc{GET}"),
+        format!("{GET}POST /b HTTP/1.1\r\nHost: t\r\nContent-Length: 3, 3\r\n\r\nabc{GET}"),
+        format!("{POST}\r\n{GET}"),
+    ]
+}
+
+fn post(method: &str, target: &str, length: usize) -> String {
+    let head = format!("{method} {target} HTTP/1.1\r\nHost: t\r\n");
+    format!("{head}Content-Length: {length}\r\n\r\n{}", "b".repeat(length))
+}
+
+#[test]
+fn a_client_cannot_tell_who_answers() {
+    let pair = Pair::start();
+    for said in conversations() {
+        let bytes = said.as_bytes();
+        // Whole, and cut at every third byte.
+        for at in (0..bytes.len()).step_by(3) {
+            let (first, second) = bytes.split_at(at);
+            let [plain, hyper] = pair.replies(&[first, second]);
+            assert_eq!(plain, hyper, "{said:?} cut at {at}");
+        }
+    }
+}
+
+/// hyper reads some of it anew where the reply is its own to send, in more reads than one.
+#[test]
+fn a_client_cannot_tell_who_answers_a_long_body() {
+    let pair = Pair::start();
+    for target in ["/b", "/wait", "/unknown/parts", "/wait/unknown/long", "/close"] {
+        for length in [3000, 8192, 12_000, 16_384, 40_000] {
+            let said = format!("{}{GET}", post("POST", target, length));
+            let [plain, hyper] = pair.replies(&[said.as_bytes()]);
+            assert_eq!(plain, hyper, "{target} {length}");
+        }
+    }
+}
+
+#[test]
+fn replies_are_dated_to_the_second() {
+    let server = Running::start(builder(), Handlers::new().factory());
+    let mut client = server.connect();
+    for _ in 0..3 {
+        let before = SystemTime::now();
+        let answer = client.get("/hello");
+        let date = httpdate::parse_http_date(answer.header("date").expect("a date"));
+        let date = date.expect("a date of HTTP");
+        let second = std::time::Duration::from_secs(1);
+        assert!(date + second > before && date <= SystemTime::now(), "{date:?}, {before:?}");
+    }
+}
+
+#[test]
+fn a_body_that_is_shorter_than_announced_ends_its_connection_and_a_longer_one_is_cut() {
+    let server = Running::start(builder(), |_lane| {
+        tower::service_fn(async |request: Request<Incoming>| {
+            let announced = if request.uri().path() == "/short" { 5 } else { 3 };
+            let parts = ["ab", "cd"].map(|part| Bytes::from_static(part.as_bytes()));
+            let body = Parts::announcing(parts.to_vec(), Some(announced));
+            Ok::<_, Infallible>(Response::new(body))
+        })
+    });
+    let mut client = server.connect();
+    for _ in 0..2 {
+        assert_eq!(client.get("/long").text(), "abc", "and nothing of it is in the next reply");
+    }
+    client.send_get("/short");
+    client.send(GET);
+    let said = String::from_utf8(client.read_to_close()).expect("text");
+    assert!(said.ends_with("abcd") && said.matches("HTTP/1.1").count() == 1, "{said}");
+    server.wait_for_in_flight(0);
+}
+
+/// More than a socket takes at once, in bodies that are sent with their heads.
+#[test]
+fn what_the_socket_does_not_take_at_once_is_sent_later() {
+    const LENGTH: usize = 100_000;
+    const REPLIES: usize = 300;
+    let server = Running::start(builder(), |_lane| {
+        tower::service_fn(async |_request: Request<Incoming>| {
+            let body = Bytes::from_static(&[b'x'; LENGTH]);
+            Ok::<_, Infallible>(Response::new(Full::from(body)))
+        })
+    });
+    let mut client = server.connect();
+    client.send(GET.repeat(REPLIES));
+    let family = "corelane_requests_total{lane=\"0\",route=\"other\",method=\"GET\"";
+    let answered = || {
+        let text = server.admin_get("/metrics").text();
+        let line = text.lines().find(|line| line.starts_with(family)).map(str::to_owned);
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<usize>().ok()).unwrap_or(0)
+    };
+    let (mut last, mut same) = (0, 0);
+    server.wait_until("full", || {
+        let now = answered();
+        same = if now == last && now > 0 { same + 1 } else { 0 };
+        last = now;
+        same == 20
+    });
+    assert!(last < REPLIES, "the client has read nothing");
+    for _ in 0..REPLIES {
+        assert_eq!(client.read_answer().body.len(), LENGTH);
+    }
+    server.wait_for_in_flight(0);
+}
+
+#[test]
+fn a_head_at_its_limits_is_answered_and_beyond_them_refused() {
+    let limits = Limits { headers: 10, header_bytes: 8192, uri_bytes: 100, ..Limits::default() };
+    let server = Running::start(builder().limits(limits), Handlers::new().factory());
+    let ask = |target: &str, fields: &str| {
+        let mut client = server.connect();
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n{fields}\r\n"));
+        client.read_answer().status
+    };
+    let target = |length: usize| format!("/{}", "a".repeat(length - 1));
+    assert_eq!((ask(&target(100), ""), ask(&target(101), "")), (200, 414));
+    assert_eq!((ask("/", &"a: b\r\n".repeat(9)), ask("/", &"a: b\r\n".repeat(10))), (200, 431));
+    // 25 bytes of lines before it, 5 beside its value, and the empty line.
+    let field = |whole: usize| format!("a: {}\r\n", "b".repeat(whole - 32));
+    assert_eq!((ask("/", &field(8192)), ask("/", &field(8193))), (200, 431));
+}

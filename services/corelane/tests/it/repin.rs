@@ -1,0 +1,235 @@
+//! Lanes follow a cpuset that changes under them. Needs a cgroup that may be written to, and two
+//! CPUs; says so and passes where it has none.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use crate::support::process::ignored_tests;
+use crate::support::{BoxError, Running, builder};
+use bytes::Bytes;
+use corelane::{Incoming, Lane, Lanes, Pin};
+use http::{Request, Response};
+use http_body_util::Full;
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
+use tower::util::BoxCloneSyncService;
+
+/// A cgroup of its own for this process, which goes back to where it was when this is dropped.
+struct Cpuset {
+    directory: PathBuf,
+    /// The cgroup that the process came from.
+    own: PathBuf,
+    /// Two CPUs that the process may use, ascending.
+    cpus: [usize; 2],
+}
+
+impl Cpuset {
+    /// Moves this process to a new cpuset of two CPUs; without one, why not.
+    fn enter() -> Result<Cpuset, String> {
+        let allowed = affinity(None);
+        let &[first, second, ..] = allowed.as_slice() else {
+            return Err(format!("the CPUs {allowed:?} are fewer than two"));
+        };
+        let (own, base) = own_cgroup()?;
+        let directory = base.join(format!("corelane-repin-{}", std::process::id()));
+        fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        // From here on dropping cleans up.
+        let cpuset = Cpuset { directory, own, cpus: [first, second] };
+        cpuset.fill(&base).map_err(|error| format!("{}: {error}", cpuset.directory.display()))?;
+        Ok(cpuset)
+    }
+
+    fn fill(&self, base: &Path) -> std::io::Result<()> {
+        // A v1 cpuset is empty at first, and takes no process without memory nodes. In v2 an
+        // empty one is as good as that of its parent.
+        let nodes = fs::read(base.join("cpuset.mems")).unwrap_or_default();
+        if !nodes.trim_ascii().is_empty() {
+            fs::write(self.directory.join("cpuset.mems"), nodes)?;
+        }
+        self.try_allow(&self.cpus)?;
+        join(&self.directory)
+    }
+
+    fn try_allow(&self, cpus: &[usize]) -> std::io::Result<()> {
+        let list: Vec<_> = cpus.iter().map(usize::to_string).collect();
+        fs::write(self.directory.join("cpuset.cpus"), list.join(","))
+    }
+
+    /// What the kubelet does: rewrites the cpuset under the process.
+    fn allow(&self, cpus: &[usize]) {
+        self.try_allow(cpus).expect("the cpuset is ours");
+    }
+}
+
+impl Drop for Cpuset {
+    fn drop(&mut self) {
+        let left = join(&self.own).and_then(|()| fs::remove_dir(&self.directory));
+        if let Err(error) = left {
+            say(&format!("{} is left behind: {error}", self.directory.display()));
+        }
+    }
+}
+
+fn join(cgroup: &Path) -> std::io::Result<()> {
+    fs::write(cgroup.join("cgroup.procs"), std::process::id().to_string())
+}
+
+/// The directory of this process's cgroup in the hierarchy that has cpusets, v1 or v2, and the one
+/// to make another in.
+fn own_cgroup() -> Result<(PathBuf, PathBuf), String> {
+    let members = fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
+    let path = |fits: fn(&str) -> bool| {
+        let mut lines = members.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+        lines.find(|(controllers, _)| fits(controllers)).map(|(_, path)| path[1..].to_owned())
+    };
+    if let Some(path) = path(|controllers| controllers.split(',').any(|name| name == "cpuset")) {
+        let own = Path::new("/sys/fs/cgroup/cpuset").join(path);
+        return Ok((own.clone(), own));
+    }
+    let path = path(str::is_empty).ok_or("this process is in no cgroup")?;
+    let root = Path::new("/sys/fs/cgroup");
+    let own = root.join(path);
+    // Beside its own: a v2 cgroup with processes gives no controllers on, unless it is the root.
+    let base = own.parent().filter(|_| own != root).unwrap_or(root).to_owned();
+    let given = fs::read_to_string(base.join("cgroup.subtree_control")).unwrap_or_default();
+    if !given.split_ascii_whitespace().any(|name| name == "cpuset") {
+        return Err(format!("cgroups in {} have no cpuset", base.display()));
+    }
+    Ok((own, base))
+}
+
+/// Past the capture of test output, which would hide it in a test that passes.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "repin: {text}");
+}
+
+/// The cpuset, or nothing where a test cannot have one.
+fn enter() -> Option<Cpuset> {
+    Cpuset::enter().inspect_err(|reason| say(&format!("SKIPPED: {reason}"))).ok()
+}
+
+fn affinity(thread: Option<Pid>) -> Vec<usize> {
+    let mask = sched_getaffinity(thread).expect("a mask");
+    (0..CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)).collect()
+}
+
+fn lane_thread(index: usize) -> Pid {
+    let tasks = fs::read_dir("/proc/self/task").expect("the threads of this process");
+    let ids = tasks.map(|task| task.expect("a thread").file_name());
+    let named = |id: &std::ffi::OsString| {
+        let name = fs::read_to_string(Path::new("/proc/self/task").join(id).join("comm"));
+        name.is_ok_and(|name| name.trim() == format!("lane-{index}"))
+    };
+    let id = ids.into_iter().find(named).expect("the thread of a lane");
+    Pid::from_raw(id.to_str().and_then(|id| id.parse().ok()).expect("a number")).expect("not 0")
+}
+
+/// Answers with the CPU that the lane says it is pinned to.
+fn service(lane: &Lane) -> crate::support::TestService {
+    let lane = lane.clone();
+    BoxCloneSyncService::new(tower::service_fn(move |_request: Request<Incoming>| {
+        let text = format!("{:?}", lane.cpu());
+        async move { Ok::<_, BoxError>(Response::new(Full::<Bytes>::from(text))) }
+    }))
+}
+
+fn start(lanes: usize, pin: Pin) -> Running {
+    Running::start(builder().lanes(Lanes::Count(lanes)).pin(pin), service)
+}
+
+/// Waits until the metric and the kernel's mask of each lane's thread say this.
+fn wait_for_lanes(server: &Running, lanes: &[Option<usize>], all: &[usize]) {
+    let info = |lane: usize, cpu: Option<usize>| {
+        let (name, pinned) = (cpu.map_or(String::new(), |cpu| cpu.to_string()), cpu.is_some());
+        format!("corelane_lane_info{{lane=\"{lane}\",cpu=\"{name}\",pinned=\"{pinned}\"}} 1")
+    };
+    server.wait_until(&format!("on {lanes:?} of {all:?}"), || {
+        let metrics = server.admin_get("/metrics").text();
+        lanes.iter().enumerate().all(|(lane, &cpu)| {
+            let wanted = cpu.map_or(all.to_vec(), |cpu| vec![cpu]);
+            metrics.contains(&info(lane, cpu)) && affinity(Some(lane_thread(lane))) == wanted
+        })
+    });
+}
+
+fn repins(server: &Running, lane: usize) -> f64 {
+    server.metric(&format!("corelane_lane_repins_total{{lane=\"{lane}\"}}"))
+}
+
+#[test]
+fn lanes_follow_a_cpuset_that_changes() {
+    let output = ignored_tests("repin::").stderr(Stdio::inherit()).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("4 passed"), "{said}");
+}
+
+#[test]
+#[ignore = "moves its process to another cgroup: run by lanes_follow_a_cpuset_that_changes"]
+fn a_pinned_lane_follows_the_cpuset() {
+    let Some(cpuset) = enter() else { return };
+    let [first, second] = cpuset.cpus;
+    let server = start(1, Pin::On);
+    wait_for_lanes(&server, &[Some(first)], &cpuset.cpus);
+    assert_eq!(server.get("/").text(), format!("{:?}", Some(first)));
+    assert_eq!(server.metric("corelane_cpus{source=\"cpuset\"}"), 2.0);
+    assert_eq!(repins(&server, 0), 0.0);
+
+    cpuset.allow(&[second]);
+    wait_for_lanes(&server, &[Some(second)], &[second]);
+    assert_eq!(server.get("/").text(), format!("{:?}", Some(second)));
+    assert_eq!(server.metric("corelane_cpus{source=\"cpuset\"}"), 1.0);
+    assert_eq!(repins(&server, 0), 1.0);
+
+    cpuset.allow(&[first]);
+    wait_for_lanes(&server, &[Some(first)], &[first]);
+    assert_eq!(repins(&server, 0), 2.0);
+}
+
+#[test]
+#[ignore = "moves its process to another cgroup: run by lanes_follow_a_cpuset_that_changes"]
+fn lanes_are_unpinned_while_they_have_too_few_cpus() {
+    let Some(cpuset) = enter() else { return };
+    let [first, second] = cpuset.cpus;
+    let server = start(2, Pin::On);
+    wait_for_lanes(&server, &[Some(first), Some(second)], &cpuset.cpus);
+
+    cpuset.allow(&[second]);
+    wait_for_lanes(&server, &[None, None], &[second]);
+    assert_eq!(server.get("/").text(), "None");
+
+    cpuset.allow(&cpuset.cpus);
+    wait_for_lanes(&server, &[Some(first), Some(second)], &cpuset.cpus);
+    assert_eq!([repins(&server, 0), repins(&server, 1)], [2.0, 2.0]);
+}
+
+#[test]
+#[ignore = "moves its process to another cgroup: run by lanes_follow_a_cpuset_that_changes"]
+fn a_lane_whose_mask_is_changed_is_pinned_again() {
+    let Some(cpuset) = enter() else { return };
+    let [first, second] = cpuset.cpus;
+    let server = start(2, Pin::On);
+    let both = [Some(first), Some(second)];
+    wait_for_lanes(&server, &both, &cpuset.cpus);
+    let mut all = CpuSet::new();
+    cpuset.cpus.iter().for_each(|&cpu| all.set(cpu));
+    sched_setaffinity(Some(lane_thread(1)), &all).expect("a thread of this process");
+    server.wait_until("pinned again", || repins(&server, 1) == 1.0);
+    wait_for_lanes(&server, &both, &cpuset.cpus);
+    assert_eq!(repins(&server, 0), 0.0, "the other lane was where it should be");
+}
+
+#[test]
+#[ignore = "moves its process to another cgroup: run by lanes_follow_a_cpuset_that_changes"]
+fn lanes_that_are_never_pinned_are_left_to_the_kernel() {
+    let Some(cpuset) = enter() else { return };
+    let [_, second] = cpuset.cpus;
+    let server = start(2, Pin::Off);
+    wait_for_lanes(&server, &[None, None], &cpuset.cpus);
+    cpuset.allow(&[second]);
+    wait_for_lanes(&server, &[None, None], &[second]);
+    server.wait_until("seen", || server.metric("corelane_cpus{source=\"affinity\"}") == 1.0);
+    cpuset.allow(&cpuset.cpus);
+    wait_for_lanes(&server, &[None, None], &cpuset.cpus);
+    assert_eq!(repins(&server, 0), 0.0);
+}

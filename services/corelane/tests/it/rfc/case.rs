@@ -1,0 +1,186 @@
+//! What a case is made of.
+
+use super::wire::Received;
+
+/// How binding a rule is (RFC 2119).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    Must,
+    Should,
+    May,
+}
+
+/// What the client does or waits for.
+pub(crate) enum Step {
+    /// Each character is one byte of the same number (Latin-1).
+    Send(String),
+    /// The client closes its side.
+    End,
+    Reply(Expected),
+}
+
+impl Step {
+    pub(crate) fn bytes(&self) -> Option<String> {
+        match self {
+            Step::Send(bytes) => Some(bytes.clone()),
+            Step::End => Some("(end)".to_owned()),
+            Step::Reply(_) => None,
+        }
+    }
+}
+
+/// The connection after the last step.
+#[derive(Clone, Copy)]
+pub(crate) enum After {
+    /// The server has closed its side and said nothing else.
+    Closed,
+    /// The next request on it is answered.
+    Open,
+}
+
+pub(crate) struct Case {
+    /// RFC and section, such as `9112 6.1`.
+    pub(crate) section: &'static str,
+    pub(crate) level: Level,
+    pub(crate) what: &'static str,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) after: After,
+    /// Why a SHOULD is not followed.
+    pub(crate) departs: Option<&'static str>,
+}
+
+fn case(section: &'static str, level: Level, what: &'static str, bytes: &str) -> Case {
+    let steps = vec![Step::Send(bytes.to_owned())];
+    Case { section, level, what, steps, after: After::Open, departs: None }
+}
+
+pub(crate) fn must(section: &'static str, what: &'static str, bytes: &str) -> Case {
+    case(section, Level::Must, what, bytes)
+}
+
+pub(crate) fn should(section: &'static str, what: &'static str, bytes: &str) -> Case {
+    case(section, Level::Should, what, bytes)
+}
+
+pub(crate) fn may(section: &'static str, what: &'static str, bytes: &str) -> Case {
+    case(section, Level::May, what, bytes)
+}
+
+impl Case {
+    pub(crate) fn then(mut self, bytes: &str) -> Case {
+        self.steps.push(Step::Send(bytes.to_owned()));
+        self
+    }
+
+    pub(crate) fn end(mut self) -> Case {
+        self.steps.push(Step::End);
+        self
+    }
+
+    pub(crate) fn gives(mut self, expected: Expected) -> Case {
+        self.steps.push(Step::Reply(expected));
+        self
+    }
+
+    /// A 200 with this body.
+    pub(crate) fn says(self, body: &'static str) -> Case {
+        self.gives(reply(200).body(body))
+    }
+
+    pub(crate) fn closes(mut self) -> Case {
+        self.after = After::Closed;
+        self
+    }
+
+    /// A problem of this status and type, and the connection closes.
+    pub(crate) fn refused_with(self, status: u16, slug: &'static str) -> Case {
+        self.gives(problem(status, slug).has("connection", "close")).closes()
+    }
+
+    pub(crate) fn departs(mut self, reason: &'static str) -> Case {
+        self.departs = Some(reason);
+        self
+    }
+}
+
+/// What a reply must be.
+pub(crate) struct Expected {
+    status: u16,
+    has: Vec<(&'static str, &'static str)>,
+    lacks: Vec<&'static str>,
+    body: Option<&'static str>,
+    mentions: Vec<&'static str>,
+    problem: Option<&'static str>,
+    /// It ends with its head.
+    pub(crate) bodiless: bool,
+}
+
+pub(crate) fn reply(status: u16) -> Expected {
+    let (has, lacks, mentions) = (vec![], vec![], vec![]);
+    Expected { status, has, lacks, body: None, mentions, problem: None, bodiless: false }
+}
+
+/// An error as `application/problem+json`, with a date.
+pub(crate) fn problem(status: u16, slug: &'static str) -> Expected {
+    let expected = reply(status).has("content-type", "application/problem+json").has("date", "*");
+    Expected { problem: Some(slug), ..expected }
+}
+
+impl Expected {
+    pub(crate) fn body(mut self, body: &'static str) -> Expected {
+        self.body = Some(body);
+        self
+    }
+
+    /// A body with these words in it.
+    pub(crate) fn mentions(mut self, words: &'static str) -> Expected {
+        self.mentions.push(words);
+        self
+    }
+
+    /// A field with this value; `*` is any.
+    pub(crate) fn has(mut self, name: &'static str, value: &'static str) -> Expected {
+        self.has.push((name, value));
+        self
+    }
+
+    pub(crate) fn lacks(mut self, name: &'static str) -> Expected {
+        self.lacks.push(name);
+        self
+    }
+
+    /// Only a head, although its fields may announce more: the reply to HEAD.
+    pub(crate) fn bodiless(mut self) -> Expected {
+        self.bodiless = true;
+        self
+    }
+
+    pub(crate) fn check(&self, received: Received) -> Result<(), String> {
+        let fails = |what: String| Err(format!("{what} in {received:?}"));
+        if received.status != self.status {
+            return fails(format!("not {}", self.status));
+        }
+        for (name, value) in &self.has {
+            match &received.values(name)[..] {
+                [only] if *value == "*" || only == value => {}
+                values => return fails(format!("{name}: {values:?}, not {value:?}")),
+            }
+        }
+        for name in &self.lacks {
+            if !received.values(name).is_empty() {
+                return fails((*name).to_owned());
+            }
+        }
+        if self.body.is_some_and(|body| body != received.body) {
+            return fails(format!("not {:?}", self.body));
+        }
+        if let Some(words) = self.mentions.iter().find(|words| !received.body.contains(**words)) {
+            return fails(format!("no {words:?}"));
+        }
+        let member = |slug: &str| format!("\"type\":\"urn:corelane:problem:{slug}\"");
+        if self.problem.is_some_and(|slug| !received.body.contains(&member(slug))) {
+            return fails(format!("not {:?}", self.problem));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,396 @@
+//! A server in this process and a client that is a plain socket.
+
+#![allow(dead_code, reason = "the chaos suite uses a part of this module")]
+
+pub(crate) mod log;
+pub(crate) mod pair;
+pub(crate) mod process;
+pub(crate) mod stuck;
+pub(crate) mod tls;
+pub(crate) mod worker;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use corelane::{Builder, Drain, Drained, Error, Incoming, Lane, Lanes, Server, ServerHandle};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use tokio::sync::Semaphore;
+use tower::Service;
+use tower::util::BoxCloneSyncService;
+
+/// Longest wait for anything: only a broken server makes a test wait this long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A drain's deadline that no test waits for: a server that waits for it fails its test.
+pub(crate) const DISTANT: Duration = PATIENCE.saturating_mul(100);
+
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Reply = Result<Response<Full<Bytes>>, BoxError>;
+pub(crate) type TestService =
+    BoxCloneSyncService<Request<Incoming>, Response<Full<Bytes>>, BoxError>;
+
+/// A running server; it is stopped when dropped.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    pub(crate) handle: ServerHandle,
+    thread: Option<JoinHandle<Result<Drained, Error>>>,
+}
+
+/// Which code serves a plain HTTP/1.1 request. Both have to behave the same, so tests of behaviour run with each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The fast path, as in production.
+    Plain,
+    /// hyper serves every request.
+    Hyper,
+}
+
+impl Way {
+    /// As [`builder`], for a server that serves this way.
+    pub(crate) fn builder(self) -> Builder {
+        builder().plain_requests(self == Way::Plain)
+    }
+}
+
+/// One lane, free ports, no signal handlers, a drain that does not wait for load balancers.
+pub(crate) fn builder() -> Builder {
+    let free = "127.0.0.1:0".parse().expect("an address");
+    let drain = Drain { settle: Duration::ZERO, deadline: DISTANT, ..Drain::default() };
+    let builder = Server::builder().bind(free).admin(free).lanes(Lanes::Count(1));
+    builder.signals(false).drain(drain)
+}
+
+impl Running {
+    pub(crate) fn start<F, S, B>(builder: Builder, factory: F) -> Running
+    where
+        F: Fn(&Lane) -> S + Send + Sync + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
+        S::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes> + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let server = builder.build().expect("the server starts");
+        let address = server.local_addr().expect("an address");
+        let admin = server.admin_addr().expect("an admin address");
+        let handle = server.handle();
+        let thread = std::thread::spawn(move || server.serve(factory));
+        let running = Running { address, admin, handle, thread: Some(thread) };
+        running.wait_until("ready", || running.admin_get("/readyz").status == 200);
+        running
+    }
+
+    /// Polls until `holds`.
+    pub(crate) fn wait_until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !holds() {
+            assert!(begun.elapsed() < PATIENCE, "still not {what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until lane 0 has this many requests in flight.
+    pub(crate) fn wait_for_in_flight(&self, requests: u32) {
+        let series = "corelane_requests_in_flight{lane=\"0\"}";
+        self.wait_until("in flight", || self.metric(series) == f64::from(requests));
+    }
+
+    /// Connections that lane 0 refused or gave up for this reason.
+    pub(crate) fn refused(&self, reason: &str) -> f64 {
+        let family = "corelane_connections_refused_total";
+        self.metric(&format!("{family}{{lane=\"0\",reason=\"{reason}\"}}"))
+    }
+
+    /// Requests that lane 0 answered itself for this reason.
+    pub(crate) fn refused_requests(&self, reason: &str) -> f64 {
+        let family = "corelane_requests_refused_total";
+        self.metric(&format!("{family}{{lane=\"0\",reason=\"{reason}\"}}"))
+    }
+
+    /// Waits until lane 0 has this many connections.
+    pub(crate) fn wait_for_connections(&self, connections: u32) {
+        let series = "corelane_connections{lane=\"0\"}";
+        self.wait_until("connected", || self.metric(series) == f64::from(connections));
+    }
+
+    /// Waits for the server's own end.
+    pub(crate) fn join(mut self) -> Result<Drained, Error> {
+        end_of(self.thread.take().expect("joined once"))
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    pub(crate) fn get(&self, target: &str) -> Answer {
+        self.connect().get(target)
+    }
+
+    pub(crate) fn admin_get(&self, target: &str) -> Answer {
+        Client::connect(self.admin).get(target)
+    }
+
+    /// Value of the series whose line begins with `series`, labels included.
+    pub(crate) fn metric(&self, series: &str) -> f64 {
+        let text = self.admin_get("/metrics").text();
+        let line = text.lines().find(|line| line.starts_with(&format!("{series} ")));
+        let value = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+        value.unwrap_or_else(|| panic!("no {series} in\n{text}"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.handle.stop();
+        // A test that has failed already says why, and need not wait.
+        if let Some(thread) = self.thread.take().filter(|_| !std::thread::panicking()) {
+            let _ = end_of(thread);
+        }
+    }
+}
+
+/// Waits until the server that `thread` serves has ended.
+pub(crate) fn end_of(thread: JoinHandle<Result<Drained, Error>>) -> Result<Drained, Error> {
+    let begun = Instant::now();
+    while !thread.is_finished() {
+        assert!(begun.elapsed() < PATIENCE, "the server does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    thread.join().expect("serve does not panic")
+}
+
+/// A client's end of one connection, over plain TCP if nothing else is said.
+pub(crate) struct Client<S = TcpStream> {
+    pub(crate) socket: S,
+    buffer: Vec<u8>,
+}
+
+/// A whole reply.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).expect("text")
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    pub(crate) fn closes(&self) -> bool {
+        self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
+    }
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Client {
+        let socket = TcpStream::connect(address).expect("connect");
+        // Without a limit it grows with what is read: up to 32 MiB (tcp_rmem) in newer kernels.
+        socket2::SockRef::from(&socket).set_recv_buffer_size(256 << 10).expect("a buffer");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        Client::over(socket)
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    pub(crate) fn over(socket: S) -> Self {
+        Client { socket, buffer: Vec::new() }
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.socket.write_all(bytes.as_ref()).expect("write");
+    }
+
+    pub(crate) fn send_get(&mut self, target: &str) {
+        self.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n"));
+    }
+
+    pub(crate) fn get(&mut self, target: &str) -> Answer {
+        self.send_get(target);
+        self.read_answer()
+    }
+
+    pub(crate) fn read_answer(&mut self) -> Answer {
+        self.try_read_answer(false).expect("a whole reply")
+    }
+
+    /// Reads the reply to a HEAD: its Content-Length announces nothing.
+    pub(crate) fn read_head_answer(&mut self) -> Answer {
+        self.try_read_answer(true).expect("a whole head")
+    }
+
+    /// `None` when the server closes before the reply is complete.
+    fn try_read_answer(&mut self, bodiless: bool) -> Option<Answer> {
+        let end = loop {
+            match self.buffer.windows(4).position(|window| window == b"\r\n\r\n") {
+                Some(at) => break at + 4,
+                None => self.fill()?,
+            }
+        };
+        let head = String::from_utf8(self.buffer[..end].to_vec()).expect("an ASCII head");
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+        let mut answer = Answer { status, head, body: Vec::new() };
+        let announced = answer.header("content-length").map_or(0, |n| n.parse().expect("a length"));
+        let length = if bodiless { 0 } else { announced };
+        while self.buffer.len() < end + length {
+            self.fill()?;
+        }
+        answer.body = self.buffer[end..end + length].to_vec();
+        self.buffer.drain(..end + length);
+        Some(answer)
+    }
+
+    fn fill(&mut self) -> Option<()> {
+        let mut chunk = [0; 4096];
+        match self.socket.read(&mut chunk) {
+            Ok(0) => None,
+            Ok(n) => {
+                self.buffer.extend_from_slice(&chunk[..n]);
+                Some(())
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => None,
+            Err(error) => panic!("the server did not answer in time: {error}"),
+        }
+    }
+
+    /// Reads up to `limit` bytes, slowly but steadily, and returns how many there were and their
+    /// end.
+    pub(crate) fn read_slowly(&mut self, limit: usize) -> (usize, Vec<u8>) {
+        let (mut total, mut tail) = (0, Vec::new());
+        let mut chunk = vec![0; 256 << 10];
+        let mut since_pause = 0;
+        while total < limit {
+            match self.socket.read(&mut chunk) {
+                Ok(n) if n > 0 => {
+                    total += n;
+                    since_pause += n;
+                    tail = chunk[..n].to_vec();
+                }
+                _ => break,
+            }
+            // TLS gives a record at a time.
+            if since_pause >= chunk.len() {
+                std::thread::sleep(Duration::from_millis(16));
+                since_pause = 0;
+            }
+        }
+        (total, tail)
+    }
+
+    /// Waits until the server closes, and returns what it said before.
+    pub(crate) fn read_to_close(&mut self) -> Vec<u8> {
+        while self.fill().is_some() {}
+        std::mem::take(&mut self.buffer)
+    }
+}
+
+/// Something that counts how many of it live.
+#[derive(Debug)]
+pub(crate) struct Alive(Arc<AtomicUsize>);
+
+impl Alive {
+    pub(crate) fn new(count: &Arc<AtomicUsize>) -> Alive {
+        count.fetch_add(1, Ordering::SeqCst);
+        Alive(Arc::clone(count))
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Bytes that live until the last part of them is dropped.
+struct Held {
+    bytes: Vec<u8>,
+    _alive: Alive,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A body larger than the kernel's socket buffers, so that its end waits for the client.
+pub(crate) const BIG: usize = 24 << 20;
+
+/// Answers every request with [`BIG`] bytes that are in memory.
+pub(crate) fn big(_lane: &Lane) -> TestService {
+    let bytes = Bytes::from(vec![b'x'; BIG]);
+    BoxCloneSyncService::new(tower::service_fn(move |_request| {
+        let bytes = bytes.clone();
+        async move { Ok(Response::new(Full::new(bytes))) }
+    }))
+}
+
+/// Handlers that tests need: `/hello`, `/echo`, `/gate` (waits for a permit), `/big` ([`BIG`]
+/// bytes), `/panic`, `/error`.
+#[derive(Clone)]
+pub(crate) struct Handlers {
+    pub(crate) gate: Arc<Semaphore>,
+    /// Handlers that have begun and are not dropped, and replies of `/big` whose memory is held.
+    pub(crate) alive: Arc<AtomicUsize>,
+}
+
+impl Handlers {
+    pub(crate) fn new() -> Handlers {
+        Handlers { gate: Arc::new(Semaphore::new(0)), alive: Arc::default() }
+    }
+
+    pub(crate) fn alive(&self) -> usize {
+        self.alive.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn factory(&self) -> impl Fn(&Lane) -> TestService + Send + Sync + 'static {
+        let handlers = self.clone();
+        move |_lane| {
+            let handlers = handlers.clone();
+            BoxCloneSyncService::new(tower::service_fn(move |request| {
+                let handlers = handlers.clone();
+                handlers.answer(request)
+            }))
+        }
+    }
+
+    async fn answer(self, request: Request<Incoming>) -> Reply {
+        let alive = Alive::new(&self.alive);
+        let text = |text: &str| Ok(Response::new(Full::from(text.to_owned())));
+        match request.uri().path() {
+            "/gate" => {
+                self.gate.acquire().await?.forget();
+                text("through")
+            }
+            "/echo" => {
+                let body = request.into_body().collect().await?.to_bytes();
+                Ok(Response::new(Full::new(body)))
+            }
+            "/big" => {
+                let held = Held { bytes: vec![b'x'; BIG], _alive: alive };
+                Ok(Response::new(Full::new(Bytes::from_owner(held))))
+            }
+            "/panic" => panic!("a handler that panics"),
+            "/error" => Err("a secret of the server".into()),
+            _ => text("hello"),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Certificates made on the spot, and a client that trusts them.
+
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane::Tls;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
+};
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion, RootCertStore, StreamOwned,
+};
+use tempfile::TempDir;
+
+use super::Client;
+
+/// An issuer, and the folder in which the server looks for its files.
+pub(crate) struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    folder: TempDir,
+}
+
+/// One certificate with its key, as PEM.
+pub(crate) struct Pair {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+    der: CertificateDer<'static>,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Authority {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "the tests' own issuer");
+        let key = KeyPair::generate().expect("a key");
+        let issuer = CertifiedIssuer::self_signed(params, key).expect("an issuer");
+        Authority { issuer, folder: TempDir::new().expect("a folder") }
+    }
+
+    /// A new certificate for `localhost`, valid until the first day of `year`.
+    pub(crate) fn issue_until(&self, year: i32) -> Pair {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+        params.not_after = date_time_ymd(year, 1, 1);
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        Pair {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+            der: certificate.der().clone(),
+        }
+    }
+
+    pub(crate) fn issue(&self) -> Pair {
+        self.issue_until(4000)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn certificate_file(&self) -> PathBuf {
+        self.folder().join("tls.crt")
+    }
+
+    pub(crate) fn key_file(&self) -> PathBuf {
+        self.folder().join("tls.key")
+    }
+
+    /// Replaces both files, one after the other.
+    pub(crate) fn install(&self, pair: &Pair) {
+        self.put(&self.certificate_file(), &pair.certificate);
+        self.put(&self.key_file(), &pair.key);
+    }
+
+    /// Replaces one file by renaming, so that nobody sees a half of it.
+    pub(crate) fn put(&self, path: &Path, text: &str) {
+        let new = self.folder().join("new");
+        std::fs::write(&new, text).expect("write");
+        std::fs::rename(new, path).expect("rename");
+    }
+
+    /// Settings of a server that looks at its files all the time.
+    pub(crate) fn settings(&self) -> Tls {
+        let reload = Duration::from_millis(100);
+        Tls { reload, ..Tls::new(self.certificate_file(), self.key_file()) }
+    }
+
+    /// Writes a new pair and returns the settings that name it.
+    pub(crate) fn ready(&self) -> Tls {
+        self.install(&self.issue());
+        self.settings()
+    }
+
+    /// A client that offers these protocols, and TLS 1.2 alone or 1.3 alone if told.
+    pub(crate) fn client(&self, alpn: &[&str], version: Option<ProtocolVersion>) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.issuer.der().clone()).expect("a root");
+        let versions = match version {
+            Some(ProtocolVersion::TLSv1_2) => vec![&TLS12],
+            Some(ProtocolVersion::TLSv1_3) => vec![&TLS13],
+            _ => vec![&TLS12, &TLS13],
+        };
+        let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(&versions)
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        config
+    }
+
+    /// Connects with TLS; the handshake happens with the first byte that is sent or read.
+    pub(crate) fn connect(&self, address: std::net::SocketAddr) -> TlsClient {
+        connect(address, &Arc::new(self.client(&["http/1.1"], None)))
+    }
+}
+
+pub(crate) type TlsClient = Client<StreamOwned<ClientConnection, TcpStream>>;
+
+pub(crate) fn name() -> ServerName<'static> {
+    ServerName::try_from("localhost").expect("a name")
+}
+
+/// As [`Authority::connect`], with settings of the test's own.
+pub(crate) fn connect(address: std::net::SocketAddr, config: &Arc<ClientConfig>) -> TlsClient {
+    let socket = Client::connect(address).socket;
+    let session = ClientConnection::new(Arc::clone(config), name()).expect("a session");
+    Client::over(StreamOwned::new(session, socket))
+}
+
+impl TlsClient {
+    /// Whether the server showed this certificate.
+    pub(crate) fn sees(&self, pair: &Pair) -> bool {
+        let shown = self.socket.conn.peer_certificates().expect("a handshake");
+        shown.first() == Some(&pair.der)
+    }
+
+    pub(crate) fn version(&self) -> Option<ProtocolVersion> {
+        self.socket.conn.protocol_version()
+    }
+
+    pub(crate) fn resumed(&self) -> bool {
+        self.socket.conn.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
+    /// Why the handshake fails.
+    pub(crate) fn refused(&mut self) -> String {
+        let (session, socket) = (&mut self.socket.conn, &mut self.socket.sock);
+        session.complete_io(socket).expect_err("a handshake that fails").to_string()
+    }
+}

@@ -1,0 +1,47 @@
+//! The short way of plain requests: a client hears the same of a server with it and of one without,
+//! whatever it sends, in whatever pieces.
+//!
+//! The first 8 bytes of the input choose where the rest is cut.
+
+use std::sync::OnceLock;
+
+use pair::Pair;
+
+#[path = "../../../corelane/tests/it/support/pair.rs"]
+mod pair;
+
+static PAIR: OnceLock<Pair> = OnceLock::new();
+
+pub(super) fn run(input: &[u8]) {
+    let Some((seed, bytes)) = input.split_first_chunk::<8>() else { return };
+    // The preface of HTTP/2 begins so; what follows it is no text.
+    if bytes.starts_with(b"PRI ") {
+        return;
+    }
+    let pieces: Vec<_> = pieces(bytes, u64::from_le_bytes(*seed)).collect();
+    let pair = PAIR.get_or_init(Pair::start);
+    let same = |_| {
+        let [plain, hyper] = pair.replies(&pieces);
+        plain == hyper
+    };
+    let [plain, hyper] = pair.replies(&pieces);
+    assert!(plain == hyper || (0..TRIES).any(same), "{plain:?} and {hyper:?}");
+}
+
+/// What hyper says of bytes that it refuses depends on how many it got at a time, with either
+/// server: what differs by that alone does not differ each time.
+const TRIES: usize = 50;
+
+/// Cuts `bytes` into pieces of 1 to 256 bytes, chosen by a xorshift generator.
+fn pieces(mut bytes: &[u8], mut state: u64) -> impl Iterator<Item = &[u8]> {
+    state |= 1;
+    std::iter::from_fn(move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let at = bytes.len().min(1 + (state >> 32) as usize % 256);
+        let (piece, rest) = bytes.split_at(at);
+        bytes = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
