@@ -15,11 +15,11 @@ UNSAFE_SYSCTLS = (
     "net.ipv4.tcp_max_syn_backlog",
     "net.ipv4.tcp_tw_reuse",
 )
-"""Kubernetes calls unsafe what it cannot bound for a node; each pod's network has its own of these."""
+"""Kubernetes calls sysctls unsafe that may affect the node; these belong to the network namespace."""
 
 
 class NodeFiles:
-    """Where a node keeps what."""
+    """The files of a node."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -65,7 +65,7 @@ disabled_plugins = [
   path = "{folder}/opt"
 [{cri}]
   sandbox_image = "docker.io/library/{PAUSE}"
-  # Lowering the score below that of the parent takes CAP_SYS_RESOURCE.
+  # A lower score than the parent's needs CAP_SYS_RESOURCE.
   restrict_oom_score_adj = true
   netns_mounts_under_state_dir = true
   [{cri}.cni]
@@ -110,19 +110,19 @@ def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> d
         "resolvConf": str(files.resolv),
         "clusterDNS": [str(plan.dns)],
         "clusterDomain": "cluster.local",
-        # The disk is the machine's: that it is full must not evict pods or delete images.
+        # The disk is the machine's: a full one must not evict pods or delete images.
         "evictionHard": never,
         "imageGCHighThresholdPercent": 100,
-        # Pods without CPUs of their own leave those of a new exclusive pod soon, not within 10 s.
+        # Pods without exclusive CPUs leave those of a new exclusive pod soon, not within 10 s.
         "cpuManagerReconcilePeriod": "1s",
     }
 
 
 def _reservation(node: Node) -> dict:
-    """The CPUs that no pod gets for its own.
+    """The CPUs that are never exclusive.
 
-    Where they are the first ones, which the kubelet takes by itself for a number: a tenth less than
-    whole CPUs. Beside a container that owns a CPU, the node then has room for one that needs little.
+    For a number the kubelet reserves the first CPUs. If those are the right ones, the number is 0.1
+    less: next to an exclusive pod, the node then has room for one that needs little CPU.
     """
     if node.reserved == set(range(len(node.reserved))):
         return {"kubeReserved": {"cpu": f"{len(node.reserved) * 1000 - 100}m"}}
