@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from string import Template
 
 from cluster.certificates import Certificates
 from cluster.plan import Node, Plan, cpu_text
 from cluster.programs import Programs
+from cluster.settings import FOLDER
 
 PAUSE = "corelane-pause:cluster"
 COREDNS = "corelane-coredns:cluster"
@@ -50,30 +52,10 @@ def _json(content: dict) -> str:
 
 
 def _containerd(files: NodeFiles, programs: Programs) -> str:
-    folder = files.folder
-    cri = 'plugins."io.containerd.grpc.v1.cri"'
-    return f"""version = 2
-root = "{folder}/containerd"
-state = "{folder}/run"
-disabled_plugins = [
-  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
-  "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs",
-]
-[grpc]
-  address = "{files.socket}"
-[plugins."io.containerd.internal.v1.opt"]
-  path = "{folder}/opt"
-[{cri}]
-  sandbox_image = "docker.io/library/{PAUSE}"
-  # A lower score than the parent's needs CAP_SYS_RESOURCE.
-  restrict_oom_score_adj = true
-  netns_mounts_under_state_dir = true
-  [{cri}.cni]
-    bin_dir = "{programs.plugins}"
-    conf_dir = "{files.cni}"
-  [{cri}.containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-"""
+    template = Template((FOLDER / "containerd.toml").read_text())
+    return template.substitute(
+        folder=files.folder, socket=files.socket, pause=PAUSE, cni=files.cni, bin=programs.plugins
+    )
 
 
 def _cni(node: Node, files: NodeFiles) -> dict:
