@@ -54,6 +54,7 @@ help: ## Show the targets and variables
 ##   NAMESPACE           corelane
 ##   RELEASE             corelane
 ##   VALUES              values files of charts/corelane, separated by commas; those of hack/cluster/values.yaml
+##   PROFILE             local, the cargo profile of the images' programs; image is that of releases
 
 up: ## Start replicas, gateway and Prometheus as local processes
 	@$(LOCAL) up
