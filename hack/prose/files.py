@@ -32,6 +32,8 @@ PENDING = (
     "hack/*",
     "loadtests/*.js",
     "loadtests/*.py",
+    "loadtests/*.rs",
+    "loadtests/*.toml",
     "services/*.rs",
     "services/*.toml",
     "skaffold.yaml",
