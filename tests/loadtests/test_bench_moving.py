@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.bench.lanes import builds
-from loadtests.bench.lanes.rows import Work
+from loadtests.bench.experiment import builds
+from loadtests.bench.experiment.measurement import Work
 from loadtests.bench.moving import busy, cost, hot, judging, often, reading, report
 from loadtests.bench.moving.bench import QUICK, Bench, Programs, Size
 from support import REPOSITORY

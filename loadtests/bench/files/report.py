@@ -32,7 +32,7 @@ def markdown(record: dict) -> str:
     parts = [
         "# Static files: Corelane's server beside others",
         (
-            "Written by `make bench-files`. A figure is the median of the rounds, with the lowest and "
+            "Written by `make bench BENCH=files`. A figure is the median of the rounds, with the lowest and "
             "the highest in brackets; a ratio is taken within each round."
         ),
         _setting(record),

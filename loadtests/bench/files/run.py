@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadtests.bench import machine
+from loadtests.bench.experiment import builds
+from loadtests.bench.experiment.generator import Generator, Place
+from loadtests.bench.experiment.measurement import CONNECTIONS, cpu_of
+from loadtests.bench.experiment.servers import running
 from loadtests.bench.files import report
 from loadtests.bench.files.servers import FILES, NAMES, STATIC, FileServer, Programs
-from loadtests.bench.lanes import builds
-from loadtests.bench.lanes.load import Generator, Place
-from loadtests.bench.lanes.rows import CONNECTIONS, cpu_of
-from loadtests.bench.lanes.servers import running
 from tools import progress, resolve, table, versions
 from tools.errors import ToolError
 

@@ -5,7 +5,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.bench.lanes import servers
+from loadtests.bench.experiment import servers
 from local.settings import REPOSITORY
 
 STATIC = REPOSITORY / "services" / "server" / "static"

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from loadtests.bench import cpu
+from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.free_ports import free_ports
-from loadtests.bench.lanes.builds import Programs
 from local.settings import REPOSITORY
 from tools.errors import ToolError
 
@@ -117,6 +117,11 @@ def takes(programs: Programs, placement: str) -> bool:
     """Whether corelane-server knows a placement."""
     argv = [*corelane(programs.server, f"{HOST}:0", 2, placement), "--check"]
     return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+
+def first_cpus(count: int) -> tuple[int, ...]:
+    """The CPUs of a run: of those that this process may use, the first."""
+    return tuple(sorted(os.sched_getaffinity(0))[:count])
 
 
 @dataclass
