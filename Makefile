@@ -18,9 +18,9 @@ SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts postgres-up postgres-down test lint formats clippy test-services chaos test-platform \
+.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts postgres-up postgres-down test lint formats prose clippy test-services chaos test-platform \
   test-parts test-traffic ladder \
-  fuzz miri fmt charts metrics dashboards check-dashboards screenshots images release-dry-run loadtest loadtest-suite loadtest-compare drill pgo bench check-instructions soak \
+  fuzz miri fmt charts metrics dashboards check-dashboards images release-dry-run loadtest loadtest-suite loadtest-compare drill pgo bench check-instructions soak \
   tools clean
 
 help: ## Show the targets and variables
@@ -31,7 +31,7 @@ help: ## Show the targets and variables
 ## Variables of up, as in: make up REPLICAS=4
 ## INSTANCE is also for down, status, logs, loadtest, compare-direct, clean, postgres-up and postgres-down.
 ##   REPLICAS            replicas of the server; one per CPU
-##   PROFILE             release, the profile of cargo that builds the server; dev is built sooner
+##   PROFILE             local, the cargo profile that builds the server; release is faster and takes minutes to build
 ##   GATEWAY_PORT        8080, where requests go
 ##   ENVOY_ADMIN_PORT    9901
 ##   GATEWAY_STATS_PORT  9902
@@ -111,6 +111,7 @@ formats: tools
 	$(PYTHON) hack/charts check
 	$(TOOLS) run promtool check rules $(RULES)
 	$(PYTHON) hack/release version check
+	$(PYTHON) hack/prose
 	$(TOOLS) run actionlint -shellcheck "$$($(TOOLS) path shellcheck)" $(WORKFLOWS)
 
 clippy:
@@ -159,6 +160,9 @@ miri: ## Look for undefined behaviour in what the library calls; needs nightly R
 	  echo "miri: skipped; it takes: rustup toolchain install nightly --component miri,rust-src"; \
 	fi
 
+prose: ## Check the English of docs, comments and messages: PROSE="docs charts/server"
+	@$(PYTHON) hack/prose $(PROSE)
+
 fmt: ## Format Rust and Python
 	cd services && cargo fmt
 	cd services/fuzz && cargo fmt
@@ -177,10 +181,7 @@ dashboards: ## Write the dashboards of Grafana, dashboards/json, from dashboards
 	$(TOOLS) run dashboards-python dashboards/grafana
 
 check-dashboards: ## Ask every query of every dashboard on a platform under load and with faults: PROFILE=release
-	$(PYTHON) dashboards/live check
-
-screenshots: ## Draw every dashboard from such a platform's data into docs/images
-	$(TOOLS) run screenshots-python dashboards/live screenshots
+	$(PYTHON) dashboards/live
 
 loadtest: ## Run a load test through the gateway: SCENARIO=smoke, or another of python3 loadtests list
 	$(PYTHON) loadtests $(or $(SCENARIO),smoke)
@@ -217,7 +218,7 @@ images: ## Build the images as OCI archives in .run/images: IMAGES="server gatew
 	$(PYTHON) hack/images build $(IMAGES) $(if $(ARCH),--arch $(ARCH)) $(if $(TAG),--tag $(TAG))
 
 tools: ## Obtain what tests and checks use
-	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool alertmanager supervisord k6 ab wrk vegeta shellcheck ruff pytest actionlint h2spec openssl g++ skopeo strace
+	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool alertmanager supervisord k6 ab wrk vegeta shellcheck ruff pytest actionlint vale h2spec openssl g++ skopeo strace
 
 clean: ## Stop the instance; remove builds, logs and recorded data
 	@$(LOCAL) remove

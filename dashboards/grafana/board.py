@@ -1,59 +1,58 @@
-"""A dashboard: its panels on the grid, its variables, links to the others, marks of changes."""
+"""A dashboard: its panels on the grid, its variables, links to the others, annotations of changes."""
 
-import json
 from dataclasses import dataclass, field
 
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.builder import Builder
-from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as model
 
-from grafana import changes
-from grafana.variables import Variable
+from grafana import compact
+from grafana.changes import MARKS
+from grafana.variables import COMMON, Variable
 
 WIDTH = 24
 TAG = "corelane"
 
-Placed = tuple[int, Builder[model.Panel]]
-"""A panel and its width."""
-
-Row = tuple[int, tuple[Placed, ...]]
-"""Panels side by side, and their height."""
-
 
 @dataclass
 class Board:
-    """One dashboard. `uid` is its address for ever: links and bookmarks have it."""
+    """One dashboard. `uid` is its permanent address, which links and bookmarks contain."""
 
     uid: str
     title: str
     description: str
-    variables: tuple[Variable, ...]
+    variables: tuple[Variable, ...] = ()
+    """Beside those of every dashboard."""
     start: str = "now-1h"
-    marks: tuple[changes.Mark, ...] = ()
     _panels: list[model.Panel | model.RowPanel] = field(default_factory=list)
+    _folded: model.RowPanel | None = None
     _next_row: int = 0
     _ids: int = 0
 
-    def row(self, height: int, *panels: Placed) -> None:
-        """Puts panels side by side, each with its width, below what is there already."""
-        self._panels += self._placed(height, panels)
+    def row(self, height: int, *panels: Builder[model.Panel], widths: tuple[int, ...] = ()) -> None:
+        """Puts panels side by side, of equal width unless `widths` are given."""
+        widths = widths or (WIDTH // len(panels),) * len(panels)
+        if sum(widths) != WIDTH:
+            raise ValueError(f"{self.uid}: a row is {sum(widths)} wide, not {WIDTH}")
+        across = 0
+        for width, builder in zip(widths, panels, strict=True):
+            panel = builder.build()
+            panel.id_val = self._id()
+            panel.grid_pos = model.GridPos(h=height, w=width, x=across, y=self._next_row)
+            across += width
+            (self._folded.panels if self._folded else self._panels).append(panel)
+        self._next_row += height
 
-    def rows(self, *rows: Row) -> None:
-        """Several of them, each with its height."""
-        for height, panels in rows:
-            self.row(height, *panels)
-
-    def folded(self, title: str, *rows: Row) -> None:
-        """A row that is opened by a click, with rows of panels in it."""
-        head = model.RowPanel(title=title, collapsed=True, id_val=self._id())
+    def folded(self, title: str) -> None:
+        """Starts a collapsed row that takes all further panels."""
+        if self._folded:
+            # Collapsed, its panels take no room; Grafana moves what is below when it is opened.
+            self._next_row = self._folded.grid_pos.y + 1
+        head = model.RowPanel(title=title, collapsed=True, id_val=self._id(), panels=[])
         head.grid_pos = model.GridPos(h=1, w=WIDTH, x=0, y=self._next_row)
         self._panels.append(head)
+        self._folded = head
         self._next_row += 1
-        before = self._next_row
-        head.panels = [panel for height, panels in rows for panel in self._placed(height, panels)]
-        # Folded, they take no room; Grafana moves what is below when it opens the row.
-        self._next_row = before
 
     def text(self) -> str:
         """The file that Grafana reads."""
@@ -68,28 +67,12 @@ class Board:
             .time(self.start, "now")
             .refresh("30s")
             .links([_others()])
-            .variables([variable.build() for variable in self.variables])
-            .annotations([mark.build() for mark in self.marks])
+            .variables([variable.build() for variable in (*COMMON, *self.variables)])
+            .annotations(list(MARKS))
             .build()
         )
         built.panels = self._panels
-        # Provisioned dashboards have no number of their own; Grafana gives one.
-        return json.dumps(built, cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
-
-    def _placed(self, height: int, panels: tuple[Placed, ...]) -> list[model.Panel]:
-        across, placed = 0, []
-        for width, builder in panels:
-            panel = builder.build()
-            panel.id_val = self._id()
-            panel.grid_pos = model.GridPos(h=height, w=width, x=across, y=self._next_row)
-            across += width
-            placed.append(panel)
-        if across != WIDTH:
-            raise ValueError(
-                f"{self.uid}: {placed[0].title!r} begins a row {across} wide, not {WIDTH}"
-            )
-        self._next_row += height
-        return placed
+        return compact.text(built)
 
     def _id(self) -> int:
         self._ids += 1
@@ -97,7 +80,7 @@ class Board:
 
 
 def _others() -> dashboard.DashboardLink:
-    """All of Corelane's dashboards, with the same time and choices."""
+    """All of Corelane's dashboards, with the same time range and variables."""
     return (
         dashboard.DashboardLink("Corelane")
         .type(model.DashboardLinkType.DASHBOARDS)
@@ -108,8 +91,8 @@ def _others() -> dashboard.DashboardLink:
     )
 
 
-def link(title: str, uid: str, variables: str = "") -> model.DashboardLink:
-    """From a value to the dashboard that says more of it, where `variables` are chosen."""
+def link(title: str, variables: str = "") -> model.DashboardLink:
+    """From a value to another dashboard; `variables` selects what it shows there."""
     kept = "${datasource:queryparam}&${namespace:queryparam}&${job:queryparam}&${__url_time_range}"
     more = f"&{variables}" if variables else ""
-    return model.DashboardLink(title=title, url=f"/d/{uid}?{kept}{more}")
+    return model.DashboardLink(title=title, url=f"/d/corelane-{title.lower()}?{kept}{more}")

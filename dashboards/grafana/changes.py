@@ -1,27 +1,38 @@
-"""Marks of what changed, drawn over every panel: most trouble begins with a change."""
+"""Annotations on every panel: versions, configurations, starts, drains, scaling and alerts."""
 
 from dataclasses import dataclass
 
-from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard as model
 
 from grafana.queries import DATASOURCE, JOB, firing
 
 
 class _Query(model.AnnotationQuery):
-    """With the members of Grafana's Prometheus data source, which the SDK's type leaves out."""
+    """With the members of Grafana's Prometheus data source, which the SDK's type does not have."""
 
-    def __init__(self, more: dict[str, object], **known: object) -> None:
-        super().__init__(**known)
-        self._more = more
+    def __init__(self, mark: "Mark") -> None:
+        super().__init__()
+        self._mark = mark
 
     def to_json(self) -> dict[str, object]:
-        return super().to_json() | self._more
+        """As Grafana reads it."""
+        mark = self._mark
+        return {
+            "name": mark.name,
+            "enable": True,
+            "datasource": DATASOURCE,
+            "iconColor": mark.color,
+            "expr": " ".join(mark.expression.split()),
+            "titleFormat": mark.title,
+            "textFormat": mark.text,
+            "step": "30s",
+            "useValueForTime": mark.at_value,
+        }
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What is marked. `at_value`: when it was is the value, in milliseconds, not the sample's time."""
+    """An annotation. `at_value`: its time is the value, in milliseconds, not that of the sample."""
 
     name: str
     color: str
@@ -30,34 +41,13 @@ class Mark:
     text: str
     at_value: bool = False
 
-    def build(self) -> Builder[model.AnnotationQuery]:
-        """As Grafana has it."""
-        return _Built(self)
-
-
-class _Built(Builder[model.AnnotationQuery]):
-    def __init__(self, mark: Mark) -> None:
-        self._mark = mark
-
     def build(self) -> model.AnnotationQuery:
-        mark = self._mark
-        more = {
-            "titleFormat": mark.title,
-            "textFormat": mark.text,
-            "step": "30s",
-            "useValueForTime": mark.at_value,
-        }
-        return _Query(
-            more,
-            name=mark.name,
-            datasource=DATASOURCE,
-            icon_color=mark.color,
-            expr=" ".join(mark.expression.split()),
-        )
+        """As Grafana has it."""
+        return _Query(self)
 
 
 def _new(labels: str, series: str) -> str:
-    """For a minute after labels are there that were not in the hour before: a restart is nothing new."""
+    """For one minute after a combination of labels appears that did not exist in the hour before."""
     of = f"{series}{{{JOB}}}"
     return f"group by ({labels}) ({of}) unless group by ({labels}) (last_over_time({of}[1h] offset 1m))"
 
@@ -69,14 +59,14 @@ MARKS = (
         "Versions",
         "purple",
         _new("version", "corelane_build_info"),
-        "Another version",
-        "Servers of version {{version}} appeared",
+        "New version",
+        "Replicas with version {{version}} started",
     ),
     Mark(
         "Configuration",
         "blue",
         _new("placement, lanes, pin, load_reports", "corelane_config_info"),
-        "Another configuration",
+        "New configuration",
         "placement {{placement}}, lanes {{lanes}}, pin {{pin}}, load reports {{load_reports}}",
     ),
     Mark(
@@ -92,7 +82,7 @@ MARKS = (
         "yellow",
         f"1000 * max by (pod) (corelane_drain_started_timestamp_seconds{{{JOB}}} > 0)",
         "Drain",
-        "{{pod}} began to drain",
+        "{{pod}} started to drain",
         at_value=True,
     ),
     Mark(
@@ -100,7 +90,7 @@ MARKS = (
         "light-blue",
         f"max_over_time({SERVERS}) != min_over_time({SERVERS})",
         "Scaling",
-        "The number of servers changed",
+        "The number of replicas changed",
     ),
     Mark(
         "Alerts",

@@ -1,4 +1,4 @@
-"""Writes the dashboards, or tells which of the files are not what would be written."""
+"""Writes the dashboards, or checks that the files are up to date."""
 
 import argparse
 import sys
@@ -9,13 +9,15 @@ from grafana import capacity, gateway, lanes, load_test, nodes, overview, servic
 FOLDER = Path(__file__).resolve().parent.parent / "json"
 
 DASHBOARDS = (overview, lanes, gateway, service, nodes, load_test, capacity)
-"""Modules that each have the `BOARD` of one file, in the order in which they are looked at."""
+"""Modules, each with the `BOARD` of one file."""
 
 
 def main(arguments: list[str]) -> int:
     """Runs one command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="dashboards/grafana", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if it would")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 if a file is not up to date"
+    )
     try:
         options = parser.parse_args(arguments)
     except SystemExit as ended:
@@ -30,7 +32,9 @@ def main(arguments: list[str]) -> int:
         file.name for file in sorted(wanted | present) if wanted.get(file) != present.get(file)
     ]
     if stale:
-        print(f"dashboards: not current: {', '.join(stale)}. Run: make dashboards", file=sys.stderr)
+        print(
+            f"dashboards: not up to date: {', '.join(stale)}. Run: make dashboards", file=sys.stderr
+        )
     return 1 if stale else 0
 
 

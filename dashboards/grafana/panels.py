@@ -1,4 +1,4 @@
-"""The kinds of panels, with what all of a kind have in common."""
+"""The kinds of panels, and the options that all panels of a kind share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,36 +13,16 @@ from grafana_foundation_sdk.builders import (
     table,
     timeseries,
 )
-from grafana_foundation_sdk.builders.prometheus import Dataquery
 from grafana_foundation_sdk.models import common as option
 from grafana_foundation_sdk.models import dashboard as model
-from grafana_foundation_sdk.models import heatmap as heat
+from grafana_foundation_sdk.models import heatmap as heatmap_model
 
-from grafana.queries import DATASOURCE
-
-HARMLESS = "nothing here is bad by itself"
-"""What a panel whose values have no bad side says of it; it needs no limits."""
-
-RELATIVE = "the limit is a line of its own"
-"""What a panel says of whose lines one is the limit of the others."""
-
-
-@dataclass(frozen=True)
-class Says:
-    """What stands behind the (i) of a panel, in the order in which it is read at night."""
-
-    what: str
-    good: str
-    bad: str
-    then: str
-
-    def __str__(self) -> str:
-        return f"{self.what}\n\n**Good:** {self.good}.\n\n**Bad:** {self.bad}.\n\n**Then:** {self.then}."
+from grafana.queries import DATASOURCE, Queries, at_end, heat, over_time, table_rows
 
 
 @dataclass(frozen=True)
 class Limits:
-    """From where on a value is no longer green. `falling`: it is bad when it is below them."""
+    """Values from which on a panel is orange and red; with `falling`, values below which it is."""
 
     orange: float
     red: float
@@ -56,22 +36,19 @@ class Limits:
         return _steps(*steps)
 
 
+@dataclass(frozen=True)
 class Above:
-    """One limit: above it a value is red."""
+    """One limit: a value above it is red."""
 
-    def __init__(self, red: float) -> None:
-        self.red = red
+    red: float
 
     def build(self) -> dashboard.ThresholdsConfig:
         """As Grafana has them."""
         return _steps((None, "green"), (self.red, "red"))
 
 
-class Never(Above):
-    """Any value above 0 is bad; what is counted in whole steps or by the second."""
-
-    def __init__(self) -> None:
-        super().__init__(1e-9)
+NONZERO = Above(1e-9)
+"""Any value above 0 is bad."""
 
 
 def _steps(*steps: tuple[float | None, str]) -> dashboard.ThresholdsConfig:
@@ -81,34 +58,37 @@ def _steps(*steps: tuple[float | None, str]) -> dashboard.ThresholdsConfig:
 
 def number(
     title: str,
-    says: Says,
+    about: str,
     unit: str,
-    *queries: Dataquery,
+    expression: str,
+    *,
     limits: Limits | Above | None = None,
     empty: str = "no data",
     decimals: int | None = None,
     link: model.DashboardLink | None = None,
 ) -> stat.Panel:
-    """One number, coloured by its limits; `empty` is what it says where there is none."""
-    panel = _common(stat.Panel(), title, says, unit, queries, limits, decimals)
+    """The current value, coloured by its limits; `empty` is shown without data."""
+    panel = _common(stat.Panel(), title, about, unit, at_end({"": expression}), limits)
     panel = (
         panel.no_value(empty)
         .graph_mode(option.BigValueGraphMode.NONE)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
         .text_mode(option.BigValueTextMode.VALUE)
+        .color_mode(
+            option.BigValueColorMode.BACKGROUND if limits else option.BigValueColorMode.NONE
+        )
     )
-    if link is not None:
-        panel.data_links([_Built(link)])
-    if limits is None:
-        return panel.color_mode(option.BigValueColorMode.NONE)
-    return panel.color_mode(option.BigValueColorMode.BACKGROUND)
+    if decimals is not None:
+        panel.decimals(decimals)
+    return panel.data_links([Built(link)]) if link else panel
 
 
 def lines(
     title: str,
-    says: Says,
+    about: str,
     unit: str,
-    *queries: Dataquery,
+    expressions: Queries,
+    *,
     limits: Limits | Above | None = None,
     stacked: bool = False,
     top: float | None = None,
@@ -116,19 +96,19 @@ def lines(
     red: str = "",
     ranked: bool = False,
 ) -> timeseries.Panel:
-    """Series over time, with their limits as dashed lines.
+    """Series over time by their legend, with the limits as dashed lines.
 
-    `ranked` is for series of which there can be many: the legend begins with the highest.
-    `top` is the highest value there can be; series whose names match `red` are bad at any value.
+    `ranked`: the legend is a table that starts with the highest series. `top`: the highest possible value.
+    `red`: a regular expression for the names of series that are always red.
     """
-    panel = _common(timeseries.Panel(), title, says, unit, queries, limits, None)
+    panel = _common(timeseries.Panel(), title, about, unit, over_time(expressions), limits)
     panel = (
         panel.color_scheme(
             dashboard.FieldColor().mode(model.FieldColorModeId.PALETTE_CLASSIC_BY_NAME)
         )
         .line_width(1)
         .fill_opacity(25 if stacked else 5)
-        # A value without neighbours has no line, and would not be seen at all.
+        # A value without neighbours has no line; without points it would not be visible.
         .show_points(option.VisibilityMode.AUTO)
         .axis_soft_min(0)
         .tooltip(
@@ -136,7 +116,7 @@ def lines(
             .mode(option.TooltipDisplayMode.MULTI)
             .sort(option.SortOrder.DESCENDING)
         )
-        .legend(_ranking() if ranked else _names())
+        .legend(_legend(ranked))
     )
     if stacked:
         panel.stacking(common.StackingConfig().mode(option.StackingMode.NORMAL).group("A"))
@@ -156,16 +136,16 @@ def lines(
 
 def bars(
     title: str,
-    says: Says,
+    about: str,
     unit: str,
-    *queries: Dataquery,
+    expressions: Queries,
+    *,
     limits: Limits | Above | None = None,
     empty: str = "none",
     link: model.DashboardLink | None = None,
-    top: float | None = None,
 ) -> bargauge.Panel:
-    """A bar for each series now; a click leads to `link`."""
-    panel = _common(bargauge.Panel(), title, says, unit, queries, limits, None)
+    """A bar for the current value of each series; a click opens `link`."""
+    panel = _common(bargauge.Panel(), title, about, unit, at_end(expressions), limits)
     panel = (
         panel.no_value(empty)
         .min(0)
@@ -174,22 +154,20 @@ def bars(
         .name_placement(option.BarGaugeNamePlacement.LEFT)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
     )
-    if top is not None:
-        panel.max(top)
-    return panel.data_links([_Built(link)]) if link else panel
+    return panel.data_links([Built(link)]) if link else panel
 
 
-def heat_map(title: str, says: Says, unit: str, *queries: Dataquery) -> heatmap.Panel:
-    """How many requests fell into each bucket over time; the darker, the more."""
+def heat_map(title: str, about: str, unit: str, expression: str) -> heatmap.Panel:
+    """How many requests fell into each bucket of a histogram over time."""
     colors = (
         heatmap.HeatmapColorOptions()
-        .mode(heat.HeatmapColorMode.SCHEME)
+        .mode(heatmap_model.HeatmapColorMode.SCHEME)
         .scheme("Oranges")
-        .scale(heat.HeatmapColorScale.EXPONENTIAL)
+        .scale(heatmap_model.HeatmapColorScale.EXPONENTIAL)
         .exponent(0.5)
         .steps(64)
     )
-    panel = _common(heatmap.Panel(), title, says, "reqps", queries, None, None)
+    panel = _common(heatmap.Panel(), title, about, "reqps", heat(expression), None)
     return (
         panel.calculate(False)
         .color(colors)
@@ -203,22 +181,22 @@ def heat_map(title: str, says: Says, unit: str, *queries: Dataquery) -> heatmap.
 
 def states(
     title: str,
-    says: Says,
+    about: str,
     values: Mapping[str, tuple[str, str]],
-    *queries: Dataquery,
+    expressions: Queries,
+    *,
     empty: str = "no data",
 ) -> statetimeline.Panel:
-    """What each series was at each time; `values` gives each value its text and colour."""
-    panel = _common(statetimeline.Panel(), title, says, "none", queries, None, None)
+    """The state of each series over time; `values` gives each value its text and colour."""
+    panel = _common(statetimeline.Panel(), title, about, "none", over_time(expressions), None)
     return (
         panel.no_value(empty)
-        .mappings([texts(values)])
+        .mappings([_texts(values)])
         .merge_values(True)
         .show_value(option.VisibilityMode.NEVER)
         .row_height(0.8)
         .fill_opacity(80)
-        .legend(_names())
-        # More servers than that are on further pages.
+        .legend(_legend())
         .per_page(12)
     )
 
@@ -242,7 +220,7 @@ class Column:
         if self.limits is not None:
             found["thresholds"] = self.limits.build().build()
         if self.values is not None:
-            found["mappings"] = [texts(self.values)]
+            found["mappings"] = [_texts(self.values)]
         if self.limits is not None or self.values is not None:
             found["custom.cellOptions"] = {"type": "color-background", "mode": "basic"}
         if self.link is not None:
@@ -252,43 +230,32 @@ class Column:
 
 def cells(
     title: str,
-    says: Says,
+    about: str,
     columns: Sequence[Column],
-    *queries: Dataquery,
-    sort: str = "",
+    *expressions: str,
+    sort: str,
     falling: bool = True,
     empty: str = "none",
 ) -> table.Panel:
-    """A table of labels and results; rows of several queries are one where their labels agree."""
-    panel = _common(table.Panel(), title, says, "none", queries, None, None)
-    if len(queries) > 1:
+    """A table of labels and results; rows of several queries are merged by their labels."""
+    panel = _common(table.Panel(), title, about, "none", table_rows(expressions), None)
+    if len(expressions) > 1:
         panel.with_transformation(model.DataTransformerConfig("merge", options={}))
     fields = {column.field: column.title for column in columns}
-    panel.with_transformation(
-        model.DataTransformerConfig(
-            "filterFieldsByName", options={"include": {"names": list(fields)}}
-        )
-    )
-    panel.with_transformation(
-        model.DataTransformerConfig(
-            "organize",
-            options={
-                "indexByName": {field: index for index, field in enumerate(fields)},
-                "renameByName": fields,
-                "excludeByName": {},
-            },
-        )
-    )
+    included = {"include": {"names": list(fields)}}
+    panel.with_transformation(model.DataTransformerConfig("filterFieldsByName", options=included))
+    order = {field: index for index, field in enumerate(fields)}
+    organized = {"indexByName": order, "renameByName": fields, "excludeByName": {}}
+    panel.with_transformation(model.DataTransformerConfig("organize", options=organized))
     for column in columns:
         if properties := column.properties():
             panel.override_by_name(column.title, properties)
-    if sort:
-        panel.sort_by([common.TableSortByFieldState().display_name(sort).desc(falling)])
+    panel.sort_by([common.TableSortByFieldState().display_name(sort).desc(falling)])
     return panel.no_value(empty).cell_height(option.TableCellHeight.SM)
 
 
-def texts(values: Mapping[str, tuple[str, str]]) -> model.ValueMap:
-    """What Grafana shows in place of each value, and in which colour."""
+def _texts(values: Mapping[str, tuple[str, str]]) -> model.ValueMap:
+    """What Grafana shows instead of each value, and in which colour."""
     return model.ValueMap(
         {
             value: model.ValueMappingResult(text=text, color=color, index=index)
@@ -297,38 +264,34 @@ def texts(values: Mapping[str, tuple[str, str]]) -> model.ValueMap:
     )
 
 
-class _Built:
-    """Something that is built already, where a builder is asked for."""
+class Built:
+    """A finished object where a builder is expected."""
 
-    def __init__(self, built: model.DashboardLink) -> None:
+    def __init__(self, built: object) -> None:
         self._built = built
 
-    def build(self) -> model.DashboardLink:
+    def build(self) -> object:
+        """The object."""
         return self._built
 
 
-def _names() -> common.VizLegendOptions:
+def _legend(ranked: bool = False) -> common.VizLegendOptions:
+    legend = common.VizLegendOptions().show_legend(True).placement(option.LegendPlacement.BOTTOM)
+    if not ranked:
+        return legend.display_mode(option.LegendDisplayMode.LIST).calcs([])
     return (
-        common.VizLegendOptions()
-        .show_legend(True)
-        .display_mode(option.LegendDisplayMode.LIST)
-        .placement(option.LegendPlacement.BOTTOM)
-        .calcs([])
+        legend.display_mode(option.LegendDisplayMode.TABLE)
+        .calcs(["max"])
+        .sort_by("Max")
+        .sort_desc(True)
     )
 
 
-def _ranking() -> common.VizLegendOptions:
-    table = _names().display_mode(option.LegendDisplayMode.TABLE).calcs(["max"])
-    return table.sort_by("Max").sort_desc(True)
-
-
-def _common(panel, title, says, unit, queries, limits, decimals):
-    panel.title(title).description(str(says)).unit(unit).datasource(DATASOURCE)
+def _common(panel, title, about, unit, queries, limits):
+    panel.title(title).description(about).unit(unit).datasource(DATASOURCE)
     for index, query in enumerate(queries):
         panel.with_target(query.ref_id(chr(ord("A") + index)))
     panel.thresholds(limits.build() if limits else _steps((None, "green")))
-    if decimals is not None:
-        panel.decimals(decimals)
     if limits is not None:
         panel.color_scheme(dashboard.FieldColor().mode(model.FieldColorModeId.THRESHOLDS))
     return panel

@@ -1,4 +1,6 @@
-"""Queries of panels: selectors by the dashboards' variables, and how a result is named."""
+"""Queries of panels: label matchers with the dashboards' variables, and common expressions."""
+
+from collections.abc import Iterable, Iterator, Mapping
 
 from grafana_foundation_sdk.builders import prometheus
 from grafana_foundation_sdk.models.dashboard import DataSourceRef
@@ -6,59 +8,91 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 
+Queries = Mapping[str, str]
+"""Expressions by their legend, such as {{pod}}."""
+
 JOB = 'namespace="$namespace", job="$job"'
 """Matchers of all servers."""
 
 POD = f'{JOB}, pod=~"$pod"'
-"""Matchers of the servers that are chosen."""
+"""Matchers of the selected servers."""
 
 GATEWAY = 'namespace="$namespace", job="$gateway"'
 """Matchers of all gateways."""
 
 ROUTE = f'{JOB}, route=~"$route"'
-"""Matchers of the routes that are chosen, in records that keep no pod."""
+"""Matchers of the selected routes, for records that keep no pod."""
 
 POD_ROUTE = f'{POD}, route=~"$route"'
-"""Matchers of the routes that are chosen, of the servers that are chosen."""
-
+"""Matchers of the selected routes on the selected servers."""
 
 THRESHOLD = "max(slo:corelane_slo_latency_threshold:seconds)"
-"""The latency objective's, which an installation may have changed."""
+"""Of the latency objective."""
 
 
-def over_time(expression: str, legend: str = "") -> prometheus.Dataquery:
-    """A range of time; `legend` names each series, as in {{pod}}."""
-    return _query(expression, legend).range()
+def over_time(expressions: Queries) -> Iterator[prometheus.Dataquery]:
+    """Range queries."""
+    return (_query(expression, legend).range() for legend, expression in expressions.items())
 
 
-def now(expression: str, legend: str = "") -> prometheus.Dataquery:
-    """The values at the end of the range of time."""
-    return _query(expression, legend).instant()
+def at_end(expressions: Queries) -> Iterator[prometheus.Dataquery]:
+    """Queries for the value at the end of the time range."""
+    return (_query(expression, legend).instant() for legend, expression in expressions.items())
 
 
-def rows(expression: str) -> prometheus.Dataquery:
-    """The values at the end of the range of time, each a row of a table with its labels."""
-    return now(expression).format(PromQueryFormat.TABLE)
+def table_rows(expressions: Iterable[str]) -> Iterator[prometheus.Dataquery]:
+    """Queries for the value at the end of the time range, each series a row of a table."""
+    return (_query(each).instant().format(PromQueryFormat.TABLE) for each in expressions)
 
 
-def buckets(expression: str) -> prometheus.Dataquery:
-    """Buckets of a histogram over time, for a heat map."""
-    return over_time(expression, "{{le}}").format(PromQueryFormat.HEATMAP)
+def heat(expression: str) -> Iterator[prometheus.Dataquery]:
+    """The query of a heat map."""
+    yield _query(expression, "{{le}}").range().format(PromQueryFormat.HEATMAP)
 
 
-def quantile(share: float, by: str, histogram: str, matchers: str) -> str:
+def quantile(share: float, histogram: str, matchers: str, by: str = "") -> str:
     """A quantile of a histogram; `by` are labels to keep, such as "pod, "."""
-    buckets_of = f"rate({histogram}_bucket{{{matchers}}}[$__rate_interval])"
-    return f"histogram_quantile({share}, sum by ({by}le) ({buckets_of})) >= 0"
+    buckets = f"rate({histogram}_bucket{{{matchers}}}[$__rate_interval])"
+    return f"histogram_quantile({share}, sum by ({by}le) ({buckets})) >= 0"
 
 
 def rate(counter: str, matchers: str) -> str:
-    """What a counter adds each second, over the panel's resolution."""
+    """The rate of each series of a counter."""
     return f"rate({counter}{{{matchers}}}[$__rate_interval])"
 
 
+def sum_rate(counter: str, matchers: str, by: str = "") -> str:
+    """The rate of a counter, summed; `by` are labels to keep."""
+    return f"sum{_by(by)}({rate(counter, matchers)})"
+
+
+def sum_increase(
+    counter: str, matchers: str, by: str = "", window: str = "$__rate_interval"
+) -> str:
+    """The increase of a counter, summed; `by` are labels to keep."""
+    return f"sum{_by(by)}(increase({counter}{{{matchers}}}[{window}]))"
+
+
+def gateway_quantile(share: float) -> str:
+    """A quantile of the request latency at the gateways, in seconds."""
+    return f"({quantile(share, 'envoy_http_downstream_rq_time', GATEWAY)}) / 1000"
+
+
+def gateway_error_rate() -> str:
+    """Share of 5xx in the gateways' replies."""
+    replies = "envoy_http_downstream_rq_xx"
+    errors = sum_rate(replies, GATEWAY + ', envoy_response_code_class="5"')
+    return f"{errors} / ({sum_rate(replies, GATEWAY)} > 0)"
+
+
+def error_rate(matchers: str) -> str:
+    """Share of 5xx in the servers' replies."""
+    errors = sum_rate("corelane_requests_total", matchers + ', code=~"5.."')
+    return f"({errors} or vector(0)) / ({sum_rate('corelane_requests_total', matchers)} > 0)"
+
+
 def firing(more: str = "") -> str:
-    """Alerts of this platform, and of nodes and Prometheus; `more` are further matchers."""
+    """Firing alerts of this platform, and of nodes and Prometheus; `more` are further matchers."""
     alerts = f'ALERTS{{alertstate="firing", alertname=~"Corelane.*", {more}'
     return (
         f'({alerts}namespace="$namespace"}}'
@@ -67,11 +101,15 @@ def firing(more: str = "") -> str:
 
 
 def raised(label: str, expression: str) -> str:
-    """Of many series those above 0, so that a legend names what happened; else one called none."""
+    """The series above 0, so that the legend shows only those; without any, one called none."""
     nothing = f'label_replace(0 * sum({expression}), "{label}", "none", "", "")'
     return f"({expression}) > 0 or on () {nothing}"
 
 
-def _query(expression: str, legend: str) -> prometheus.Dataquery:
-    query = prometheus.Dataquery().expr(" ".join(expression.split())).datasource(DATASOURCE)
+def _by(labels: str) -> str:
+    return f" by ({labels}) " if labels else ""
+
+
+def _query(expression: str, legend: str = "") -> prometheus.Dataquery:
+    query = prometheus.Dataquery().expr(" ".join(expression.split()))
     return query.legend_format(legend) if legend else query

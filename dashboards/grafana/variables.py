@@ -1,4 +1,4 @@
-"""The choices at the top of a dashboard."""
+"""The variables at the top of a dashboard."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from grafana.queries import DATASOURCE
 
 @dataclass(frozen=True)
 class Variable:
-    """The values of a label of a series. `many`: any number of them, all at first."""
+    """The values of a label. `many`: several can be selected; all are by default."""
 
     name: str
     label: str
@@ -20,7 +20,7 @@ class Variable:
     many: bool = False
 
     def build(self) -> Builder[model.VariableModel]:
-        """As Grafana has it. Without a query it is the data source."""
+        """As Grafana has it; without a query, the data source."""
         if not self.query:
             source = dashboard.DatasourceVariable(self.name).type("prometheus")
             return source.label(self.label).description(self.description)
@@ -39,53 +39,53 @@ class Variable:
         return variable
 
 
-SOURCE = Variable("datasource", "Data source", "The Prometheus that scrapes this platform")
+SOURCE = Variable("datasource", "Data source", "Prometheus that scrapes this platform")
 NAMESPACE = Variable(
     "namespace",
     "Namespace",
-    "Where the servers run; of local processes, the name of the instance",
+    "Namespace of the replicas; locally the name of the instance",
     "label_values(corelane_build_info, namespace)",
 )
 JOB = Variable(
     "job",
-    "Servers",
-    "The scrape job of the servers",
+    "Replica job",
+    "Scrape job of the replicas",
     'label_values(corelane_build_info{namespace="$namespace"}, job)',
 )
 GATEWAY = Variable(
     "gateway",
-    "Gateways",
-    "The scrape job of Envoy",
+    "Gateway job",
+    "Scrape job of Envoy",
     'label_values(envoy_server_live{namespace="$namespace"}, job)',
 )
 POD = Variable(
     "pod",
     "Pod",
-    "Servers to look at; what is of a whole route or gateway is of all of them",
+    "Replicas to show; panels for a whole route or gateway show all",
     'label_values(corelane_build_info{namespace="$namespace", job="$job"}, pod)',
     many=True,
 )
 ROUTE = Variable(
     "route",
     "Route",
-    "Templates of routes to look at",
+    "Route templates to show",
     'label_values(route:corelane_requests:rate1m{namespace="$namespace", job="$job"}, route)',
     many=True,
 )
 NODE = Variable(
     "node",
     "Node",
-    "Nodes to look at",
+    "Nodes to show",
     "label_values(corelane_node_tuner_info, node)",
     many=True,
 )
 TEST = Variable(
     "testid",
     "Test",
-    "Runs of k6, by the tag testid that they were started with",
+    "k6 runs, by their tag testid",
     "label_values(k6_http_reqs_total, testid)",
     many=True,
 )
 
 COMMON = (SOURCE, NAMESPACE, JOB, GATEWAY, POD)
-"""What every dashboard has, so that a choice goes with whoever follows a link."""
+"""Variables of every dashboard, so that links keep the selection."""

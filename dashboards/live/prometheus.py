@@ -5,10 +5,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboards.live.asking import ask
-from dashboards.live.filling import Range
+
+STEP = 5
+"""Seconds between two points of a range query, and the scrape interval that Grafana's data source is set to. It is
+longer than the real one, so that the window of a rate has requests of rare routes as well."""
 
 Sample = tuple[float, float]
 """A time and a value."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The time that queries cover, in seconds since the epoch."""
+
+    start: float
+    end: float
 
 
 @dataclass(frozen=True)
@@ -26,7 +37,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a query: an error in words, or series."""
+    """The result of a query: an error, or series."""
 
     error: str = ""
     series: tuple[Series, ...] = ()
@@ -43,20 +54,18 @@ class Prometheus:
         return self._query("query", query=expression, time=over.end)
 
     def range(self, expression: str, over: Range) -> Result:
-        """The query over the range, at multiples of its step, as Grafana aligns it."""
-        step = over.step
-        start, end = (math.floor(time / step) * step for time in (over.start, over.end))
-        return self._query("query_range", query=expression, start=start, end=end, step=step)
+        """The query over the range, at multiples of the step, as Grafana aligns it."""
+        start, end = (math.floor(time / STEP) * STEP for time in (over.start, over.end))
+        return self._query("query_range", query=expression, start=start, end=end, step=STEP)
 
-    def label_values(self, label: str, series: str | None, over: Range) -> list[str]:
+    def label_values(self, label: str, series: str, over: Range) -> list[str]:
         """The values that a label has on these series."""
-        match = {"match[]": series} if series else {}
         url = f"{self.url}/api/v1/label/{label}/values"
-        reply = ask(url, start=over.start, end=over.end, **match)
+        reply = ask(url, start=over.start, end=over.end, **{"match[]": series})
         return reply.json().get("data") or []
 
     def broken_rules(self) -> dict[str, str]:
-        """The rules that could not be evaluated the last time, and why."""
+        """The rules whose last evaluation failed, and why."""
         groups = ask(f"{self.url}/api/v1/rules").json()["data"]["groups"]
         return {
             rule["name"]: rule.get("lastError", "")

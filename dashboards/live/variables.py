@@ -1,71 +1,64 @@
-"""Asks Prometheus for what the variables of a dashboard offer, and chooses as its reader finds them."""
+"""Values for the variables of a dashboard, and how they are filled into its queries."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dashboards.live.boards import Dashboard
-from dashboards.live.filling import ALL, Range, Value, fill
-from dashboards.live.prometheus import Prometheus
+from dashboards.live.prometheus import STEP, Prometheus, Range
 from tools.errors import ToolError
 
-LABEL_VALUES = re.compile(
-    r"label_values\(\s*(?:(?P<series>.+?)\s*,\s*)?(?P<label>\w+)\s*\)\Z", re.DOTALL
-)
+REFERENCE = re.compile(r"\$\{?(\w+)\}?")
+
+BUILT_IN = {"__rate_interval": f"{4 * STEP}s"}
+"""Grafana's: at least four scrapes, so that a rate always has two samples."""
+
+LABEL_VALUES = re.compile(r"label_values\((?P<series>.+), (?P<label>\w+)\)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What a variable offers, by the query that it was asked with."""
+    """The values that a variable offers."""
 
     name: str
     query: str
     values: tuple[str, ...]
 
 
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """The text with every variable replaced by its value."""
+
+    def value(match: re.Match[str]) -> str:
+        try:
+            return {**BUILT_IN, **values}[match[1]]
+        except KeyError:
+            raise ToolError(f"unknown variable ${match[1]} in {text}") from None
+
+    return REFERENCE.sub(value, text)
+
+
 def choose(
-    dashboard: Dashboard, prometheus: Prometheus, over: Range, preferred: dict[str, str]
-) -> tuple[dict[str, Value], list[Offer]]:
-    """The value of each variable: what is preferred, the dashboard's own, or the first on offer."""
-    values: dict[str, Value] = {}
+    dashboard: Dashboard, prometheus: Prometheus, over: Range, preferred: Mapping[str, str]
+) -> tuple[dict[str, str], list[Offer]]:
+    """The value of each variable: all, the preferred one, or the first; and what each offers."""
+    values: dict[str, str] = {}
     offers = []
     for variable in dashboard.variables:
         name = variable["name"]
         if variable["type"] == "datasource":
-            values[name] = Value(("prometheus",))
+            values[name] = "prometheus"
             continue
-        offer = _offer(variable, prometheus, values, over)
-        offers.append(offer)
-        values[name] = _chosen(variable, offer.values, preferred.get(name))
+        query = fill(variable["query"]["query"], values)
+        match = LABEL_VALUES.fullmatch(query)
+        if match is None:
+            raise ToolError(f"variable {name}: {query} is not label_values(series, label)")
+        found = prometheus.label_values(match["label"], match["series"], over)
+        offers.append(Offer(name, query, tuple(found)))
+        values[name] = _value(variable, found, preferred.get(name))
     return values, offers
 
 
-def _offer(variable: dict, prometheus: Prometheus, values: dict[str, Value], over: Range) -> Offer:
-    name = variable["name"]
-    if variable["type"] in ("custom", "interval"):
-        options = tuple(each.strip() for each in variable["query"].split(","))
-        return Offer(name, variable["query"], options)
-    if variable["type"] != "query":
-        raise ToolError(f"variable {name} is a {variable['type']}, which is not known here")
-    raw = variable["query"]
-    query = fill(raw["query"] if isinstance(raw, dict) else raw, values, over)
-    match = LABEL_VALUES.match(query.strip())
-    if match is None:
-        raise ToolError(f"variable {name}: {query} is no label_values(series, label)")
-    found = prometheus.label_values(match["label"], match["series"], over)
-    pattern = variable.get("regex")
-    if pattern:
-        found = [value for value in found if re.search(pattern.strip("/"), value)]
-    return Offer(name, query, tuple(found))
-
-
-def _chosen(variable: dict, offered: tuple[str, ...], preferred: str | None) -> Value:
-    many = bool(variable.get("multi") or variable.get("includeAll"))
-    current = (variable.get("current") or {}).get("value")
-    if variable.get("includeAll") and current in (ALL, [ALL]):
-        # A dashboard may say what stands for all; else it is every value.
-        return Value(offered, many, variable.get("allValue") or None)
-    if preferred in offered:
-        return Value((preferred,), many)
-    wanted = current if isinstance(current, list) else [current]
-    kept = tuple(each for each in wanted if each in offered)
-    return Value(kept or offered[:1] or ("",), many)
+def _value(variable: dict, offered: list[str], preferred: str | None) -> str:
+    if variable.get("includeAll"):
+        return variable["allValue"]
+    return preferred if preferred in offered else next(iter(offered), "")

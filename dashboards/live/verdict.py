@@ -1,4 +1,4 @@
-"""Judges what came of the queries of dashboards."""
+"""Judges the results of a dashboard's queries."""
 
 from dataclasses import dataclass
 
@@ -8,15 +8,15 @@ from dashboards.live.prometheus import Result
 
 @dataclass(frozen=True)
 class Finding:
-    """A query that has no data, or has some against its list."""
+    """A query without data, or one with data although it is listed as empty."""
 
     where: str
     query: str
-    words: str
+    reason: str
 
 
 def wrong(result: Result) -> str:
-    """What is wrong with a result; "" where it has a number."""
+    """What is wrong with a result; "" if it has a number."""
     if result.error:
         return result.error
     if not result.series:
@@ -27,7 +27,7 @@ def wrong(result: Result) -> str:
 
 
 class Judge:
-    """Takes the results of one dashboard, and knows what may be empty by nature."""
+    """Collects the findings of one dashboard; knows which queries may be empty."""
 
     def __init__(self, dashboard: Dashboard, empty: dict[tuple[str, str, str], str]) -> None:
         self.dashboard = dashboard
@@ -35,39 +35,36 @@ class Judge:
         self.notes: list[Finding] = []
         self.queries = 0
         self.idle = 0
-        """Queries that were empty, and may be."""
-        self._empty = {
-            (panel, ref): why for (uid, panel, ref), why in empty.items() if uid == dashboard.uid
-        }
+        """Queries that are empty and may be."""
+        self._empty = {(panel, ref) for uid, panel, ref in empty if uid == dashboard.uid}
         self._used: set[tuple[str, str]] = set()
 
     def panel(self, panel: Panel, query: Query, expression: str, result: Result) -> None:
         """Judges a query of a panel."""
-        words = wrong(result)
-        keys = [key for key in ((panel.title, ""), (panel.title, query.ref)) if key in self._empty]
-        self._used.update(keys)
-        where = f"{self.dashboard.title} | {panel.title} | {query.ref}"
-        if keys and words in ("", "empty", "only NaN"):
-            if words:
-                self.idle += 1
-            else:
-                self.notes.append(Finding(where, expression, "has data, though it is listed"))
-            words = ""
-        self._count(where, expression, words)
+        reason = wrong(result)
+        keys = {(panel.title, ""), (panel.title, query.ref)} & self._empty
+        self._used |= keys
+        name = f"{panel.title} | {query.ref}"
+        if keys and reason in ("empty", "only NaN"):
+            self.idle += 1
+            reason = ""
+        elif keys and not reason:
+            self.notes.append(
+                Finding(self._at(name), expression, "has data, but is listed as empty")
+            )
+        self.other(name, expression, reason)
 
-    def other(self, name: str, expression: str, words: str) -> None:
-        """Takes what is wrong, or "", with a variable or an annotation."""
-        self._count(f"{self.dashboard.title} | {name}", expression, words)
-
-    def _count(self, where: str, expression: str, words: str) -> None:
+    def other(self, name: str, expression: str, reason: str) -> None:
+        """Counts a query; `reason` is what is wrong with it, or ""."""
         self.queries += 1
-        if words:
-            self.failures.append(Finding(where, expression, words))
+        if reason:
+            self.failures.append(Finding(self._at(name), expression, reason))
 
     def end(self) -> None:
-        """What is listed and is no panel."""
-        for title, ref in self._empty.keys() - self._used:
-            where = f"{self.dashboard.title} | {title} | {ref or 'all queries'}"
-            self.failures.append(
-                Finding(where, "", "is listed as empty by nature, but is not there")
-            )
+        """Reports panels that are listed as empty and do not exist."""
+        for title, ref in self._empty - self._used:
+            where = self._at(f"{title} | {ref or 'all queries'}")
+            self.failures.append(Finding(where, "", "is listed as empty, but does not exist"))
+
+    def _at(self, name: str) -> str:
+        return f"{self.dashboard.title} | {name}"

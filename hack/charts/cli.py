@@ -2,7 +2,7 @@
 
 import argparse
 
-from charts import compare, golden, readme, schema
+from charts import compare, golden, local_gateway, readme, schema
 from charts.tree import charts
 from tools import ending
 from tools.errors import ToolError
@@ -47,6 +47,7 @@ def _generated() -> compare.Files:
         if (chart / "values.yaml").exists():
             files[chart / "values.schema.json"] = schema.of_chart(chart)
         files[chart / "README.md"] = readme.of_chart(chart)
+    files[local_gateway.FILE] = local_gateway.template()
     return files
 
 

@@ -53,7 +53,7 @@ def _server(platform: Platform, _folder: Path) -> Content:
     own = [
         *_base(),
         _rust("corelane-server", platform),
-        _rust("corelane-check", platform),
+        _rust("corelane", platform, "corelane-cli"),
         # For the chart's static.root: the pages of the load tests.
         *(File(f"/static/{file.name}", file) for file in static.iterdir()),
     ]
@@ -62,7 +62,7 @@ def _server(platform: Platform, _folder: Path) -> Content:
 
 def _gateway(platform: Platform, folder: Path) -> Content:
     pinned, labels = envoy.content(platform, folder)
-    own = [*_base(), _rust("corelane-check", platform), _rust("gateway-agent", platform)]
+    own = [*_base(), _rust("corelane", platform, "corelane-cli"), _rust("gateway-agent", platform)]
     return Content([Layered(pinned, PINNED), Layered(own)], labels)
 
 
@@ -113,9 +113,9 @@ def _go(path: str, tool: Tool, platform: Platform) -> File:
     return layer.program(path, program)
 
 
-def _rust(program: str, platform: Platform) -> File:
-    """A program of the workspace `services`; its package has the same name."""
-    return layer.program(f"/{program}", rust.build(program, program, platform))
+def _rust(program: str, platform: Platform, package: str = "") -> File:
+    """A program of the workspace `services`; its package has the same name unless another is given."""
+    return layer.program(f"/{program}", rust.build(package or program, program, platform))
 
 
 DEFINITIONS = {

@@ -5,7 +5,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from local import commands, database, supervisor, tokens
+from local import commands, database, gateway, supervisor, tokens
 from local.settings import REPOSITORY
 from local.topology import HOST, Topology
 from postgres.instance import Instance
@@ -19,9 +19,7 @@ CHART = REPOSITORY / "charts" / "gateway"
 
 def render(topology: Topology, programs: dict[str, Path], run: Path) -> None:
     """Writes envoy.yaml, prometheus.yml, supervisord.conf, the token and PostgreSQL's first data."""
-    values = run / "gateway-values.json"
-    values.write_text(json.dumps(gateway_values(topology), indent=2))
-    (run / "envoy.yaml").write_text(envoy(values, programs))
+    (run / "envoy.yaml").write_text(gateway.configuration(topology))
     (run / "prometheus.yml").write_text(prometheus(topology, run.name))
     tokens.make(run)
     postgres = database.make(topology, run)

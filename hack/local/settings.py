@@ -20,7 +20,8 @@ VARIABLES = {
 """The ports by the variable that sets them; the last two are those of the first replica."""
 
 
-PROFILES = ("release", "dev", "image")
+PROFILES = ("local", "release", "dev", "image")
+"""Cargo's profiles for the server; the first is the default."""
 
 POSTGRES_PORT = 5433
 """Beside that of a PostgreSQL of the system."""
@@ -67,8 +68,8 @@ def load() -> Settings:
 
 
 def profile() -> str:
-    """The profile of cargo that builds the server: tests save the time of an optimised build."""
-    name = os.environ.get("PROFILE") or "release"
+    """The cargo profile that builds the server."""
+    name = os.environ.get("PROFILE") or PROFILES[0]
     if name not in PROFILES:
         raise ToolError(f"PROFILE={name}: use one of {', '.join(PROFILES)}")
     return name

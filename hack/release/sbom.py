@@ -10,8 +10,8 @@ from tools.errors import ToolError
 OFFLINE = {"SYFT_CHECK_FOR_APP_UPDATE": "false"}
 
 PACKAGES = {
-    "server": ("corelane-server", "corelane-check"),
-    "gateway": ("gateway-agent", "corelane-check"),
+    "server": ("corelane-server", "corelane-cli"),
+    "gateway": ("gateway-agent", "corelane-cli"),
     "node-tuner": ("node-tuner",),
     "prometheus": (),
     "alertmanager": (),

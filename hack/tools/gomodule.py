@@ -48,6 +48,7 @@ def _program(tool: Tool, *target: str | bytes) -> Path:
     content = [file.read_bytes() for file in files]
     package = "tool" if tool.go.together else tool.go.package
     flags = [tool.go.tags, tool.go.ldflags, *tool.go.gcflags]
+    flags += [tool.go.cflags] if tool.go.cflags else []
     key = cache.key(package, *flags, *content, *target)
     return cache.root() / "go" / f"{_name(tool)}-{key}" / tool.name
 
@@ -89,11 +90,15 @@ def _build(tool: Tool, program: Path, target: Mapping[str, str] | None = None) -
             log,
             failure=f"{name}: go build failed (it needs Go {needed} or newer)",
             cwd=_module(tool.go),
-            env={"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off", **(target or {})},
+            env={**_cgo(tool.go), "GOFLAGS": "", "GOWORK": "off", **(target or {})},
         )
         for built_program in fresh.iterdir():
             os.replace(built_program, program.parent / built_program.name)
         fresh.rmdir()
+
+
+def _cgo(go: Go) -> dict[str, str]:
+    return {"CGO_ENABLED": "1", "CGO_CFLAGS": go.cflags} if go.cflags else {"CGO_ENABLED": "0"}
 
 
 def _go_version(go: Go) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-BEAT = 15.0
+BEAT = 5.0 if sys.stderr.isatty() else 15.0
 """Seconds between two lines that say what still runs."""
 
 _lock = threading.Lock()
@@ -74,4 +74,11 @@ def tail(file: Path, count: int) -> list[str]:
             text = stream.read().decode(errors="replace")
     except FileNotFoundError:
         return []
-    return [line for line in text.splitlines() if line.strip()][-count:]
+    lines = [_shown(line) for line in text.split("\n")]
+    return [line for line in lines if line][-count:]
+
+
+def _shown(line: str) -> str:
+    """What a terminal is left with: a progress bar is written over again and again."""
+    parts = [part for part in line.split("\r") if part.strip()]
+    return parts[-1].rstrip() if parts else ""

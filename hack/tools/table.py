@@ -25,13 +25,15 @@ class Debian:
 
 @dataclass(frozen=True)
 class Go:
-    """A main package and the module that pins it; `together`: built with the module's other tools."""
+    """A main package and the module that pins it; `together`: built with the module's other tools;
+    `cflags`: built with cgo, and these flags of the C compiler."""
 
     module: str
     package: str
     tags: str = ""
     ldflags: str = ""
     gcflags: tuple[str, ...] = ()
+    cflags: str = ""
     together: bool = False
 
 

@@ -197,7 +197,7 @@ def _soak(options: argparse.Namespace) -> int:
     plan = soak.Plan(options.seconds or 60 * options.minutes, options.clients, options.seed)
     full = plan == SOAK and options.server is None
     OUT.mkdir(exist_ok=True)  # for the log of the build
-    program = options.server or build_server(OUT)
+    program = options.server or build_server(OUT, "release")
     return soak.main(plan, options.out or (RESULTS if full else OUT), program)
 
 

@@ -26,7 +26,7 @@ def up() -> Iterator[Path]:
         yield run
         return
     run = REPOSITORY / ".run" / OWN
-    environment = {**os.environ, "INSTANCE": OWN, **_free_ports()}
+    environment = {"PROFILE": "release", **os.environ, "INSTANCE": OWN, **_free_ports()}
     try:
         _local("up", environment)
         yield run

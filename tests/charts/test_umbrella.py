@@ -162,7 +162,7 @@ def test_values_for_small_clusters_ask_for_no_whole_cpu() -> None:
 def test_helm_test_asks_for_every_replica_through_the_gateway() -> None:
     pods = check_pods("corelane", "server.replicas=3")
     (container,) = pods["corelane-gateway-test-spread"]["spec"]["containers"]
-    assert container["command"] == ["/corelane-check"]
+    assert container["command"] == ["/corelane", "check"]
     url, *options = container["args"]
     assert url == "http://corelane-gateway.prod.svc:80/"
     pairs = dict(zip(options[::2], options[1::2], strict=True))

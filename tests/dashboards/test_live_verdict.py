@@ -1,4 +1,4 @@
-"""What a check of dashboards makes of results, asked of a real Prometheus."""
+"""How `make check-dashboards` judges the results of queries, with a real Prometheus."""
 
 import subprocess
 import time
@@ -9,12 +9,15 @@ import pytest
 from dashboards.live import boards, check, variables
 from dashboards.live.asking import well
 from dashboards.live.boards import Dashboard, Query
-from dashboards.live.filling import Range, fill
-from dashboards.live.prometheus import Prometheus, Result
+from dashboards.live.prometheus import Prometheus, Range, Result
+from dashboards.live.variables import fill
 from dashboards.live.verdict import Judge, wrong
 from support import eventually
 from support.ports import free_ports
 from tools import resolve
+from tools.errors import ToolError
+
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +33,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         "  - job_name: prometheus\n"
         f"    static_configs: [{{targets: ['127.0.0.1:{port}'], labels: {{pod: one}}}}]\n"
     )
-    # A vector of two elements with the same labels is refused when it is evaluated, not when it is read.
+    # Two elements with the same labels are an error of the evaluation, not of the syntax.
     (folder / "rules.yaml").write_text(
         "groups: [{name: one, interval: 200ms, rules: [{record: fine, expr: vector(1)}, "
         "{record: broken, expr: 'up * on () group_left () (vector(1) or label_replace(vector(1), "
@@ -52,7 +55,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
 
 def lately() -> Range:
     """The last minute."""
-    return Range(time.time() - 60, time.time(), 1)
+    return Range(time.time() - 60, time.time())
 
 
 @pytest.mark.parametrize(
@@ -75,13 +78,13 @@ def test_a_result_needs_a_number(
     assert wrong(query(expression, lately())) == words
 
 
-def test_an_error_is_told_in_the_words_of_prometheus(prometheus: Prometheus) -> None:
+def test_an_error_of_prometheus_is_reported(prometheus: Prometheus) -> None:
     said = wrong(prometheus.instant("sum by (", lately()))
     assert said.startswith("400: ")
     assert "parse error" in said
 
 
-def test_a_rule_that_cannot_be_evaluated_is_told(prometheus: Prometheus) -> None:
+def test_a_rule_that_cannot_be_evaluated_is_reported(prometheus: Prometheus) -> None:
     eventually(prometheus.broken_rules, "an evaluation")
     ((rule, words),) = prometheus.broken_rules().items()
     assert rule == "broken"
@@ -112,7 +115,7 @@ def panel(title: str, *expressions: str) -> dict:
 def judged(
     prometheus: Prometheus, dashboard: Dashboard, empty: dict[tuple[str, str, str], str]
 ) -> Judge:
-    """What a judge says who has seen all of it."""
+    """The findings for all of its panels."""
     judge = Judge(dashboard, empty)
     for each in dashboard.panels:
         for query in each.queries:
@@ -134,13 +137,13 @@ def test_an_empty_query_fails_unless_it_is_listed(prometheus: Prometheus) -> Non
         "One | Empty | A",
         "One | Empty | B",
     ]
-    assert {failure.words for failure in found.failures} == {"empty"}
+    assert {failure.reason for failure in found.failures} == {"empty"}
     listed = {("one", "Half", "B"): "rare", ("one", "Empty", ""): "rare"}
     found = judged(prometheus, dashboard, listed)
     assert (found.failures, found.notes, found.queries, found.idle) == ([], [], 5, 3)
 
 
-def test_a_list_that_is_not_true_any_more_is_told(prometheus: Prometheus) -> None:
+def test_an_outdated_entry_of_the_list_is_reported(prometheus: Prometheus) -> None:
     listed = {("one", "Full", ""): "rare", ("one", "Gone", ""): "rare", ("two", "Full", ""): "rare"}
     found = judged(prometheus, board(panel("Full", "up")), listed)
     assert [note.where for note in found.notes] == ["One | Full | A"]
@@ -157,7 +160,7 @@ def test_a_listed_query_must_still_be_promql(prometheus: Prometheus) -> None:
     [
         ("count(up) or vector(0)", ""),
         ("(sum(up) or vector(0)) / count(up)", ""),
-        # It shows 0, and for ever: there is no such label.
+        # Shows 0 for ever: there is no such label.
         ('count(up{pot="one"}) or vector(0)', "empty"),
         ('(sum(up{pot="one"}) or vector(0)) / count(up)', "empty"),
         ("sum( or vector(0)", "400"),
@@ -171,21 +174,16 @@ def test_a_zero_that_is_always_there_proves_nothing(
     assert wrong(check.evidence(prometheus, query, {}, lately())[1])[:5].strip(": ") == words
 
 
-def test_variables_are_asked_for_in_their_order(prometheus: Prometheus) -> None:
+def test_variables_get_their_values_in_order(prometheus: Prometheus) -> None:
+    def query(name: str, text: str, **more: object) -> dict:
+        return {"type": "query", "name": name, "query": {"query": text}, **more}
+
     dashboard = board(
         templating=[
             {"type": "datasource", "name": "datasource", "query": "prometheus"},
-            {"type": "query", "name": "job", "query": {"query": "label_values(up, job)"}},
-            {
-                "type": "query",
-                "name": "pod",
-                "query": 'label_values(up{job="$job"}, pod)',
-                "multi": True,
-                "includeAll": True,
-                "allValue": ".*",
-                "current": {"value": "$__all"},
-            },
-            {"type": "query", "name": "none", "query": 'label_values(up{job="other"}, pod)'},
+            query("job", "label_values(up, job)"),
+            query("pod", 'label_values(up{job="$job"}, pod)', includeAll=True, allValue=".*"),
+            query("none", 'label_values(up{job="other"}, pod)'),
         ]
     )
     eventually(lambda: prometheus.label_values("pod", "up", lately()), "a pod")
@@ -195,7 +193,13 @@ def test_variables_are_asked_for_in_their_order(prometheus: Prometheus) -> None:
         ("pod", ("one",)),
         ("none", ()),
     ]
-    assert fill('{job="$job", pod=~"$pod"}', values, lately()) == '{job="prometheus", pod=~".*"}'
+    filled = fill('rate(a{job="$job", pod=~"$pod"}[$__rate_interval])', values)
+    assert filled == 'rate(a{job="prometheus", pod=~".*"}[20s])'
+
+
+def test_an_unknown_variable_is_an_error() -> None:
+    with pytest.raises(ToolError, match=r"\$job"):
+        fill('up{job="$job"}', {})
 
 
 def test_a_result_of_nothing_is_empty() -> None:

@@ -85,7 +85,7 @@ def assert_strangers_get(release: Release, answered: list[str], *, but_not: list
 
     def ended(url: str) -> Ended:
         """Asks until there is an answer, or until the deadline."""
-        return release.cluster.run(image, "/corelane-check", url, "--deadline", deadlines[url])
+        return release.cluster.run(image, "/corelane", "check", url, "--deadline", deadlines[url])
 
     with ThreadPoolExecutor() as pool:
         found = dict(zip(deadlines, pool.map(ended, deadlines), strict=True))

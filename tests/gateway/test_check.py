@@ -1,5 +1,6 @@
-"""`corelane-check`, the client of `helm test` pods, on real servers and the real Envoy."""
+"""`corelane check`, the client of `helm test` pods, on real servers and the real Envoy."""
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,13 +17,18 @@ SHORT = "--deadline=2s"
 """Long enough for a reply on a busy machine."""
 
 
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs the subcommand to its end."""
+    return agents.run("corelane", "check", *arguments)
+
+
 def test_the_wanted_status_is_waited_for(server: Server) -> None:
-    assert agents.run("corelane-check", f"{server.url}/hello").returncode == 0
-    assert agents.run("corelane-check", f"{server.url}/none", "--status=404").returncode == 0
+    assert run(f"{server.url}/hello").returncode == 0
+    assert run(f"{server.url}/none", "--status=404").returncode == 0
 
 
 def test_another_status_is_a_failure_with_words(server: Server) -> None:
-    result = agents.run("corelane-check", f"{server.url}/none", SHORT)
+    result = run(f"{server.url}/none", SHORT)
     assert (result.returncode, result.stdout) == (1, "")
     assert f"{server.url}/none not as wanted" in result.stderr
     assert "wanted 200 OK; last: 404 Not Found" in result.stderr
@@ -30,17 +36,17 @@ def test_another_status_is_a_failure_with_words(server: Server) -> None:
 
 def test_names_are_resolved(server: Server) -> None:
     port = urlsplit(server.url).port
-    assert agents.run("corelane-check", f"http://localhost:{port}/hello").returncode == 0
+    assert run(f"http://localhost:{port}/hello").returncode == 0
     # A label of 64 letters is no name (RFC 1035 section 2.3.4), so nobody is asked for it.
-    result = agents.run("corelane-check", f"http://{'x' * 64}.test/", SHORT)
+    result = run(f"http://{'x' * 64}.test/", SHORT)
     assert result.returncode == 1
     assert "cannot resolve the name" in result.stderr
 
 
 def test_a_header_is_demanded(server: Server) -> None:
     asked = (f"{server.url}/hello", "--header")
-    assert agents.run("corelane-check", *asked, "corelane-replica").returncode == 0
-    result = agents.run("corelane-check", *asked, "x-other", SHORT)
+    assert run(*asked, "corelane-replica").returncode == 0
+    result = run(*asked, "x-other", SHORT)
     assert result.returncode == 1
     assert "without x-other" in result.stderr
 
@@ -49,8 +55,8 @@ def test_a_text_of_the_body_is_demanded(server: Server) -> None:
     text = ask(server.url, "/work?ops=7").body.decode().strip()
     # The query is sent as it was given: %37 is 7.
     asked = (f"{server.url}/work?ops=%37", "--body")
-    assert agents.run("corelane-check", *asked, text).returncode == 0
-    result = agents.run("corelane-check", *asked, "another", SHORT)
+    assert run(*asked, text).returncode == 0
+    result = run(*asked, "another", SHORT)
     assert result.returncode == 1
     assert 'wanted 200 OK with "another"; last: 200 OK' in result.stderr
     assert 'without "another"' in result.stderr
@@ -63,17 +69,17 @@ def test_distinct_values_of_a_header_are_counted(
     endpoints = [endpoint(replica.url, replica.admin) for replica in replicas]
     with gateway_to(endpoints, tmp_path) as gateway:
         asked = (f"{gateway.url}/hello", "--header=corelane-replica")
-        result = agents.run("corelane-check", *asked, "--distinct=2")
+        result = run(*asked, "--distinct=2")
         assert result.returncode == 0
         assert "seen [one, two]" in result.stdout
         # Replies of both replicas are to come before it ends.
-        result = agents.run("corelane-check", *asked, "--distinct=3", "--deadline=5s")
+        result = run(*asked, "--distinct=3", "--deadline=5s")
         assert result.returncode == 1
         assert "wanted 200 OK and 3 of corelane-replica, seen [one, two]" in result.stderr
 
 
 def test_nobody_there_is_a_failure() -> None:
-    result = agents.run("corelane-check", f"http://127.0.0.1:{free_ports(1)}/", SHORT)
+    result = run(f"http://127.0.0.1:{free_ports(1)}/", SHORT)
     assert result.returncode == 1
     assert "0 replies, wanted 200 OK; last: cannot connect to 127.0.0.1:" in result.stderr
 
@@ -81,7 +87,7 @@ def test_nobody_there_is_a_failure() -> None:
 def test_a_server_that_hangs_does_not_outlive_the_deadline(start: Callable[..., Server]) -> None:
     hanging = start()
     hanging.stop()
-    result = agents.run("corelane-check", f"{hanging.url}/hello", SHORT)
+    result = run(f"{hanging.url}/hello", SHORT)
     assert result.returncode == 1
     assert "last: no answer before the deadline" in result.stderr
 
@@ -98,6 +104,6 @@ def test_a_server_that_hangs_does_not_outlive_the_deadline(start: Callable[..., 
     ],
 )
 def test_bad_flags_are_named(arguments: tuple[str, ...], words: str) -> None:
-    result = agents.run("corelane-check", *arguments)
+    result = run(*arguments)
     assert (result.returncode, result.stdout) == (64, "")
     assert words in result.stderr

@@ -1,7 +1,7 @@
 """The real programs of images, run where nothing but their image is.
 
 The server's own build takes minutes, so it is not made here: `python3 hack/images verify` does
-that. corelane-check is built in the same way, from the same workspace.
+that. The command line is built in the same way, from the same workspace.
 """
 
 import shutil
@@ -16,13 +16,11 @@ from images import definitions, envoy, layer, platforms, read, rust
 from images.layer import File
 from support import archives
 
-CHECK = "corelane-check"
-
 
 @pytest.fixture(scope="module")
-def check() -> Path:
-    """The program that pods of `helm test` run, built as for an image."""
-    return rust.build(CHECK, CHECK, platforms.native())
+def corelane() -> Path:
+    """The command line, which pods of `helm test` run, built as for an image."""
+    return rust.build("corelane-cli", "corelane", platforms.native())
 
 
 @pytest.mark.skipif(not shutil.which("apt-get"), reason="glibc of the image is Debian's")
@@ -38,12 +36,12 @@ def test_envoy_needs_nothing_but_its_layer(tmp_path: Path) -> None:
     assert not programs & {"sh", "bash", "dash", "busybox"}
 
 
-def test_programs_of_the_workspace_need_no_library(check: Path, tmp_path: Path) -> None:
-    built = archives.write(tmp_path / "a.tar", [layer.program("/check", check)])
+def test_programs_of_the_workspace_need_no_library(corelane: Path, tmp_path: Path) -> None:
+    built = archives.write(tmp_path / "a.tar", [layer.program("/corelane", corelane)])
     archives.unpack(built.file, tmp_path / "root")
-    result = archives.run(tmp_path / "root", "/check", "--version")
+    result = archives.run(tmp_path / "root", "/corelane", "--version")
     assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith("corelane-check ")
+    assert result.stdout.startswith("corelane ")
 
 
 @pytest.fixture
@@ -69,18 +67,21 @@ def _answer(listener: socket.socket) -> None:
 
 
 def test_a_static_program_finds_names_in_the_hosts_file(
-    check: Path, site: int, tmp_path: Path
+    corelane: Path, site: int, tmp_path: Path
 ) -> None:
-    entries = [layer.program("/check", check), File("/etc/hosts", b"127.0.0.1 gateway.test\n")]
+    entries = [
+        layer.program("/corelane", corelane),
+        File("/etc/hosts", b"127.0.0.1 gateway.test\n"),
+    ]
     built = archives.write(tmp_path / "a.tar", entries)
     archives.unpack(built.file, tmp_path / "root")
     url = f"http://gateway.test:{site}/"
-    result = archives.run(tmp_path / "root", "/check", url, "--deadline", "20s")
+    result = archives.run(tmp_path / "root", "/corelane", "check", url, "--deadline", "20s")
     assert result.returncode == 0, result.stderr
 
 
-def test_no_program_names_a_folder_of_this_machine(check: Path) -> None:
-    content = check.read_bytes()
+def test_no_program_names_a_folder_of_this_machine(corelane: Path) -> None:
+    content = corelane.read_bytes()
     for folder in (rust.SERVICES, Path.home() / ".cargo" / "registry"):
         assert bytes(folder) + b"/" not in content
 

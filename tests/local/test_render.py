@@ -1,11 +1,15 @@
-"""`render` prints what `up` would give Envoy, for any values file."""
+"""What `up` gives Envoy, and what `render` prints for any values file."""
 
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
+from charts import local_gateway
+from local import gateway, topology
+from local.settings import Settings
 from support import REPOSITORY
 from support.rendering import tool
 
@@ -44,3 +48,11 @@ def test_a_missing_file_is_named() -> None:
     result = render("no-such-values.yaml")
     assert result.returncode == 1
     assert "no-such-values.yaml" in result.stderr
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_the_local_gateway_is_what_the_chart_renders(replicas: int) -> None:
+    ports = {"GATEWAY_PORT": 20001, "ENVOY_ADMIN_PORT": 20002, "GATEWAY_STATS_PORT": 20003}
+    ports |= {"PROMETHEUS_PORT": 20004, "REPLICA_PORT": 20100, "REPLICA_ADMIN_PORT": 20200}
+    plan = topology.plan(Settings(replicas=replicas, cpus=(0, 1), ports=ports))
+    assert gateway.configuration(plan) == local_gateway.rendered(plan)

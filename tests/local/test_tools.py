@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support import REPOSITORY, eventually
-from tools import resolve, versions
+from tools import progress, resolve, versions
 from tools.table import Debian, Tool
 
 
@@ -171,6 +171,12 @@ def test_what_was_obtained_must_suit(machine: Machine) -> None:
     status, _, errors = machine.tools("ensure", "helm")
     assert status == 1
     assert "says its version is 3.0.0" in errors
+
+
+def test_the_end_of_a_log_is_what_a_terminal_shows(tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    log.write_text("   Compiling a\n  Building 1/9: b \r   Compiling b  \n  Building 2/9: c \r")
+    assert progress.tail(log, 3) == ["   Compiling a", "   Compiling b", "  Building 2/9: c"]
 
 
 def test_two_runs_at_once_obtain_a_tool_once(machine: Machine) -> None:

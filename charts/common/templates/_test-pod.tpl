@@ -1,5 +1,5 @@
 {{/*
-A pod of helm test: a program of the chart's own image, by default corelane-check, which asks a URL.
+A pod of helm test: a program of the chart's own image, by default `corelane check`, which requests a URL.
 */}}
 
 {{/* Not the labels of a selector: no Service may send this pod requests. */}}
@@ -8,8 +8,8 @@ app.kubernetes.io/name: corelane-test
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* Takes the root context, the ending of the pod's name, the arguments, and a command that is not
-corelane-check. */}}
+{{/* Takes the root context, the ending of the pod's name, the arguments, and a command other than
+`corelane check`. */}}
 {{- define "common.test.pod" -}}
 apiVersion: v1
 kind: Pod
@@ -37,7 +37,7 @@ spec:
   containers:
     - name: check
       {{- include "common.container.image" .root | nindent 6 }}
-      command: {{ .command | default (list "/corelane-check") | toJson }}
+      command: {{ .command | default (list "/corelane" "check") | toJson }}
       args:
         {{- toYaml .arguments | nindent 8 }}
       # No CPU: the exclusive pods may have taken every CPU that can be requested.

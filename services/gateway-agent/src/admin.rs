@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use corelane_cli::{ExchangeError, exchange};
+use corelane_service::{ExchangeError, exchange};
 use http_body_util::Empty;
 use hyper::header::HOST;
 use hyper::{Method, Request, StatusCode};

@@ -78,7 +78,7 @@ pub(crate) async fn keep(settings: &Endpoints) -> Result<(), EndpointsError> {
         info!("endpoints: there is a file already, which stays until all slices are read");
     }
     let told = Arc::clone(&status);
-    tokio::spawn(corelane_cli::serve(listener, move |path| http::answer(path, &told)));
+    tokio::spawn(corelane_service::serve(listener, move |path| http::answer(path, &told)));
     let watch = watch_of(settings, &status).await?;
     tokio::select! {
         () = watch.run() => {}

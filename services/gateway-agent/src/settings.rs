@@ -35,7 +35,7 @@ const PREFIX: &str = "GATEWAY_AGENT_";
 /// Reads the command line and the environment, or says why the program ends here.
 pub(crate) fn read() -> Result<Settings, ExitCode> {
     let mut command = command();
-    let matches = corelane_cli::read(&command, PREFIX)?;
+    let matches = corelane_service::read(&command, &[PREFIX])?;
     let chosen = match matches.subcommand().expect("clap demands a command") {
         ("endpoints", flags) => Command::Endpoints(endpoints::read(flags)),
         (_, flags) => Command::Drain(drain::read(flags, &mut command)?),

@@ -1,6 +1,6 @@
 //! Probes and metrics.
 
-use corelane_cli::Answer;
+use corelane_service::Answer;
 use hyper::StatusCode;
 
 use super::status::Status;

@@ -24,7 +24,7 @@ pub(super) fn read(flags: &ArgMatches, command: &mut clap::Command) -> Result<Dr
         let (settle, deadline) = (drain.settle, drain.deadline);
         let words = format!("--settle {settle:?} is longer than --deadline {deadline:?}");
         let words = format!("{words}; allowed is at most the deadline");
-        return Err(corelane_cli::refuse(command.error(ErrorKind::ValueValidation, words)));
+        return Err(corelane_service::refuse(command.error(ErrorKind::ValueValidation, words)));
     }
     Ok(drain)
 }
@@ -52,14 +52,14 @@ pub(super) fn command() -> clap::Command {
         .env("GATEWAY_AGENT_SETTLE")
         .value_name("DURATION")
         .default_value("15s")
-        .value_parser(corelane_cli::duration(Duration::ZERO, HOUR))
+        .value_parser(corelane_service::duration(Duration::ZERO, HOUR))
         .help("Wait at least so long: until Services and load balancers send nobody here any more");
     let deadline = Arg::new("deadline")
         .long("deadline")
         .env("GATEWAY_AGENT_DEADLINE")
         .value_name("DURATION")
         .default_value("45s")
-        .value_parser(corelane_cli::duration(Duration::ZERO, HOUR))
+        .value_parser(corelane_service::duration(Duration::ZERO, HOUR))
         .help("Wait at most so long, settle included, until no client is connected");
     clap::Command::new("drain")
         .about("Tell Envoy and its clients that it ends, and wait until nobody needs it")

@@ -92,7 +92,7 @@ fn where_to() -> [Arg; 4] {
         .env("GATEWAY_AGENT_LIMIT")
         .value_name("NUMBER")
         .default_value("5000")
-        .value_parser(corelane_cli::number(1, 50_000))
+        .value_parser(corelane_service::number(1, 50_000))
         .help("Most endpoints; more are left out, and memory stays bounded");
     let listen = Arg::new("listen")
         .long("listen")

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use corelane_cli::Answer;
+use corelane_service::Answer;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 

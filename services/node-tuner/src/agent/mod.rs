@@ -77,7 +77,7 @@ async fn keep(settings: &Settings) -> Result<(), AgentError> {
     let mode = agent.mode.text();
     info!(mode, profile = settings.profile, node = agent.node, "agent: begun");
     let told = Arc::clone(&status);
-    tokio::spawn(corelane_cli::serve(listener, move |path| http::answer(path, &told)));
+    tokio::spawn(corelane_service::serve(listener, move |path| http::answer(path, &told)));
     let passed = Notify::new();
     let talks = Talks {
         examiner: Examiner::new(settings),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bytes::Bytes;
-use corelane_cli::exchange;
+use corelane_service::exchange;
 use http_body_util::Empty;
 use hyper::header::HOST;
 use hyper::{Request, StatusCode, Uri};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use corelane_cli::{duration, number};
+use corelane_service::{duration, number};
 
 use super::{Agent, Generate, LogFormat, Mode, Output, Proof, Settings, Uninstall, What, file};
 use crate::cpus::Cpus;
@@ -23,14 +23,14 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// Reads the command line, the environment and the file, or says why the program ends here.
 pub(crate) fn read() -> Result<Settings, ExitCode> {
     let plain = command();
-    let named = corelane_cli::read(&plain, PREFIX)?;
+    let named = corelane_service::read(&plain, &[PREFIX])?;
     let from_file = match named.get_one::<PathBuf>("config") {
         None => BTreeMap::new(),
         Some(path) => file::read(path).map_err(|words| refuse(ErrorKind::InvalidValue, &words))?,
     };
     let with_file = file::as_defaults(plain, &from_file)
         .map_err(|words| refuse(ErrorKind::UnknownArgument, &words))?;
-    let matches = corelane_cli::read(&with_file, PREFIX)?;
+    let matches = corelane_service::read(&with_file, &[PREFIX])?;
     let mut settings = settings(&matches);
     if settings.restores() {
         // What was wanted does not matter any more, and must not be in the way of what was there.
@@ -48,7 +48,7 @@ pub(crate) fn read() -> Result<Settings, ExitCode> {
 }
 
 fn refuse(kind: ErrorKind, words: &str) -> ExitCode {
-    corelane_cli::refuse(command().error(kind, words))
+    corelane_service::refuse(command().error(kind, words))
 }
 
 /// What flags by themselves cannot say.

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use corelane_cli::exchange;
+use corelane_service::exchange;
 use http::header::{CONTENT_TYPE, HOST, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;

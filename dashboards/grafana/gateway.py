@@ -1,0 +1,425 @@
+"""Gateway: how Envoy spreads the load, and what retries and ejections hide."""
+
+from grafana.board import Board
+from grafana.panels import NONZERO, Limits, bars, lines, number
+from grafana.queries import (
+    GATEWAY,
+    JOB,
+    POD,
+    THRESHOLD,
+    gateway_error_rate,
+    gateway_quantile,
+    quantile,
+    sum_increase,
+    sum_rate,
+)
+
+BOARD = Board(
+    uid="corelane-gateway",
+    title="Corelane / Gateway",
+    description="Envoy: load of each replica, retries, ejections, connections and CPU cost.",
+)
+
+UPSTREAM = f'{GATEWAY}, envoy_cluster_name="server"'
+AGENT = 'namespace="$namespace", job="gateway-agent"'
+ENVOY = 'namespace="$namespace", container="envoy"'
+CLUSTER = "envoy_cluster"
+EJECTIONS = f"{CLUSTER}_outlier_detection_ejections"
+PRESSURE = "envoy_overload_envoy_resource_monitors"
+
+ACTIONS = (
+    '__name__=~"envoy_overload_envoy_(overload_actions|load_shed_points)_.+_scale_percent",'
+    ' __name__!~".+_shrink_heap_.+"'
+)
+"""Without shrink_heap, which clients do not notice."""
+
+CIRCUITS = "|".join(
+    f"{CLUSTER}_circuit_breakers_default_{circuit}_open"
+    for circuit in ("cx", "cx_pool", "rq_pending", "rq", "rq_retry")
+)
+
+SHARE = f"""
+  sum by (pod) (pod:corelane_requests:rate1m{{{JOB}}})
+    / on () group_left () (sum(pod:corelane_requests:rate1m{{{JOB}}}) > 0)
+"""
+
+WEIGHT = f"""
+  sum by (pod) (rate(corelane_requests_total{{{JOB}}}[1m]))
+    / clamp_min(
+      max by (pod) (pod:corelane_lane_busy:ratio_rate1m{{{JOB}}})
+        + (
+          sum by (pod) (rate(corelane_requests_total{{{JOB}, code=~"5.."}}[1m]))
+            / (sum by (pod) (rate(corelane_requests_total{{{JOB}}}[1m])) > 0)
+          or 0 * max by (pod) (pod:corelane_lane_busy:ratio_rate1m{{{JOB}}})
+        ),
+      0.02
+    )
+"""
+"""As Envoy's client_side_weighted_round_robin: requests per second over utilisation, to which the share of errors
+is added. A load report never says less than 0.02."""
+
+# Over 15 minutes, because the node tuner looks every 5 minutes at the latest.
+GATEWAY_CPU = f"""
+  (
+    sum(rate(corelane_node_pod_cpu_seconds_total{{{ENVOY}}}[15m]))
+      or sum(rate(container_cpu_usage_seconds_total{{{ENVOY}}}[15m]))
+  )
+    / (sum(rate(envoy_http_downstream_rq_completed{{{GATEWAY}}}[15m])) > 0)
+"""
+
+
+def upstream(counter: str) -> str:
+    """Rate of a counter of the replicas' cluster."""
+    return sum_rate(f"{CLUSTER}_{counter}", UPSTREAM)
+
+
+BOARD.row(
+    3,
+    number(
+        "Request rate",
+        "How much traffic is there? Requests per second that the gateways complete. If it is 0 "
+        "unexpectedly, check DNS, the load balancer and the Service in front.",
+        "reqps",
+        sum_rate("envoy_http_downstream_rq_completed", GATEWAY),
+    ),
+    number(
+        "Error rate",
+        "Do clients get errors? Share of 5xx replies. Above 0.1% compare with *Error rate* in "
+        "*Overview*: the replicas sent them, or the gateway itself.",
+        "percentunit",
+        gateway_error_rate(),
+        limits=Limits(0.001, 0.01),
+        empty="no traffic",
+        decimals=2,
+    ),
+    number(
+        "Request latency p99",
+        "How slow is it for clients? From a request's first byte to its reply's last. Above the "
+        "threshold see *Request latency: gateway and replicas*.",
+        "ms",
+        quantile(0.99, "envoy_http_downstream_rq_time", GATEWAY),
+        limits=Limits(100, 250),
+        empty="no traffic",
+    ),
+    number(
+        "Healthy replicas",
+        "Does the gateway use all replicas? Share of known replicas that are healthy, the worst "
+        "gateway. Below 50% Envoy sends to all of them (panic). See *Upstream membership*.",
+        "percentunit",
+        f"min({CLUSTER}_membership_healthy{{{UPSTREAM}}}"
+        f" / ({CLUSTER}_membership_total{{{UPSTREAM}}} > 0))",
+        limits=Limits(1, 0.5, falling=True),
+        decimals=0,
+    ),
+    number(
+        "Ejected replicas",
+        "Does a replica fail requests although its probe passes? Replicas that outlier detection "
+        "ejects, the worst gateway. Above 0 for over a minute: its status codes in *Service*, then "
+        "its log.",
+        "none",
+        f"max({EJECTIONS}_active{{{UPSTREAM}}})",
+        limits=NONZERO,
+    ),
+    number(
+        "Retry rate",
+        "How many requests are repeated? Retries as a share of requests to replicas. Above 1% "
+        "users do not notice yet, but replicas carry more: see *Retries*.",
+        "percentunit",
+        f"{upstream('upstream_rq_retry')} / ({upstream('upstream_rq_total')} > 0)",
+        limits=Limits(0.001, 0.01),
+        empty="no traffic",
+        decimals=2,
+    ),
+    number(
+        "Overload actions active",
+        "Is the gateway short of memory or connections? Active actions of the overload manager: "
+        "shorter timeouts, no keep-alive, rejected requests. See *Overload pressure*; add memory "
+        "or gateways.",
+        "none",
+        f"count({{{ACTIONS}, {GATEWAY}}} > 0) or 0 * count({{{ACTIONS}, {GATEWAY}}})",
+        limits=NONZERO,
+    ),
+    number(
+        "Open circuit breakers",
+        "Is a limit to the replicas reached? Breakers for connections, pending requests, requests, "
+        "retries and pools. Above 0 the excess gets 503 at once: see *Upstream connections*.",
+        "none",
+        f'sum({{__name__=~"{CIRCUITS}", {UPSTREAM}}})',
+        limits=NONZERO,
+    ),
+)
+
+BOARD.row(
+    8,
+    lines(
+        "Request share by replica",
+        "Is the load spread evenly? With least-request and equal replicas the lines are alike. A "
+        "replica near 0 is new or not in the load balancing.",
+        "percentunit",
+        {
+            "{{pod}}": f"sum by (pod) (pod:corelane_requests:rate1m{{{POD}}})"
+            f" / on () group_left () (sum(pod:corelane_requests:rate1m{{{JOB}}}) > 0)",
+            "even share": f"1 / count(corelane_build_info{{{JOB}}})",
+        },
+        ranked=True,
+    ),
+    lines(
+        "Request share / share by load report",
+        "Does load go where there is room? Above 1.25 a replica gets more than its load report "
+        "(ORCA) would give it, below 0.8 less. If that lasts with least-request, the policy "
+        "load-aware evens it out: gateway/balancing.md.",
+        "none",
+        {
+            "{{pod}}": f"({SHARE}) / on (pod)"
+            f" (({WEIGHT}) / on () group_left () (sum({WEIGHT}) > 0) > 0)"
+        },
+        limits=Limits(1.25, 2),
+        ranked=True,
+    ),
+    lines(
+        "Request latency: gateway and replicas",
+        "What does the gateway add? Median and 99th percentile; the gateway's include the transfer "
+        "of the reply. A large difference is waiting for connections, retries, or too little CPU.",
+        "s",
+        {
+            "gateway p50": gateway_quantile(0.5),
+            "gateway p99": gateway_quantile(0.99),
+            "replicas p50": quantile(0.5, "corelane_request_duration_seconds", JOB),
+            "replicas p99": quantile(0.99, "corelane_request_duration_seconds", JOB),
+            "objective": THRESHOLD,
+        },
+        red="objective",
+        logarithmic=True,
+    ),
+)
+
+BOARD.row(
+    8,
+    lines(
+        "Retries",
+        "Do retries help? Retries per second, how many succeeded, and those not made because of "
+        "the retry budget or the limit of attempts. If the budget is exhausted, users get the "
+        "errors: *Upstream membership*, then *Service*.",
+        "reqps",
+        {
+            "retries": upstream("upstream_rq_retry"),
+            "succeeded": upstream("upstream_rq_retry_success"),
+            "budget exhausted": upstream("upstream_rq_retry_overflow"),
+            "attempts exhausted": upstream("upstream_rq_retry_limit_exceeded"),
+        },
+        limits=Limits(1, 10),
+    ),
+    lines(
+        "Upstream membership",
+        "Which replicas can be used? Known, healthy, excluded and ejected replicas. Outside a "
+        "roll-out all should be healthy. Ejected: requests fail. Unhealthy: /readyz of the replica "
+        "shows why.",
+        "none",
+        {
+            "known": f"max({CLUSTER}_membership_total{{{UPSTREAM}}})",
+            "healthy": f"min({CLUSTER}_membership_healthy{{{UPSTREAM}}})",
+            "excluded": f"max({CLUSTER}_membership_excluded{{{UPSTREAM}}})",
+            "ejected": f"max({EJECTIONS}_active{{{UPSTREAM}}})",
+            "ejections": sum_increase(f"{EJECTIONS}_enforced_total", UPSTREAM),
+        },
+        red="ejected|excluded|ejections",
+    ),
+    lines(
+        "Upstream connections",
+        "Are there enough connections? Connections, requests in flight and pending, and requests "
+        "rejected at a limit (overflow). If requests stay pending, raise upstream.limits, or find "
+        "out why the replicas are slow.",
+        "none",
+        {
+            "connections": f"sum({CLUSTER}_upstream_cx_active{{{UPSTREAM}}})",
+            "in flight": f"sum({CLUSTER}_upstream_rq_active{{{UPSTREAM}}})",
+            "pending": f"sum({CLUSTER}_upstream_rq_pending_active{{{UPSTREAM}}})",
+            "overflow": sum_increase(f"{CLUSTER}_upstream_rq_pending_overflow", UPSTREAM)
+            + " + "
+            + sum_increase(f"{CLUSTER}_upstream_cx_overflow", UPSTREAM),
+        },
+        limits=Limits(4096, 8192),
+        red="overflow",
+    ),
+    lines(
+        "CPU time per request",
+        "Did a change make requests more expensive? CPU time of replicas and of gateways; Envoy's "
+        "comes from the node tuner or the kubelet (cAdvisor). About 26 µs at the gateway is normal: "
+        "gateway/cost.md.",
+        "s",
+        {
+            "replicas": sum_rate("process_cpu_seconds_total", JOB)
+            + f" / ({sum_rate('corelane_requests_total', JOB)} > 0)",
+            "gateways": GATEWAY_CPU,
+        },
+        limits=Limits(0.001, 0.01),
+    ),
+)
+
+BOARD.folded("Failures between gateway and replicas")
+BOARD.row(
+    7,
+    lines(
+        "Connection failures",
+        "Can the gateway reach the replicas? Failed connections per second, and connections that "
+        "a replica closed during a request. For longer than a minute: the gateway still knows a "
+        "replica that is gone, see *Endpoints*.",
+        "cps",
+        {
+            "refused or unreachable": upstream("upstream_cx_connect_fail"),
+            "timed out": upstream("upstream_cx_connect_timeout"),
+            "closed during a request": upstream("upstream_cx_destroy_remote_with_active_rq"),
+        },
+        limits=NONZERO,
+    ),
+    lines(
+        "Request failures",
+        "Are requests cut off? Requests per second that timed out or were reset. Timeouts mean "
+        "that a route is slower than upstream.timeout: *Service*.",
+        "reqps",
+        {
+            "timed out": upstream("upstream_rq_timeout"),
+            "attempt timed out": upstream("upstream_rq_per_try_timeout"),
+            "reset by replica": upstream("upstream_rq_rx_reset"),
+            "reset by gateway": upstream("upstream_rq_tx_reset"),
+        },
+        limits=NONZERO,
+    ),
+    lines(
+        "Health checks",
+        "Do replicas pass their health checks? Checks per second by result. If they fail for "
+        "longer than a roll-out, /readyz on the replica's admin port shows the reason.",
+        "ops",
+        {
+            "passed": upstream("health_check_success"),
+            "failed": upstream("health_check_failure"),
+            "unreachable": upstream("health_check_network_failure"),
+        },
+        red="failed|unreachable",
+    ),
+)
+BOARD.row(
+    7,
+    lines(
+        "Ejections by reason",
+        "Why are replicas ejected? 5xx replies, connection failures, or gateway errors in a row; "
+        "and ejections not made because too many are out. See the replica's log and /lanes.",
+        "none",
+        {
+            "failure percentage": sum_increase(
+                f"{EJECTIONS}_enforced_failure_percentage", UPSTREAM
+            ),
+            "unreachable": sum_increase(
+                f"{EJECTIONS}_enforced_consecutive_local_origin_failure", UPSTREAM
+            ),
+            "consecutive 502 to 504": sum_increase(
+                f"{EJECTIONS}_enforced_consecutive_gateway_failure", UPSTREAM
+            ),
+            "not ejected: too many": sum_increase(f"{EJECTIONS}_overflow", UPSTREAM),
+        },
+        limits=NONZERO,
+    ),
+    lines(
+        "Endpoints",
+        "Does the gateway know the replicas? Endpoints in the agent's file by state. Healthy "
+        "should equal the ready pods and follow a roll-out: gateway/endpoints.md.",
+        "none",
+        {"{{state}}": f"max by (state) (corelane_gateway_agent_endpoints{{{AGENT}}})"},
+        red="left_out",
+    ),
+    lines(
+        "Endpoint data age",
+        "Is the endpoint list current? Time since each agent last heard from the API server. After "
+        "minutes new pods get no requests: the agent's log, its RBAC rights, the API server.",
+        "s",
+        {
+            "{{pod}}": "time() - max by (pod) "
+            f"(corelane_gateway_agent_last_sync_timestamp_seconds{{{AGENT}}})"
+        },
+        limits=Limits(300, 900),
+    ),
+)
+
+BOARD.folded("Clients and limits of the gateway")
+BOARD.row(
+    7,
+    lines(
+        "Client connections",
+        "How many clients are there? Connections and requests in flight. If connections only "
+        "grow, see *Overload pressure*.",
+        "none",
+        {
+            "connections": f"sum(envoy_http_downstream_cx_active{{{GATEWAY}}})",
+            "requests in flight": f"sum(envoy_http_downstream_rq_active{{{GATEWAY}}})",
+        },
+    ),
+    lines(
+        "Replies by status class",
+        "Which replies do clients get? Growing 4xx: a client changed. 5xx: *Overview*. The access "
+        "log has the path and the response flags.",
+        "reqps",
+        {
+            "{{envoy_response_code_class}}xx": sum_rate(
+                "envoy_http_downstream_rq_xx", GATEWAY, "envoy_response_code_class"
+            )
+        },
+        stacked=True,
+        red="5xx",
+    ),
+    lines(
+        "Client failures",
+        "Do clients misbehave? Connections and requests per second that ended early. Many protocol "
+        "errors or header timeouts come from broken or hostile clients: gateway/security.md.",
+        "ops",
+        {
+            "protocol error": sum_rate("envoy_http_downstream_cx_protocol_error", GATEWAY),
+            "header timeout": sum_rate("envoy_http_downstream_rq_header_timeout", GATEWAY),
+            "reset by client": sum_rate("envoy_http_downstream_rq_rx_reset", GATEWAY),
+            "connection limit": sum_rate("envoy_listener_downstream_global_cx_overflow", GATEWAY),
+        },
+        limits=Limits(10, 100),
+        red="connection limit",
+    ),
+)
+BOARD.row(
+    7,
+    lines(
+        "Overload pressure",
+        "How close is the gateway to its limits? Memory and connections in use. Above 90% it "
+        "shortens timeouts, then disables keep-alive, then rejects requests: add memory or "
+        "gateways.",
+        "percent",
+        # There is one series for memory, which overload.monitor of the chart selects.
+        {
+            "memory": f"max({PRESSURE}_cgroup_memory_pressure{{{GATEWAY}}})"
+            f" or max({PRESSURE}_fixed_heap_pressure{{{GATEWAY}}})",
+            "connections": f"max({PRESSURE}_global_downstream_max_connections_pressure{{{GATEWAY}}})",
+        },
+        limits=Limits(80, 90),
+        top=100,
+    ),
+    lines(
+        "Memory",
+        "Does Envoy leak memory? Allocated and resident memory. It should be level after an hour; "
+        "slow clients and many connections need buffers.",
+        "bytes",
+        {
+            "{{pod}} allocated": f"max by (pod) (envoy_server_memory_allocated{{{GATEWAY}}})",
+            "{{pod}} resident": f"max by (pod) (envoy_server_memory_physical_size{{{GATEWAY}}})",
+        },
+        limits=Limits(400 * 2**20, 500 * 2**20),
+    ),
+    bars(
+        "Certificate expiry",
+        "When does a certificate expire? Days until the first certificate of each gateway expires; "
+        "only with TLS. Below a week nobody has renewed it: dashboards/runbooks/certificate.md.",
+        "d",
+        # Without a certificate Envoy shows the largest number of 32 bits.
+        {
+            "{{pod}}": "min by (pod) "
+            f"(envoy_server_days_until_first_cert_expiring{{{GATEWAY}}} < 4294967295)"
+        },
+        limits=Limits(7, 1, falling=True),
+        empty="no certificate",
+    ),
+)

@@ -1,0 +1,416 @@
+"""Lanes: which core is overloaded, and which requests hold it?"""
+
+from grafana.board import Board, link
+from grafana.panels import NONZERO, Column, Limits, cells, heat_map, lines, number
+from grafana.queries import POD, quantile, raised, sum_increase, sum_rate
+
+BOARD = Board(
+    uid="corelane-lanes",
+    title="Corelane / Lanes",
+    description="Utilisation and queue of each lane, and the routes that hold it.",
+)
+
+BUSY = Limits(0.7, 0.9)
+WAIT = Limits(0.01, 0.05)
+UNEVEN = Limits(1.3, 1.6)
+"""16 connections hashed over 4 lanes leave the busiest with 1.54 times the mean."""
+
+LANE = "{{pod}} lane {{lane}}"
+UTILISATION = f"pod_lane:corelane_lane_busy:ratio_rate1m{{{POD}}}"
+WITH_CPU = (
+    " * on (namespace, job, pod, lane) group_left (cpu, pinned)"
+    f" max by (namespace, job, pod, lane, cpu, pinned) (corelane_lane_info{{{POD}}})"
+)
+LANE_TIME = (
+    f"rate(corelane_load_table_observations_total{{{POD}}}[5m])"
+    f" * corelane_load_table_lane_seconds{{{POD}}}"
+)
+WAKES_BY_BYTES = sum_rate("corelane_connection_wakes_total", POD + ', reason="bytes"', "pod")
+
+
+def by_lane(gauge: str) -> str:
+    """A gauge of each lane."""
+    return f"max by (pod, lane) ({gauge}{{{POD}}})"
+
+
+BOARD.row(
+    3,
+    number(
+        "Busiest lane",
+        "Is a core full? Busy share of the busiest lane in the last minute. Above 90% its queue "
+        "grows without bound: compare with the other lanes of its pod.",
+        "percentunit",
+        f"max({UTILISATION})",
+        limits=BUSY,
+        decimals=0,
+    ),
+    number(
+        "Lane imbalance",
+        "Is the load of a pod spread evenly? The busiest lane over the mean, in 5 minutes, the "
+        "worst pod; means little at low load. Above 1.6 with few long-lived connections set "
+        "placement to least-loaded.",
+        "none",
+        f"max(pod:corelane_lane_busy:imbalance_rate5m{{{POD}}})",
+        limits=UNEVEN,
+        empty="idle",
+        decimals=2,
+    ),
+    number(
+        "Longest expected wait",
+        "How long does a new request wait? Expected time for the queued and running work of the "
+        "fullest lane, from its load table. At timeouts.request new requests get 503: see *Load "
+        "table*.",
+        "s",
+        f"max(corelane_lane_expected_seconds{{{POD}}})",
+        limits=WAIT,
+    ),
+    number(
+        "Queued requests",
+        "Do requests wait? Requests waiting for a slot on any lane. Near limits.queue the next one "
+        "gets 503: *Capacity* shows whether replicas help, *Stalled lanes* a single cause.",
+        "none",
+        f"sum(corelane_requests_queued{{{POD}}})",
+        limits=Limits(100, 1000),
+    ),
+    number(
+        "Stalled lanes",
+        "Does a handler block a lane? Lanes held by one handler for longer than timeouts.stall; "
+        "all its other requests wait. *Stalls by route* names the route.",
+        "none",
+        f"sum(corelane_lane_stalled{{{POD}}})",
+        limits=NONZERO,
+    ),
+    number(
+        "Shed requests",
+        "Are requests rejected for overload? Requests per second that got 503 for a full queue. "
+        "All pods: *Capacity*. One pod: its lanes below, and its node in *Nodes*.",
+        "reqps",
+        sum_rate("corelane_requests_refused_total", POD + ', reason=~"queue_full|pool_full"'),
+        limits=NONZERO,
+    ),
+    number(
+        "Unpinned lanes",
+        "Do lanes have their own CPU? Lanes that may run on any CPU of their pod. Above 0 with "
+        "whole CPUs, neighbours take time from them: see *Nodes*.",
+        "none",
+        f'count(corelane_lane_info{{{POD}, pinned="false"}}) or vector(0)',
+        limits=Limits(1, 1e9),
+    ),
+    number(
+        "CPU time / busy time",
+        "Do lanes get their CPU? About 100% is normal; other threads add to it. Well below, "
+        "neighbours, the hypervisor or a quota take CPU time: *Nodes*.",
+        "percentunit",
+        f"sum(rate(process_cpu_seconds_total{{{POD}}}[5m]))"
+        f" / (sum(rate(corelane_lane_busy_seconds_total{{{POD}}}[5m])) > 0)",
+        limits=Limits(0.9, 0.7, falling=True),
+        empty="idle",
+        decimals=0,
+    ),
+)
+
+BOARD.row(
+    7,
+    lines(
+        "Utilisation by lane",
+        "Which core is busy? Busy share of each lane. One lane far above the others: *Placement*. "
+        "All near 100%: *Capacity*.",
+        "percentunit",
+        {LANE: UTILISATION},
+        limits=BUSY,
+        top=1,
+        ranked=True,
+    ),
+    lines(
+        "Expected wait by lane",
+        "Where does work pile up? Expected time for queued and running work, from the load table. "
+        "A rising line gets more work than it does.",
+        "s",
+        {LANE: by_lane("corelane_lane_expected_seconds")},
+        limits=WAIT,
+        ranked=True,
+    ),
+    lines(
+        "Queue time p99 by lane",
+        "How long did requests wait? 99th percentile of the phase queue in 5 minutes. Long waits "
+        "on a lane that is not busy are stalls or expensive requests.",
+        "s",
+        {LANE: f"pod_lane:corelane_request_phase_queue_seconds:p99_rate5m{{{POD}}}"},
+        limits=WAIT,
+        ranked=True,
+    ),
+    widths=(10, 7, 7),
+)
+
+BOARD.row(
+    9,
+    cells(
+        "Lanes",
+        "What does each lane do now? CPU, utilisation and work. Rows of a pod should be alike. Many "
+        "connections with little work are harmless.",
+        (
+            Column("pod", "Pod", link=link("Nodes")),
+            Column("lane", "Lane"),
+            Column("cpu", "CPU"),
+            Column(
+                "pinned", "Pinned", values={"true": ("yes", "green"), "false": ("no", "orange")}
+            ),
+            Column("Value #A", "Busy", "percentunit", BUSY),
+            Column("Value #B", "Expected wait", "s", WAIT),
+            Column("Value #C", "Queued"),
+            Column("Value #D", "In flight"),
+            Column("Value #E", "Connections"),
+            Column("Value #F", "Parked"),
+        ),
+        UTILISATION + WITH_CPU,
+        by_lane("corelane_lane_expected_seconds"),
+        by_lane("corelane_requests_queued"),
+        by_lane("corelane_requests_in_flight"),
+        by_lane("corelane_connections"),
+        by_lane("corelane_connections_parked"),
+        sort="Busy",
+    ),
+    cells(
+        "Load table",
+        "Which requests hold the lanes? Lane time of each route, its deviation, and the rate; their "
+        "product is the cost. Look for a time that grew with the last version. Click a route for "
+        "its phases.",
+        (
+            Column(
+                "route", "Route", link=link("Service", "var-route=${__value.text:percentencode}")
+            ),
+            Column("method", "Method"),
+            Column("Value #A", "Lane time", "s", Limits(0.01, 0.1)),
+            Column("Value #B", "± deviation", "s"),
+            Column("Value #C", "Request rate", "reqps"),
+            Column("Value #D", "Share of lane time", "percentunit"),
+        ),
+        f"avg by (route, method) (corelane_load_table_lane_seconds{{{POD}}})",
+        f"avg by (route, method) (corelane_load_table_lane_deviation_seconds{{{POD}}})",
+        f"sum by (route, method) (rate(corelane_load_table_observations_total{{{POD}}}[5m]))",
+        f"sum by (route, method) ({LANE_TIME}) / on () group_left () (sum({LANE_TIME}) > 0)",
+        sort="Share of lane time",
+    ),
+    widths=(13, 11),
+)
+
+BOARD.folded("Placement")
+BOARD.row(
+    7,
+    lines(
+        "Connections by lane",
+        "Are connections spread evenly? Open connections, including parked ones. Alike with "
+        "least-loaded; by chance with hashed. For a proxy in front of few pods choose least-loaded.",
+        "none",
+        {LANE: by_lane("corelane_connections")},
+        ranked=True,
+    ),
+    lines(
+        "Accepted connections by lane",
+        "Do clients keep their connections? Connections accepted per second. A rate close to the "
+        "request rate means that clients or a proxy disable keep-alive.",
+        "cps",
+        {LANE: sum_rate("corelane_connections_accepted_total", POD, "pod, lane")},
+        ranked=True,
+    ),
+    lines(
+        "Lane imbalance by pod",
+        "Which pod is uneven? The busiest lane over the mean, in 5 minutes. Above 1.6 on a busy pod "
+        "with few long-lived connections: placement least-loaded.",
+        "none",
+        {"{{pod}}": f"pod:corelane_lane_busy:imbalance_rate5m{{{POD}}}"},
+        limits=UNEVEN,
+        ranked=True,
+    ),
+)
+BOARD.row(
+    7,
+    lines(
+        "Placed connections by lane",
+        "Where does the acceptor put connections? Per second; only with placement least-loaded. It "
+        "follows *Expected wait by lane*.",
+        "cps",
+        {LANE: sum_rate("corelane_connections_placed_total", POD, "pod, lane")},
+    ),
+    lines(
+        "Stolen connections by lane",
+        "Do idle lanes take over work? Connections per second taken from the inbox of a busy lane; "
+        "only with least-loaded. As many as placed: costs differ from the load table.",
+        "cps",
+        {LANE: sum_rate("corelane_connections_stolen_total", POD, "pod, lane")},
+    ),
+    lines(
+        "Connections waiting for a lane",
+        "Does a lane fail to accept? Connections in each lane's inbox; only with least-loaded. "
+        "Above 0 for long: look for a stall.",
+        "none",
+        {LANE: by_lane("corelane_connections_queued")},
+        limits=Limits(10, 100),
+    ),
+)
+
+BOARD.folded("Idle connections: parking and moving")
+BOARD.row(
+    7,
+    lines(
+        "Parked connections",
+        "How many connections are idle? Connections idle for longer than park_after, and the "
+        "others. Many unparked with few requests: HTTP/2, or requests that hang.",
+        "none",
+        {
+            "{{pod}} parked": f"sum by (pod) (corelane_connections_parked{{{POD}}})",
+            "{{pod}} not parked": f"sum by (pod) (corelane_connections{{{POD}}}"
+            f" - corelane_connections_parked{{{POD}}})",
+        },
+        ranked=True,
+    ),
+    lines(
+        "Wakes by reason",
+        "Why do parked connections wake? Per second: bytes from the client, a deadline, or a drain. "
+        "Mostly deadlines: clients do not return before timeouts.idle.",
+        "cps",
+        {
+            "{{reason}}": raised(
+                "reason", sum_rate("corelane_connection_wakes_total", POD, "reason")
+            )
+        },
+    ),
+    lines(
+        "Requests on parked connections",
+        "Is park_after too short? Share of requests that found their connection parked. Near 100%, "
+        "raise park_after if CPU time matters more than memory.",
+        "percentunit",
+        {"{{pod}}": f"{WAKES_BY_BYTES} / ({sum_rate('corelane_requests_total', POD, 'pod')} > 0)"},
+        limits=Limits(0.5, 0.9),
+    ),
+)
+BOARD.row(
+    7,
+    lines(
+        "Moves by reason",
+        "Why do connections change lanes? Per second: after a wake, or in use from a busier lane "
+        "(busy, saturated). Constant busy or saturated moves do not help: see *Moving plans*; "
+        "moving = parked-only disables them.",
+        "cps",
+        {
+            "{{reason}}": raised(
+                "reason", sum_rate("corelane_connection_moves_total", POD, "reason")
+            )
+        },
+    ),
+    lines(
+        "Connections in transit",
+        "Are connections stuck between lanes? Left one lane and not yet on another. Above 0 for "
+        "long: the target lane stalls and its clients wait.",
+        "none",
+        {"{{pod}}": f"sum by (pod) (corelane_connections_in_transit{{{POD}}})"},
+        limits=Limits(1, 100),
+    ),
+    lines(
+        "Moving plans",
+        "Does moving connections in use help? Plans by outcome: lanes more even (helped), nothing "
+        "moved (futile), as uneven as before (no_help). One hot connection cannot be balanced: use "
+        "more connections. Only with moving = active.",
+        "none",
+        {
+            "{{outcome}}": raised(
+                "outcome", sum_increase("corelane_moving_plans_total", POD, "outcome")
+            )
+        },
+    ),
+)
+
+BOARD.folded("Request phases")
+BOARD.row(
+    7,
+    lines(
+        "Phase duration p99",
+        "In which phase is the time spent? Queue, handler, and write (until the socket took the "
+        "last byte). Queue above handler: too few lanes, see *Capacity*. Long writes: slow clients.",
+        "s",
+        {
+            "{{phase}}": quantile(
+                0.99, "corelane_request_phase_seconds", POD + ', phase!="accept"', "phase, "
+            )
+        },
+        limits=Limits(0.1, 0.25),
+        logarithmic=True,
+    ),
+    heat_map(
+        "Queue time",
+        "How long do requests wait for a slot? A rising band means too little capacity.",
+        "s",
+        sum_rate("corelane_request_phase_seconds_bucket", POD + ', phase="queue"', "le"),
+    ),
+    heat_map(
+        "Handler time",
+        "How long do handlers take? One band for each kind of request. A new or rising band: "
+        "*Service*, by route.",
+        "s",
+        sum_rate("corelane_request_phase_seconds_bucket", POD + ', phase="handler"', "le"),
+    ),
+)
+
+BOARD.folded("Stalls, panics and rejections")
+BOARD.row(
+    7,
+    lines(
+        "Stalls by route",
+        "Which handler blocks its lane? Handlers that held a lane for longer than timeouts.stall. "
+        "Code that blocks or computes for long belongs in corelane::blocking.",
+        "none",
+        {"{{route}}": raised("route", sum_increase("corelane_stalls_total", POD, "route"))},
+        limits=NONZERO,
+    ),
+    lines(
+        "Rejected requests by reason",
+        "Why are requests rejected? Per second. queue_full, pool_full and request_timeout are "
+        "overload; invalid and uri_too_long are client errors. docs/admin.md lists the reasons.",
+        "reqps",
+        {
+            "{{reason}}": raised(
+                "reason", sum_rate("corelane_requests_refused_total", POD, "reason")
+            )
+        },
+        limits=NONZERO,
+    ),
+    lines(
+        "Closed connections by reason",
+        "Why are connections rejected or closed? Per second. idle_timeout, age and requests are "
+        "normal; limit and accept_error keep clients out. docs/admin.md lists the reasons.",
+        "cps",
+        {
+            "{{reason}}": raised(
+                "reason", sum_rate("corelane_connections_refused_total", POD, "reason")
+            )
+        },
+        limits=Limits(10, 100),
+    ),
+)
+BOARD.row(
+    7,
+    lines(
+        "Panics",
+        "Does the service have a bug? Handlers and reply bodies that panicked; each is a 500. The "
+        "log has the panic and its route.",
+        "none",
+        {"{{pod}}": sum_increase("corelane_panics_total", POD, "pod")},
+        limits=NONZERO,
+    ),
+    lines(
+        "Lane repins",
+        "Does the kubelet change the CPUs? Lanes that were pinned again. If it repeats, use "
+        "Guaranteed pods with integer CPU requests.",
+        "none",
+        {"{{pod}}": sum_increase("corelane_lane_repins_total", POD, "pod")},
+        limits=Limits(1, 10),
+    ),
+    lines(
+        "Drain duration",
+        "Do drains finish? Time since a replica started to drain. At drain.deadline requests are "
+        "cut off; the log names what still hangs.",
+        "s",
+        {"{{pod}}": f"(time() - (corelane_drain_started_timestamp_seconds{{{POD}}} > 0))"},
+        limits=Limits(15, 30),
+    ),
+)

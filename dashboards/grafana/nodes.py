@@ -1,0 +1,292 @@
+"""Nodes: do pinned lanes have their CPUs to themselves, and is each node configured as its profile says?"""
+
+from grafana.board import Board
+from grafana.panels import NONZERO, Column, Limits, cells, lines, number, states
+from grafana.queries import POD, raised, rate, sum_increase
+from grafana.variables import NODE
+
+BOARD = Board(
+    uid="corelane-nodes",
+    title="Corelane / Nodes",
+    description="Pinning checks of each pod, kernel settings of each node, and who changed them.",
+    variables=(NODE,),
+    start="now-6h",
+)
+
+AT = 'node=~"$node"'
+
+APPLIED = f'on (node) corelane_node_tuner_info{{{AT}, mode="apply"}}'
+"""Nodes that are to be prepared; in mode audit the agent only reports."""
+
+NOT_AS_WANTED = f'corelane_node_knob_settings{{{AT}, state=~"differs|failed"}}'
+THROTTLED = "corelane_cpu_throttled_periods_total"
+
+CHECK_STATES = {
+    "3": ("failed", "red"),
+    "2": ("unknown", "orange"),
+    "1": ("ok", "green"),
+    "0": ("not applicable", "gray"),
+}
+
+PREPARED = f"""
+  min by (node) (
+    corelane_node_prepared{{{AT}}} == 1
+      or (corelane_node_prepared{{{AT}}} == 0 and {APPLIED})
+      or 2 + (corelane_node_prepared{{{AT}}} == 0)
+  )
+"""
+
+
+def checks(by: str, matchers: str = AT) -> str:
+    """Pinning checks as numbers of CHECK_STATES."""
+    state = {
+        name: f'corelane_node_pod_check{{{matchers}, state="{name}"}}'
+        for name in ("failed", "unknown", "ok", "not-applicable")
+    }
+    return (
+        f"max by ({by}) (3 * {state['failed']} or 2 * {state['unknown']}"
+        f" or {state['ok']} or 0 * {state['not-applicable']})"
+    )
+
+
+def of_unwanted(gauge: str) -> str:
+    """A value of the settings that are not as wanted."""
+    return f"max by (node, knob) ({gauge}{{{AT}}}) and on (node, knob) ({NOT_AS_WANTED} > 0)"
+
+
+BOARD.row(
+    3,
+    number(
+        "Nodes with a working agent",
+        "Is every node checked? Share of agents that answer and checked within 15 minutes. Below "
+        "100%: dashboards/runbooks/node-tuner-down.md.",
+        "percentunit",
+        f"(count(time() - corelane_node_last_pass_timestamp_seconds{{{AT}}} < 900) or vector(0))"
+        f' / count(up{{job="node-tuning", {AT}}})',
+        limits=Limits(1, 0.5, falling=True),
+        empty="no node tuner",
+        decimals=0,
+    ),
+    number(
+        "Unprepared nodes",
+        "Are nodes ready for pinned lanes? Nodes in mode apply with a setting that differs or "
+        "failed. Above 0 for longer than a roll-out: *Settings that differ*.",
+        "none",
+        f"sum(corelane_node_prepared{{{AT}}} == bool 0 and {APPLIED}) or vector(0)",
+        limits=NONZERO,
+    ),
+    number(
+        "Differing settings",
+        "Does something else change settings? Settings that differ from the profile on nodes in "
+        "mode apply: see *Settings that differ*.",
+        "none",
+        f'sum(corelane_node_knob_settings{{{AT}, state="differs"}} and {APPLIED}) or vector(0)',
+        limits=Limits(1, 1e9),
+    ),
+    number(
+        "Failed settings",
+        "Does the profile fit the kernel? Settings that the kernel rejects: "
+        "dashboards/runbooks/node-not-prepared.md.",
+        "none",
+        f'sum(corelane_node_knob_settings{{{AT}, state="failed"}}) or vector(0)',
+        limits=NONZERO,
+    ),
+    number(
+        "Settings drift (6 h)",
+        "Did something else change a setting? Changes by others within 6 hours: "
+        "dashboards/runbooks/node-drift.md.",
+        "none",
+        f"{sum_increase('corelane_node_knob_drift_total', AT, window='6h')} or vector(0)",
+        limits=NONZERO,
+        decimals=0,
+    ),
+    number(
+        "Pods without proof",
+        "Do pods have what they were promised? Pods with a pinning check that failed or could not "
+        "be made: see *Pinning checks*.",
+        "none",
+        f"sum(corelane_node_pods{{{AT}}} - corelane_node_pods_proven{{{AT}}})",
+        limits=NONZERO,
+        empty="no node tuner",
+    ),
+    number(
+        "CPU throttling",
+        "Does a quota stop lanes? Share of CFS periods in which a replica was throttled in 5 "
+        "minutes, the worst. Pinned lanes need no CPU limit, or Kubernetes 1.33 with whole CPUs.",
+        "percentunit",
+        f"max(rate({THROTTLED}{{{POD}}}[5m])"
+        f" / clamp_min(rate(corelane_cpu_periods_total{{{POD}}}[5m]), 1e-9))",
+        limits=Limits(0.001, 0.01),
+        empty="no quota",
+        decimals=1,
+    ),
+    number(
+        "Failed agent passes (1 h)",
+        "Do agents work? Passes in an hour that changed or restored nothing because of an error: "
+        "dashboards/runbooks/node-pass-failed.md.",
+        "none",
+        f"{sum_increase('corelane_node_failed_passes_total', AT, window='1h')} or vector(0)",
+        limits=NONZERO,
+        decimals=0,
+    ),
+)
+
+BOARD.row(
+    9,
+    cells(
+        "Pinning checks",
+        "Which check fails? Each check of each container, failed ones first. Unknown could not be "
+        "read; for cpus-exclusive and no-cfs-quota that is as bad as failed. "
+        "dashboards/runbooks/pod-not-pinned.md explains each check.",
+        (
+            Column("node", "Node"),
+            Column("namespace", "Namespace"),
+            Column("pod", "Pod"),
+            Column("container", "Container"),
+            Column("check", "Check"),
+            Column("Value", "State", values=CHECK_STATES),
+        ),
+        checks("node, namespace, pod, container, check"),
+        sort="State",
+        empty="no pods, or no node tuner",
+    ),
+    cells(
+        "Settings that differ",
+        "Which settings are not as the profile says? Differing or failed settings, with present "
+        "and wanted value if it is one number. `node-tuner plan` on the node shows the difference; "
+        "docs/node-tuning.md.",
+        (
+            Column("node", "Node"),
+            Column("knob", "Setting"),
+            Column("class", "Class"),
+            Column(
+                "state",
+                "State",
+                values={"failed": ("failed", "red"), "differs": ("differs", "orange")},
+            ),
+            Column("Value #A", "Count"),
+            Column("Value #B", "Present"),
+            Column("Value #C", "Wanted"),
+        ),
+        f"max by (node, knob, class, state) ({NOT_AS_WANTED}) > 0",
+        of_unwanted("corelane_node_knob_actual"),
+        of_unwanted("corelane_node_knob_wanted"),
+        sort="State",
+        empty="all settings are as wanted",
+    ),
+)
+
+BOARD.row(
+    7,
+    states(
+        "Node state",
+        "Since when is a node not prepared? Red after green: a setting drifted. Yellow: mode audit, "
+        "where nothing is changed.",
+        {
+            "1": ("prepared", "green"),
+            "0": ("not prepared", "red"),
+            "2": ("audit: apply would change it", "yellow"),
+        },
+        {"{{node}}": PREPARED},
+        empty="no node tuner",
+    ),
+    lines(
+        "Drift and repairs by setting (1 h)",
+        "What is changed by others? Changes, and repairs by the agent. A repair on every pass means "
+        "that another tool wants a different value: stop it, or remove the setting from the "
+        "profile.",
+        "none",
+        {
+            "{{knob}} changed": raised(
+                "knob", sum_increase("corelane_node_knob_drift_total", AT, "knob", "1h")
+            ),
+            "{{knob}} repaired": raised(
+                "knob", sum_increase("corelane_node_knob_repairs_total", AT, "knob", "1h")
+            ),
+        },
+        limits=NONZERO,
+    ),
+    states(
+        "Interrupts on lane CPUs",
+        "Do network interrupts stay away from lanes? The check interrupts-elsewhere of each pod. "
+        "Failed: use the setting for interrupts with housekeeping CPUs; irqbalance must leave the "
+        "lanes' CPUs alone.",
+        CHECK_STATES,
+        {"{{namespace}}/{{pod}}": checks("namespace, pod", AT + ', check="interrupts-elsewhere"')},
+        empty="no pods, or no node tuner",
+    ),
+)
+
+BOARD.folded("CPUs of the replicas")
+BOARD.row(
+    7,
+    lines(
+        "Throttled time by pod",
+        "How long does a quota stop a replica? Seconds per second. Pinned lanes need no CPU limit, "
+        "or Kubernetes 1.33 with whole CPUs.",
+        "s",
+        {"{{pod}}": f"max by (pod) ({rate('corelane_cpu_throttled_seconds_total', POD)})"},
+        limits=NONZERO,
+    ),
+    lines(
+        "CPU usage by pod",
+        "Do other threads compete with lanes? CPUs in use. More than the number of lanes: blocking "
+        "code takes their time, see limits.blocking_threads.",
+        "none",
+        {"{{pod}}": f"max by (pod) ({rate('process_cpu_seconds_total', POD)})"},
+        ranked=True,
+    ),
+    cells(
+        "CPUs by source",
+        "Which CPUs may a replica use? By online CPUs, cpuset, affinity and quota. A cpuset equal "
+        "to online shares all CPUs: use Guaranteed pods with whole CPUs and the static policy.",
+        (Column("pod", "Pod"), Column("source", "Source"), Column("Value", "CPUs")),
+        f"max by (pod, source) (corelane_cpus{{{POD}}})",
+        sort="Pod",
+        falling=False,
+    ),
+)
+
+BOARD.folded("Node tuner agents")
+BOARD.row(
+    7,
+    lines(
+        "Time since last pass",
+        "Does an agent hang? A pass is due every interval, at most 5 minutes. Above 15 minutes: "
+        "dashboards/runbooks/node-tuner-down.md.",
+        "s",
+        {"{{node}}": f"time() - max by (node) (corelane_node_last_pass_timestamp_seconds{{{AT}}})"},
+        limits=Limits(300, 900),
+    ),
+    lines(
+        "API server errors",
+        "Can agents use the API server? Failures per second by operation. They cause missing events "
+        "and taints, and an old list of pods: check the RBAC rights.",
+        "ops",
+        {
+            "{{operation}}": f"sum by (operation) ({rate('corelane_node_api_errors_total', AT)})",
+        },
+        limits=NONZERO,
+    ),
+    lines(
+        "Settings in the journal",
+        "What would restore write back? Settings that the profile changed. Above 0 in mode audit, "
+        "an earlier apply was not restored: docs/node-tuning.md.",
+        "none",
+        {"{{node}}": f"max by (node) (corelane_node_journal_settings{{{AT}}})"},
+    ),
+    cells(
+        "Agents",
+        "What is each agent configured to do? Two versions for a long time: the roll-out of the "
+        "DaemonSet is stuck.",
+        (
+            Column("node", "Node"),
+            Column("mode", "Mode"),
+            Column("profile", "Profile"),
+            Column("version", "Version"),
+        ),
+        f"max by (node, mode, profile, version) (corelane_node_tuner_info{{{AT}}})",
+        sort="Node",
+        falling=False,
+    ),
+)

@@ -1,0 +1,339 @@
+"""Overview: are users well, since when not, and where is the fault?"""
+
+from grafana.board import Board, link
+from grafana.panels import NONZERO, Column, Limits, bars, cells, heat_map, lines, number, states
+from grafana.queries import (
+    GATEWAY,
+    JOB,
+    POD,
+    THRESHOLD,
+    firing,
+    gateway_error_rate,
+    gateway_quantile,
+    quantile,
+    raised,
+    sum_rate,
+)
+
+BOARD = Board(
+    uid="corelane-overview",
+    title="Corelane / Overview",
+    description="Service level of the platform, what changed, and which route, pod, lane or node is at fault.",
+)
+
+BURN = Limits(1, 14.4)
+"""At 1 the budget lasts exactly its window; at 14.4 an hour uses 2% of 30 days."""
+
+TARGETS = 'namespace="$namespace", job=~"$job|$gateway|gateway-agent"'
+
+CRITICAL = firing('severity="critical", ')
+
+RULE_FAILURES = """
+  sum by (rule_group) (
+    rate(prometheus_rule_evaluation_failures_total{rule_group=~".+;corelane-.+"}[$__rate_interval])
+  )
+"""
+
+PHASE = f"""
+  max by (pod) (
+    corelane_phase{{{JOB}, phase="serving"}}
+      or 2 * corelane_phase{{{JOB}, phase="settling"}}
+      or 3 * corelane_phase{{{JOB}, phase="closing"}}
+      or 4 * corelane_phase{{{JOB}, phase="stopped"}}
+      or (up{{{JOB}}} == 0)
+  )
+"""
+
+NODE_PROBLEMS = """
+  sum by (node) (
+    corelane_node_knob_settings{state="failed"}
+      or (
+        corelane_node_knob_settings{state="differs"}
+          and on (node) corelane_node_tuner_info{mode="apply"}
+      )
+      or (corelane_node_pods - corelane_node_pods_proven)
+      or 0 * corelane_node_last_pass_timestamp_seconds
+  )
+"""
+
+
+def objective_met(objective: str) -> str:
+    """Share of good requests at the worst gateway."""
+    errors = f'job_slo:corelane_slo_errors:ratio_rate5m{{{GATEWAY}, slo="{objective}"}}'
+    return f"1 - max({errors})"
+
+
+def burn_rate(window: str) -> str:
+    """Errors of each objective as a multiple of what it allows, at the worst gateway."""
+    return (
+        f"max by (slo) (job_slo:corelane_slo_errors:ratio_rate{window}{{{GATEWAY}}}"
+        " / on (slo) group_left () (1 - slo:corelane_slo_objective:ratio))"
+    )
+
+
+def targets(series: str) -> str:
+    """A series of this platform's targets, and of the node tuners in their own namespace."""
+    return f'({series}{{{TARGETS}}} or {series}{{job="node-tuning"}})'
+
+
+BOARD.row(
+    3,
+    number(
+        "Paging alerts firing",
+        "Is someone being paged? Critical alerts that are firing. Above 0 users are affected, or "
+        "will be within a day: open the runbook of the alert in *Firing alerts*.",
+        "none",
+        f"count({CRITICAL}) or vector(0)",
+        limits=NONZERO,
+    ),
+    number(
+        "Availability",
+        "Do requests succeed? Share of requests at the gateway in 5 minutes that did not end with "
+        "5xx; a request that a retry saved counts as good. Below the objective (99.9% by default) "
+        "see *Error rate by route*. If no route fails, the gateway itself answers: *Gateway*.",
+        "percentunit",
+        objective_met("availability"),
+        limits=Limits(0.999, 0.99, falling=True),
+        empty="no traffic",
+        decimals=2,
+        link=link("Gateway"),
+    ),
+    number(
+        "Requests within threshold",
+        "Are requests fast enough? Share of requests at the gateway in 5 minutes answered within "
+        "the latency threshold (250 ms by default). Below 99% see *Slowest routes* and *Longest "
+        "queue times*.",
+        "percentunit",
+        objective_met("latency"),
+        limits=Limits(0.99, 0.95, falling=True),
+        empty="no traffic",
+        decimals=2,
+        link=link("Service"),
+    ),
+    number(
+        "Error budget remaining",
+        "How many more errors fit into the objective? The remaining share of the errors that 3 "
+        "days allow, for the worse of availability and latency. At 0 the objective is missed: "
+        "avoid risky changes until it recovers.",
+        "percentunit",
+        f"min(job_slo:corelane_slo_budget_left:ratio{{{GATEWAY}}})",
+        limits=Limits(0.25, 0, falling=True),
+        empty="no traffic",
+        decimals=0,
+        link=link("Service"),
+    ),
+    number(
+        "Burn rate (1 h)",
+        "How fast is the error budget spent? Errors of the last hour as a multiple of what the "
+        "objectives allow. 14.4 spends 2% of a month's budget in an hour. *Error budget burn "
+        "rate* shows whether it is still rising.",
+        "none",
+        f"max({burn_rate('1h')})",
+        limits=BURN,
+        empty="no traffic",
+        decimals=1,
+        link=link("Service"),
+    ),
+    number(
+        "Request rate",
+        "How much traffic is there? Requests per second at the replicas. If it is 0 unexpectedly, "
+        "check whether the gateway receives requests (*Gateway*) and whether replicas are ready.",
+        "reqps",
+        f"sum(pod:corelane_requests:rate1m{{{JOB}}})",
+        link=link("Service"),
+    ),
+    number(
+        "Ready replicas",
+        "Are the replicas available? Share of known replicas that are ready. Below 100% outside a "
+        "roll-out, see *Replica phases*; a replica that Prometheus cannot reach is red there.",
+        "percentunit",
+        f"(sum(corelane_ready{{{JOB}}}) or vector(0)) / count(up{{{JOB}}})",
+        limits=Limits(1, 0.5, falling=True),
+        decimals=0,
+        link=link("Lanes"),
+    ),
+    number(
+        "Capacity used",
+        "How close are the replicas to saturation? Request rate as a share of what they carry at "
+        "the present mix, from the load tables. Above 90% queues grow; at 100% requests are shed. "
+        "*Capacity* shows how many replicas are needed.",
+        "percentunit",
+        f"max(job:corelane_capacity_used:ratio{{{JOB}}})",
+        limits=Limits(0.7, 0.9),
+        empty="no traffic",
+        decimals=0,
+        link=link("Capacity"),
+    ),
+)
+
+BOARD.row(
+    6,
+    lines(
+        "Error budget burn rate",
+        "Is the budget burning now? Errors as a multiple of what each objective allows, over 5 "
+        "minutes and 1 hour. Both above 14.4 pages someone. The short window shows when it is over.",
+        "none",
+        {"{{slo}}, 5 min": burn_rate("5m"), "{{slo}}, 1 h": burn_rate("1h")},
+        limits=BURN,
+    ),
+    lines(
+        "Request rate by route",
+        "Has the mix changed? Requests per second at the replicas. Look for a route that appears, "
+        "disappears or grows alone; *Service* shows that route.",
+        "reqps",
+        {"{{route}}": f"sum by (route) (route:corelane_requests:rate1m{{{JOB}}})"},
+        stacked=True,
+        ranked=True,
+    ),
+    lines(
+        "Error rate",
+        "Which errors do clients get? Share of 5xx replies of the gateway and of the replicas. "
+        "If the gateway is lower, retries hide errors; if it is higher, it answers itself: "
+        "*Gateway*. If both rise, see *Error rate by route*.",
+        "percentunit",
+        {
+            "gateway": gateway_error_rate(),
+            "replicas": f'(sum(route:corelane_requests:rate1m{{{JOB}, code=~"5.."}}) or vector(0))'
+            f" / (sum(route:corelane_requests:rate1m{{{JOB}}}) > 0)",
+        },
+        limits=Limits(0.001, 0.01),
+    ),
+)
+
+BOARD.row(
+    6,
+    heat_map(
+        "Request latency",
+        "How is latency distributed? Time from a request's header to the head of its reply, at "
+        "the replicas. A second band is usually one route or pod; a rising band is queueing.",
+        "s",
+        sum_rate("corelane_request_duration_seconds_bucket", JOB, "le"),
+    ),
+    lines(
+        "Request latency p99",
+        "Does the gateway add latency? 99th percentile at the gateway and at the replicas, with "
+        "the objective's threshold. Both high: a queue, see *Lanes*. Only the gateway: connections, "
+        "retries or its CPU, see *Gateway*.",
+        "s",
+        {
+            "replicas": quantile(0.99, "corelane_request_duration_seconds", JOB),
+            "gateway": gateway_quantile(0.99),
+            "objective": THRESHOLD,
+        },
+        red="objective",
+    ),
+    states(
+        "Replica phases",
+        "What changed, and when? The phase of each replica. Red: not reachable for Prometheus. "
+        "Orange for minutes: a drain that hangs. Annotations on all panels mark versions, "
+        "configurations, starts, drains, scaling and alerts.",
+        {
+            "0": ("unreachable", "red"),
+            "1": ("serving", "green"),
+            "2": ("settling", "yellow"),
+            "3": ("closing", "orange"),
+            "4": ("stopped", "dark-orange"),
+        },
+        {"{{pod}}": PHASE},
+    ),
+)
+
+BOARD.row(
+    6,
+    cells(
+        "Firing alerts",
+        "What is wrong? Alerts of Corelane that are firing. Start with critical ones; each alert "
+        "names its runbook in dashboards/runbooks.",
+        (
+            Column("alertname", "Alert"),
+            Column(
+                "severity",
+                "Severity",
+                values={"critical": ("critical", "red"), "warning": ("warning", "orange")},
+            ),
+            Column("route", "Route"),
+            Column("pod", "Pod"),
+            Column("node", "Node"),
+        ),
+        f"max by (alertname, severity, route, pod, node) {firing()}",
+        sort="Severity",
+        falling=False,
+        empty="no alert is firing",
+    ),
+    bars(
+        "Error rate by route",
+        "Which route fails? Share of 5xx replies in 5 minutes, the five worst routes. Click a bar "
+        "for its status codes, phases and dependencies.",
+        "percentunit",
+        {
+            "{{route}}": "topk(5, route_slo:corelane_slo_errors:ratio_rate5m"
+            f'{{{JOB}, slo="availability"}})'
+        },
+        limits=Limits(0.001, 0.01),
+        empty="no traffic",
+        link=link("Service", "var-route=${__field.labels.route:percentencode}"),
+    ),
+    bars(
+        "Slowest routes",
+        "Which route is slow? 99th percentile of latency in 5 minutes, the five slowest routes. "
+        "Click a bar to see in which phase the time is spent.",
+        "s",
+        {"{{route}}": f"topk(5, route:corelane_request_duration_seconds:p99_rate5m{{{JOB}}})"},
+        limits=Limits(0.1, 0.25),
+        empty="no traffic",
+        link=link("Service", "var-route=${__field.labels.route:percentencode}"),
+    ),
+    bars(
+        "Longest queue times",
+        "Which lane is overloaded? 99th percentile of the wait for a slot in 5 minutes, the five "
+        "longest. Above 50 ms the lane gets more work than it can do. Click a bar for its pod.",
+        "s",
+        {
+            "{{pod}} lane {{lane}}": "topk(5, "
+            f"pod_lane:corelane_request_phase_queue_seconds:p99_rate5m{{{POD}}})"
+        },
+        limits=Limits(0.01, 0.05),
+        empty="no traffic",
+        link=link("Lanes", "var-pod=${__field.labels.pod:percentencode}"),
+    ),
+    bars(
+        "Node problems: 0 is good",
+        "Which node is not as configured? Settings that failed or (in mode apply) differ from the "
+        "profile, and pods without proven pinning. Click a bar for the setting or check.",
+        "none",
+        {"{{node}}": NODE_PROBLEMS},
+        limits=NONZERO,
+        empty="no node tuner",
+        link=link("Nodes", "var-node=${__field.labels.node:percentencode}"),
+    ),
+    widths=(8, 4, 4, 4, 4),
+)
+
+BOARD.folded("Monitoring health")
+BOARD.row(
+    7,
+    bars(
+        "Unreachable targets: 0 is good",
+        "Is anything missing on this page? Targets that did not answer the last scrape, by job. "
+        "The page /targets of Prometheus shows the reason.",
+        "none",
+        {"{{job}}": f"count by (job) {targets('up')} - sum by (job) {targets('up')}"},
+        limits=NONZERO,
+    ),
+    lines(
+        "Rule evaluation failures",
+        "Are recording and alerting rules evaluated? Failed evaluations per second. Above 0 panels "
+        "and alerts are incomplete; the page /rules of Prometheus shows the error.",
+        "ops",
+        {"{{rule_group}}": raised("rule_group", RULE_FAILURES)},
+        limits=NONZERO,
+    ),
+    lines(
+        "Scrape duration",
+        "Will samples be missing? The slowest scrape of each job. Near the scrape timeout (10 s "
+        "by default, 4 s in `make up`) samples get lost when the replica is busy.",
+        "s",
+        {"{{job}}": f"max by (job) {targets('scrape_duration_seconds')}"},
+        limits=Limits(1, 4),
+    ),
+)

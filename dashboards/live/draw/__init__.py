@@ -1,1 +1,0 @@
-"""Draws dashboards as pictures, in the manner of Grafana."""

@@ -1,0 +1,56 @@
+"""Runs Vale over files: Markdown as it is, of other files what `extract` finds."""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from prose import extract, files
+from tools import resolve
+
+
+def main(arguments: list[str]) -> int:
+    """Shows every finding as `file:line: text`; the status is 1 if there is one."""
+    parser = argparse.ArgumentParser(prog="python3 hack/prose", description=__doc__)
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="default: the repository")
+    paths = parser.parse_args(arguments).paths
+    with tempfile.TemporaryDirectory(prefix="prose-") as folder:
+        count = _write(files.chosen(paths), Path(folder))
+        found = findings(Path(folder)) if count else []
+    for line in found:
+        print(line)
+    print(f"prose: {len(found)} findings in {count} files", file=sys.stderr)
+    return 1 if found else 0
+
+
+def _write(names: list[str], folder: Path) -> int:
+    """Writes the texts of these files below a folder as Markdown; returns how many it wrote."""
+    count = 0
+    for name in names:
+        source = (files.REPOSITORY / name).read_text(errors="replace")
+        text = source if name.endswith(".md") else extract.markdown(name, source)
+        if text is None:
+            continue
+        copy = folder / f"{name}.md"
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(text)
+        count += 1
+    return count
+
+
+def findings(folder: Path) -> list[str]:
+    """What Vale finds in the Markdown below a folder."""
+    program = resolve.ensure(["vale"])["vale"]
+    config = files.REPOSITORY / ".vale.ini"
+    argv = [str(program), f"--config={config}", "--output=line", "."]
+    result = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+    if result.returncode not in (0, 1):
+        raise SystemExit(f"vale failed: {result.stderr or result.stdout}")
+    return [_shown(line) for line in result.stdout.splitlines()]
+
+
+def _shown(line: str) -> str:
+    """A finding of Vale, `file.md:line:column:rule:text`, with the file's own name."""
+    name, number, _, _, message = line.split(":", 4)
+    return f"{name.removesuffix('.md')}:{number}: {message}"

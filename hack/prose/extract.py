@@ -1,0 +1,104 @@
+"""Finds what people read in source files: comments, messages, titles.
+
+The result is Markdown in which each text stands on the line that it has in the source.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import PurePath
+
+Piece = tuple[int, str]
+"""Where a text begins in its file, and the text."""
+
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_RUST = re.compile(
+    rf'(?P<comment>//[^\n]*)|r(#*)".*?"\2|\'(?:[^\'\\]|\\.)\'|(?P<string>{_STRING})', re.DOTALL
+)
+_PYTHON = re.compile(
+    rf"(?P<comment>#[^\n]*)|\"\"\"(?P<doc>.*?)\"\"\"|(?P<string>{_STRING})|'(?:[^'\\\n]|\\.)*'",
+    re.DOTALL,
+)
+_SCRIPT = re.compile(
+    rf"(?P<comment>//[^\n]*)|/\*(?P<doc>.*?)\*/|(?P<string>{_STRING}|`[^`]*`)|'[^'\n]*'",
+    re.DOTALL,
+)
+_HASH = re.compile(r"(?m)(?<!\S)(?P<comment>#[^\n]*)")
+_ANNOTATION = re.compile(
+    r"(?m)^( *)(?:- )?(?:summary|description|title|message):(?P<text>[^\n]*(?:\n\1 +[^\n]*)*)"
+)
+_TEMPLATE = re.compile(
+    rf"\{{\{{-? *(?:/\*(?P<doc>.*?)\*/|fail \(?(?:printf )?(?P<string>{_STRING}))", re.DOTALL
+)
+_TITLE = re.compile(rf'"title": (?P<title>{_STRING})|"description": (?P<string>{_STRING})')
+_MAKE = re.compile(r"(?m)^(?P<comment># [^\n]*)|^[a-z0-9-]+:[^\n]*?## (?P<text>[^\n]*)")
+
+_WORDS = re.compile(r"[A-Za-z,]+ [a-z,]+ [a-z]+")
+_MARKS = re.compile(r"(?m)^[ \t]*(?://[/!]?|#+(?: --)?|\*)[ \t]?")
+
+
+def markdown(path: str, source: str) -> str | None:
+    """The texts of a file, each on its own line; None for a file of another kind."""
+    patterns = _patterns(path)
+    if not patterns:
+        return None
+    lines = [""] * (source.count("\n") + 2)
+    for pattern in patterns:
+        for offset, text in _pieces(pattern, source):
+            first = source.count("\n", 0, offset)
+            for number, line in enumerate(text.split("\n"), first):
+                lines[number] = f"{lines[number]} {line.strip()}".strip()
+    return "\n".join(lines)
+
+
+def _patterns(path: str) -> list[re.Pattern]:
+    name = PurePath(path)
+    if name.suffix == ".rs":
+        return [_RUST]
+    if name.suffix == ".py":
+        return [_PYTHON]
+    if name.suffix == ".js":
+        return [_SCRIPT]
+    if name.suffix == ".json":
+        return [_TITLE] if path.startswith("dashboards/") else []
+    if name.suffix == ".tpl" or "/templates/" in path:
+        return [_HASH, _TEMPLATE]
+    if name.suffix in (".yaml", ".yml"):
+        return [_HASH, _ANNOTATION]
+    if name.name == "Makefile":
+        return [_MAKE]
+    return [_HASH] if name.suffix in (".toml", ".sh", ".ini") else []
+
+
+def _pieces(pattern: re.Pattern, source: str) -> Iterator[Piece]:
+    for match in pattern.finditer(source):
+        kind = match.lastgroup
+        if kind:
+            text = _CLEANED[kind](match[kind])
+            if text:
+                yield match.start(kind), text + _end(kind, source, match.end())
+
+
+def _end(kind: str, source: str, end: int) -> str:
+    """A string ends a sentence, unless another one goes on with it."""
+    if kind not in ("string", "text", "title") or re.match(r'\s*[fbr]?"', source[end : end + 80]):
+        return ""
+    return "."
+
+
+def _comment(text: str) -> str:
+    return "" if text.startswith("#!") else _MARKS.sub("", text)
+
+
+def _message(text: str) -> str:
+    """A string of several words, without quotes and escapes."""
+    words = re.sub(r"\\[nrt\"\\]|\\$", " ", text[1:-1], flags=re.MULTILINE)
+    return words if _WORDS.search(words) else ""
+
+
+_CLEANED: dict[str, Callable[[str], str]] = {
+    "comment": _comment,
+    "doc": lambda text: _MARKS.sub("", text),
+    "string": _message,
+    "text": lambda text: text.replace(">-", "").replace("|-", ""),
+    "title": lambda text: f"# {text[1:-1]}",
+}

@@ -1,0 +1,81 @@
+//! Values of charts/server for its HorizontalPodAutoscaler.
+
+use corelane::capacity::{Autoscaling, Bound};
+
+use super::answer::Answer;
+use super::text::whole;
+
+/// Writes the values, or says why there are none.
+pub(crate) fn render(answer: &Answer, arguments: &[String]) -> Result<String, String> {
+    if answer.model.knee().bound == Bound::Slots {
+        return Err(format!(
+            "--hpa: the {} slots of a lane are taken before it is busy, which its busy share does not show; \
+             allowed are --slots that are not",
+            answer.model.replica().slots
+        ));
+    }
+    let (Some(hpa), Some(plan)) = (answer.autoscaling, answer.plan) else {
+        return Err(
+            "--hpa: no number of replicas meets the target; allowed is a longer time".to_owned()
+        );
+    };
+    let Autoscaling { busy, rate, min, max } = hpa;
+    // Rounded down: a little early is not too late.
+    let busy = (busy * 1000.0).floor().max(1.0);
+    Ok(format!(
+        "\
+# Written by: {}
+# A replica carries {} requests/s within the target. With its lanes busy {}% of the time it has {}: the load
+# may grow by {}% until a new replica is ready. {} may be away.
+autoscaling:
+  enabled: true
+  minReplicas: {min}
+  maxReplicas: {max}
+  # Only the lanes count.
+  cpuPercent: 0
+  metrics:
+    - type: Pods
+      pods:
+        metric: {{name: corelane_lane_busy_ratio}}
+        target: {{type: AverageValue, averageValue: {busy}m}}
+  behavior:
+    # A replica takes its time to warm up, and load falls more often for a moment than for good.
+    scaleDown:
+      stabilizationWindowSeconds: 300
+      policies:
+        - {{type: Pods, value: 1, periodSeconds: 60}}
+",
+        command(arguments),
+        whole(plan.carried),
+        busy / 10.0,
+        whole(rate),
+        answer.growth * 100.0,
+        answer.spare
+    ))
+}
+
+/// The command as it can be given again.
+fn command(arguments: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:%=".contains(c);
+    let quoted = arguments.iter().map(|word| {
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            // On one line, as a comment has to be.
+            format!("'{}'", word.replace('\'', r"'\''").replace('\n', ", "))
+        }
+    });
+    let words: Vec<_> = ["corelane".to_owned()].into_iter().chain(quoted).collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_can_be_given_again() {
+        let words = ["capacity", "--mix", "GET /it's=100%", "--p99", "20ms"].map(str::to_owned);
+        assert_eq!(command(&words), r"corelane capacity --mix 'GET /it'\''s=100%' --p99 20ms");
+    }
+}

@@ -1,0 +1,225 @@
+//! The model, by what is given and by what a running replica has learnt.
+
+use corelane::Placement;
+use corelane::capacity::{CapacityError, Kind, Mix, Model, Replica, Sharing, Time};
+
+use super::Failure;
+use super::arguments::{Question, Settings};
+use super::exposition::{Exposition, Series};
+use super::source::{self, Source};
+
+/// Handlers that wait for less do not wait: it is the time between two readings of the clock.
+const NO_WAIT: f64 = 1e-6;
+
+/// Start times of one process differ by no more, in seconds: the kernel counts them from the boot.
+const SAME_START: f64 = 2.0;
+
+/// Counters that are read at both ends of a time.
+const COUNTERS: [&str; 7] = [
+    "corelane_load_table_observations_total",
+    "corelane_load_table_lane_time_seconds_total",
+    "corelane_load_table_lane_time_squared_seconds_total",
+    "corelane_load_table_service_time_seconds_total",
+    "corelane_load_table_service_time_squared_seconds_total",
+    "corelane_lane_cpu_seconds_total",
+    "corelane_lane_sleeps_total",
+];
+
+/// A lane that slept less often than this share of its requests was busy all the time.
+const SELDOM: f64 = 0.05;
+
+/// The mix and the replica that a question is about.
+pub(crate) fn model(question: &Question) -> Result<Model, Failure> {
+    let (given, mix) = match (question.from.last(), &question.mix) {
+        (Some(source), mix) => {
+            let (before, now) = source::read(&question.from, question.window)
+                .map_err(|error| Failure::NoAnswer(error.to_string()))?;
+            let told = Told { before, now };
+            told.check(source)?;
+            let kinds = told.kinds();
+            let replica = told.replica(kinds.iter().map(|(_, n)| n).sum());
+            (replica, learnt_mix(mix.as_ref(), kinds, source)?)
+        }
+        (None, Some(mix)) => (Replica::default(), mix.clone()),
+        (None, None) => return Err(Failure::Usage("a mix is needed: --mix or --from".to_owned())),
+    };
+    let placement = question.settings.placement;
+    let replica = question.settings.over(given, placement);
+    Model::new(mix, replica).map_err(|error| match error {
+        CapacityError::Setting { .. } => Failure::Usage(format!("--{error}")),
+        _ => Failure::Usage(format!("--mix: {error}")),
+    })
+}
+
+impl Settings {
+    /// A replica with what is given in place of what it has.
+    fn over(&self, mut replica: Replica, placement: Option<Placement>) -> Replica {
+        let set = |to: &mut usize, from: Option<usize>| *to = from.unwrap_or(*to);
+        set(&mut replica.lanes, self.lanes);
+        set(&mut replica.slots, self.slots);
+        set(&mut replica.queue, self.queue);
+        let set = |to: &mut f64, from: Option<f64>| *to = from.unwrap_or(*to);
+        set(&mut replica.outside, self.outside);
+        set(&mut replica.wake, self.wake);
+        set(&mut replica.network, self.network);
+        replica.unevenness = self.unevenness;
+        if let Some(placement) = placement {
+            replica.sharing = sharing(placement);
+        }
+        if self.keep_alive {
+            // Its connection stays where it is, whoever has less to do.
+            replica.sharing = Sharing::Apart;
+        }
+        replica
+    }
+}
+
+fn sharing(placement: Placement) -> Sharing {
+    match placement {
+        Placement::Shared | Placement::LeastLoaded => Sharing::Together,
+        _ => Sharing::Apart,
+    }
+}
+
+/// The kinds of a mix with what the replica has learnt of those that give no times; without a mix,
+/// all that it has learnt.
+fn learnt_mix(
+    mix: Option<&Mix>,
+    learnt: Vec<(Kind, f64)>,
+    source: &Source,
+) -> Result<Mix, Failure> {
+    let all: f64 = learnt.iter().map(|(_, n)| n).sum();
+    if all <= 0.0 {
+        return Err(Failure::NoAnswer(format!("--from {source}: it was asked for nothing")));
+    }
+    let usage = |error: CapacityError| Failure::Usage(error.to_string());
+    let Some(mix) = mix else {
+        let share = |(kind, n): (Kind, f64)| Kind { share: n / all, ..kind };
+        return Mix::new(learnt.into_iter().map(share).collect()).map_err(usage);
+    };
+    let fill = |kind: &Kind| {
+        if kind.service() != Time::ZERO {
+            return Ok(kind.clone());
+        }
+        let known = learnt.iter().find(|(known, _)| known.name == kind.name);
+        known.map(|(known, _)| Kind { share: kind.share, ..known.clone() }).ok_or_else(|| {
+            let names: Vec<_> = learnt.iter().map(|(known, _)| known.name.as_str()).collect();
+            let names = names.join(", ");
+            Failure::Usage(format!(
+                "--mix {:?}: the replica knows nothing of it; allowed are {names}, or a mean",
+                kind.name
+            ))
+        })
+    };
+    let kinds = mix.kinds().iter().map(fill).collect::<Result<_, _>>()?;
+    Mix::new(kinds).map_err(usage)
+}
+
+/// What a replica told at both ends of a time; at its start, nothing.
+#[derive(Debug)]
+struct Told {
+    before: Exposition,
+    now: Exposition,
+}
+
+impl Told {
+    /// Whether both are readings of one replica, and in this order: a counter that fell began anew.
+    fn check(&self, source: &Source) -> Result<(), Failure> {
+        let refuse = |words: &str| Err(Failure::NoAnswer(format!("--from {source}: {words}")));
+        if self.now.series("corelane_lane_info").is_empty() {
+            return refuse("it shows no lanes; allowed is what /metrics of a replica shows");
+        }
+        let fell = |name: &&str| {
+            let now = self.now.series(name);
+            let known = |old: &Series| now.iter().find(|new| new.is(old)).map(|new| new.value);
+            self.before.series(name).iter().any(|old| known(old).is_none_or(|new| new < old.value))
+        };
+        let start = |of: &Exposition| of.sum("process_start_time_seconds");
+        let starts = start(&self.before).zip(start(&self.now));
+        let restarted = starts.is_some_and(|(old, new)| (new - old).abs() > SAME_START);
+        if restarted || COUNTERS.iter().any(fell) {
+            return refuse(
+                "it is no later reading of the replica that was read first; allowed are two of one replica \
+                 that was not restarted between them, the earlier one first",
+            );
+        }
+        Ok(())
+    }
+
+    /// By how much the sum of a counter's series that are alike grew.
+    fn grown(&self, name: &str, like: impl Fn(&Series) -> bool) -> f64 {
+        let sum = |all: &Exposition| -> f64 {
+            all.series(name).iter().filter(|each| like(each)).map(|each| each.value).sum()
+        };
+        sum(&self.now) - sum(&self.before)
+    }
+
+    /// Each kind that was asked for, and how often.
+    fn kinds(&self) -> Vec<(Kind, f64)> {
+        let observations = "corelane_load_table_observations_total";
+        let rows = self.now.series(observations).iter().filter_map(|row| {
+            let of = |name: &str| {
+                let like = |each: &Series| {
+                    ["route", "method"].iter().all(|label| each.label(label) == row.label(label))
+                };
+                self.grown(name, like)
+            };
+            let count = of(observations);
+            let sums = |sum: &str, squares: &str| {
+                Time::from_sums(count as u64, of(sum), of(squares)).unwrap_or_default()
+            };
+            let lane = sums(
+                "corelane_load_table_lane_time_seconds_total",
+                "corelane_load_table_lane_time_squared_seconds_total",
+            );
+            let service = sums(
+                "corelane_load_table_service_time_seconds_total",
+                "corelane_load_table_service_time_squared_seconds_total",
+            );
+            let name = format!("{} {}", row.label("method"), row.label("route"));
+            let kind = Kind { name, share: 0.0, lane, wait: wait(lane, service) };
+            (count > 0.0).then_some((kind, count))
+        });
+        rows.collect()
+    }
+
+    /// Its settings, and what a request costs it beside its handler, over so many requests.
+    fn replica(&self, requests: f64) -> Replica {
+        let usual = Replica::default();
+        let setting = |name: &str| self.now.sum(name).map(|value| value as usize);
+        let config = self.now.series("corelane_config_info").first();
+        let placement = config.and_then(|info| info.label("placement").parse().ok());
+        let total = |name: &str| self.grown(name, |_| true);
+        let lane_time = total("corelane_load_table_lane_time_seconds_total");
+        // Not busy time: it leaves out the way to sleep and back, and grows in a lane that is robbed of
+        // its CPU.
+        let taken = total("corelane_lane_cpu_seconds_total");
+        let besides = (taken - lane_time).max(0.0) / requests.max(1.0);
+        let sleeps = total("corelane_lane_sleeps_total");
+        // What a busy lane spends on each request shows where it hardly ever slept. Elsewhere it cannot
+        // be told from waking up, and is taken as usual.
+        let awake = sleeps < SELDOM * requests;
+        let outside = if awake { besides } else { besides.min(usual.outside) };
+        let wake =
+            if awake { usual.wake } else { (besides - outside) * requests / sleeps.max(1.0) };
+        Replica {
+            lanes: self.now.series("corelane_lane_info").len().max(1),
+            slots: setting("corelane_config_slots").unwrap_or(usual.slots),
+            queue: setting("corelane_config_queue").unwrap_or(usual.queue),
+            sharing: placement.map_or(usual.sharing, sharing),
+            outside: outside.min(1.0),
+            wake: wake.min(1.0),
+            ..usual
+        }
+    }
+}
+
+/// What of its service time a handler waits, if what it waits does not depend on what it computes.
+fn wait(lane: Time, service: Time) -> Time {
+    let mean = service.mean() - lane.mean();
+    if mean < NO_WAIT {
+        return Time::ZERO;
+    }
+    let variance = service.deviation().powi(2) - lane.deviation().powi(2);
+    Time::new(mean, variance.max(0.0).sqrt()).unwrap_or_default()
+}

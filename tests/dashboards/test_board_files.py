@@ -1,0 +1,101 @@
+"""The files of the dashboards: generated from the code, and valid for Grafana and Prometheus."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from support import REPOSITORY
+from tools import resolve
+
+CODE = REPOSITORY / "dashboards" / "grafana"
+FILES = sorted((REPOSITORY / "dashboards" / "json").glob("*.json"))
+
+
+def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    """Runs the generator in `folder`."""
+    python = resolve.ensure(["dashboards-python"])["dashboards-python"]
+    argv = [python, folder / "grafana", *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+def test_the_files_are_what_the_code_writes() -> None:
+    checked = check(CODE.parent, "--check")
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_a_file_that_was_changed_by_hand_or_is_left_over_is_named(tmp_path: Path) -> None:
+    shutil.copytree(CODE, tmp_path / "grafana")
+    shutil.copytree(REPOSITORY / "dashboards" / "json", tmp_path / "json")
+    changed = tmp_path / "json" / "corelane-lanes.json"
+    changed.write_text(changed.read_text().replace("Busiest", "Laziest"))
+    (tmp_path / "json" / "corelane-old.json").write_text("{}")
+    checked = check(tmp_path, "--check")
+    assert checked.returncode == 1
+    assert checked.stderr == (
+        "dashboards: not up to date: corelane-lanes.json, corelane-old.json. Run: make dashboards\n"
+    )
+    assert check(tmp_path).returncode == 0
+    assert check(tmp_path, "--check").returncode == 0
+    assert not (tmp_path / "json" / "corelane-old.json").exists()
+
+
+def test_bad_usage_is_refused() -> None:
+    assert check(CODE.parent, "--chek").returncode == 64
+
+
+def expressions(value: object) -> list[str]:
+    """All queries of a dashboard."""
+    if isinstance(value, list):
+        return [found for each in value for found in expressions(each)]
+    if not isinstance(value, dict):
+        return []
+    return [value["expr"]] if "expr" in value else expressions(list(value.values()))
+
+
+def test_prometheus_can_read_every_query(tmp_path: Path) -> None:
+    queries = [it for file in FILES for it in expressions(json.loads(file.read_text()))]
+    filled = [re.sub(r"\$\w+", "x", it.replace("$__rate_interval", "1m")) for it in queries]
+    rules = [{"record": f"query_{index}", "expr": it} for index, it in enumerate(filled)]
+    # JSON is YAML (YAML 1.2, section 1.3).
+    file = tmp_path / "queries.json"
+    file.write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}))
+    argv = [resolve.ensure(["promtool"])["promtool"], "check", "rules", "--lint=none", file]
+    read = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert read.returncode == 0, read.stderr
+
+
+READ_BACK = """
+import json, sys
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+register_default_plugins()
+read = [Dashboard.from_json(json.load(open(file))) for file in sys.argv[1:]]
+print(json.dumps(read, cls=JSONEncoder))
+"""
+
+
+def test_grafanas_own_types_hold_all_that_the_files_say() -> None:
+    python = resolve.ensure(["dashboards-python"])["dashboards-python"]
+    argv = [python, "-c", READ_BACK, *FILES]
+    reading = subprocess.run(argv, capture_output=True, text=True, check=True)
+    for read, file in zip(json.loads(reading.stdout), FILES, strict=True):
+        wanted = json.loads(file.read_text())
+        for mark in wanted["annotations"]["list"]:
+            # Members of the Prometheus data source's annotations, which these types leave out.
+            for member in ("titleFormat", "textFormat", "step", "useValueForTime"):
+                del mark[member]
+        assert lost(wanted, read, file.stem) == []
+
+
+def lost(wanted: object, read: object, at: str) -> list[str]:
+    """What is said in `wanted` and not in `read`, which may have defaults beside it."""
+    if isinstance(wanted, dict) and isinstance(read, dict):
+        return [it for key in wanted for it in lost(wanted[key], read.get(key), f"{at}.{key}")]
+    if isinstance(wanted, list) and isinstance(read, list) and len(wanted) == len(read):
+        pairs = enumerate(zip(wanted, read, strict=True))
+        return [it for index, (one, two) in pairs for it in lost(one, two, f"{at}[{index}]")]
+    return [] if wanted == read else [at]
