@@ -29,7 +29,7 @@ help: ## Show the targets and variables
 
 ##
 ## Variables of up, as in: make up REPLICAS=4
-## INSTANCE is also for down, status, logs, loadtest, compare-direct, clean, postgres-up and postgres-down.
+## INSTANCE is also for down, status, logs, loadtest, clean, postgres-up and postgres-down.
 ##   REPLICAS            replicas of the server; one per CPU
 ##   PROFILE             local, the cargo profile that builds the server; release is faster and takes minutes to build
 ##   GATEWAY_PORT        8080, where requests go
