@@ -20,6 +20,8 @@ from support import REPOSITORY
 from support.bench_field import CPU_US, record
 from tools.errors import ToolError
 
+pytestmark = pytest.mark.nightly
+
 PARTS = ("mixed", "idle", "c10k", "proxies", "scaling", "published")
 """What a record may lack, beside workloads."""
 

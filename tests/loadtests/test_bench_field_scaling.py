@@ -17,6 +17,8 @@ from loadtests.bench.field.scaling.model import Fleet, Growth, Law
 from loadtests.bench.field.scaling.routers import Programs
 from tools import resolve
 
+pytestmark = pytest.mark.nightly
+
 TINY = replace(
     plan.QUICK,
     seconds=0.1,

@@ -5,9 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from loadtests.bench.files import report
 from loadtests.bench.files.servers import CORELANE, NGINX
 from support import REPOSITORY
+
+pytestmark = pytest.mark.nightly
 
 OTHER_FILES = """\
 #!{python}

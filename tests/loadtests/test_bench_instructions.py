@@ -11,6 +11,8 @@ from loadtests.bench.instructions import run, table
 from loadtests.bench.instructions.command import HERE
 from support import REPOSITORY
 
+pytestmark = pytest.mark.nightly
+
 ROW = "not found"
 
 on_x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the table is of x86-64")

@@ -16,6 +16,8 @@ from loadtests.bench.lanes.rows import Bench
 from support import REPOSITORY
 from support.servers import Server
 
+pytestmark = pytest.mark.nightly
+
 CPU = min(os.sched_getaffinity(0))
 
 FICKLE = """\

@@ -17,7 +17,10 @@ from support import REPOSITORY
 
 CPUS = sorted(os.sched_getaffinity(0))
 
-pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="two lanes take two CPUs")
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(len(CPUS) < 2, reason="two lanes take two CPUs"),
+]
 
 SMALL = Size(rounds=1, seconds=0.1, warm_up=0.05, looks=(1,), turns=1, many=100)
 

@@ -32,6 +32,8 @@ from support.client import Reply, ask
 from support.field import REFERENCE, Field, Stored, cpus, find, is_there, who_takes
 from support.postgres import Postgres
 
+pytestmark = pytest.mark.nightly
+
 TOKEN = "peers-0123456789abcdef"
 
 NUMBERS = (
