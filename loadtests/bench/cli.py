@@ -8,13 +8,12 @@ from pathlib import Path
 from loadtests.bench import compare_direct, soak
 from loadtests.bench.experiment import command
 from loadtests.bench.field import command as field
-from loadtests.bench.files import run as files
 from loadtests.bench.idle import command as idle
 from loadtests.bench.instructions import command as instructions
 from loadtests.bench.lanes import rows, run
 from loadtests.bench.mixed import command as mixed
 from loadtests.bench.moving import command as moving
-from loadtests.bench.options import OUT, RESULTS, add_builds, add_folder, positive, some_of
+from loadtests.bench.options import OUT, RESULTS, add_builds, positive, some_of
 from loadtests.bench.registry import EXPERIMENTS
 from loadtests.bench.threads import command as threads
 from loadtests.bench.tuning import command as tuning
@@ -34,7 +33,6 @@ def main(arguments: list[str]) -> int:
         command.add(commands, experiment)
     command.add_report(commands, EXPERIMENTS)
     _add_compare_direct(commands)
-    _add_files(commands)
     _add_lanes(commands)
     field.add(commands)
     idle.add(commands)
@@ -78,42 +76,6 @@ def _compare_direct(options: argparse.Namespace) -> int:
     full = options.path == "/hello" and not options.quick and options.rounds == ROUNDS
     plan = compare_direct.Plan(options.path, requests, compare_direct.CONCURRENCY, options.rounds)
     return compare_direct.main(plan, options.out or (RESULTS if full else OUT))
-
-
-def _add_files(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser(
-        "files",
-        help="CPU per request of static files, beside nginx and other file servers",
-        description="Compares corelane-server with nginx, tower-http and actix-files: CPU time per "
-        "request of a file of 4 KiB and one of 10.8 kB. Builds what it needs.",
-    )
-    parser.add_argument(
-        "--rounds", type=positive, default=files.ROUNDS, metavar="N", help="default: 9"
-    )
-    parser.add_argument("--quick", action="store_true", help="shorter measurements")
-    parser.add_argument(
-        "--only",
-        type=lambda text: tuple(text.split(";")),
-        default=(),
-        metavar="NAMES",
-        help="some servers only, with semicolons between",
-    )
-    add_folder(parser)
-    add_builds(parser)
-    parser.set_defaults(run=_files)
-
-
-def _files(options: argparse.Namespace) -> int:
-    if unknown := set(options.only) - set(files.NAMES):
-        raise ToolError(f"--only {';'.join(sorted(unknown))}: there are {'; '.join(files.NAMES)}")
-    plan = files.Plan(
-        rounds=options.rounds,
-        seconds=files.QUICK if options.quick else files.SECONDS,
-        only=options.only,
-        server=options.server and options.server.resolve(),
-        profile=options.profile,
-    )
-    return files.main(plan, options.out or (RESULTS if plan == files.Plan() else OUT))
 
 
 def _add_lanes(commands: argparse._SubParsersAction) -> None:

@@ -52,7 +52,7 @@ def _cells(bench: Bench, contender: Contender, sizes: Sizes) -> dict[tuple[int, 
             for name in (HELLO, WORK):
                 if name not in contender.workloads:
                     continue
-                # Where it takes little, it goes first; see lanes/load.py on why not where it takes much.
+                # Where it takes little, it goes first; see experiment/generator.py on why not where it takes much.
                 place = Place(both, first=name == WORK) if cpus == 2 else bench.place()
                 more = {"ops": OPS} if name == WORK else {}
                 found[cpus, name] = Cell.of(
