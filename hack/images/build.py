@@ -18,7 +18,7 @@ class Options:
     """How images are built."""
 
     tag: str = ""
-    """By default the version. `{digest}` in it stands for the first digits of the digest."""
+    """By default the version. Its placeholder `{digest}` becomes the first digits of the digest."""
     arches: Sequence[str] = ()
     """By default this machine's architecture."""
     profile: str = rust.RELEASE

@@ -29,7 +29,7 @@ def _parser() -> argparse.ArgumentParser:
     make.add_argument(
         "--tag",
         default="",
-        help="tag of the images, by default the version; {digest} stands for 12 digits of the digest",
+        help="tag of the images, by default the version; {digest} becomes 12 digits of the digest",
     )
     make.add_argument("--out", type=Path, default=build.FOLDER, help="default: .run/images")
     again = commands.add_parser(

@@ -1,6 +1,6 @@
 """Content that syft cannot recognise, as CycloneDX components from the image's labels.
 
-syft knows Envoy up to 1.39 by its bytes, and Debian's files only beside Debian's own list of them.
+syft knows Envoy up to 1.39 by its bytes, and Debian's files only together with Debian's list of packages.
 """
 
 from collections.abc import Mapping

@@ -42,7 +42,7 @@ def find(root: Path) -> list[Place]:
         beside = list(_matches(file, BESIDE))
         if len(beside) != file.read_text().count("repository: file://"):
             raise ToolError(
-                f"{file}: a dependency should have name, version and repository, in turn"
+                f"{file}: a dependency needs name, version and repository, in this order"
             )
         found += [*_matches(file, CHART), *beside]
     for workspace in WORKSPACES:

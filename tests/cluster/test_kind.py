@@ -54,7 +54,7 @@ def test_without_docker_the_error_says_so(command: str, tmp_path: Path) -> None:
     # A Docker client, where there is one, looks for its engine there.
     result = run(command, CLUSTER="kind", DOCKER_HOST=f"unix://{tmp_path}/docker.sock")
     assert result.returncode == 1
-    assert "CLUSTER=kind takes a Docker engine" in result.stderr
+    assert "CLUSTER=kind needs a Docker engine" in result.stderr
 
 
 def test_the_current_cluster_pulls_images_from_a_registry() -> None:

@@ -34,7 +34,7 @@ def test_cpus_that_may_not_be_used_are_reserved_on_both_nodes() -> None:
 
 @pytest.mark.parametrize("cpus", [set(), {5}])
 def test_fewer_than_two_cpus_are_rejected(cpus: set[int]) -> None:
-    with pytest.raises(ToolError, match=rf"this machine has {len(cpus)} that may be used"):
+    with pytest.raises(ToolError, match=rf"this machine has {len(cpus)} usable"):
         plan.split(cpus)
 
 
