@@ -25,7 +25,6 @@ PENDING = (
     "Makefile",
     "charts/*",
     "dashboards/*",
-    "docs/benchmarks.md",
     "docs/drills.md",
     "docs/metrics.md",
     "docs/node-tuning-knobs.md",
@@ -33,8 +32,8 @@ PENDING = (
     "hack/local/*",
     "loadtests/*.js",
     "loadtests/*.py",
-    "loadtests/bench/*",
-    "loadtests/compare/*",
+    "loadtests/*.rs",
+    "loadtests/*.toml",
     "services/*.rs",
     "services/*.toml",
 )
