@@ -1,4 +1,4 @@
-"""The certificates and kubeconfigs of one cluster, made anew by each up."""
+"""The certificates and kubeconfigs of a cluster. Each `up` makes new ones."""
 
 import base64
 import json
@@ -29,11 +29,11 @@ class Certificates:
         return self.folder / f"{name}.key"
 
     def kubeconfig(self, name: str) -> Path:
-        """How a component reaches the API server; the administrator's has a place of its own."""
+        """The kubeconfig of a component; the administrator's is in another folder."""
         return records.kubeconfig(self.state) if name == "admin" else self.folder / f"{name}.conf"
 
     def make(self, plan: Plan) -> None:
-        """Makes all of them. Groups are what Kubernetes' own roles are bound to."""
+        """Makes all certificates. Kubernetes' default roles are bound to these groups."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self._request("ca", "/CN=corelane-cluster")
         self._run("genpkey", "-algorithm", "RSA", "-out", self.key("accounts"))

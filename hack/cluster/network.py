@@ -14,14 +14,14 @@ from cluster.programs import Programs
 from tools.errors import ToolError
 
 ALIAS = "corelane-cluster "
-"""With the state folder behind it, this is written on the host's interface: whose it is."""
+"""The alias of the host's interface begins so, followed by the state folder that owns it."""
 
 BRIDGE = "bridge"
 
 
 def anchor(record: records.Record, programs: Programs, name: str) -> int:
     """Starts the process that holds the network and mount namespace of a node."""
-    # Mounts that a node makes are seen by it alone and end with it.
+    # Mounts of a node are visible in its namespace only, and end with it.
     argv = ["unshare", "--net", "--mount", "--propagation", "private", "sleep", "infinity"]
     pid = processes.start(record, name, argv, programs.environment())
     if not processes.until(lambda: processes.name(pid) == "sleep", 10, 0.005):
@@ -32,9 +32,9 @@ def anchor(record: records.Record, programs: Programs, name: str) -> int:
 
 
 def inside(pid: int) -> list[str]:
-    """The words in front of a command that runs it in the namespaces of an anchor.
+    """The command prefix that runs a command in the namespaces of an anchor.
 
-    `ip netns exec` would mount /sys anew and hide the cgroups.
+    `ip netns exec` would mount another /sys and hide the cgroups.
     """
     return ["nsenter", "--target", str(pid), "--net", "--mount"]
 

@@ -1,4 +1,4 @@
-"""Runs the programs that know the cluster, the images and the charts."""
+"""Runs kubectl, Helm, hack/cluster and hack/images."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from tools.errors import ToolError
 
 
 def ours(package: str, *arguments: str | Path) -> str:
-    """Runs `python3 hack/PACKAGE`, which says on stderr what it does; gives its output."""
+    """Runs `python3 hack/PACKAGE`, whose stderr is shown; returns its output."""
     argv = [sys.executable, settings.REPOSITORY / "hack" / package, *arguments]
     result = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False)
     if result.returncode != 0:
@@ -22,12 +22,12 @@ def ours(package: str, *arguments: str | Path) -> str:
 
 
 def kubeconfig() -> Path:
-    """The kubeconfig of the cluster that CLUSTER means."""
+    """The kubeconfig of the cluster that CLUSTER selects."""
     return Path(ours("cluster", "kubeconfig").strip())
 
 
 def tool(name: str, *arguments: str | Path, stdin: str | None = None) -> str:
-    """Runs a tool on the cluster; gives its output."""
+    """Runs a tool on the cluster; returns its output."""
     result = subprocess.run(
         [resolve.ensure([name])[name], *arguments],
         env={**os.environ, "KUBECONFIG": str(kubeconfig())},

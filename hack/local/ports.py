@@ -1,4 +1,4 @@
-"""Finds out before the start whether a port is taken, and by whom (proc(5))."""
+"""Detects ports that are in use, and by which process, before the start (proc(5))."""
 
 import errno
 import socket

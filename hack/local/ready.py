@@ -82,7 +82,7 @@ def _get(port: int, path: str) -> http.client.HTTPMessage | None:
 
 
 def _dead(run: Path) -> list[str]:
-    """What ended right after its start. supervisord would go on trying; a person need not."""
+    """Processes that exited right after their start, which supervisord would restart again and again."""
     states = supervisor.states(run)
     return [name for name, info in states.items() if info["statename"] in ("BACKOFF", "FATAL")]
 

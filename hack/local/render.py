@@ -42,7 +42,7 @@ def gateway_values(topology: Topology) -> dict:
             # Well below the drain.settle of local replicas.
             "health": {"interval": "200ms"},
         },
-        # To be looked at by whoever has just sent a request.
+        # Every request is logged, for users who try it out.
         "accessLog": {"percent": 100},
     }
 

@@ -24,7 +24,7 @@ PROFILES = ("local", "release", "dev", "image")
 """Cargo's profiles for the server; the first is the default."""
 
 POSTGRES_PORT = 5433
-"""Beside that of a PostgreSQL of the system."""
+"""Different from the port of a system PostgreSQL."""
 
 DATABASES = ("sqlite", "postgres", "none")
 """Where projects may be kept; the first is the default."""

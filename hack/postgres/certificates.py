@@ -1,4 +1,4 @@
-"""The certificates of a PostgreSQL that speaks TLS: an authority of its own signs for its address."""
+"""The certificates of a PostgreSQL with TLS, signed by its own authority."""
 
 import subprocess
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ def make(folder: Path, home: Path, hosts: Sequence[str], address: str, account: 
     extension = f"subjectAltName={','.join(names)}"
     signed = ("-CA", ca, "-CAkey", ca_key, "-addext", "basicConstraints=critical,CA:FALSE")
     _request("-subj", "/CN=localhost", "-out", crt, "-keyout", key, "-addext", extension, *signed)
-    # The key of an authority that signs once is not kept.
+    # The authority signs once, so its key is not kept.
     ca_key.unlink()
     for file in (crt, key):
         account.own(file)

@@ -28,15 +28,14 @@ PENDING = (
     "docs/drills.md",
     "docs/metrics.md",
     "docs/node-tuning-knobs.md",
-    "docs/releasing.md",
-    "hack/*",
+    "hack/charts/*",
+    "hack/local/*",
     "loadtests/*.js",
     "loadtests/*.py",
     "loadtests/*.rs",
     "loadtests/*.toml",
     "services/*.rs",
     "services/*.toml",
-    "skaffold.yaml",
 )
 """Folders that do not pass yet: read only where a path names them."""
 

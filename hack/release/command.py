@@ -1,4 +1,4 @@
-"""Runs the programs that a release is made with."""
+"""Runs the programs that make a release."""
 
 import os
 import subprocess
@@ -11,12 +11,12 @@ from tools.errors import ToolError
 def output(
     argv: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> str:
-    """What the program prints on stdout; when it fails, the error shows all that it said."""
+    """The program's stdout; if it fails, the error shows its whole output."""
     return _run(argv, cwd, env).stdout
 
 
 def said(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> str:
-    """What the program prints on stdout and stderr."""
+    """The program's stdout and stderr."""
     result = _run(argv, None, env)
     return result.stdout + result.stderr
 

@@ -1,4 +1,4 @@
-"""Runs one command of obtaining a tool, with its output in a log file."""
+"""Runs a command with its output in a log file."""
 
 import os
 import subprocess

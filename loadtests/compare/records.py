@@ -8,7 +8,7 @@ from statistics import fmean, median
 
 from loadtests import record
 from loadtests.bench import machine
-from loadtests.bench.lanes.builds import BENCH, locked
+from loadtests.bench.experiment.builds import BENCH, locked
 from loadtests.compare import report, verdict
 from loadtests.compare.measures import BUILDS, Measure, Sample
 from loadtests.compare.run import Result

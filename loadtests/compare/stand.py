@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from loadtests.bench.experiment.generator import Generator, Place
+from loadtests.bench.experiment.measurement import CONNECTIONS, SLOW_SHARE, cpu_of
+from loadtests.bench.experiment.servers import CORELANE, Running, Server, running
 from loadtests.bench.free_ports import free_ports
-from loadtests.bench.gateway.measure import Replica
+from loadtests.bench.gateway.pool import Replica
 from loadtests.bench.gateway.proxies import Programs, Proxy
 from loadtests.bench.gateway.shipped import Endpoint
-from loadtests.bench.lanes.load import Generator, Place
-from loadtests.bench.lanes.rows import CONNECTIONS, SLOW_SHARE, cpu_of
-from loadtests.bench.lanes.servers import CORELANE, Running, Server, running
 from loadtests.compare.builds import ANY, Build
 from loadtests.compare.measures import ORDERS, Round, Sample, Slice
 

@@ -7,6 +7,8 @@ import pytest
 from dashboards.drill import alerting, factor
 from support import REPOSITORY
 
+pytestmark = pytest.mark.nightly
+
 RULES = REPOSITORY / "dashboards" / "rules"
 
 BY = 20

@@ -42,11 +42,13 @@ def test_prometheus_understands_every_query(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+@pytest.mark.fast
 @EVERY_RUNBOOK
 def test_an_alert_leads_to_it(runbook: Path) -> None:
     assert str(runbook.relative_to(REPOSITORY)) in NAMED
 
 
+@pytest.mark.fast
 @EVERY_RUNBOOK
 def test_its_links_lead_somewhere(runbook: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", runbook.read_text())

@@ -1,4 +1,4 @@
-"""A PostgreSQL that is gone, or slower than what is asked of it."""
+"""A PostgreSQL that is down, or too slow for the load."""
 
 from collections.abc import Iterator
 
@@ -39,7 +39,7 @@ def database_stopped(place: Place) -> Iterator[Labels]:
 @drill(
     "CorelaneDatabaseExhausted",
     "CorelaneDatabaseBusy",
-    how="somebody locks the table; one connection, a wait of 200 ms, six clients. The lock is released",
+    how="a lock on the table, one connection, a wait of 200 ms, six clients; the lock is released",
 )
 def database_exhausted(place: Place) -> Iterator[Labels]:
     database = _postgres(place)

@@ -1,4 +1,4 @@
-"""A gateway that is gone, has nobody behind it, tries again and again, or has its fill."""
+"""Gateways that are down, have no healthy replica, retry, or are at a limit."""
 
 import signal
 import socket
@@ -56,8 +56,8 @@ def replica_unhealthy(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneGatewayRetries",
-    how="one of two replicas has one slot and no queue, and a client that goes past the gateway keeps the "
-    "slot: it sheds what the gateway sends; that client leaves",
+    how="one of two replicas has one slot and no queue, and a direct client occupies the "
+    "slot, so that it sheds requests of the gateway; the client leaves",
 )
 def retries(place: Place) -> Iterator[Labels]:
     small = ("--faults", "on", "--lanes", "1", "--limits.slots", "1", "--limits.queue", "0")
@@ -73,7 +73,7 @@ def retries(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneOutlierEjections",
-    how="one of two replicas answers 500 to everything (fault injection), ejections of 1 s; the fault ends",
+    how="one of two replicas answers 500 (fault injection), ejections of 1 s; the fault ends",
 )
 def ejections(place: Place) -> Iterator[Labels]:
     failing = place.server("--faults", "on")
@@ -90,7 +90,7 @@ def ejections(place: Place) -> Iterator[Labels]:
 @drill(
     "CorelaneGatewayOverloaded/warning",
     "CorelaneGatewayOverloaded/critical",
-    how="a gateway that may use 4 MiB takes the place of one that may use 512; the latter is back",
+    how="a gateway with 4 MiB of memory replaces one with 512 MiB; replaced again",
 )
 def gateway_overloaded(place: Place) -> Iterator[Labels]:
     server = place.server()
@@ -108,7 +108,7 @@ def gateway_overloaded(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneGatewayConnections/warning",
-    how="a gateway with 20 connections at most, 18 of them kept; they are closed",
+    how="a gateway with a limit of 20 connections, 18 open; closed",
 )
 def gateway_connections(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(place.server(), values={"listener": {"connections": 20}})
@@ -119,7 +119,7 @@ def gateway_connections(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneGatewayConnections/critical",
-    how="a gateway with 20 connections at most, all of them kept, others tried; they are closed",
+    how="a gateway with a limit of 20 connections, all open, and attempts to connect; closed",
 )
 def gateway_full(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(place.server(), values={"listener": {"connections": 20}})
@@ -141,7 +141,7 @@ def _held(gateway: Gateway, count: int) -> Iterator[None]:
 @drill(
     "CorelaneCertificateExpiry/warning",
     "CorelaneCertificateExpiry/critical",
-    how="the gateway's new certificate ends within the day, of which Envoy says 0 days; one of a year takes its place",
+    how="the gateway's new certificate expires within a day; replaced by one for a year",
 )
 def gateway_certificate(place: Place) -> Iterator[Labels]:
     files = dict(zip(("certificate", "key"), map(str, write(place.folder, YEAR)), strict=True))

@@ -1,4 +1,4 @@
-"""Nodes that somebody changes, that refuse, or that nobody looks at."""
+"""Nodes with changed or rejected settings, or without a working agent."""
 
 import itertools
 import signal
@@ -40,7 +40,7 @@ def _prepared(place: Place, tree: Tree, *flags: str, within: Sequence[str] = ())
 
 @drill(
     "CorelaneNodeKnobDrift",
-    how="somebody writes a sysctl of a prepared node once; the agent repairs it",
+    how="a sysctl of a prepared node is changed once; the agent repairs it",
 )
 def knob_drift(place: Place) -> Iterator[Labels]:
     tree = _tree(place)
@@ -55,7 +55,7 @@ def knob_drift(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneNodeNotPrepared",
-    how="somebody writes a sysctl of a node all the time, and its agent only reports; the value is as wanted again",
+    how="a sysctl of a node is changed repeatedly, and its agent only reports; restored",
 )
 def node_not_prepared(place: Place) -> Iterator[Labels]:
     tree = _tree(place)
@@ -69,7 +69,7 @@ def node_not_prepared(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneNodeKnobFailed",
-    how="somebody writes a sysctl whose file the agent can only read (a mount in its own namespace); it can write it again",
+    how="a changed sysctl whose file is read-only for the agent (mount namespace); writable again",
 )
 def knob_failed(place: Place) -> Iterator[Labels]:
     tree = _tree(place)
@@ -89,7 +89,7 @@ def _mount(agent: Agent, script: str, file: Path) -> None:
     subprocess.run([*within, script, "sh", file], check=True, capture_output=True)
 
 
-@drill("CorelaneNodePassFailed", how="the agent's journal cannot be read; it is whole again")
+@drill("CorelaneNodePassFailed", how="the agent's journal is damaged; restored")
 def pass_failed(place: Place) -> Iterator[Labels]:
     tree = _tree(place)
     _prepared(place, tree)

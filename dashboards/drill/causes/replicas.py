@@ -1,4 +1,4 @@
-"""Replicas that end, hang, stall, shed or refuse."""
+"""Replicas that crash, hang, stall, shed or reject."""
 
 import signal
 import socket
@@ -33,7 +33,7 @@ def replica_stopped(place: Place) -> Iterator[Labels]:
     server.send(signal.SIGCONT)
 
 
-@drill("CorelaneReplicaRestarting", how="SIGKILL of a replica every few seconds; it stays up then")
+@drill("CorelaneReplicaRestarting", how="SIGKILL of a replica every few seconds; it stays up")
 def replica_restarts(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
@@ -59,7 +59,7 @@ def _started(place: Place) -> float:
 
 @drill(
     "CorelaneDrainStuck",
-    how="after SIGTERM the main thread hangs, as in a system call that does not return (cgroup freezer); it goes on",
+    how="after SIGTERM the main thread is frozen (cgroup freezer); thawed",
 )
 def drain_stuck(place: Place) -> Iterator[Labels]:
     freezer = place.stack.enter_context(cgroup.freezer())
@@ -77,7 +77,7 @@ def drain_stuck(place: Place) -> Iterator[Labels]:
 
 
 @drill(
-    "CorelaneStall", how="a handler burns 2 s of CPU on its lane (fault injection); the fault ends"
+    "CorelaneStall", how="a handler uses 2 s of CPU on its lane (fault injection); the fault ends"
 )
 def stall(place: Place) -> Iterator[Labels]:
     server = place.server("--faults", "on")
@@ -90,7 +90,8 @@ def stall(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneShedding",
-    how="four clients, one slot and no queue, 300 ms a request (fault injection); one client is left",
+    how="four clients, one slot and no queue, 300 ms per request (fault injection); one "
+    "client is left",
 )
 def shedding(place: Place) -> Iterator[Labels]:
     server = place.server("--faults", "on", "--limits.slots", "1", "--limits.queue", "0")
@@ -102,7 +103,7 @@ def shedding(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneConnectionsRefused",
-    how="four connections are allowed and kept, others are tried; all are closed",
+    how="a limit of four connections, all open, and attempts to connect; closed",
 )
 def connections_refused(place: Place) -> Iterator[Labels]:
     server = place.server("--limits.connections", "4")
@@ -114,7 +115,7 @@ def connections_refused(place: Place) -> Iterator[Labels]:
             yield {"pod": server.pod, "reason": "limit"}
 
 
-@drill("CorelaneTokensNotReloaded", how="nonsense in the file of tokens; the good file is back")
+@drill("CorelaneTokensNotReloaded", how="an invalid token file; restored")
 def tokens_broken(place: Place) -> Iterator[Labels]:
     file = place.folder / "tokens"
     good = tokens.line("drill", tokens.token())

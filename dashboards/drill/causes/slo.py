@@ -1,4 +1,4 @@
-"""Requests that fail or are late, until the error budget burns; then so many good ones that it no longer does."""
+"""Requests that fail or are slow until the error budget burns; then good ones until it recovers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +17,8 @@ BOTH = {"latency": {"fixed": "400ms", "jitter": "0s"}}
     "CorelaneGatewayErrors/critical",
     "CorelaneRouteErrors/warning",
     "CorelaneRouteErrors/critical",
-    how="one request in ten is answered 500 (fault injection), 20 a second; then good ones by ab, until "
-    "less than one in a thousand has failed",
+    how="10% of 20 requests per second get 500 (fault injection); then good requests by ab "
+    "until less than 0.1% have failed",
     resolves=300,
     busy=True,
 )
@@ -31,8 +31,8 @@ def budget_of_errors(place: Place) -> Iterator[Labels]:
     "CorelaneGatewaySlow/critical",
     "CorelaneRouteSlow/warning",
     "CorelaneRouteSlow/critical",
-    how="one request in two takes 400 ms (fault injection), 10 a second; then quick ones by ab, until less "
-    "than one in a hundred was late",
+    how="50% of 20 requests per second take 400 ms (fault injection); then fast requests by "
+    "ab until less than 1% were slow",
     resolves=300,
     busy=True,
 )
