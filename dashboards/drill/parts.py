@@ -1,4 +1,4 @@
-"""A replica of the server as a process that a drill may kill, stop and start again."""
+"""Processes of a drill that it can kill, stop and start again."""
 
 import json
 import os
@@ -25,7 +25,7 @@ class Process:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Starts it, or starts it again. A proxy of the environment is not for loopback."""
+        """Starts or restarts it, without proxy variables, which are not for loopback."""
         env = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(self.argv, stdout=output, stderr=output, env=env)
@@ -72,7 +72,7 @@ class Server(Process):
             return False
 
     def fault(self, route: str, share: float = 1, **kind: object) -> None:
-        """Injects one fault, which ends by itself if nobody ends it."""
+        """Injects one fault, which expires after 30 minutes."""
         fault = {"route": route, "share": share, "expires_in": "30m", **kind}
         body = json.dumps({"seed": 7, "faults": [fault]}).encode()
         _need(ask(self.admin, "/faults", "PUT", body=body), 200)
@@ -108,7 +108,7 @@ class Agent(Process):
 def agent(
     folder: Path, program: Path, flags: Sequence[str | Path], within: Sequence[str] = ()
 ) -> Agent:
-    """An agent that looks every second, not started yet; `within` is a command that runs it."""
+    """An agent with an interval of one second, not started yet; `within` is a command that runs it."""
     port = free_ports(1)
     argv = [
         *within,
@@ -130,7 +130,7 @@ def server(
     tls: bool = False,
     within: Sequence[str] = (),
 ) -> Server:
-    """A replica of its own, not started yet; `within` is a command that runs the server's own."""
+    """A replica, not started yet; `within` is a command that runs it."""
     first = free_ports(2)
     argv: list[str | Path] = [*within, program]
     argv += ["--replica", pod, "--static.root", STATIC]

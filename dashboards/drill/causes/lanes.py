@@ -51,7 +51,7 @@ def lanes_uneven(place: Place) -> Iterator[Labels]:
 
 
 def _client_of(server: Server, lane: int) -> Client:
-    """A connection that the kernel's hash has given to this lane."""
+    """A connection that the kernel's hash assigned to this lane."""
     while True:
         client = Client(server.url)
         if json.loads(client.ask("/").body)["lane"] == lane:

@@ -23,7 +23,7 @@ def prometheus_stopped(place: Place) -> Iterator[Labels]:
 )
 def notifications_fail(place: Place) -> Iterator[Labels]:
     port = watchers.port()
-    # A replica that is not there: an alert that it has to pass on.
+    # A missing replica: an alert that it has to send.
     watchers.prometheus(place, alertmanager=port, absent=watchers.port())
     place.begins()
     yield {"job": "prometheus", "pod": "prometheus"}

@@ -44,7 +44,7 @@ def replica_restarts(place: Place) -> Iterator[Labels]:
 
 def _restart(place: Place, server: Server) -> None:
     begun = _started(place)
-    # It is said in whole seconds, of a clock that may be one behind.
+    # It has whole seconds, of a clock that may be one behind.
     place.until(lambda: time.time() > begun + 2, "two seconds")
     server.kill()
     server.start()
@@ -52,7 +52,7 @@ def _restart(place: Place, server: Server) -> None:
 
 
 def _started(place: Place) -> float:
-    """When Prometheus last saw the replica start; 0 while it sees none."""
+    """The last start time of the replica in Prometheus; 0 without one."""
     series = f'process_start_time_seconds{{namespace="{place.namespace}", job="server"}}'
     return max((each["value"] for each in place.watch.query(series)), default=0.0)
 
@@ -67,9 +67,9 @@ def drain_stuck(place: Place) -> Iterator[Labels]:
     place.stack.callback(freezer.thaw)
     place.begins()
     server.send(signal.SIGTERM)
-    # A thread that is frozen before takes no signal for its process.
+    # A frozen thread does not handle the signal, so the drain starts first.
     place.until(lambda: b'"settling"' in ask(server.admin, "/lanes").body, "the drain begins")
-    # The first thread has the id of the process. The others, that of the admin port among them, go on.
+    # The first thread has the id of the process. The others, including the admin port's, continue.
     freezer.freeze(server.process.pid, thread=server.process.pid)
     yield {"job": "server", "pod": server.pod}
     freezer.thaw()
