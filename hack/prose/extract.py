@@ -34,6 +34,9 @@ _SCHEMA = re.compile(r"(?ms)^ *# @schema$.*?^ *# @schema$")
 """Blocks in values.yaml of the charts, for the schema alone."""
 _MAKE = re.compile(r"(?m)^(?P<comment># [^\n]*)|^[a-z0-9-]+:[^\n]*?## (?P<text>[^\n]*)")
 
+_SCHEMA = re.compile(r"(?ms)^ *# @schema\n.*?^ *# @schema$")
+"""What the chart's schema says of a value, which is YAML."""
+
 _WORDS = re.compile(r"[A-Za-z,]+ [a-z,]+ [a-z]+")
 _MARKS = re.compile(r"(?m)^[ \t]*(?://[/!]?|#+(?: --)?|\*)[ \t]?")
 

@@ -23,7 +23,6 @@ EXCLUDED = (
 PENDING = (
     ".github/*",
     "Makefile",
-    "charts/*",
     "dashboards/*",
     "docs/drills.md",
     "docs/metrics.md",
