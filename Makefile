@@ -25,9 +25,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts \
   postgres-up postgres-down check test test-all lint check-charts check-python clippy test-rust test-processes \
   test-nightly chaos chaos-long fuzz fuzz-long miri prose fmt charts metrics dashboards check-dashboards loadtest \
-  loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files \
-  bench-gateway bench-idle bench-instructions check-instructions bench-lanes bench-mixed bench-moving \
-  bench-threads ladder bench-tuning soak release-dry-run images tools clean
+  loadtest-suite loadtest-compare drill pgo bench check-instructions ladder soak release-dry-run images tools clean
 
 help: ## Show the targets and variables
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +33,7 @@ help: ## Show the targets and variables
 
 ##
 ## Variables of up, as in: make up REPLICAS=4
-## INSTANCE is also for down, status, logs, loadtest, compare-direct, clean, postgres-up and postgres-down.
+## INSTANCE is also for down, status, logs, loadtest, clean, postgres-up and postgres-down.
 ##   REPLICAS            replicas of the server; one per CPU
 ##   PROFILE             local, the cargo profile that builds the server; release is faster and takes minutes to build
 ##   GATEWAY_PORT        8080, where requests go
@@ -54,6 +52,7 @@ help: ## Show the targets and variables
 ##   NAMESPACE           corelane
 ##   RELEASE             corelane
 ##   VALUES              values files of charts/corelane, separated by commas; those of hack/cluster/values.yaml
+##   PROFILE             local, the cargo profile of the images' programs; image is that of releases
 
 up: ## Start replicas, gateway and Prometheus as local processes
 	@$(LOCAL) up
@@ -92,7 +91,7 @@ e2e: ## Test roll-outs, pinning and failures on the cluster, or on one of its ow
 # What the essential tests of the cluster and the count of instructions need and other tests do not: CI builds it beside them.
 parts:
 	@$(TOOLS) ensure kubectl coredns containerd ip valgrind
-	@$(PYTHON) hack/images build server gateway node-tuner
+	@$(PYTHON) hack/images build --profile local server gateway node-tuner
 
 postgres-up: ## Start a disposable PostgreSQL, for tests and for who tries things out
 	@$(PYTHON) hack/postgres up
@@ -145,8 +144,9 @@ clippy: ## Run clippy on all Rust code
 	cd services && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
 	cd services && cargo clippy --locked -p corelane --features chaos --test chaos -- $(CLIPPY_FLAGS)
 
+# Library tests mostly wait for sockets, so more run at once than there are CPUs.
 test-rust: ## Run the unit and library tests of the Rust services
-	cd services && cargo test --locked
+	cd services && cargo test --locked -- --test-threads=8
 
 test-processes: ## Run the tests with real processes
 	@$(TOOLS) ensure $(TEST_TOOLS)
@@ -156,11 +156,11 @@ test-nightly: ## Run the tests that need Kubernetes programs, QEMU or release bu
 	@$(TOOLS) ensure $(TEST_TOOLS) $(NIGHTLY_TOOLS)
 	$(PYTEST) -m nightly
 
-chaos: ## Park and move connections at every opportunity under clients that break off requests anywhere, for a moment
-	cd services && cargo test --locked -p corelane --features chaos --test chaos
+chaos: ## Park and move connections at every opportunity under clients that cut requests: CHAOS_EVENTS=1000000 CHAOS_SEED=1 PROBE=1 (patched hyper)
+	services/corelane/tests/chaos/run $(if $(PROBE),--probe)
 
-chaos-long: ## The same for long: CHAOS_EVENTS=1000000 CHAOS_SEED=1 PROBE=1 (with a patched hyper that reports its state)
-	services/corelane/tests/chaos/long $(if $(PROBE),--probe)
+chaos-long:
+	@$(MAKE) --no-print-directory chaos CHAOS_EVENTS=$(or $(CHAOS_EVENTS),1000000) PROBE=1
 
 # A few seconds for each target find what is easily found.
 fuzz: ## Fuzz what reads text from outside: FUZZ_SECONDS=60 TARGETS=div SANITIZER=address
@@ -215,53 +215,17 @@ loadtest-compare: ## Tell whether this tree is slower than another commit: BASE=
 drill: ## Make each alert's condition happen, and see that Alertmanager tells of it: ALERTS="CorelaneStall CorelaneReplicaDown"; needs root
 	$(PYTHON) dashboards/drill $(ALERTS)
 
-compare-direct: ## Compare one replica directly with the gateway over all, under ab
-	$(PYTHON) loadtests/bench compare-direct
-
 pgo: ## Build the server with the profile of its own load, for less CPU per request
 	hack/pgo
 
-bench: ## Compare Corelane with what a user would pick instead, in half an hour: BENCH="--quick", or --only, --contenders
-	$(PYTHON) loadtests/bench field $(BENCH)
-
-bench-balancing: ## Compare the gateway's balancing policies by the load that they carry in trouble
-	$(PYTHON) loadtests/bench balancing
-
-bench-capacity: ## Compare the capacity model's knee and p99 with what is measured, for mixes on one lane and two
-	$(PYTHON) loadtests/bench capacity
-
-bench-files: ## Compare the CPU per request of static files with nginx and other file servers
-	$(PYTHON) loadtests/bench files
-
-bench-lanes: ## Compare the server with its peers and with what the kernel alone costs
-	$(PYTHON) loadtests/bench lanes
-
-bench-gateway: ## Compare the gateway's CPU per request with a minimal Envoy, nginx and HAProxy
-	$(PYTHON) loadtests/bench gateway
-
-bench-idle: ## Measure what a connection costs that waits, beside nginx, and hold 100,000 with live requests beside; needs root
-	$(PYTHON) loadtests/bench idle
-
-bench-instructions: ## Count the instructions of a request on each way by callgrind, and write the table that is kept
-	$(PYTHON) loadtests/bench instructions
+bench: ## Run a benchmark: BENCH=field, gateway, balancing, capacity, ..., with its options in quotes; BENCH=--help lists all
+	$(PYTHON) loadtests/bench $(or $(BENCH),field)
 
 check-instructions: ## Fail where a request takes more than 1.03 times the instructions of that table
 	$(PYTHON) loadtests/bench instructions --check
 
-bench-mixed: ## Let 1,000 users get a page, load and save: two databases, with and without gateway, three modes
-	$(PYTHON) loadtests/bench mixed
-
-bench-moving: ## Connections that park and move between lanes: what it gains alone and behind Envoy, and what it costs
-	$(PYTHON) loadtests/bench moving
-
-bench-threads: ## Speed-ups by threads, connections and iterations: lanes, a shared queue, one thread; needs root
-	$(PYTHON) loadtests/bench threads
-
 ladder: ## Hold up to 40,000 connections, slow ones too, and ask 20,000 times at once; as root in a network of its own
 	$(PYTHON) loadtests ladder
-
-bench-tuning: ## Open 10,000 connections at once, with the kernel's sysctls and with the node tuner's; needs root
-	$(PYTHON) loadtests/bench tuning
 
 # bash, too, has a variable of this name.
 soak: ## Keep one server under clients that come and go for 5 minutes: SECONDS=60

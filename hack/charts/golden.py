@@ -98,7 +98,7 @@ _Dumper.add_representer(str, _text)
 
 
 def _shorten(document: dict) -> None:
-    """Puts the name of a file in the place of its content: a change is looked at there."""
+    """Replaces the content of a file in other folders by its name, because changes are reviewed there."""
     if document["kind"] == "ConfigMap":
         data = document.get("data") or {}
         for name in data:

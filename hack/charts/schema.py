@@ -11,8 +11,8 @@ above a key, before its `# -- description`, says more; it is YAML and may hold w
     replicas: 2
 
 A map with `properties` in a block is closed too, unless the block has `additionalProperties`. The
-first lines of the file may hold a block between `# @schema.root` marks, for the chart as a whole;
-its `definitions` join those of definitions.yaml, and the ones that a `$ref` names are written.
+first lines of the file may have a block between `# @schema.root` marks, for the whole chart. Its
+`definitions` are added to those of definitions.yaml. Only those that a `$ref` names are written.
 """
 
 import json
@@ -32,7 +32,7 @@ KINDS = ("type", "enum", "const", "anyOf", "oneOf", "allOf", "not", "$ref")
 """Keys of which any makes the type of the default needless."""
 
 ANNOTATIONS = {"$ref", "title", "description", "default", "examples"}
-"""All that may stand beside $ref: draft-07 passes over the rest."""
+"""Keys that are allowed next to $ref; draft-07 ignores others."""
 
 Schema = dict[str, object]
 
@@ -85,7 +85,7 @@ class Comments:
             return self.refuse(number, f"a block begins and ends with {mark!r}, each once")
         described = [index for index, line in enumerate(comment) if line.startswith("# -- ")]
         if mark == "# @schema" and described and described[0] < marks[1]:
-            return self.refuse(number, "the @schema block must stand before the description")
+            return self.refuse(number, "the @schema block must precede the description")
         text = "\n".join(re.sub("^# ?", "", line) for line in comment[marks[0] + 1 : marks[1]])
         try:
             block = yaml.load(text, Loader=_Loader)
@@ -96,7 +96,7 @@ class Comments:
         return block
 
     def refuse(self, number: int, words: str) -> Schema:
-        """Notes what is wrong at a line; the empty schema stands for it."""
+        """Records an error at a line and returns an empty schema."""
         self.errors.append(f"{self.file}:{number}: {words}")
         return {}
 
@@ -167,7 +167,7 @@ def _value(key: yaml.ScalarNode, value: yaml.Node, comments: Comments) -> Schema
     block, description = comments.of(key)
     number = key.start_mark.line + 1
     if "$ref" in block and (beside := block.keys() - ANNOTATIONS):
-        words = f"draft-07 passes over {', '.join(sorted(beside))} beside $ref: use allOf"
+        words = f"draft-07 ignores {', '.join(sorted(beside))} next to $ref: use allOf"
         return comments.refuse(number, words)
     words = {"description": description} if description else {}
     inferred = not any(kind in block for kind in KINDS)

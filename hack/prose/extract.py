@@ -30,7 +30,12 @@ _TEMPLATE = re.compile(
     rf"\{{\{{-? *(?:/\*(?P<doc>.*?)\*/|fail \(?(?:printf )?(?P<string>{_STRING}))", re.DOTALL
 )
 _TITLE = re.compile(rf'"title": (?P<title>{_STRING})|"description": (?P<string>{_STRING})')
+_SCHEMA = re.compile(r"(?ms)^ *# @schema$.*?^ *# @schema$")
+"""Blocks in values.yaml of the charts, for the schema alone."""
 _MAKE = re.compile(r"(?m)^(?P<comment># [^\n]*)|^[a-z0-9-]+:[^\n]*?## (?P<text>[^\n]*)")
+
+_SCHEMA = re.compile(r"(?ms)^ *# @schema\n.*?^ *# @schema$")
+"""What the chart's schema says of a value, which is YAML."""
 
 _WORDS = re.compile(r"[A-Za-z,]+ [a-z,]+ [a-z]+")
 _MARKS = re.compile(r"(?m)^[ \t]*(?://[/!]?|#+(?: --)?|\*)[ \t]?")
@@ -41,6 +46,7 @@ def markdown(path: str, source: str) -> str | None:
     patterns = _patterns(path)
     if not patterns:
         return None
+    source = _SCHEMA.sub(lambda block: "\n" * block[0].count("\n"), source)
     lines = [""] * (source.count("\n") + 2)
     for pattern in patterns:
         for offset, text in _pieces(pattern, source):

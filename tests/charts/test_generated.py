@@ -132,14 +132,14 @@ def test_global_values_are_judged_as_far_as_the_chart_knows_them(tmp_path: Path)
         ("# -- Any\nlist: []\n", "values.yaml:2: list: a list needs a block with its items"),
         ("map: {}\n", "map: an empty map needs a block"),
         ("nothing:\n", "nothing: a default of null needs a block with its type"),
-        ("# -- Any\n# @schema\n# minimum: 1\n# @schema\na: 1\n", "before the description"),
+        ("# -- Any\n# @schema\n# minimum: 1\n# @schema\na: 1\n", "precede the description"),
         ("# @schema\n# minimum: 1\na: 1\n", "begins and ends with '# @schema'"),
         ("# @schema\n# - 1\n# @schema\na: 1\n", "is not a map"),
         ("# @schema\n# a: b: c\n# @schema\na: 1\n", "is not YAML"),
         ('# @schema\n# $ref: "#/definitions/nowhere"\n# @schema\na: 1\n', "nowhere: there are"),
         (
             '# @schema\n# $ref: "#/definitions/port"\n# minimum: 9\n# @schema\na: 1\n',
-            "draft-07 passes over minimum beside $ref",
+            "draft-07 ignores minimum next to $ref",
         ),
     ],
 )

@@ -17,6 +17,8 @@ from loadtests.report.collect import Collector
 from loadtests.report.scale import Linear, Log, Nines, number
 from support import REPOSITORY
 
+pytestmark = pytest.mark.fast
+
 HOSTILE = '<script>alert("&")</script>'
 SVG = "{http://www.w3.org/2000/svg}"
 VOID = {"meta", "br"}

@@ -55,4 +55,8 @@ def test_throttling_is_shown_as_the_kernel_counts_it(
         least = counted(limited)
         now = shown(server)
         most = counted(limited)
-        assert all(a <= b <= c for a, b, c in zip(least, now, most, strict=True)), (least, now, most)
+        assert all(a <= b <= c for a, b, c in zip(least, now, most, strict=True)), (
+            least,
+            now,
+            most,
+        )
