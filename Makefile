@@ -92,7 +92,6 @@ e2e: ## Test rollouts, pinning and failures on the cluster, or on one of its own
 parts:
 	@$(TOOLS) ensure kubectl coredns containerd ip valgrind
 	@$(PYTHON) hack/images build --profile local server gateway node-tuner
-	@$(PYTHON) hack/images build --out .run/images/release server
 
 postgres-up: ## Start a disposable PostgreSQL
 	@$(PYTHON) hack/postgres up
@@ -145,8 +144,9 @@ clippy: ## Run clippy on all Rust code
 	cd services && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
 	cd services && cargo clippy --locked -p corelane --features chaos --test chaos -- $(CLIPPY_FLAGS)
 
+# Library tests mostly wait for sockets, so more run at once than there are CPUs.
 test-rust: ## Run the unit and library tests of the Rust services
-	cd services && cargo test --locked
+	cd services && cargo test --locked -- --test-threads=8
 
 test-processes: ## Run the tests with real processes
 	@$(TOOLS) ensure $(TEST_TOOLS)
@@ -156,11 +156,11 @@ test-nightly: ## Run the tests that need Kubernetes programs, QEMU or release bu
 	@$(TOOLS) ensure $(TEST_TOOLS) $(NIGHTLY_TOOLS)
 	$(PYTEST) -m nightly
 
-chaos: ## Park and move connections at every opportunity under clients that abort requests anywhere, for a moment
-	cd services && cargo test --locked -p corelane --features chaos --test chaos
+chaos: ## Park and move connections at every opportunity under clients that cut requests: CHAOS_EVENTS=1000000 CHAOS_SEED=1 PROBE=1 (patched hyper)
+	services/corelane/tests/chaos/run $(if $(PROBE),--probe)
 
-chaos-long: ## The same for long: CHAOS_EVENTS=1000000 CHAOS_SEED=1 PROBE=1 (with a patched hyper that reports its state)
-	services/corelane/tests/chaos/long $(if $(PROBE),--probe)
+chaos-long:
+	@$(MAKE) --no-print-directory chaos CHAOS_EVENTS=$(or $(CHAOS_EVENTS),1000000) PROBE=1
 
 # A few seconds for each target find what is easily found.
 fuzz: ## Fuzz what reads text from outside: FUZZ_SECONDS=60 TARGETS=div SANITIZER=address

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -144,7 +143,4 @@ def _cross_compiler(platform: Platform) -> str:
 
 
 def _output(*argv: str) -> str:
-    result = subprocess.run(argv, cwd=SERVICES, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise ToolError(f"{' '.join(argv)} failed: {result.stderr.strip()}")
-    return result.stdout.strip()
+    return command.output(argv, cwd=SERVICES).strip()

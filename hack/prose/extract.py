@@ -30,6 +30,8 @@ _TEMPLATE = re.compile(
     rf"\{{\{{-? *(?:/\*(?P<doc>.*?)\*/|fail \(?(?:printf )?(?P<string>{_STRING}))", re.DOTALL
 )
 _TITLE = re.compile(rf'"title": (?P<title>{_STRING})|"description": (?P<string>{_STRING})')
+_SCHEMA = re.compile(r"(?ms)^ *# @schema$.*?^ *# @schema$")
+"""Blocks in values.yaml of the charts, for the schema alone."""
 _MAKE = re.compile(r"(?m)^(?P<comment># [^\n]*)|^[a-z0-9-]+:[^\n]*?## (?P<text>[^\n]*)")
 
 _SCHEMA = re.compile(r"(?ms)^ *# @schema\n.*?^ *# @schema$")
