@@ -14,14 +14,18 @@ RULE_TESTS := $(wildcard dashboards/tests/*.test.yaml)
 # Shell files that git knows or would take; looked up only when used.
 SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$' -- ':!*.py' ':!*.md')
 
+# Most tests wait for processes, so more run at once than there are CPUs. Files are not split: they share processes.
+TEST_WORKERS ?= 3
+PYTEST = $(TOOLS) run pytest --numprocesses=$(TEST_WORKERS) --dist=loadfile
+
 # Clippy of a newer Rust finds more: that is shown, and fails only with the Rust of CI.
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts postgres-up postgres-down test lint formats prose clippy test-services chaos test-platform \
-  test-parts test-traffic ladder \
-  fuzz miri fmt charts metrics dashboards check-dashboards images release-dry-run loadtest loadtest-suite loadtest-compare drill compare-direct pgo bench bench-balancing bench-capacity bench-files bench-gateway bench-idle bench-instructions check-instructions bench-lanes bench-mixed bench-moving bench-threads bench-tuning soak \
-  tools clean
+.PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts \
+  postgres-up postgres-down check test test-all lint check-charts check-python clippy test-rust test-processes \
+  test-nightly chaos chaos-long fuzz fuzz-long miri prose fmt charts metrics dashboards check-dashboards loadtest \
+  loadtest-suite loadtest-compare drill pgo bench check-instructions ladder soak release-dry-run images tools clean
 
 help: ## Show the targets and variables
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +33,7 @@ help: ## Show the targets and variables
 
 ##
 ## Variables of up, as in: make up REPLICAS=4
-## INSTANCE is also for down, status, logs, loadtest, compare-direct, clean, postgres-up and postgres-down.
+## INSTANCE is also for down, status, logs, loadtest, clean, postgres-up and postgres-down.
 ##   REPLICAS            replicas of the server; one per CPU
 ##   PROFILE             local, the cargo profile that builds the server; release is faster and takes minutes to build
 ##   GATEWAY_PORT        8080, where requests go
@@ -48,6 +52,7 @@ help: ## Show the targets and variables
 ##   NAMESPACE           corelane
 ##   RELEASE             corelane
 ##   VALUES              values files of charts/corelane, separated by commas; those of hack/cluster/values.yaml
+##   PROFILE             local, the cargo profile of the images' programs; image is that of releases
 
 up: ## Start replicas, gateway and Prometheus as local processes
 	@$(LOCAL) up
@@ -79,72 +84,90 @@ deploy: ## Build the images and install the charts on the cluster
 undeploy: ## Uninstall what deploy installed
 	@$(PYTHON) hack/deploy down
 
-e2e: tools ## Test roll-outs, pinning and failures on the cluster, or on one of its own: TESTS="-k drain"
+e2e: ## Test rollouts, pinning and failures on the cluster, or on one of its own: TESTS="-k drain"
+	@$(TOOLS) ensure helm kubectl ip k6 pytest
 	@hack/e2e $(TESTS)
 
-# What e2e takes and no other test does: CI builds it while its tests wait for something else. Those of Go are soon
-# there, and tests of images wait while ours are built.
+# What the essential tests of the cluster and the count of instructions need and other tests do not: CI builds it during them.
 parts:
-	@$(TOOLS) ensure coredns
-	@$(PYTHON) hack/images build prometheus alertmanager k6 server gateway node-tuner
+	@$(TOOLS) ensure kubectl coredns containerd ip valgrind
+	@$(PYTHON) hack/images build --profile local server gateway node-tuner
 
-postgres-up: ## Start a disposable PostgreSQL, for tests and for who tries things out
+postgres-up: ## Start a disposable PostgreSQL
 	@$(PYTHON) hack/postgres up
 
 postgres-down: ## End that PostgreSQL, and remove its data
 	@$(PYTHON) hack/postgres down
 
-test: lint test-services test-platform fuzz ## Run all checks and tests but miri and the 5 minutes of soak
+# Three tiers of checks; each includes the one before it.
+CHECK_TOOLS := ruff pytest shellcheck actionlint vale promtool helm helm-docs helm-unittest
+TEST_TOOLS := envoy supervisord prometheus alertmanager k6 postgres ab wrk h2spec openssl nginx haproxy skopeo strace g++
+NIGHTLY_TOOLS := vegeta crane kind ip kubectl kube-apiserver etcd envoy-gateway valgrind
 
-lint: formats clippy ## Check formats, and what linters find
+check: ## Run formats, linters, unit tests and fast tests, before each commit
+	@$(TOOLS) ensure $(CHECK_TOOLS)
+	@$(MAKE) --no-print-directory lint check-charts
+	@$(MAKE) --no-print-directory clippy test-rust
+	@$(MAKE) --no-print-directory check-python
 
-# What needs no build of ours.
-formats: tools
+test: check ## Run check, and the tests with real processes: Envoy, PostgreSQL, Prometheus, k6
+	@$(MAKE) --no-print-directory chaos fuzz test-processes
+
+test-all: test ## Run every test; requires root and takes hours
+	@$(MAKE) --no-print-directory $(NIGHTLY)
+
+# What test-all adds to test; the nightly workflow runs each of them in a job of its own.
+NIGHTLY := test-nightly e2e check-dashboards drill soak chaos-long fuzz-long miri release-dry-run
+
+lint: ## Check formats, and what linters find without a build
 	cd services && cargo fmt --check
 	cd loadtests/bench && cargo fmt --check
 	test -z "$$(gofmt -l loadtests/bench/peers/go | tee /dev/stderr)"
 	$(TOOLS) run ruff format --check
 	$(TOOLS) run ruff check
 	$(TOOLS) run shellcheck $(SHELL_FILES)
-	$(TOOLS) run helm lint --strict $(CHARTS)
-	$(PYTHON) hack/charts check
 	$(TOOLS) run promtool check rules $(RULES)
+	$(TOOLS) run promtool test rules $(RULE_TESTS)
 	$(PYTHON) hack/release version check
-	$(PYTHON) hack/prose
 	$(TOOLS) run actionlint -shellcheck "$$($(TOOLS) path shellcheck)" $(WORKFLOWS)
+	$(PYTHON) hack/prose
 
-clippy:
+check-charts: ## Lint the charts, run their unit tests, compare what is generated from them
+	$(TOOLS) run helm lint --strict $(CHARTS)
+	$(TOOLS) run helm-unittest --strict --with-subchart=false $(CHART_TESTS)
+	$(PYTHON) hack/charts check
+
+check-python:
+	$(PYTEST) -m fast
+
+clippy: ## Run clippy on all Rust code
 	cd services && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
 	cd services && cargo clippy --locked -p corelane --features chaos --test chaos -- $(CLIPPY_FLAGS)
-	cd loadtests/bench && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
 
-test-services: ## Run the tests of the Rust services, the load generator and the virtual replica
-	cd services && cargo test --locked
-	services/corelane/tests/chaos/run
-	cd loadtests/bench && cargo test --locked -p load-generator -p peers -p pool -p virtual-replica
+# Library tests mostly wait for sockets, so more run at once than there are CPUs.
+test-rust: ## Run the unit and library tests of the Rust services
+	cd services && cargo test --locked -- --test-threads=8
 
-chaos: ## Park and move connections under clients that cut requests anywhere: CHAOS_EVENTS=1000000 CHAOS_SEED=1 PROBE=1 (with a patched hyper)
+test-processes: ## Run the tests with real processes
+	@$(TOOLS) ensure $(TEST_TOOLS)
+	$(PYTEST) -m "not fast and not nightly"
+
+test-nightly: ## Run the tests that need Kubernetes programs, QEMU or release builds
+	@$(TOOLS) ensure $(TEST_TOOLS) $(NIGHTLY_TOOLS)
+	$(PYTEST) -m nightly
+
+chaos: ## Park and move connections at every opportunity under clients that cut requests: CHAOS_EVENTS=1000000 CHAOS_SEED=1 PROBE=1 (patched hyper)
 	services/corelane/tests/chaos/run $(if $(PROBE),--probe)
 
-test-platform: tools ## Run the tests with real processes, and those of charts and tools
-	@$(TOOLS) ensure kube-apiserver kubectl etcd crane kind ip envoy-gateway nginx haproxy valgrind
-	$(TOOLS) run promtool test rules $(RULE_TESTS)
-	$(TOOLS) run helm-unittest --strict --with-subchart=false $(CHART_TESTS)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-parts test-traffic
+chaos-long:
+	@$(MAKE) --no-print-directory chaos CHAOS_EVENTS=$(or $(CHAOS_EVENTS),1000000) PROBE=1
 
-# Two halves side by side, because one mostly renders and the other mostly waits; each shows its lines at its end.
-# Each draws ports of its own, so that neither takes one that the other is about to use.
-TRAFFIC := tests/gateway tests/loadtests tests/node_tuner
-
-test-parts:
-	TEST_PORTS=10000-16999 $(TOOLS) run pytest tests $(addprefix --ignore=,$(TRAFFIC))
-
-test-traffic:
-	TEST_PORTS=20000-29999 $(TOOLS) run pytest $(TRAFFIC)
-
-# Its seeds alone take no time; a few seconds each find what is easily found.
-fuzz: tools ## Fuzz what reads text from outside: FUZZ_SECONDS=60 TARGETS=div SANITIZER=address
+# A few seconds for each target find what is easily found.
+fuzz: ## Fuzz what reads text from outside: FUZZ_SECONDS=60 TARGETS=div SANITIZER=address
 	$(if $(FUZZ_SECONDS),FUZZ_SECONDS=$(FUZZ_SECONDS)) $(if $(SANITIZER),SANITIZER=$(SANITIZER)) services/fuzz/run $(TARGETS)
+
+fuzz-long:
+	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=60
 
 # The crates have no unsafe code (`unsafe_code = "forbid"` in services/Cargo.toml): what miri can find is in
 # that of their dependencies, as they use it.
@@ -168,9 +191,8 @@ fmt: ## Format Rust and Python
 	$(TOOLS) run ruff format
 	$(TOOLS) run ruff check --fix
 
-charts: ## Write what is generated from the charts: schemas, READMEs and golden renders
-	$(PYTHON) hack/charts generate
-	$(PYTHON) hack/charts golden --update
+charts: ## Write what is generated from the charts: schemas, READMEs, golden renders, the local gateway
+	@$(PYTHON) hack/charts generate
 
 metrics: ## Write docs/metrics.md from the catalogue of series in dashboards/metrics
 	@$(PYTHON) dashboards/metrics
@@ -178,68 +200,32 @@ metrics: ## Write docs/metrics.md from the catalogue of series in dashboards/met
 dashboards: ## Write the dashboards of Grafana, dashboards/json, from dashboards/grafana
 	$(TOOLS) run dashboards-python dashboards/grafana
 
-check-dashboards: ## Ask every query of every dashboard on a platform under load and with faults: PROFILE=release
+check-dashboards: ## Run every query of every dashboard on a platform under load and with faults: PROFILE=release
 	$(PYTHON) dashboards/live
 
 loadtest: ## Run a load test through the gateway: SCENARIO=smoke, or another of python3 loadtests list
 	$(PYTHON) loadtests $(or $(SCENARIO),smoke)
 
-loadtest-suite: ## Run every load test in turn, short, with one page over all of them
+loadtest-suite: ## Run every load test, short, with one page over all of them
 	$(PYTHON) loadtests suite
 
 loadtest-compare: ## Tell whether this tree is slower than another commit: BASE=main
 	$(PYTHON) loadtests compare $(BASE)
 
-drill: ## Make each alert's condition happen, and see that Alertmanager tells of it: ALERTS="CorelaneStall CorelaneReplicaDown"; needs root
+drill: ## Trigger each alert, and check that Alertmanager sends it: ALERTS="CorelaneStall CorelaneReplicaDown"; needs root
 	$(PYTHON) dashboards/drill $(ALERTS)
-
-compare-direct: ## Compare one replica directly with the gateway over all, under ab
-	$(PYTHON) loadtests/bench compare-direct
 
 pgo: ## Build the server with the profile of its own load, for less CPU per request
 	hack/pgo
 
-bench: ## Compare Corelane with what a user would pick instead, in half an hour: BENCH="--quick", or --only, --contenders
-	$(PYTHON) loadtests/bench field $(BENCH)
-
-bench-balancing: ## Compare the gateway's balancing policies by the load that they carry in trouble
-	$(PYTHON) loadtests/bench balancing
-
-bench-capacity: ## Compare the capacity model's knee and p99 with what is measured, for mixes on one lane and two
-	$(PYTHON) loadtests/bench capacity
-
-bench-files: ## Compare the CPU per request of static files with nginx and other file servers
-	$(PYTHON) loadtests/bench files
-
-bench-lanes: ## Compare the server with its peers and with what the kernel alone costs
-	$(PYTHON) loadtests/bench lanes
-
-bench-gateway: ## Compare the gateway's CPU per request with a minimal Envoy, nginx and HAProxy
-	$(PYTHON) loadtests/bench gateway
-
-bench-idle: ## Measure what a connection costs that waits, beside nginx, and hold 100,000 with live requests beside; needs root
-	$(PYTHON) loadtests/bench idle
-
-bench-instructions: ## Count the instructions of a request on each way by callgrind, and write the table that is kept
-	$(PYTHON) loadtests/bench instructions
+bench: ## Run a benchmark: BENCH=field, gateway, balancing, capacity, ..., with its options in quotes; BENCH=--help lists all
+	$(PYTHON) loadtests/bench $(or $(BENCH),field)
 
 check-instructions: ## Fail where a request takes more than 1.03 times the instructions of that table
 	$(PYTHON) loadtests/bench instructions --check
 
-bench-mixed: ## Let 1,000 users get a page, load and save: two databases, with and without gateway, three modes
-	$(PYTHON) loadtests/bench mixed
-
-bench-moving: ## Connections that park and move between lanes: what it gains alone and behind Envoy, and what it costs
-	$(PYTHON) loadtests/bench moving
-
-bench-threads: ## Speed-ups by threads, connections and iterations: lanes, a shared queue, one thread; needs root
-	$(PYTHON) loadtests/bench threads
-
-ladder: ## Hold up to 40,000 connections, slow ones too, and ask 20,000 times at once; as root in a network of its own
+ladder: ## Open 40,000 connections, slow ones too, and send 20,000 requests at once; as root in a separate network
 	$(PYTHON) loadtests ladder
-
-bench-tuning: ## Open 10,000 connections at once, with the kernel's sysctls and with the node tuner's; needs root
-	$(PYTHON) loadtests/bench tuning
 
 # bash, too, has a variable of this name.
 soak: ## Keep one server under clients that come and go for 5 minutes: SECONDS=60
@@ -251,8 +237,8 @@ release-dry-run: ## Make a release in a registry of its own, and verify it from 
 images: ## Build the images as OCI archives in .run/images: IMAGES="server gateway" ARCH=arm64
 	$(PYTHON) hack/images build $(IMAGES) $(if $(ARCH),--arch $(ARCH)) $(if $(TAG),--tag $(TAG))
 
-tools: ## Obtain what tests and checks use
-	@$(TOOLS) ensure helm helm-docs helm-unittest envoy prometheus promtool alertmanager supervisord k6 ab wrk vegeta shellcheck ruff pytest actionlint vale h2spec openssl g++ skopeo strace
+tools: ## Obtain the tools of make check and make test
+	@$(TOOLS) ensure $(CHECK_TOOLS) $(TEST_TOOLS)
 
 clean: ## Stop the instance; remove builds, logs and recorded data
 	@$(LOCAL) remove

@@ -1,4 +1,4 @@
-"""Writes the files that the reference service serves: the same bytes at every run.
+"""Writes the static files of the reference service, always with the same bytes.
 
 `index.html` has 10,831 bytes and `4k.txt` 4,096: the sizes of the published static-file and
 high-concurrency tests that Corelane is measured with.

@@ -23,11 +23,6 @@ pytest_plugins = [
 ]
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--update-golden` takes what the charts render now, as `make charts` does."""
-    parser.addoption("--update-golden", action="store_true", help="take what the charts render now")
-
-
 def pytest_sessionstart() -> None:
     """SIGTERM ends a run as Ctrl-C does, so that fixtures end what they started."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -1,1 +1,1 @@
-"""Drills: each alert's condition is made to happen, and Alertmanager must hear of it and of its end."""
+"""Drills: makes the condition of each alert true, and checks that it fires, is notified and resolves."""

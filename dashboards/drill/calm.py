@@ -1,4 +1,4 @@
-"""The calm time before all drills: a whole platform under load, and nothing wrong with it."""
+"""The quiet period before all drills: a healthy platform under load, on which no alert may fire."""
 
 import itertools
 import time
@@ -22,13 +22,13 @@ NAME = "calm"
 LASTS = 90.0
 
 BEAT = 3.0
-"""Seconds between two changes of what the API server knows. Its agent is to hear from it: without news that
-takes a minute, because an API server ends a watch then, and no factor divides that."""
+"""Seconds between two changes in the API server, so that the gateway's agent gets updates: without changes the
+API server answers once a minute, which the factor does not divide."""
 
 
 @dataclass(frozen=True)
 class Calm:
-    """What came of it."""
+    """The result."""
 
     seconds: float
     fired: tuple[str, ...]
@@ -37,14 +37,14 @@ class Calm:
 
     @property
     def failed(self) -> bool:
-        """Whether it was not calm."""
+        """Whether an alert fired, a request failed, or there was no load."""
         return bool(self.fired or self.failures or not self.replies)
 
 
 @contextmanager
 def whole_platform(watch: Watch) -> Iterator[Platform]:
-    """A platform with all parts, which is watched."""
-    # Its own Prometheus is one more that is watched, and evaluates nothing.
+    """A platform with all parts, scraped by the watch."""
+    # Its own Prometheus is a target as well, and evaluates no rules.
     with live_stage(Options(name=NAME, rules=(), interval=5.0)) as platform:
         place = Place(watch, NAME, watch.folder)
         beats = itertools.count()
@@ -55,7 +55,7 @@ def whole_platform(watch: Watch) -> Iterator[Platform]:
 
 
 def run(watch: Watch, platform: Platform) -> Calm:
-    """Loads the platform for a while; whatever fires is an alert too many."""
+    """Loads the platform for a while; no alert may fire."""
     with ExitStack() as stack:
         loads = [stack.enter_context(load) for load in _loads(platform)]
         begun = time.monotonic()

@@ -30,15 +30,13 @@ INTERRUPTED = 130
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the drills of the alerts that are named; without names a calm time and all drills, for the record."""
+    """Runs the drills of the named alerts; without names the quiet period and all drills, and records them."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     options = _parse(arguments)
     unknown = sorted(set(options.alerts) - known(TABLE))
     if unknown:
         names = ", ".join(sorted(known(TABLE)))
-        print(
-            f"drill: no alert is called {', '.join(unknown)}; there are: {names}", file=sys.stderr
-        )
+        print(f"drill: unknown alert {', '.join(unknown)}; known: {names}", file=sys.stderr)
         return USAGE
     try:
         return _run(options.alerts)
@@ -46,13 +44,13 @@ def main(arguments: list[str]) -> int:
         print(f"drill: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("drill: cut short; nothing of it is left but its logs in .run/drill", file=sys.stderr)
+        print("drill: interrupted; logs are in .run/drill", file=sys.stderr)
         return INTERRUPTED
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dashboards/drill", description=__doc__)
-    parser.add_argument("alerts", nargs="*", metavar="ALERT", help="only these; all of them")
+    parser.add_argument("alerts", nargs="*", metavar="ALERT", help="alerts to drill (default: all)")
     try:
         return parser.parse_args(arguments)
     except SystemExit as end:
@@ -61,7 +59,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 def _run(alerts: list[str]) -> int:
     drills = chosen(alerts, TABLE).values()
-    # A calm time belongs to all drills, not to a few.
+    # The quiet period belongs to a run of all drills.
     whole = not alerts or any(each.whole for each in drills)
     found = programs.obtain(kubernetes=whole)
     begun = time.monotonic()
@@ -80,7 +78,7 @@ def _run(alerts: list[str]) -> int:
 
 
 def _clear() -> None:
-    """Ends and removes what an earlier run left that could not end by itself; marks what this one starts."""
+    """Ends processes and removes files of an earlier run that was killed."""
     cgroup.sweep()
     if processes.find(RUN):
         down.stop(RUN)

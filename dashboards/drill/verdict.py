@@ -1,4 +1,4 @@
-"""What became of each alert of a drill."""
+"""What happened to each alert of a drill."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,22 +7,22 @@ OK = "ok"
 
 
 def split(alert: str) -> tuple[str, dict[str, str]]:
-    """The name of an alert, and the severity where it is needed to tell it from others."""
+    """The name of an alert, and its severity if the name has several."""
     name, _, severity = alert.partition("/")
     return name, {"severity": severity} if severity else {}
 
 
 @dataclass(frozen=True)
 class Firing:
-    """An alert that fires, as Alertmanager has it."""
+    """A firing alert of Alertmanager."""
 
     labels: Mapping[str, str]
     quiet: bool = False
-    """Another one keeps it quiet."""
+    """Another alert inhibits it."""
 
 
 def matches(found: Mapping[str, str], alert: str, labels: Mapping[str, str]) -> bool:
-    """Whether the labels of a firing alert are those of this one."""
+    """Whether a firing alert is this one."""
     name, severity = split(alert)
     wanted = {"alertname": name, **severity, **labels}
     return wanted.items() <= found.items()
@@ -30,16 +30,16 @@ def matches(found: Mapping[str, str], alert: str, labels: Mapping[str, str]) -> 
 
 @dataclass
 class Track:
-    """One alert, from before its cause until it is resolved; times in seconds."""
+    """The history of one alert; times in seconds."""
 
     alert: str
     fires: float
-    """Most that it may take."""
+    """Longest time until it fires."""
     resolves: float
     told: bool = False
-    """The webhook was told of it."""
+    """The webhook was notified."""
     quiet: bool = False
-    """It was kept quiet, because somebody was told of another."""
+    """It was inhibited by another alert."""
     early: bool = False
     """It fired before its cause."""
     fired: float | None = None
@@ -60,7 +60,7 @@ class Track:
         labels: Mapping[str, str],
         after: float,
     ) -> bool:
-        """Notes what is so long after its cause began; whether it has fired, and somebody was told."""
+        """Records the state after this time; whether it has fired and was notified or inhibited."""
         found = [each for each in firing if matches(each.labels, self.alert, {})]
         right = [each for each in found if matches(each.labels, self.alert, labels)]
         if self.fired is None and right:
@@ -74,7 +74,7 @@ class Track:
         return self.told or self.quiet
 
     def gone(self, firing: Iterable[Firing], labels: Mapping[str, str], after: float) -> bool:
-        """Notes whether it fires no more, so long after its cause ended; whether that is so."""
+        """Records whether it has resolved after this time."""
         if self.resolved is None and not any(
             matches(each.labels, self.alert, labels) for each in firing
         ):
@@ -83,7 +83,7 @@ class Track:
 
     @property
     def verdict(self) -> str:
-        """`ok`, or what is wrong."""
+        """`ok`, or the failure."""
         if self.error:
             return self.error
         if self.early:
@@ -91,9 +91,9 @@ class Track:
         if self.fired is None:
             return f"did not fire within {self.fires:.0f} s{self._instead()}"
         if not (self.told or self.quiet):
-            return f"fired, and nobody was told within {self.fires:.0f} s"
+            return f"fired without a notification within {self.fires:.0f} s"
         if self.resolved is None:
-            return f"was not resolved within {self.resolves:.0f} s"
+            return f"did not resolve within {self.resolves:.0f} s"
         return OK
 
     def _instead(self) -> str:

@@ -1,4 +1,4 @@
-"""Makes the parts of a platform: files in the run folder, command lines, and how each is asked."""
+"""Makes the parts of a platform: files in the run folder, command lines, and readiness checks."""
 
 import json
 import signal
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dashboards.live import kubernetes, node, programs, replicas, scrape
 from dashboards.live.asking import ask, well
-from dashboards.live.options import Options
+from dashboards.live.options import REPLICAS, Options
 from dashboards.live.parts import Part
 from dashboards.live.plan import draw
 from dashboards.live.platform import Platform
@@ -21,18 +21,16 @@ ENDPOINTS = "/run/corelane"
 
 def assemble(options: Options, run: Path) -> Platform:
     """All parts, none of them started."""
-    found = programs.obtain(options.kubernetes)
-    plan = draw(options)
+    found = programs.obtain(kubernetes=True)
+    plan = draw()
     tokens.make(run)
     replicas.certificate(found["openssl"], run)
     env = environment.make(run, found["server"])
     # A proxy of the environment is not for loopback.
     env = {name: value for name, value in env.items() if "proxy" not in name.lower()}
-    tree = node.make(run / node.NAME, cpus=options.replicas + 6)
-    cluster = None
-    if options.kubernetes:
-        api = kubernetes.make(run / "kubernetes", plan.kubernetes, found["openssl"])
-        cluster = kubernetes.Cluster(api, options.name)
+    tree = node.make(run / node.NAME, cpus=REPLICAS + 6)
+    api = kubernetes.make(run / "kubernetes", plan.kubernetes, found["openssl"])
+    cluster = kubernetes.Cluster(api, options.name)
     platform = Platform(options, run, plan, found, env, {}, tree, cluster)
     for part in [
         *_kubernetes(platform),
@@ -50,8 +48,6 @@ def _part(platform: Platform, name: str, argv: list, url: str) -> Part:
 
 
 def _kubernetes(platform: Platform) -> list[Part]:
-    if platform.cluster is None:
-        return []
     api, found = platform.cluster.api, platform.programs
     health = f"http://{HOST}:{api.port}/health"
     server = api.server(found["kube-apiserver"])
@@ -64,20 +60,14 @@ def _kubernetes(platform: Platform) -> list[Part]:
 def _database(platform: Platform) -> list[Part]:
     """The replicas, and PostgreSQL before them."""
     options, run, plan = platform.options, platform.run, platform.plan
-    program, address = platform.programs["server"], HOST
-    if options.kubernetes:
-        address = kubernetes.own_address()
-    found: list[Part] = []
+    program, address = platform.programs["server"], kubernetes.own_address()
     postgres = database.make(plan.topology, run)
-    if postgres is not None:
-        found.append(_postgres(platform, postgres))
+    found: list[Part] = [_postgres(platform, postgres)]
     for replica in plan.topology.replicas:
-        argv = replicas.gated(replica, plan, options, program, run, address)
+        argv = replicas.gated(replica, plan, options, program, run)
         found.append(_server(platform, replica, argv, address))
-    if plan.edge and postgres:
-        argv = replicas.edge(plan, options, program, run, postgres)
-        found.append(_server(platform, plan.edge, argv, HOST, secure=True))
-    return found
+    argv = replicas.edge(plan, options, program, run, postgres)
+    return [*found, _server(platform, plan.edge, argv, HOST, secure=True)]
 
 
 def _postgres(platform: Platform, postgres: database.Instance) -> Part:
@@ -115,8 +105,6 @@ def _gateway(platform: Platform) -> list[Part]:
     (run / "certificate.yaml").write_text(render.envoy(values, found, "certificate.yaml"))
     stats = f"http://{HOST}:{plan.topology.gateway_stats_port}"
     gateway = _part(platform, "gateway", commands.gateway(found["envoy"], run), f"{stats}/ready")
-    if platform.cluster is None:
-        return [gateway]
     argv = [
         *(found["gateway-agent"], "endpoints"),
         f"--kubeconfig={platform.cluster.api.kubeconfig}",
@@ -133,9 +121,8 @@ def _gateway(platform: Platform) -> list[Part]:
 def _values(platform: Platform) -> dict:
     run = platform.run
     values = render.gateway_values(platform.plan.topology)
-    if platform.cluster:
-        values["upstream"] |= {"discovery": "eds", "endpoints": []}
-    # A line for each request of the load would be a large file that nobody reads.
+    values["upstream"] |= {"discovery": "eds", "endpoints": []}
+    # A line for each request would be a large file.
     values["accessLog"] = {"percent": 1}
     files = {"certificate": run / "tls.crt", "key": run / "tls.key"}
     files["sds"] = run / "certificate.yaml"
@@ -145,29 +132,19 @@ def _values(platform: Platform) -> dict:
         "plain": "serve",
         "files": {name: str(file) for name, file in files.items()},
     }
-    return merged(values, platform.options.gateway)
-
-
-def merged(values: dict, more: dict) -> dict:
-    """Values with others over them, as Helm lays one values file over another."""
-    both = {
-        key: merged(values[key], more[key])
-        for key in values.keys() & more.keys()
-        if isinstance(values[key], dict) and isinstance(more[key], dict)
-    }
-    return {**values, **more, **both}
+    return values
 
 
 def _tuners(platform: Platform) -> list[Part]:
     """The agents of two nodes, on disposable trees and nothing else: one applies, one only looks."""
     tree, other = platform.tree, node.make(platform.run / node.OTHER, platform.tree.cpus)
-    apply = ["--agent.mode=apply", f"--housekeeping={tree.housekeeping}"]
-    if platform.cluster:
-        apply.append(f"--agent.node={node.NAME}")
-        apply.append(f"--agent.kubeconfig={platform.cluster.api.kubeconfig}")
+    apply = [
+        *("--agent.mode=apply", f"--housekeeping={tree.housekeeping}"),
+        *(f"--agent.node={node.NAME}", f"--agent.kubeconfig={platform.cluster.api.kubeconfig}"),
+    ]
     port = platform.plan.node_tuning
     return [
-        _tuner(platform, "node-tuner", tree, port, [*apply, *platform.options.tuner]),
+        _tuner(platform, "node-tuner", tree, port, apply),
         _tuner(platform, "node-tuner-1", other, port + 1, ["--agent.mode=audit"]),
     ]
 
@@ -188,7 +165,7 @@ def _prometheus(platform: Platform) -> Part:
     """Prometheus with the rules, which takes what k6 writes too."""
     plan, run, options = platform.plan, platform.run, platform.options
     topology = plan.topology
-    servers = [*topology.replicas, *([plan.edge] if plan.edge else [])]
+    servers = [*topology.replicas, plan.edge]
     jobs = {
         "server": {replica.name: replica.admin_port for replica in servers},
         "gateway": {"gateway": topology.gateway_stats_port},
@@ -196,8 +173,6 @@ def _prometheus(platform: Platform) -> Part:
         "node-tuning": {node.NAME: plan.node_tuning, node.OTHER: plan.node_tuning + 1},
         "prometheus": {"prometheus": topology.prometheus_port},
     }
-    if platform.cluster is None:
-        del jobs["gateway-agent"]
     if options.pace:
         rules = scrape.paced(run / "rules", options.rules, options.pace)
         options = replace(options, rules=rules)

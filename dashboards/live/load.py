@@ -17,7 +17,7 @@ def load(platform: Platform, rate: int = 60, duration: str = "10m") -> Part:
     """Starts requests each second until the time is over or `stop` is called."""
     variables = {
         "BASE_URL": platform.gateway,
-        "DIRECT_URL": platform.servers[EDGE].url if EDGE in platform.servers else "",
+        "DIRECT_URL": platform.servers[EDGE].url,
         "TOKEN": platform.token,
         "RATE": rate,
         "DURATION": duration,

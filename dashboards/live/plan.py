@@ -1,22 +1,22 @@
-"""Where each part of a stage listens. TEST_PORTS=LOW-HIGH is the range that ports are drawn from."""
+"""Where each part of a stage listens. TEST_PORTS=LOW-HIGH is the range of ports."""
 
 import os
 from dataclasses import dataclass
 
-from dashboards.live.options import Options
+from dashboards.live.options import REPLICAS
 from loadtests.bench.free_ports import free_ports
 from local.topology import Replica, Topology
 
 EDGE = "edge-0"
-"""The replica that clients come to directly."""
+"""The replica for direct clients."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The topology of `make up`, and the ports of what a stage has beside it."""
+    """The topology of `make up`, and the ports of the other parts of a stage."""
 
     topology: Topology
-    edge: Replica | None
+    edge: Replica
     gateway_agent: int
     gateway_tls: int
     node_tuning: int
@@ -25,14 +25,13 @@ class Plan:
     kubernetes: int
 
 
-def draw(options: Options) -> Plan:
-    """Draws free ports, and gives each replica a CPU in turn."""
+def draw() -> Plan:
+    """Selects free ports, and distributes the replicas over the CPUs."""
     cpus = sorted(os.sched_getaffinity(0))
-    count = options.replicas + options.edge
+    count = REPLICAS + 1
     first = free_ports(2 * count + 14, "0.0.0.0")
     own = first + 2 * count
-    names = [f"server-{index}" for index in range(options.replicas)]
-    names += [EDGE] if options.edge else []
+    names = [*(f"server-{index}" for index in range(REPLICAS)), EDGE]
     replicas = [
         Replica(name, cpus[index % len(cpus)], first + 2 * index, first + 2 * index + 1)
         for index, name in enumerate(names)
@@ -42,10 +41,9 @@ def draw(options: Options) -> Plan:
         envoy_admin_port=own + 1,
         gateway_stats_port=own + 2,
         prometheus_port=own + 3,
-        pinned=options.replicas <= len(cpus),
-        replicas=tuple(replicas[: options.replicas]),
-        database="postgres" if options.edge else "sqlite",
+        pinned=REPLICAS <= len(cpus),
+        replicas=tuple(replicas[:REPLICAS]),
+        database="postgres",
         postgres_port=own + 4,
     )
-    edge = replicas[-1] if options.edge else None
-    return Plan(topology, edge, own + 5, own + 6, own + 7, own + 9, own + 10)
+    return Plan(topology, replicas[-1], own + 5, own + 6, own + 7, own + 9, own + 10)

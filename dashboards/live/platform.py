@@ -1,10 +1,9 @@
-"""A platform that runs: its parts by name, and what can be asked of it and done to it."""
+"""A running platform: its parts by name, and operations on them."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dashboards.live import node, parts
-from dashboards.live.asking import ask
 from dashboards.live.kubernetes import Cluster
 from dashboards.live.options import Options
 from dashboards.live.parts import Part
@@ -12,12 +11,14 @@ from dashboards.live.plan import EDGE, Plan
 from dashboards.live.replicas import Server
 from local import tokens
 from local.topology import HOST
-from tools.errors import ToolError
 
 FIRST = ("etcd", "kube-apiserver", "postgres")
-"""What others need, beside the replicas."""
+"""Parts that others need, in addition to the replicas."""
 
 GATEWAY, AGENT = "gateway", "gateway-agent"
+
+CPUS = {"server-0": "0", "server-1": "1", EDGE: "2,3", GATEWAY: "4,5"}
+"""The node's CPUs that each pod has for itself, as cpuset(7) writes lists."""
 
 
 @dataclass
@@ -31,7 +32,7 @@ class Platform:
     environment: dict[str, str]
     parts: dict[str, Part]
     tree: node.Tree
-    cluster: Cluster | None
+    cluster: Cluster
     containers: dict[str, node.Container] = field(default_factory=dict)
 
     @property
@@ -67,31 +68,26 @@ class Platform:
         for part in first:
             part.start(wait=False)
         parts.wait_for(first)
-        if self.cluster:
-            self.cluster.prepare()
+        self.cluster.prepare()
         for name in self.servers:
             self._announce(name)
-        if AGENT in self.parts:
-            # Envoy does not begin without its file.
-            self.parts[AGENT].start()
+        # Envoy does not start without the agent's file.
+        self.parts[AGENT].start()
         rest = [part for part in self.parts.values() if not part.running]
         for part in rest:
             part.start(wait=False)
         parts.wait_for(rest)
-        if self.cluster:
-            self.put_pod(GATEWAY)
+        self.put_pod(GATEWAY)
 
     def _announce(self, name: str) -> None:
-        """Tells the API server of a replica, as a kubelet does."""
-        if self.cluster is None:
-            return
+        """Announces a replica to the API server, as a kubelet does."""
         self.put_pod(name)
         if name in self.gated:
             self.endpoint(name)
 
     def put_pod(self, name: str) -> None:
-        """Says that a part runs in a pod of the node, with CPUs of its own."""
-        pid, cpus = self.parts[name].pid, cpus_of(self.options)[name]
+        """Puts a part into a pod of the node with exclusive CPUs."""
+        pid, cpus = self.parts[name].pid, CPUS[name]
         if name not in self.containers:
             container = self.cluster.pod(name, cpus, pid)
         else:
@@ -102,11 +98,10 @@ class Platform:
         self.tree.put(container)
 
     def endpoint(self, name: str, *, serving: bool = True, ending: bool = False) -> None:
-        """Says what the EndpointSlices say of a replica behind the gateway."""
-        if self.cluster:
-            replica = self.servers[name].replica
-            ports = (replica.port, replica.admin_port)
-            self.cluster.endpoint(name, ports, serving=serving, ending=ending)
+        """Sets the endpoint of a replica behind the gateway."""
+        replica = self.servers[name].replica
+        ports = (replica.port, replica.admin_port)
+        self.cluster.endpoint(name, ports, serving=serving, ending=ending)
 
     def restart(self, name: str, *more: object) -> None:
         """Starts a replica that was killed or stopped, this time with more flags."""
@@ -114,27 +109,7 @@ class Platform:
         self._announce(name)
 
     def drain(self, name: str) -> None:
-        """Lets a replica drain, and waits for its end, as when a pod is deleted."""
+        """Drains a replica, as when its pod is deleted."""
         self.endpoint(name, ending=True)
         self.servers[name].stop()
         self.endpoint(name, serving=False, ending=True)
-
-    def query(self, expression: str) -> list[dict]:
-        """The result of an instant query: series with `metric` and `value`."""
-        reply = ask(f"{self.prometheus}/api/v1/query", query=expression)
-        if reply.status != 200:
-            raise ToolError(f"Prometheus refuses {expression!r}: {reply.body.decode()}")
-        return reply.json()["data"]["result"]
-
-    def alerts(self) -> list[dict]:
-        """The alerts that are pending or firing."""
-        return ask(f"{self.prometheus}/api/v1/alerts").json()["data"]["alerts"]
-
-
-def cpus_of(options: Options) -> dict[str, str]:
-    """The CPUs of the node that each pod has for itself, as cpuset(7) writes lists."""
-    found = {f"server-{index}": str(index) for index in range(options.replicas)}
-    for name in [EDGE] * options.edge + [GATEWAY]:
-        first = options.replicas + 2 * (len(found) - options.replicas)
-        found[name] = f"{first},{first + 1}"
-    return found

@@ -1,4 +1,4 @@
-"""The command lines of the replicas, and what a replica is told on its admin port."""
+"""The command lines of the replicas, and their admin port."""
 
 import subprocess
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from tools.errors import ToolError
 
 
 def with_flags(argv: Sequence[object], more: Sequence[object]) -> list[str]:
-    """A command line with more flags, each with its value; the server refuses one that is given twice."""
+    """A command line with more flags, each with its value; the server rejects duplicates."""
     words = [str(word) for word in argv]
     for flag, value in zip(more[::2], more[1::2], strict=True):
         if flag in words:
@@ -45,25 +45,21 @@ class Server(Part):
             self.argv = usual
 
     def faults(self, *faults: dict) -> None:
-        """Puts these faults in force (docs/faults.md) in place of all others; none clears them."""
+        """Replaces all injected faults (docs/faults.md); without arguments it clears them."""
         if not faults:
             reply = ask(f"{self.admin}/faults", "DELETE")
         else:
             reply = ask(f"{self.admin}/faults", "PUT", {"seed": 7, "faults": list(faults)})
         if reply.status not in (200, 204):
-            raise ToolError(f"{self.name} takes no faults: {reply.status} {reply.body.decode()}")
+            raise ToolError(f"{self.name} rejects faults: {reply.status} {reply.body.decode()}")
 
 
-def gated(
-    replica: Replica, plan: Plan, options: Options, program: Path, run: Path, address: str
-) -> list[str]:
+def gated(replica: Replica, plan: Plan, options: Options, program: Path, run: Path) -> list[str]:
     """A replica behind the gateway: one pinned lane, and the SQLite file that all share."""
     own = ["--database.path", str(run / "projects.db"), *_common(plan, run)]
     argv = commands.server(replica, plan.topology.pinned, program, own)
-    # Endpoints have no loopback address, neither for requests nor for the gateway's health checks.
-    everywhere = HOST if address == HOST else "0.0.0.0"
-    own = ["--listen", f"{everywhere}:{replica.port}"]
-    own += ["--admin.listen", f"{everywhere}:{replica.admin_port}"]
+    # An EndpointSlice may not hold a loopback address.
+    own = ["--listen", f"0.0.0.0:{replica.port}", "--admin.listen", f"0.0.0.0:{replica.admin_port}"]
     return with_flags(argv, [*own, *_chosen(options, replica.name)])
 
 
@@ -92,7 +88,7 @@ def _common(plan: Plan, run: Path) -> list[str]:
 
 
 def _chosen(options: Options, name: str) -> list[str]:
-    return [*options.server, *options.servers.get(name, ())]
+    return [*options.servers.get(name, ())]
 
 
 def certificate(openssl: Path, run: Path, days: int = 30) -> None:

@@ -18,12 +18,11 @@ from tools.errors import ToolError
 
 
 @contextmanager
-def stage(options: Options | None = None) -> Iterator[Platform]:
+def stage(options: Options) -> Iterator[Platform]:
     """A platform that serves; at the end nothing of it is left but its logs in `.run/<name>`.
 
     A part that has ended by itself meanwhile is an error that names it.
     """
-    options = options or Options()
     run = REPOSITORY / ".run" / options.name
     with instance.lock(run), _unwound(), ExitStack() as stack:
         _clear(run)

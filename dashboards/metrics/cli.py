@@ -1,4 +1,4 @@
-"""Writes docs/metrics.md from the catalogue, or tells that it is not what would be written."""
+"""Writes docs/metrics.md from the catalogue, or checks that it is up to date."""
 
 import argparse
 import sys
@@ -12,7 +12,9 @@ FILE = Path(__file__).resolve().parent.parent.parent / "docs" / "metrics.md"
 def main(arguments: list[str]) -> int:
     """Runs one command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python3 dashboards/metrics", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if it would")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 if the file is not up to date"
+    )
     try:
         options = parser.parse_args(arguments)
     except SystemExit as ended:
@@ -24,5 +26,5 @@ def main(arguments: list[str]) -> int:
         return 0
     if FILE.exists() and FILE.read_text() == wanted:
         return 0
-    print("docs/metrics.md is not current. Run: make metrics", file=sys.stderr)
+    print("docs/metrics.md is not up to date. Run: make metrics", file=sys.stderr)
     return 1

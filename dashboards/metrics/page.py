@@ -10,33 +10,32 @@ HEAD = """\
 
 # Metrics
 
-Every series that the parts of Corelane expose. Tests compare this catalogue in both directions with what the running parts
-show: names, types, labels, help texts, and how many series there are. They also check that dashboards and rules read
-nothing else.
+Every series that Corelane exposes. Tests compare this catalogue with the running parts, in both directions: names, types,
+labels, help texts, and the number of series. They also check that dashboards and rules use nothing else.
 
-Base units, and `_total` for what only grows, as Prometheus has it; what is without a unit is a number of things, or 1 for
-yes. A histogram is the three series `_bucket` (with the label `le`), `_sum` and `_count`. What they are for is in
-[dashboards](../dashboards/README.md).
+Units are base units, and counters end in `_total`, as Prometheus recommends. Without a unit a value is a count, or 1 for
+true. A histogram is the three series `_bucket` (with the label `le`), `_sum` and `_count`. [Monitoring](../dashboards/README.md)
+describes their use.
 
 ## Targets
 
 Every series has the labels of its target as well:
 
-| label | is |
+| label | value |
 |---|---|
-| `job` | the part: the second column of the next table; also `prometheus`, `alertmanager` |
+| `job` | the part: second column of the next table; also `prometheus`, `alertmanager` |
 | `namespace` | the namespace of the pod; locally the instance of `make up` |
 | `pod` | the pod; locally the process, such as `server-0` |
 | `node` | the node of the pod; only on a cluster |
-| `instance` | the address that was asked |
+| `instance` | the address that is scraped |
 
-A load test writes its series `k6_` into Prometheus by itself, without `job`.
+k6 writes its series `k6_` into Prometheus itself, without `job`.
 
 ## Cost
 
-Prometheus keeps this many series for the example that each part names below; most are buckets of histograms: one for each
-bound, `+Inf`, `_sum` and `_count`. A sample takes [1 to 2 bytes](https://prometheus.io/docs/prometheus/latest/storage/) on
-its disk: 2,500 series that are scraped every 15 s are 14 to 29 MB a day.
+The number of series in the example of each part. Most are histogram buckets: one for each bound, `+Inf`, `_sum` and `_count`.
+A sample takes [1 to 2 bytes](https://prometheus.io/docs/prometheus/latest/storage/) on disk: 2,500 series scraped every
+15 s are 14 to 29 MB a day.
 """
 
 
@@ -45,7 +44,7 @@ def text(parts: Mapping[str, Part]) -> str:
     rows = [
         (part.title, _listed(part.jobs), _of_example(part), *_adds(part)) for part in parts.values()
     ]
-    costs = _table(("part", "job", "series in the example", "what adds to them"), rows)
+    costs = _table(("part", "job", "series in the example", "growth"), rows)
     return "\n".join([HEAD, costs, *map(_part, parts.values())])
 
 
@@ -68,9 +67,9 @@ def _part(part: Part) -> str:
     sections += [_group(group, part.example) for group in part.groups]
     if part.prefixes:
         rows = [(f"`{it.name}`", f"`{it.pattern}`", it.meaning) for it in part.prefixes]
-        table = _table(("series that begin with", "pattern of the stats_matcher", "about"), rows)
-        most = f"In the example all of these together are at most {part.most:,} series.\n"
-        sections.append(f"### {part.title}: all that is let through\n\n{most}\n{table}")
+        table = _table(("prefix of the series", "pattern of the stats_matcher", "subject"), rows)
+        most = f"In the example these are at most {part.most:,} series in total.\n"
+        sections.append(f"### {part.title}: included prefixes\n\n{most}\n{table}")
     return "\n".join(sections)
 
 
@@ -79,16 +78,19 @@ def _figures(part: Part) -> list[str]:
     if not part.figures:
         return [f"{example}\n"]
     rows = [(f"`{name}`", what, part.example[name]) for name, what in part.figures.items()]
-    return [f"The cost goes by these figures. {example}\n", _table(("figure", "is", "e.g."), rows)]
+    return [
+        f"The number of series depends on these figures. {example}\n",
+        _table(("figure", "meaning", "e.g."), rows),
+    ]
 
 
 def _labels(part: Part) -> list[str]:
     rows = [(f"`{name}`", bound) for name, bound in part.labels.items()]
-    return [_table(("label", "its values"), rows)]
+    return [_table(("label", "values"), rows)]
 
 
 def _group(group: Group, example: Mapping[str, int]) -> str:
-    when = f"Shown {group.when}.\n\n" if group.when else ""
+    when = f"Exposed {group.when}.\n\n" if group.when else ""
     head = ("series", "type", "unit", "labels", "cost", "e.g.", "meaning")
     table = _table(head, [_row(series, example) for series in group.series])
     return f"### {group.title}\n\n{when}{table}"
@@ -100,7 +102,7 @@ def _row(series: Series, example: Mapping[str, int]) -> tuple[object, ...]:
     words = [series.meaning]
     words += [f"`{label}`: {_listed(values)}" for label, values in series.values.items()]
     if series.optional:
-        words.append(f"Left out {series.optional}")
+        words.append(f"Missing {series.optional}")
     labels = ", ".join(f"`{label}`" for label in series.labels)
     about = (f"`{series.name}`", series.type, series.unit, labels)
     return *about, formula, cost.series(series.cost, example), ". ".join(words)

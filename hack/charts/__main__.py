@@ -1,9 +1,18 @@
 """Entry point of `python3 hack/charts`."""
 
+import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from tools import resolve
+
+if not find_spec("yaml"):
+    # The environment of pytest has it.
+    python = resolve.ensure(["pytest"])["pytest"].with_name("python")
+    os.execv(python, [python, *sys.argv])
 
 from charts.cli import main
 

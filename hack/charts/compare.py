@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from charts.tree import REPOSITORY
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 Files = dict[Path, str]
 """The content that each file should have."""

@@ -5,17 +5,21 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from charts import python
-from charts.compare import Files
-from charts.tree import CHARTS, REPOSITORY
+import yaml
+
+from charts.compare import REPOSITORY, Files
 from tools import resolve
 from tools.errors import ToolError
 
+CHARTS = REPOSITORY / "charts"
 FOLDER = REPOSITORY / "tests" / "charts" / "golden"
 CASES = FOLDER / "cases.toml"
 
 KUBERNETES = "1.34.0"
 """Given to Helm, whose own default changes from release to release."""
+
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The one in C, where there is one: dashboards are long."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +29,11 @@ class Case:
     name: str
     chart: str
     values: tuple[str, ...] = ()
+    golden: bool = False
 
     @property
     def file(self) -> Path:
-        """Where the render is kept."""
+        """Where the render is kept, if it is."""
         return FOLDER / f"{self.name}.yaml"
 
     def arguments(self) -> list[str | Path]:
@@ -39,28 +44,76 @@ class Case:
 
 def cases() -> list[Case]:
     """All cases of cases.toml."""
-    entries = tomllib.loads(CASES.read_text())
     return [
-        Case(name, entry["chart"], tuple(entry.get("values", ())))
-        for name, entry in entries.items()
+        Case(name, entry["chart"], tuple(entry.get("values", ())), entry.get("golden", False))
+        for name, entry in tomllib.loads(CASES.read_text()).items()
     ]
 
 
-def render(case: Case) -> str:
-    """What Helm renders for a case, in a form that does not depend on Helm's spacing."""
+def files() -> Files:
+    """Every golden file and what it should hold."""
+    return {case.file: canonical(render(case)) for case in cases() if case.golden}
+
+
+def strays() -> list[Path]:
+    """Golden files of which no case is left."""
+    return sorted(set(FOLDER.glob("*.yaml")) - {case.file for case in cases() if case.golden})
+
+
+def render(case: Case) -> list[dict]:
+    """The objects that Helm renders for a case, by kind and name."""
     argv = [resolve.ensure(["helm"])["helm"], "template", "corelane", *case.arguments()]
     argv += ["--namespace", "prod", "--kube-version", KUBERNETES]
     result = subprocess.run(argv, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise ToolError(f"helm template failed for {case.name}:\n{result.stderr.strip()}")
-    return python.run("canonical.py", [], result.stdout)
+    objects = [each for each in yaml.load_all(result.stdout, LOADER) if each]
+    return sorted(objects, key=lambda each: (each["kind"], each["metadata"]["name"]))
 
 
-def files() -> Files:
-    """Every golden file and what it should hold."""
-    return {case.file: render(case) for case in cases()}
+def canonical(objects: list[dict]) -> str:
+    """Objects as text: keys sorted, without comments, and files of other folders by their names."""
+    for each in objects:
+        _shorten(each)
+    return yaml.dump_all(objects, Dumper=_Dumper, width=100, explicit_start=True)
 
 
-def strays() -> list[Path]:
-    """Golden files of which no case is left."""
-    return sorted(set(FOLDER.glob("*.yaml")) - {case.file for case in cases()})
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as they are, and nothing as a reference to something above."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        """Each object is read alone."""
+        return True
+
+
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    if "\n" not in text:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text)
+    # YAML cannot write a line that ends with a space as it is, and in no file of ours it matters.
+    lines = "\n".join(line.rstrip() for line in text.split("\n"))
+    return dumper.represent_scalar("tag:yaml.org,2002:str", lines, style="|")
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _shorten(document: dict) -> None:
+    """Replaces the content of a file in other folders by its name, because changes are reviewed there."""
+    if document["kind"] == "ConfigMap":
+        data = document.get("data") or {}
+        for name in data:
+            for folder in ("dashboards", "loadtests"):
+                for file in (REPOSITORY / folder).glob(f"*/{name}"):
+                    if _same(name, data[name], file.read_text()):
+                        data[name] = f"<{file.relative_to(REPOSITORY)}>"
+    if document["kind"] == "PrometheusRule":
+        for file in REPOSITORY.glob("dashboards/rules/*.rules.yaml"):
+            if document["spec"] == yaml.load(file.read_text(), LOADER):
+                document["spec"] = f"<{file.relative_to(REPOSITORY)}>"
+
+
+def _same(name: str, one: str, other: str) -> bool:
+    """Whether two files hold the same; what Helm has written has another form and no comments."""
+    if one.strip() == other.strip():
+        return True
+    return name.endswith(".yaml") and yaml.load(one, LOADER) == yaml.load(other, LOADER)

@@ -17,7 +17,7 @@ PORTS = {
     "REPLICA_PORT": 60004,
     "REPLICA_ADMIN_PORT": 60005,
 }
-"""The names in the file, and the ports that they stand for in the render."""
+"""Placeholders in the file, and the ports that they replace in the render."""
 
 
 def template() -> str:

@@ -1,11 +1,226 @@
-"""The schema of a chart's values, from the comments in values.yaml."""
+"""The schema of a chart's values: JSON Schema draft-07, as Helm reads it.
 
+The type of a value is that of its default, and maps take only the keys that values.yaml has. A block
+above a key, before its `# -- description`, says more; it is YAML and may hold whatever draft-07 has:
+
+    # @schema
+    # type: [integer, string]
+    # minimum: 1
+    # @schema
+    # -- Number of replicas
+    replicas: 2
+
+A map with `properties` in a block is closed too, unless the block has `additionalProperties`. The
+first lines of the file may have a block between `# @schema.root` marks, for the whole chart. Its
+`definitions` are added to those of definitions.yaml. Only those that a `$ref` names are written.
+"""
+
+import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
-from charts import python
-from charts.tree import REPOSITORY
+import yaml
+
+from tools.errors import ToolError
+
+DEFINITIONS = Path(__file__).with_name("definitions.yaml")
+
+TYPES = {"bool": "boolean", "int": "integer", "float": "number", "str": "string"}
+KINDS = ("type", "enum", "const", "anyOf", "oneOf", "allOf", "not", "$ref")
+"""Keys of which any makes the type of the default needless."""
+
+ANNOTATIONS = {"$ref", "title", "description", "default", "examples"}
+"""Keys that are allowed next to $ref; draft-07 ignores others."""
+
+Schema = dict[str, object]
+
+
+class _Loader(yaml.SafeLoader):
+    """Takes only true and false for booleans (YAML 1.2), so that `off` can name a definition."""
+
+    yaml_implicit_resolvers: ClassVar = {
+        first: [entry for entry in entries if not entry[0].endswith(":bool")]
+        for first, entries in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^(true|false)$"), list("tf"))
+
+
+class Comments:
+    """What the comments of values.yaml say about its keys, and what is wrong with them."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.lines = file.read_text().splitlines()
+        self.errors: list[str] = []
+
+    def root(self) -> Schema:
+        """The block for the chart as a whole."""
+        return self._block([line.strip() for line in self.lines], "# @schema.root", 1)
+
+    def of(self, key: yaml.ScalarNode) -> tuple[Schema, str]:
+        """The block and the description directly above a key."""
+        number = key.start_mark.line
+        if self.lines[number][: key.start_mark.column].strip():
+            # Inside {braces}, where no line is the key's own.
+            return {}, ""
+        comment: list[str] = []
+        while number > 0 and self.lines[number - 1].lstrip().startswith("#"):
+            number -= 1
+            comment.insert(0, self.lines[number].strip())
+        # The block of the chart is no key's, even where no empty line follows it.
+        if "# @schema.root" in comment:
+            last = len(comment) - comment[::-1].index("# @schema.root")
+            comment = comment[last:]
+        return self._block(comment, "# @schema", number + 1), _description(comment)
+
+    def _block(self, comment: list[str], mark: str, number: int) -> Schema:
+        marks = [index for index, line in enumerate(comment) if line == mark]
+        if not marks:
+            return {}
+        if len(marks) != 2:
+            return self.refuse(number, f"a block begins and ends with {mark!r}, each once")
+        described = [index for index, line in enumerate(comment) if line.startswith("# -- ")]
+        if mark == "# @schema" and described and described[0] < marks[1]:
+            return self.refuse(number, "the @schema block must precede the description")
+        text = "\n".join(re.sub("^# ?", "", line) for line in comment[marks[0] + 1 : marks[1]])
+        try:
+            block = yaml.load(text, Loader=_Loader)
+        except yaml.YAMLError as error:
+            return self.refuse(number, f"the @schema block is not YAML: {error}")
+        if not isinstance(block, dict):
+            return self.refuse(number, "the @schema block is not a map")
+        return block
+
+    def refuse(self, number: int, words: str) -> Schema:
+        """Records an error at a line and returns an empty schema."""
+        self.errors.append(f"{self.file}:{number}: {words}")
+        return {}
+
+
+def _description(comment: list[str]) -> str:
+    begins = [index for index, line in enumerate(comment) if line.startswith("# -- ")]
+    if not begins:
+        return ""
+    lines = [comment[begins[-1]].removeprefix("# -- ")]
+    lines += [line.removeprefix("#").strip() for line in comment[begins[-1] + 1 :]]
+    return " ".join(line for line in lines if not line.startswith("@"))
 
 
 def of_chart(chart: Path) -> str:
     """The text that charts/<name>/values.schema.json should have."""
-    return python.run("schema_of_values.py", [chart.relative_to(REPOSITORY)])
+    metadata = yaml.safe_load((chart / "Chart.yaml").read_text())
+    comments = Comments(chart / "values.yaml")
+    root = comments.root()
+    definitions = {
+        **yaml.load(DEFINITIONS.read_text(), Loader=_Loader),
+        **root.pop("definitions", {}),
+    }
+    values = yaml.compose("\n".join(comments.lines)) or yaml.MappingNode("", [])
+    subcharts = {"global": "Values for this chart and its parts"}
+    for entry in metadata.get("dependencies", []):
+        name = entry.get("alias", entry["name"])
+        subcharts[name] = f"Values of the chart {entry['name']}, which its own schema judges"
+    schema = _map(values, comments, root, subcharts)
+    for name, description in subcharts.items():
+        schema["properties"].setdefault(name, {"type": "object", "description": description})
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": f"Values of the {metadata['name']} chart",
+        **schema,
+    }
+    used = _used(schema, definitions)
+    for name in used - definitions.keys():
+        comments.refuse(1, f"$ref {name}: there are {', '.join(sorted(definitions))}")
+    parts = {name: _closed(definitions[name]) for name in sorted(used & definitions.keys())}
+    if comments.errors:
+        raise ToolError("\n".join(comments.errors))
+    whole = {**schema, **({"definitions": parts} if parts else {})}
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+
+
+def _map(node: yaml.MappingNode, comments: Comments, block: Schema, parts: dict) -> Schema:
+    """The schema of a map; what the keys in `parts` hold is judged by the schemas of other charts."""
+    properties = {}
+    for key, value in node.value:
+        if key.value == "global" and parts:
+            # Closed, it would refuse what other charts of the same release read there.
+            properties[key.value] = {
+                "description": parts[key.value],
+                **_map(value, comments, {"additionalProperties": True}, {}),
+            }
+        elif key.value in parts:
+            _, described = comments.of(key)
+            described = described or parts[key.value]
+            properties[key.value] = {"type": "object", "description": described}
+        else:
+            properties[key.value] = _value(key, value, comments)
+    properties.update(block.get("properties", {}))
+    return _closed({"type": "object", **block, "properties": properties})
+
+
+def _value(key: yaml.ScalarNode, value: yaml.Node, comments: Comments) -> Schema:
+    """The schema of one value."""
+    block, description = comments.of(key)
+    number = key.start_mark.line + 1
+    if "$ref" in block and (beside := block.keys() - ANNOTATIONS):
+        words = f"draft-07 ignores {', '.join(sorted(beside))} next to $ref: use allOf"
+        return comments.refuse(number, words)
+    words = {"description": description} if description else {}
+    inferred = not any(kind in block for kind in KINDS)
+    if isinstance(value, yaml.MappingNode) and (inferred or block.get("type") == "object"):
+        if not value.value and not {"properties", "additionalProperties"} & block.keys():
+            return comments.refuse(
+                number, f"{key.value}: an empty map needs a block that says more"
+            )
+        return {**words, **_map(value, comments, block, {})}
+    if isinstance(value, yaml.SequenceNode) and inferred:
+        if "items" not in block:
+            return comments.refuse(number, f"{key.value}: a list needs a block with its items")
+        return {**words, "type": "array", **_closed(block)}
+    if not inferred:
+        return {**words, **_closed(block)}
+    tag = value.tag.rpartition(":")[2]
+    if tag not in TYPES:
+        return comments.refuse(
+            number, f"{key.value}: a default of {tag} needs a block with its type"
+        )
+    return {**words, "type": TYPES[tag], **_closed(block)}
+
+
+def _closed(part: object) -> object:
+    """The same, with all maps in it that have known keys closed to others."""
+    if isinstance(part, list):
+        return [_closed(entry) for entry in part]
+    if not isinstance(part, dict):
+        return part
+    closed = {key: _closed(value) for key, value in part.items()}
+    if isinstance(closed.get("properties"), dict) and "type" in closed:
+        closed.setdefault("additionalProperties", False)
+    return closed
+
+
+def _used(schema: Schema, definitions: dict[str, Schema]) -> set[str]:
+    """The definitions that a schema names, and those that they name."""
+    used: set[str] = set()
+    waiting = list(_references(schema))
+    while waiting:
+        name = waiting.pop().removeprefix("#/definitions/")
+        if name not in used:
+            used.add(name)
+            waiting += _references(definitions.get(name))
+    return used
+
+
+def _references(part: object) -> Iterator[str]:
+    if isinstance(part, list):
+        for entry in part:
+            yield from _references(entry)
+    elif isinstance(part, dict):
+        if isinstance(part.get("$ref"), str):
+            yield part["$ref"]
+        for value in part.values():
+            yield from _references(value)

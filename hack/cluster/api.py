@@ -1,4 +1,4 @@
-"""Asks the API server, as the administrator."""
+"""Requests to the API server, as the administrator."""
 
 import json
 import socket
@@ -11,7 +11,7 @@ from pathlib import Path
 from cluster import records
 
 WATCH = 300
-"""Seconds after which a watch is asked for anew."""
+"""Seconds after which a watch is renewed."""
 
 
 class Api:
@@ -28,13 +28,13 @@ class Api:
         self.url = url
         self.context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         self.context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
-        # No proxy of the environment leads to the cluster.
+        # The proxies of the environment do not reach the cluster.
         self.opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self.context)
         )
 
     def get(self, path: str) -> str | None:
-        """What the server answers, or None when it does not."""
+        """The server's response, or None if there is none."""
         try:
             with self.opener.open(self.url + path, timeout=5) as reply:
                 return reply.read().decode()
@@ -42,13 +42,13 @@ class Api:
             return None
 
     def changes(self, path: str) -> Iterator[bytes]:
-        """A line for each thing that a list has, and then for each of its changes."""
+        """A line for each object of a list, and then for each of its changes."""
         query = f"?watch=true&timeoutSeconds={WATCH}"
         with self.opener.open(self.url + path + query, timeout=WATCH + 30) as reply:
             yield from reply
 
     def ready(self) -> bool:
-        """Whether the API server says that it is ready."""
+        """Whether the API server is ready."""
         return self.get("/readyz") == "ok"
 
     def ready_nodes(self) -> set[str]:

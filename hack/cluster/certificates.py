@@ -1,14 +1,13 @@
-"""The certificates and kubeconfigs of one cluster, made anew by each up."""
+"""The certificates and kubeconfigs of a cluster. Each `up` makes new ones."""
 
 import base64
 import json
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cluster import records
 from cluster.plan import CONTROL, Plan
-from tools.errors import ToolError
+from tools import command
 
 KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc")
 DAYS = ("-days", "365")
@@ -29,11 +28,11 @@ class Certificates:
         return self.folder / f"{name}.key"
 
     def kubeconfig(self, name: str) -> Path:
-        """How a component reaches the API server; the administrator's has a place of its own."""
+        """The kubeconfig of a component; the administrator's is in another folder."""
         return records.kubeconfig(self.state) if name == "admin" else self.folder / f"{name}.conf"
 
     def make(self, plan: Plan) -> None:
-        """Makes all of them. Groups are what Kubernetes' own roles are bound to."""
+        """Makes all certificates. Kubernetes' default roles are bound to these groups."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self._request("ca", "/CN=corelane-cluster")
         self._run("genpkey", "-algorithm", "RSA", "-out", self.key("accounts"))
@@ -71,10 +70,7 @@ class Certificates:
         self._run("req", "-x509", *KEY, *DAYS, "-subj", subject, *files, *more)
 
     def _run(self, *arguments: object) -> None:
-        argv = [str(self.openssl), *map(str, arguments)]
-        result = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if result.returncode != 0:
-            raise ToolError(f"{' '.join(argv)} failed: {result.stderr.strip()}")
+        command.output([self.openssl, *arguments])
 
     def _write_kubeconfig(self, plan: Plan, name: str) -> None:
         cluster = {"server": plan.api, "certificate-authority-data": _base64(self.crt("ca"))}

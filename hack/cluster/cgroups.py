@@ -1,4 +1,4 @@
-"""The nodes' cgroups: one folder of the node's name in every hierarchy of cgroup v1."""
+"""The nodes' cgroups: one folder for each node in every hierarchy of cgroup v1."""
 
 import os
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ def require(root: Path, mounts: Path = MOUNTS) -> None:
 
 
 def usable_cpus(root: Path) -> frozenset[int]:
-    """The CPUs that cgroups may have here."""
+    """The CPUs that cgroups may use on this machine."""
     folder = next(
         place for place, options in _mounts(root, MOUNTS, "cgroup") if "cpuset" in options
     )
@@ -68,7 +68,7 @@ def pids(top: Iterable[Path]) -> set[int]:
 
 
 def remove(top: Iterable[Path]) -> None:
-    """Removes what can be removed; a cgroup with a process stays."""
+    """Removes the cgroups without processes."""
     for start in top:
         for folder, _, _ in os.walk(start, topdown=False):
             try:

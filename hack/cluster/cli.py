@@ -22,14 +22,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("up", help="start the cluster and wait until it can be used")
-    commands.add_parser("down", help="end the cluster, and check that nothing is left")
+    commands.add_parser("down", help="stop the cluster, and check that nothing of it is left")
     commands.add_parser("status", help="show components, nodes and pods")
     commands.add_parser("kubeconfig", help="print the path of the kubeconfig to use")
     enter = commands.add_parser("enter", help="run a command, or a shell, inside a node")
     enter.add_argument("node", metavar="NODE")
     enter.add_argument("words", nargs=argparse.REMAINDER, metavar="...")
-    commands.add_parser("policies", help="enforce NetworkPolicies: up starts this itself")
-    load = commands.add_parser("load", help="make images known to all nodes")
+    commands.add_parser("policies", help="enforce NetworkPolicies; `up` starts this")
+    load = commands.add_parser("load", help="load image archives into all nodes")
     load.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE")
     return parser
 
@@ -67,9 +67,9 @@ def _kind(options: argparse.Namespace) -> int:
         case "load":
             return kind.load(options.archives)
         case "enter" | "policies":
-            raise ToolError(f"{options.command} is for the local cluster: leave CLUSTER unset")
+            raise ToolError(f"{options.command} works with CLUSTER=local only")
     if not kind.kubeconfig().is_file():
-        raise ToolError("no cluster of kind is up: run make cluster-up CLUSTER=kind")
+        raise ToolError("kind's cluster is not running: run make cluster-up CLUSTER=kind")
     return _show(options, kind.kubeconfig())
 
 

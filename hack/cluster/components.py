@@ -29,7 +29,7 @@ class Components:
         processes.start(self.record, f"{place}-{name or program}", argv, environment)
 
     def etcd(self, folder: Path) -> None:
-        """etcd, reached only inside the control plane's namespace."""
+        """etcd, which listens in the control plane's namespace only."""
         peers = "http://127.0.0.1:2380"
         self._start(
             CONTROL,
@@ -59,7 +59,7 @@ class Components:
             f"--kubelet-client-certificate={certs.crt('api-to-kubelet')}",
             f"--kubelet-client-key={certs.key('api-to-kubelet')}",
             f"--kubelet-certificate-authority={certs.crt('ca')}",
-            # Node names are known to no DNS server.
+            # No DNS server resolves node names.
             "--kubelet-preferred-address-types=InternalIP",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={certs.key('accounts')}",
@@ -96,7 +96,7 @@ class Components:
         )
 
     def policies(self) -> None:
-        """What enforces NetworkPolicies, see policies.py."""
+        """The process that enforces NetworkPolicies, see policies.py."""
         argv = [*network.inside(self.anchors[CONTROL]), sys.executable, FOLDER, "policies"]
         environment = {**self.programs.environment(), "CLUSTER_STATE": str(self.state)}
         processes.start(self.record, f"{CONTROL}-policies", argv, environment)

@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from string import Template
 
 from cluster.certificates import Certificates
 from cluster.plan import Node, Plan, cpu_text
 from cluster.programs import Programs
+from cluster.settings import FOLDER
 
 PAUSE = "corelane-pause:cluster"
 COREDNS = "corelane-coredns:cluster"
@@ -15,11 +17,11 @@ UNSAFE_SYSCTLS = (
     "net.ipv4.tcp_max_syn_backlog",
     "net.ipv4.tcp_tw_reuse",
 )
-"""Kubernetes calls unsafe what it cannot bound for a node; each pod's network has its own of these."""
+"""Kubernetes calls sysctls unsafe that may affect the node; these belong to the network namespace."""
 
 
 class NodeFiles:
-    """Where a node keeps what."""
+    """The files of a node."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,30 +52,10 @@ def _json(content: dict) -> str:
 
 
 def _containerd(files: NodeFiles, programs: Programs) -> str:
-    folder = files.folder
-    cri = 'plugins."io.containerd.grpc.v1.cri"'
-    return f"""version = 2
-root = "{folder}/containerd"
-state = "{folder}/run"
-disabled_plugins = [
-  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
-  "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs",
-]
-[grpc]
-  address = "{files.socket}"
-[plugins."io.containerd.internal.v1.opt"]
-  path = "{folder}/opt"
-[{cri}]
-  sandbox_image = "docker.io/library/{PAUSE}"
-  # Lowering the score below that of the parent takes CAP_SYS_RESOURCE.
-  restrict_oom_score_adj = true
-  netns_mounts_under_state_dir = true
-  [{cri}.cni]
-    bin_dir = "{programs.plugins}"
-    conf_dir = "{files.cni}"
-  [{cri}.containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-"""
+    template = Template((FOLDER / "containerd.toml").read_text())
+    return template.substitute(
+        folder=files.folder, socket=files.socket, pause=PAUSE, cni=files.cni, bin=programs.plugins
+    )
 
 
 def _cni(node: Node, files: NodeFiles) -> dict:
@@ -110,19 +92,19 @@ def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> d
         "resolvConf": str(files.resolv),
         "clusterDNS": [str(plan.dns)],
         "clusterDomain": "cluster.local",
-        # The disk is the machine's: that it is full must not evict pods or delete images.
+        # The disk is the machine's: a full one must not evict pods or delete images.
         "evictionHard": never,
         "imageGCHighThresholdPercent": 100,
-        # Pods without CPUs of their own leave those of a new exclusive pod soon, not within 10 s.
+        # Pods without exclusive CPUs leave those of a new exclusive pod soon, not within 10 s.
         "cpuManagerReconcilePeriod": "1s",
     }
 
 
 def _reservation(node: Node) -> dict:
-    """The CPUs that no pod gets for its own.
+    """The CPUs that are never exclusive.
 
-    Where they are the first ones, which the kubelet takes by itself for a number: a tenth less than
-    whole CPUs. Beside a container that owns a CPU, the node then has room for one that needs little.
+    For a number the kubelet reserves the first CPUs. If those are the right ones, the number is 0.1
+    less: next to an exclusive pod, the node then has room for one that needs little CPU.
     """
     if node.reserved == set(range(len(node.reserved))):
         return {"kubeReserved": {"cpu": f"{len(node.reserved) * 1000 - 100}m"}}

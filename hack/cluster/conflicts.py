@@ -1,4 +1,4 @@
-"""What on the machine already has a name or an address that the cluster wants."""
+"""Names and addresses of the cluster that the machine already uses."""
 
 import ipaddress
 import json
@@ -31,8 +31,8 @@ def require_ours(state: Path) -> None:
     """Raises an error when the cluster of another state folder is up: cgroups are shared."""
     if owner() not in (None, state):
         raise ToolError(
-            f"there can be one cluster only, and that of CLUSTER_STATE={owner()} is up: "
-            f"use it, or end it with make cluster-down CLUSTER_STATE={owner()}"
+            f"another cluster is running, with CLUSTER_STATE={owner()}. Use it, or stop it: "
+            f"make cluster-down CLUSTER_STATE={owner()}"
         )
 
 
@@ -58,7 +58,7 @@ def _in_use() -> list[tuple[ipaddress.IPv4Network, str]]:
             found.append((ipaddress.IPv4Interface(text).network, holder))
     for route in _ask("-4", "route", "show", "table", "all"):
         destination = route.get("dst", "default")
-        # A default route leads everywhere, and every narrower one comes before it.
+        # A default route leads everywhere; narrower routes have precedence.
         if destination not in ("default", "0.0.0.0/0"):
             holder = f"a route to {destination} by {route.get('dev', 'no interface')}"
             found.append((ipaddress.IPv4Network(destination), holder))

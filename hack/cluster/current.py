@@ -1,4 +1,4 @@
-"""CLUSTER=current: the cluster that kubectl already talks to, which is not ours to start."""
+"""CLUSTER=current: the cluster of the current kubeconfig, which this does not start or stop."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ def kubeconfig() -> Path:
 
 
 def refuse(command: str) -> int:
-    """Says what to do instead of a command that only our own clusters have."""
+    """Rejects a command that only our own clusters have."""
     if command == "load":
         raise ToolError(
             "images cannot be loaded into the cluster of the current kubeconfig: push them to a "

@@ -1,4 +1,4 @@
-"""`down`: ends what `up` started and nothing else, and proves it."""
+"""`down`: stops what `up` started and nothing else, and checks that nothing is left."""
 
 import shutil
 import subprocess
@@ -12,11 +12,11 @@ from tools.errors import ToolError
 PATIENCE = 30.0
 
 REAPING = 15.0
-"""Longest wait in seconds for init to reap what has ended, so that ps does not show it any more."""
+"""Seconds in which init should reap ended processes, so that ps does not show them any more."""
 
 
 def main(settings: Settings) -> int:
-    """Ends the cluster and says so."""
+    """Stops the cluster."""
     conflicts.require_ours(settings.state)
     if not settings.state.exists() and not leftovers.find(settings, {}):
         print("No cluster is up.")
@@ -33,7 +33,7 @@ def main(settings: Settings) -> int:
 
 
 def stop(settings: Settings, record: records.Record) -> None:
-    """Kills all processes, removes all else, and raises an error if something is left."""
+    """Kills all processes, removes everything else, and fails if something is left."""
     # An inode of an earlier boot may belong to another namespace by now.
     same_boot = record.content.get("boot") == records.boot()
     namespaces = record.content.get("namespaces", {}) if same_boot else {}
@@ -59,7 +59,7 @@ def stop(settings: Settings, record: records.Record) -> None:
 
     if not processes.until(all_gone, PATIENCE):
         left = "\n  ".join(leftovers.find(settings, namespaces))
-        raise ToolError(f"these are left, end them by hand and run down again:\n  {left}")
+        raise ToolError(f"these are left; remove them and run `down` again:\n  {left}")
     _forget(settings, record)
     processes.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ended), REAPING)
 

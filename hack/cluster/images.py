@@ -1,8 +1,7 @@
-"""The images of pause and CoreDNS, and loading images into the nodes."""
+"""The images of pause and CoreDNS, and the import of images into the nodes."""
 
 import json
 import platform
-import subprocess
 import tarfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,30 +12,28 @@ from cluster.configuration import COREDNS, PAUSE, NodeFiles
 from cluster.programs import Programs
 from cluster.settings import FOLDER
 from images import archive, layer
-from images.archive import Image
+from images.archive import NAME, Image
 from tools import cache, command
 from tools.errors import ToolError
-
-NAME = "io.containerd.image.name"
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True)
 class Named:
-    """An image as an archive names it."""
+    """The name and the digest of an image in an archive."""
 
     name: str
     digest: str
 
     @property
     def pinned(self) -> str:
-        """The name with the digest in place of the tag: a pod may pin what it runs."""
+        """The name with the digest in place of the tag, by which a pod may pin its image."""
         return f"{self.name.rpartition(':')[0]}@{self.digest}"
 
 
 def own(programs: Programs) -> list[Path]:
-    """Archives of the two images that a cluster cannot do without, made once."""
+    """Archives of the two images that every cluster needs, made once."""
     return [_archive(PAUSE, "/pause", _pause()), _archive(COREDNS, "/coredns", programs["coredns"])]
 
 
@@ -97,12 +94,7 @@ def _import(node: NodeFiles, programs: Programs, found: dict[Path, list[Named]])
 def _ctr(node: NodeFiles, programs: Programs, *arguments: str) -> str:
     argv = [str(programs["ctr"]), "--address", str(node.socket), "--namespace", "k8s.io"]
     argv += ["images", *arguments]
-    result = subprocess.run(
-        argv, env=programs.environment(), capture_output=True, text=True, check=False
-    )
-    if result.returncode != 0:
-        raise ToolError(f"{' '.join(argv)} failed: {result.stderr.strip()}")
-    return result.stdout
+    return command.output(argv, env=programs.environment())
 
 
 def contents(file: Path) -> list[Named]:
@@ -116,5 +108,5 @@ def contents(file: Path) -> list[Named]:
         raise ToolError(f"there is no image archive {file}: run make images") from None
     except (OSError, tarfile.TarError, KeyError, ValueError) as error:
         raise ToolError(
-            f"{file} is no OCI archive whose index.json names its images by {NAME}: {error}"
+            f"{file} is not an OCI archive whose index.json names its images by {NAME}: {error}"
         ) from None

@@ -1,4 +1,4 @@
-"""CLUSTER=kind: the same commands on a cluster of kind, which takes a Docker engine."""
+"""CLUSTER=kind: the same commands on a cluster of kind, which needs a Docker engine."""
 
 import os
 import subprocess
@@ -13,11 +13,11 @@ from tools.errors import ToolError
 NAME = "corelane"
 
 CPUS = 4
-"""Fewest CPUs: two of each worker's, of which one is whole beside what kind's network asks for."""
+"""Fewest CPUs: two for each worker, because the pods of kind's network request a part of one."""
 
 
 def kubeconfig() -> Path:
-    """The kubeconfig that kind writes; the user's own stays as it is."""
+    """The kubeconfig that kind writes; the user's own does not change."""
     return cache.root() / "kind" / "kubeconfig"
 
 
@@ -28,8 +28,8 @@ def up() -> int:
         return 0
     if len(os.sched_getaffinity(0)) < CPUS:
         raise ToolError(
-            f"CLUSTER=kind takes {CPUS} CPUs: kind's own pods ask for a part of each worker's, and "
-            "what is left must hold a replica. Without CLUSTER 2 are enough"
+            f"CLUSTER=kind needs {CPUS} CPUs: kind's own pods request a part of each worker's, and "
+            "the rest must hold a replica. CLUSTER=local needs 2"
         )
     file = kubeconfig().with_name("kind.yaml")
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def down() -> int:
 
 
 def load(archives: Iterable[Path]) -> int:
-    """Makes images known to all nodes."""
+    """Loads image archives into all nodes."""
     for archive in archives:
         _kind("load", "image-archive", archive, "--name", NAME)
     return 0
@@ -67,9 +67,7 @@ def configuration(cpus: Iterable[int]) -> str:
 def _clusters() -> list[str]:
     result = _run("get", "clusters", capture_output=True, text=True)
     if result.returncode != 0:
-        raise ToolError(
-            f"CLUSTER=kind takes a Docker engine, and kind says: {result.stderr.strip()}"
-        )
+        raise ToolError(f"CLUSTER=kind needs a Docker engine: {result.stderr.strip()}")
     return result.stdout.split()
 
 

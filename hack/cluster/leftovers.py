@@ -1,4 +1,4 @@
-"""Everything on the machine that is the cluster's: what down must end, and then find gone."""
+"""Everything on the machine that belongs to the cluster, and that `down` must remove."""
 
 from pathlib import Path
 
@@ -19,16 +19,16 @@ def pids(settings: Settings, namespaces: dict[str, dict[str, str]]) -> set[int]:
 
 
 def mounts(state: Path) -> list[Path]:
-    """What is mounted below the state folder, as the host sees it; the deepest first.
+    """The host's mounts below the state folder; the deepest first.
 
-    The folder itself may be a disk of its own, which is not ours.
+    The folder itself may be a mounted disk, which is not ours.
     """
     places = [Path(line.split()[1]) for line in Path("/proc/self/mounts").read_text().splitlines()]
     return sorted((place for place in places if state in place.parents), reverse=True)
 
 
 def find(settings: Settings, namespaces: dict[str, dict[str, str]]) -> list[str]:
-    """Says what is still there."""
+    """Describes everything that still exists."""
     found = [
         f"process {processes.name(pid)} (pid {pid})" for pid in sorted(pids(settings, namespaces))
     ]

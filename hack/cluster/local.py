@@ -14,7 +14,7 @@ from tools.errors import ToolError
 
 
 def kubeconfig(settings: Settings) -> Path:
-    """The administrator's kubeconfig of a cluster that is up."""
+    """The administrator's kubeconfig of the running cluster."""
     file = records.kubeconfig(settings.state)
     if not file.exists():
         raise ToolError("no cluster is up: run make cluster-up")
@@ -24,7 +24,7 @@ def kubeconfig(settings: Settings) -> Path:
 
 
 def load(settings: Settings, archives: Iterable[Path]) -> int:
-    """Imports archives into both nodes and prints how a pod may name the images."""
+    """Imports archives into both nodes and prints the names that pods may use."""
     requirements.require_user()
     kubeconfig(settings)
     files = [NodeFiles(settings.state / name) for name in NODES]
@@ -34,18 +34,18 @@ def load(settings: Settings, archives: Iterable[Path]) -> int:
 
 
 def enter(settings: Settings, name: str, command: list[str]) -> int:
-    """Becomes a command in the namespaces of a node, where the node's own programs are on PATH."""
+    """Replaces this process by a command in the namespaces of a node, with its programs on PATH."""
     requirements.require_user()
     entry = records.Record(settings.state).content.get("processes", {}).get(name)
     if name not in (CONTROL, *NODES) or not entry or not processes.alive(entry):
-        raise ToolError(f"no {name!r} is up; there are {CONTROL}, {' and '.join(NODES)}")
+        raise ToolError(f"unknown node {name!r}: choose from {CONTROL}, {', '.join(NODES)}")
     argv = [*network.inside(entry["pid"]), *(command or ["sh"])]
     environment = {**os.environ, **programs.obtain().environment()}
     os.execvpe(argv[0], argv, environment)
 
 
 def status(settings: Settings) -> int:
-    """Shows every component; fails unless all live."""
+    """Shows every component; fails unless all of them run."""
     entries = records.Record(settings.state).content.get("processes", {})
     if not entries:
         print("No cluster is up.")
@@ -54,7 +54,7 @@ def status(settings: Settings) -> int:
     for name, alive in lives.items():
         print(f"  {name:<32} {'runs, pid ' + str(entries[name]['pid']) if alive else 'ENDED'}")
     if not all(lives.values()):
-        print(f"Logs: {settings.state / 'logs'}. End it: make cluster-down")
+        print(f"Logs: {settings.state / 'logs'}. To stop it: make cluster-down")
         return 1
     return show(kubeconfig(settings))
 

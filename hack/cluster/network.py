@@ -5,23 +5,23 @@ The host gets one interface. No namespace has a name in /run/netns: each is held
 a process that sleeps, and is gone with the last process in it.
 """
 
-import subprocess
 from pathlib import Path
 
 from cluster import processes, records
 from cluster.plan import CONTROL, HOST_LINK, Plan
 from cluster.programs import Programs
+from tools import command
 from tools.errors import ToolError
 
 ALIAS = "corelane-cluster "
-"""With the state folder behind it, this is written on the host's interface: whose it is."""
+"""The alias of the host's interface begins so, followed by the state folder that owns it."""
 
 BRIDGE = "bridge"
 
 
 def anchor(record: records.Record, programs: Programs, name: str) -> int:
     """Starts the process that holds the network and mount namespace of a node."""
-    # Mounts that a node makes are seen by it alone and end with it.
+    # Mounts of a node are visible in its namespace only, and end with it.
     argv = ["unshare", "--net", "--mount", "--propagation", "private", "sleep", "infinity"]
     pid = processes.start(record, name, argv, programs.environment())
     if not processes.until(lambda: processes.name(pid) == "sleep", 10, 0.005):
@@ -32,9 +32,9 @@ def anchor(record: records.Record, programs: Programs, name: str) -> int:
 
 
 def inside(pid: int) -> list[str]:
-    """The words in front of a command that runs it in the namespaces of an anchor.
+    """The command prefix that runs a command in the namespaces of an anchor.
 
-    `ip netns exec` would mount /sys anew and hide the cgroups.
+    `ip netns exec` would mount another /sys and hide the cgroups.
     """
     return ["nsenter", "--target", str(pid), "--net", "--mount"]
 
@@ -74,15 +74,8 @@ def connect(folder: Path, plan: Plan, programs: Programs, anchors: dict[str, int
 
 
 def _forward(pid: int) -> None:
-    _run([*inside(pid), "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"])
+    command.output([*inside(pid), "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"])
 
 
 def _batch(ip: list[object], *lines: str) -> None:
-    _run([*ip, "-batch", "-"], "".join(f"{line}\n" for line in lines))
-
-
-def _run(argv: list[object], text: str = "") -> None:
-    words = [str(word) for word in argv]
-    result = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise ToolError(f"{' '.join(words)} failed: {result.stderr.strip()}\n{text}".rstrip())
+    command.output([*ip, "-batch", "-"], stdin="".join(f"{line}\n" for line in lines))

@@ -1,4 +1,4 @@
-"""Who has which address and which CPUs: pure functions, so that tests can see them."""
+"""Addresses and CPUs of the nodes, as pure functions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv4Network
 from tools.errors import ToolError
 
 HOST_LINK = "corelane0"
-"""The only interface that the host gets."""
+"""The host's only interface to the cluster."""
 
 CONTROL = "control"
 NODES = ("node1", "node2")
@@ -16,7 +16,7 @@ API_PORT = 6443
 
 @dataclass(frozen=True)
 class Node:
-    """One node. It takes every CPU but the reserved ones for exclusive pods."""
+    """One node. Exclusive pods may use every CPU but the reserved ones."""
 
     name: str
     address: IPv4Address
@@ -45,7 +45,7 @@ class Plan:
 
     @property
     def links(self) -> IPv4Network:
-        """Where the host, the control plane and the nodes have their addresses."""
+        """The network of the host, the control plane and the nodes."""
         return self._part(0, 24)
 
     @property
@@ -80,7 +80,7 @@ class Plan:
 
 
 def make(network: IPv4Network, usable: Iterable[int], present: Iterable[int]) -> Plan:
-    """Two nodes on the CPUs that may be used, of those that are present.
+    """Two nodes on the usable CPUs, which may be fewer than the present ones.
 
     Every kubelet sees all CPUs, so each reserves what it does not own: the lower half on
     node 1, the upper half on node 2.
@@ -99,7 +99,7 @@ def split(usable: Iterable[int]) -> tuple[frozenset[int], frozenset[int]]:
     cpus = sorted(usable)
     if len(cpus) < 2:
         raise ToolError(
-            f"the two nodes need a CPU each, and this machine has {len(cpus)} that may be used: "
+            f"the two nodes need a CPU each, and this machine has {len(cpus)} usable: "
             "take a machine with 2 CPUs, or another cluster with CLUSTER=current"
         )
     half = len(cpus) // 2

@@ -25,7 +25,7 @@ WATCHED = {
 
 
 def main(settings: Settings) -> int:
-    """Runs until it is killed. Started by `up`, in its environment."""
+    """Runs until it is killed. `up` starts it."""
     processes = records.Record(settings.state).content["processes"]
     anchors = {name: processes[name]["pid"] for name in NODES}
     api = Api.of(settings.state)
@@ -48,13 +48,13 @@ def _watch(api: Api, path: str, changed: threading.Event) -> None:
                 changed.set()
         except (urllib.error.URLError, OSError) as error:
             print(f"watch of {path}: {error}", file=sys.stderr, flush=True)
-        # What happened between two watches is not told by the next one's lines alone.
+        # The next watch does not report changes between the two.
         changed.set()
         time.sleep(0.5)
 
 
 def _apply(api: Api, anchors: Mapping[str, int], applied: dict[str, str]) -> bool:
-    """Brings the rules of every node up to date; False when that must be tried again."""
+    """Updates the rules of every node; returns False if that must be repeated."""
     replies = {name: api.get(path) for name, path in WATCHED.items()}
     if None in replies.values():
         return False

@@ -1,4 +1,4 @@
-"""Turns NetworkPolicies into the nftables rules of one node: pure, so that tests can see it.
+"""Translates NetworkPolicies into the nftables rules of one node, as pure functions.
 
 A pod that a policy selects gets a chain per direction. A packet that no rule of the chain
 lets return is dropped (kubernetes.io, "Network Policies").
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 TABLE = "corelane_policies"
 
-# Kubernetes' objects, as JSON has them.
+# Kubernetes objects, as parsed JSON.
 Object = dict
 
 
 @dataclass(frozen=True)
 class World:
-    """What rules depend on."""
+    """The objects that the rules depend on."""
 
     pods: list[Object]
     namespaces: list[Object]
@@ -36,7 +36,7 @@ class World:
 
 
 def ruleset(world: World, node: str) -> str:
-    """The whole table of a node, for `nft -f`: it replaces what was there at once."""
+    """The whole table of a node, for `nft -f`: it replaces the old one atomically."""
     chains, jumps = [], []
     for direction, side in (("Egress", "saddr"), ("Ingress", "daddr")):
         entries = []
@@ -48,7 +48,7 @@ def ruleset(world: World, node: str) -> str:
                 chains.append((name, [*_rules(world, pod, policies, direction), "drop"]))
         if entries:
             jumps.append(f"ip {side} vmap {{ {', '.join(entries)} }}")
-    # Answers belong to a connection that was allowed.
+    # Replies belong to an allowed connection.
     forward = ["type filter hook forward priority 10; policy accept;"]
     forward += ["ct state established,related accept", *jumps]
     lines = [f"table ip {TABLE}", f"delete table ip {TABLE}", f"table ip {TABLE} {{"]
@@ -58,7 +58,7 @@ def ruleset(world: World, node: str) -> str:
 
 
 def living(pods: Iterable[Object]) -> list[Object]:
-    """The pods with an address of their own; those that ended gave theirs back."""
+    """The pods with their own address; an ended pod has none."""
     return [
         pod
         for pod in pods
@@ -105,7 +105,7 @@ def _rules(world: World, pod: Object, policies: list[Object], direction: str) ->
             ports = rule.get("ports")
             namespace = policy["metadata"]["namespace"]
             for words, targets in _peers(world, namespace, peers, side):
-                # A port's name means what the pod that is connected to calls so.
+                # The destination pod defines the names of ports.
                 named = [pod] if direction == "Ingress" else targets
                 for port in _ports(ports, named):
                     yield " ".join(part for part in (words, port, "return") if part)
@@ -114,7 +114,7 @@ def _rules(world: World, pod: Object, policies: list[Object], direction: str) ->
 def _peers(
     world: World, namespace: str, peers: list[Object] | None, side: str
 ) -> Iterator[tuple[str, list[Object]]]:
-    """Matches for the addresses of the peers, each with the pods that it stands for."""
+    """Matches for the addresses of the peers, each with its pods."""
     if not peers:
         yield "", world.pods
     for peer in peers or ():
@@ -122,7 +122,7 @@ def _peers(
             words = f"ip {side} {block['cidr']}"
             if block.get("except"):
                 words += f" ip {side} != {{ {', '.join(block['except'])} }}"
-            # A block of IPv6 addresses has nobody here.
+            # The cluster has no IPv6.
             if ":" not in block["cidr"]:
                 yield words, []
             continue

@@ -1,4 +1,4 @@
-"""Starts processes in the background, and finds what belongs to the cluster again."""
+"""Starts processes in the background, and finds the processes of the cluster."""
 
 import os
 import resource
@@ -11,7 +11,7 @@ from pathlib import Path
 from cluster import records
 
 MARK = "CORELANE_CLUSTER_STATE"
-"""Variable that every process has that up starts, and all that those start on the node."""
+"""Environment variable of every process that `up` starts, and of their children."""
 
 
 def start(
@@ -36,13 +36,13 @@ def start(
 
 
 def raise_open_files() -> None:
-    """Raises the limit of this process, which all that it starts inherit, containers too."""
+    """Raises the limit of this process, which its children and containers inherit."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def started(pid: int) -> str:
-    """When a living process started, in ticks since boot; "" when it is gone (proc(5), stat)."""
+    """The start time of a running process, in ticks since boot, or "" (proc(5), stat)."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -51,12 +51,12 @@ def started(pid: int) -> str:
 
 
 def alive(entry: Mapping[str, object]) -> bool:
-    """Whether a recorded process lives. A pid may have a new owner, a start time not."""
+    """Whether a recorded process runs. A pid may be reused, a pid with that start time not."""
     return bool(entry["started"]) and started(int(entry["pid"])) == entry["started"]
 
 
 def find(state: Path) -> list[int]:
-    """The pids of all living processes that have the mark."""
+    """The pids of all running processes with the mark."""
     mark = f"{MARK}={state}".encode()
     return [pid for pid in all_pids() if mark in _environment(pid)]
 
@@ -83,7 +83,7 @@ def name(pid: int) -> str:
 
 
 def kill(pids: Iterable[int]) -> None:
-    """Kills processes; those that are gone already do not matter."""
+    """Kills processes that still exist."""
     for pid in pids:
         try:
             os.kill(pid, signal.SIGKILL)
@@ -92,7 +92,7 @@ def kill(pids: Iterable[int]) -> None:
 
 
 def reap() -> None:
-    """Takes leave of own children that ended, or they would count as living."""
+    """Reaps ended children, which would count as running otherwise."""
     try:
         while os.waitpid(-1, os.WNOHANG) != (0, 0):
             pass
@@ -101,7 +101,7 @@ def reap() -> None:
 
 
 def until(condition, seconds: float, pause: float = 0.05) -> bool:
-    """Whether the condition came true in time."""
+    """Waits for the condition; returns whether it became true in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Obtains the programs of the cluster and the environment that they run in."""
+"""Obtains the programs of the cluster and their environment."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ TOOLS = (*KUBERNETES, "coredns", "containerd", "ctr", "etcd", "ip", "openssl")
 
 @dataclass(frozen=True)
 class Programs:
-    """Where each program is, and the folder with Debian's unpacked packages."""
+    """The paths of the programs, and the folder with Debian's unpacked packages."""
 
     paths: dict[str, Path]
 
@@ -29,7 +29,7 @@ class Programs:
 
     @property
     def unpacked(self) -> Path:
-        """The folder that hack/tools unpacked containerd and its companions into."""
+        """The folder with the unpacked containerd and its companions."""
         return self.paths["containerd"].parent.parent
 
     @property
@@ -51,7 +51,7 @@ class Programs:
         }
 
     def version(self, name: str) -> str:
-        """What `kubelet --version` and the like print."""
+        """The output of `kubelet --version` and similar commands."""
         result = subprocess.run(
             [self[name], "--version"], capture_output=True, text=True, check=True
         )
@@ -59,5 +59,5 @@ class Programs:
 
 
 def obtain() -> Programs:
-    """Obtains what is missing; the first time that takes minutes."""
+    """Obtains missing programs; the first time this takes minutes."""
     return Programs(resolve.ensure(TOOLS))

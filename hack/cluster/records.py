@@ -1,4 +1,4 @@
-"""What up wrote down for down, status and the next up. One folder per machine."""
+"""The record of `up` for `down`, `status` and the next `up`. One folder per machine."""
 
 import fcntl
 import json
@@ -10,18 +10,18 @@ from pathlib import Path
 from tools.errors import ToolError
 
 KEPT = ("logs", "lock")
-"""What stays when the cluster is down."""
+"""Files that `down` keeps."""
 
 
 @contextmanager
 def lock(state: Path) -> Iterator[None]:
-    """Holds the cluster; another `up` or `down` is refused meanwhile."""
+    """Locks the cluster; another `up` or `down` fails meanwhile."""
     state.mkdir(parents=True, exist_ok=True)
     with open(state / "lock", "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ToolError(f"another up or down of {state} is at work: wait for it") from None
+            raise ToolError(f"another up or down of {state} is running: wait for it") from None
         yield
 
 
@@ -37,7 +37,7 @@ class Record:
 
     @property
     def exists(self) -> bool:
-        """Whether an up began that no down ended."""
+        """Whether an `up` began without a later `down`."""
         return bool(self.content)
 
     def save(self, **changes: object) -> None:

@@ -1,4 +1,4 @@
-"""What the machine must have; each check says in words what is missing."""
+"""Requirements of the machine; each check names what is missing."""
 
 import os
 import resource
@@ -13,7 +13,7 @@ from tools.errors import ToolError
 
 OPEN_FILES = 8192
 DISK = 2 * 1024**3
-"""Bytes for the nodes' images and what pods write."""
+"""Bytes for the nodes' images and the files of pods."""
 
 TRIES = {
     "network namespaces (CONFIG_NET_NS)": "true",
@@ -31,17 +31,17 @@ TRIES = {
 
 
 def require_user() -> None:
-    """Namespaces, cgroups and mounts take root."""
+    """Namespaces, cgroups and mounts need root."""
     if os.geteuid() != 0:
-        raise ToolError("the local cluster takes root: run it with sudo")
+        raise ToolError("the local cluster needs root: run it with sudo")
 
 
 def require_machine(settings: Settings) -> None:
-    """Everything that can be seen before anything is obtained."""
+    """The checks that need no program of the cluster."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard < OPEN_FILES:
         raise ToolError(
-            f"a process may open {hard} files at most, and the cluster's need {OPEN_FILES}: "
+            f"a process may open {hard} files at most, and the cluster needs {OPEN_FILES}: "
             f"raise the hard limit (ulimit -Hn {OPEN_FILES})"
         )
     free = shutil.disk_usage(_existing(settings.state)).free
@@ -54,7 +54,7 @@ def require_machine(settings: Settings) -> None:
 
 
 def require_kernel(programs: Programs) -> None:
-    """Tries, in namespaces that end with the try, what the nodes will do."""
+    """Tries what the nodes will do, in temporary namespaces."""
     for feature, script in TRIES.items():
         result = subprocess.run(
             ["unshare", "--net", "--mount", "sh", "-c", script],

@@ -1,4 +1,4 @@
-"""What the environment sets."""
+"""The variables of the environment, and their defaults."""
 
 import ipaddress
 import os
@@ -17,7 +17,7 @@ VARIABLES = ("CLUSTER", "CLUSTER_STATE", "CLUSTER_NETWORK", "CLUSTER_CGROUPS")
 
 @dataclass(frozen=True)
 class Settings:
-    """Where the cluster keeps its files, and which part of the machine it takes."""
+    """The cluster's files, network and cgroups."""
 
     state: Path
     network: ipaddress.IPv4Network
@@ -25,10 +25,10 @@ class Settings:
 
 
 def kind() -> str:
-    """Which cluster is meant: ours, kind's, or the one of the current kubeconfig."""
+    """The kind of cluster: our own, kind's, or that of the current kubeconfig."""
     name = os.environ.get("CLUSTER") or "local"
     if name not in KINDS:
-        raise ToolError(f"CLUSTER is {name!r}; it is one of {', '.join(KINDS)}")
+        raise ToolError(f"CLUSTER={name!r}: choose from {', '.join(KINDS)}")
     return name
 
 
@@ -36,12 +36,14 @@ def load() -> Settings:
     """The settings of the local cluster."""
     state = Path(os.environ.get("CLUSTER_STATE") or "/var/lib/corelane-cluster")
     if not state.is_absolute():
-        raise ToolError(f"CLUSTER_STATE is {str(state)!r}; it must be an absolute path")
+        raise ToolError(f"CLUSTER_STATE={str(state)!r}: must be an absolute path")
     text = os.environ.get("CLUSTER_NETWORK") or "10.213.0.0/16"
     try:
         network = ipaddress.IPv4Network(text)
     except ValueError as error:
-        raise ToolError(f"CLUSTER_NETWORK is no network like 10.213.0.0/16: {error}") from None
+        raise ToolError(
+            f"CLUSTER_NETWORK: expected a network like 10.213.0.0/16: {error}"
+        ) from None
     if network.prefixlen != 16:
-        raise ToolError(f"CLUSTER_NETWORK is {network}; it must be a /16")
+        raise ToolError(f"CLUSTER_NETWORK={network}: must be a /16")
     return Settings(state, network, Path(os.environ.get("CLUSTER_CGROUPS") or "/sys/fs/cgroup"))

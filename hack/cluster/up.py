@@ -32,10 +32,10 @@ from tools import progress
 from tools.errors import ToolError
 
 PATIENCE = 180.0
-"""Seconds for each step; a busy machine may take long, a healthy one takes a few."""
+"""Seconds for each step; usually a few suffice, on a busy machine many."""
 
 CNI_RESULTS = Path("/var/lib/cni")
-"""Where libcni keeps results, whatever its configuration says."""
+"""libcni keeps its results here, regardless of its configuration."""
 
 NODE_STATE = Path("/var/lib/corelane")
 """Where the platform keeps what is a node's, such as the journal of node tuning."""

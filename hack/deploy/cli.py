@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
 
 def _up() -> int:
     kubeconfig = run.kubeconfig()
-    # The images of another cluster come from where its values say.
+    # The values of another cluster name the registry of its images.
     built = None if settings.cluster() == "current" else images.load(releases.images_named())
     with progress.step("charts", f"installing {settings.release()} in {settings.namespace()}"):
         releases.install(built)

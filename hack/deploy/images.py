@@ -1,12 +1,9 @@
-"""The images of this tree, on the nodes of the cluster, under tags that say what is in them.
+"""The images of this tree on the nodes of the cluster, each with its digest in its tag.
 
-A pod keeps an image that it has under the same tag. So the tag carries the image's digest: what
-changed has another tag and rolls the pods, what did not change rolls nothing.
+A pod keeps an image that the node has under the same tag. With the digest in it, a changed image
+has another tag, which replaces the pods; an unchanged one replaces nothing.
 """
 
-import io
-import json
-import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +18,14 @@ PLACES = {
     "prometheus": ("monitoring.prometheus",),
     "alertmanager": ("monitoring.alertmanager",),
 }
-"""The images, each with the values of the umbrella chart below which `image` is it."""
+"""The images, each with the umbrella chart's values that have its `image`."""
 ALWAYS = ("server", "gateway", "node-tuner")
 FOLDER = settings.REPOSITORY / ".run" / "deploy"
-DIGITS = 12
 
 
 @dataclass(frozen=True)
 class Built:
-    """An image archive, and the tag under which the nodes have it."""
+    """An image archive, and the image's tag."""
 
     name: str
     archive: Path
@@ -40,14 +36,14 @@ Images = dict[str, Built]
 
 
 def load(more: Iterable[str] = ()) -> Images:
-    """Builds the images of every release, and more, and brings them to the nodes."""
+    """Builds the images of every release, and `more`, and loads them into the nodes."""
     images = {name: build(name) for name in dict.fromkeys((*ALWAYS, *more))}
     bring([image.archive for image in images.values()])
     return images
 
 
 def load_as(name: str, suffix: str) -> str:
-    """Brings an image to the nodes once more, under its tag with a suffix; gives the tag."""
+    """Loads an image into the nodes under its tag with a suffix; returns the tag."""
     built = build(name, suffix)
     bring([built.archive])
     return built.tag
@@ -63,48 +59,15 @@ def settings_of(images: Images) -> list[str]:
 
 
 def build(name: str, suffix: str = "") -> Built:
-    """Builds one image and names its archive after its content."""
-    run.ours("images", "build", name, "--out", FOLDER / "plain")
-    (plain,) = (FOLDER / "plain").glob(f"{name}-*.tar")
-    index = _index(plain)
-    (manifest,) = index["manifests"]
+    """Builds one image."""
     version = (settings.REPOSITORY / "VERSION").read_text().strip()
-    digest = manifest["digest"].split(":")[1][:DIGITS]
-    tag = "-".join(filter(None, [version, digest, suffix]))
-    archive = FOLDER / f"{name}-{tag}.tar"
-    if not archive.exists():
-        for old in FOLDER.glob(f"{name}-*{suffix}.tar"):
-            old.unlink()
-        _rename(plain, archive, index, tag)
-    return Built(name, archive, tag)
+    tag = "-".join(filter(None, [version, "{digest}", suffix]))
+    options = ["--tag", tag, "--profile", settings.profile(), "--out", FOLDER / (suffix or "plain")]
+    reference, *_, archive = run.ours("images", "build", name, *options).split()
+    return Built(name, Path(archive), reference.partition(":")[2])
 
 
 def bring(archives: list[Path]) -> None:
     """Loads archives into the nodes."""
     with progress.step("images", f"loading {', '.join(archive.stem for archive in archives)}"):
         run.ours("cluster", "load", *archives)
-
-
-def _index(archive: Path) -> dict:
-    with tarfile.open(archive) as tar:
-        return json.load(tar.extractfile("index.json"))
-
-
-def _rename(source: Path, target: Path, index: dict, tag: str) -> None:
-    """Copies an archive with another tag in its index; the digests stay."""
-    names = index["manifests"][0]["annotations"]
-    repository = names["io.containerd.image.name"].rsplit(":", 1)[0]
-    names["io.containerd.image.name"] = f"{repository}:{tag}"
-    names["org.opencontainers.image.ref.name"] = tag
-    fresh = target.with_suffix(".new")
-    with tarfile.open(source) as old, tarfile.open(fresh, "w") as new:
-        for member in old:
-            content = old.extractfile(member)
-            # Docker's own list of names, which no node of ours reads.
-            if member.name == "manifest.json":
-                continue
-            if member.name == "index.json":
-                text = json.dumps(index).encode()
-                member.size, content = len(text), io.BytesIO(text)
-            new.addfile(member, content)
-    fresh.replace(target)

@@ -1,4 +1,4 @@
-"""The release of the umbrella chart: installed, or gone."""
+"""Installs and uninstalls the release of the umbrella chart."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from deploy import images, run, settings
 CHART = settings.REPOSITORY / "charts" / "corelane"
 TIMEOUT = "15m"
 OURS = {"app.kubernetes.io/managed-by": "corelane-deploy"}
-"""Labels of a namespace that was made here, and that may be deleted for that."""
+"""Labels of a namespace that this made, and may delete."""
 POD_SECURITY = "pod-security.kubernetes.io"
 
 
@@ -19,7 +19,7 @@ def install(built: images.Images | None) -> None:
 
 
 def arguments(built: images.Images | None) -> list[str | Path]:
-    """What Helm is told: release, chart, namespace and values."""
+    """Helm's arguments: release, chart, namespace and values."""
     values: list[str | Path] = []
     for file in settings.values():
         values += ["--values", file]
@@ -29,13 +29,13 @@ def arguments(built: images.Images | None) -> list[str | Path]:
 
 
 def images_named() -> list[str]:
-    """The images of this tree that the values ask for."""
+    """The images of this tree that the values use."""
     rendered = run.tool("helm", "template", *arguments(None))
     return [name for name in images.PLACES if f"corelane-{name}:" in rendered]
 
 
 def prepare_namespace() -> None:
-    """Makes the namespace unless it is there. It takes restricted pods only, from the first one on."""
+    """Makes the namespace if it is missing. It admits restricted pods only."""
     if run.tool("kubectl", "get", "namespace", settings.namespace(), "--ignore-not-found"):
         return
     labels = {f"{POD_SECURITY}/enforce": "restricted", f"{POD_SECURITY}/warn": "restricted"}
@@ -49,7 +49,7 @@ def prepare_namespace() -> None:
 
 
 def uninstall() -> bool:
-    """Removes the release, and the namespace if it was made here; whether there was a release."""
+    """Removes the release, and its namespace if this made it; returns whether there was a release."""
     where = ("--namespace", settings.namespace())
     name = settings.release()
     found = json.loads(
@@ -64,7 +64,7 @@ def uninstall() -> bool:
 
 
 def address() -> str:
-    """How to reach the gateway from here."""
+    """How to reach the gateway from this machine."""
     name = f"{settings.release()}-gateway"
     where = ("--namespace", settings.namespace(), "--output", "json")
     service = json.loads(run.tool("kubectl", "get", "service", name, *where))

@@ -1,4 +1,4 @@
-"""What can be set from outside, and the defaults."""
+"""The variables of the environment, and their defaults."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from tools.errors import ToolError
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
-VARIABLES = ("CLUSTER", "NAMESPACE", "RELEASE", "VALUES")
+VARIABLES = ("CLUSTER", "NAMESPACE", "RELEASE", "VALUES", "PROFILE")
 
 
 def cluster() -> str:
@@ -16,7 +16,7 @@ def cluster() -> str:
 
 
 def namespace() -> str:
-    """Where the release is."""
+    """The namespace of the release."""
     return os.environ.get("NAMESPACE") or "corelane"
 
 
@@ -25,16 +25,21 @@ def release() -> str:
     return os.environ.get("RELEASE") or "corelane"
 
 
+def profile() -> str:
+    """The cargo profile of the images' programs; `image` is that of releases."""
+    return os.environ.get("PROFILE") or "local"
+
+
 def values() -> list[Path]:
-    """The values files of the umbrella chart: VALUES, else those of the cluster that we made."""
+    """The values files of the umbrella chart: VALUES, by default those of our own cluster."""
     given = [Path(name) for name in os.environ.get("VALUES", "").split(",") if name]
     for file in given:
         if not file.is_file():
-            raise ToolError(f"VALUES names {file}, which is no file")
+            raise ToolError(f"VALUES: there is no file {file}")
     if cluster() == "current" and not given:
         raise ToolError(
-            "CLUSTER=current takes VALUES=FILE,...: values of charts/corelane that say where the "
-            "images are (global.imageRegistry) and what suits the cluster"
+            "CLUSTER=current needs VALUES=FILE,...: values of charts/corelane for that cluster, with "
+            "the registry of the images (global.imageRegistry)"
         )
     if given:
         return given

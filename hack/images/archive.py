@@ -1,4 +1,4 @@
-"""Writes images as OCI archives: a tar file with oci-layout, index.json and blobs/sha256.
+"""Writes and reads images as OCI archives: a tar file with oci-layout, index.json and blobs/sha256.
 
 Another part of the repository makes an image of its own with:
 
@@ -10,8 +10,8 @@ import io
 import json
 import tarfile
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,11 +23,17 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 USER = "65532:65532"
 """Known as `nonroot` in other images without a shell; a number, so that kubelets can check it."""
+DIGEST = "{digest}"
+"""In a tag: the first digits of the image's digest."""
+DIGITS = 12
+LIBRARY = "docker.io/library/"
+NAME = "io.containerd.image.name"
+"""The annotation by which containerd names what it imports."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """What an image says of itself."""
+    """Name and configuration of an image."""
 
     name: str
     tag: str
@@ -41,7 +47,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Layered:
-    """The content of one layer. `time` is that of its files; by default the image's."""
+    """The content of one layer. `time` is the modification time of its files, by default the image's."""
 
     entries: Sequence[Entry]
     time: int | None = None
@@ -49,7 +55,7 @@ class Layered:
 
 @dataclass(frozen=True)
 class Blob:
-    """What an archive holds under the name of its digest."""
+    """Content that an archive stores under its digest."""
 
     digest: str
     size: int
@@ -57,23 +63,21 @@ class Blob:
 
     @property
     def path(self) -> str:
-        """Its place in the archive."""
-        return f"blobs/{self.digest.replace(':', '/')}"
+        """Its path in the archive."""
+        return _path(self.digest)
 
     def descriptor(self, media_type: str) -> dict:
-        """How other blobs point to it."""
+        """The OCI descriptor, by which other blobs refer to it."""
         return {"mediaType": media_type, "digest": self.digest, "size": self.size}
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A written archive. The digest is that of the manifest, or of the index over several."""
+    """A written archive. The digest is that of the image's manifest."""
 
     file: Path
     image: Image
     digest: str
-    config: str = ""
-    """Digest of the configuration: the image's ID, which does not depend on compression."""
 
 
 def write(image: Image, layers: Iterable[Sequence[Entry] | Layered], file: Path) -> Archive:
@@ -85,46 +89,79 @@ def write(image: Image, layers: Iterable[Sequence[Entry] | Layered], file: Path)
             part = content if isinstance(content, Layered) else Layered(content)
             time = image.created if part.time is None else part.time
             packed.append(layer.pack(part.entries, time, Path(folder) / str(number)))
-        config = json_blob(_config(image, packed))
-        manifest = json_blob(_manifest(image, config, packed))
+        config = _blob(_config(image, packed))
+        manifest = _blob(_manifest(image, config, packed))
         blobs = [manifest, config, *(Blob(each.digest, each.size, each.file) for each in packed)]
-        descriptor = {**manifest.descriptor(MANIFEST), "platform": platform(image.arch)}
-        # Docker without its containerd store reads this file and no index.json.
-        docker = [
-            {
-                "Config": config.path,
-                "RepoTags": [f"{image.name}:{image.tag}"],
-                "Layers": [blob.path for blob in blobs[2:]],
-            }
-        ]
-        pack(file, image, descriptor, blobs, {"manifest.json": to_json(docker)})
-    return Archive(file, image, manifest.digest, config.digest)
+        digits = manifest.digest.partition(":")[2][:DIGITS]
+        image = replace(image, tag=image.tag.replace(DIGEST, digits))
+        contents: dict[str, bytes | Path] = {
+            "oci-layout": _json({"imageLayoutVersion": "1.0.0"}),
+            "index.json": _json(_index(image, manifest)),
+            "manifest.json": _json(_docker(image, config, blobs[2:])),
+            **{blob.path: blob.content for blob in sorted(blobs, key=lambda blob: blob.digest)},
+        }
+        _pack(file, contents, image.created)
+    return Archive(file, image, manifest.digest)
 
 
-def pack(
-    file: Path, image: Image, descriptor: dict, blobs: Iterable[Blob], more: dict[str, bytes]
-) -> None:
-    """Writes the archive whose index.json points to `descriptor`."""
+def read(file: Path) -> Archive:
+    """Reads the name and the digest of the image in an archive."""
+    with tarfile.open(file) as tar:
+        (found,) = json.load(tar.extractfile("index.json"))["manifests"]
+        manifest = _load(tar, found["digest"])
+        config = _load(tar, manifest["config"]["digest"])
+    name, _, tag = found["annotations"][NAME].removeprefix(LIBRARY).rpartition(":")
+    image = Image(
+        name=name,
+        tag=tag,
+        arch=config["architecture"],
+        created=int(datetime.fromisoformat(config["created"]).timestamp()),
+        entrypoint=tuple(config["config"]["Entrypoint"]),
+        user=config["config"]["User"],
+        labels=config["config"]["Labels"],
+    )
+    return Archive(file, image, found["digest"])
+
+
+def layers(file: Path) -> Iterator[tarfile.TarFile]:
+    """The layers of the image in an archive, lowest first."""
+    with tarfile.open(file) as tar:
+        (found,) = json.load(tar.extractfile("index.json"))["manifests"]
+        for part in _load(tar, found["digest"])["layers"]:
+            with tarfile.open(fileobj=tar.extractfile(_path(part["digest"])), mode="r:gz") as each:
+                yield each
+
+
+def _load(tar: tarfile.TarFile, digest: str) -> dict:
+    return json.load(tar.extractfile(_path(digest)))
+
+
+def _path(digest: str) -> str:
+    return f"blobs/{digest.replace(':', '/')}"
+
+
+def _index(image: Image, manifest: Blob) -> dict:
     names = {
-        # containerd takes the first, tools that know only the specification the second.
-        "io.containerd.image.name": f"docker.io/library/{image.name}:{image.tag}",
+        # containerd reads the first, tools that know only the specification the second.
+        NAME: f"{LIBRARY}{image.name}:{image.tag}",
         "org.opencontainers.image.ref.name": image.tag,
     }
-    index = {
-        "schemaVersion": 2,
-        "mediaType": INDEX,
-        "manifests": [{**descriptor, "annotations": names}],
-    }
-    contents: dict[str, bytes | Path] = {
-        "oci-layout": to_json({"imageLayoutVersion": "1.0.0"}),
-        "index.json": to_json(index),
-        **more,
-        **{blob.path: blob.content for blob in sorted(blobs, key=lambda blob: blob.digest)},
-    }
+    platform = {"architecture": image.arch, "os": "linux"}
+    entry = {**manifest.descriptor(MANIFEST), "platform": platform, "annotations": names}
+    return {"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}
+
+
+def _docker(image: Image, config: Blob, packed: Sequence[Blob]) -> list[dict]:
+    """The manifest.json that Docker without its containerd store reads in place of index.json."""
+    names = [f"{image.name}:{image.tag}"]
+    return [{"Config": config.path, "RepoTags": names, "Layers": [each.path for each in packed]}]
+
+
+def _pack(file: Path, contents: dict[str, bytes | Path], time: int) -> None:
     fresh = file.with_name(f".{file.name}.new")
     with tarfile.open(fresh, "w", format=tarfile.USTAR_FORMAT) as tar:
         for name, content in contents.items():
-            _add(tar, name, content, image.created)
+            _add(tar, name, content, time)
     fresh.replace(file)
 
 
@@ -170,24 +207,19 @@ def _manifest(image: Image, config: Blob, layers: list[Layer]) -> dict:
     }
 
 
-def platform(arch: str) -> dict[str, str]:
-    """How an index names a platform."""
-    return {"architecture": arch, "os": "linux"}
-
-
 def rfc3339(time: int) -> str:
-    """A time as labels and configurations have it."""
+    """A time as in labels and configurations."""
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def json_blob(value: dict) -> Blob:
+def _blob(value: dict) -> Blob:
     """A JSON document as a blob."""
-    content = to_json(value)
+    content = _json(value)
     digest = Digest()
     digest.update(content)
     return Blob(digest.name(), digest.size, content)
 
 
-def to_json(value: object) -> bytes:
+def _json(value: object) -> bytes:
     """The same bytes for the same value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

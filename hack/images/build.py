@@ -2,55 +2,58 @@
 
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from images import archive, definitions, index, platforms, stamp
+from images import archive, definitions, platforms, rust, stamp
 from images.archive import Archive, Image
-from images.definitions import Content, Definition
-from images.platforms import Platform
+from images.definitions import Content, Definition, Target
 from images.stamp import REPOSITORY, Stamp
 
 FOLDER = REPOSITORY / ".run" / "images"
 
 
-def build(
-    names: Iterable[str] = (),
-    *,
-    tag: str = "",
-    arches: Sequence[str] = (),
-    out: Path = FOLDER,
-) -> list[Archive]:
-    """Builds the named images, by default all, for each architecture, by default this machine's.
+@dataclass(frozen=True)
+class Options:
+    """How images are built."""
 
-    Gives an archive `out/NAME-ARCH.tar` of each; for several architectures also `out/NAME.tar`
-    with an index over them.
-    """
+    tag: str = ""
+    """By default the version. Its placeholder `{digest}` becomes the first digits of the digest."""
+    arches: Sequence[str] = ()
+    """By default this machine's architecture."""
+    profile: str = rust.RELEASE
+    """The cargo profile of the Rust programs."""
+    out: Path = FOLDER
+
+
+def build(names: Iterable[str] = (), options: Options = Options()) -> list[Archive]:
+    """Builds the named images, by default all, as OUT/NAME-ARCH.tar."""
     wanted = [definitions.find(name) for name in names or definitions.DEFINITIONS]
-    targets = [platforms.find(arch) for arch in arches] or [platforms.native()]
+    targets = [platforms.find(arch) for arch in options.arches] or [platforms.native()]
     mark = stamp.read()
-    out.mkdir(parents=True, exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
     built = []
     for definition in wanted:
-        each = [_build(definition, platform, mark, tag, out) for platform in targets]
-        built += each
-        if len(each) > 1:
-            built.append(index.join(each, out / f"{definition.name}.tar"))
+        for platform in targets:
+            with tempfile.TemporaryDirectory(prefix=".content-", dir=options.out) as folder:
+                target = Target(platform, Path(folder), options.profile)
+                built.append(_build(definition, target, mark, options))
     return built
 
 
-def _build(definition: Definition, platform: Platform, mark: Stamp, tag: str, out: Path) -> Archive:
-    with tempfile.TemporaryDirectory(prefix=".content-", dir=out) as folder:
-        content = definition.content(platform, Path(folder))
-        image = Image(
-            name=definition.image,
-            tag=tag or mark.version,
-            arch=platform.arch,
-            created=mark.created,
-            entrypoint=(definition.entrypoint,),
-            ports=definition.ports,
-            labels=_labels(definition, content, mark),
-        )
-        return archive.write(image, content.layers, out / f"{definition.name}-{platform.arch}.tar")
+def _build(definition: Definition, target: Target, mark: Stamp, options: Options) -> Archive:
+    content = definition.content(target)
+    arch = target.platform.arch
+    image = Image(
+        name=definition.image,
+        tag=options.tag or mark.version,
+        arch=arch,
+        created=mark.created,
+        entrypoint=(definition.entrypoint,),
+        ports=definition.ports,
+        labels=_labels(definition, content, mark),
+    )
+    return archive.write(image, content.layers, options.out / f"{definition.name}-{arch}.tar")
 
 
 def _labels(definition: Definition, content: Content, mark: Stamp) -> dict[str, str]:

@@ -1,11 +1,14 @@
 """The commands of `python3 hack/images`."""
 
 import argparse
+import re
+import tempfile
 from pathlib import Path
 
-from images import build, definitions, packages, platforms, read, reproduce
-from images.archive import Archive
+from images import build, definitions, packages, platforms, push, reproduce, rust
+from images.build import Options
 from tools import ending
+from tools.errors import ToolError
 
 
 def main(arguments: list[str]) -> int:
@@ -21,54 +24,76 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"Images: {', '.join(definitions.DEFINITIONS)}.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    make = commands.add_parser("build", help="build images; all that are not named")
+    make = commands.add_parser("build", help="build images, by default all")
     make.set_defaults(run=_build)
-    make.add_argument("--tag", default="", help="tag of the images; default: the version")
+    make.add_argument(
+        "--tag",
+        default="",
+        help="tag of the images, by default the version; {digest} becomes 12 digits of the digest",
+    )
     make.add_argument("--out", type=Path, default=build.FOLDER, help="default: .run/images")
     again = commands.add_parser(
-        "verify", help="build images twice, from two clones without caches; compare their digests"
+        "verify", help="build images twice, the second time in a new clone, and compare them"
     )
     again.set_defaults(run=_verify)
+    send = commands.add_parser("push", help="build one image and push it to a registry")
+    send.set_defaults(run=_push)
+    send.add_argument("reference", metavar="HOST/PATH/IMAGE:TAG")
+    for command in (make, send):
+        command.add_argument(
+            "--profile",
+            default=rust.RELEASE,
+            help="cargo profile; images for tests build sooner with `local`. Default: %(default)s",
+        )
     for command in (make, again):
         command.add_argument("names", nargs="*", metavar="NAME")
+    for command in (make, again, send):
         command.add_argument(
             "--arch",
-            type=lambda text: text.split(","),
+            type=_arches,
             default=[],
             metavar="ARCH[,ARCH]",
             help=f"of {', '.join(platforms.PLATFORMS)}; default: this machine's",
         )
-    check = commands.add_parser("check", help="check every digest in archives, show what they hold")
-    check.set_defaults(run=_check)
-    check.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE")
-    lock = commands.add_parser("lock", help="take Debian's present packages into debian.json")
+    lock = commands.add_parser("lock", help="write Debian's current packages into debian.json")
     lock.set_defaults(run=lambda _options: packages.lock())
     return parser
 
 
-def _build(options: argparse.Namespace) -> None:
-    out = options.out.resolve()
-    for each in build.build(options.names, tag=options.tag, arches=options.arch, out=out):
-        _show(each)
+def _arches(text: str) -> list[str]:
+    """Architectures, also as Skaffold names them: linux/amd64."""
+    return [name.strip().removeprefix("linux/") for name in text.split(",") if name]
 
 
-def _show(built: Archive) -> None:
-    size = built.file.stat().st_size / 1e6
-    print(f"{built.image.name}:{built.image.tag}  {built.digest}  {size:.1f} MB  {built.file}")
+def _build(arguments: argparse.Namespace) -> None:
+    out = arguments.out.resolve()
+    options = Options(arguments.tag, arguments.arch, arguments.profile, out)
+    for each in build.build(arguments.names, options):
+        size = each.file.stat().st_size / 1e6
+        print(f"{each.image.name}:{each.image.tag}  {each.digest}  {size:.1f} MB  {each.file}")
 
 
-def _verify(options: argparse.Namespace) -> None:
-    reproduce.verify(options.names, options.arch)
+def _verify(arguments: argparse.Namespace) -> None:
+    reproduce.verify(arguments.names, arguments.arch)
 
 
-def _check(options: argparse.Namespace) -> None:
-    for file in options.archives:
-        contents = read.read(file)
-        print(f"{file}: {contents.descriptor['digest']}, every digest is right")
-        for manifest in contents.manifests:
-            user = manifest.config["config"]["User"]
-            print(f"  {manifest.arch}  {manifest.digest}  user {user}")
-            for number, _ in enumerate(manifest.content["layers"]):
-                for member in contents.layer(number, manifest):
-                    target = f" -> {member.linkname}" if member.issym() else ""
-                    print(f"    {member.mode:04o} {member.size:>10} /{member.name}{target}")
+def _push(arguments: argparse.Namespace) -> None:
+    # Without a dot or a colon in it, crane takes the first part for a user of its default registry.
+    form = re.fullmatch(r"([^/]*[.:][^/]*/(?:[^/:]+/)*([^/:]+)):([^/:]+)", arguments.reference)
+    if not form:
+        raise ToolError(
+            f"{arguments.reference!r} should be HOST/PATH/IMAGE:TAG. Skaffold adds the registry of "
+            "--default-repo; without a registry, use skaffold run --profile local"
+        )
+    repository, image, tag = form.groups()
+    names = [each.name for each in definitions.DEFINITIONS.values() if each.image == image]
+    if not names:
+        known = ", ".join(each.image for each in definitions.DEFINITIONS.values())
+        raise ToolError(f"{image!r} in {arguments.reference} should be one of {known}")
+    with tempfile.TemporaryDirectory() as folder:
+        options = Options(tag, arguments.arch, arguments.profile, Path(folder))
+        pushed = [push.image(each, repository) for each in build.build(names, options)]
+    if len(pushed) == 1:
+        push.tag(pushed[0], tag)
+    else:
+        push.index(pushed, arguments.reference)

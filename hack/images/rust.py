@@ -2,7 +2,7 @@
 
 import os
 import shutil
-import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 from images import elf, platforms
@@ -15,12 +15,30 @@ SERVICES = REPOSITORY / "services"
 TARGET = SERVICES / "target" / "images"
 SERVER = "corelane-server"
 
+RELEASE = "image"
+"""The profile of releases."""
+RELEASE_OTHERS = "image-aside"
+"""The profile of all programs of a release but the server: with fat LTO, the agent and its
+Kubernetes client would take minutes to build, for nothing."""
 
-def build(package: str, program: str, platform: Platform) -> Path:
-    """Builds one package and returns its program.
 
-    One call for each package: cargo unites the features of what it builds together, so the
-    server would be another program when other images are built with it.
+PACKAGES = {"corelane": "corelane-cli"}
+"""The packages of programs with another name."""
+
+
+def package(program: str) -> str:
+    """The package of a program."""
+    return PACKAGES.get(program, program)
+
+
+def build(
+    program: str, platform: Platform, profile: str = RELEASE, others: Iterable[str] = ()
+) -> Path:
+    """Builds a program and returns its file.
+
+    A release builds each package by itself: cargo unites the features of what it builds together,
+    so the server would depend on which images are built with it. Any other profile builds the
+    `others` too: then all images compile each dependency once.
     """
     _need_rust(platform)
     environment = _environment(platform)
@@ -29,20 +47,24 @@ def build(package: str, program: str, platform: Platform) -> Path:
     target.mkdir(parents=True, exist_ok=True)
     log = target / f"{program}.log"
     log.unlink(missing_ok=True)
-    # Optimised as a whole, the agent and its Kubernetes client would take minutes to build, for nothing.
-    profile = "image" if package == SERVER else "image-aside"
-    argv = ["cargo", "build", "--locked", "--profile", profile, "--package", package]
+    release = profile == RELEASE
+    if release and program != SERVER:
+        profile = RELEASE_OTHERS
+    argv = ["cargo", "build", "--locked", "--profile", profile]
     argv += ["--target", platform.rust, "--target-dir", str(target)]
-    with progress.step(program, f"cargo build for {platform.arch}", log):
-        failure = f"{package} does not build for {platform.rust}"
+    for name in [program] if release else sorted({program, *others}):
+        argv += ["--package", package(name)]
+    with progress.step(program, f"cargo build --profile {profile} for {platform.arch}", log):
+        failure = f"{program} does not build for {platform.rust}"
         command.run(argv, log, failure=failure, cwd=SERVICES, env=environment)
-    built = target / platform.rust / profile / program
+    # Cargo's names: the folder of the profile dev is `debug`.
+    built = target / platform.rust / ("debug" if profile == "dev" else profile) / program
     _check(built, platform)
     return built
 
 
 def _environment(platform: Platform) -> dict[str, str]:
-    """Flags that make a static program without names of this machine's folders."""
+    """Flags for a static program that names no folder of this machine."""
     places = _places()
     # __FILE__ in C follows these.
     c_flags = [f"-ffile-prefix-map={place}={name}" for place, name in places]
@@ -52,8 +74,8 @@ def _environment(platform: Platform) -> dict[str, str]:
         "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(rust_flags),
         f"CFLAGS_{platform.rust.replace('-', '_')}": " ".join(c_flags),
         "CARGO_INCREMENTAL": "0",
-        # mimalloc holds __DATE__ and __TIME__, which gcc takes from here. Always the same value:
-        # cargo would not compile again for another.
+        # mimalloc contains __DATE__ and __TIME__, which gcc reads from here. Always the same value:
+        # cargo would not compile again for another one.
         "SOURCE_DATE_EPOCH": "0",
     }
     if platform != platforms.native():
@@ -64,7 +86,7 @@ def _environment(platform: Platform) -> dict[str, str]:
 
 
 def _places() -> list[tuple[Path, str]]:
-    """Folders whose paths may not be in a program, and the names they get. The last wins."""
+    """Folders whose paths must not be in a program, with their substitutes. The last match wins."""
     home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")).resolve()
     sysroot = Path(_output("rustc", "--print", "sysroot")).resolve()
     return [
@@ -76,7 +98,7 @@ def _places() -> list[tuple[Path, str]]:
 
 
 def _sources() -> list[Path]:
-    """Folders whose files are compiled. Not those above them, whose names may be common words."""
+    """Folders whose files are compiled, but not their parents, whose names may be common words."""
     (cargo, _), (sysroot, _), *_ = _places()
     return [cargo / "registry", sysroot / "lib" / "rustlib", SERVICES]
 
@@ -99,9 +121,7 @@ def _need_rust(platform: Platform) -> None:
         return
     add = ["rustup", "target", "add", platform.rust]
     if not shutil.which("rustup"):
-        raise ToolError(
-            f"this Rust cannot build for {platform.rust}, and there is no rustup to change that"
-        )
+        raise ToolError(f"this Rust has no target {platform.rust}, and rustup is not installed")
     log = cache.log(f"rustup-{platform.arch}")
     log.unlink(missing_ok=True)
     with cache.lock("rustup"), progress.step("rust", " ".join(add), log):
@@ -113,7 +133,7 @@ def _cross_compiler(platform: Platform) -> str:
     packages = " ".join(platform.cross_packages)
     if not shutil.which(platform.gcc) and not debian.usable():
         raise ToolError(
-            f"building for {platform.arch} takes {platform.gcc}. "
+            f"building for {platform.arch} needs {platform.gcc}. "
             f"As root on Debian: apt-get install {packages}"
         )
     if not shutil.which(platform.gcc):
@@ -123,7 +143,4 @@ def _cross_compiler(platform: Platform) -> str:
 
 
 def _output(*argv: str) -> str:
-    result = subprocess.run(argv, cwd=SERVICES, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise ToolError(f"{' '.join(argv)} failed: {result.stderr.strip()}")
-    return result.stdout.strip()
+    return command.output(argv, cwd=SERVICES).strip()

@@ -1,10 +1,10 @@
-"""Version, revision and time of what is built: from the repository, never from the clock."""
+"""Version, revision and time of images: from the repository, never from the clock."""
 
 import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools import command
 from tools.errors import ToolError
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 @dataclass(frozen=True)
 class Stamp:
-    """What every image of one build has in common."""
+    """What all images of one build share."""
 
     version: str
     revision: str
@@ -33,19 +33,9 @@ def _created(repository: Path) -> int:
     """SOURCE_DATE_EPOCH if it is set (reproducible-builds.org), else the time of the commit."""
     text = os.environ.get("SOURCE_DATE_EPOCH") or _git(repository, "log", "-1", "--format=%ct")
     if not text.isdecimal():
-        raise ToolError(f"SOURCE_DATE_EPOCH is {text!r}, not a number of seconds since 1970")
+        raise ToolError(f"SOURCE_DATE_EPOCH={text!r}: expected a number of seconds since 1970")
     return int(text)
 
 
 def _git(repository: Path, *arguments: str) -> str:
-    argv = ["git", "-C", str(repository), *arguments]
-    try:
-        result = subprocess.run(argv, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise ToolError("git is not on PATH: version and time of images come from it") from None
-    if result.returncode != 0:
-        raise ToolError(
-            "images take their revision and time from git, which says here: "
-            + result.stderr.strip()
-        )
-    return result.stdout.strip()
+    return command.output(["git", "-C", repository, *arguments]).strip()

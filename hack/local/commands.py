@@ -43,7 +43,7 @@ def prometheus(topology: Topology, program: Path, run: Path) -> list[str]:
         f"--config.file={run / 'prometheus.yml'}",
         f"--storage.tsdb.path={run / 'prometheus-data'}",
         "--storage.tsdb.retention.time=6h",
-        # Load tests write k6's series there, beside those of gateway and servers.
+        # Load tests write the series of k6 to it.
         "--web.enable-remote-write-receiver",
         f"--web.listen-address={HOST}:{topology.prometheus_port}",
         "--log.level=warn",

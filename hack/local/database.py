@@ -1,4 +1,4 @@
-"""Where the replicas keep projects: one file that all of them share, a PostgreSQL, or nowhere."""
+"""The database of the replicas: a shared SQLite file, a PostgreSQL, or none."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def make(topology: Topology, run: Path) -> Instance | None:
 
 
 def flags(topology: Topology, server: Instance | None, run: Path) -> list[str]:
-    """What a replica is told. Processes of one host may share a file in WAL mode (sqlite.org/wal.html)."""
+    """Flags of a replica. Processes of one host may share a file in WAL mode (sqlite.org/wal.html)."""
     if topology.database == "none":
         return []
     if server is None:
@@ -34,20 +34,20 @@ def flags(topology: Topology, server: Instance | None, run: Path) -> list[str]:
 
 
 def describe(topology: Topology, run: Path) -> str:
-    """Where projects are, for who has started the instance."""
+    """The location of projects, for the output of `up`."""
     if topology.database == "postgres":
         return f"in PostgreSQL on {HOST}:{topology.postgres_port} (data in {run / PART})"
     return f"in {run / 'projects.db'}" if topology.database == "sqlite" else "none: DATABASE=none"
 
 
 def program(server: Instance) -> dict[str, object]:
-    """What supervisord is told of PostgreSQL beyond its command line."""
+    """Options of PostgreSQL in supervisord, in addition to its command line."""
     variables = server.programs.environment().items()
     user = {"user": server.account.name} if server.account.other else {}
     return {
         "directory": server.home,
         "environment": ",".join(f'{name}="{value}"' for name, value in variables),
-        # Breaks off connections instead of waiting for their end.
+        # Aborts connections instead of waiting for their end.
         "stopsignal": "INT",
         **user,
     }

@@ -1,4 +1,4 @@
-"""Writes the configuration of every process into the run folder."""
+"""Configuration files of all processes, in the run folder."""
 
 import json
 import shlex
@@ -42,7 +42,7 @@ def gateway_values(topology: Topology) -> dict:
             # Well below the drain.settle of local replicas.
             "health": {"interval": "200ms"},
         },
-        # To be looked at by whoever has just sent a request.
+        # Every request is logged, for users who try it out.
         "accessLog": {"percent": 100},
     }
 
@@ -66,7 +66,7 @@ def envoy(
         check=True,
     ).stdout
     if not text:
-        raise ToolError(f"{values}: there is no {file} without TLS: set tls.enabled")
+        raise ToolError(f"{values}: no {file} without TLS: set tls.enabled")
     return text
 
 

@@ -1,4 +1,4 @@
-"""Starts supervisord, and asks it over its socket what it runs."""
+"""Starts supervisord, and queries it over its socket."""
 
 import hashlib
 import http.client
@@ -59,7 +59,7 @@ def pid(run: Path) -> int | None:
 
 
 def states(run: Path) -> dict[str, dict]:
-    """What supervisord tells about each process; empty while it cannot be asked."""
+    """supervisord's state of each process; empty while supervisord does not reply."""
     proxy = xmlrpc.client.ServerProxy("http://local/RPC2", transport=_Transport(socket_path(run)))
     try:
         return {info["name"]: info for info in proxy.supervisor.getAllProcessInfo()}

@@ -42,7 +42,7 @@ class Topology:
 
 
 def plan(settings: Settings) -> Topology:
-    """Spreads the replicas over the CPUs in turn."""
+    """Assigns the replicas to the CPUs, round robin."""
     ports = settings.ports
     replicas = [
         Replica(

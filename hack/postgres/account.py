@@ -1,4 +1,4 @@
-"""Who runs PostgreSQL, which refuses to run as root, and what that user can reach."""
+"""The user that runs PostgreSQL, which does not run as root, and the folders that it can enter."""
 
 import os
 import pwd
@@ -13,7 +13,7 @@ NAME = "nobody"
 
 @dataclass(frozen=True)
 class Account:
-    """The user `nobody` where this is root, else the user who runs this."""
+    """The user `nobody` if this runs as root, else the current user."""
 
     name: str
     uid: int
@@ -25,7 +25,7 @@ class Account:
         return {"user": self.uid, "group": self.gid, "extra_groups": []} if self.other else {}
 
     def reaches(self, folder: Path) -> bool:
-        """Whether this user can enter an absolute folder; what is not there yet does not matter."""
+        """Whether this user can enter an absolute folder; missing parts of the path are ignored."""
         if not self.other:
             return True
         existing = [each for each in (folder, *folder.parents) if each.exists()]

@@ -1,12 +1,10 @@
-"""The certificates of a PostgreSQL that speaks TLS: an authority of its own signs for its address."""
+"""The certificates of a PostgreSQL with TLS, signed by its own authority."""
 
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from postgres.account import Account
-from tools import resolve
-from tools.errors import ToolError
+from tools import command, resolve
 
 KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc", "-days", "365")
 
@@ -20,7 +18,7 @@ def make(folder: Path, home: Path, hosts: Sequence[str], address: str, account: 
     extension = f"subjectAltName={','.join(names)}"
     signed = ("-CA", ca, "-CAkey", ca_key, "-addext", "basicConstraints=critical,CA:FALSE")
     _request("-subj", "/CN=localhost", "-out", crt, "-keyout", key, "-addext", extension, *signed)
-    # The key of an authority that signs once is not kept.
+    # The authority signs once, so its key is not kept.
     ca_key.unlink()
     for file in (crt, key):
         account.own(file)
@@ -28,7 +26,4 @@ def make(folder: Path, home: Path, hosts: Sequence[str], address: str, account: 
 
 def _request(*arguments: object) -> None:
     openssl = resolve.ensure(["openssl"])["openssl"]
-    argv = [str(openssl), "req", "-x509", *KEY, *map(str, arguments)]
-    result = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise ToolError(f"{' '.join(argv)} failed: {result.stderr.strip()}")
+    command.output([openssl, "req", "-x509", *KEY, *arguments])

@@ -20,10 +20,10 @@ def main(arguments: list[str]) -> int:
         epilog="Environment: " + ", ".join(settings.VARIABLES),
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("up", help="start it and wait until it takes connections")
-    commands.add_parser("down", help="end it and remove its data")
-    commands.add_parser("status", help="show where it listens; exit 1 unless it runs")
-    commands.add_parser("psql", help="run psql on it as the superuser: psql -c 'SELECT 1'")
+    commands.add_parser("up", help="start PostgreSQL and wait until it accepts connections")
+    commands.add_parser("down", help="stop it and remove its data")
+    commands.add_parser("status", help="show its address; exit 1 unless it runs")
+    commands.add_parser("psql", help="run psql as the superuser: psql -c 'SELECT 1'")
     options, words = parser.parse_known_args(arguments)
     if words and options.command != "psql":
         parser.error(f"unrecognized arguments: {' '.join(words)}")
@@ -75,7 +75,7 @@ def _down(folder: Path) -> int:
 
 
 def describe(running: Instance) -> str:
-    """What the service needs to use it."""
+    """The settings with which the service uses it."""
     lines = [
         "",
         f"  process        pid {process.pid(running.folder)}, data in {running.home}",

@@ -1,4 +1,4 @@
-"""The folder that belongs to PostgreSQL's user: its data, and its programs where it needs a copy."""
+"""The folder of PostgreSQL's user: the data, and a copy of the programs if it needs one."""
 
 import hashlib
 import os
@@ -9,7 +9,7 @@ from postgres.account import Account
 from tools.errors import ToolError
 
 ELSEWHERE = Path("/var/tmp")
-"""On a disk, unlike many a /tmp: what a save costs is of interest here."""
+"""On a disk, unlike /tmp on many machines: benchmarks measure the cost of a save."""
 
 
 def place(folder: Path, account: Account) -> Path:
@@ -22,17 +22,17 @@ def place(folder: Path, account: Account) -> Path:
 
 
 def make(home: Path, account: Account) -> None:
-    """Makes the folder, which nobody else may enter."""
+    """Makes the folder; only its owner may enter it."""
     try:
         home.mkdir(mode=0o700)
     except FileExistsError:
-        # In /var/tmp anybody may have made it.
+        # In /var/tmp any user may have made it.
         if home.is_symlink() or home.lstat().st_uid not in (account.uid, os.geteuid()):
-            raise ToolError(f"{home} belongs to somebody else: remove it") from None
+            raise ToolError(f"{home} belongs to another user: remove it") from None
     account.own(home)
 
 
 def remove(home: Path) -> None:
-    """Removes everything that PostgreSQL kept."""
+    """Removes all data of PostgreSQL."""
     if home.is_dir() and not home.is_symlink():
         shutil.rmtree(home)

@@ -1,4 +1,4 @@
-"""One PostgreSQL: its files, its command line, and how it is reached."""
+"""One PostgreSQL: its files, its command line, its address."""
 
 import json
 import secrets
@@ -12,7 +12,7 @@ from postgres.account import Account
 from tools.errors import ToolError
 
 ROLE = "corelane"
-"""The role of the service, and the name of its database; it may do nothing beyond its own."""
+"""The role of the service, and the name of its database; it has no other rights."""
 
 SUPERUSER = "postgres"
 
@@ -22,7 +22,7 @@ HBA = "{kind} all all all scram-sha-256\n"
 
 @dataclass(frozen=True)
 class Settings:
-    """Where it listens, how many connections it takes, and whether only by TLS, under what names."""
+    """Its address, its connections, and whether it requires TLS, with which names."""
 
     port: int
     address: str = "127.0.0.1"
@@ -33,7 +33,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Instance:
-    """A PostgreSQL whose data are made, whether it runs or not."""
+    """A PostgreSQL with initialised data, running or not."""
 
     folder: Path
     settings: Settings
@@ -53,16 +53,16 @@ class Instance:
 
     @property
     def ca_file(self) -> Path:
-        """What a client verifies the certificate with."""
+        """The authority with which clients verify the certificate."""
         return self.folder / "ca.crt"
 
     @property
     def log(self) -> Path:
-        """What it says."""
+        """Its log."""
         return self.folder / "postgres.log"
 
     def url(self, database: str = ROLE) -> str:
-        """How the service reaches a database; the password is in a file."""
+        """The service's URL of a database; the password is in a file."""
         mode = "?sslmode=require" if self.settings.tls else ""
         return f"postgres://{ROLE}@{self.settings.address}:{self.settings.port}/{database}{mode}"
 
@@ -74,7 +74,7 @@ class Instance:
             "max_connections": self.settings.connections,
             "unix_socket_directories": "",
             "hba_file": self.home / "pg_hba.conf",
-            # Compiling takes a library of 110 MB that is not unpacked, and such queries gain nothing.
+            # It needs a library of 110 MB that is not unpacked, and does not help these queries.
             "jit": "off",
             "log_line_prefix": "%m [%p] %q%u@%d ",
         }
@@ -98,7 +98,7 @@ class Instance:
         )
 
     def client(self, database: str = ROLE) -> dict[str, str]:
-        """What libpq reads from the environment, for the superuser."""
+        """The environment of libpq, for the superuser."""
         tls = {"PGSSLMODE": "verify-full", "PGSSLROOTCERT": str(self.ca_file)}
         return {
             "PGHOST": self.settings.address,
@@ -111,7 +111,7 @@ class Instance:
 
 
 def make(folder: Path, settings: Settings) -> Instance:
-    """The PostgreSQL of a folder, its data made if there are none."""
+    """The PostgreSQL of a folder; initialises the data if there are none."""
     folder.mkdir(parents=True, exist_ok=True)
     user = account.choose()
     place = home.place(folder, user)
@@ -130,7 +130,7 @@ def make(folder: Path, settings: Settings) -> Instance:
 
 
 def read(folder: Path) -> Instance | None:
-    """The PostgreSQL that was made in a folder."""
+    """The existing PostgreSQL of a folder."""
     try:
         settings = Settings(**json.loads((folder / "instance.json").read_text()))
     except FileNotFoundError:
@@ -141,7 +141,7 @@ def read(folder: Path) -> Instance | None:
 
 
 def remove(folder: Path) -> None:
-    """Removes the data that belong to a folder, wherever they are."""
+    """Removes the data of a folder, wherever they are."""
     home.remove(home.place(folder, account.choose()))
 
 
@@ -150,25 +150,25 @@ def _superuser_file(folder: Path) -> Path:
 
 
 def _initialise(made: Instance) -> None:
-    """Makes the data, the role and its database; the folder has its name only when all is there."""
+    """Makes the data, the role and its database; renames the folder when it is complete."""
     fresh = made.home / "data.new"
     home.remove(fresh)
     for file in (made.password_file, _superuser_file(made.folder)):
         file.unlink(missing_ok=True)
         file.touch(mode=0o600)
         file.write_text(secrets.token_hex(24))
-    # Where PostgreSQL's user can read it, as long as initdb runs.
+    # PostgreSQL's user must read it while initdb runs.
     password = made.home / "superuser-password"
     password.touch(mode=0o600)
     made.account.own(password)
     password.write_text(_superuser_file(made.folder).read_text())
     options = ["--username", SUPERUSER, "--pwfile", str(password), "--auth", "scram-sha-256"]
     options += ["--encoding", "UTF8", "--no-locale", "--data-checksums", "--no-instructions"]
-    # Nothing is kept there yet that a crash of the machine could take; what is saved later is synced.
+    # There is nothing to lose yet; PostgreSQL syncs what is saved later.
     options += ["--no-sync"]
     _run(made, ["initdb", "--pgdata", str(fresh), *options])
     password.unlink()
-    # Without a server: alone, `postgres --single` takes a statement a line from its input.
+    # Without a server: `postgres --single` reads one statement per line.
     statements = f"CREATE ROLE {ROLE} LOGIN PASSWORD '{made.password_file.read_text()}'\n"
     statements += f"CREATE DATABASE {ROLE} OWNER {ROLE}\n"
     _run(made, ["postgres", "--single", "-D", str(fresh), SUPERUSER], statements)
@@ -176,7 +176,7 @@ def _initialise(made: Instance) -> None:
 
 
 def _run(made: Instance, argv: Sequence[str], text: str = "") -> None:
-    """Runs a program as PostgreSQL's user; an error shows what it said."""
+    """Runs a program as PostgreSQL's user; an error shows its output."""
     result = subprocess.run(
         [made.programs[argv[0]], *argv[1:]],
         cwd=made.home,

@@ -1,4 +1,4 @@
-"""Starts and ends the process of a PostgreSQL, which is found again by its pid and start time."""
+"""Starts and stops the process of a PostgreSQL, identified by its pid and start time."""
 
 import json
 import os
@@ -12,13 +12,13 @@ from tools import progress
 from tools.errors import ToolError
 
 PATIENCE = 30.0
-"""Seconds until it must be ready, or gone; after a crash it reads its log first."""
+"""Seconds until it must be ready, or gone; after a crash it recovers first."""
 
 LINES = 8
 
 
 def start(instance: Instance) -> int:
-    """Starts it and returns its pid when it takes connections."""
+    """Starts it and returns its pid when it accepts connections."""
     with open(instance.log, "a") as output:
         process = subprocess.Popen(
             instance.argv(),
@@ -54,7 +54,7 @@ def takes_connections(instance: Instance, pid: int) -> bool:
 
 
 def pid(folder: Path) -> int:
-    """The pid of the PostgreSQL that was started here; 0 when it does not live."""
+    """The pid of the PostgreSQL that was started here; 0 if it does not run."""
     try:
         record = json.loads(_record(folder).read_text())
     except FileNotFoundError:
@@ -63,18 +63,18 @@ def pid(folder: Path) -> int:
 
 
 def family(folder: Path) -> list[int]:
-    """Its pid and those of the processes that it started, one for each connection and some more."""
+    """Its pid and those of its child processes, of which each connection has one."""
     parent = pid(folder)
     return [parent, *_children(parent)] if parent else []
 
 
 def stop(folder: Path, *, keep: bool = True) -> None:
-    """Ends it: it breaks off its connections, and writes what is to be written if data are kept."""
+    """Stops it: it closes its connections, and writes a checkpoint if its data are kept."""
     for number in (signal.SIGINT if keep else signal.SIGQUIT, signal.SIGKILL):
         if _end(folder, number):
             _record(folder).unlink(missing_ok=True)
             return
-    raise ToolError(f"even killed, PostgreSQL (pid {pid(folder)}) does not end")
+    raise ToolError(f"PostgreSQL (pid {pid(folder)}) does not end after SIGKILL")
 
 
 def _end(folder: Path, number: signal.Signals) -> bool:

@@ -1,4 +1,4 @@
-"""The programs of PostgreSQL, where the user who runs them can reach them."""
+"""The programs of PostgreSQL, in a folder that its user can enter."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ class Programs:
         return self.folder / name
 
     def environment(self) -> dict[str, str]:
-        """What they need of an environment."""
+        """Their environment."""
         libraries = {"LD_LIBRARY_PATH": self.libraries} if self.libraries else {}
         return {"PATH": os.defpath, "LC_ALL": "C", **libraries}
 
@@ -43,12 +43,12 @@ def obtain(home: Path, account: Account) -> Programs:
 
 
 def _copy(unpacked: Path, copy: Path) -> None:
-    """Copies what runs; PostgreSQL finds its files by where its program is."""
+    """Copies the programs and their files, which PostgreSQL finds relative to its program."""
     fresh = copy.with_suffix(".new")
     shutil.rmtree(fresh, ignore_errors=True)
     unneeded = shutil.ignore_patterns("bitcode", "doc", "man", "locale", "lintian")
     shutil.copytree(unpacked, fresh, symlinks=True, ignore=unneeded)
-    # Whoever unpacked it may have had a strict umask.
+    # The umask may have been strict when they were unpacked.
     for folder, _, _ in os.walk(fresh):
         os.chmod(folder, 0o755)
     os.rename(fresh, copy)

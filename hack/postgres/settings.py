@@ -1,4 +1,4 @@
-"""What can be set from outside, and the defaults."""
+"""The variables of the environment, and their defaults."""
 
 import ipaddress
 import os
@@ -12,7 +12,7 @@ VARIABLES = ("POSTGRES_PORT", "POSTGRES_ADDRESS", "POSTGRES_TLS", "INSTANCE")
 
 
 def folder() -> Path:
-    """Where the instance keeps its files: beside those of `make up`, of which none begins with a dot."""
+    """The folder of the instance. Those of `make up` do not begin with a dot."""
     return local.REPOSITORY / ".run" / ".postgres" / local.run_folder().name
 
 
@@ -22,9 +22,11 @@ def load() -> Settings:
     try:
         ipaddress.ip_address(address)
     except ValueError:
-        raise ToolError(f"POSTGRES_ADDRESS={address}: give an IP address of this machine") from None
+        raise ToolError(
+            f"POSTGRES_ADDRESS={address}: must be an IP address of this machine"
+        ) from None
     tls = os.environ.get("POSTGRES_TLS") or "off"
     if tls not in ("on", "off"):
-        raise ToolError(f"POSTGRES_TLS={tls}: it is on or off")
+        raise ToolError(f"POSTGRES_TLS={tls}: must be on or off")
     port = local.number("POSTGRES_PORT", local.POSTGRES_PORT, 1, 65535)
     return Settings(port, address, tls=tls == "on")

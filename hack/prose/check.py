@@ -9,6 +9,9 @@ from pathlib import Path
 from prose import extract, files
 from tools import resolve
 
+SOURCE = ".source.md"
+"""Suffix of the texts of a source file, which .vale.ini knows."""
+
 
 def main(arguments: list[str]) -> int:
     """Shows every finding as `file:line: text`; the status is 1 if there is one."""
@@ -29,10 +32,11 @@ def _write(names: list[str], folder: Path) -> int:
     count = 0
     for name in names:
         source = (files.REPOSITORY / name).read_text(errors="replace")
-        text = source if name.endswith(".md") else extract.markdown(name, source)
+        page = name.endswith(".md")
+        text = source if page else extract.markdown(name, source)
         if text is None:
             continue
-        copy = folder / f"{name}.md"
+        copy = folder / (name if page else f"{name}{SOURCE}")
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(text)
         count += 1
@@ -51,6 +55,6 @@ def findings(folder: Path) -> list[str]:
 
 
 def _shown(line: str) -> str:
-    """A finding of Vale, `file.md:line:column:rule:text`, with the file's own name."""
+    """A finding of Vale, `file:line:column:rule:text`, with the file's own name."""
     name, number, _, _, message = line.split(":", 4)
-    return f"{name.removesuffix('.md')}:{number}: {message}"
+    return f"{name.removesuffix(SOURCE)}:{number}: {message}"

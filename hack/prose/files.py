@@ -21,17 +21,14 @@ EXCLUDED = (
 """Measured records, tests, sources of generated pages that are read themselves, and data."""
 
 PENDING = (
-    ".github/*",
-    "Makefile",
-    "README.md",
-    "charts/*",
-    "dashboards/*",
-    "docs/*",
-    "gateway/*",
-    "hack/*",
-    "loadtests/*",
-    "services/*",
-    "skaffold.yaml",
+    "docs/metrics.md",
+    "docs/node-tuning-knobs.md",
+    "loadtests/bench/*.py",
+    "loadtests/ladder/*.py",
+    "loadtests/bench/*.rs",
+    "loadtests/bench/*.toml",
+    "services/*.rs",
+    "services/*.toml",
 )
 """Folders that do not pass yet: read only where a path names them."""
 

@@ -1,4 +1,4 @@
-"""What a release consists of: artefacts in a registry, each named by its digest."""
+"""The artefacts of a release, each identified by its digest."""
 
 import json
 import re
@@ -25,12 +25,12 @@ class Artefact:
 
     @property
     def reference(self) -> str:
-        """What names exactly these bytes."""
+        """The reference by digest."""
         return f"{self.repository}@{self.digest}"
 
 
 def digest_in(text: str, what: str) -> str:
-    """The only digest that a program printed."""
+    """The only digest in the output of a program."""
     found = set(DIGEST.findall(text))
     if len(found) != 1:
         raise ToolError(f"{what}: expected one digest, found {len(found)} in:\n{text}")
@@ -38,12 +38,12 @@ def digest_in(text: str, what: str) -> str:
 
 
 def save(artefacts: list[Artefact], file: Path) -> None:
-    """Writes the list for programs."""
+    """Writes the list as JSON."""
     file.write_text(json.dumps([asdict(artefact) for artefact in artefacts], indent=2) + "\n")
 
 
 def table(artefacts: list[Artefact]) -> str:
-    """The list for people."""
+    """The list as a table."""
     rows = [("KIND", "NAME", "ARCH", "TAG", "DIGEST")]
     rows += [(a.kind, a.name, a.arch or "-", a.tag or "-", a.digest) for a in artefacts]
     widths = [max(len(row[column]) for row in rows) for column in range(5)]

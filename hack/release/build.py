@@ -1,22 +1,17 @@
-"""Builds the images of a release, and writes what is in them."""
+"""Builds the images of a release, and their SBOMs."""
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from images import build as image_build
 from release import images, sbom
 from tools import progress
-from tools.errors import ToolError
 
 
 def build(root: Path, folder: Path, architectures: Sequence[str] = images.ARCHITECTURES) -> None:
     """Builds every image for these architectures into `folder`, and an SBOM of each."""
-    argv = [sys.executable, root / "hack" / "images", "build", *images.NAMES]
-    argv += ["--arch", ",".join(architectures), "--out", folder / "images"]
-    # Its output is for whoever watches: a build takes minutes.
-    if subprocess.run(argv, check=False).returncode != 0:
-        raise ToolError("hack/images could not build the images")
+    options = image_build.Options(arches=architectures, out=folder / "images")
+    image_build.build(images.NAMES, options)
     for name in images.NAMES:
         for arch in architectures:
             with progress.step(f"{name}-{arch}", "writing its SBOM"):

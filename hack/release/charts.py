@@ -1,14 +1,14 @@
-"""Packages the charts, with the digests of the images in them, and pushes them."""
+"""Packages the charts with the digests of their images, and pushes them."""
 
 import os
 import re
 import shutil
 from pathlib import Path
 
-from release import command, pin
+from release import pin
 from release.artefacts import CHART, Artefact, digest_in
 from release.repack import repack
-from tools import resolve
+from tools import command, resolve
 
 
 def released(root: Path) -> list[Path]:
@@ -21,7 +21,7 @@ def released(root: Path) -> list[Path]:
 
 
 def keep_released(root: Path, version: str) -> None:
-    """Packages the charts as they are, where the archives of `version` are missing."""
+    """Packages the charts as they are, unless their archives of `version` exist."""
     folder = root / "tests" / "charts" / "released"
     folder.mkdir(parents=True, exist_ok=True)
     for chart in released(root):
@@ -37,10 +37,9 @@ def package(chart: Path, folder: Path) -> Path:
 
 
 def package_all(root: Path, images: list[Artefact], folder: Path) -> list[Path]:
-    """Packages the charts of `root` so that they take `images` from where they were pushed."""
+    """Packages the charts of `root` so that they use the pushed `images`."""
     shutil.rmtree(folder, ignore_errors=True)
-    # Links stay: through them a chart finds the pinned copies of those it depends on.
-    # Those of charts/monitoring lead to dashboards/, those of charts/loadtest to scripts of loadtests/.
+    # Links stay: a chart has links to the charts it depends on, and to files of the other folders.
     for part in ("charts", "dashboards", "loadtests/scenarios", "loadtests/lib"):
         shutil.copytree(root / part, folder / part, symlinks=True)
     charts = released(folder)
@@ -50,7 +49,7 @@ def package_all(root: Path, images: list[Artefact], folder: Path) -> list[Path]:
     time = int(command.output(["git", "log", "-1", "--format=%ct"], cwd=root))
     for file in packages:
         repack(file, time)
-        # `helm push` puts the archive's own time into the manifest, whose digest is to be the same too.
+        # `helm push` puts the archive's modification time into the manifest.
         os.utime(file, (time, time))
     return packages
 
@@ -61,7 +60,7 @@ def push(registry: str, version: str, packages: list[Path], options: list[str]) 
     for file in packages:
         name = file.name.removesuffix(f"-{version}.tgz")
         argv = [_helm(), "push", file, f"oci://{registry}/charts", *options]
-        # Helm says it on stderr.
+        # Helm prints the digest on stderr.
         digest = digest_in(command.said(argv), "helm push")
         pushed.append(Artefact(CHART, name, f"{registry}/charts/{name}", digest, tag=version))
     return pushed

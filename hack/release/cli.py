@@ -26,12 +26,16 @@ def _parser() -> argparse.ArgumentParser:
     make = commands.add_parser("build", help="build the images and their SBOMs into .run/release")
     make.add_argument("--arch", choices=images.ARCHITECTURES, action="append")
     make.set_defaults(run=_build)
-    push = commands.add_parser("publish", help="push, sign, attest and verify what build made")
+    push = commands.add_parser(
+        "publish", help="push, sign, attest and verify the built images and the charts"
+    )
     push.add_argument("registry", metavar="REGISTRY", help="HOST/PATH of images and charts")
-    push.add_argument("--identity", required=True, help="of the workflow that runs this")
-    push.add_argument("--issuer", required=True, help="of the workflow's identity token")
+    push.add_argument("--identity", required=True, help="identity of the running workflow")
+    push.add_argument("--issuer", required=True, help="issuer of the workflow's identity token")
     push.set_defaults(run=_publish)
-    dry = commands.add_parser("dry-run", help="all of it with a registry and a key of its own")
+    dry = commands.add_parser(
+        "dry-run", help="build, publish and verify with a temporary registry and key"
+    )
     dry.set_defaults(run=_dry_run)
     return parser
 
@@ -40,10 +44,10 @@ def _version_commands(commands: argparse._SubParsersAction) -> None:
     number = commands.add_parser("version", help="print the version, check it or set it")
     number.set_defaults(run=lambda _: print(version.current(REPOSITORY)))
     actions = number.add_subparsers(metavar="ACTION")
-    check = actions.add_parser("check", help="fail where a file says another version")
-    check.add_argument("--tag", help="fail too unless this is the tag of the version")
+    check = actions.add_parser("check", help="fail if a file has another version")
+    check.add_argument("--tag", help="also fail unless this is the tag of the version")
     check.set_defaults(run=_check)
-    write = actions.add_parser("set", help="write it everywhere; keep the outgoing charts")
+    write = actions.add_parser("set", help="set the version in all files; keep the outgoing charts")
     write.add_argument("version", metavar="X.Y.Z")
     write.set_defaults(run=lambda options: version.write(REPOSITORY, options.version))
 
@@ -60,12 +64,13 @@ def _build(options: argparse.Namespace) -> None:
 
 
 def _publish(options: argparse.Namespace) -> None:
-    # A first part without a dot or a colon is no host to crane, but a user of its default registry.
+    # Without a dot or a colon in it, crane takes the first part for a user of its default registry.
     if not re.match(r"[^/]*[.:][^/]*/.", options.registry):
-        raise ToolError(f"REGISTRY is {options.registry!r}, but should be HOST/PATH")
+        raise ToolError(f"REGISTRY={options.registry!r}: expected HOST/PATH")
     if changed := provenance.changed_files(REPOSITORY):
         raise ToolError(
-            "what is published is a commit, but there is more here:\n" + "\n".join(changed)
+            "a release is built from a commit; commit or stash these changes:\n"
+            + "\n".join(changed)
         )
     by_workflow = signer.workflow(options.identity, options.issuer)
     found = publish.publish(REPOSITORY, options.registry, FOLDER, by_workflow, [])
@@ -74,6 +79,6 @@ def _publish(options: argparse.Namespace) -> None:
 
 
 def _dry_run(_options: argparse.Namespace) -> None:
-    # So that what was started is ended, as after Ctrl-C.
+    # SIGTERM ends child processes, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(artefacts.table(dry_run.run(REPOSITORY, FOLDER)))

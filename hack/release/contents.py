@@ -1,17 +1,17 @@
-"""What is in an image without naming itself, as CycloneDX components from the image's labels.
+"""Content that syft cannot recognise, as CycloneDX components from the image's labels.
 
-syft knows Envoy up to 1.39 by its bytes, and Debian's files only beside Debian's own list of them.
+syft knows Envoy up to 1.39 by its bytes, and Debian's files only together with Debian's list of packages.
 """
 
 from collections.abc import Mapping
 from urllib.parse import quote
 
 ENVOY, GLIBC = "corelane.envoy.version", "corelane.glibc.version"
-"""Labels that hack/images gives the gateway's image."""
+"""Labels of the gateway's image."""
 
 
 def components(labels: Mapping[str, str], arch: str) -> list[dict]:
-    """Envoy and the C library, where the labels name them."""
+    """Envoy and the C library, if the labels name them."""
     found = []
     if version := labels.get(ENVOY):
         envoy = _component(

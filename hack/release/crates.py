@@ -1,11 +1,11 @@
-"""The crates in a Rust program, as CycloneDX components: a static binary does not name them."""
+"""The crates in a Rust program, as CycloneDX components: the program does not list them."""
 
 import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
-from release import command
+from tools import command
 
 
 def components(root: Path, packages: Iterable[str], target: str) -> list[dict]:
@@ -15,7 +15,7 @@ def components(root: Path, packages: Iterable[str], target: str) -> list[dict]:
     checksums = {(each["name"], each["version"]): each.get("checksum") for each in lock}
     found: dict[str, dict] = {}
     for package in packages:
-        # Macros and build scripts run at build time: their code is not in the program.
+        # Code of macros and build scripts is not in the program.
         argv = ["cargo", "tree", "--locked", "--package", package, "--target", target]
         argv += ["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}\t{l}"]
         for line in command.output(argv, cwd=services).splitlines():
@@ -29,7 +29,7 @@ def _component(name: str, version: str, licence: str, checksum: str | None) -> d
     purl = f"pkg:cargo/{name}@{version}"
     component = {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
     if licence:
-        # Older crates write "MIT/Apache-2.0", which SPDX does not know.
+        # Older crates write "MIT/Apache-2.0", which is not SPDX.
         component["licenses"] = [{"expression": re.sub(" ?/ ?", " OR ", licence)}]
     if checksum:
         component["hashes"] = [{"alg": "SHA-256", "content": checksum}]

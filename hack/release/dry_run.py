@@ -1,4 +1,4 @@
-"""A release to a registry on loopback, with a throw-away key: everything but the real registry."""
+"""A release to a registry on loopback, signed with a temporary key."""
 
 import shutil
 from pathlib import Path
@@ -7,7 +7,7 @@ from release import build, provenance, publish, registry, signer, verify
 from release.artefacts import Artefact
 
 PLAIN = ["--plain-http"]
-"""Helm, unlike crane and cosign, takes loopback for a registry with TLS."""
+"""Helm, unlike crane and cosign, expects TLS on loopback."""
 
 
 def run(root: Path, folder: Path) -> list[Artefact]:

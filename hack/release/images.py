@@ -1,12 +1,9 @@
 """Pushes the images of all architectures and the indexes over them."""
 
-import json
-import tarfile
 from pathlib import Path
 
-from release import command
-from release.artefacts import IMAGE, INDEX, Artefact, digest_in
-from tools import resolve
+from images import archive, push
+from release.artefacts import IMAGE, INDEX, Artefact
 from tools.errors import ToolError
 
 NAMES = ("server", "gateway", "node-tuner", "prometheus", "alertmanager")
@@ -14,73 +11,34 @@ ARCHITECTURES = ("amd64", "arm64")
 REVISION = "org.opencontainers.image.revision"
 
 
-def archive(folder: Path, name: str, arch: str) -> Path:
+def file(folder: Path, name: str, arch: str) -> Path:
     """The OCI archive that hack/images builds."""
     return folder / "images" / f"{name}-{arch}.tar"
 
 
-def push(registry: str, version: str, commit: str, folder: Path) -> list[Artefact]:
-    """Pushes every image of `folder` by its digest, and one tagged index for each name."""
+def publish(registry: str, version: str, commit: str, folder: Path) -> list[Artefact]:
+    """Pushes every image in `folder` by its digest, and one tagged index for each name."""
     pushed: list[Artefact] = []
     for name in NAMES:
-        for arch in ARCHITECTURES:
-            check_commit(archive(folder, name, arch), commit)
-        images = [_push(registry, name, arch, folder) for arch in ARCHITECTURES]
-        pushed += [_index(images, version), *images]
+        repository = f"{registry}/corelane-{name}"
+        built = {arch: read(folder, name, arch, commit) for arch in ARCHITECTURES}
+        references = [push.image(each, repository) for each in built.values()]
+        digest = push.index(references, f"{repository}:{version}")
+        pushed.append(Artefact(INDEX, name, repository, digest, tag=version))
+        for arch, each in built.items():
+            pushed.append(Artefact(IMAGE, name, repository, each.digest, arch=arch))
     return pushed
 
 
-def unpack(archive: Path, folder: Path) -> Path:
-    """The OCI layout in an archive, as a folder."""
-    with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
-    return folder
-
-
-def labels(archive: Path) -> dict[str, str]:
-    """The labels of an image; its manifest repeats them as annotations."""
-    if not archive.exists():
-        raise ToolError(f"{archive} is not there: `python3 hack/release build` makes it")
-    with tarfile.open(archive) as tar:
-        (descriptor,) = json.load(tar.extractfile("index.json"))["manifests"]
-        blob = f"blobs/{descriptor['digest'].replace(':', '/')}"
-        return json.load(tar.extractfile(blob)).get("annotations", {})
-
-
-def check_commit(archive: Path, commit: str) -> None:
-    """Fails if the image is of another commit, such as one that an earlier build left."""
-    revision = labels(archive).get(REVISION, "no commit")
+def read(folder: Path, name: str, arch: str, commit: str) -> archive.Archive:
+    """Reads an archive; an earlier build may have left it, of another commit."""
+    place = file(folder, name, arch)
+    if not place.exists():
+        raise ToolError(f"{place} is missing: `python3 hack/release build` makes it")
+    found = archive.read(place)
+    revision = found.image.labels.get(REVISION, "no commit")
     if revision.removesuffix("-dirty") != commit:
-        raise ToolError(f"{archive} is of {revision}, but {commit} is released: build it again")
-
-
-def _push(registry: str, name: str, arch: str, folder: Path) -> Artefact:
-    layout = unpack(archive(folder, name, arch), folder / "layouts" / f"{name}-{arch}")
-    (descriptor,) = json.loads((layout / "index.json").read_text())["manifests"]
-    found = descriptor["platform"]["architecture"]
-    if found != arch:
-        raise ToolError(f"{archive(folder, name, arch)} is for {found}, not for {arch}")
-    image = Artefact(
-        kind=IMAGE,
-        name=name,
-        repository=f"{registry}/corelane-{name}",
-        digest=descriptor["digest"],
-        arch=arch,
-    )
-    # As a layout, not as an archive: crane takes an archive for Docker's, of other digests.
-    command.output([_crane(), "push", layout, image.reference])
-    return image
-
-
-def _index(images: list[Artefact], version: str) -> Artefact:
-    first = images[0]
-    argv: list[str | Path] = [_crane(), "index", "append"]
-    argv += ["--tag", f"{first.repository}:{version}"]
-    for image in images:
-        argv += ["--manifest", image.reference]
-    digest = digest_in(command.output(argv), "crane index append")
-    return Artefact(INDEX, first.name, first.repository, digest, tag=version)
-
-
-def _crane() -> Path:
-    return resolve.ensure(["crane"])["crane"]
+        raise ToolError(f"{place} is built from {revision}, not from {commit}: build it again")
+    if found.image.arch != arch:
+        raise ToolError(f"{place} is for {found.image.arch}, not for {arch}")
+    return found

@@ -1,4 +1,4 @@
-"""Makes the values of charts name the images that were pushed."""
+"""Sets the pushed images in the values of charts."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ IMAGE = re.compile(
 
 
 def pin(charts: list[Path], pushed: list[Artefact]) -> None:
-    """Sets the registry of all charts, and the digest wherever one names an image."""
+    """Sets the registry in all charts, and the digest of every image that they use."""
     images = {image.repository.rsplit("/", 1)[1]: image for image in pushed if image.kind == INDEX}
     taken = set()
     for chart in charts:
@@ -30,15 +30,15 @@ def pin(charts: list[Path], pushed: list[Artefact]) -> None:
             if name in images:
                 taken.add(name)
                 text = _replaced(text, found, "digest", images[name].digest)
-        # Not image.registry: who mirrors the images has one value to set, for all charts.
+        # Not image.registry: a mirror needs one value for all charts.
         (registry,) = {image.repository.rsplit("/", 1)[0] for image in images.values()}
         file.write_text(changed(text, "global", "imageRegistry", registry))
     if missing := images.keys() - taken:
-        raise ToolError(f"no chart takes the image {', '.join(sorted(missing))}")
+        raise ToolError(f"no chart uses the image {', '.join(sorted(missing))}")
 
 
 def changed(values: str, block: str, key: str, new: str) -> str:
-    """The values with another value of a key in a block of the top level, and all else as it is."""
+    """The values with another value for a key in a top-level block."""
     # Up to the key there are only lines of the block, and comments.
     inside = rf"^{block}:\n(?:(?:[ #].*)?\n)*?  {key}: *(?P<value>\S*)"
     if found := re.search(inside, values, re.MULTILINE):

@@ -1,18 +1,18 @@
-"""How the artefacts of a release were made, as SLSA v1 provenance (slsa.dev/spec/v1.0/provenance)."""
+"""The provenance of a release, in the form of SLSA v1 (slsa.dev/spec/v1.0/provenance)."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from release import command
+from tools import command
 
 GITHUB_BUILD = "https://actions.github.io/buildtypes/workflow/v1"
-"""Its parameters are described at that address."""
+"""That address describes its parameters."""
 LOCAL_BUILD = "urn:corelane:build:local"
 
 
 def predicate(root: Path, version: str, env: Mapping[str, str] = os.environ) -> dict:
-    """The predicate: GitHub's workflow if one runs this, else this machine."""
+    """The predicate: it names GitHub's workflow, or a local build."""
     hosted = env.get("GITHUB_ACTIONS") == "true"
     build = _github(env, commit(root)) if hosted else _local(root, commit(root))
     build["buildDefinition"]["externalParameters"]["version"] = version
@@ -25,7 +25,7 @@ def commit(root: Path) -> str:
 
 
 def changed_files(root: Path) -> list[str]:
-    """What is in the working tree other than in the commit, as git says it."""
+    """The changes that are not committed, as git lists them."""
     return command.output(["git", "status", "--porcelain"], cwd=root).splitlines()
 
 

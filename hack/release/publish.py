@@ -1,4 +1,4 @@
-"""Publishes a release: pushes images and charts, signs them, and attests what is in them."""
+"""Publishes a release: pushes images and charts, signs them, and attests provenance and SBOMs."""
 
 import json
 from pathlib import Path
@@ -14,16 +14,18 @@ LIST = "artefacts.json"
 def publish(
     root: Path, registry: str, folder: Path, signer: Signer, helm_options: list[str]
 ) -> list[Artefact]:
-    """Publishes what `build` left in `folder`, and lists it there."""
+    """Publishes the images that `build` wrote into `folder`, and lists all artefacts there."""
     number = version.current(root)
     with progress.step("images", f"pushing to {registry}"):
-        pushed = images.push(registry, number, provenance.commit(root), folder)
+        pushed = images.publish(registry, number, provenance.commit(root), folder)
     with progress.step("charts", f"packaging and pushing to {registry}/charts"):
         packages = charts.package_all(root, pushed, folder / "packages")
         pushed += charts.push(registry, number, packages, helm_options)
     predicate = folder / "provenance.json"
     predicate.write_text(json.dumps(provenance.predicate(root, number), indent=2) + "\n")
-    with progress.step("signatures", f"signing {len(pushed)} artefacts and what is said of them"):
+    with progress.step(
+        "signatures", f"signing {len(pushed)} artefacts, their provenance and their SBOMs"
+    ):
         for artefact in pushed:
             signer.sign(artefact)
             signer.attest(artefact, PROVENANCE, predicate)

@@ -1,4 +1,4 @@
-"""A registry on loopback that lives as long as a dry run."""
+"""A temporary registry on loopback."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ DEADLINE = 30.0
 
 @contextmanager
 def throw_away(folder: Path) -> Iterator[str]:
-    """Starts the registry, yields HOST:PORT, and ends it."""
+    """Starts the registry, yields HOST:PORT, and stops it."""
     crane = resolve.ensure(["crane"])["crane"]
     blobs = folder / "registry"
     blobs.mkdir()
@@ -33,11 +33,11 @@ def throw_away(folder: Path) -> Iterator[str]:
 
 
 def _port(process: subprocess.Popen, log: Path) -> int:
-    """The port that the kernel chose, which the registry logs."""
+    """The port, which the kernel chose and the registry logs."""
     deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline and process.poll() is None:
         if match := re.search(r"serving on port (\d+)", log.read_text()):
             return int(match[1])
         time.sleep(0.05)
     said = "\n".join(f"    {line}" for line in progress.tail(log, 10))
-    raise ToolError(f"the registry did not start; {log} says:\n{said}")
+    raise ToolError(f"the registry did not start; the end of {log}:\n{said}")

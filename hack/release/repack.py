@@ -1,4 +1,4 @@
-"""Writes an archive of files again, so that its bytes follow from the files alone."""
+"""Rewrites a .tgz so that its bytes depend on its files only."""
 
 import gzip
 import tarfile
@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 
 def repack(file: Path, time: int) -> None:
-    """Sorts a .tgz and gives every file in it that time.
+    """Sorts the files of a .tgz and sets their modification times.
 
     `helm package` writes the charts of a chart in an order that changes from run to run.
     """

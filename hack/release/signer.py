@@ -5,20 +5,19 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from release import command
 from release.artefacts import Artefact
-from tools import resolve
+from tools import command, resolve
 
 SBOM = "cyclonedx"
 PROVENANCE = "slsaprovenance1"
 
 PASSWORD = {"COSIGN_PASSWORD": ""}
-"""The throw-away key has none; without the variable cosign asks the terminal."""
+"""The temporary key has none; without the variable cosign asks the terminal."""
 
 NO_SERVICES = {"mediaType": "application/vnd.dev.sigstore.signingconfig.v0.2+json"}
-"""A signing configuration without certificate authority, transparency log and time stamps."""
+"""A signing configuration without certificate authority, transparency log and timestamps."""
 NO_ROOTS = {"mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1"}
-"""A trusted root with no keys of such services: without one cosign would download it."""
+"""A trusted root without keys of such services; by default cosign downloads one."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Signer:
         self._cosign("verify", *self.verifying, artefact.reference)
 
     def predicate(self, artefact: Artefact, kind: str) -> dict:
-        """The signed statement about the artefact; fails if there is none."""
+        """Verifies the statement about the artefact and returns it."""
         options = ["--type", kind, *self.verifying]
         lines = self._cosign("verify-attestation", *options, artefact.reference)
         envelope = json.loads(lines.splitlines()[0])
@@ -53,13 +52,13 @@ class Signer:
 
 
 def workflow(identity: str, issuer: str) -> Signer:
-    """Signs as the workflow that runs: with a certificate for its identity, and a public log."""
+    """Signs with a certificate for the identity of the running workflow, and a public log."""
     verifying = ("--certificate-identity", identity, "--certificate-oidc-issuer", issuer)
     return Signer(signing=(), verifying=verifying)
 
 
 def throw_away(folder: Path) -> Signer:
-    """Signs with a new key, and tells no log."""
+    """Signs with a new key and without a log."""
     folder.mkdir(parents=True)
     prefix = folder / "cosign"
     argv = [_cosign(), "generate-key-pair", "--output-key-prefix", prefix]

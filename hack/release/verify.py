@@ -1,22 +1,22 @@
-"""Verifies a release from the registry alone, as its users can."""
+"""Verifies a release from the registry alone, as users can."""
 
 import hashlib
 
-from release import command, sbom
+from release import sbom
 from release.artefacts import CHART, IMAGE, INDEX, Artefact
 from release.signer import PROVENANCE, SBOM, Signer
-from tools import progress, resolve
+from tools import command, progress, resolve
 from tools.errors import ToolError
 
 PODS = {"monitoring": ("--set", "mode=standalone", "--set", "grafana.enabled=false")}
-"""Values with which a chart names images of ours, where by default it names none."""
+"""Values for charts that use images of ours only with them."""
 
 UPSTREAM = {"loadtest": ("docker.io/grafana/k6:",)}
-"""Charts that take images of others, and what the names of these begin with."""
+"""Charts that use images of others, and the prefixes of these."""
 
 
 def verify(found: list[Artefact], commit: str, signer: Signer, helm_options: list[str]) -> None:
-    """Fails unless all is there, whole, signed and attested, and the charts name the images."""
+    """Fails unless all artefacts are complete, signed and attested, and charts use these images."""
     images = [artefact for artefact in found if artefact.kind == INDEX]
     with progress.step("verify", f"{len(found)} artefacts, pulled by digest"):
         for artefact in found:
@@ -30,11 +30,11 @@ def verify(found: list[Artefact], commit: str, signer: Signer, helm_options: lis
 
 
 def _whole(artefact: Artefact) -> None:
-    """Pulls by digest; the bytes must have it, and a tag must lead to it."""
+    """Pulls by digest; the bytes must have that digest, and the tag must resolve to it."""
     crane = resolve.ensure(["crane"])["crane"]
     manifest = command.output([crane, "manifest", artefact.reference])
     if f"sha256:{hashlib.sha256(manifest.rstrip().encode()).hexdigest()}" != artefact.digest:
-        raise ToolError(f"{artefact.reference}: the registry gave other bytes")
+        raise ToolError(f"{artefact.reference}: the registry's manifest has another digest")
     if artefact.kind != CHART:
         command.output([crane, "validate", "--remote", artefact.reference])
     if artefact.tag:
@@ -46,11 +46,11 @@ def _whole(artefact: Artefact) -> None:
 def _made_from(commit: str, provenance: dict, artefact: Artefact) -> None:
     sources = provenance["buildDefinition"]["resolvedDependencies"]
     if commit not in [source["digest"].get("gitCommit") for source in sources]:
-        raise ToolError(f"{artefact.reference}: its provenance does not name commit {commit}")
+        raise ToolError(f"{artefact.reference}: the provenance does not name commit {commit}")
 
 
 def _names(images: list[Artefact], chart: Artefact, helm_options: list[str]) -> None:
-    """Renders the chart from the registry: every image must be one of these, by digest."""
+    """Renders the chart from the registry: it must use these images only, by digest."""
     helm = resolve.ensure(["helm"])["helm"]
     reference = f"oci://{chart.reference}"
     argv = [helm, "template", "verify", reference, *helm_options, *PODS.get(chart.name, ())]
@@ -59,4 +59,4 @@ def _names(images: list[Artefact], chart: Artefact, helm_options: list[str]) -> 
     named -= {image for image in named if image.startswith(UPSTREAM.get(chart.name, ()))}
     ours = {image.reference for image in images}
     if not named <= ours or not (named or chart.name in UPSTREAM):
-        raise ToolError(f"{reference} names images of no release: {', '.join(sorted(named))}")
+        raise ToolError(f"{reference} uses images of no release: {', '.join(sorted(named))}")

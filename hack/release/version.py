@@ -1,4 +1,4 @@
-"""The version: the file VERSION says it, every other place repeats it."""
+"""The version: the file VERSION has it, other files repeat it."""
 
 import re
 from pathlib import Path
@@ -12,42 +12,41 @@ FORM = re.compile(rf"{NUMBER}\.{NUMBER}\.{NUMBER}(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+
 
 
 def current(root: Path) -> str:
-    """What VERSION says."""
+    """The version in VERSION."""
     return _valid((root / "VERSION").read_text().strip(), "VERSION")
 
 
 def check(root: Path) -> None:
-    """Fails where a file does not say what VERSION says."""
+    """Fails if a file has another version than VERSION."""
     version = current(root)
     wrong = [place for place in places.find(root) if place.version != version]
     if wrong:
         lines = (
-            f"  {place.file.relative_to(root)}:{place.number + 1}: {place.what} is {place.version}"
+            f"  {place.file.relative_to(root)}:{place.line}: {place.what} is {place.version}"
             for place in wrong
         )
         raise ToolError(
-            f"VERSION says {version}, but\n" + "\n".join(lines) + "\n"
-            f"python3 hack/release version set {version} writes them all"
+            f"VERSION is {version}, but\n" + "\n".join(lines) + "\n"
+            f"To correct them all: python3 hack/release version set {version}"
         )
 
 
 def check_tag(root: Path, tag: str) -> None:
-    """Fails unless a release of this tree is to be tagged `tag`."""
+    """Fails unless `tag` is the tag of this tree's version."""
     check(root)
     if tag != f"v{current(root)}":
         raise ToolError(
-            f"the tag is {tag}, but VERSION says {current(root)}: expected v{current(root)}"
+            f"the tag is {tag}, but VERSION is {current(root)}: expected v{current(root)}"
         )
 
 
 def write(root: Path, version: str) -> None:
-    """Makes `version` the version; keeps the charts of the outgoing one for upgrade tests."""
+    """Sets the version; keeps the charts of the outgoing one for upgrade tests."""
     _valid(version, "version set")
-    found = places.find(root)
     if version != current(root):
         charts.keep_released(root, current(root))
     (root / "VERSION").write_text(f"{version}\n")
-    places.write(found, version)
+    places.write(root, version)
 
 
 def _valid(version: str, where: str) -> str:

@@ -1,4 +1,4 @@
-"""The user's cache folder: where tools are kept, and the locks that guard it."""
+"""The user's cache folder for tools, and its locks."""
 
 import fcntl
 import hashlib
@@ -24,7 +24,7 @@ def log(name: str) -> Path:
 
 
 def key(*parts: str | bytes) -> str:
-    """A short name for content: another lock file or flag gives another key."""
+    """A short key of content: another lock file or flag gives another key."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.encode() if isinstance(part, str) else part)
@@ -41,6 +41,6 @@ def lock(name: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress.say(name, "waits for its turn")
+            progress.say(name, "waits for another process that has the lock")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield

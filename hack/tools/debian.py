@@ -13,12 +13,12 @@ from tools.table import Debian, Tool
 
 APT = {"DEBIAN_FRONTEND": "noninteractive"}
 WAIT = ["-o", "DPkg::Lock::Timeout=300"]
-# A mirror that does not answer fails soon; what fails is run once more anyway.
+# A mirror that does not respond fails soon, and the command is repeated once.
 WAIT += ["-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20"]
 
 
 def usable() -> bool:
-    """Whether packages can be had: root on a system with apt."""
+    """Whether this can install packages: as root on a system with apt."""
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
@@ -32,7 +32,7 @@ def install(name: str, package: str) -> None:
 
 
 def unpacked(tool: Tool) -> Path | None:
-    """The program of a tool that was unpacked before."""
+    """The program of an unpacked tool."""
     program = _folder(tool.debian) / "bin" / tool.name
     return program if program.exists() else None
 
@@ -48,7 +48,7 @@ def unpack(tool: Tool) -> Path:
 
 
 def libraries(folder: Path) -> str:
-    """The LD_LIBRARY_PATH of what is unpacked in a folder."""
+    """The LD_LIBRARY_PATH of unpacked packages."""
     places = [*folder.glob("usr/lib/*-linux-gnu"), *folder.glob("lib/*-linux-gnu")]
     return ":".join(map(str, sorted(places)))
 
@@ -81,7 +81,7 @@ def _fill(folder: Path, tool: Tool) -> None:
 
 
 def _dependencies(folder: Path, packages: Iterable[str]) -> list[str]:
-    """What downloaded packages depend on, as in "linux-image-6.1.0-56-cloud-amd64 (= 6.1.192-2)"."""
+    """The dependencies of downloaded packages, without the versions."""
     found = []
     for package in packages:
         (file,) = folder.glob(f"{package}_*.deb")
@@ -92,7 +92,7 @@ def _dependencies(folder: Path, packages: Iterable[str]) -> list[str]:
 
 
 def _with_fresh_lists(argv: list[str], log: Path, failure: str, cwd: Path | None = None) -> None:
-    """Runs apt; when it fails, its lists may be missing or old: once more with new ones."""
+    """Runs apt; if it fails, its lists may be missing or old: repeats it with new ones."""
     try:
         command.run(argv, log, failure=failure, cwd=cwd, env=APT)
     except ToolError:
@@ -101,10 +101,10 @@ def _with_fresh_lists(argv: list[str], log: Path, failure: str, cwd: Path | None
 
 
 def _write_launcher(folder: Path, tool: Tool) -> None:
-    """A script that starts the unpacked program with what it needs to find its files."""
+    """Writes a script that starts the unpacked program so that it finds its files."""
     launcher = folder / "bin" / tool.name
     if launcher == folder / tool.debian.program:
-        return  # It needs nothing, and is where it is looked for.
+        return  # The program needs no script.
     program = shlex.quote(str(folder / tool.debian.program))
     arguments = [
         shlex.quote(argument.format(unpacked=folder)) for argument in tool.debian.arguments

@@ -1,4 +1,4 @@
-"""How the commands of hack end: the exit status, and what the user sees of an error."""
+"""The exit status and the error messages of the commands of hack."""
 
 import os
 import signal

@@ -1,5 +1,5 @@
-"""The error that is shown to the user as it is."""
+"""The error whose text the user sees."""
 
 
 class ToolError(Exception):
-    """Names the thing, what went wrong and what to do."""
+    """Its text names the object, the cause and the remedy."""

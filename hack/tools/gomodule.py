@@ -1,4 +1,4 @@
-"""Tools built from their Go modules, each pinned by a go.mod and go.sum of its own."""
+"""Tools built from Go modules, pinned by a go.mod and a go.sum."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from tools.table import FOLDER, Go, Tool
 
 
 def built(tool: Tool) -> Path | None:
-    """The program of a tool that was built before."""
+    """The program of a built tool."""
     program = _program(tool)
     return program if program.exists() else None
 
@@ -27,7 +27,7 @@ def build(tool: Tool) -> Path:
 
 
 def build_for(tool: Tool, arch: str) -> Path:
-    """Builds a tool to be run elsewhere, by exactly the Go that is here; returns its program."""
+    """Builds a tool for an image, with exactly this machine's Go; returns its program."""
     go = _need_go(tool)
     version = subprocess.run([go, "env", "GOVERSION"], capture_output=True, check=True).stdout
     program = _program(tool, arch, version)
@@ -38,7 +38,7 @@ def build_for(tool: Tool, arch: str) -> Path:
 
 
 def _name(tool: Tool) -> str:
-    """What one build brings: the tool, or all tools of its module."""
+    """The name of a build: that of the tool, or of the module whose tools it makes together."""
     return tool.go.module if tool.go.together else tool.name
 
 

@@ -1,4 +1,4 @@
-"""Says on stderr what is being done, since when, and how it ended."""
+"""Reports slow steps on stderr."""
 
 import sys
 import threading
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 BEAT = 5.0 if sys.stderr.isatty() else 15.0
-"""Seconds between two lines that say what still runs."""
+"""Seconds between two reports of running steps."""
 
 _lock = threading.Lock()
 _running: dict[str, tuple[float, Path | None]] = {}
@@ -23,7 +23,7 @@ def say(name: str, text: str) -> None:
 
 @contextmanager
 def step(name: str, text: str, log: Path | None = None) -> Iterator[None]:
-    """Announces a slow step, shows that it still runs, and says how long it took.
+    """Reports the start of a slow step, its progress, and its duration.
 
     The last line of `log` shows how far it is.
     """

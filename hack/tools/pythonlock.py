@@ -13,7 +13,7 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def installed(tool: Tool) -> Path | None:
-    """The program of a tool whose environment was made before."""
+    """The program of a tool whose environment exists."""
     environment = _environment(tool.python.lock)
     return _program(environment, tool) if _complete(environment) else None
 
@@ -35,7 +35,7 @@ def _environment(lock: str) -> Path:
 
 
 def _complete(environment: Path) -> bool:
-    # An environment cannot be renamed, its scripts name their interpreter: so a mark.
+    # An environment cannot be renamed, because its scripts name their interpreter: a file marks it complete.
     return (environment / ".complete").exists() and (environment / "bin/python").exists()
 
 

@@ -1,4 +1,4 @@
-"""Finds a tool, or obtains it: PATH, then Debian, then a Go module or a Python lock file."""
+"""Finds a tool, or obtains it: from PATH, Debian, a Go module or a Python lock file."""
 
 import glob
 import os
@@ -12,7 +12,7 @@ from tools.table import Tool
 
 
 def ensure(names: Iterable[str]) -> dict[str, Path]:
-    """The program of each tool; those that are missing are obtained, several at once."""
+    """The program of each tool; obtains missing tools, from several sources at once."""
     tools = [table.find(name) for name in dict.fromkeys(names)]
     programs = {tool.name: locate(tool) for tool in tools}
     missing = [tool for tool in tools if programs[tool.name] is None]
@@ -27,7 +27,7 @@ def ensure(names: Iterable[str]) -> dict[str, Path]:
 
 
 def locate(tool: Tool) -> Path | None:
-    """The program of a tool that is here already."""
+    """The program of an installed tool."""
     for program in _installed(tool):
         if tool.suits and versions.suits(versions.remembered(program, tool), tool.suits):
             return program
@@ -41,22 +41,26 @@ def locate(tool: Tool) -> Path | None:
 
 
 def _installed(tool: Tool) -> Iterator[Path]:
-    """On PATH, then where Debian's packages put what is not on PATH, the newest first."""
+    """Programs on PATH, then in the other folders of Debian's packages, the newest first."""
     patterns = tool.debian.folders if tool.debian else ()
     off_path = [folder for pattern in patterns for folder in glob.glob(pattern)]
     for folder in [*os.get_exec_path(), *sorted(off_path, reverse=True)]:
         program = Path(folder) / tool.name
-        # False too for a folder that this user may not look into; Path.is_file would raise.
+        # Also False in a folder that this user may not enter; Path.is_file would raise.
         if os.path.isfile(program) and os.access(program, os.X_OK):
             yield program
 
 
 def _source(tool: Tool) -> str:
-    """Tools of one source are obtained one after the other: the first brings the rest."""
-    if tool.debian and tool.debian.unpack:
-        return tool.debian.unpack[0]
-    if tool.go and tool.go.together:
-        return tool.go.module
+    """Tools of one source are obtained one after the other.
+
+    The first one may bring the rest. A Go build uses every CPU, and the next one reuses what it
+    compiled; side by side, they would compile the same packages twice.
+    """
+    if tool.debian and debian.usable():
+        return tool.debian.unpack[0] if tool.debian.unpack else "apt"
+    if tool.go:
+        return "go"
     return tool.python.lock if tool.python else tool.name
 
 
@@ -72,12 +76,12 @@ def _obtain(tool: Tool) -> Path:
         try:
             return _checked(tool, place(tool))
         except ToolError as error:
-            progress.say(tool.name, f"{error}\n  {tool.name:<12} trying the next place")
+            progress.say(tool.name, f"{error}\n  {tool.name:<12} trying the next source")
     return _checked(tool, places[-1](tool))
 
 
 def _places(tool: Tool) -> Iterator[Callable[[Tool], Path]]:
-    """What can bring this tool on this machine, in order."""
+    """The sources of a tool on this machine, in order."""
     if tool.debian and debian.usable():
         yield debian.unpack if tool.debian.unpack else _install_package
     if tool.go:
@@ -98,13 +102,13 @@ def _install_package(tool: Tool) -> Path:
 
 
 def _checked(tool: Tool, program: Path) -> Path:
-    """What was obtained must run and suit."""
+    """Fails unless the obtained program runs and has an accepted version."""
     if not tool.version:
         return program
     version = versions.ask(program, tool)
     if not version or (tool.suits and not versions.suits(version, tool.suits)):
         raise ToolError(
-            f"{tool.name}: {program} says its version is {version or 'nothing'}, "
+            f"{tool.name}: {program} prints the version {version or '(none)'}, "
             f"but {tool.suits or 'a version'} is needed"
         )
     return program

@@ -11,7 +11,7 @@ FOLDER = Path(__file__).resolve().parent
 
 @dataclass(frozen=True)
 class Debian:
-    """A package to install, or packages to unpack; `folders`: where an installed one is, off PATH."""
+    """A package to install, or packages to unpack; `folders`: those of programs not on PATH."""
 
     package: str = ""
     unpack: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Go:
 
 @dataclass(frozen=True)
 class Python:
-    """A lock file; the program's name in bin when the tool has another; its place when it is not there."""
+    """A lock file; the program's name in bin if the tool has another, or its path in site-packages."""
 
     lock: str
     program: str = ""
@@ -68,7 +68,7 @@ def find(name: str) -> Tool:
     """The tool `name`."""
     tools = load()
     if name not in tools:
-        raise ToolError(f"no tool is called {name!r}; there are: {', '.join(tools)}")
+        raise ToolError(f"unknown tool {name!r}: choose from {', '.join(tools)}")
     return tools[name]
 
 

@@ -1,4 +1,4 @@
-"""Reads the version of a program and tells whether it suits."""
+"""Reads the version of a program and compares it with the accepted ones."""
 
 import json
 import operator
@@ -32,7 +32,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def ask(program: Path, tool: Tool) -> str:
-    """The version that the program prints, or "" when it prints none or does not run."""
+    """The version that the program prints, or "" if it prints none or does not run."""
     try:
         result = subprocess.run(
             [program, *tool.version],
@@ -44,14 +44,14 @@ def ask(program: Path, tool: Tool) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    # Envoy prints its own path too, and a path can hold a version.
+    # Envoy also prints its own path, which can contain a version.
     output = (result.stdout + result.stderr).replace(str(program), "")
     match = re.search(r"\d+\.\d+(\.\d+)?", output)
     return match[0] if match and result.returncode == 0 else ""
 
 
 def remembered(program: Path, tool: Tool) -> str:
-    """As `ask`, but a file that has told its version and not changed since is not asked again."""
+    """As `ask`, but remembers the versions of unchanged files."""
     stat = program.stat()
     identity = f"{program} {stat.st_mtime_ns} {stat.st_size} {' '.join(tool.version)}"
     file = cache.root() / "versions.json"

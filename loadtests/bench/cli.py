@@ -3,23 +3,18 @@
 import argparse
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from loadtests.bench import compare_direct, soak
-from loadtests.bench.balancing import run as balancing
-from loadtests.bench.balancing.scenarios import SCENARIOS
-from loadtests.bench.balancing.stack import Shape
-from loadtests.bench.capacity import command as capacity
+from loadtests.bench.experiment import command
 from loadtests.bench.field import command as field
-from loadtests.bench.files import run as files
-from loadtests.bench.gateway import run as gateway
 from loadtests.bench.idle import command as idle
 from loadtests.bench.instructions import command as instructions
 from loadtests.bench.lanes import rows, run
 from loadtests.bench.mixed import command as mixed
 from loadtests.bench.moving import command as moving
-from loadtests.bench.options import OUT, RESULTS, add_builds, add_folder, positive, some_of
+from loadtests.bench.options import OUT, RESULTS, add_builds, positive, some_of
+from loadtests.bench.registry import EXPERIMENTS
 from loadtests.bench.threads import command as threads
 from loadtests.bench.tuning import command as tuning
 from loadtests.usage import Parser
@@ -34,12 +29,11 @@ def main(arguments: list[str]) -> int:
     """Runs one benchmark; 1 when a request failed or nothing could be measured."""
     parser = Parser(prog="python3 loadtests/bench", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_balancing(commands)
+    for experiment in EXPERIMENTS.values():
+        command.add(commands, experiment)
+    command.add_report(commands, EXPERIMENTS)
     _add_compare_direct(commands)
-    _add_files(commands)
     _add_lanes(commands)
-    _add_gateway(commands)
-    capacity.add(commands)
     field.add(commands)
     idle.add(commands)
     instructions.add(commands)
@@ -62,70 +56,6 @@ def main(arguments: list[str]) -> int:
         return 130
 
 
-def _add_balancing(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser(
-        "balancing",
-        help="the balancing policies of the gateway, by the load that they carry in trouble",
-        description="Takes the balancing policies through a slow replica, a robbed one, mixed "
-        "requests, a replica that joins and one that fails: virtual replicas, real gateways.",
-    )
-    parser.add_argument("--quick", action="store_true", help="one shape of the fleet, one seed")
-    parser.add_argument(
-        "--scenarios",
-        type=lambda text: tuple(text.split(",")),
-        metavar="NAMES",
-        help=f"some only, with commas between: {','.join(SCENARIOS)}",
-    )
-    parser.add_argument(
-        "--seeds", type=positive, metavar="N", help=f"default: {len(balancing.SEEDS)}"
-    )
-    parser.add_argument(
-        "--shapes",
-        type=_shapes,
-        metavar="SHAPES",
-        help=f"replicas x gateways, as in 2x1,4x3; default: {','.join(map(str, balancing.SHAPES))}",
-    )
-    parser.add_argument(
-        "--at-once", type=positive, metavar="N", help="shapes of the fleet measured side by side"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FOLDER",
-        help="where the results go; default: docs/results for everything, else loadtests/out",
-    )
-    parser.add_argument(
-        "--profile", default="release", help="cargo's profile of all builds; default: release"
-    )
-    parser.set_defaults(run=_balancing)
-
-
-def _balancing(options: argparse.Namespace) -> int:
-    plan = balancing.QUICK if options.quick else balancing.Plan()
-    if unknown := set(options.scenarios or ()) - set(SCENARIOS):
-        raise ToolError(
-            f"--scenarios {','.join(sorted(unknown))}: there are {', '.join(SCENARIOS)}"
-        )
-    plan = replace(
-        plan,
-        shapes=options.shapes or plan.shapes,
-        scenarios=options.scenarios or plan.scenarios,
-        seeds=tuple(range(1, options.seeds + 1)) if options.seeds else plan.seeds,
-        at_once=options.at_once or plan.at_once,
-        profile=options.profile,
-    )
-    full = plan == replace(balancing.Plan(), at_once=plan.at_once)
-    return balancing.main(plan, options.out or (RESULTS if full else OUT))
-
-
-def _shapes(text: str) -> tuple[Shape, ...]:
-    try:
-        pairs = [tuple(map(int, part.split("x"))) for part in text.split(",")]
-        return tuple(Shape(replicas, gateways) for replicas, gateways in pairs)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text}: give replicas x gateways, as in 3x1") from None
-
-
 def _add_compare_direct(commands: argparse._SubParsersAction) -> None:
     compare = commands.add_parser(
         "compare-direct",
@@ -146,42 +76,6 @@ def _compare_direct(options: argparse.Namespace) -> int:
     full = options.path == "/hello" and not options.quick and options.rounds == ROUNDS
     plan = compare_direct.Plan(options.path, requests, compare_direct.CONCURRENCY, options.rounds)
     return compare_direct.main(plan, options.out or (RESULTS if full else OUT))
-
-
-def _add_files(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser(
-        "files",
-        help="CPU per request of static files, beside nginx and other file servers",
-        description="Compares corelane-server with nginx, tower-http and actix-files: CPU time per "
-        "request of a file of 4 KiB and one of 10.8 kB. Builds what it needs.",
-    )
-    parser.add_argument(
-        "--rounds", type=positive, default=files.ROUNDS, metavar="N", help="default: 9"
-    )
-    parser.add_argument("--quick", action="store_true", help="shorter measurements")
-    parser.add_argument(
-        "--only",
-        type=lambda text: tuple(text.split(";")),
-        default=(),
-        metavar="NAMES",
-        help="some servers only, with semicolons between",
-    )
-    add_folder(parser)
-    add_builds(parser)
-    parser.set_defaults(run=_files)
-
-
-def _files(options: argparse.Namespace) -> int:
-    if unknown := set(options.only) - set(files.NAMES):
-        raise ToolError(f"--only {';'.join(sorted(unknown))}: there are {'; '.join(files.NAMES)}")
-    plan = files.Plan(
-        rounds=options.rounds,
-        seconds=files.QUICK if options.quick else files.SECONDS,
-        only=options.only,
-        server=options.server and options.server.resolve(),
-        profile=options.profile,
-    )
-    return files.main(plan, options.out or (RESULTS if plan == files.Plan() else OUT))
 
 
 def _add_lanes(commands: argparse._SubParsersAction) -> None:
@@ -221,57 +115,6 @@ def _lanes(options: argparse.Namespace) -> int:
     )
     full = plan == run.Plan(tuple(rows.ROWS), ROUNDS, run.SECONDS)
     return run.main(plan, options.out or (RESULTS if full else OUT))
-
-
-_KINDS = {
-    "levers": "instead: the shipped configuration with one change each",
-    "perf": "instead: where the time goes, by perf and strace",
-}
-
-
-def _add_gateway(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser(
-        "gateway",
-        help="CPU per request of the gateway, of a minimal Envoy, nginx and HAProxy",
-        description="Compares what the gateway's chart renders with a minimal Envoy, nginx and "
-        "HAProxy as proxies to the same pool: CPU time per request. Builds what it needs.",
-    )
-    what = parser.add_mutually_exclusive_group()
-    for name, text in _KINDS.items():
-        what.add_argument(
-            f"--{name}", action="store_const", const=name, dest="what", default="proxies", help=text
-        )
-    parser.add_argument(
-        "--rounds", type=positive, default=0, metavar="N", help="default: 9, of levers 6"
-    )
-    parser.add_argument("--quick", action="store_true", help="shorter parts, for a first look")
-    parser.add_argument(
-        "--only",
-        type=lambda text: tuple(text.split(",")),
-        default=(),
-        metavar="NAMES",
-        help="some proxies or levers only, with commas between",
-    )
-    parser.add_argument(
-        "--rate", type=positive, default=0, metavar="N", help="requests/s of the open loop"
-    )
-    add_folder(parser)
-    add_builds(parser)
-    parser.set_defaults(run=_gateway)
-
-
-def _gateway(options: argparse.Namespace) -> int:
-    plan = gateway.Plan(
-        what=options.what,
-        rounds=options.rounds,
-        quick=options.quick,
-        only=options.only,
-        rate=options.rate,
-        server=options.server and options.server.resolve(),
-        profile=options.profile,
-    )
-    full = plan == gateway.Plan(what=options.what)
-    return gateway.main(plan, options.out or (RESULTS if full else OUT))
 
 
 def _add_soak(commands: argparse._SubParsersAction) -> None:

@@ -7,7 +7,7 @@ from loadtests.bench import ab, ports
 from loadtests.bench.text import spread, table
 
 INTRODUCTION = (
-    "Written by `make compare-direct`. A figure is the median of the rounds, with the lowest and the "
+    "Written by `make bench BENCH=compare-direct`. A figure is the median of the rounds, with the lowest and the "
     "highest in brackets."
 )
 TITLES = {"close": "A new connection for each request", "keep-alive": "Connections kept alive"}

@@ -1,4 +1,4 @@
-"""Measures rounds until the question is answered, or there are no more."""
+"""Measures rounds until a verdict, or until the last round."""
 
 import os
 import resource
@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
-from loadtests.bench.lanes import builds as programs
-from loadtests.bench.lanes import rows
-from loadtests.bench.lanes.rows import SLOW_SHARE
+from loadtests.bench.experiment import builds as programs
+from loadtests.bench.experiment.measurement import SLOW_SHARE, calibrate
 from loadtests.compare import trees, verdict
 from loadtests.compare.builds import Build, build
 from loadtests.compare.measures import BUILDS, MARGINS, MEASURES, Measure, Round, differences
@@ -21,7 +20,7 @@ from tools import progress
 from tools.errors import ToolError
 
 LOOKS = (10, 15, 20)
-"""Rounds after which the verdict is asked for."""
+"""Rounds after which the verdict is computed."""
 
 SECONDS = {"closed": 0.25, "open": 0.5}
 """Length of a slice, by its loop."""
@@ -110,7 +109,7 @@ def _load(stand: Stand) -> Load:
     works = []
     for name in BUILDS:
         of = programs.Programs(stand.builds[name].server, None, stand.generator.parent)
-        works.append(rows.calibrate(rows.Bench(of, stand.cpus, {})))
+        works.append(calibrate(of, stand.cpus))
     ops = works[0].ops(WORK_MS)
     dearest = max(
         SLOW_SHARE * ops / work.ops_per_ms * 1e3 + (1 - SLOW_SHARE) * work.hello_us

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from loadtests import record
 from loadtests.bench import machine
-from loadtests.bench.gateway.run import TOOLS
-from loadtests.bench.lanes import builds
+from loadtests.bench.experiment import builds
+from loadtests.bench.gateway.pool import TOOLS
 from loadtests.bench.options import RESULTS, add_builds, positive, some_of
 from loadtests.ladder import network, report, runs, stack
 from loadtests.ladder.plan import PARTS, PATHS, QUICK, Job, Plan, Programs

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.bench.lanes.load import Generator, Place
+from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.ladder.network import PORTS
 from loadtests.ladder.stack import PAGE
 

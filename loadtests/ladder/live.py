@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from loadtests.bench.lanes.load import Generator, Place
+from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.ladder.plan import Job
 
 CONNECTIONS = 32

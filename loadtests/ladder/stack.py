@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from loadtests.bench.experiment.servers import HOST, Running, running
 from loadtests.bench.free_ports import free_ports
 from loadtests.bench.gateway import shipped
 from loadtests.bench.gateway.shipped import Endpoint
-from loadtests.bench.lanes.servers import HOST, Running, running
 from loadtests.ladder.network import BACKLOG
 from loadtests.ladder.plan import Programs
 from local.settings import REPOSITORY

@@ -1,4 +1,4 @@
-"""The golden renders, judged by a real API server: schemas, defaults, warnings and Pod Security."""
+"""Every case of golden/cases.toml, judged by a real API server: schemas, defaults, warnings and Pod Security."""
 
 import json
 import re
@@ -10,6 +10,8 @@ import yaml
 from charts import golden
 from support.apiserver import Api
 from support.rendering import documents, template
+
+pytestmark = pytest.mark.nightly
 
 # Objects of these take definitions that this server does not have: tests/gateway_api, test_monitoring.py.
 DEFINED = ("gateway-api", "monitoring-operator")
@@ -40,7 +42,7 @@ def violations(api: Api, namespace: str, objects: list[dict]) -> set[str]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_case_is_admitted_where_pods_must_be_restricted(api: Api, case: golden.Case) -> None:
-    found = list(yaml.safe_load_all(case.file.read_text()))
+    found = golden.render(case)
     for each in found:
         # Some are for a namespace that they name, which this server does not have.
         each["metadata"].pop("namespace", None)

@@ -42,6 +42,7 @@ def test_the_shipped_values_are_what_the_command_writes(corelane: Callable) -> N
     assert yaml.safe_load(written.stdout) == yaml.safe_load(SHIPPED.read_text())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("target", "most"), [("40ms", {"busy": 650, "max": 10}), ("100ms", {"busy": 750, "max": 9})]
 )

@@ -8,6 +8,8 @@ import pytest
 from support import REPOSITORY
 from support.rendering import default_values
 
+pytestmark = pytest.mark.fast
+
 PAGE = (REPOSITORY / "gateway" / "configuration.md").read_text()
 VALUES = default_values("gateway")
 ROWS = re.findall(r"^\| [^|]+ \| `([^`]+)` \| ([^|]+) \| [^|]*\|$", PAGE, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The Envoy configuration as rendered, judged by the real Envoy."""
+"""The Envoy configuration as rendered. The real Envoy judges it in test_envoy_validation.py."""
 
 from pathlib import Path
 
@@ -6,6 +6,8 @@ import pytest
 
 from support import REPOSITORY
 from support.rendering import GATEWAY_VALUES, envoy_config
+
+pytestmark = pytest.mark.fast
 
 EVERY_VALUES_FILE = pytest.mark.parametrize("values", GATEWAY_VALUES, ids=lambda path: path.stem)
 

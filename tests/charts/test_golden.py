@@ -1,4 +1,4 @@
-"""The charts, rendered and linted in every case of golden/cases.toml."""
+"""The cases of golden/cases.toml: all are linted, and some are compared with the kept render."""
 
 import pytest
 
@@ -6,21 +6,15 @@ from charts import compare, golden
 from support import REPOSITORY
 from support.rendering import CHARTS, helm
 
+pytestmark = pytest.mark.fast
+
 CASES = golden.cases()
-EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+KEPT = [case for case in CASES if case.golden]
 
 
-@pytest.fixture
-def update(request: pytest.FixtureRequest) -> bool:
-    """Whether what the charts render now is to be taken."""
-    return request.config.getoption("--update-golden")
-
-
-@EVERY_CASE
-def test_render_is_as_before(case: golden.Case, update: bool) -> None:
-    files = {case.file: golden.render(case)}
-    if update:
-        compare.write(files)
+@pytest.mark.parametrize("case", KEPT, ids=lambda case: case.name)
+def test_render_is_as_before(case: golden.Case) -> None:
+    files = {case.file: golden.canonical(golden.render(case))}
     assert compare.report(files, "make charts, and look at what changed") == 0
 
 
@@ -33,7 +27,7 @@ def test_values_files_that_come_with_the_charts_are_cases() -> None:
     assert shipped <= {file for case in CASES for file in case.values}
 
 
-@EVERY_CASE
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_lint_is_strict_and_clean(case: golden.Case) -> None:
     chart, *values = case.arguments()
     result = helm("lint", "--strict", "--with-subcharts", chart, *values)

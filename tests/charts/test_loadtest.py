@@ -167,6 +167,7 @@ def test_the_image_is_of_the_version_that_the_scenarios_are_tested_with() -> Non
     assert f"k6 v{image['tag']} " in said.stdout
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("count", [1, 2, 7, 200])
 def test_shares_cover_the_whole_load_and_nothing_twice(count: int) -> None:
     shares = [json.loads(text) for text in files("shares", f"runners={count}").values()]
@@ -178,6 +179,7 @@ def test_shares_cover_the_whole_load_and_nothing_twice(count: int) -> None:
     assert (bounds[0], bounds[-1]) == (f"0/{count}", f"{count}/{count}")
 
 
+@pytest.mark.nightly
 def test_every_upgrade_is_a_run_of_its_own(api: Api) -> None:
     """Jobs cannot be changed: with one name for all, the second run would be refused."""
     with api.namespace() as namespace:
@@ -197,6 +199,7 @@ def test_every_upgrade_is_a_run_of_its_own(api: Api) -> None:
         assert first["spec"]["completions"] == 3
 
 
+@pytest.mark.fast
 def test_runners_are_let_in_where_they_push_to(render_policy: Callable[..., list[dict]]) -> None:
     wanted = {"podSelector": {"matchLabels": {"app.kubernetes.io/name": "corelane-loadtest"}}}
     assert wanted in render_policy("prometheus.remoteWriteReceiver=true")

@@ -66,6 +66,7 @@ def refused(api: Api, found: list[dict]) -> str:
     return result.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("definitions")
 def test_the_operator_takes_every_object(api: Api) -> None:
     found = [each for each in objects() if "monitoring.coreos.com" in each["apiVersion"]]
@@ -73,6 +74,7 @@ def test_the_operator_takes_every_object(api: Api) -> None:
     assert refused(api, found) == ""
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("definitions")
 def test_what_the_operator_does_not_know_is_refused(api: Api) -> None:
     monitor = of_kind("PodMonitor")["corelane-monitoring-server"]
@@ -84,6 +86,7 @@ def test_what_the_operator_does_not_know_is_refused(api: Api) -> None:
     assert 'unknown field "spec.groups[0].rules[0].expression"' in words
 
 
+@pytest.mark.fast
 def test_rules_are_those_of_the_dashboards_folder() -> None:
     """With default values the objectives, too. The templates in them are Prometheus' to read."""
     own = {
@@ -96,6 +99,7 @@ def test_rules_are_those_of_the_dashboards_folder() -> None:
     assert {name: yaml.safe_load(text) for name, text in mounted.items()} == RULES
 
 
+@pytest.mark.fast
 def test_every_objective_has_a_value(tmp_path: Path) -> None:
     """Numbers that differ from all that stand in the file."""
     wanted = {"availability": 0.91, "latency": 0.92, "errorFloor": 93, "capacityUsed": 0.94}
@@ -107,6 +111,7 @@ def test_every_objective_has_a_value(tmp_path: Path) -> None:
     assert found == {f"vector({number})" for number in (*wanted.values(), 5)}
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("settings", [(), STANDALONE], ids=["operator", "standalone"])
 def test_each_config_map_holds_a_quarter_of_what_it_may(settings: tuple[str, ...]) -> None:
     maps = of_kind("ConfigMap", *settings)
@@ -117,6 +122,7 @@ def test_each_config_map_holds_a_quarter_of_what_it_may(settings: tuple[str, ...
         assert sum(map(len, map(str.encode, each["data"].values()))) < CONFIG_MAP / 4, name
 
 
+@pytest.mark.fast
 def test_dashboards_are_mounted_as_they_are() -> None:
     maps = of_kind("ConfigMap", *STANDALONE).values()
     found = {name: text for each in maps for name, text in each["data"].items()}
@@ -124,6 +130,7 @@ def test_dashboards_are_mounted_as_they_are() -> None:
         assert json.loads(found[file.name]) == json.loads(file.read_text())
 
 
+@pytest.mark.nightly
 def test_a_release_fits_where_helm_keeps_it(api: Api) -> None:
     """Helm keeps chart and objects in one Secret; the API server takes 1 MiB of it."""
     chart = CHARTS / "corelane"
@@ -144,6 +151,7 @@ def test_a_release_fits_where_helm_keeps_it(api: Api) -> None:
         assert {each["metadata"]["name"] for each in left} <= {"kube-root-ca.crt", "default"}
 
 
+@pytest.mark.fast
 def test_a_package_has_the_files_themselves(tmp_path: Path) -> None:
     packed = helm("package", CHARTS / "monitoring", "--destination", tmp_path)
     assert packed.returncode == 0, packed.stderr
@@ -170,6 +178,7 @@ def pods(chart: str, *settings: str) -> Iterator[dict]:
             yield each["spec"]["template"]
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("target", "chart", "container"),
     [
@@ -197,6 +206,7 @@ def test_what_is_scraped_is_what_the_charts_run(target: str, chart: str, contain
         assert pod["metadata"]["annotations"]["prometheus.io/path"] == wanted["path"]
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("chart", ["server", "gateway"])
 def test_the_policies_of_the_parts_let_prometheus_in(chart: str) -> None:
     (prometheus,) = [
@@ -272,6 +282,7 @@ def check(found: dict, form: dict[str, type], required: set[str]) -> None:
         assert type(value) is form[key], key
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("case", ["monitoring-standalone", "monitoring-all"])
 def test_grafana_is_provisioned_in_its_documented_form(case: str) -> None:
     values = GOLDEN / f"{case}.yaml"
@@ -296,6 +307,7 @@ def test_grafana_is_provisioned_in_its_documented_form(case: str) -> None:
     assert variables["GF_PATHS_PROVISIONING"] == mounts["config"]
 
 
+@pytest.mark.fast
 def test_no_password_stands_anywhere() -> None:
     text = template("monitoring", *STANDALONE).stdout
     assert "kind: Secret" not in text
@@ -303,6 +315,7 @@ def test_no_password_stands_anywhere() -> None:
     assert default_values("monitoring")["grafana"]["admin"]["secret"] == ""
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("setting", ["grafana.folder=Other", "scrape.interval=5s"])
 def test_grafana_starts_anew_with_what_it_reads_only_then(setting: str) -> None:
     name = "corelane-monitoring-grafana"
@@ -313,6 +326,7 @@ def test_grafana_starts_anew_with_what_it_reads_only_then(setting: str) -> None:
     assert before["annotations"] != after["annotations"]
 
 
+@pytest.mark.nightly
 def test_it_is_changed_in_place_but_for_its_volumes(api: Api) -> None:
     chart = CHARTS / "monitoring"
     parts = ("prometheus", "alertmanager", "grafana")

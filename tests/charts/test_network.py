@@ -4,6 +4,8 @@ import pytest
 
 from support.rendering import check_pods, render
 
+pytestmark = pytest.mark.fast
+
 TRAFFIC, ADMIN, LISTENER, STATS = 8080, 8081, 8080, 9902
 BOTH = pytest.mark.parametrize("chart", ["gateway", "server"])
 PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}

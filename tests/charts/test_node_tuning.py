@@ -57,7 +57,7 @@ def checked(folder: Path, objects: dict[str, dict]) -> str:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_program_takes_the_file(case: golden.Case, tmp_path: Path) -> None:
-    objects = [each for each in yaml.safe_load_all(case.file.read_text()) if not is_hook(each)]
+    objects = [each for each in golden.render(case) if not is_hook(each)]
     assert checked(tmp_path, {each["kind"]: each for each in objects}) == ""
 
 
@@ -82,6 +82,7 @@ def test_every_setting_of_an_agent_has_its_value() -> None:
     assert keys.isdisjoint(FROM_THE_POD)
 
 
+@pytest.mark.fast
 def test_what_is_mounted_is_where_the_file_says() -> None:
     objects = render("node-tuning", "mode=apply")
     file = yaml.safe_load(objects["ConfigMap"]["data"]["config.yaml"])
@@ -90,6 +91,7 @@ def test_what_is_mounted_is_where_the_file_says() -> None:
     assert mounts["cgroups"] == file["agent"]["cgroups"]
 
 
+@pytest.mark.fast
 def test_a_changed_file_rolls_the_agents() -> None:
     def checksum(*settings: str) -> str:
         metadata = render("node-tuning", *settings)["DaemonSet"]["spec"]["template"]["metadata"]
@@ -99,6 +101,7 @@ def test_a_changed_file_rolls_the_agents() -> None:
     assert checksum() != checksum("profile=web-100k")
 
 
+@pytest.mark.fast
 def test_selectors_find_the_agents_and_nobody_else() -> None:
     objects = documents("node-tuning", "mode=apply", "podLabels.tier=b", release="shop")
     kinds = {each["kind"]: each for each in objects if not is_hook(each)}
@@ -125,6 +128,7 @@ def may(api: Api, account: str, *question: str) -> bool:
     return result.stdout.strip() == "yes"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("taint", [False, True])
 def test_the_agent_may_what_it_does_and_no_more(api: Api, taint: bool) -> None:
     with api.namespace("privileged") as namespace:
@@ -158,6 +162,7 @@ def test_the_agent_may_what_it_does_and_no_more(api: Api, taint: bool) -> None:
         api.helm("uninstall", "shop", *here, "--no-hooks")
 
 
+@pytest.mark.nightly
 def test_the_uninstallation_may_change_its_daemonset_and_no_other(api: Api) -> None:
     settings = ["mode=apply", "fullnameOverride=tuner"]
     objects = documents("node-tuning", *settings)
@@ -195,6 +200,7 @@ def variable(daemonset: dict, name: str) -> str:
     return next(entry["value"] for entry in container["env"] if entry["name"] == name)
 
 
+@pytest.mark.nightly
 def test_the_uninstallation_turns_the_agents_and_an_upgrade_turns_them_back(api: Api) -> None:
     with api.namespace("privileged") as namespace:
         here = ["--namespace", namespace]
@@ -226,6 +232,7 @@ def test_the_uninstallation_turns_the_agents_and_an_upgrade_turns_them_back(api:
         api.helm("uninstall", "shop", *here, "--no-hooks")
 
 
+@pytest.mark.nightly
 def test_nothing_is_deleted_before_the_nodes_are_restored(api: Api) -> None:
     with api.namespace("privileged") as namespace:
         here = ["--namespace", namespace]

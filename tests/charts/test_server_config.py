@@ -150,6 +150,7 @@ def test_steering_may_be_written_plainly(steering: str, tmp_path: Path, check: C
     assert check(server_toml(values=values))["steering"] == steering
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("pin", ["on", "off", "auto"])
 def test_values_files_may_be_written_plainly(pin: str, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
@@ -160,12 +161,14 @@ def test_values_files_may_be_written_plainly(pin: str, tmp_path: Path) -> None:
     assert str(rendered["limits"]["connections"]) == "2000000"
 
 
+@pytest.mark.fast
 def test_static_root_is_where_files_are_served_from() -> None:
     rendered = tomllib.loads(server_toml("static.root=/srv/static"))
     assert rendered["static"]["root"] == "/srv/static"
     assert "root" not in tomllib.loads(server_toml())["static"]
 
 
+@pytest.mark.fast
 def test_a_secret_gives_the_server_its_certificate() -> None:
     rendered = tomllib.loads(server_toml("tls.secret=shop", "config.tls.reload=1m"))
     folder = "/etc/corelane-tls"
@@ -179,6 +182,7 @@ def test_projects_are_nowhere_unless_a_database_is_named(check: Check) -> None:
     assert (accepted["database.kind"], accepted["database.path"]) == ("sqlite", "")
 
 
+@pytest.mark.fast
 def test_postgres_is_reached_with_what_secrets_hold() -> None:
     secrets = ["database.postgres.password.secret=db", "database.postgres.ca.secret=ca"]
     rendered = tomllib.loads(server_toml(*POSTGRES, *secrets))["database"]
@@ -190,6 +194,7 @@ def test_postgres_is_reached_with_what_secrets_hold() -> None:
     assert not {"password_file", "ca_file"} & alone.keys()
 
 
+@pytest.mark.fast
 def test_sqlite_has_its_file_in_the_volume() -> None:
     objects = render(
         "server", "database.kind=sqlite", "replicas=1", "database.sqlite.volume.emptyDir.medium="
@@ -201,6 +206,7 @@ def test_sqlite_has_its_file_in_the_volume() -> None:
     assert pod(objects)["securityContext"]["fsGroup"] == 65532
 
 
+@pytest.mark.fast
 def test_secrets_are_mounted_whole_and_read_only() -> None:
     """A file that is mounted by subPath never changes, and both may while the server runs."""
     settings = [*POSTGRES, "database.postgres.password.secret=db", "auth.tokensSecret.name=writers"]
@@ -225,6 +231,7 @@ def test_gateway_knows_the_servers_defaults(check: Check) -> None:
     assert (str(dns["port"]), str(dns["adminPort"])) == listening
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("gateway", "server"),
     [("corelane", "corelane"), ("shop-gateway", "shop-server"), ("gateway", "server")],

@@ -9,10 +9,9 @@ import pytest
 import yaml
 
 from support import REPOSITORY
-from support.rendering import CHARTS, check_pods, documents, helm, is_hook, template
+from support.rendering import CHARTS, documents, helm, is_hook
 
-HOST = "upstream.dns.hostname"
-DNS = "gateway.upstream.discovery=dns"
+pytestmark = pytest.mark.fast
 
 
 def names(*settings: str, values: Path | None = None) -> set[tuple[str, str]]:
@@ -47,55 +46,6 @@ def test_each_part_can_be_left_out(part: str) -> None:
     left = names(f"{part}.enabled=false")
     assert left
     assert not {name for _, name in left if name == f"corelane-{part}"}
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (["gateway.upstream.idleTimeout=75s"], "must be shorter than server.config.timeouts.idle"),
-        (["gateway.upstream.idleTimeout=0s"], "must be shorter than server.config.timeouts.idle"),
-        (["server.config.timeouts.idle=30s"], "must be shorter than server.config.timeouts.idle"),
-        (["gateway.upstream.serverIdleTimeout=60s"], "serverIdleTimeout is 60s but"),
-        (
-            ["gateway.upstream.health.interval=5s"],
-            "must be shorter than server.config.drain.settle",
-        ),
-        (["server.config.drain.settle=1s"], "must be shorter than server.config.drain.settle"),
-        (["server.ports.traffic=8088", DNS], "dns.port is 8080 but server.ports.traffic is 8088"),
-        (
-            ["gateway.upstream.dns.adminPort=1", DNS],
-            "adminPort is 1 but server.ports.admin is 8081",
-        ),
-        (["server.tls.secret=shop"], "the gateway speaks to the replicas without TLS"),
-        (["server.fullnameOverride=shop"], "looks for the Service corelane-server but"),
-        ([f"gateway.{HOST}=shop.prod.svc."], "looks for the Service shop but"),
-    ],
-)
-def test_values_that_do_not_suit_each_other_are_refused(settings: list[str], words: str) -> None:
-    result = template("corelane", *settings)
-    assert result.returncode != 0
-    assert words in result.stderr
-    # Each is a matter of both parts.
-    for part in ("server", "gateway"):
-        alone = template("corelane", *settings, f"{part}.enabled=false")
-        assert alone.returncode == 0, alone.stderr
-
-
-def test_longer_idle_times_of_both_are_compared_with_each_other() -> None:
-    settings = ["server.config.timeouts.idle=10m", "gateway.upstream.idleTimeout=9m"]
-    assert template("corelane", *settings).returncode == 0
-
-
-def test_a_renamed_server_is_found_where_the_gateway_is_told() -> None:
-    told = [f"gateway.{HOST}=shop.prod.svc.cluster.local.", "server.fullnameOverride=shop"]
-    assert template("corelane", *told).returncode == 0
-
-
-@pytest.mark.parametrize("setting", ["surprise=1", "server.surprise=1", "gateway.cpus.surprise=1"])
-def test_unknown_keys_are_refused(setting: str) -> None:
-    result = template("corelane", setting)
-    assert result.returncode != 0
-    assert "don't meet the specifications of the schema" in result.stderr
 
 
 def test_one_registry_serves_all_images() -> None:
@@ -157,21 +107,6 @@ def test_values_for_small_clusters_ask_for_no_whole_cpu() -> None:
     for each in found.values():
         assert each["requests"]["cpu"] == "100m"
         assert "cpu" not in each["limits"]
-
-
-def test_helm_test_asks_for_every_replica_through_the_gateway() -> None:
-    pods = check_pods("corelane", "server.replicas=3")
-    (container,) = pods["corelane-gateway-test-spread"]["spec"]["containers"]
-    assert container["command"] == ["/corelane", "check"]
-    url, *options = container["args"]
-    assert url == "http://corelane-gateway.prod.svc:80/"
-    pairs = dict(zip(options[::2], options[1::2], strict=True))
-    assert pairs["--header"] == "corelane-replica"
-    assert pairs["--distinct"] == "3"
-    assert set(check_pods("corelane", "gateway.enabled=false")) == {
-        "corelane-server-test-ready",
-        "corelane-server-test-replies",
-    }
 
 
 def test_a_packaged_chart_renders_the_same(tmp_path: Path) -> None:

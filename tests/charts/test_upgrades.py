@@ -13,6 +13,8 @@ from charts import golden
 from support.apiserver import Api
 from support.rendering import CHARTS
 
+pytestmark = pytest.mark.nightly
+
 RELEASED = Path(__file__).parent / "released"
 PACKAGES = sorted(RELEASED.glob("*.tgz"))
 VALUES = sorted(RELEASED.glob("*.values.yaml"))

@@ -1,4 +1,4 @@
-"""Which archives `load` takes, and how pods may name their images."""
+"""Image archives that `load` accepts, and the names that pods may use."""
 
 from pathlib import Path
 
@@ -8,6 +8,8 @@ from cluster import images
 from images import archive, layer
 from images.archive import Image
 from tools.errors import ToolError
+
+pytestmark = pytest.mark.fast
 
 
 def test_an_archive_tells_name_and_digest(tmp_path: Path) -> None:
@@ -26,8 +28,8 @@ def test_a_missing_archive_is_named(tmp_path: Path) -> None:
         images.contents(tmp_path / "nothing.tar")
 
 
-def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+def test_a_file_of_another_form_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "text.tar"
     file.write_text("no archive")
-    with pytest.raises(ToolError, match=r"text\.tar is no OCI archive"):
+    with pytest.raises(ToolError, match=r"text\.tar is not an OCI archive"):
         images.contents(file)

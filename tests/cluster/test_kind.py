@@ -23,6 +23,7 @@ def run(command: str, *arguments: str, **variables: str) -> subprocess.Completed
     )
 
 
+@pytest.mark.nightly
 def test_kind_accepts_the_configuration(tmp_path: Path) -> None:
     file = tmp_path / "kind.yaml"
     file.write_text(kind.configuration({0, 1, 2, 3}))
@@ -47,15 +48,16 @@ def create(file: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("command", ["up", "down"])
 def test_without_docker_the_error_says_so(command: str, tmp_path: Path) -> None:
     # A Docker client, where there is one, looks for its engine there.
     result = run(command, CLUSTER="kind", DOCKER_HOST=f"unix://{tmp_path}/docker.sock")
     assert result.returncode == 1
-    assert "CLUSTER=kind takes a Docker engine" in result.stderr
+    assert "CLUSTER=kind needs a Docker engine" in result.stderr
 
 
-def test_the_current_cluster_takes_images_from_a_registry() -> None:
+def test_the_current_cluster_pulls_images_from_a_registry() -> None:
     result = run("load", "server.tar", CLUSTER="current")
     assert result.returncode == 1
     assert "push them to a registry" in result.stderr
@@ -79,7 +81,7 @@ def test_kubeconfig_of_the_current_cluster(tmp_path: Path) -> None:
     assert found.stdout == f"{file}\n"
 
 
-def test_another_kind_of_cluster_is_refused() -> None:
+def test_another_kind_of_cluster_is_rejected() -> None:
     result = run("status", CLUSTER="k3d")
     assert result.returncode == 1
     assert "local, kind, current" in result.stderr

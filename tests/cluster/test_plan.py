@@ -1,4 +1,4 @@
-"""Who gets which addresses and CPUs."""
+"""Addresses and CPUs of the nodes."""
 
 from ipaddress import IPv4Network
 
@@ -6,6 +6,8 @@ import pytest
 
 from cluster import plan
 from tools.errors import ToolError
+
+pytestmark = pytest.mark.fast
 
 NETWORK = IPv4Network("10.213.0.0/16")
 
@@ -31,8 +33,8 @@ def test_cpus_that_may_not_be_used_are_reserved_on_both_nodes() -> None:
 
 
 @pytest.mark.parametrize("cpus", [set(), {5}])
-def test_fewer_than_two_cpus_are_refused(cpus: set[int]) -> None:
-    with pytest.raises(ToolError, match=rf"this machine has {len(cpus)} that may be used"):
+def test_fewer_than_two_cpus_are_rejected(cpus: set[int]) -> None:
+    with pytest.raises(ToolError, match=rf"this machine has {len(cpus)} usable"):
         plan.split(cpus)
 
 

@@ -1,6 +1,10 @@
 """NetworkPolicies as nftables rules."""
 
+import pytest
+
 from cluster.policy_rules import World, living, matches, ruleset
+
+pytestmark = pytest.mark.fast
 
 
 def pod(

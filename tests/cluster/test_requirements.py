@@ -1,4 +1,4 @@
-"""What a machine must have, from the files that say so."""
+"""Requirements of the machine, read from files of the kernel."""
 
 import os
 from pathlib import Path
@@ -23,18 +23,21 @@ def hierarchies(*groups: str) -> list[str]:
     return [f"cgroup {ROOT}/{group} cgroup rw,relatime,{group}" for group in groups]
 
 
-def test_separate_and_joint_hierarchies_suit(tmp_path: Path) -> None:
+@pytest.mark.fast
+def test_separate_and_joint_hierarchies_are_accepted(tmp_path: Path) -> None:
     cgroups.require(ROOT, mounts(tmp_path, *hierarchies(*cgroups.NEEDED)))
     joint = ("cpu,cpuacct", *cgroups.NEEDED[2:])
     cgroups.require(ROOT, mounts(tmp_path, *hierarchies(*joint)))
 
 
-def test_cgroup_v2_is_refused_and_kind_named(tmp_path: Path) -> None:
+@pytest.mark.fast
+def test_cgroup_v2_is_rejected_and_kind_named(tmp_path: Path) -> None:
     file = mounts(tmp_path, f"cgroup2 {ROOT} cgroup2 rw,nosuid,nodev")
     with pytest.raises(ToolError, match=r"has cgroup v2 only: .* cgroup v1 .*CLUSTER=kind"):
         cgroups.require(ROOT, file)
 
 
+@pytest.mark.fast
 def test_a_hybrid_without_a_controller_names_it(tmp_path: Path) -> None:
     lines = hierarchies(*(name for name in cgroups.NEEDED if name not in ("cpuset", "pids")))
     file = mounts(tmp_path, *lines, f"cgroup2 {ROOT}/unified cgroup2 rw")
@@ -42,7 +45,7 @@ def test_a_hybrid_without_a_controller_names_it(tmp_path: Path) -> None:
         cgroups.require(ROOT, file)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a namespace to try it in takes root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
 def test_a_missing_kernel_feature_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     tries = {"widget (CONFIG_WIDGET)": "ip link add probe0 type widget"}
     monkeypatch.setattr(requirements, "TRIES", tries)

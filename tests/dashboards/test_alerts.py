@@ -7,6 +7,8 @@ import yaml
 
 from support import REPOSITORY
 
+pytestmark = pytest.mark.fast
+
 DASHBOARDS = REPOSITORY / "dashboards"
 RULES = [
     rule

@@ -1,4 +1,4 @@
-"""Every alert has a drill, and what a drill says of an alert is what became of it."""
+"""Every alert has a drill, and the verdict of a drill is right."""
 
 import subprocess
 import sys
@@ -14,6 +14,8 @@ from dashboards.drill.drills import chosen, known
 from dashboards.drill.run import Outcome, failed, jobs, others
 from dashboards.drill.verdict import OK, Firing, Track, matches, split
 from support import REPOSITORY
+
+pytestmark = pytest.mark.nightly
 
 RULES = REPOSITORY / "dashboards" / "rules"
 
@@ -52,9 +54,7 @@ def test_an_unknown_alert_is_refused() -> None:
     argv = [sys.executable, REPOSITORY / "dashboards" / "drill", "CorelaneNothing"]
     result = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert result.returncode == 64
-    assert result.stderr.startswith(
-        "drill: no alert is called CorelaneNothing; there are: Corelane"
-    )
+    assert result.stderr.startswith("drill: unknown alert CorelaneNothing; known: Corelane")
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -124,14 +124,14 @@ def test_one_of_which_nobody_is_told() -> None:
     one = track()
     one.look([FIRING], [], LABELS, 3)
     one.gone([], LABELS, 3)
-    assert one.verdict == "fired, and nobody was told within 90 s"
+    assert one.verdict == "fired without a notification within 90 s"
 
 
 def test_one_that_is_not_resolved() -> None:
     one = track()
     one.look([FIRING], [FIRING.labels], LABELS, 3)
     assert not one.gone([FIRING], LABELS, 60)
-    assert one.verdict == "was not resolved within 60 s"
+    assert one.verdict == "did not resolve within 60 s"
 
 
 def test_one_that_fires_before_its_cause() -> None:
@@ -145,7 +145,7 @@ def test_one_that_fires_before_its_cause() -> None:
 
 def test_a_drill_that_fails_says_why() -> None:
     one = track()
-    one.error = "failed: not within 60 s: server-0 is ready"
+    one.error = "failed: timeout after 60 s: server-0 is ready"
     assert one.verdict == one.error
 
 
@@ -179,11 +179,9 @@ def test_a_calm_time_has_load_and_neither_alerts_nor_failures(
     assert Calm(90, fired, replies, failures).failed is not_calm
 
 
-def test_the_report_states_the_factor_the_calm_time_and_each_alert() -> None:
+def test_the_report_has_a_row_for_each_alert() -> None:
     calm = Calm(90, (), 8000, ())
     text = report.text(calm, [outcome(good()), outcome(track())], 400)
-    assert f"divided by {factor.FACTOR};" in text
-    assert "90 s of a whole platform under load, which are 30 minutes of the real rules" in text
     assert "1 of 2 rows are ok: 1 alerts, 2 causes" in text
     how = TABLE["stall"].how
     assert f"| `CorelaneStall` | {how} | 2 | 14 | yes | `CorelaneRouteSlow` critical | ok |" in text

@@ -11,6 +11,8 @@ from dashboards.metrics.catalogue import Group, Part, Series
 from support import REPOSITORY
 from support.contract import differences
 
+pytestmark = pytest.mark.fast
+
 PARTS = catalogue.read()
 SERIES = [each for part in PARTS.values() for each in part.series()]
 

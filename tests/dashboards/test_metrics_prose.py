@@ -8,6 +8,8 @@ import pytest
 from dashboards.metrics import catalogue
 from support import REPOSITORY
 
+pytestmark = pytest.mark.fast
+
 PARTS = catalogue.read()
 LISTED = catalogue.by_name(PARTS)
 NAMES = {*LISTED, *(series.name for series in LISTED.values())}

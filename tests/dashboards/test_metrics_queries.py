@@ -11,6 +11,8 @@ from dashboards.metrics import catalogue
 from support import REPOSITORY
 from support.promql import Matcher, Selector, selectors
 
+pytestmark = pytest.mark.fast
+
 DASHBOARDS = REPOSITORY / "dashboards"
 LISTED = catalogue.by_name(catalogue.read())
 

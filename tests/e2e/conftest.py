@@ -1,6 +1,9 @@
-"""Options of the tests of a running cluster."""
+"""Options of the tests of a running cluster, and which of them CI runs on each change."""
 
 import pytest
+
+ESSENTIAL = {"test_pinning", "test_rollouts", "test_disruptions", "test_traffic"}
+"""Modules that CI runs on each change; the others are nightly."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,3 +25,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("measured", ways, ids=lambda way: way)
     if "round" in metafunc.fixturenames:
         metafunc.parametrize("round", range(metafunc.config.getoption("rounds")))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what is not essential as nightly."""
+    for item in items:
+        if item.path.parent.name == "e2e" and item.path.stem not in ESSENTIAL:
+            item.add_marker(pytest.mark.nightly)

@@ -7,6 +7,8 @@ import pytest
 from loadtests.bench import ab
 from tools.errors import ToolError
 
+pytestmark = pytest.mark.nightly
+
 DATA = Path(__file__).resolve().parent / "data"
 
 

@@ -1,17 +1,19 @@
 """The figures of `bench balancing`, and its replica of a virtual CPU."""
 
 import itertools
-import json
 import subprocess
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
-from loadtests.bench.balancing import figures, picture, policies, report
+from loadtests.bench.balancing import figures, policies
+from loadtests.bench.balancing.experiment import Balancing
 from loadtests.bench.balancing.scenarios import REFERENCE, SCENARIOS, SLO_MS
+from loadtests.bench.experiment.record import Record
 from support import REPOSITORY
+
+pytestmark = pytest.mark.nightly
 
 SHAPES = ("3x1", "4x3")
 SEEDS = (1, 2)
@@ -65,14 +67,14 @@ def test_what_was_never_answered_counts_as_the_generators_patience() -> None:
     assert figures.percentile([took for _, took, _, _ in found], 0.99) == figures.LOST_MS
 
 
-def cell(scenario: str, shape: str, policy: str, seed: int, load: float) -> dict:
+def row(scenario: str, shape: str, policy: str, number: int, load: float) -> dict:
     """Round robin is thirty times as slow as the others, which miss the objective at 80%."""
     p99 = SLO_MS * load / 75 * (30 if policy == "round-robin" else 1)
     return {
         "scenario": scenario,
         "shape": shape,
         "policy": policy,
-        "seed": seed,
+        "round": number,
         "load": load,
         "mixed": False,
         "requests": 1000,
@@ -84,60 +86,37 @@ def cell(scenario: str, shape: str, policy: str, seed: int, load: float) -> dict
         "gateway_us": 50.0,
         "lag_p99": 1.0,
         "busy": 0.5,
+        "stolen": 0.0,
     }
 
 
-@pytest.fixture
-def record() -> dict:
-    """A record such as a run makes."""
-    cells = [
-        cell(name, shape, policy, seed, load)
-        for name, shape, seed in itertools.product(SCENARIOS, SHAPES, SEEDS)
+def test_the_report_judges_by_the_target() -> None:
+    machine = {"date": "today", "cpu": "a CPU", "cores": 2, "kernel": "Linux", "sources": "abc"}
+    record = Record("balancing", {"profile": "release"}, machine=machine)
+    record.rows = [
+        row(name, shape, policy, number, load)
+        for name, shape, number in itertools.product(SCENARIOS, SHAPES, SEEDS)
         for policy in policies.POLICIES
         if name in policies.ONLY.get(policy, (name,))
         for load in SCENARIOS[name].ladder or (SCENARIOS[name].load,)
     ]
-    machine = {"date": "today", "cpu": "a CPU", "cores": 2, "kernel": "Linux", "sources": "abc"}
-    shares = {"seconds": 60.0, "busy_share": 0.4, "stolen_share": 0.0, "machine": machine}
-    names = tuple(SCENARIOS)
-    return {
-        **shares,
-        "policies": policies.POLICIES,
-        "shapes": SHAPES,
-        "scenarios": names,
-        "seeds": SEEDS,
-        "cells": cells,
-    }
-
-
-def test_the_report_judges_by_the_target(record: dict) -> None:
-    text = report.markdown(record)
+    text = Balancing().page(record).markdown
     assert f"{REFERENCE}% load: the p99 of round-robin is 30.0 (30.0–30.0) times" in text
-    assert "meets the target of 10" in text
+    assert "meets the target of at least 10" in text
     assert "load-aware carries 1.00 (1.00–1.00) of what least-request does" in text
     assert "does not replace the default" in text
     for scenario in SCENARIOS.values():
         assert scenario.title in text
 
 
-def test_the_picture_has_a_mark_for_each_policy_that_climbs(record: dict) -> None:
-    root = ElementTree.fromstring(picture.draw(record))
-    marks = root.findall("{http://www.w3.org/2000/svg}circle")
-    marks += root.findall("{http://www.w3.org/2000/svg}rect")[1:]
-    climbing = len(policies.POLICIES) - len(policies.ONLY)
-    ladders = sum(bool(scenario.ladder) for scenario in SCENARIOS.values())
-    assert len(marks) == climbing * (1 + ladders * len(SHAPES))
-
-
 def test_a_run_measures_every_policy_under_the_same_arrivals(tmp_path: Path) -> None:
-    plan = ["--shapes", "2x1", "--scenarios", "failing", "--seeds", "1", "--profile", "dev"]
+    plan = ["--only", "2x1,failing", "--rounds", "1", "--profile", "dev"]
     argv = [sys.executable, "loadtests/bench", "balancing", *plan, "--out", tmp_path]
     result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    record = json.loads((tmp_path / "bench-balancing.json").read_text())
-    assert {found["policy"] for found in record["cells"]} == set(policies.POLICIES)
-    assert len({found["requests"] for found in record["cells"]}) == 1
+    record = Record.read(tmp_path / "bench-balancing.json")
+    assert {found["policy"] for found in record.rows} == set(policies.POLICIES)
+    assert len({found["requests"] for found in record.rows}) == 1
     # The replica that fails fast was asked, and not all the time.
-    assert all(0 < found["wrong"] < found["requests"] for found in record["cells"])
+    assert all(0 < found["wrong"] < found["requests"] for found in record.rows)
     assert "A replica fails fast" in (tmp_path / "bench-balancing.md").read_text()
-    assert (tmp_path / "bench-balancing.svg").is_file()

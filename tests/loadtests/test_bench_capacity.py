@@ -1,27 +1,30 @@
 """`bench capacity`: each cell is predicted and measured, and a miss is told with what explains it."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from loadtests.bench.capacity import report, verdict
-from loadtests.bench.capacity.cells import CELLS, NAMES, named
+from loadtests.bench.capacity import verdict
+from loadtests.bench.capacity.cells import CELLS
+from loadtests.bench.capacity.experiment import Capacity
+from loadtests.bench.experiment.record import Record
 from support import REPOSITORY
+
+pytestmark = pytest.mark.nightly
 
 CHOSEN = "work,slots"
 
 
 def test_a_run_predicts_and_measures(binary: Path, command: Path, tmp_path: Path) -> None:
-    argv = [sys.executable, "loadtests/bench", "capacity", "--quick", "--cells", CHOSEN]
+    argv = [sys.executable, "loadtests/bench", "capacity", "--quick", "--only", CHOSEN]
     argv += ["--server", binary, "--corelane", command, "--profile", "dev", "--out", tmp_path]
     result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    record = json.loads((tmp_path / "bench-capacity.json").read_text())
-    assert (tmp_path / "bench-capacity.md").read_text() == report.markdown(record)
-    work, slots = (cell["samples"][0] for cell in record["cells"])
+    record = Record.read(tmp_path / "bench-capacity.json")
+    assert (tmp_path / "bench-capacity.md").read_text() == Capacity().page(record).markdown
+    work, slots = (record.select(mix=mix)[0] for mix in ("work", "slots"))
     for sample in (work, slots):
         assert sample["wrong"] == 0 < sample["requests"]
         assert sample["knee"]["measured"] > 0 < sample["p99"]["measured"]
@@ -57,19 +60,13 @@ def sample(knee: float = 1.0, p99: float = 1.0, **changes: object) -> dict:
     return {**found, **changes}
 
 
-def record_of(**samples: list[dict]) -> dict:
-    """A record of these cells."""
-    return {
-        "command": "python3 loadtests/bench capacity",
-        "plan": {"rounds": 3, "lengths": {"low": 2.5, "knee": 1.5, "open": 1.0}},
-        "machine": {"date": "", "cpu": "", "cores": 2, "kernel": "", "sources": ""},
-        "profile": "release",
-        "ahead": False,
-        "outside_us": 9.0,
-        "seconds": 60.0,
-        "load_average": {"before": (0, 0, 0), "after": (0, 0, 0)},
-        "cells": [{"name": name, "samples": found} for name, found in samples.items()],
-    }
+def report(**samples: list[dict]) -> str:
+    """The report of these mixes, by the samples of their rounds."""
+    machine = {"date": "", "cpu": "", "cores": 2, "kernel": "", "sources": ""}
+    record = Record("capacity", {"profile": "release"}, machine=machine, facts={"outside_us": 9.0})
+    for mix, found in samples.items():
+        record.rows += [{**row, "mix": mix, "round": n} for n, row in enumerate(found, 1)]
+    return Capacity().page(record).markdown
 
 
 def test_the_median_round_decides() -> None:
@@ -95,21 +92,16 @@ def test_the_median_round_decides() -> None:
     ],
 )
 def test_a_miss_is_told_with_what_explains_it(changes: dict, words: str) -> None:
-    text = report.markdown(record_of(work=[sample(p99=2.0, **changes)], mixed=[sample()]))
+    text = report(work=[sample(p99=2.0, **changes)], mixed=[sample()])
     (note,) = (line for line in text.splitlines() if line.startswith("- work, missed:"))
     assert words in note
-    assert "p99: within 20% in 1 of 2 cells; missed in work." in text
-    assert "knee: within 10% in 2 of 2 cells." in text
+    assert "p99: within 20% in 1 of 2 mixes; missed in work." in text
+    assert "knee: within 10% in 2 of 2 mixes." in text
 
 
 def test_a_miss_without_a_reason_is_told_as_well() -> None:
-    text = report.markdown(record_of(work=[sample(knee=2.0)]))
-    assert "- work, missed: nothing in the measurement explains it." in text
-
-
-def test_wrong_answers_are_counted() -> None:
-    record = record_of(work=[sample(wrong=2)], mixed=[sample(), sample(wrong=1)])
-    assert verdict.wrong(record) == 3
+    text = report(work=[sample(knee=2.0)])
+    assert "- work, missed: the measurement shows no reason." in text
 
 
 def test_calibration_loads_are_low() -> None:
@@ -118,11 +110,3 @@ def test_calibration_loads_are_low() -> None:
     assert rates["work"] == pytest.approx(1000 / 6)
     assert rates["sizes-two"] == pytest.approx(2 / 2.5e-3 / 6)
     assert rates["slots"] == pytest.approx(4 / 6.2e-3 / 6)
-
-
-def test_cells_are_what_was_promised() -> None:
-    assert len(set(NAMES)) == len(CELLS)
-    assert [cell.name for cell in named(("slots", "work"))] == ["work", "slots"]
-    assert {cell.lanes for cell in CELLS} == {1, 2}
-    assert any(cell.slots for cell in CELLS)
-    assert all(sum(share for _ms, share in cell.works) <= 1 + 1e-9 for cell in CELLS)

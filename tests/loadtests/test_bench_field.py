@@ -18,6 +18,8 @@ from loadtests.bench.field.parts import PARTS
 from loadtests.bench.field.turns import Turns
 from support import REPOSITORY, eventually
 
+pytestmark = pytest.mark.nightly
+
 FICKLE = """\
 #!{python}
 # Every third answer is wrong, but none of the first ones, which only ask whether a route is there; there is no other route.

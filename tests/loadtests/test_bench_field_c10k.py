@@ -16,6 +16,8 @@ from loadtests.bench.field.workloads import STATIC
 from support import eventually
 from support.field import cpus
 
+pytestmark = pytest.mark.nightly
+
 PLAN = Plan(parts=("c10k",), quick=True, rounds=1, profile="dev")
 
 WRONG = """\

@@ -1,4 +1,4 @@
-"""The report of `bench field`: ratios within a round, who is first, pictures, and the parts of the paper."""
+"""The report of `bench field`: ratios within a round, who is first, and pictures."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from loadtests.bench.field import report
-from loadtests.bench.field.report import paper, plots, rows, standing, summary
+from loadtests.bench.field.report import plots, rows, standing, summary
 from loadtests.bench.field.report.measures import CPU, RATE
 from loadtests.bench.field.report.rows import COMPARED, US, Row
 from loadtests.bench.field.report.standing import Standing
@@ -20,7 +20,7 @@ from support import REPOSITORY
 from support.bench_field import CPU_US, record
 from tools.errors import ToolError
 
-RECORD = REPOSITORY / "docs" / "results" / report.RECORD
+pytestmark = pytest.mark.nightly
 
 PARTS = ("mixed", "idle", "c10k", "proxies", "scaling", "published")
 """What a record may lack, beside workloads."""
@@ -227,7 +227,6 @@ def test_a_report_of_few_who_all_failed_at_something_is_written(
     made |= {"proxies": {}, "scaling": {}}
     text = report.write(made, tmp_path)
     assert "axum did not carry hello in round 1: it ended" in text
-    assert paper.filled(paper.PAPER.read_text(), made)
 
 
 def test_a_report_of_nothing_is_written(tmp_path: Path) -> None:
@@ -235,7 +234,6 @@ def test_a_report_of_nothing_is_written(tmp_path: Path) -> None:
     for one in made["contenders"].values():
         one["missing"] = "no compiler"
     assert "axum did not take part, or not to the end: no compiler" in report.write(made, tmp_path)
-    assert paper.filled(paper.PAPER.read_text(), made)
 
 
 def test_pictures_are_whole_and_have_both_colour_schemes(made: dict) -> None:
@@ -291,47 +289,6 @@ def test_laws_are_drawn_beyond_what_was_measured_and_told(made: dict) -> None:
     text = part_of(report.markdown(made), "How cost grows")
     assert "- nginx: a + b log n" in text
     assert "- A note of pods." in text
-
-
-def test_the_paper_keeps_its_words_and_gets_its_figures(made: dict) -> None:
-    words = (
-        "# Title\n\nSome words.\n\n<!-- generated: result -->\nold\n<!-- end -->\n\nMore words.\n"
-    )
-    filled = paper.filled(words, made)
-    assert filled.startswith(
-        "# Title\n\nSome words.\n\n<!-- generated: result -->\n\n- Of a server's"
-    )
-    assert filled.endswith("\n\n<!-- end -->\n\nMore words.\n")
-    assert "old" not in filled
-    assert paper.filled(filled, made) == filled
-    with pytest.raises(ToolError, match="no part nonsense; there are result"):
-        paper.filled(words.replace("result", "nonsense"), made)
-
-
-def test_the_paper_has_a_place_for_every_part_and_its_links_lead_somewhere() -> None:
-    text = paper.PAPER.read_text()
-    assert set(re.findall(r"<!-- generated: ([a-z0-9-]+) -->", text)) == set(paper.PARTS)
-    assert text.count("<!-- generated: ") == text.count("<!-- end -->")
-    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
-    assert links
-    written = {
-        f"results/{name}" for name in (*plots.pictures(record(rounds=1)), "bench.md", "bench.json")
-    }
-    for link in links:
-        assert link in written or (paper.PAPER.parent / link).exists(), link
-
-
-def test_what_is_committed_is_of_the_committed_record() -> None:
-    if not RECORD.is_file():
-        pytest.skip("no full run has been committed yet")
-    found = json.loads(RECORD.read_text())
-    for page in paper.PAGES:
-        text = page.read_text()
-        assert "<!-- generated: " in text
-        assert paper.filled(text, found) == text
-    assert (RECORD.parent / "bench.md").read_text() == report.markdown(found)
-    for name, picture in plots.pictures(found).items():
-        assert (RECORD.parent / name).read_text() == picture
 
 
 def test_reasons_are_of_rows_that_there_may_be() -> None:

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from loadtests.bench.experiment import builds
 from loadtests.bench.field.bench import Bench, Plan
 from loadtests.bench.field.contenders import CONTENDERS
 from loadtests.bench.field.scaling import connections, cores, fleet, model, plan, pods, routes, run
 from loadtests.bench.field.scaling.figures import Series
 from loadtests.bench.field.scaling.model import Fleet, Growth, Law
 from loadtests.bench.field.scaling.routers import Programs
-from loadtests.bench.lanes import builds
 from tools import resolve
+
+pytestmark = pytest.mark.nightly
 
 TINY = replace(
     plan.QUICK,

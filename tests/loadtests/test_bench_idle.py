@@ -13,7 +13,10 @@ from loadtests.bench.idle.arms import CLIMBING
 from loadtests.ladder import network
 from support import REPOSITORY
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces")
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces"),
+]
 
 
 def bench_idle(out: Path, server: Path, *more: str) -> subprocess.CompletedProcess[str]:

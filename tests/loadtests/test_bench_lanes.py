@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.bench.lanes import builds, load, report, rows
-from loadtests.bench.lanes.builds import Programs
+from loadtests.bench.experiment import builds
+from loadtests.bench.experiment import generator as load
+from loadtests.bench.experiment.builds import Programs
+from loadtests.bench.lanes import report, rows
 from loadtests.bench.lanes.rows import Bench
 from support import REPOSITORY
 from support.servers import Server
+
+pytestmark = pytest.mark.nightly
 
 CPU = min(os.sched_getaffinity(0))
 

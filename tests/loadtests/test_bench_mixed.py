@@ -13,6 +13,8 @@ from loadtests.bench.mixed.cells import MODES, cells
 from loadtests.bench.mixed.measure import QUICK
 from support import REPOSITORY
 
+pytestmark = pytest.mark.nightly
+
 MODE = "many-many"
 
 

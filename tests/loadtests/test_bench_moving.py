@@ -9,15 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.bench.lanes import builds
-from loadtests.bench.lanes.rows import Work
+from loadtests.bench.experiment import builds
+from loadtests.bench.experiment.measurement import Work
 from loadtests.bench.moving import busy, cost, hot, judging, often, reading, report
 from loadtests.bench.moving.bench import QUICK, Bench, Programs, Size
 from support import REPOSITORY
 
 CPUS = sorted(os.sched_getaffinity(0))
 
-pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="two lanes take two CPUs")
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(len(CPUS) < 2, reason="two lanes take two CPUs"),
+]
 
 SMALL = Size(rounds=1, seconds=0.1, warm_up=0.05, looks=(1,), turns=1, many=100)
 

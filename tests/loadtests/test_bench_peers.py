@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from loadtests.bench.experiment import builds
+from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.field import workloads
 from loadtests.bench.field.contender import (
     C10K,
@@ -25,12 +27,12 @@ from loadtests.bench.field.contender import (
     Contender,
 )
 from loadtests.bench.field.contenders import CONTENDERS
-from loadtests.bench.lanes import builds
-from loadtests.bench.lanes.load import Generator, Place
 from support import raw
 from support.client import Reply, ask
 from support.field import REFERENCE, Field, Stored, cpus, find, is_there, who_takes
 from support.postgres import Postgres
+
+pytestmark = pytest.mark.nightly
 
 TOKEN = "peers-0123456789abcdef"
 

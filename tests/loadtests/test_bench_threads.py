@@ -14,6 +14,8 @@ from loadtests.bench.threads.offline import Queue
 from loadtests.bench.threads.shapes import ONE, SHAPES, Pool
 from support import REPOSITORY
 
+pytestmark = pytest.mark.nightly
+
 COMPARED = ("pool of 2", "2 lanes, hashed")
 
 REFUSING = """\

@@ -14,7 +14,10 @@ from loadtests.bench.tuning.measure import CASES
 from support import REPOSITORY
 from support.programs import program
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces")
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces"),
+]
 
 REFUSING = """\
 #!{python}

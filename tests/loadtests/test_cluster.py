@@ -14,6 +14,8 @@ from loadtests.cluster.runners import Ended, Runner, find_summary
 from loadtests.record import ALL, Checks, Part, Route
 from support import REPOSITORY
 
+pytestmark = pytest.mark.fast
+
 
 def quantile(sorted_values: list[float], share: float) -> float:
     """Interpolated, as k6 does it."""

@@ -12,6 +12,8 @@ from loadtests import record
 from loadtests.compare import trees, verdict
 from support import REPOSITORY
 
+pytestmark = pytest.mark.nightly
+
 SLOW = """\
 #!{python}
 import os, sys

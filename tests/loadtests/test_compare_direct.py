@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from loadtests.bench import ab, compare_report
 from support import REPOSITORY
 from support.platforms import Platform
+
+pytestmark = pytest.mark.nightly
 
 
 def compare(platform: Platform, out: Path, *more: str) -> subprocess.CompletedProcess[str]:

@@ -14,6 +14,8 @@ from loadtests.compare.measures import MARGINS, MEASURES, ORDERS, Slice, differe
 from loadtests.compare.signed_rank import SignedRank
 from loadtests.compare.verdict import FASTER, NO_DIFFERENCE, NO_SLOWER, SLOWER, UNDECIDED
 
+pytestmark = pytest.mark.fast
+
 LOOKS = (10, 15, 20)
 
 # Hamilton depression scale before and after a tranquilliser: Hollander and Wolfe, example 3.1.

@@ -8,6 +8,8 @@ import pytest
 
 from support import PATIENCE, REPOSITORY, eventually
 
+pytestmark = pytest.mark.nightly
+
 
 def descendants(parent: int) -> dict[int, str]:
     """The processes that a process started, and those started by them: pid and name."""

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from loadtests import record
-from loadtests.bench.lanes import builds
-from loadtests.bench.lanes.load import Generator, Place
+from loadtests.bench.experiment import builds
+from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.ladder import network, report
 from loadtests.ladder.holders import Holders, holders
 from loadtests.ladder.summary import quantiles

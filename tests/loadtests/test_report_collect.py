@@ -10,6 +10,8 @@ from loadtests.report import k6_csv
 from loadtests.report.collect import BINS, SCATTERED, Collector, percents
 from loadtests.report.progress import Progress
 
+pytestmark = pytest.mark.fast
+
 HEAD = (
     "metric_name,timestamp,metric_value,check,error_code,expected_response,group,method,name,"
     "scenario,status,extra_tags,metadata"

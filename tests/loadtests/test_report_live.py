@@ -20,6 +20,8 @@ from support.ports import free_ports
 from support.servers import Server
 from tools import resolve
 
+pytestmark = pytest.mark.nightly
+
 SCRAPE = "500ms"
 
 

@@ -10,6 +10,8 @@ from loadtests import record
 from loadtests.record import Checks, Figure, OverTime, Part, Route, Run, Server, Target
 from tools.errors import ToolError
 
+pytestmark = pytest.mark.fast
+
 STARTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 

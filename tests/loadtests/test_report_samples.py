@@ -8,6 +8,8 @@ import pytest
 
 from loadtests.report.samples import Spool, ordered, quantiles
 
+pytestmark = pytest.mark.fast
+
 PERCENTS = (0, 0.1, 1, 50, 50, 90, 99, 99.9, 99.99, 100)
 
 

@@ -22,6 +22,8 @@ from support.scenarios import (
 )
 from support.servers import start
 
+pytestmark = pytest.mark.nightly
+
 KNOWN = {"ROUTE": "hello", "RATE": "8", "DURATION": "1s", "STEPS": "6", "P99_MS": "700"}
 """Of a climb at requests that hold the only lane for 50 ms."""
 

@@ -11,6 +11,8 @@ import pytest
 from support import REPOSITORY
 from tools import resolve
 
+pytestmark = pytest.mark.nightly
+
 DATA = Path(__file__).resolve().parent / "data"
 CAPACITIES = (37, 100, 170, 900, 1234, 5000, 17_500)
 SETTINGS = {"start": 10, "most": 20_000, "steps": 40, "limitMs": 250}

@@ -22,6 +22,8 @@ from support.scenarios import ROUTES, THRESHOLDS_FAILED, TOKEN, failing_server
 from support.servers import start
 from tools.errors import ToolError
 
+pytestmark = pytest.mark.nightly
+
 TESTS = [(scenario, tool) for scenario, (tool,) in tools.TOOLS.items()]
 SMALL = {"vus": 1, "duration": "1s"}
 PARTS = {

@@ -31,6 +31,7 @@ def test_envoy_accepts_what_is_printed(tmp_path: Path) -> None:
     assert check.returncode == 0, check.stdout + check.stderr
 
 
+@pytest.mark.fast
 def test_the_file_that_names_the_certificate_is_printed() -> None:
     result = render("gateway/values/tls-local.yaml", "--certificate")
     assert result.returncode == 0, result.stderr
@@ -38,18 +39,21 @@ def test_the_file_that_names_the_certificate_is_printed() -> None:
     assert secret["tls_certificate"]["private_key"] == {"filename": "/etc/envoy-tls/tls.key"}
 
 
+@pytest.mark.fast
 def test_without_tls_there_is_no_such_file() -> None:
     result = render("gateway/values/local.yaml", "--certificate")
     assert (result.returncode, result.stdout) == (1, "")
-    assert "there is no certificate.yaml without TLS: set tls.enabled" in result.stderr
+    assert "no certificate.yaml without TLS: set tls.enabled" in result.stderr
 
 
+@pytest.mark.fast
 def test_a_missing_file_is_named() -> None:
     result = render("no-such-values.yaml")
     assert result.returncode == 1
     assert "no-such-values.yaml" in result.stderr
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_the_local_gateway_is_what_the_chart_renders(replicas: int) -> None:
     ports = {"GATEWAY_PORT": 20001, "ENVOY_ADMIN_PORT": 20002, "GATEWAY_STATS_PORT": 20003}

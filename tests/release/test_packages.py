@@ -50,6 +50,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {file.name.removesuffix(f"-{VERSION}.tgz"): file for file in found}
 
 
+@pytest.mark.nightly
 def test_every_chart_but_the_library_is_packaged(packages: dict[str, Path]) -> None:
     kinds = {
         file.parent.name: yaml.safe_load(file.read_text())["type"]
@@ -58,7 +59,8 @@ def test_every_chart_but_the_library_is_packaged(packages: dict[str, Path]) -> N
     assert set(packages) == {name for name, kind in kinds.items() if kind == "application"}
 
 
-def test_packages_take_the_pushed_images_by_digest(packages: dict[str, Path]) -> None:
+@pytest.mark.nightly
+def test_packages_use_the_pushed_images_by_digest(packages: dict[str, Path]) -> None:
     references = {image.name: {image.reference} for image in PUSHED}
     assert images_of(packages["server"]) == references["server"]
     assert images_of(packages["gateway"]) == references["gateway"]
@@ -71,6 +73,7 @@ def test_packages_take_the_pushed_images_by_digest(packages: dict[str, Path]) ->
     assert whole == set().union(*references.values())
 
 
+@pytest.mark.nightly
 def test_a_mirror_is_one_value(packages: dict[str, Path]) -> None:
     for name in ("server", "corelane"):
         found = images_of(packages[name], "global.imageRegistry=mirror.example")
@@ -78,6 +81,7 @@ def test_a_mirror_is_one_value(packages: dict[str, Path]) -> None:
         assert all(image.startswith("mirror.example/") for image in found)
 
 
+@pytest.mark.nightly
 def test_packaging_changes_only_registry_and_digest_of_a_copy(packages: dict[str, Path]) -> None:
     values = "server/values.yaml"
     with tarfile.open(packages["server"]) as archive:
@@ -89,6 +93,7 @@ def test_packaging_changes_only_registry_and_digest_of_a_copy(packages: dict[str
     assert packaged == source
 
 
+@pytest.mark.nightly
 def test_packages_of_one_commit_are_the_same_bytes(
     packages: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -96,6 +101,7 @@ def test_packages_of_one_commit_are_the_same_bytes(
         assert again.read_bytes() == (packages["server"].parent / again.name).read_bytes()
 
 
+@pytest.mark.nightly
 def test_packages_are_sorted_and_of_the_commit(packages: dict[str, Path]) -> None:
     for name, package in packages.items():
         with tarfile.open(package) as archive:
@@ -106,6 +112,7 @@ def test_packages_are_sorted_and_of_the_commit(packages: dict[str, Path]) -> Non
         assert {member.mtime for member in members} == {int(package.stat().st_mtime)}
 
 
+@pytest.mark.fast
 def test_the_order_of_an_archive_does_not_matter(tmp_path: Path) -> None:
     names = ["shop/values.yaml", "shop/charts/b/Chart.yaml", "shop/Chart.yaml", "shop/charts/a/x"]
     for number, order in enumerate((names, names[::-1])):
@@ -121,17 +128,20 @@ def test_the_order_of_an_archive_does_not_matter(tmp_path: Path) -> None:
     assert found == {name: name for name in names}
 
 
-def test_helm_finds_no_fault_with_packages(packages: dict[str, Path]) -> None:
+@pytest.mark.nightly
+def test_helm_lints_packages(packages: dict[str, Path]) -> None:
     for package in packages.values():
         result = helm("lint", "--strict", package)
         assert result.returncode == 0, result.stdout
 
 
-def test_an_image_that_no_chart_takes_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ToolError, match="no chart takes the image corelane-other"):
+@pytest.mark.nightly
+def test_an_image_that_no_chart_uses_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="no chart uses the image corelane-other"):
         charts.package_all(REPOSITORY, [index("other", "c")], tmp_path / "charts")
 
 
+@pytest.mark.fast
 def test_a_value_is_changed_in_its_own_block_only() -> None:
     values = 'first:\n  key: a\n\nimage:\n  # of what\n  name: x\n\n  key: ""\nlast:\n  other: b\n'
     assert pin.changed(values, "first", "key", "c") == values.replace("key: a", "key: c")
@@ -140,6 +150,7 @@ def test_a_value_is_changed_in_its_own_block_only() -> None:
         pin.changed(values, "image", "other", "c")
 
 
+@pytest.mark.fast
 def test_each_image_of_a_chart_has_its_own_digest(tmp_path: Path) -> None:
     image = "image:\n    # Where\n    repository: {}\n\n    tag: x\n    digest: {}\n"
     text = "first:\n  {}second:\n  {}global:\n  imageRegistry: x\n"
@@ -157,6 +168,7 @@ def test_each_image_of_a_chart_has_its_own_digest(tmp_path: Path) -> None:
     assert found == after.replace("imageRegistry: x", f"imageRegistry: {REGISTRY}")
 
 
+@pytest.mark.fast
 def test_a_digest_is_read_only_where_there_is_one() -> None:
     digest = "sha256:" + "d" * 64
     assert digest_in(f"Pushed: x\nDigest: {digest}\n", "push") == digest
@@ -164,6 +176,7 @@ def test_a_digest_is_read_only_where_there_is_one() -> None:
         digest_in(f"{digest} {PUSHED[0].digest}", "push")
 
 
+@pytest.mark.fast
 def test_the_table_names_every_artefact() -> None:
     image = Artefact(IMAGE, "server", f"{REGISTRY}/corelane-server", PUSHED[0].digest, arch="arm64")
     rows = [line.split() for line in table([PUSHED[1], image]).splitlines()[1:]]

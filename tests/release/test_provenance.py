@@ -1,9 +1,13 @@
-"""What the provenance of a release says."""
+"""The provenance of a release."""
 
 import subprocess
 
+import pytest
+
 from release import provenance
 from support import REPOSITORY
+
+pytestmark = pytest.mark.fast
 
 COMMIT = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, text=True).strip()
 
@@ -44,7 +48,7 @@ def test_a_workflow_names_itself_the_tag_and_the_commit() -> None:
     assert run["metadata"]["invocationId"].endswith("/owner/corelane/actions/runs/3/attempts/4")
 
 
-def test_a_dry_run_claims_no_workflow() -> None:
+def test_a_local_build_names_no_workflow() -> None:
     found = provenance.predicate(REPOSITORY, "7.8.9", {})
     definition = found["buildDefinition"]
     assert found["runDetails"]["builder"]["id"] == provenance.LOCAL_BUILD

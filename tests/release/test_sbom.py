@@ -1,6 +1,8 @@
-"""What an SBOM lists of programs that do not name their parts."""
+"""Components of an SBOM that syft cannot find."""
 
 import re
+
+import pytest
 
 from release import contents, crates
 from support import REPOSITORY
@@ -8,6 +10,7 @@ from support import REPOSITORY
 VERSION = (REPOSITORY / "VERSION").read_text().strip()
 
 
+@pytest.mark.nightly
 def test_crates_of_a_program_with_their_checksums_and_licences() -> None:
     target = "x86_64-unknown-linux-gnu"
     found = crates.components(REPOSITORY, ["corelane-server", "corelane"], target)
@@ -22,6 +25,7 @@ def test_crates_of_a_program_with_their_checksums_and_licences() -> None:
     assert not by_name.keys() & {"tempfile", "syn", "windows-sys"}
 
 
+@pytest.mark.fast
 def test_labels_of_an_image_become_components() -> None:
     labels = {"corelane.envoy.version": "1.40.1", "corelane.glibc.version": "2.36-9+deb12u14"}
     envoy, glibc = contents.components(labels, "arm64")

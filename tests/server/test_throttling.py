@@ -48,10 +48,15 @@ def test_throttling_is_shown_as_the_kernel_counts_it(
     server = start("--lanes", "1", "--work.max-ops", "1000000000")
     limited.take(server)
     before = shown(server)
-    # More than the quota of several periods, on any machine.
-    assert ask(server.url, "/work?ops=10000000").status == 200
-    least = counted(limited)
-    now = shown(server)
-    most = counted(limited)
-    assert all(a <= b <= c for a, b, c in zip(least, now, most, strict=True)), (least, now, most)
-    assert all(a > b for a, b in zip(now, before, strict=True)), (before, now)
+    now = before
+    # The kernel throttles only a process that gets its quota: on a busy machine that takes several requests.
+    while not all(a > b for a, b in zip(now, before, strict=True)):
+        assert ask(server.url, "/work?ops=10000000").status == 200
+        least = counted(limited)
+        now = shown(server)
+        most = counted(limited)
+        assert all(a <= b <= c for a, b, c in zip(least, now, most, strict=True)), (
+            least,
+            now,
+            most,
+        )

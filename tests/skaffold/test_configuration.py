@@ -1,4 +1,4 @@
-"""skaffold.yaml names what there is: images, values of the chart, files. Skaffold itself is not run."""
+"""skaffold.yaml refers to images, chart values and files that exist. Skaffold itself is not run."""
 
 import copy
 import json
@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from images import definitions
-from skaffold import local
 from support import REPOSITORY
 from support.apiserver import Api
 from support.rendering import helm
@@ -40,7 +39,7 @@ def configuration(name: str) -> dict:
 
 
 def pushed(match: re.Match[str]) -> str:
-    """What Skaffold puts for a part of the name of an image that was pushed."""
+    """Skaffold's value for a part of the name of a pushed image."""
     part, name = match.groups()
     return {"REPO": f"registry.example/corelane-{name}", "TAG": "x", "DIGEST": DIGEST}[part]
 
@@ -66,22 +65,28 @@ def images(name: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("name", ["", "dev", "production"])
-def test_the_chart_takes_the_images_that_were_pushed(name: str) -> None:
+def test_the_chart_uses_the_pushed_images(name: str) -> None:
     assert images(name) == {
         f"corelane-{part}": f"registry.example/corelane-{part}:x@{DIGEST}"
         for part in ("server", "gateway")
     }
 
 
-def test_the_chart_takes_the_images_that_were_loaded_into_the_nodes() -> None:
+@pytest.mark.fast
+def test_the_chart_uses_the_images_loaded_into_the_nodes() -> None:
     assert images("local") == {
-        f"corelane-{part}": f"corelane-{part}:{local.TAG}" for part in ("server", "gateway")
+        f"corelane-{part}": f"corelane-{part}:local" for part in ("server", "gateway")
     }
-    assert configuration("local")["verify"][0]["container"]["image"] == f"corelane-k6:{local.TAG}"
+    found = configuration("local")
+    assert found["verify"][0]["container"]["image"] == "corelane-k6:local"
+    (hook,) = found["deploy"]["helm"]["hooks"]["before"]
+    assert "build server gateway k6 --tag local " in hook["host"]["command"][-1]
 
 
-def test_every_artifact_is_an_image_that_can_be_built_from_what_is_watched() -> None:
+@pytest.mark.fast
+def test_every_artifact_is_a_known_image_and_watches_existing_folders() -> None:
     known = {definition.image for definition in definitions.DEFINITIONS.values()}
     for artifact in BASE["build"]["artifacts"]:
         assert artifact["image"] in known
@@ -89,6 +94,7 @@ def test_every_artifact_is_an_image_that_can_be_built_from_what_is_watched() -> 
             assert (REPOSITORY / path).exists(), path
 
 
+@pytest.mark.fast
 @EVERY_PROFILE
 def test_the_forwarded_service_is_the_gateways(name: str) -> None:
     found = configuration(name)
@@ -98,6 +104,7 @@ def test_the_forwarded_service_is_the_gateways(name: str) -> None:
     assert forward["namespace"] == release["namespace"]
 
 
+@pytest.mark.nightly
 @EVERY_PROFILE
 def test_the_job_of_verify_is_admitted_where_pods_must_be_restricted(name: str, api: Api) -> None:
     (case,) = configuration(name)["verify"]
@@ -113,6 +120,7 @@ def test_the_job_of_verify_is_admitted_where_pods_must_be_restricted(name: str, 
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.fast
 def test_verify_runs_a_scenario_that_is_in_the_image() -> None:
     (case,) = BASE["verify"]
     script = case["container"]["args"][-1]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from loadtests.bench.experiment import builds
 from loadtests.bench.field import running
 from loadtests.bench.field.contender import Contender
 from loadtests.bench.field.contenders import CONTENDERS
-from loadtests.bench.lanes import builds
 from support.postgres import Database, Postgres
 from tools import command
 from tools.errors import ToolError

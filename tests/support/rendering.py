@@ -12,6 +12,8 @@ from tools import resolve
 
 CHARTS = REPOSITORY / "charts"
 GATEWAY_VALUES = sorted((REPOSITORY / "gateway" / "values").glob("*.yaml"))
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The one in C where there is one: dashboards are long."""
 
 
 @cache
@@ -28,17 +30,26 @@ def helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def template(
     chart: str, *settings: str, values: Path | None = None, release: str = "corelane"
 ) -> subprocess.CompletedProcess[str]:
-    """Runs `helm template` on a chart with `--set` settings and a values file."""
-    files = ["--values", values] if values else []
-    sets = [argument for setting in settings for argument in ("--set", setting)]
-    return helm("template", release, CHARTS / chart, "--namespace", "prod", *files, *sets)
+    """Runs `helm template` on a chart with `--set` settings and a values file, once for each."""
+    # By its content, because a test may write the file anew.
+    return _template(chart, settings, values.read_text() if values else "", release)
+
+
+@cache
+def _template(
+    chart: str, settings: tuple[str, ...], values: str, release: str
+) -> subprocess.CompletedProcess[str]:
+    argv = [tool("helm"), "template", release, CHARTS / chart, "--namespace", "prod"]
+    argv += ["--values", "-"] if values else []
+    argv += [argument for setting in settings for argument in ("--set", setting)]
+    return subprocess.run(argv, input=values, capture_output=True, text=True, check=False)
 
 
 def documents(chart: str, *settings: str, **options: Any) -> list[dict]:
     """All objects of a chart, those of `helm test` included."""
     result = template(chart, *settings, **options)
     assert result.returncode == 0, result.stderr
-    return [document for document in yaml.safe_load_all(result.stdout) if document]
+    return [document for document in yaml.load_all(result.stdout, LOADER) if document]
 
 
 def is_hook(document: dict) -> bool:
@@ -74,9 +85,8 @@ def container(objects: dict[str, dict]) -> dict:
 
 def envoy_config(*settings: str, **options: Any) -> dict:
     """The Envoy configuration that the gateway chart renders."""
-    return yaml.safe_load(
-        render("gateway", *settings, **options)["ConfigMap"]["data"]["envoy.yaml"]
-    )
+    files = render("gateway", *settings, **options)["ConfigMap"]["data"]
+    return yaml.load(files["envoy.yaml"], LOADER)
 
 
 def default_values(chart: str) -> dict:

@@ -8,7 +8,7 @@ metadata:
 spec:
   # Not minAvailable: it would block the drain of a node when the autoscaler has left one pod.
   maxUnavailable: {{ .Values.disruptionBudget.maxUnavailable }}
-  # A pod that is not ready serves nobody and must not hold up a node's drain.
+  # A pod that is not ready serves no requests and must not block the drain of a node.
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:

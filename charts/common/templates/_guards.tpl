@@ -12,7 +12,7 @@ to do.
 {{- define "common.guards.rollout" -}}
 {{- $none := list "0" "0%" -}}
 {{- if and (has (toString .Values.rollout.maxSurge) $none) (has (toString .Values.rollout.maxUnavailable) $none) -}}
-{{- fail "rollout.maxSurge and rollout.maxUnavailable are both 0, so no pod could ever be replaced: set one of them to 1" -}}
+{{- fail "rollout.maxSurge and rollout.maxUnavailable are both 0, so no pod can be replaced: set one of them to 1" -}}
 {{- end -}}
 {{- end -}}
 
@@ -25,23 +25,23 @@ to do.
 {{- fail (printf "autoscaling.minReplicas (%d) must not be above autoscaling.maxReplicas (%d)" (int .minReplicas) (int .maxReplicas)) -}}
 {{- end -}}
 {{- if not (or .cpuPercent .metrics) -}}
-{{- fail "autoscaling.enabled is true but there is nothing to scale by: set autoscaling.cpuPercent or autoscaling.metrics" -}}
+{{- fail "autoscaling.enabled is true but no metric is configured: set autoscaling.cpuPercent or autoscaling.metrics" -}}
 {{- end -}}
 {{- if and .cpuPercent (not $known) -}}
-{{- fail (printf "autoscaling.cpuPercent is %v, of the CPUs that a pod requests, but with exclusive false it requests next to none: set resources.requests.cpu to what it is to use, or autoscaling.cpuPercent to 0 and scale by autoscaling.metrics" .cpuPercent) -}}
+{{- fail (printf "autoscaling.cpuPercent is %v, but with exclusive false a pod requests almost no CPU: set resources.requests.cpu, or set autoscaling.cpuPercent to 0 and scale by autoscaling.metrics" .cpuPercent) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* A pod with a sysctl that its kubelet does not take for safe is not started. */}}
+{{/* A kubelet does not start a pod with a sysctl that it considers unsafe. */}}
 {{- define "common.guards.sysctls" -}}
 {{- range $name := list "net.ipv4.tcp_rmem" "net.ipv4.tcp_wmem" -}}
 {{- if and (get $.Values.sysctls $name) (semverCompare "<1.32.0-0" $.Capabilities.KubeVersion.Version) -}}
-{{- fail (printf "sysctls has %s, which Kubernetes takes for safe from 1.32 on, but this is %s: remove it" $name $.Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "sysctls has %s, which is safe from Kubernetes 1.32 on, but this is %s: remove it" $name $.Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- end -}}
 {{- if hasKey .Values.unsafeSysctls "net.ipv4.tcp_migrate_req" -}}
-{{- fail "unsafeSysctls has net.ipv4.tcp_migrate_req: remove it. On kernels without its fix, a connection that is moved to another listener wakes nobody there; a pod that ends drains instead" -}}
+{{- fail "unsafeSysctls has net.ipv4.tcp_migrate_req: remove it. On kernels without its fix, a connection that moves to another listener is not accepted there. Pods drain instead" -}}
 {{- end -}}
 {{- end -}}

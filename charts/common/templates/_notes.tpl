@@ -1,22 +1,22 @@
-{{/* What the notes of both charts say of unsafe sysctls, on lines of its own. */}}
+{{/* The notes of both charts about unsafe sysctls, on their own lines. */}}
 {{- define "common.notes.sysctls" -}}
 {{- with .Values.unsafeSysctls }}
 
-Its pods fail on nodes whose kubelet does not name these in allowedUnsafeSysctls:
+The pods fail on nodes whose kubelet does not allow these sysctls in allowedUnsafeSysctls:
   {{ keys . | sortAlpha | join ", " }}
 {{- end }}
 {{- end -}}
 
-{{/* What the notes of both charts say of their CPUs. */}}
+{{/* The notes of both charts about CPUs. */}}
 {{- define "common.notes.cpus" -}}
 {{- if .Values.exclusive -}}
-A pod has CPUs of its own only where the kubelet runs with cpuManagerPolicy static and the node has whole
-CPUs left. A pod that stays Pending found none: set fewer replicas, or exclusive: false to share CPUs.
+A pod gets exclusive CPUs only if the kubelet runs with cpuManagerPolicy static and the node has whole CPUs
+left. If a pod stays Pending, reduce the number of replicas, or set exclusive: false to share CPUs.
 {{- if ne (toString .Values.rollout.maxSurge) "0" }}
-A roll-out needs the CPUs of {{ .Values.rollout.maxSurge }} more. Where they are not free, it waits for ever; set
+A rollout needs CPUs for {{ .Values.rollout.maxSurge }} more. If they are not free, the rollout does not finish. Then set
   rollout: {maxSurge: 0, maxUnavailable: 1}
 {{- end }}
 {{- else -}}
-Its pods share the CPUs of their nodes with others.
+The pods share the CPUs of their nodes with other pods.
 {{- end }}
 {{- end -}}

@@ -59,7 +59,7 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels:
         {{- include "common.selectorLabels" $ | nindent 8 }}
-    # Spread the pods of one roll-out, not the old ones with the new ones.
+    # Spread the pods of one rollout, not old pods together with new ones.
     matchLabelKeys: [pod-template-hash]
   {{- end }}
 {{- end }}

@@ -9,7 +9,7 @@ names of values, so that an error can name the value.
 {{- range $name := rest . -}}
 {{- $port := list (first $) $name | include "common.port" -}}
 {{- with get $seen $port -}}
-{{- fail (printf "%s and %s are both %s, but a port is listened on once: choose another for one of them" . $name $port) -}}
+{{- fail (printf "%s and %s are both %s, but each port can have one listener: change one of them" . $name $port) -}}
 {{- end -}}
 {{- $_ := set $seen $port $name -}}
 {{- end -}}
@@ -22,7 +22,7 @@ names of values, so that an error can name the value.
 {{- range $name := rest . -}}
 {{- $port := list (first $) $name | include "common.port" | int -}}
 {{- if lt $port $lowest -}}
-{{- fail (printf "%s is %d, but the container does not run as root and may listen from %d on: choose such a port, which a Service may still offer as another, or set %s in sysctls to \"%d\"" $name $port $lowest $sysctl $port) -}}
+{{- fail (printf "%s is %d, but the container does not run as root and may listen on ports from %d on: choose such a port or set %s in sysctls to \"%d\"" $name $port $lowest $sysctl $port) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

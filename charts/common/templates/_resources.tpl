@@ -17,7 +17,7 @@ static CPU manager gives CPUs of their own.
 
 {{- define "common.guards.cpus" -}}
 {{- if not (regexMatch "^[1-9][0-9]*$" (toString .Values.cpus)) -}}
-{{- fail (printf "cpus is %v: give a whole number of CPUs, such as 1 or 2. Only a pod with a whole number gets CPUs of its own, and each of them runs one thread; for less than a CPU set exclusive to false" .Values.cpus) -}}
+{{- fail (printf "cpus is %v: give a whole number of CPUs, such as 1 or 2. Only whole CPUs can be exclusive, and each of them runs one thread. For less than a CPU, set exclusive to false" .Values.cpus) -}}
 {{- end -}}
 {{- if and .Values.exclusive .Values.resources -}}
 {{- include "common.guards.resources" . -}}
@@ -33,10 +33,10 @@ static CPU manager gives CPUs of their own.
 {{- $limit := get $limits $name | toString -}}
 {{- $request := get $requests $name | toString -}}
 {{- if not $limit -}}
-{{- fail (printf "resources.limits.%s is missing, but exclusive is true: only a pod with limits for CPU and memory gets CPUs of its own. Leave resources empty to have them derived from cpus and memory, %s" $name $way) -}}
+{{- fail (printf "resources.limits.%s is missing, but exclusive is true: only a pod with limits of CPU and memory gets exclusive CPUs. Leave resources empty to have them derived from cpus and memory, %s" $name $way) -}}
 {{- end -}}
 {{- if ne $request $limit -}}
-{{- fail (printf "resources.requests.%s is %s but resources.limits.%s is %s, and exclusive is true: only a pod whose requests equal its limits gets CPUs of its own. Give both the same value, %s" $name ($request | default "missing") $name $limit $way) -}}
+{{- fail (printf "resources.requests.%s is %s but resources.limits.%s is %s, and exclusive is true: only a pod whose requests equal its limits gets exclusive CPUs. Give both the same value, %s" $name ($request | default "missing") $name $limit $way) -}}
 {{- end -}}
 {{- end -}}
 {{- $cpu := get $limits "cpu" | toString -}}

@@ -13,7 +13,7 @@ Values of server and gateway that must suit each other. Each refusal names both 
 {{- include "corelane.guards.service" . -}}
 {{- end -}}
 {{- if .Values.server.tls.secret -}}
-{{- fail "server.tls.secret is set, but the gateway speaks to the replicas without TLS: leave it empty, or set gateway.enabled to false for replicas that clients come to directly" -}}
+{{- fail "server.tls.secret is set, but the gateway connects to replicas without TLS: leave it empty, or set gateway.enabled to false if clients connect to replicas directly" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -22,11 +22,11 @@ Values of server and gateway that must suit each other. Each refusal names both 
 {{- $gateway := include "common.milliseconds" (list . "gateway.upstream.idleTimeout") | int64 -}}
 {{- $server := include "common.milliseconds" (list . "server.config.timeouts.idle") | int64 -}}
 {{- if or (not $gateway) (ge $gateway $server) -}}
-{{- fail (printf "gateway.upstream.idleTimeout (%v) must be shorter than server.config.timeouts.idle (%v): otherwise the server closes a connection just as the gateway sends a request on it" .Values.gateway.upstream.idleTimeout .Values.server.config.timeouts.idle) -}}
+{{- fail (printf "gateway.upstream.idleTimeout (%v) must be shorter than server.config.timeouts.idle (%v): otherwise the server may close a connection while the gateway sends a request on it" .Values.gateway.upstream.idleTimeout .Values.server.config.timeouts.idle) -}}
 {{- end -}}
 {{- with .Values.gateway.upstream.serverIdleTimeout -}}
 {{- if ne . $.Values.server.config.timeouts.idle -}}
-{{- fail (printf "gateway.upstream.serverIdleTimeout is %v but server.config.timeouts.idle is %v: leave the first empty, the second is what counts here" . $.Values.server.config.timeouts.idle) -}}
+{{- fail (printf "gateway.upstream.serverIdleTimeout is %v but server.config.timeouts.idle is %v: leave gateway.upstream.serverIdleTimeout empty" . $.Values.server.config.timeouts.idle) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -36,7 +36,7 @@ Values of server and gateway that must suit each other. Each refusal names both 
 {{- $interval := include "common.milliseconds" (list . "gateway.upstream.health.interval") | int64 -}}
 {{- $settle := include "common.milliseconds" (list . "server.config.drain.settle") | int64 -}}
 {{- if ge $interval $settle -}}
-{{- fail (printf "gateway.upstream.health.interval (%v) must be shorter than server.config.drain.settle (%v): otherwise a draining replica stops accepting before the gateway has noticed. Well shorter is better" .Values.gateway.upstream.health.interval .Values.server.config.drain.settle) -}}
+{{- fail (printf "gateway.upstream.health.interval (%v) must be shorter than server.config.drain.settle (%v): otherwise a draining replica stops accepting before the gateway notices" .Values.gateway.upstream.health.interval .Values.server.config.drain.settle) -}}
 {{- end -}}
 {{- end -}}
 
@@ -44,7 +44,7 @@ Values of server and gateway that must suit each other. Each refusal names both 
 {{- define "corelane.guards.loadReports" -}}
 {{- $off := has (toString .Values.server.config.load_reports) (list "off" "false") -}}
 {{- if and (eq .Values.gateway.upstream.balancing.policy "load-aware") $off -}}
-{{- fail "gateway.upstream.balancing.policy is load-aware but server.config.load_reports is off: set server.config.load_reports to text, so that replicas say how busy they are" -}}
+{{- fail "gateway.upstream.balancing.policy is load-aware but server.config.load_reports is off: set server.config.load_reports to text, so that replicas report their load" -}}
 {{- end -}}
 {{- end -}}
 
@@ -61,7 +61,7 @@ Values of server and gateway that must suit each other. Each refusal names both 
 {{- $service := include "common.fullname" .Subcharts.server -}}
 {{- $found := include "gateway.envoy.upstreamHost" .Subcharts.gateway | splitList "." | first -}}
 {{- if ne $found $service -}}
-{{- fail (printf "the gateway looks for the Service %s but the server's is %s: set gateway.upstream.dns.hostname to %s.%s.svc.%s." $found $service $service .Release.Namespace $dns.clusterDomain) -}}
+{{- fail (printf "the gateway uses the Service %s but the server's Service is %s: set gateway.upstream.dns.hostname to %s.%s.svc.%s." $found $service $service .Release.Namespace $dns.clusterDomain) -}}
 {{- end -}}
 {{- end -}}
 
@@ -69,6 +69,6 @@ Values of server and gateway that must suit each other. Each refusal names both 
 {{- $service := include "common.fullname" .Subcharts.server -}}
 {{- $found := include "gateway.agent.service" .Subcharts.gateway -}}
 {{- if ne $found $service -}}
-{{- fail (printf "the gateway looks for the Service %s but the server's is %s: set gateway.upstream.eds.service to %s" $found $service $service) -}}
+{{- fail (printf "the gateway uses the Service %s but the server's Service is %s: set gateway.upstream.eds.service to %s" $found $service $service) -}}
 {{- end -}}
 {{- end -}}

@@ -1,6 +1,6 @@
 {{/*
 The agent that keeps Envoy's endpoints as the API server says (upstream.discovery: eds): a native sidecar,
-an init container that goes on. It starts before Envoy, which then finds its file, and ends after it.
+a sidecar (a restartable init container). It starts before Envoy, which then finds its file, and ends after it.
 */}}
 
 {{- define "gateway.agent.folder" -}}
@@ -20,7 +20,7 @@ an init container that goes on. It starts before Envoy, which then finds its fil
 initContainers:
   - name: agent
     {{- include "common.container.image" . | nindent 4 }}
-    # Runs beside the containers, not before them.
+    # A sidecar: it keeps running next to the other containers.
     restartPolicy: Always
     command: [/gateway-agent, endpoints]
     args:
@@ -82,12 +82,12 @@ without which Envoy would not own its CPUs. */}}
 {{- range $name := list "cpu" "memory" -}}
 {{- $limit := get $limits $name | toString -}}
 {{- if and $.Values.exclusive $given (or (not $limit) (ne $limit (get $requests $name | toString))) -}}
-{{- fail (printf "agent.resources has no equal request and limit of %s, but exclusive is true: only a pod of which every container has them gets CPUs of its own. Leave agent.resources empty, and set agent.cpu and agent.memory" $name) -}}
+{{- fail (printf "agent.resources has no equal request and limit of %s, but exclusive is true: a pod gets exclusive CPUs only if every container has them. Leave agent.resources empty, and set agent.cpu and agent.memory" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- $cpu := get $requests "cpu" | default .cpu | toString -}}
 {{- if and $.Values.exclusive (regexMatch "^[0-9]+(000m)?$" $cpu) -}}
-{{- fail (printf "%s is %s: the agent would take whole CPUs for itself, which belong to Envoy: give less than one, such as 50m" (ternary "agent.resources.requests.cpu" "agent.cpu" (hasKey $requests "cpu")) $cpu) -}}
+{{- fail (printf "%s is %s: the agent would get exclusive CPUs, which belong to Envoy: set it below one CPU, such as 50m" (ternary "agent.resources.requests.cpu" "agent.cpu" (hasKey $requests "cpu")) $cpu) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

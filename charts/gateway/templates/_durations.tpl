@@ -1,5 +1,5 @@
-{{/* A duration in the form of protobuf's JSON mapping, the only one that Envoy takes: 0.250s. Takes a list
-of the root context and the dotted name of a value. */}}
+{{/* A duration in protobuf's JSON format, such as 0.250s. Takes a list of the root context and the
+dotted name of a value. */}}
 {{- define "gateway.duration" -}}
 {{- $milliseconds := include "common.milliseconds" . | int64 -}}
 {{- if mod $milliseconds 1000 -}}

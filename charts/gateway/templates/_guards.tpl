@@ -29,13 +29,13 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 
-{{/* To Envoy, 0s is no time-out at all. */}}
+{{/* Envoy treats 0s as no timeout. */}}
 {{- define "gateway.guards.timeouts" -}}
 {{- $idle := include "common.milliseconds" (list . "upstream.idleTimeout") | int64 -}}
 {{- if .Values.upstream.serverIdleTimeout -}}
 {{- $server := include "common.milliseconds" (list . "upstream.serverIdleTimeout") | int64 -}}
 {{- if or (not $idle) (ge $idle $server) -}}
-{{- fail (printf "upstream.idleTimeout (%v) must be shorter than the server's timeouts.idle (%v, upstream.serverIdleTimeout): otherwise the server closes a connection just as the gateway sends a request on it" .Values.upstream.idleTimeout .Values.upstream.serverIdleTimeout) -}}
+{{- fail (printf "upstream.idleTimeout (%v) must be shorter than the server's timeouts.idle (%v, upstream.serverIdleTimeout): otherwise the server may close a connection while the gateway sends a request on it" .Values.upstream.idleTimeout .Values.upstream.serverIdleTimeout) -}}
 {{- end -}}
 {{- end -}}
 {{- $connect := include "common.milliseconds" (list . "upstream.connectTimeout") | int64 -}}
@@ -73,17 +73,17 @@ port taken does not start. */}}
 {{- range $name := rest $ -}}
 {{- $port := list (first $) $name | include "common.port" | int -}}
 {{- if and (ge $port (index $range 0 | int)) (le $port (index $range 1 | int)) -}}
-{{- fail (printf "%s (%d) is within net.ipv4.ip_local_port_range of sysctls (%s), from which the kernel takes ports for connections to replicas: choose a port or a range apart" $name $port (join " " $range)) -}}
+{{- fail (printf "%s (%d) is within net.ipv4.ip_local_port_range of sysctls (%s), which the kernel uses for connections to replicas: choose a port outside of it, or change the range" $name $port (join " " $range)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* The account of whoever names none is that of every pod beside these. */}}
+{{/* The default account is shared by all pods of the namespace. */}}
 {{- define "gateway.guards.account" -}}
 {{- if eq .Values.mode "envoy" -}}
 {{- if and (eq (include "gateway.discovery" .) "eds") .Values.agent.rbac (eq (include "common.serviceAccountName" .) "default") -}}
-{{- fail "the service account is default, and the agent's Role would be every pod's of the namespace: set serviceAccount.name, or agent.rbac to false and give the rights yourself, or upstream.discovery to dns" -}}
+{{- fail "the service account is default, so all pods of the namespace would get the agent's Role. Set serviceAccount.name, or set agent.rbac to false and grant the permissions yourself, or set upstream.discovery to dns" -}}
 {{- end -}}
 {{- if and .Values.upstream.eds.service (ne (include "gateway.discovery" .) "eds") -}}
 {{- fail (printf "upstream.eds.service is %s but replicas are found by %s: remove upstream.eds.service, or %s" .Values.upstream.eds.service (include "gateway.discovery" .) (ternary "upstream.dns.hostname" "set upstream.discovery to eds" (ne .Values.upstream.dns.hostname ""))) -}}
@@ -93,7 +93,7 @@ port taken does not start. */}}
 
 {{- define "gateway.guards.service" -}}
 {{- if and .Values.service.httpsNodePort (or (eq .Values.service.type "ClusterIP") (not .Values.tls.enabled)) -}}
-{{- fail (printf "service.httpsNodePort is %v, which takes service.type NodePort or LoadBalancer and tls.enabled: set both, or remove the port" .Values.service.httpsNodePort) -}}
+{{- fail (printf "service.httpsNodePort is %v, which requires tls.enabled and service.type NodePort or LoadBalancer: set both, or remove the port" .Values.service.httpsNodePort) -}}
 {{- end -}}
 {{- if and .Values.service.nodePort (eq .Values.service.type "ClusterIP") -}}
 {{- fail (printf "service.nodePort is %v but service.type is ClusterIP: set service.type to NodePort or LoadBalancer, or remove the port" .Values.service.nodePort) -}}

@@ -1,6 +1,6 @@
 {{- define "gateway.notes" -}}
 {{- $name := include "common.fullname" . -}}
-{{ $name }}: {{ if .Values.autoscaling.enabled }}{{ .Values.autoscaling.minReplicas }} to {{ .Values.autoscaling.maxReplicas }}{{ else }}{{ .Values.replicas }}{{ end }} pods with {{ .Values.cpus }} worker thread(s) each, for the replicas of
+{{ $name }}: {{ if .Values.autoscaling.enabled }}{{ .Values.autoscaling.minReplicas }} to {{ .Values.autoscaling.maxReplicas }}{{ else }}{{ .Values.replicas }}{{ end }} pods with {{ .Values.cpus }} worker thread(s) each. Replicas:
 {{- if eq (include "gateway.discovery" .) "eds" }}
   the Service {{ include "gateway.agent.service" . }}
 {{- else if eq (include "gateway.discovery" .) "dns" }}
@@ -25,11 +25,11 @@ Send a request:
   curl -ik https://127.0.0.1:8443/
   {{- end }}
 
-The header corelane-replica of the reply names the replica. A reply without it comes from the gateway
-itself; the access log (kubectl logs) says why, always from status {{ .Values.accessLog.status }} on.
+The reply header corelane-replica names the replica. A reply without it comes from the gateway itself. The
+access log (kubectl logs) contains the reason. Statuses from {{ .Values.accessLog.status }} on are always logged.
 {{- if eq .Values.mode "gatewayAPI" }}
 
-Envoy Gateway makes the pods, in the namespace {{ include "gateway.api.podNamespace" . }}. Whether it took everything:
+Envoy Gateway creates the pods in the namespace {{ include "gateway.api.podNamespace" . }}. Check that it accepted all objects:
   kubectl --namespace {{ .Release.Namespace }} describe gateway,httproute,clienttrafficpolicy,backendtrafficpolicy {{ $name }}
 {{- end }}
 {{- end -}}

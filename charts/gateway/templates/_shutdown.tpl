@@ -1,5 +1,5 @@
 {{/*
-How a pod ends: Envoy exits the moment it gets SIGTERM, so the agent drains it before that.
+Shutdown of a pod: Envoy exits immediately on SIGTERM, so the agent drains it before.
 */}}
 
 {{/* The key of shutdown that says how long to settle. 0.1.0 called it preStop. */}}
@@ -43,13 +43,13 @@ How a pod ends: Envoy exits the moment it gets SIGTERM, so the agent drains it b
 {{- $settle := include "gateway.shutdown.settle" $ | int64 -}}
 {{- $key := include "gateway.shutdown.settleKey" $ -}}
 {{- if and (not .deadline) (not (include "common.milliseconds" (list $ "upstream.timeout") | int64)) -}}
-{{- fail (printf "shutdown.deadline is empty and upstream.timeout is %v, so requests may take for ever: set shutdown.deadline" $.Values.upstream.timeout) -}}
+{{- fail (printf "shutdown.deadline is empty and upstream.timeout is %v, so requests may take forever: set shutdown.deadline" $.Values.upstream.timeout) -}}
 {{- end -}}
 {{- if lt (include "gateway.shutdown.deadline" $ | int64) $settle -}}
 {{- fail (printf "shutdown.deadline (%v) must not be shorter than shutdown.%s (%v), which it includes" .deadline $key (get . $key)) -}}
 {{- end -}}
 {{- if not (include "common.milliseconds" (list $ "shutdown.margin") | int64) -}}
-{{- fail (printf "shutdown.margin is %v: it must be longer than 0s, or the kubelet kills Envoy while the drain comes to its deadline" .margin) -}}
+{{- fail (printf "shutdown.margin is %v: it must be longer than 0s, otherwise the kubelet kills Envoy before the drain reaches its deadline" .margin) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

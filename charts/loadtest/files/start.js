@@ -1,6 +1,6 @@
 // Starts all runners at once, when every one of them has its virtual users and waits; stops them where one is missing.
 //
-// They wait as `k6 run --paused`, and are asked and told by k6's REST API
+// They wait as `k6 run --paused`, and are controlled by k6's REST API
 // (https://grafana.com/docs/k6/latest/misc/k6-rest-api/).
 
 import exec from 'k6/execution';

@@ -15,7 +15,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- $known = base $path | trimSuffix ".js" | append $known -}}
 {{- end -}}
 {{- if not (has .Values.scenario $known) -}}
-{{- fail (printf "scenario is %s, which there is not: choose one of %s" .Values.scenario (sortAlpha $known | join ", ")) -}}
+{{- fail (printf "scenario is %s, which does not exist: choose one of %s" .Values.scenario (sortAlpha $known | join ", ")) -}}
 {{- end -}}
 {{- end -}}
 
@@ -23,17 +23,17 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- define "loadtest.guards.name" -}}
 {{- $name := include "common.fullname" . -}}
 {{- if gt (len $name) 46 -}}
-{{- fail (printf "the names of all objects begin with %s, which has %d characters, and those of runners may not get longer than 63: set fullnameOverride to a name of at most 46" $name (len $name)) -}}
+{{- fail (printf "the name prefix %s has %d characters: set fullnameOverride to at most 46 characters, because names of runners may have at most 63" $name (len $name)) -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "loadtest.guards.times" -}}
 {{- $start := include "common.seconds" (list . "start.deadline") | int -}}
 {{- if lt $start 1 -}}
-{{- fail (printf "start.deadline is %v: give a time from 1s on" .Values.start.deadline) -}}
+{{- fail (printf "start.deadline is %v: set it to 1s or more" .Values.start.deadline) -}}
 {{- end -}}
 {{- if le (include "common.seconds" (list . "deadline") | int) $start -}}
-{{- fail (printf "deadline is %v and start.deadline is %v: the whole run takes longer than the wait for its start" .Values.deadline .Values.start.deadline) -}}
+{{- fail (printf "deadline is %v and start.deadline is %v: deadline must be longer, because it includes the start" .Values.deadline .Values.start.deadline) -}}
 {{- end -}}
 {{- end -}}
 
@@ -49,7 +49,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- fail (printf "settings has %s: give the name of a variable, such as RATE" $name) -}}
 {{- end -}}
 {{- if or (hasPrefix "K6_" $name) (has $name (list "SUMMARY_FILE" "RUNNER" "RUNNERS" "TESTID")) -}}
-{{- fail (printf "settings has %s, which is not for a scenario: remove it. Shares, tags, summaries and outputs are the chart's" $name) -}}
+{{- fail (printf "settings has %s, which is not a setting of scenarios: remove it. The chart sets shares, tags, summaries and outputs" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -57,10 +57,10 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- define "loadtest.guards.remoteWrite" -}}
 {{- with .Values.remoteWrite -}}
 {{- if and (ne .authentication "none") (not .secret) -}}
-{{- fail (printf "remoteWrite.authentication is %s but remoteWrite.secret is empty: name the Secret that has what it takes" .authentication) -}}
+{{- fail (printf "remoteWrite.authentication is %s but remoteWrite.secret is empty: set it to the name of a Secret with the credentials" .authentication) -}}
 {{- end -}}
 {{- if and .secret (eq .authentication "none") -}}
-{{- fail (printf "remoteWrite.secret is %s but remoteWrite.authentication is none, so nobody would read it: set basic or bearer, or leave the Secret out" .secret) -}}
+{{- fail (printf "remoteWrite.secret is %s but remoteWrite.authentication is none: set it to basic or bearer, or remove the Secret" .secret) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

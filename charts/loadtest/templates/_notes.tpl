@@ -9,10 +9,10 @@ Its series have the labels testid={{ .Values.testid | default (printf "%s-UID" .
 {{- end }}
 {{- end }}
 {{- if and .Values.target.url .Values.networkPolicy.enabled (not .Values.networkPolicy.target) }}
-WARNING: networkPolicy.target is empty. Runners reach gateways and replicas of Corelane in this namespace alone.
+WARNING: networkPolicy.target is empty. Runners reach only gateways and replicas of Corelane in this namespace.
 {{- end }}
 
-It has passed when this ends with 0; then its log has the summary of each runner:
+The run has passed if this exits with 0. Its log then contains the summary of each runner:
   {{ $kubectl }} wait --for=condition=Complete --timeout={{ .Values.deadline }} job/{{ $job }}
   {{ $kubectl }} logs --selector batch.kubernetes.io/job-name={{ $job }} --tail=-1 --prefix
 {{- end -}}

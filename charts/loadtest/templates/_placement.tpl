@@ -1,5 +1,5 @@
 {{/*
-Where runners run: not beside what they measure, where that can be had, and not all on one node.
+Placement of runners: apart from the measured pods if possible, and not all on one node.
 */}}
 {{- define "loadtest.placement" -}}
 {{- with .Values.priorityClassName }}

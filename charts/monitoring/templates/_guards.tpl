@@ -15,18 +15,18 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- $interval := include "common.milliseconds" (list . "scrape.interval") | int64 -}}
 {{- $timeout := include "common.milliseconds" (list . "scrape.timeout") | int64 -}}
 {{- if or (lt $interval 1000) (gt $interval 15000) -}}
-{{- fail (printf "scrape.interval is %v: give a time from 1s to 15s. The rules take rates over a minute, for which four scrapes are few enough" .Values.scrape.interval) -}}
+{{- fail (printf "scrape.interval is %v: set it to 1s to 15s. Rates over a minute need at least four scrapes" .Values.scrape.interval) -}}
 {{- end -}}
 {{- if or (lt $timeout 1) (gt $timeout $interval) -}}
-{{- fail (printf "scrape.timeout is %v: give a time that is not longer than scrape.interval (%v)" .Values.scrape.timeout .Values.scrape.interval) -}}
+{{- fail (printf "scrape.timeout is %v: it must not be longer than scrape.interval (%v)" .Values.scrape.timeout .Values.scrape.interval) -}}
 {{- end -}}
 {{- end -}}
 
-{{/* The label that a StatefulSet gives its pods has 11 characters beside its name, and 63 at most. */}}
+{{/* The label that a StatefulSet adds to its pods is its name plus 11 characters, at most 63. */}}
 {{- define "monitoring.guards.name" -}}
 {{- $name := include "common.fullname" . -}}
 {{- if gt (len $name) 39 -}}
-{{- fail (printf "the names of all objects begin with %s, which has %d characters, and Alertmanager's may not get longer than 52: set fullnameOverride to a name of at most 39" $name (len $name)) -}}
+{{- fail (printf "the name prefix %s has %d characters: set fullnameOverride to at most 39 characters, because the name of Alertmanager may have at most 52" $name (len $name)) -}}
 {{- end -}}
 {{- end -}}
 
@@ -42,20 +42,20 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- $units := dict "MB" 1 "GB" 1024 "TB" 1048576 "Mi" 1 "Gi" 1024 "Ti" 1048576 -}}
 {{- $kept := mul (regexFind "^[0-9]*" .retention.size | int64) (get $units (regexFind "..$" .retention.size) | int64) -}}
 {{- if ge $kept (mul (regexFind "^[0-9]+" .persistence.size | int64) (regexFind "..$" .persistence.size | get $units | int64)) -}}
-{{- fail (printf "prometheus.retention.size is %s, for which prometheus.persistence.size (%s) has no room: set it to less, about four fifths of that" .retention.size .persistence.size) -}}
+{{- fail (printf "prometheus.retention.size is %s, but prometheus.persistence.size is %s: set the retention to about 80%% of the volume" .retention.size .persistence.size) -}}
 {{- end -}}
 {{- end -}}
 {{- $part := dict "root" . "App" "prometheus" -}}
 {{- include "monitoring.part" $part -}}
 {{- if and .Values.prometheus.rbac (eq (include "common.serviceAccountName" $part) "default") -}}
-{{- fail "the service account of Prometheus is default, and its Role would be every pod's of the namespace: set prometheus.serviceAccount.name, or prometheus.rbac to false and give the rights yourself" -}}
+{{- fail "the service account of Prometheus is default, so all pods of the namespace would get its Role. Set prometheus.serviceAccount.name, or set prometheus.rbac to false and grant the permissions yourself" -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "monitoring.guards.alertmanager" -}}
 {{- with .Values.alertmanager -}}
 {{- if and .webhook .config.secret -}}
-{{- fail (printf "alertmanager.webhook and alertmanager.config.secret are both set, but a configuration of your own says itself where alerts go: leave alertmanager.webhook empty, and name it in the Secret %s" .config.secret) -}}
+{{- fail (printf "alertmanager.webhook and alertmanager.config.secret are both set: leave alertmanager.webhook empty, and configure the receiver in the Secret %s" .config.secret) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -63,15 +63,15 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- define "monitoring.guards.grafana" -}}
 {{- if .Values.grafana.enabled -}}
 {{- if not .Values.grafana.admin.secret -}}
-{{- fail (printf "grafana.admin.secret is empty, and no password is the same everywhere: make a Secret with the keys %s and %s and name it there, or set grafana.enabled to false" .Values.grafana.admin.userKey .Values.grafana.admin.passwordKey) -}}
+{{- fail (printf "grafana.admin.secret is empty, and the chart creates no password. Create a Secret with the keys %s and %s and set its name, or set grafana.enabled to false" .Values.grafana.admin.userKey .Values.grafana.admin.passwordKey) -}}
 {{- end -}}
 {{- range $name := list "GF_SECURITY_ADMIN_PASSWORD" "GF_SECURITY_ADMIN_USER" -}}
 {{- if hasKey $.Values.grafana.settings $name -}}
-{{- fail (printf "grafana.settings has %s, which everybody who may see the release could read: put it into the Secret that grafana.admin.secret names" $name) -}}
+{{- fail (printf "grafana.settings has %s, which anyone who can read the release could see: put it into the Secret of grafana.admin.secret" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- if .Values.dashboards.namespace -}}
-{{- fail "dashboards.namespace is set, but the release's own Grafana mounts the dashboards, and only from its own namespace: leave it empty, or set grafana.enabled to false" -}}
+{{- fail "dashboards.namespace is set, but Grafana of this release mounts dashboards only from its own namespace: leave it empty, or set grafana.enabled to false" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

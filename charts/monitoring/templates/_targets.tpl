@@ -1,6 +1,6 @@
 {{/*
-What is scraped: one description for the PodMonitors of mode operator and the jobs of mode standalone, so that series
-have the same labels in both: job, namespace, pod, node and instance.
+Scrape targets. PodMonitors of mode operator and jobs of mode standalone share them, so that series have the same
+labels in both modes: job, namespace, pod, node and instance.
 */}}
 
 {{/* The targets that are enabled, by the name of their job. */}}
@@ -8,7 +8,7 @@ have the same labels in both: job, namespace, pod, node and instance.
 {{- $found := dict -}}
 {{- range $job, $target := .Values.targets -}}
 {{- if $target.enabled -}}
-{{- /* The agents' own labels namespace and pod mean the pod that was looked at. */ -}}
+{{- /* The agents' own labels namespace and pod identify the checked pod. */ -}}
 {{- $_ := merge (dict "honorLabels" (eq $job "node-tuning")) (omit $target "enabled") | set $found $job -}}
 {{- end -}}
 {{- end -}}

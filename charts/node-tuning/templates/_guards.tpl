@@ -14,22 +14,22 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{/* Pod sysctls start at the kernel's defaults in each pod, whatever the node's own are. */}}
 {{- define "node-tuning.guards.knobs" -}}
 {{- if and (eq .Values.profile "custom") (not .Values.knobs) -}}
-{{- fail "profile is custom but knobs is empty, so there would be nothing to look at: name the knobs, or choose web-10k, web-100k or web-1m" -}}
+{{- fail "profile is custom but `knobs` is empty: add node settings to `knobs`, or set profile to web-10k, web-100k or web-1m" -}}
 {{- end -}}
 {{- range $name, $_ := .Values.knobs -}}
 {{- if eq $name "net.ipv4.tcp_migrate_req" -}}
-{{- fail (printf "knobs has %s: leave it off everywhere. On kernels without its fix, a connection that is moved to another listener wakes nobody there; a replica that drains needs no such thing" $name) -}}
+{{- fail (printf "`knobs` has %s: leave it off everywhere. On kernels without its fix, a connection that moves to another listener is not accepted there. Replicas drain instead" $name) -}}
 {{- end -}}
 {{- if has $name (include "node-tuning.podSysctls.safe" . | fromYamlArray) -}}
-{{- fail (printf "knobs has %s, which each pod has for itself: what the node has never reaches a pod. Set it in sysctls of the charts server and gateway" $name) -}}
+{{- fail (printf "`knobs` has %s, which is a setting of each pod, not of the node. Set it in sysctls of the charts server and gateway" $name) -}}
 {{- end -}}
 {{- if has $name (include "node-tuning.podSysctls.unsafe" . | fromYamlArray) -}}
-{{- fail (printf "knobs has %s, which each pod has for itself: what the node has never reaches a pod. Set it in unsafeSysctls of the charts server and gateway, and name it in allowedUnsafeSysctls of the kubelets, without which such a pod fails" $name) -}}
+{{- fail (printf "`knobs` has %s, which is a setting of each pod, not of the node. Set it in unsafeSysctls of the charts server and gateway, and allow it in allowedUnsafeSysctls of the kubelets" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* What Kubernetes takes for safe; also those that the charts have no use for. */}}
+{{/* All sysctls that Kubernetes considers safe, including those that the charts do not use. */}}
 {{- define "node-tuning.podSysctls.safe" -}}
 - net.ipv4.ip_local_port_range
 - net.ipv4.ip_local_reserved_ports
@@ -59,7 +59,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- range $name := list "irq.affinity" "irqbalance.banned_cpus" -}}
 {{- $value := get $.Values.knobs $name | toString -}}
 {{- if eq $value "auto" -}}
-{{- fail (printf "knobs has %s but housekeeping is empty, so there is no CPU to move interrupts to: set housekeeping to the CPUs that the kubelet reserves, such as 0-1" $name) -}}
+{{- fail (printf "`knobs` has %s but housekeeping is empty: set housekeeping to the CPUs that the kubelet reserves, such as 0-1" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -67,21 +67,21 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 
 {{- define "node-tuning.guards.mode" -}}
 {{- if and .Values.taint.enabled (eq .Values.mode "audit") -}}
-{{- fail "taint.enabled is true but mode is audit, which prepares no node: a taint would never go. Set mode to apply, or taint.enabled to false. Mode restore takes the taint off" -}}
+{{- fail "taint.enabled is true but mode is audit, which never removes the taint. Set mode to apply, or set taint.enabled to false. Mode restore removes the taint" -}}
 {{- end -}}
 {{- if has .Values.address (list "127.0.0.1" "::1") -}}
-{{- fail (printf "address is %s, where neither the kubelet's probes nor Prometheus nor `helm test` reach the agent: leave it empty, or set an address of the node" .Values.address) -}}
+{{- fail (printf "address is %s, which probes, Prometheus and `helm test` cannot reach: leave it empty, or set an address of the node" .Values.address) -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "node-tuning.guards.durations" -}}
 {{- $interval := include "common.milliseconds" (list . "interval") | int64 -}}
 {{- if or (lt $interval 1000) (gt $interval 300000) -}}
-{{- fail (printf "interval is %v: give a time from 1s to 5m" .Values.interval) -}}
+{{- fail (printf "interval is %v: set it to 1s to 5m" .Values.interval) -}}
 {{- end -}}
 {{- $timeout := include "common.milliseconds" (list . "uninstall.timeout") | int64 -}}
 {{- if or (lt $timeout 1000) (gt $timeout 3600000) -}}
-{{- fail (printf "uninstall.timeout is %v: give a time from 1s to 1h" .Values.uninstall.timeout) -}}
+{{- fail (printf "uninstall.timeout is %v: set it to 1s to 1h" .Values.uninstall.timeout) -}}
 {{- end -}}
 {{- end -}}
 
@@ -89,20 +89,20 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- define "node-tuning.guards.journal" -}}
 {{- range $folder := list "/dev" "/proc" "/run" "/sys" "/tmp" "/var/run" -}}
 {{- if hasPrefix (printf "%s/" $folder) (printf "%s/" $.Values.journal.hostPath) -}}
-{{- fail (printf "journal.hostPath is %s, which does not outlive a reboot, but some changes do: choose a folder on a disk, such as /var/lib/corelane/node-tuner" $.Values.journal.hostPath) -}}
+{{- fail (printf "journal.hostPath is %s, which does not survive a reboot, but some changes do: set it to a folder on a disk, such as /var/lib/corelane/node-tuner" $.Values.journal.hostPath) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "node-tuning.guards.rollout" -}}
 {{- if has (toString .Values.rollout.maxUnavailable) (list "0" "0%") -}}
-{{- fail "rollout.maxUnavailable is 0, but two agents do not fit on a node, so none could ever be replaced: set it to 1" -}}
+{{- fail "rollout.maxUnavailable is 0, but a node runs only one agent, so none can be replaced: set it to 1" -}}
 {{- end -}}
 {{- end -}}
 
-{{/* The account of whoever names none is that of every pod beside these. */}}
+{{/* The default account is shared by all pods of the namespace. */}}
 {{- define "node-tuning.guards.account" -}}
 {{- if and .Values.rbac (eq (include "common.serviceAccountName" .) "default") -}}
-{{- fail "the service account is default, and the agent's ClusterRole would be every pod's of the namespace: set serviceAccount.name, or rbac to false and give the rights yourself" -}}
+{{- fail "the service account is default, so all pods of the namespace would get the agent's ClusterRole. Set serviceAccount.name, or set rbac to false and grant the permissions yourself" -}}
 {{- end -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-{{/* Where all agents answer. */}}
+{{/* The address of all agents. */}}
 {{- define "node-tuning.url" -}}
 http://{{ include "common.fullname" . }}.{{ .Release.Namespace }}.svc:{{ .Values.port }}
 {{- end -}}
@@ -6,26 +6,26 @@ http://{{ include "common.fullname" . }}.{{ .Release.Namespace }}.svc:{{ .Values
 {{- define "node-tuning.notes" -}}
 {{- $name := include "common.fullname" . -}}
 {{- $exec := printf "kubectl --namespace %s exec daemonset/%s -- /node-tuner" .Release.Namespace $name -}}
-{{ $name }}: an agent in mode {{ .Values.mode }}, profile {{ .Values.profile }}, on {{ if or .Values.nodeSelector .Values.affinity }}the nodes that nodeSelector and affinity choose{{ else }}every node{{ end }}.
+{{ $name }}: an agent in mode {{ .Values.mode }}, profile {{ .Values.profile }}, on {{ if or .Values.nodeSelector .Values.affinity }}the nodes that nodeSelector and affinity select{{ else }}every node{{ end }}.
 {{- if eq .Values.mode "audit" }}
-It changes nothing, and restores nothing: what mode apply has changed before stays, also when this release is
-uninstalled. Mode restore comes in between.
+This mode changes and restores nothing. Changes of an earlier mode apply stay, even after the release is
+uninstalled. To restore them, use mode restore first.
 {{- else if eq .Values.mode "apply" }}
 {{- if not (or .Values.nodeSelector .Values.affinity) }}
-WARNING: nodeSelector is empty. Every node is changed, also those on which no pod of Corelane runs.
+WARNING: nodeSelector is empty. Every node is changed, even those without pods of Corelane.
 {{- end }}
 {{- if .Release.IsInstall }}
-WARNING: the first agents come to all of these nodes at once; only later changes go node by node. Where that
-matters, install in mode audit, look, and change the mode by helm upgrade.
+WARNING: the first installation changes all of these nodes at the same time. Only later changes proceed node by
+node. To avoid that, install in mode audit first, review the plan, and change the mode with helm upgrade.
 {{- end }}
 {{- if not .Values.uninstall.enabled }}
-uninstall.enabled is false: helm uninstall leaves the nodes as they are then. Mode restore comes before it.
+uninstall.enabled is false: helm uninstall does not restore the nodes. To restore them, use mode restore first.
 {{- end }}
 {{- else }}
-It writes back what was there before mode apply. An agent is ready when nothing is left to restore.
+This mode writes back the values from before mode apply. An agent is ready when nothing is left to restore.
 {{- end }}
 
-What differs on one node, and whether the pods of all nodes have their CPUs alone:
+Show the differences on one node, and the proof that pods have exclusive CPUs:
   {{ $exec }} plan
   {{ $exec }} proof
 {{- end -}}

@@ -42,7 +42,7 @@ readOnlyRootFilesystem: true
 {{- .Values.resources | default $derived | toYaml -}}
 {{- end -}}
 
-{{/* Also for who runs the program in the pod: `kubectl exec daemonset/NAME -- /node-tuner plan`, or proof. */}}
+{{/* Also for commands in the pod: `kubectl exec daemonset/NAME -- /node-tuner plan`, or proof. */}}
 {{- define "node-tuning.env" -}}
 - name: NODE_TUNER_CONFIG
   value: /etc/node-tuner/config.yaml

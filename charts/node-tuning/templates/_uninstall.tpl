@@ -1,6 +1,6 @@
 {{/*
-Before anything is deleted, a Job lets the agents restore their nodes: it sets the DaemonSet's mode to restore
-and waits until all of them are ready, which they are when nothing is left to restore.
+Before anything is deleted, a Job sets the DaemonSet's mode to restore and waits until all agents are ready. They
+are ready when nothing is left to restore.
 */}}
 
 {{/* Not empty where there may be something to restore, and agents that can. */}}

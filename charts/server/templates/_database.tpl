@@ -74,7 +74,7 @@ ca_file: /etc/corelane-database/ca.crt
 {{ include "common.fullname" . }}-database
 {{- end -}}
 
-{{/* The most replicas that there can be, those that a roll-out adds not counted. */}}
+{{/* The maximum number of replicas, without the additional ones of a rollout. */}}
 {{- define "server.mostReplicas" -}}
 {{- with .Values -}}{{ ternary .autoscaling.maxReplicas .replicas .autoscaling.enabled }}{{- end -}}
 {{- end -}}

@@ -11,7 +11,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- list . "ports.traffic" "ports.admin" | include "common.guards.samePorts" -}}
 {{- list . "ports.traffic" "ports.admin" | include "common.guards.lowPorts" -}}
 {{- if and .Values.static.volume (not .Values.static.root) -}}
-{{- fail "static.volume is set but static.root is empty: set static.root to the folder at which to mount and serve it, such as /srv/static" -}}
+{{- fail "static.volume is set but static.root is empty: set static.root to the folder where it is mounted and served, such as /srv/static" -}}
 {{- end -}}
 {{- end -}}
 
@@ -19,7 +19,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- $cpus := toString .Values.cpus -}}
 {{- $lanes := toString .Values.lanes | default $cpus -}}
 {{- if ne $lanes $cpus -}}
-{{- fail (printf "lanes is %s but cpus is %s: a lane is one CPU's worth of server, so set both to the same number or leave lanes empty" $lanes $cpus) -}}
+{{- fail (printf "lanes is %s but cpus is %s: each lane needs one CPU. Set both to the same number or leave lanes empty" $lanes $cpus) -}}
 {{- end -}}
 {{- if and (not .Values.exclusive) (has (toString .Values.pin) (list "on" "true")) -}}
 {{- fail "pin is on but exclusive is false: the lanes of all replicas of a node would be pinned to the same CPUs. Set pin to auto, or exclusive to true" -}}
@@ -46,11 +46,11 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- $settle := include "common.milliseconds" (list . "config.drain.settle") | int64 -}}
 {{- $deadline := include "common.milliseconds" (list . "config.drain.deadline") | int64 -}}
 {{- if gt $settle $deadline -}}
-{{- fail (printf "config.drain.settle (%v) must not be longer than config.drain.deadline (%v), which covers it" .Values.config.drain.settle .Values.config.drain.deadline) -}}
+{{- fail (printf "config.drain.settle (%v) must not be longer than config.drain.deadline (%v), which includes it" .Values.config.drain.settle .Values.config.drain.deadline) -}}
 {{- end -}}
 {{- $grace := include "server.gracePeriod" . | int64 -}}
 {{- if le (mul $grace 1000) $deadline -}}
-{{- fail (printf "shutdown.gracePeriodSeconds (%d) must be longer than config.drain.deadline (%v): otherwise the kubelet kills a replica that still drains. Raise it, or leave it empty to have it derived" $grace .Values.config.drain.deadline) -}}
+{{- fail (printf "shutdown.gracePeriodSeconds (%d) must be longer than config.drain.deadline (%v): otherwise the kubelet kills a replica before it has drained. Increase it, or leave it empty to derive it" $grace .Values.config.drain.deadline) -}}
 {{- end -}}
 {{- end -}}
 
@@ -58,7 +58,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- define "server.guards.environment" -}}
 {{- range .Values.extraEnv -}}
 {{- if hasPrefix "CORELANE_" .name -}}
-{{- fail (printf "extraEnv has %s: settings of the server belong in config, where they are checked; other variables must not begin with CORELANE_" .name) -}}
+{{- fail (printf "extraEnv has %s: settings of the server belong in config. Other variables must not begin with CORELANE_" .name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -5,7 +5,7 @@
 {{- .Values.shutdown.gracePeriodSeconds | default $derived | int64 -}}
 {{- end -}}
 
-{{/* What the chart mounts beside the configuration. */}}
+{{/* Mounts in addition to the configuration. */}}
 {{- define "server.volumeMounts" -}}
 - name: config
   mountPath: /etc/corelane

@@ -1,4 +1,4 @@
-"""How each alert's condition is made to happen, and how it ends: a function for each drill."""
+"""The causes of alerts: a function for each drill."""
 
 from dashboards.drill.causes import (
     certificates,

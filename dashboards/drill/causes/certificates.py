@@ -1,6 +1,6 @@
-"""Certificates that end soon, have ended, or cannot be used."""
+"""Certificates that expire soon, have expired, or are not valid."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,20 +11,19 @@ from cryptography.x509.oid import NameOID
 
 from dashboards.drill import factor
 from dashboards.drill.drills import Labels, drill
-from dashboards.drill.parts import Server
 from dashboards.drill.place import Place
 
 YEAR = timedelta(days=365)
 
 WEEK = timedelta(days=7) / factor.FACTOR
-"""The bound of the warning in the drill."""
+"""The bound of the warning in a drill."""
 
 DAY = timedelta(days=1) / factor.FACTOR
-"""That of the critical alert."""
+"""The bound of the critical alert in a drill."""
 
 
 def write(folder: Path, lasts: timedelta) -> tuple[Path, Path]:
-    """A new certificate of `localhost` and its key, in the files that the server reads; both at once."""
+    """Writes a certificate for `localhost` and its key into the files that the server reads."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.now(UTC)
@@ -52,67 +51,52 @@ def _replace(file: Path, content: bytes) -> None:
     fresh.replace(file)
 
 
-def _server(place: Place) -> Server:
+def _replaced(place: Place, change: Callable[[Path], object]) -> Iterator[Labels]:
+    """A replica whose certificate is replaced by a bad one, and then by a good one."""
     certificate, key = write(place.folder, YEAR)
     files = ("--tls.certificate", certificate, "--tls.key", key)
-    return place.server(*files, "--tls.reload", "200ms", tls=True)
+    server = place.server(*files, "--tls.reload", "200ms", tls=True)
+    place.begins()
+    change(place.folder)
+    yield {"pod": server.name}
+    write(place.folder, YEAR)
 
 
 @drill(
     "CorelaneCertificateExpiry/warning",
-    how="a replica's new certificate lasts half of the drill's week; one of a year takes its place",
+    how="a replica's new certificate lasts half of a drill's week; replaced by one for a year",
 )
 def certificate_of_a_week(place: Place) -> Iterator[Labels]:
-    server = _server(place)
-    place.begins()
-    write(place.folder, WEEK / 2)
-    yield {"pod": server.pod}
-    write(place.folder, YEAR)
+    yield from _replaced(place, lambda folder: write(folder, WEEK / 2))
 
 
 @drill(
     "CorelaneCertificateExpiry/critical",
-    how="a replica's new certificate lasts half of the drill's day; one of a year takes its place",
+    how="a replica's new certificate lasts half of a drill's day; replaced by one for a year",
 )
 def certificate_of_a_day(place: Place) -> Iterator[Labels]:
-    server = _server(place)
-    place.begins()
-    write(place.folder, DAY / 2)
-    yield {"pod": server.pod}
-    write(place.folder, YEAR)
+    yield from _replaced(place, lambda folder: write(folder, DAY / 2))
 
 
 @drill(
     "CorelaneCertificateExpiry/critical",
-    how="a replica's new certificate lasts 10 s, and ends; one of a year takes its place",
+    how="a replica's new certificate expires after 10 s; replaced by one for a year",
 )
 def certificate_ends(place: Place) -> Iterator[Labels]:
-    server = _server(place)
-    place.begins()
-    write(place.folder, timedelta(seconds=10))
-    yield {"pod": server.pod}
-    write(place.folder, YEAR)
+    yield from _replaced(place, lambda folder: write(folder, timedelta(seconds=10)))
 
 
 @drill(
     "CorelaneCertificateNotReloaded",
-    how="the new certificate ended an hour ago, which a replica does not take; a good one takes its place",
+    how="the new certificate has expired, so the replica rejects it; replaced by a valid one",
 )
 def certificate_ended(place: Place) -> Iterator[Labels]:
-    server = _server(place)
-    place.begins()
-    write(place.folder, timedelta(hours=-1))
-    yield {"pod": server.pod}
-    write(place.folder, YEAR)
+    yield from _replaced(place, lambda folder: write(folder, timedelta(hours=-1)))
 
 
 @drill(
     "CorelaneCertificateNotReloaded",
-    how="the new certificate is no PEM; a good one takes its place",
+    how="the new certificate is not PEM; replaced by a valid one",
 )
 def certificate_broken(place: Place) -> Iterator[Labels]:
-    server = _server(place)
-    place.begins()
-    (place.folder / "tls.crt").write_text("no certificate\n")
-    yield {"pod": server.pod}
-    write(place.folder, YEAR)
+    yield from _replaced(place, lambda folder: (folder / "tls.crt").write_text("not PEM\n"))

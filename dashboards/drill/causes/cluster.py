@@ -1,4 +1,4 @@
-"""What the agents that ask the API server say: drills on the platform that has one."""
+"""Agents that use the API server: drills on the platform that has one."""
 
 import signal
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def api_server_stopped(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelanePodNotPinned",
-    how="a CFS quota in the cgroup of a pod with CPUs of its own; it is lifted",
+    how="a CFS quota in the cgroup of a pod with exclusive CPUs; removed",
     whole=True,
 )
 def pod_with_quota(place: Place) -> Iterator[Labels]:
@@ -42,7 +42,7 @@ def pod_with_quota(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelanePodNotPinned",
-    how="another pod may run on the CPU of a pod with CPUs of its own; no more",
+    how="another pod may use the CPU of a pod with exclusive CPUs; no longer",
     whole=True,
 )
 def pod_with_company(place: Place) -> Iterator[Labels]:

@@ -1,4 +1,4 @@
-"""A PostgreSQL that is gone, or slower than what is asked of it."""
+"""A PostgreSQL that is down, or too slow for the load."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ def _postgres(place: Place) -> Database:
 
 def _lists(place: Place, server: Server) -> None:
     place.until(
-        lambda: ask(server.url, "/projects").status == 200, f"{server.pod} lists its projects"
+        lambda: ask(server.url, "/projects").status == 200, f"{server.name} lists its projects"
     )
 
 
@@ -32,14 +32,14 @@ def database_stopped(place: Place) -> Iterator[Labels]:
     place.begins()
     database.server.end()
     with place.again(lambda: ask(server.url, "/projects")):
-        yield {"pod": server.pod}
+        yield {"pod": server.name}
     database.server.start()
 
 
 @drill(
     "CorelaneDatabaseExhausted",
     "CorelaneDatabaseBusy",
-    how="somebody locks the table; one connection, a wait of 200 ms, six clients. The lock is released",
+    how="a lock on the table, one connection, a wait of 200 ms, six clients; the lock is released",
 )
 def database_exhausted(place: Place) -> Iterator[Labels]:
     database = _postgres(place)
@@ -51,4 +51,4 @@ def database_exhausted(place: Place) -> Iterator[Labels]:
         holding(database, "LOCK TABLE projects"),
         place.load(server.url, "/projects", clients=6, rate=30),
     ):
-        yield {"pod": server.pod}
+        yield {"pod": server.name}

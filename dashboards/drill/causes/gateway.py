@@ -1,4 +1,4 @@
-"""A gateway that is gone, has nobody behind it, tries again and again, or has its fill."""
+"""Gateways that are down, have no healthy replica, retry, or are at a limit."""
 
 import signal
 import socket
@@ -49,20 +49,20 @@ def replica_unhealthy(place: Place) -> Iterator[Labels]:
     servers = [place.server(pod=f"server-{index}") for index in range(2)]
     place.gateway(*servers)
     place.begins()
-    servers[0].send(signal.SIGSTOP)
+    servers[0].signal(signal.SIGSTOP)
     yield {"pod": "gateway"}
-    servers[0].send(signal.SIGCONT)
+    servers[0].signal(signal.SIGCONT)
 
 
 @drill(
     "CorelaneGatewayRetries",
-    how="one of two replicas has one slot and no queue, and a client that goes past the gateway keeps the "
-    "slot: it sheds what the gateway sends; that client leaves",
+    how="one of two replicas has one slot and no queue, and a direct client occupies the "
+    "slot, so that it sheds requests of the gateway; the client leaves",
 )
 def retries(place: Place) -> Iterator[Labels]:
     small = ("--faults", "on", "--lanes", "1", "--limits.slots", "1", "--limits.queue", "0")
     taken = place.server(*small)
-    # Its requests are of another route than the gateway's.
+    # A different route than the gateway's requests.
     taken.fault("/div/{n}", latency={"fixed": "1s", "jitter": "0s"})
     gateway = place.gateway(taken, place.server(pod="server-1"))
     with place.load(gateway.url, clients=4, rate=60):
@@ -73,7 +73,7 @@ def retries(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneOutlierEjections",
-    how="one of two replicas answers 500 to everything (fault injection), ejections of 1 s; the fault ends",
+    how="one of two replicas answers 500 (fault injection), ejections of 1 s; the fault ends",
 )
 def ejections(place: Place) -> Iterator[Labels]:
     failing = place.server("--faults", "on")
@@ -84,19 +84,19 @@ def ejections(place: Place) -> Iterator[Labels]:
         place.begins()
         failing.fault("/hello", error={"status": 500})
         yield {"pod": "gateway"}
-        failing.well()
+        failing.faults()
 
 
 @drill(
     "CorelaneGatewayOverloaded/warning",
     "CorelaneGatewayOverloaded/critical",
-    how="a gateway that may use 4 MiB takes the place of one that may use 512; the latter is back",
+    how="a gateway with 4 MiB of memory replaces one with 512 MiB; replaced again",
 )
 def gateway_overloaded(place: Place) -> Iterator[Labels]:
     server = place.server()
     with ExitStack() as stack:
         place.gateway(server, stack=stack)
-        # As when a pod is replaced: what ends is not looked at any more.
+        # As when a pod is replaced: the old one is no longer a target.
         place.unscraped("gateway")
     place.begins()
     with ExitStack() as stack:
@@ -108,7 +108,7 @@ def gateway_overloaded(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneGatewayConnections/warning",
-    how="a gateway with 20 connections at most, 18 of them kept; they are closed",
+    how="a gateway with a limit of 20 connections, 18 open; closed",
 )
 def gateway_connections(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(place.server(), values={"listener": {"connections": 20}})
@@ -119,7 +119,7 @@ def gateway_connections(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneGatewayConnections/critical",
-    how="a gateway with 20 connections at most, all of them kept, others tried; they are closed",
+    how="a gateway with a limit of 20 connections, all open, and attempts to connect; closed",
 )
 def gateway_full(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(place.server(), values={"listener": {"connections": 20}})
@@ -130,7 +130,7 @@ def gateway_full(place: Place) -> Iterator[Labels]:
 
 @contextmanager
 def _held(gateway: Gateway, count: int) -> Iterator[None]:
-    """Connections that are kept open."""
+    """Open connections."""
     with ExitStack() as stack:
         for _ in range(count):
             address = (HOST, urlsplit(gateway.url).port)
@@ -141,7 +141,7 @@ def _held(gateway: Gateway, count: int) -> Iterator[None]:
 @drill(
     "CorelaneCertificateExpiry/warning",
     "CorelaneCertificateExpiry/critical",
-    how="the gateway's new certificate ends within the day, of which Envoy says 0 days; one of a year takes its place",
+    how="the gateway's new certificate expires within a day; replaced by one for a year",
 )
 def gateway_certificate(place: Place) -> Iterator[Labels]:
     files = dict(zip(("certificate", "key"), map(str, write(place.folder, YEAR)), strict=True))

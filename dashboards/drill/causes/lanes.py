@@ -1,4 +1,4 @@
-"""Lanes with too much to do, or with too little beside others; CPUs that a quota stops."""
+"""Saturated and uneven lanes; CPUs throttled by a quota."""
 
 import json
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ BURN = "100ms"
     "CorelaneQueueLong",
     "CorelaneExpectedWait",
     "CorelaneCapacityShort",
-    how="eight clients of one lane with one slot and a queue of ten, 100 ms of CPU a request "
-    "(fault injection); they leave",
+    how="eight clients, one lane with one slot and a queue of ten, 100 ms of CPU per request "
+    "(fault injection); the load ends",
     fires=300,
     busy=True,
 )
@@ -35,7 +35,7 @@ def lane_full(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneLanesUneven",
-    how="all requests come by the connections of one of two lanes; they end",
+    how="all requests use connections of one of two lanes; the load ends",
     fires=300,
     busy=True,
 )
@@ -47,11 +47,11 @@ def lanes_uneven(place: Place) -> Iterator[Labels]:
         client = _client_of(server, 0)
         stack.callback(client.close)
         stack.enter_context(place.again(lambda: client.ask("/hello"), pause=0.001))
-        yield {"pod": server.pod}
+        yield {"pod": server.name}
 
 
 def _client_of(server: Server, lane: int) -> Client:
-    """A connection that the kernel's hash has given to this lane."""
+    """A connection that the kernel's hash assigned to this lane."""
     while True:
         client = Client(server.url)
         if json.loads(client.ask("/").body)["lane"] == lane:
@@ -61,7 +61,7 @@ def _client_of(server: Server, lane: int) -> Client:
 
 @drill(
     "CorelanePodsUneven",
-    how="all requests go to one of two replicas, past the gateway; they end",
+    how="all requests go directly to one of two replicas; the load ends",
     fires=300,
     busy=True,
 )
@@ -76,7 +76,7 @@ def pods_uneven(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneThrottledWhilePinned",
-    how="a cgroup with a quota of a tenth of a CPU for a pinned replica under load; the quota is lifted",
+    how="a pinned replica under load in a cgroup with a quota of 0.1 CPU; the quota is removed",
 )
 def throttled(place: Place) -> Iterator[Labels]:
     quota = place.stack.enter_context(cgroup.quota())
@@ -86,5 +86,5 @@ def throttled(place: Place) -> Iterator[Labels]:
     with place.load(server.url, clients=1):
         place.begins()
         quota.limit(cgroup.PERIOD // 10)
-        yield {"pod": server.pod}
+        yield {"pod": server.name}
         quota.limit(None)

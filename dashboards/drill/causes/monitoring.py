@@ -1,4 +1,4 @@
-"""Who watches is not there, cannot evaluate, or cannot tell anybody."""
+"""Monitoring that is down, cannot evaluate rules, or cannot notify."""
 
 import signal
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ def prometheus_stopped(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneNotificationsFail",
-    how="nobody listens where a Prometheus sends its alerts; somebody does",
+    how="the Alertmanager of a Prometheus does not run; started",
 )
 def notifications_fail(place: Place) -> Iterator[Labels]:
     port = watchers.port()
-    # A replica that is not there: an alert that it has to pass on.
+    # A missing replica: an alert that it has to send.
     watchers.prometheus(place, alertmanager=port, absent=watchers.port())
     place.begins()
     yield {"job": "prometheus", "pod": "prometheus"}
@@ -32,7 +32,7 @@ def notifications_fail(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneTargetsGone/warning",
-    how="discovery no longer finds the replicas; it does again",
+    how="discovery no longer finds the replicas; found again",
 )
 def targets_gone(place: Place) -> Iterator[Labels]:
     server = place.server()
@@ -40,12 +40,12 @@ def targets_gone(place: Place) -> Iterator[Labels]:
     place.begins()
     place.watch.remove(place.namespace)
     yield {"job": "server"}
-    place.watch.add("server", server.admin_port, namespace=place.namespace, pod=server.pod)
+    place.watch.add("server", server.replica.admin_port, namespace=place.namespace, pod=server.name)
 
 
 @drill(
     "CorelaneTargetsGone/critical",
-    how="discovery no longer finds the gateways; it does again",
+    how="discovery no longer finds the gateways; found again",
 )
 def gateways_gone(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(place.server())
@@ -60,8 +60,8 @@ def gateways_gone(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneRulesFail",
-    how="a Prometheus takes the records of another beside its own (federation), so that objectives are there "
-    "twice; it no longer does",
+    how="a Prometheus federates the records of another one, so that objectives exist twice; "
+    "the federation ends",
 )
 def rules_fail(place: Place) -> Iterator[Labels]:
     server = place.server()

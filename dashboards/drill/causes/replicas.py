@@ -1,4 +1,4 @@
-"""Replicas that end, hang, stall, shed or refuse."""
+"""Replicas that crash, hang, stall, shed or reject."""
 
 import signal
 import socket
@@ -20,7 +20,7 @@ def replica_killed(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
     server.kill()
-    yield {"job": "server", "pod": server.pod}
+    yield {"job": "server", "pod": server.name}
     server.start()
 
 
@@ -28,23 +28,23 @@ def replica_killed(place: Place) -> Iterator[Labels]:
 def replica_stopped(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
-    server.send(signal.SIGSTOP)
-    yield {"job": "server", "pod": server.pod}
-    server.send(signal.SIGCONT)
+    server.signal(signal.SIGSTOP)
+    yield {"job": "server", "pod": server.name}
+    server.signal(signal.SIGCONT)
 
 
-@drill("CorelaneReplicaRestarting", how="SIGKILL of a replica every few seconds; it stays up then")
+@drill("CorelaneReplicaRestarting", how="SIGKILL of a replica every few seconds; it stays up")
 def replica_restarts(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
     with place.again(lambda: _restart(place, server), pause=1):
-        yield {"job": "server", "pod": server.pod}
+        yield {"job": "server", "pod": server.name}
     place.until(server.ready, "the replica is up")
 
 
 def _restart(place: Place, server: Server) -> None:
     begun = _started(place)
-    # It is said in whole seconds, of a clock that may be one behind.
+    # It has whole seconds, of a clock that may be one behind.
     place.until(lambda: time.time() > begun + 2, "two seconds")
     server.kill()
     server.start()
@@ -52,69 +52,70 @@ def _restart(place: Place, server: Server) -> None:
 
 
 def _started(place: Place) -> float:
-    """When Prometheus last saw the replica start; 0 while it sees none."""
+    """The last start time of the replica in Prometheus; 0 without one."""
     series = f'process_start_time_seconds{{namespace="{place.namespace}", job="server"}}'
     return max((each["value"] for each in place.watch.query(series)), default=0.0)
 
 
 @drill(
     "CorelaneDrainStuck",
-    how="after SIGTERM the main thread hangs, as in a system call that does not return (cgroup freezer); it goes on",
+    how="after SIGTERM the main thread is frozen (cgroup freezer); thawed",
 )
 def drain_stuck(place: Place) -> Iterator[Labels]:
     freezer = place.stack.enter_context(cgroup.freezer())
     server = place.server("--drain.settle", "4s", "--drain.deadline", "5s")
     place.stack.callback(freezer.thaw)
     place.begins()
-    server.send(signal.SIGTERM)
-    # A thread that is frozen before takes no signal for its process.
+    server.signal(signal.SIGTERM)
+    # A frozen thread does not handle the signal, so the drain starts first.
     place.until(lambda: b'"settling"' in ask(server.admin, "/lanes").body, "the drain begins")
-    # The first thread has the id of the process. The others, that of the admin port among them, go on.
-    freezer.freeze(server.process.pid, thread=server.process.pid)
-    yield {"job": "server", "pod": server.pod}
+    # The first thread has the id of the process. The others, including the admin port's, continue.
+    freezer.freeze(server.pid, thread=server.pid)
+    yield {"job": "server", "pod": server.name}
     freezer.thaw()
-    place.until(server.ended, "the replica has ended")
+    place.until(lambda: not server.running, "the replica has ended")
 
 
 @drill(
-    "CorelaneStall", how="a handler burns 2 s of CPU on its lane (fault injection); the fault ends"
+    "CorelaneStall", how="a handler uses 2 s of CPU on its lane (fault injection); the fault ends"
 )
 def stall(place: Place) -> Iterator[Labels]:
     server = place.server("--faults", "on")
     place.begins()
     server.fault("/hello", cpu={"burn": "2s"})
     ask(server.url, "/hello")
-    yield {"pod": server.pod, "route": "/hello"}
-    server.well()
+    yield {"pod": server.name, "route": "/hello"}
+    server.faults()
 
 
 @drill(
     "CorelaneShedding",
-    how="four clients, one slot and no queue, 300 ms a request (fault injection); one client is left",
+    how="four clients, one slot and no queue, 300 ms per request (fault injection); one "
+    "client is left",
 )
 def shedding(place: Place) -> Iterator[Labels]:
     server = place.server("--faults", "on", "--limits.slots", "1", "--limits.queue", "0")
     place.begins()
     server.fault("/hello", latency={"fixed": "300ms", "jitter": "0s"})
     with place.load(server.url, clients=1), place.load(server.url, clients=3, rate=20):
-        yield {"pod": server.pod}
+        yield {"pod": server.name}
 
 
 @drill(
     "CorelaneConnectionsRefused",
-    how="four connections are allowed and kept, others are tried; all are closed",
+    how="a limit of four connections, all open, and attempts to connect; closed",
 )
 def connections_refused(place: Place) -> Iterator[Labels]:
     server = place.server("--limits.connections", "4")
     place.begins()
     with ExitStack() as stack:
         for _ in range(4):
-            stack.enter_context(socket.create_connection((HOST, server.port)))
+            stack.enter_context(socket.create_connection((HOST, server.replica.port)))
         with place.again(lambda: ask(server.url, "/hello")):
-            yield {"pod": server.pod, "reason": "limit"}
+            yield {"pod": server.name, "reason": "limit"}
 
 
-@drill("CorelaneTokensNotReloaded", how="nonsense in the file of tokens; the good file is back")
+@drill("CorelaneTokensNotReloaded", how="an invalid token file; restored")
 def tokens_broken(place: Place) -> Iterator[Labels]:
     file = place.folder / "tokens"
     good = tokens.line("drill", tokens.token())
@@ -122,5 +123,5 @@ def tokens_broken(place: Place) -> Iterator[Labels]:
     server = place.server("--auth.tokens", file)
     place.begins()
     file.write_text("drill sha256:nonsense\n")
-    yield {"pod": server.pod}
+    yield {"pod": server.name}
     file.write_text(good)

@@ -1,4 +1,4 @@
-"""Requests that fail or are late, until the error budget burns; then so many good ones that it no longer does."""
+"""Requests that fail or are slow until the error budget burns; then good ones until it recovers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from support.processes import running
 from support.rendering import tool
 
 BOTH = {"latency": {"fixed": "400ms", "jitter": "0s"}}
-"""Later than the objective's threshold."""
+"""Above the latency threshold."""
 
 
 @drill(
@@ -17,8 +17,8 @@ BOTH = {"latency": {"fixed": "400ms", "jitter": "0s"}}
     "CorelaneGatewayErrors/critical",
     "CorelaneRouteErrors/warning",
     "CorelaneRouteErrors/critical",
-    how="one request in ten is answered 500 (fault injection), 20 a second; then good ones by ab, until "
-    "less than one in a thousand has failed",
+    how="10% of 20 requests per second get 500 (fault injection); then good requests by ab "
+    "until less than 0.1% have failed",
     resolves=300,
     busy=True,
 )
@@ -31,8 +31,8 @@ def budget_of_errors(place: Place) -> Iterator[Labels]:
     "CorelaneGatewaySlow/critical",
     "CorelaneRouteSlow/warning",
     "CorelaneRouteSlow/critical",
-    how="one request in two takes 400 ms (fault injection), 10 a second; then quick ones by ab, until less "
-    "than one in a hundred was late",
+    how="50% of 20 requests per second take 400 ms (fault injection); then fast requests by "
+    "ab until less than 1% were slow",
     resolves=300,
     busy=True,
 )
@@ -47,14 +47,14 @@ def _burn(place: Place, share: float, fault: dict) -> Iterator[Labels]:
         place.begins()
         server.fault("/hello", share, **fault)
         yield {}
-        server.well()
-    # It ends with the drill: until then it is part of all being well again.
+        server.faults()
+    # It runs until the end of the drill, so that the alert resolves.
     place.stack.enter_context(_good(place, f"{gateway.url}/hello"))
 
 
 @contextmanager
 def _good(place: Place, url: str) -> Iterator[None]:
-    """Requests one after the other on two connections."""
+    """Good requests on two connections."""
     argv = ["nice", tool("ab"), "-k", "-q", "-c", "2", "-t", "600", "-n", "5000000", url]
     with (place.folder / "ab.log").open("wb") as log, running(argv, log, log):
         yield

@@ -5,164 +5,119 @@ from collections.abc import Callable
 from loadtests.bench.balancing.climb import LAG_MS, TRIES
 from loadtests.bench.balancing.policies import ONLY
 from loadtests.bench.balancing.scenarios import REFERENCE, SCENARIOS, SLO_MS
-from loadtests.bench.balancing.verdict import adoption, at, capacities, cells, target
-from loadtests.bench.text import spread, table
+from loadtests.bench.balancing.verdict import adoption, capacities, ladders, reference, target
+from loadtests.bench.experiment.page import LEGEND, Page, cell
+from loadtests.bench.experiment.plots import Panel, Plot, Series
+from loadtests.bench.experiment.record import Record
 
-Cell = dict
-
-
-def measured(record: dict, scenario: str) -> list[str]:
-    """The policies that a scenario was measured with."""
-    return [policy for policy in record["policies"] if scenario in ONLY.get(policy, (scenario,))]
+OBJECTIVE = f"p99 ≤ {SLO_MS:.0f} ms"
 
 
-def markdown(record: dict) -> str:
+def page(title: str, record: Record) -> Page:
     """The whole report."""
-    ladders = [name for name in record["scenarios"] if SCENARIOS[name].ladder]
-    events = [name for name in record["scenarios"] if SCENARIOS[name].over]
-    parts = [
-        "# Balancing policies under trouble",
-        (
-            "Written by `make bench-balancing`. Figures are medians over the seeds, with the lowest "
-            "and the highest in brackets."
-        ),
-        _setting(record),
-        "![Capacity within the latency objective](bench-balancing.svg)",
-        "## Reading",
-        "\n".join(f"- {sentence}" for sentence in reading(record)),
-        f"## Capacity within the objective (p99 ≤ {SLO_MS:.0f} ms)",
-        (
-            "Highest offered load in percent of the replicas' nominal capacity. Between the last step of "
-            "a ladder within the objective and the first beyond, log(p99) is interpolated; 0 means less "
-            "than the first step, and the last step means that or more."
-        ),
-    ]
-    for name in ladders:
+    found = Page(title, record, "A round is a seed.", LEGEND)
+    if ladders(record):
+        found.plot(_plot(record))
+    found.section("Reading")
+    found.points([*target(record), *adoption(record), _disturbance(record)])
+    found.section(f"Capacity within the objective ({OBJECTIVE})", CAPACITY)
+    for name in ladders(record):
         steps = ", ".join(f"{load:g}" for load in SCENARIOS[name].ladder)
-        parts += [
-            f"### {SCENARIOS[name].title}",
-            f"Steps: {steps}; {min(len(record['seeds']), SCENARIOS[name].seeds)} seeds.",
-            _capacities(record, name),
-        ]
-    parts.append(f"## p99 in ms at {REFERENCE}% of the nominal capacity")
-    for name in ladders:
-        parts += [
-            f"### {SCENARIOS[name].title}",
-            _by_policy(record, name, lambda cell: cell["p99"], 0, REFERENCE),
-        ]
-    for name in events:
-        parts += [f"## {SCENARIOS[name].title}", *_event(record, name)]
-    parts += ["## CPU of the gateways", *_cpu(record), "## How it is measured", _method(record)]
-    return "\n\n".join(parts) + "\n"
+        found.section(SCENARIOS[name].title, f"Steps: {steps}.", level=3)
+        _table(found, record, name, lambda *at: cell(capacities(record, *at), 0))
+    found.section(f"p99 in ms at {REFERENCE}% of the nominal capacity")
+    for name in ladders(record):
+        found.section(SCENARIOS[name].title, level=3)
+        _table(found, record, name, lambda *at: cell(_values(record, "p99", *at), 0))
+    for name in record.labels("scenario"):
+        if SCENARIOS[name].over:
+            _event(found, record, name)
+    for name in ladders(record)[:1]:
+        found.section("CPU of the gateways", CPU.format(title=SCENARIOS[name].title.lower()))
+        _table(found, record, name, lambda *at: cell(_values(record, "gateway_us", *at), 0))
+    found.section("How it is measured", METHOD)
+    return found
 
 
-def brief(found: list[Cell]) -> str:
-    """One scenario in a line, for who watches."""
-    last: dict[str, Cell] = {}
-    for cell in found:
-        if cell["load"] == REFERENCE or SCENARIOS[cell["scenario"]].load:
-            last[cell["policy"]] = cell
-    figures = [
-        f"{name} {cell['p99']:.0f} ms" + (f" {cell['wrong']} wrong" if cell["wrong"] else "")
-        for name, cell in last.items()
+def _values(record: Record, figure: str, scenario: str, shape: str, policy: str) -> list[float]:
+    load = reference(scenario)
+    return record.values(figure, scenario=scenario, shape=shape, policy=policy, load=load)
+
+
+def _table(
+    found: Page, record: Record, scenario: str, figure: Callable[[str, str, str], str]
+) -> None:
+    """A line for each shape, a column for each policy that the scenario was measured with."""
+    columns = [
+        (policy, lambda shape, policy=policy: figure(scenario, shape, policy))
+        for policy in record.labels("policy", scenario=scenario)
     ]
-    return f"{found[0]['scenario']}: p99 {', '.join(figures)}"
+    found.table("replicas x gateways", record.labels("shape", scenario=scenario), *columns)
 
 
-def reading(record: dict) -> list[str]:
-    """What the figures say, in sentences."""
-    return [*target(record), *adoption(record), _disturbance(record)]
+def _event(found: Page, record: Record, name: str) -> None:
+    scenario = SCENARIOS[name]
+    counted = "the other replicas'" if scenario.of_others else "the"
+    found.section(
+        scenario.title,
+        f"Load: {reference(name):g}% of {counted} nominal capacity. Seconds until the p99 is within the "
+        "objective again:",
+    )
+
+    def recovered(*at: str) -> str:
+        known, rounds = _values(record, "recovery", *at), len(_values(record, "p99", *at))
+        return cell(known, 1) + (
+            f"; {rounds - len(known)} not in time" if len(known) < rounds else ""
+        )
+
+    def wrong(*at: str) -> str:
+        pairs = zip(*(_values(record, each, *at) for each in ("wrong", "requests")), strict=True)
+        return cell([100 * wrong / requests for wrong, requests in pairs], 2)
+
+    _table(found, record, name, recovered)
+    found.text("Requests without a right answer, in percent:")
+    _table(found, record, name, wrong)
 
 
-def _disturbance(record: dict) -> str:
-    found = record["cells"]
-    late = sum(cell["lag_p99"] > LAG_MS for cell in found)
+def _disturbance(record: Record) -> str:
+    late = sum(row["lag_p99"] > LAG_MS for row in record.rows)
     return (
-        f"The machine was {record['busy_share']:.0%} busy on average, at most "
-        f"{max(cell['busy'] for cell in found):.0%} during a scenario; {record['stolen_share']:.1%} "
-        f"was stolen by its host. In {late} of {len(found)} cells the generator sent 1% of the "
-        f"requests more than {LAG_MS:.0f} ms late, after up to {TRIES} tries: these say more of the "
-        "machine than of a policy."
+        f"During a scenario the machine was at most {max(record.values('busy')):.0%} busy, and its host took at "
+        f"most {max(record.values('stolen')):.1%}. In {late} of {len(record.rows)} samples the generator sent 1% of "
+        f"the requests more than {LAG_MS:.0f} ms late, after up to {TRIES} tries: these say more of the machine "
+        "than of a policy."
     )
 
 
-def _rows(record: dict, scenario: str, figure: Callable[[str, str], str]) -> str:
-    shown = measured(record, scenario)
-    head = ["replicas x gateways", *shown]
-    rows = [[shape, *(figure(shape, policy) for policy in shown)] for shape in record["shapes"]]
-    return table(head, rows)
-
-
-def _capacities(record: dict, scenario: str) -> str:
-    def figure(shape: str, policy: str) -> str:
-        found = capacities(record, scenario, shape, policy)
-        return spread(found, 0) if found else "–"
-
-    return _rows(record, scenario, figure)
-
-
-def _by_policy(
-    record: dict, scenario: str, value: Callable[[Cell], float], digits: int, load: float
-) -> str:
-    def figure(shape: str, policy: str) -> str:
-        found = [
-            value(cell)
-            for seed in record["seeds"]
-            for cell in cells(record, scenario, shape, policy, seed)
-            if cell["load"] == load
+def _plot(record: Record) -> Plot:
+    panels = []
+    for name in ladders(record):
+        series = [
+            Series(
+                policy,
+                [
+                    (shape, capacities(record, name, shape, policy))
+                    for shape in record.labels("shape")
+                ],
+            )
+            for policy in record.labels("policy")
+            if policy not in ONLY
         ]
-        return spread(found, digits) if found else "–"
-
-    return _rows(record, scenario, figure)
-
-
-def _event(record: dict, scenario: str) -> list[str]:
-    load = SCENARIOS[scenario].load or REFERENCE
-
-    def recovered(shape: str, policy: str) -> str:
-        found = [at(record, scenario, shape, policy, seed) for seed in record["seeds"]]
-        times = [cell["recovery"] for cell in found if cell]
-        known = [time for time in times if time is not None]
-        never = f"; {len(times) - len(known)} not in time" if len(known) < len(times) else ""
-        return (spread(known, 1) if known else "–") + never
-
-    counted = "the other replicas'" if SCENARIOS[scenario].of_others else "the"
-    return [
-        (
-            f"Load: {load:g}% of {counted} nominal capacity. Seconds until the p99 is within the "
-            "objective again:"
-        ),
-        _rows(record, scenario, recovered),
-        "Requests without a right answer, in percent:",
-        _by_policy(record, scenario, lambda cell: 100 * cell["wrong"] / cell["requests"], 2, load),
-    ]
+        panels.append(Panel(series, title=SCENARIOS[name].title))
+    panels[-1].x = "% of nominal capacity"
+    return Plot(f"Highest load with {OBJECTIVE}, by replicas x gateways", panels)
 
 
-def _cpu(record: dict) -> list[str]:
-    name = next((n for n in record["scenarios"] if SCENARIOS[n].ladder), None)
-    if name is None:
-        return []
-    return [
-        (
-            f"µs per request at {REFERENCE}% load ({SCENARIOS[name].title.lower()}), health checks "
-            "included. So few requests per second leave Envoy asleep between them, which makes each "
-            "dearer than under full load; only the differences count."
-        ),
-        _by_policy(record, name, lambda cell: cell["gateway_us"], 0, REFERENCE),
-    ]
+CAPACITY = (
+    "Highest offered load in percent of the replicas' nominal capacity. Between the last step of a ladder within the "
+    "objective and the first beyond, log(p99) is interpolated; 0 means less than the first step, and the last step "
+    "means that or more."
+)
 
-
-def _setting(record: dict) -> str:
-    about = record["machine"]
-    return (
-        f"{about['date']}, {about['cpu']}, {about['cores']} cores, {about['kernel']}, sources "
-        f"{about['sources']}; {record['seconds'] / 60:.0f} minutes."
-    )
-
-
-def _method(record: dict) -> str:
-    return METHOD
-
+CPU = (
+    f"µs per request at {REFERENCE}% load ({{title}}), health checks included. So few requests per second leave Envoy "
+    "asleep between them, which makes each more expensive than under full load; only the differences count."
+)
 
 METHOD = """\
 A replica is a process of the `corelane` library with one lane, its real queue, probes and load reports. A

@@ -7,6 +7,8 @@ from loadtests.bench.balancing.climb import objective
 from loadtests.bench.balancing.figures import capacity
 from loadtests.bench.balancing.policies import DEFAULT, ONLY
 from loadtests.bench.balancing.scenarios import REFERENCE, SCENARIOS
+from loadtests.bench.experiment.page import verdict
+from loadtests.bench.experiment.record import Record
 from loadtests.bench.text import spread
 
 TARGET = 10.0
@@ -19,55 +21,53 @@ MORE, LESS, CPU = 1.10, 0.97, 1.03
 gateways, nowhere else less than so much, and takes at most so much of the gateways' CPU."""
 
 
-def cells(record: dict, scenario: str, shape: str, policy: str, seed: int) -> list[dict]:
-    """The loads that a policy was measured with."""
-    wanted = (scenario, shape, policy, seed)
-    return [
-        cell
-        for cell in record["cells"]
-        if (cell["scenario"], cell["shape"], cell["policy"], cell["seed"]) == wanted
-    ]
+def ladders(record: Record) -> list[str]:
+    """The scenarios in which load climbs."""
+    return [name for name in record.labels("scenario") if SCENARIOS[name].ladder]
 
 
-def at(record: dict, scenario: str, shape: str, policy: str, seed: int) -> dict | None:
-    """The cell at which all policies are measured."""
-    load = SCENARIOS[scenario].load or REFERENCE
-    found = [c for c in cells(record, scenario, shape, policy, seed) if c["load"] == load]
-    return found[0] if found else None
+def capacities(record: Record, scenario: str, shape: str, policy: str) -> list[float]:
+    """The capacity in each round."""
+    rounds: dict[int, dict[float, float]] = {}
+    for row in record.select(scenario=scenario, shape=shape, policy=policy):
+        rounds.setdefault(row["round"], {})[row["load"]] = objective(row)
+    return [capacity(loads) for loads in rounds.values()]
 
 
-def capacities(record: dict, scenario: str, shape: str, policy: str) -> list[float]:
-    """The capacity in each seed."""
-    of_seeds = (cells(record, scenario, shape, policy, seed) for seed in record["seeds"])
-    return [capacity({c["load"]: objective(c) for c in found}) for found in of_seeds if found]
+def reference(scenario: str) -> float:
+    """The load at which all policies are measured."""
+    return SCENARIOS[scenario].load or REFERENCE
 
 
-def target(record: dict) -> Iterator[str]:
+def ratios(record: Record, figure: str, policy: str, scenario: str, shape: str) -> list[float]:
+    """A figure of a policy in the default's, at that load."""
+    where = {"scenario": scenario, "shape": shape, "load": reference(scenario)}
+    return record.ratios(figure, {"policy": policy}, {"policy": DEFAULT}, **where)
+
+
+def target(record: Record) -> Iterator[str]:
     """The default beside round robin, with one of three or four replicas slowed."""
-    shapes = [shape for shape in record["shapes"] if shape[0] in "34"]
+    shapes = [shape for shape in record.labels("shape") if shape[0] in "34"]
     for name in SLOWED:
-        pairs = [
-            [at(record, name, shape, policy, seed) for policy in (DEFAULT, "round-robin")]
-            for shape in shapes
-            for seed in record["seeds"]
-        ]
-        ratios = [theirs["p99"] / mine["p99"] for mine, theirs in pairs if mine and theirs]
-        if ratios:
-            verdict = "meets" if median(ratios) >= TARGET else "misses"
+        found = [r for shape in shapes for r in ratios(record, "p99", "round-robin", name, shape)]
+        if found:
             yield (
-                f"{SCENARIOS[name].title}, of three or four, {REFERENCE}% load: the p99 of "
-                f"round-robin is {spread(ratios, 1)} times that of {DEFAULT}, which {verdict} the "
-                f"target of {TARGET:g}."
+                f"{SCENARIOS[name].title}, of three or four, {REFERENCE}% load: the p99 of round-robin is "
+                f"{spread(found, 1)} times that of {DEFAULT}, which {verdict(found, TARGET, least=True)}."
             )
 
 
-def adoption(record: dict) -> Iterator[str]:
+def adoption(record: Record) -> Iterator[str]:
     """Each other policy beside the default."""
-    for policy in record["policies"]:
+    for policy in record.labels("policy"):
         if policy == DEFAULT or policy in ONLY:
             continue
-        where, elsewhere = _ratios(record, policy)
-        cpu = _cpu(record, policy)
+        where, elsewhere = _carried(record, policy)
+        cpu = [
+            ratio
+            for shape in record.labels("shape")
+            for ratio in ratios(record, "gateway_us", policy, "homogeneous", shape)
+        ]
         if not (where and elsewhere and cpu):
             continue
         wins = median(where) >= MORE and min(elsewhere.values()) >= LESS and median(cpu) <= CPU
@@ -80,13 +80,13 @@ def adoption(record: dict) -> Iterator[str]:
         )
 
 
-def _ratios(record: dict, policy: str) -> tuple[list[float], dict[str, float]]:
+def _carried(record: Record, policy: str) -> tuple[list[float], dict[str, float]]:
     """The capacity in that of the default: with a slowed replica behind three gateways, each; and
     elsewhere, the median by scenario and gateways."""
     where: list[float] = []
     elsewhere: dict[str, list[float]] = {}
-    for name in (n for n in record["scenarios"] if SCENARIOS[n].ladder):
-        for shape in record["shapes"]:
+    for name in ladders(record):
+        for shape in record.labels("shape"):
             mine, theirs = (capacities(record, name, shape, p) for p in (DEFAULT, policy))
             if not (mine and theirs):
                 continue
@@ -98,14 +98,4 @@ def _ratios(record: dict, policy: str) -> tuple[list[float], dict[str, float]]:
                 where.append(ratio)
             else:
                 elsewhere.setdefault(f"{name} behind {gateways}", []).append(ratio)
-    return where, {name: median(ratios) for name, ratios in elsewhere.items()}
-
-
-def _cpu(record: dict, policy: str) -> list[float]:
-    """The gateways' CPU per request in that of the default, where nothing is in trouble."""
-    pairs = [
-        [at(record, "homogeneous", shape, p, seed) for p in (DEFAULT, policy)]
-        for shape in record["shapes"]
-        for seed in record["seeds"]
-    ]
-    return [theirs["gateway_us"] / mine["gateway_us"] for mine, theirs in pairs if mine and theirs]
+    return where, {name: median(found) for name, found in elsewhere.items()}

@@ -97,10 +97,3 @@ CELLS = (
     ),
 )
 """Two lanes have dearer works: the generator is on one of their CPUs, and is to take little of it."""
-
-NAMES = tuple(cell.name for cell in CELLS)
-
-
-def named(names: tuple[str, ...]) -> list[Cell]:
-    """These, in the order of the report."""
-    return [cell for cell in CELLS if cell.name in names]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadtests.bench.capacity.cells import KINDS, USERS, Cell
-from loadtests.bench.lanes.load import Generator, Place, may_be_first
-from loadtests.bench.lanes.servers import Running
+from loadtests.bench.experiment.generator import Generator, Place, may_be_first
+from loadtests.bench.experiment.servers import Running
 from loadtests.bench.mixed.stack import PAGE, TOKEN
 
 Look = Callable[[], object]

@@ -9,7 +9,8 @@ from loadtests.bench.capacity.cells import Cell
 from loadtests.bench.capacity.load import Asker, Part
 from loadtests.bench.capacity.replica import Replica, Seen, grown, quiet, serving
 from loadtests.bench.capacity.verdict import USED
-from loadtests.bench.lanes.builds import Programs
+from loadtests.bench.experiment.builds import Programs
+from loadtests.bench.experiment.plan import Stand
 from postgres import home
 
 LANE_TIME = "corelane_load_table_lane_time_seconds_total"
@@ -22,71 +23,61 @@ TOO_MUCH = 1.3
 what the replica can do."""
 
 
-@dataclass(frozen=True)
-class Lengths:
-    """Of each part, in seconds."""
-
-    low: float = 2.5
-    knee: float = 1.5
-    open: float = 1.0
-    """In what the cell itself wants."""
-
-
-FULL = Lengths()
-QUICK = Lengths(low=0.5, knee=0.3, open=0.05)
+LOW, KNEE = 2.5, 1.5
+"""Seconds of the low load and of that beyond the knee; a cell says how long the p99 is measured."""
 
 NOTHING = Cell("nothing", "/work of one step", works=((1e-6, 1.0),), low=200_000.0)
 """Requests whose handler takes no time, at more than any lane can do."""
 
 
-@dataclass(frozen=True)
-class Bench:
+@dataclass
+class CapacityStand(Stand):
     """What every measurement uses."""
 
-    programs: Programs
-    command: Path
+    programs: Programs | None = None
+    command: Path = Path()
     """The program `corelane`."""
-    asker: Asker
-    cpus: list[int]
-    lengths: Lengths
+    asker: Asker | None = None
     ahead: bool = False
     """Whether servers run ahead of every ordinary thread."""
     outside: float = 0.0
     """What a busy lane does for a request beside its handler, in seconds."""
 
 
-def outside(bench: Bench) -> float:
+def outside(stand: CapacityStand) -> float:
     """What a request costs a busy lane of this machine beside its handler, in seconds.
 
     A low load cannot tell it from what waking up costs.
     """
     with (
         tempfile.TemporaryDirectory(prefix="bench-capacity-", dir=home.ELSEWHERE) as folder,
-        serving(NOTHING, bench.programs, bench.cpus, Path(folder), ahead=bench.ahead) as replica,
+        serving(
+            NOTHING, stand.programs, list(stand.cpus), Path(folder), ahead=stand.ahead
+        ) as replica,
     ):
-        part = Part(NOTHING.low, bench.lengths.knee / 2, seed=1, warm_up=0.1)
-        before, after = _ask(bench, NOTHING, replica, part)["seen"]
+        part = Part(NOTHING.low, stand.plan.seconds(KNEE, least=0.3) / 2, seed=1, warm_up=0.1)
+        before, after = _ask(stand, NOTHING, replica, part)["seen"]
     # CPU time lacks what others take of a lane meanwhile, which its handlers' time has; busy time lacks the call that
     # looks at sockets.
     lane = max(grown(before, after, name) for name in LANE_BUSY)
     return max(0.0, lane - grown(before, after, LANE_TIME)) / grown(before, after, OBSERVATIONS)
 
 
-def measured(bench: Bench, cell: Cell, seed: int) -> dict:
+def measured(stand: CapacityStand, cell: Cell, seed: int) -> dict:
     """One sample: a prediction beside what was measured."""
-    lengths = bench.lengths
+    seconds = stand.plan.seconds
     with tempfile.TemporaryDirectory(prefix="bench-capacity-", dir=home.ELSEWHERE) as name:
         folder = Path(name)
-        with serving(cell, bench.programs, bench.cpus, folder, ahead=bench.ahead) as replica:
-            part = Part(cell.calibration_rate(), lengths.low, seed)
-            low = _ask(bench, cell, replica, part)
+        with serving(cell, stand.programs, list(stand.cpus), folder, ahead=stand.ahead) as replica:
+            part = Part(cell.calibration_rate(), seconds(LOW, least=0.5), seed)
+            low = _ask(stand, cell, replica, part)
             said = predict.predicted(
-                bench.command, cell, low["seen"], used=USED, outside=bench.outside, folder=folder
+                stand.command, cell, low["seen"], used=USED, outside=stand.outside, folder=folder
             )
-            part = Part(TOO_MUCH * said.knee, lengths.knee, seed, warm_up=0.2)
-            knee = _ask(bench, cell, replica, part)
-            part = Part(said.rate, max(0.5, lengths.open * cell.seconds), seed)
-            at = _ask(bench, cell, replica, part)
+            part = Part(TOO_MUCH * said.knee, seconds(KNEE, least=0.3), seed, warm_up=0.2)
+            knee = _ask(stand, cell, replica, part)
+            part = Part(said.rate, seconds(cell.seconds, least=0.5), seed)
+            at = _ask(stand, cell, replica, part)
     return {
         "calibration_rate": cell.calibration_rate(),
         "limit": said.limit,
@@ -114,8 +105,8 @@ def measured(bench: Bench, cell: Cell, seed: int) -> dict:
     }
 
 
-def _ask(bench: Bench, cell: Cell, replica: Replica, part: Part) -> dict:
-    result = bench.asker.ask(cell, replica.server, part, replica.look)
+def _ask(stand: CapacityStand, cell: Cell, replica: Replica, part: Part) -> dict:
+    result = stand.asker.ask(cell, replica.server, part, replica.look)
     return {**result, **quiet(*result["seen"], result["generator_cores"] * result["seconds"])}
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from loadtests.bench import cpu
 from loadtests.bench.capacity.cells import Cell
 from loadtests.bench.capacity.load import AHEAD
+from loadtests.bench.experiment.builds import Programs
+from loadtests.bench.experiment.servers import HOST, Running, running
 from loadtests.bench.free_ports import free_ports
-from loadtests.bench.lanes.builds import Programs
-from loadtests.bench.lanes.servers import HOST, Running, running
 from loadtests.bench.mixed.databases import EVERYBODY_WAITS
 from loadtests.bench.mixed.stack import Server
 from tools.errors import ToolError

@@ -27,12 +27,6 @@ def met(samples: list[dict], figure: str) -> bool:
     return abs(error(samples, figure)) <= TARGETS[figure]
 
 
-def wrong(record: dict) -> int:
-    """Requests that got a wrong answer or none."""
-    samples = (sample for cell in record["cells"] for sample in cell["samples"])
-    return sum(sample["wrong"] for sample in samples)
-
-
 def reasons(samples: list[dict]) -> list[str]:
     """What the measurement itself shows of why a target is missed."""
 

@@ -5,10 +5,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from loadtests.bench.experiment.generator import Place
 from loadtests.bench.field.contender import Contender
 from loadtests.bench.field.contenders import CONTENDERS
 from loadtests.bench.field.running import Database, Running, started
-from loadtests.bench.lanes.load import Place
 
 ROUNDS = 3
 CONNECTIONS = 64

@@ -9,12 +9,12 @@ from math import ceil
 from pathlib import Path
 
 from loadtests.bench import ab
+from loadtests.bench.experiment.generator import Generator
 from loadtests.bench.field import published
 from loadtests.bench.field.bench import CONNECTIONS, Bench, Plan
 from loadtests.bench.field.contender import C10K, FILE_10K, Contender
 from loadtests.bench.field.running import Running
 from loadtests.bench.field.workloads import REQUESTS
-from loadtests.bench.lanes.load import Generator
 from tools import progress, resolve
 from tools.errors import ToolError
 

@@ -3,13 +3,13 @@
 import time
 from collections.abc import Mapping
 
+from loadtests.bench.experiment.generator import Generator
+from loadtests.bench.experiment.measurement import cpu_of
 from loadtests.bench.field import warm
 from loadtests.bench.field.bench import CONNECTIONS, IDLE_CONNECTIONS, Bench, Seconds
 from loadtests.bench.field.contender import Contender
 from loadtests.bench.field.running import Running, check
 from loadtests.bench.field.workloads import REQUESTS, Workload, first_of
-from loadtests.bench.lanes.load import Generator
-from loadtests.bench.lanes.rows import cpu_of
 
 SLOW_MS = 7.0
 SLOW_SHARE = 0.1

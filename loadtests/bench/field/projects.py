@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from loadtests.bench.experiment.generator import Generator
+from loadtests.bench.experiment.measurement import cpu_of
 from loadtests.bench.field import warm
 from loadtests.bench.field.bench import Bench, Seconds
 from loadtests.bench.field.contender import Contender
 from loadtests.bench.field.measures import Sample, counted, latency
 from loadtests.bench.field.running import Database, Running, placed
-from loadtests.bench.lanes.load import Generator
-from loadtests.bench.lanes.rows import cpu_of
 from loadtests.bench.mixed.databases import Databases, Postgres, databases
 from loadtests.bench.mixed.stack import PAGE, TOKEN
 

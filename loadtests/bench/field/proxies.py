@@ -4,18 +4,18 @@ import random
 from collections.abc import Sequence
 from functools import partial
 
+from loadtests.bench.experiment import builds, servers
+from loadtests.bench.experiment.generator import Generator, Place
+from loadtests.bench.experiment.measurement import cpu_of
+from loadtests.bench.experiment.servers import Running
 from loadtests.bench.field import measures
 from loadtests.bench.field.bench import CONNECTIONS, Bench, Plan
 from loadtests.bench.field.contender import HELLO, Contender
 from loadtests.bench.field.workloads import REQUESTS
-from loadtests.bench.gateway import measure as pooled
 from loadtests.bench.gateway import proxies, shipped
-from loadtests.bench.gateway.proxies import Programs, Proxy
-from loadtests.bench.gateway.run import TOOLS, versions
-from loadtests.bench.lanes import builds, servers
-from loadtests.bench.lanes.load import Generator, Place
-from loadtests.bench.lanes.rows import cpu_of
-from loadtests.bench.lanes.servers import Running
+from loadtests.bench.gateway.pool import TOOLS, replicas
+from loadtests.bench.gateway.proxies import Programs, Proxy, versions
+from loadtests.bench.gateway.shipped import Endpoint
 from tools import progress, resolve
 from tools.errors import ToolError
 
@@ -60,13 +60,13 @@ def measure(bench: Bench, plan: Plan) -> dict:
     )
     programs = Programs(resolve.ensure(TOOLS), bench.generator, server)
     samples: dict[str, list[Sample]] = {name: [] for name in SETTINGS}
-    with pooled.bench(programs, bench.cpus, 0.0) as pool:
-        compared = _compared(programs, pool)
+    with replicas(programs, bench.cpus[1]) as (pool, endpoints):
+        compared = _compared(programs, endpoints)
         for number in range(1, plan.rounds + 1):
             order = random.Random(plan.seed * 1000 + number).sample([*compared], len(compared))
             for name in order:
                 try:
-                    sample = _sample(bench, plan, pool, compared[name], number)
+                    sample = _sample(bench, plan, programs, pool, compared[name], number)
                 except ToolError as error:
                     progress.say(NAME, f"{name}: {error}")
                     continue
@@ -76,15 +76,17 @@ def measure(bench: Bench, plan: Plan) -> dict:
     return {NAME: samples, "proxy_settings": _described(programs)}
 
 
-def _compared(programs: Programs, pool: pooled.Bench) -> dict[str, Proxy]:
-    rendered = shipped.configuration(programs.tools, pool.endpoints)
-    found = {proxy.name: proxy for proxy in proxies.compared(rendered, pool.endpoints)}
+def _compared(programs: Programs, endpoints: Sequence[Endpoint]) -> dict[str, Proxy]:
+    rendered = shipped.configuration(programs.tools, endpoints)
+    found = {proxy.name: proxy for proxy in proxies.compared(rendered, endpoints)}
     names = (proxies.GATEWAY, proxies.NGINX, proxies.HAPROXY)
     return {name: found[known] for name, known in zip(SETTINGS, names, strict=True)}
 
 
-def _sample(bench: Bench, plan: Plan, pool: pooled.Bench, proxy: Proxy, number: int) -> Sample:
-    with servers.running(proxy, pool.programs, [bench.cpus[0]]) as process:
+def _sample(
+    bench: Bench, plan: Plan, programs: Programs, pool: Sequence[Running], proxy: Proxy, number: int
+) -> Sample:
+    with servers.running(proxy, programs, [bench.cpus[0]]) as process:
         load = partial(_load, bench, pool, process)
         closed, used = load("closed", bench.place(), seconds=plan.seconds.closed)
         found = measures.counted(used, closed)
@@ -103,11 +105,16 @@ def _sample(bench: Bench, plan: Plan, pool: pooled.Bench, proxy: Proxy, number: 
 
 
 def _load(
-    bench: Bench, pool: pooled.Bench, process: Running, mode: str, place: Place, **options: object
+    bench: Bench,
+    pool: Sequence[Running],
+    process: Running,
+    mode: str,
+    place: Place,
+    **options: object,
 ) -> tuple[Sample, float]:
     options |= {"connections": CONNECTIONS, "warm_up": WARM_UP}
     with Generator(bench.generator, place, mode, process.address, **options) as load:
-        used, result = cpu_of(process, load, pool.pool)
+        used, result = cpu_of(process, load, pool)
     return result, used
 
 

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from loadtests.bench import machine
+from loadtests.bench.experiment import builds, servers
+from loadtests.bench.experiment.generator import may_be_first
 from loadtests.bench.field import budget, measures, parts, projects, report
 from loadtests.bench.field.bench import Bench, Plan, Work
 from loadtests.bench.field.contender import MIXED, PROJECTS, WORK, Contender
@@ -22,8 +24,6 @@ from loadtests.bench.field.measures import Sample
 from loadtests.bench.field.running import Running
 from loadtests.bench.field.turns import Turns
 from loadtests.bench.field.workloads import REQUESTS
-from loadtests.bench.lanes import builds, servers
-from loadtests.bench.lanes.load import may_be_first
 from tools import progress
 from tools.errors import ToolError
 

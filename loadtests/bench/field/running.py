@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadtests.bench import cpu
+from loadtests.bench.experiment import servers
 from loadtests.bench.field.contender import Contender, Start
 from loadtests.bench.field.workloads import STATIC, Workload, first_of
 from loadtests.bench.free_ports import free_ports
-from loadtests.bench.lanes import servers
 from local.settings import REPOSITORY
 from tools.errors import ToolError
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from loadtests.bench.experiment import servers
 from loadtests.bench.field.contender import DIV, FILE_4K, FILE_10K, HELLO, WORK, Contender
-from loadtests.bench.lanes import servers
 from local.settings import REPOSITORY
 
 STATIC = REPOSITORY / "services" / "server" / "static"

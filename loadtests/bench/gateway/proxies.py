@@ -2,7 +2,9 @@
 
 import copy
 import json
+import os
 import re
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,3 +150,22 @@ def _haproxy(pool: Sequence[Endpoint], *, logs: bool) -> Proxy:
     }
     text = filled((HERE / "haproxy.cfg").read_text(), values)
     return Proxy(HAPROXY + LOGS * logs, "haproxy", text)
+
+
+def versions(programs: Programs) -> dict[str, str]:
+    """What each program says of itself."""
+    haproxy = programs.tools["haproxy"]
+    library = {**os.environ, "LD_LIBRARY_PATH": libraries(haproxy)}
+    asked = {
+        "Envoy": ([programs.tools["envoy"], "--version"], None),
+        "nginx": ([programs.tools["nginx"], "-v"], None),
+        "HAProxy": ([haproxy, "-v"], library),
+    }
+    return {name: _version(argv, environment) for name, (argv, environment) in asked.items()}
+
+
+def _version(argv: list, environment: dict[str, str] | None) -> str:
+    result = subprocess.run(argv, capture_output=True, text=True, env=environment, check=True)
+    number = r"(?<![\w./-])\d+\.\d+\.\d+|(?<=/)\d+\.\d+\.\d+"
+    found = re.search(number, result.stdout + result.stderr)
+    return found[0] if found else "unknown"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.bench.lanes.servers import HOST
+from loadtests.bench.experiment.servers import HOST
 from loadtests.ladder.network import BACKLOG
 
 CORELANE = "corelane-server"

@@ -3,9 +3,9 @@
 import contextlib
 from collections.abc import Iterator
 
+from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.idle.arms import Programs
 from loadtests.bench.idle.replicas import Replicas
-from loadtests.bench.lanes.load import Generator, Place
 from loadtests.ladder.holders import Holders, Stage
 from tools.errors import ToolError
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from loadtests.bench import cpu
+from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.idle.arms import Arm, Programs
 from loadtests.bench.idle.clients import clients, opened
 from loadtests.bench.idle.memory import per_connection
@@ -17,7 +18,6 @@ from loadtests.bench.idle.replicas import (
     certificate,
     replicas,
 )
-from loadtests.bench.lanes.load import Generator, Place
 from loadtests.ladder.holders import Holders
 from loadtests.ladder.network import kernel_kib
 from tools import progress

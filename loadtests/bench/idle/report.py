@@ -55,7 +55,7 @@ def markdown(record: Record) -> str:
     parts = [
         "# Connections that wait",
         (
-            "Written by `make bench-idle`. Figures of the memory are the median of the rounds, with the lowest "
+            "Written by `make bench BENCH=idle`. Figures of the memory are the median of the rounds, with the lowest "
             "and the highest in brackets. How a connection comes to be parked: "
             "[connections](../connections.md)."
         ),

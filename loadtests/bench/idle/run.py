@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from loadtests.bench import machine
+from loadtests.bench.experiment import builds
 from loadtests.bench.idle import ladder, memory, picture, report
 from loadtests.bench.idle.arms import (
     ARMS,
@@ -20,7 +21,6 @@ from loadtests.bench.idle.arms import (
     Programs,
 )
 from loadtests.bench.idle.replicas import parks
-from loadtests.bench.lanes import builds
 from loadtests.ladder import network
 from tools import progress, resolve, table, versions
 from tools.errors import ToolError

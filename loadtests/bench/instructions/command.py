@@ -7,6 +7,9 @@ from loadtests.bench.instructions import run
 from loadtests.bench.instructions.count import Length
 from loadtests.bench.options import OUT, RESULTS, add_folder, positive
 
+HERE = Path(__file__).resolve().parent
+"""Where the budget is kept."""
+
 
 def add(commands: argparse._SubParsersAction) -> None:
     """Adds it to the commands."""
@@ -54,8 +57,9 @@ def _instructions(options: argparse.Namespace) -> int:
         server=options.server and options.server.resolve(),
     )
     if options.check:
-        return run.check(plan, options.out or RESULTS)
-    return run.write(plan, options.out or (RESULTS if plan == run.Plan() else OUT))
+        return run.check(plan, options.out or HERE)
+    kept = (RESULTS, HERE) if plan == run.Plan() else (OUT, OUT)
+    return run.write(plan, *((options.out, options.out) if options.out else kept))
 
 
 def _rows(text: str) -> tuple[str, ...]:

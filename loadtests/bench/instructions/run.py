@@ -39,8 +39,8 @@ class Plan:
         return [row for row in ROWS if row.name in self.rows]
 
 
-def write(plan: Plan, out: Path) -> int:
-    """Counts, shows and writes the table."""
+def write(plan: Plan, out: Path, budget: Path) -> int:
+    """Counts, shows and writes the page and the budget."""
     if reason := _unfit():
         return _skipped(reason)
     rows = plan.chosen()
@@ -67,8 +67,8 @@ def write(plan: Plan, out: Path) -> int:
             for row in rows
         },
     }
-    print(table.write(record, out))
-    progress.say("results", f"in {out / table.MARKDOWN} and {table.JSON}")
+    print(table.write(record, out, budget))
+    progress.say("results", f"in {out / table.MARKDOWN} and {budget / table.BUDGET}")
     return 0
 
 
@@ -101,8 +101,8 @@ def check(plan: Plan, kept: Path) -> int:
     if over:
         names = ", ".join(row.name for row in over)
         print(
-            f"More than {table.LIMIT} times what is committed: {names}. If that is wanted: make bench-instructions, "
-            f"and commit docs/results/{table.JSON} and {table.MARKDOWN} with the change."
+            f"More than {table.LIMIT} times what is committed: {names}. If that is wanted: make bench "
+            f"BENCH=instructions, and commit {table.BUDGET} and {table.MARKDOWN} with the change."
         )
     return 1 if over else 0
 
@@ -136,7 +136,7 @@ def _skipped(reason: str) -> int:
 
 
 def _server(plan: Plan) -> Path:
-    return plan.server or rust.build(rust.SERVER, rust.SERVER, platforms.native())
+    return plan.server or rust.build(rust.SERVER, platforms.native())
 
 
 def _counted(

@@ -1,41 +1,52 @@
 """The table that is kept, and what a new count says beside it."""
 
-import json
+import tomllib
 from pathlib import Path
 
 from loadtests.bench import text
 
-JSON, MARKDOWN = "instructions.json", "instructions.md"
+MARKDOWN = "instructions.md"
+BUDGET = "budget.toml"
+"""What a request may take, by row, and the toolchain that it is of: what the check reads."""
 
 LIMIT = 1.03
 """Most instructions of a request, in those of the table."""
 
 
 def read(folder: Path) -> dict:
-    """The table of a folder."""
-    return json.loads((folder / JSON).read_text())
+    """The budget of a folder."""
+    return tomllib.loads((folder / BUDGET).read_text())
 
 
-def write(record: dict, folder: Path) -> str:
-    """Writes both forms; the one for readers."""
-    folder.mkdir(parents=True, exist_ok=True)
+def write(record: dict, pages: Path, budget: Path) -> str:
+    """Writes the page for readers and the budget; the page."""
     shown = markdown(record)
-    (folder / JSON).write_text(json.dumps(record, indent=1) + "\n")
-    (folder / MARKDOWN).write_text(shown)
+    for folder, name, content in ((pages, MARKDOWN, shown), (budget, BUDGET, _toml(record))):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
     return shown
+
+
+def _toml(record: dict) -> str:
+    versions = [f'{name} = "{version}"' for name, version in record["toolchain"].items()]
+    rows = [f'"{name}" = {row["instructions"]}' for name, row in record["rows"].items()]
+    head = (
+        "# Written by `make bench BENCH=instructions`; `make check-instructions` compares with it."
+    )
+    return "\n".join([head, "[toolchain]", *versions, "", "[instructions]", *rows]) + "\n"
 
 
 def fits(name: str, count: int, record: dict) -> bool:
     """Whether a row's count is within the limit of the table's; a row that is not there does not fit."""
-    known = record["rows"].get(name)
-    return known is not None and count <= LIMIT * known["instructions"]
+    known = record["instructions"].get(name)
+    return known is not None and count <= LIMIT * known
 
 
 def comparison(counts: dict[str, int], record: dict) -> str:
     """Both counts of each row."""
     rows = []
     for name, count in counts.items():
-        known = record["rows"].get(name, {}).get("instructions")
+        known = record["instructions"].get(name)
         ratio = f"{count / known:.3f}" if known else "not committed"
         rows.append([name, f"{known:,}" if known else "", f"{count:,}", ratio])
     return text.table(["row", "committed", "now", "ratio"], rows)
@@ -53,9 +64,9 @@ def markdown(record: dict) -> str:
     parts = [
         "# Instructions of a request",
         (
-            "Written by `make bench-instructions`. `make check-instructions` counts again and fails where a row "
+            "Written by `make bench BENCH=instructions`. `make check-instructions` counts again and fails where a row "
             f"takes more than {LIMIT} times what stands here; CI does so. Where that is wanted, "
-            "`make bench-instructions` writes the new table, to be committed with the change."
+            "`make bench BENCH=instructions` writes the new table, to be committed with the change."
         ),
         text.table(["row", "what is asked", "instructions", "spread"], rows),
         (

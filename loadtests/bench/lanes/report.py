@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from statistics import median
 
+from loadtests.bench.experiment.servers import CORELANE
 from loadtests.bench.lanes import tables
-from loadtests.bench.lanes.servers import CORELANE
 from loadtests.bench.machine import others
 from loadtests.bench.text import spread, table
 
@@ -30,7 +30,7 @@ def markdown(record: dict) -> str:
     parts = [
         "# Corelane's server beside its peers",
         (
-            "Written by `make bench-lanes`. A figure is the median of the rounds, with the lowest and "
+            "Written by `make bench BENCH=lanes`. A figure is the median of the rounds, with the lowest and "
             "the highest in brackets."
         ),
         _setting(record),

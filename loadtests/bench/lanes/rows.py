@@ -1,18 +1,20 @@
 """What each row of the benchmark measures of one server in one round."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loadtests.bench import cpu
-from loadtests.bench.lanes.builds import Programs
-from loadtests.bench.lanes.load import Generator, Place
-from loadtests.bench.lanes.servers import CORELANE, TRAINED, Running, Server, running, takes
+from loadtests.bench.experiment.builds import Programs
+from loadtests.bench.experiment.generator import Generator, Place
+from loadtests.bench.experiment.measurement import (
+    CONNECTIONS,
+    SLOW_MS,
+    SLOW_SHARE,
+    Work,
+    cpu_of,
+)
+from loadtests.bench.experiment.servers import CORELANE, TRAINED, Server, running, takes
 
-CONNECTIONS = 64
 IDLE_CONNECTIONS = 10_000
-SLOW_MS = 7.0
-SLOW_SHARE = 0.1
 FEW_MS = 0.2
 FEW = (8, 16)
 PLACEMENTS = ("hashed", "shared", "least-loaded")
@@ -22,22 +24,6 @@ LOAD_TWO = 0.6
 _PEERS = ["ntex", "actix-web", "axum", "hyper"]
 
 Sample = dict
-
-
-@dataclass(frozen=True)
-class Work:
-    """What `/work` and `/hello` cost on this machine, found once for a run."""
-
-    ops_per_ms: float
-    hello_us: float
-
-    def ops(self, milliseconds: float) -> int:
-        """Iterations that take this long alone."""
-        return round(self.ops_per_ms * milliseconds)
-
-    def saturation(self) -> float:
-        """Requests per second that keep one CPU busy with the mix."""
-        return 1e6 / (SLOW_SHARE * SLOW_MS * 1e3 + (1 - SLOW_SHARE) * self.hello_us)
 
 
 @dataclass(frozen=True)
@@ -70,23 +56,6 @@ def servers(row: str, bench: Bench) -> list[Server]:
         return [Server(name) for name in ("nginx", CORELANE, *_PEERS)]
     known = [placement for placement in PLACEMENTS if takes(bench.programs, placement)]
     return [*(Server(CORELANE, 2, placement) for placement in known), Server("axum", 2)]
-
-
-def calibrate(bench: Bench) -> Work:
-    """Finds what the two requests cost, with corelane-server alone on its CPU."""
-    ops = 1_000_000
-    cpus, place = bench.one_cpu()
-    with running(Server(CORELANE), bench.programs, cpus) as server:
-        times = {"seconds": 1.0, "warm_up": 0.3}
-        hello, work = {"connections": CONNECTIONS}, {"connections": 1, "ops": ops}
-        program = bench.programs.generator
-        with Generator(program, place, "closed", server.address, **hello, **times) as load:
-            used, result = cpu_of(server, load)
-            hello_us = used / result["requests"] * 1e6
-        with Generator(program, place, "closed", server.address, **work, **times) as load:
-            used, result = cpu_of(server, load)
-            work_us = used / result["requests"] * 1e6
-    return Work(ops_per_ms=ops / work_us * 1e3, hello_us=hello_us)
 
 
 def cpu_row(bench: Bench, server: Server, _round: int) -> Sample:
@@ -211,26 +180,6 @@ def _mixed(
         "lane_shares": _shares(result["lanes"].values()),
         "rate": rate,
     }
-
-
-def cpu_of(
-    process: Running, load: Generator, beside: Sequence[Running] = (), part: str = ""
-) -> tuple[float, Sample]:
-    """The server's CPU time for the measured requests, none of which is in flight before or
-    after; and what the rest of the machine did meanwhile, without the servers `beside` it."""
-    machine, begun = cpu.Machine.now(), time.monotonic()
-    before, known = process.cpu_seconds(), _sum(beside)
-    result = load.measure(part)
-    used, known = process.cpu_seconds() - before, _sum(beside) - known
-    machine_after, wall = cpu.Machine.now(), time.monotonic() - begun
-    others = machine_after.busy - machine.busy - used - known - result["generator_cpu_seconds"]
-    result["others_cores"] = max(0.0, others) / wall
-    result["stolen_cores"] = (machine_after.stolen - machine.stolen) / wall
-    return used, result
-
-
-def _sum(servers: Sequence[Running]) -> float:
-    return sum(server.cpu_seconds() for server in servers)
 
 
 def _shares(amounts: object) -> list[float]:

@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from loadtests.bench import machine
-from loadtests.bench.lanes import builds, report, rows
-from loadtests.bench.lanes.load import may_be_first
+from loadtests.bench.experiment import builds
+from loadtests.bench.experiment.generator import may_be_first
+from loadtests.bench.experiment.measurement import calibrate
+from loadtests.bench.lanes import report, rows
 from loadtests.bench.lanes.rows import Bench
 from tools import progress
 from tools.errors import ToolError
@@ -61,7 +63,7 @@ def measure(plan: Plan, cpus: tuple[int, int]) -> dict:
     bench = Bench(programs, cpus, plan.seconds)
     load_before = os.getloadavg()
     if set(plan.rows) - {"cpu", "memory"}:
-        bench = replace(bench, work=rows.calibrate(bench))
+        bench = replace(bench, work=calibrate(programs, cpus))
     results = {row: _row(plan, bench, row) for row in plan.rows}
     return {
         "plan": {"rows": plan.rows, "rounds": plan.rounds, "seconds": plan.seconds},

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadtests.bench import cpu
+from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.gateway.proxies import Programs
-from loadtests.bench.lanes.load import Generator, Place
 from loadtests.bench.mixed import phases
 from loadtests.bench.mixed.cells import Cell
 from loadtests.bench.mixed.databases import Databases

@@ -42,7 +42,7 @@ def markdown(record: dict) -> str:
     found = [
         "# A page, a load and a save",
         (
-            f"Written by `make bench-mixed`. {size['users']:,} users at once, each with a connection and a "
+            f"Written by `make bench BENCH=mixed`. {size['users']:,} users at once, each with a connection and a "
             f"project of its own: a page of 4 KiB, a load and a save of the project, {size['rounds']} times "
             f"in turn; {requests:,} requests. A figure is the median of the rounds, with the lowest and "
             "the highest in brackets."

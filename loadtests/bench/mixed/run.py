@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from loadtests.bench import machine
+from loadtests.bench.experiment import builds
 from loadtests.bench.gateway.proxies import Programs
-from loadtests.bench.lanes import builds
 from loadtests.bench.mixed import measure, picture, report, sync
 from loadtests.bench.mixed.cells import DATABASES, MODES, PATHS, Cell, cells
 from loadtests.bench.mixed.databases import databases

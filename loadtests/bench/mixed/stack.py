@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from loadtests.bench.experiment.servers import HOST, Running, running
 from loadtests.bench.free_ports import free_ports
 from loadtests.bench.gateway import proxies, shipped
 from loadtests.bench.gateway.proxies import GATEWAY, Programs
 from loadtests.bench.gateway.shipped import Endpoint
-from loadtests.bench.lanes.servers import HOST, Running, running
 from loadtests.bench.mixed.cells import Cell, settings
 from loadtests.bench.mixed.databases import Database
 from local.settings import REPOSITORY

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.bench.lanes.load import Generator, Place
-from loadtests.bench.lanes.rows import Work
+from loadtests.bench.experiment.generator import Generator, Place
+from loadtests.bench.experiment.measurement import Work
 
 WORK_MS = 0.2
 """Of the handler that keeps a lane busy."""

@@ -17,9 +17,9 @@ from statistics import fmean
 from typing import Self
 
 from loadtests.bench import cpu
+from loadtests.bench.experiment.generator import Generator
 from loadtests.bench.field.contender import DIV, HELLO
 from loadtests.bench.field.workloads import REQUESTS
-from loadtests.bench.lanes.load import Generator
 from loadtests.bench.moving import judging
 from loadtests.bench.moving.bench import Bench, Sample
 from loadtests.bench.moving.replica import (

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-from loadtests.bench.lanes.load import Generator
+from loadtests.bench.experiment.generator import Generator
 from loadtests.bench.moving import pressure
 from loadtests.bench.moving.bench import Bench, Sample, in_turn
 from loadtests.bench.moving.replica import (

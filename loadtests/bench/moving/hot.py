@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from loadtests.bench.lanes.rows import cpu_of
+from loadtests.bench.experiment.measurement import cpu_of
 from loadtests.bench.moving.bench import Bench, Sample, in_turn
 from loadtests.bench.moving.replica import (
     ACTIVE,

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-from loadtests.bench.lanes.load import Generator
-from loadtests.bench.lanes.rows import cpu_of
+from loadtests.bench.experiment.generator import Generator
+from loadtests.bench.experiment.measurement import cpu_of
 from loadtests.bench.moving.bench import Bench, Sample, in_turn
 from loadtests.bench.moving.replica import (
     MOVES,

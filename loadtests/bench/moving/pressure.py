@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from loadtests.bench.lanes.servers import HOST, PATIENCE
+from loadtests.bench.experiment.servers import HOST, PATIENCE
 from loadtests.bench.moving.replica import Server
 from tools.errors import ToolError
 

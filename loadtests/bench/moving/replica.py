@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from loadtests.bench import cpu
+from loadtests.bench.experiment import servers
+from loadtests.bench.experiment.servers import HOST, Running
 from loadtests.bench.free_ports import free_ports
-from loadtests.bench.lanes import servers
-from loadtests.bench.lanes.servers import HOST, Running
 from tools.errors import ToolError
 
 OFF = "off"

@@ -23,7 +23,7 @@ def markdown(record: dict) -> str:
     parts = [
         "# Parked and moving connections",
         (
-            "Written by `make bench-moving`. A figure is the median of the rounds, with the lowest and the highest in "
+            "Written by `make bench BENCH=moving`. A figure is the median of the rounds, with the lowest and the highest in "
             "brackets; a ratio is taken within each round."
         ),
         _setting(record),

@@ -11,7 +11,8 @@ from pathlib import Path
 from types import ModuleType
 
 from loadtests.bench import machine
-from loadtests.bench.lanes import builds, rows
+from loadtests.bench.experiment import builds
+from loadtests.bench.experiment.measurement import calibrate
 from loadtests.bench.moving import busy, cost, hot, often, picture, reading, report, through
 from loadtests.bench.moving.ahead import ahead
 from loadtests.bench.moving.bench import FULL, Bench, Programs, Sample, Size
@@ -72,7 +73,7 @@ def measure(plan: Plan) -> dict:
     built = builds.obtain(set(), plan.server, plan.profile)
     begun, load_before = time.monotonic(), os.getloadavg()
     pair = (cpus[0], cpus[1])
-    work = rows.calibrate(rows.Bench(built, pair, {}))
+    work = calibrate(built, pair)
     tools = resolve.ensure(ENVOY) if GATEWAY in plan.parts else {}
     bench = Bench(Programs(built.server, built.generator, tools), pair, plan.size, work)
     results = {part: _part(part, bench) for part in plan.parts}

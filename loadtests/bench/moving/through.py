@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from loadtests.bench.experiment.measurement import cpu_of
+from loadtests.bench.experiment.servers import running
 from loadtests.bench.gateway import proxies, shipped
 from loadtests.bench.gateway.shipped import Endpoint
-from loadtests.bench.lanes.rows import PLACEMENTS, cpu_of
-from loadtests.bench.lanes.servers import running
+from loadtests.bench.lanes.rows import PLACEMENTS
 from loadtests.bench.moving.bench import Bench, Sample, in_turn
 from loadtests.bench.moving.replica import ACTIVE, OFF, PARKED_ONLY, Arm, Replica, moves, serving
 

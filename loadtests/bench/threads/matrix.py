@@ -3,7 +3,7 @@
 import itertools
 from dataclasses import dataclass
 
-from loadtests.bench.lanes.load import Place
+from loadtests.bench.experiment.generator import Place
 from loadtests.bench.threads.shapes import Programs, Shape, running
 from loadtests.bench.threads.visits import Visits
 

@@ -46,7 +46,7 @@ def markdown(record: dict) -> str:
     parts = [
         "# Threads, connections and iterations: lanes, a shared queue, one thread",
         (
-            f"Written by `make bench-threads`. A figure is the median of {rounds} rounds, with the lowest and "
+            f"Written by `make bench BENCH=threads`. A figure is the median of {rounds} rounds, with the lowest and "
             "the highest in brackets; a ratio is taken within each round. "
             "[docs/threads.md](../threads.md) says what follows from it."
         ),

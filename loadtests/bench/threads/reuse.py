@@ -3,7 +3,7 @@ has one worker for each open connection."""
 
 import time
 
-from loadtests.bench.lanes.load import Generator, Place
+from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.threads.matrix import Cell, Length, Where, sample
 from loadtests.bench.threads.shapes import Lanes, Programs, running
 

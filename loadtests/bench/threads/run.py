@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from loadtests.bench import machine
-from loadtests.bench.lanes import builds
+from loadtests.bench.experiment import builds
 from loadtests.bench.threads import backlog, company, matrix, offline, picture, report, reuse
 from loadtests.bench.threads.matrix import CONNECTIONS, ITERATIONS, Cell, Length, Where, cells
 from loadtests.bench.threads.shapes import ONE, SHAPES, Pool, Programs

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.bench.lanes import servers
-from loadtests.bench.lanes.servers import CONNECTIONS, HOST
+from loadtests.bench.experiment import servers
+from loadtests.bench.experiment.servers import CONNECTIONS, HOST
 
 BACKLOG = 4096
 """Length of the accept queue unless that is what is tested."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from loadtests.bench import cpu
-from loadtests.bench.lanes.load import Generator, Place
+from loadtests.bench.experiment.generator import Generator, Place
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from threading import Timer
 from typing import Self
 
 from loadtests.bench import ab, cpu
-from loadtests.bench.lanes.load import Generator
+from loadtests.bench.experiment.generator import Generator
 from loadtests.bench.tuning.arms import Arm
 from loadtests.bench.tuning.networks import SERVER, Pair, joined
 from local.settings import REPOSITORY

@@ -35,7 +35,7 @@ def markdown(record: dict) -> str:
     parts = [
         "# Ten thousand connections at once: the kernel's sysctls of pods, and the profile's",
         (
-            "Written by `make bench-tuning`. A figure is the median of the rounds, with the lowest and "
+            "Written by `make bench BENCH=tuning`. A figure is the median of the rounds, with the lowest and "
             "the highest in brackets; a ratio is taken within each round."
         ),
         _setting(record),

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from loadtests.bench import machine
-from loadtests.bench.lanes import builds
+from loadtests.bench.experiment import builds
 from loadtests.bench.tuning import report
 from loadtests.bench.tuning.arms import SHOWN, Arm, arms
 from loadtests.bench.tuning.measure import CASES, Load, Programs, sample

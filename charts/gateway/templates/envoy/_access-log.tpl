@@ -48,7 +48,7 @@ filter:
     - status_code_filter: {comparison: {op: GE, value: {default_value: {{ int .Values.accessLog.status }}, runtime_key: access_log.status}}}
     - duration_filter: {comparison: {op: GE, value: {default_value: {{ include "common.milliseconds" (list . "accessLog.slow") }}, runtime_key: access_log.slow}}}
     # Replies that were cut after their status: the replica's connection ended (UC), it reset the stream
-    # (UR), or a time-out did (UT, SI, DT, UMSDR).
+    # (UR), or a timeout did (UT, SI, DT, UMSDR).
     - response_flag_filter: {flags: [UC, UR, UT, SI, DT, UMSDR]}
     - runtime_filter:
         runtime_key: access_log.sample

@@ -1,5 +1,5 @@
 {{/*
-The whole Envoy configuration. Each part has a file of its own beside this one.
+The whole Envoy configuration. Each part has its own file in this folder.
 */}}
 {{- define "gateway.envoy" -}}
 node: {id: gateway, cluster: corelane}
@@ -21,8 +21,8 @@ static_resources:
 {{- end -}}
 
 {{/*
-Whoever reaches the admin interface can stop Envoy and read its configuration, so it is on loopback
-only, and only the paths that operators need answer.
+The admin interface can stop Envoy and show its configuration. So it listens on loopback only and
+serves only the paths that operators need.
 */}}
 {{- define "gateway.envoy.admin" -}}
 admin:

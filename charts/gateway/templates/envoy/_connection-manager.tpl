@@ -77,7 +77,7 @@ http2_protocol_options:
 {{- define "gateway.envoy.clientAddress" -}}
 use_remote_address: true
 xff_num_trusted_hops: {{ int .Values.listener.trustedHops }}
-# No client is "internal": Envoy lets those set time-outs and retries by x-envoy-* headers, and takes
+# No client is "internal": internal clients may set timeouts and retries by x-envoy-* headers, and Envoy treats
 # every private address for one. An empty list would mean that default, so this names an address that
 # no client has.
 internal_address_config:
@@ -85,8 +85,8 @@ internal_address_config:
 {{- end -}}
 
 {{/*
-One reading of a request for everybody behind: what could be read in two ways is refused (RFC 9112
-section 11.2, request smuggling), and paths are normal before routes look at them.
+Ambiguous requests are rejected (RFC 9112 section 11.2, request smuggling), and paths are normalized
+before route matching.
 */}}
 {{- define "gateway.envoy.requestForm" -}}
 normalize_path: true
@@ -107,7 +107,7 @@ common_http_protocol_options:
   {{- if include "common.milliseconds" (list . "listener.timeouts.age") | int64 }}
   max_connection_duration: {{ include "gateway.duration" (list . "listener.timeouts.age") }}
   max_connection_duration_jitter: {value: {{ int .Values.listener.timeouts.ageJitter }}}
-# HTTP/1.1, too, is asked to close by a reply, and not cut.
+# HTTP/1.1 connections also close after a reply instead of during one.
 http1_safe_max_connection_duration: true
   {{- end }}
 request_headers_timeout: {{ include "gateway.duration" (list . "listener.timeouts.header") }}

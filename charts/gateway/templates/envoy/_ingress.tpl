@@ -1,6 +1,6 @@
 {{/*
 The listeners that clients connect to: without TLS, by TLS, and by HTTP/3. All count under the name
-"ingress", and all read a request in one way (_connection-manager.tpl). Limits and time-outs here guard
+"ingress", and all read a request in one way (_connection-manager.tpl). Limits and timeouts here guard
 against clients, those of _upstream.tpl against replicas.
 */}}
 {{- define "gateway.envoy.ingress" -}}

@@ -1,6 +1,6 @@
 {{/*
-JSON Web Tokens for what may change something. Whoever has a good one acts for the gateway: its own token
-takes the place of the client's, so replicas need to know neither issuer nor keys.
+JSON Web Tokens for writes. The gateway replaces a valid token of a client with its own, so replicas need
+neither issuer nor keys.
 */}}
 {{- define "gateway.envoy.jwt" -}}
 {{- with .Values.authentication.jwt -}}
@@ -12,7 +12,7 @@ takes the place of the client's, so replicas need to know neither issuer nor key
       issuer:
         issuer: {{ .issuer | quote }}
         audiences: {{ .audiences | toJson }}
-        # Without one, a token would be good for ever.
+        # Otherwise a token without an expiry would be valid forever.
         require_expiration: true
         clock_skew_seconds: {{ div (include "common.milliseconds" (list $ "authentication.jwt.leeway") | int64) 1000 }}
         from_headers: [{name: authorization, value_prefix: "Bearer "}]

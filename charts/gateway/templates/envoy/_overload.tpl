@@ -1,6 +1,6 @@
 {{/*
 What Envoy does before it runs out of memory or file descriptors. Envoy takes a load-shed point of any
-name without a word; the tests look for each in the binary.
+name without an error; the tests look for each in the binary.
 */}}
 {{- define "gateway.envoy.overload" -}}
 {{- $monitor := include "gateway.overload.monitor" . -}}

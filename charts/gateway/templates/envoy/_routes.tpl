@@ -17,7 +17,7 @@ route_config:
     domains: ["*"]
     routes:
     {{- include "gateway.envoy.severalHosts" . | nindent 4 }}
-    # RFC 9110 section 9.3.8: whoever answers would show a script what a browser hides from it.
+    # RFC 9110 section 9.3.8: a reply to TRACE would show a script headers that the browser hides from it.
     - name: trace
       match: {prefix: /, headers: [{name: ":method", string_match: {exact: TRACE}}]}
       direct_response: {status: 501}

@@ -33,6 +33,6 @@ connection_balance_config: {cpu_locality_balance: {}}
 {{- fail "workers.affinity is on but exclusive is false: the workers of all gateways of a node would be pinned to the same CPUs. Set workers.affinity to auto, or exclusive to true" -}}
 {{- end -}}
 {{- if and .Values.workers.locality (not $pinned) -}}
-{{- fail "workers.locality is true but no worker is pinned, so no CPU has one: set workers.affinity to on with exclusive true, or workers.locality to false" -}}
+{{- fail "workers.locality is true but no worker is pinned: set workers.affinity to on with exclusive true, or workers.locality to false" -}}
 {{- end -}}
 {{- end -}}

@@ -55,8 +55,8 @@ volumes:
 {{- include "gateway.api.placement" . }}
 {{- end -}}
 
-{{/* Without the range of ports for connections to replicas: Envoy Gateway's own ports, 19000 to 19003, are
-in every useful one, and a listener that finds its port taken does not start. */}}
+{{/* Without the range of local ports: every useful range contains Envoy Gateway's own ports, 19000 to
+19003. A listener whose port is in use does not start. */}}
 {{- define "gateway.api.securityContext" -}}
 {{- $context := include "common.pod.securityContext" . | fromYaml -}}
 {{- $sysctls := list -}}
@@ -95,10 +95,10 @@ spec:
       terminationGracePeriodSeconds: {{ include "gateway.shutdown.graceSeconds" . }}
       containers:
         - name: envoy
-          # Envoy Gateway asks for a program on PATH, and the image has it in its root.
+          # Envoy Gateway starts a program on PATH; the image has it in its root.
           command: [/envoy]
           # Here and not above, which is for the shutdown manager, too: that writes a file when the drain ends.
-          # The rest of what "restricted" asks for is Envoy Gateway's default.
+          # Envoy Gateway's defaults meet the other requirements of "restricted".
           securityContext:
             readOnlyRootFilesystem: true
           imagePullPolicy: {{ .Values.image.pullPolicy }}

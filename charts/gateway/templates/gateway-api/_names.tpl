@@ -1,6 +1,6 @@
 {{/*
 Names and places in mode gatewayAPI. Envoy Gateway makes the pods, their Deployment and the Service, in its
-own namespace or, with its deploy type GatewayNamespace, beside the Gateway.
+own namespace or, with its deploy type GatewayNamespace, next to the Gateway.
 */}}
 
 {{- define "gateway.api.className" -}}

@@ -45,9 +45,9 @@ accessLog:
   {{- end }}
 {{- end -}}
 
-{{/* What has a line, as one CEL expression: of several, Envoy Gateway 1.9 wants all to be true. In order: an
-error; a long time; an end by Envoy itself but for the rate limit; the sample, by the request's ID, which Envoy
-makes at random: its first 32 bits are below so many percent of 2^32. */}}
+{{/* The logged requests, as one CEL expression, because Envoy Gateway 1.9 requires all of several to match. In order:
+errors, slow requests, replies by Envoy itself except for the rate limit, and the sample. The sample compares the first
+32 bits of the random request ID with the percentage of 2^32. */}}
 {{- define "gateway.api.logged" -}}
 {{- with .Values.accessLog -}}
 {{- if lt (float64 .percent) 100.0 -}}

@@ -39,7 +39,7 @@ providers:
     orgId: 1
     type: file
     folder: {{ .Values.grafana.folder | quote }}
-    # The files are the dashboards; what somebody changes in the browser would be lost at the next start.
+    # The files are the source of the dashboards. Changes in the browser would be lost at the next start.
     allowUiUpdates: false
     disableDeletion: false
     updateIntervalSeconds: 30

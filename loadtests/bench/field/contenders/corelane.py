@@ -4,9 +4,9 @@ import hashlib
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from loadtests.bench.experiment import builds, servers
+from loadtests.bench.experiment.servers import CONNECTIONS
 from loadtests.bench.field.contender import POOL, WORKLOADS, Contender, Start, one_program
-from loadtests.bench.lanes import builds, servers
-from loadtests.bench.lanes.servers import CONNECTIONS
 from loadtests.bench.mixed.databases import EVERYBODY_WAITS
 
 SETTINGS = (

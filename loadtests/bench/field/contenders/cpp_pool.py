@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from loadtests.bench.experiment.builds import BENCH
 from loadtests.bench.field.contender import (
     PROJECTS,
     WORKLOADS,
@@ -12,7 +13,6 @@ from loadtests.bench.field.contender import (
 )
 from loadtests.bench.field.kept import kept, run, version_of
 from loadtests.bench.field.libraries import libraries
-from loadtests.bench.lanes.builds import BENCH
 
 NAME = "cpp-pool"
 SOURCES = BENCH / "peers" / NAME

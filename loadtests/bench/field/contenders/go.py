@@ -3,9 +3,9 @@
 import subprocess
 from pathlib import Path
 
+from loadtests.bench.experiment.builds import BENCH
 from loadtests.bench.field.contender import POOL, WORKLOADS, Contender, Start, one_program
 from loadtests.bench.field.kept import kept, run, version_of
-from loadtests.bench.lanes.builds import BENCH
 
 NAME = "go-net-http"
 SOURCES = BENCH / "peers" / "go"

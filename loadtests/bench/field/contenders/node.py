@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from loadtests.bench.experiment.builds import BENCH
 from loadtests.bench.field.contender import (
     C10K,
     FILE_4K,
@@ -19,7 +20,6 @@ from loadtests.bench.field.contender import (
 )
 from loadtests.bench.field.kept import kept, run, version_of
 from loadtests.bench.field.libraries import libraries
-from loadtests.bench.lanes.builds import BENCH
 from tools.errors import ToolError
 
 SOURCES = BENCH / "peers" / "node"

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from loadtests.bench.experiment import builds
 from loadtests.bench.field.contender import (
     DIV,
     FILES,
@@ -15,7 +16,6 @@ from loadtests.bench.field.contender import (
     Start,
     one_program,
 )
-from loadtests.bench.lanes import builds
 
 PLAIN = frozenset({HELLO, DIV, WORK, MIXED})
 """What takes neither a folder of files nor a database."""

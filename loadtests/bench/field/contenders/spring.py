@@ -6,8 +6,8 @@ import re
 import shutil
 from pathlib import Path
 
+from loadtests.bench.experiment.builds import BENCH
 from loadtests.bench.field.contender import POOL, WORKLOADS, Contender, Installed, Start, size_of
-from loadtests.bench.lanes.builds import BENCH
 from tools import cache, command, progress, resolve, table, versions
 from tools.errors import ToolError
 

@@ -5,6 +5,8 @@ import os
 import shutil
 from pathlib import Path
 
+from loadtests.bench.experiment.servers import CONNECTIONS
+from loadtests.bench.experiment.servers import HELLO as GREETING
 from loadtests.bench.field.contender import (
     FILES,
     HELLO,
@@ -14,8 +16,6 @@ from loadtests.bench.field.contender import (
     size_of,
 )
 from loadtests.bench.field.libraries import libraries
-from loadtests.bench.lanes.servers import CONNECTIONS
-from loadtests.bench.lanes.servers import HELLO as GREETING
 from postgres import account
 from tools import resolve, table, versions
 from tools.errors import ToolError

@@ -1,11 +1,10 @@
-"""What `field` writes: bench.json, bench.md, its pictures, and the generated parts of pages."""
+"""What `field` writes: bench.json, bench.md and its pictures."""
 
 import json
 from pathlib import Path
 
-from loadtests.bench.field.report import page, paper, plots
+from loadtests.bench.field.report import page, plots
 from loadtests.bench.field.report.reading import wrong
-from loadtests.bench.options import RESULTS
 from tools.errors import ToolError
 
 __all__ = ["markdown", "render", "write", "wrong"]
@@ -19,7 +18,7 @@ def markdown(record: dict) -> str:
 
 
 def write(record: dict, folder: Path) -> str:
-    """Writes record, report and pictures into a folder, and gives the report; the pages too, beside docs/results."""
+    """Writes record, report and pictures into a folder, and gives the report."""
     text, pictures = markdown(record), plots.pictures(record)
     files = {RECORD: json.dumps(record, indent=1) + "\n", "bench.md": text, **pictures}
     folder.mkdir(parents=True, exist_ok=True)
@@ -27,9 +26,6 @@ def write(record: dict, folder: Path) -> str:
         old.unlink()
     for name, content in files.items():
         (folder / name).write_text(content)
-    if folder.resolve() == RESULTS.resolve():
-        for file in paper.PAGES:
-            file.write_text(paper.filled(file.read_text(), record))
     return text
 
 

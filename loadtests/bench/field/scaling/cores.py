@@ -1,12 +1,12 @@
 """One CPU and two: throughput where computing is all, and what a request costs where it is nearly nothing."""
 
+from loadtests.bench.experiment.generator import Place
 from loadtests.bench.field.bench import Bench
 from loadtests.bench.field.contender import HELLO, WORK, Contender
 from loadtests.bench.field.scaling.figures import Series, drawn
 from loadtests.bench.field.scaling.load import Cell, Seen, tried
 from loadtests.bench.field.scaling.model import between
 from loadtests.bench.field.scaling.plan import OPS, Sizes, rounds, threaded
-from loadtests.bench.lanes.load import Place
 
 CONNECTIONS = 64
 BEYOND = (4, 8, 16, 32, 64)
@@ -52,7 +52,7 @@ def _cells(bench: Bench, contender: Contender, sizes: Sizes) -> dict[tuple[int, 
             for name in (HELLO, WORK):
                 if name not in contender.workloads:
                     continue
-                # Where it takes little, it goes first; see lanes/load.py on why not where it takes much.
+                # Where it takes little, it goes first; see experiment/generator.py on why not where it takes much.
                 place = Place(both, first=name == WORK) if cpus == 2 else bench.place()
                 more = {"ops": OPS} if name == WORK else {}
                 found[cpus, name] = Cell.of(

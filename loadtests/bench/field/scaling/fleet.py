@@ -10,10 +10,10 @@ from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
+from loadtests.bench.experiment.servers import HOST, Running, running
 from loadtests.bench.field.bench import Bench
 from loadtests.bench.free_ports import free_ports
 from loadtests.bench.gateway import proxies, shipped
-from loadtests.bench.lanes.servers import HOST, Running, running
 from tools.errors import ToolError
 
 PATIENCE = 30.0

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
 from loadtests.bench import machine
+from loadtests.bench.experiment.generator import Generator, Place
+from loadtests.bench.experiment.measurement import cpu_of
+from loadtests.bench.experiment.servers import Running
 from loadtests.bench.field.bench import Bench
 from loadtests.bench.field.scaling.plan import Sizes
-from loadtests.bench.lanes.load import Generator, Place
-from loadtests.bench.lanes.rows import cpu_of
-from loadtests.bench.lanes.servers import Running
 from tools import progress
 from tools.errors import ToolError
 

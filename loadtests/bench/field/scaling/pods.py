@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from loadtests.bench.experiment.servers import Running, running
 from loadtests.bench.field.bench import Bench
 from loadtests.bench.field.scaling import balancers
 from loadtests.bench.field.scaling.fleet import (
@@ -22,7 +23,6 @@ from loadtests.bench.field.scaling.load import Cell, tried
 from loadtests.bench.field.scaling.plan import Sizes, rounds
 from loadtests.bench.field.scaling.pods_figures import Found
 from loadtests.bench.gateway.proxies import Proxy
-from loadtests.bench.lanes.servers import Running, running
 
 CONNECTIONS = 64
 UPDATES = 10

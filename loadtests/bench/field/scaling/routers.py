@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.bench.lanes.servers import CONNECTIONS
+from loadtests.bench.experiment.servers import CONNECTIONS
 
 LOCATION = (
     'location ^~ {prefix} {{ default_type "text/plain; charset=utf-8"; return 200 "{body}"; }}'

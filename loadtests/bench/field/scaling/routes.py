@@ -1,11 +1,11 @@
 """More and more routes, all of which are asked in turn: CPU per request, and memory."""
 
+from loadtests.bench.experiment.servers import running
 from loadtests.bench.field.bench import Bench
 from loadtests.bench.field.scaling.figures import Series
 from loadtests.bench.field.scaling.load import Cell, Seen, tried
 from loadtests.bench.field.scaling.plan import Sizes, rounds
 from loadtests.bench.field.scaling.routers import Programs, Router, routers
-from loadtests.bench.lanes.servers import running
 
 CONNECTIONS = 64
 BEYOND = (100_000,)

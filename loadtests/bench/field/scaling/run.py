@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from loadtests.bench.experiment import builds
 from loadtests.bench.field.bench import Bench, Plan
 from loadtests.bench.field.contender import Contender
 from loadtests.bench.field.scaling import connections, cores, pods, routes
 from loadtests.bench.field.scaling.plan import sizes
 from loadtests.bench.field.scaling.routers import Programs
-from loadtests.bench.lanes import builds
 from tools import resolve
 
 TOOLS = ("helm", "supervisord", "envoy", "nginx", "haproxy")

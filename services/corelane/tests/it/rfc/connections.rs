@@ -82,8 +82,8 @@ fn persistence() -> Vec<Case> {
         .gives(reply(200).has("(version)", "HTTP/1.0"))
         .closes()
         .departs(
-            "hyper answers HTTP/1.0 in HTTP/1.0, which nothing but its number distinguishes \
-             here, and which old clients expect.",
+            "hyper answers HTTP/1.0 with HTTP/1.0. Only the number differs here, and old \
+             clients expect it.",
         ),
         should(
             "9112 9.6",
@@ -92,7 +92,7 @@ fn persistence() -> Vec<Case> {
         )
         .gives(reply(200).lacks("connection"))
         .closes()
-        .departs("hyper leaves it out: in HTTP/1.0 a connection closes if nothing else is said."),
+        .departs("hyper leaves it out: in HTTP/1.0 a connection closes by default."),
     ]
 }
 

@@ -107,9 +107,9 @@ fn parsing() -> Vec<Case> {
         )
         .closes()
         .departs(
-            "A client of another protocol (an HTTP/2 preface that is damaged, RTSP, SIP) \
-             cannot use a reply in HTTP/1.1, and some take its bytes for theirs; the \
-             connection is closed without a word.",
+            "A client of another protocol (a damaged HTTP/2 preface, RTSP, SIP) cannot use an \
+             HTTP/1.1 reply, and some would misread its bytes. The connection closes without a \
+             reply.",
         ),
     ]
 }
@@ -216,8 +216,8 @@ fn request_lines() -> Vec<Case> {
         should("9110 6.2", "HTTP/1.2 is answered 400", "GET /ping HTTP/1.2\r\nHost: t\r\n\r\n")
             .refused_with(400, BAD)
             .departs(
-                "There is no HTTP/1.2, and a client that sends it tries how parsers differ; \
-                 hyper's parser takes 1.0 and 1.1 alone.",
+                "HTTP/1.2 does not exist, and a client that sends it probes parser differences. \
+                 hyper's parser accepts only 1.0 and 1.1.",
             ),
         should(
             "9112 3",

@@ -51,21 +51,21 @@ fn methods() -> Vec<Case> {
         .gives(reply(405).has("allow", "GET")),
         should(
             "9110 9.1",
-            "a method that nobody knows is the service's to answer",
+            "the service answers an unknown method",
             "BREW /only-get HTTP/1.1\r\nHost: t\r\n\r\n",
         )
         .gives(reply(405).has("allow", "GET"))
         .departs(
-            "Which methods there are only the service knows. The reference service answers \
-             405 with Allow, which says more than 501.",
+            "Only the service knows its methods. The reference service answers 405 with Allow, \
+             which is more specific than 501.",
         ),
         should(
             "9112 3",
-            "a long method is the service's to answer",
+            "the service answers a long method",
             &format!("{} /only-get HTTP/1.1\r\nHost: t\r\n\r\n", "M".repeat(300)),
         )
         .gives(reply(405).has("allow", "GET"))
-        .departs("As for a method that nobody knows; the limit of the header bounds its length."),
+        .departs("As for an unknown method; the header limit bounds its length."),
         may(
             "9110 9.3.8",
             "TRACE is not implemented",
@@ -151,9 +151,8 @@ fn expectations() -> Vec<Case> {
         .gives(reply(200).lacks("connection"))
         .closes()
         .departs(
-"hyper writes the head of the reply before it sees whether the rest of the body \
- is there to be skipped; where it is not, the connection closes after the \
- reply.",
+"hyper writes the head of the reply before it knows whether it can skip the rest \
+ of the body. If it cannot, the connection closes after the reply.",
 ),
         must(
             "9110 10.1.1",

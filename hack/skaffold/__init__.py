@@ -1,1 +1,0 @@
-"""What skaffold.yaml runs: builds of images without Docker."""

@@ -1,0 +1,12 @@
+"""Starts the commands of hack: `python3 hack/NAME` runs `main` of NAME/cli.py."""
+
+import importlib
+import sys
+
+
+def run(name: str) -> None:
+    """Runs the command and exits with its status; this file also loads in an older Python."""
+    if sys.version_info < (3, 11):  # noqa: UP036
+        found = ".".join(map(str, sys.version_info[:3]))
+        sys.exit(f"hack/{name} needs Python 3.11 or newer; {sys.executable} is {found}")
+    sys.exit(importlib.import_module(f"{name}.cli").main(sys.argv[1:]))

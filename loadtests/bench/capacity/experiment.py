@@ -1,0 +1,208 @@
+"""`capacity`: the capacity model's knee and p99 beside what is measured."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from loadtests.bench.capacity import measure, verdict
+from loadtests.bench.capacity.cells import CELLS, Cell
+from loadtests.bench.capacity.load import Asker
+from loadtests.bench.capacity.measure import KNEE, LOW, CapacityStand
+from loadtests.bench.experiment import builds, servers
+from loadtests.bench.experiment.generator import may_be_first
+from loadtests.bench.experiment.measurement import calibrate
+from loadtests.bench.experiment.page import LEGEND, Page, cell, middle, percent
+from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task
+from loadtests.bench.experiment.plots import Panel, Plot, Series
+from loadtests.bench.experiment.record import Record
+from tools.errors import ToolError
+
+UNITS = {"knee": (0, "requests/s"), "p99": (2, "ms")}
+"""Of each figure: digits, and its unit."""
+
+MIXES = {cell.name: cell for cell in CELLS}
+
+
+class Capacity(Experiment):
+    """In each round a mix is calibrated at a low load, predicted, and measured at the knee and below."""
+
+    name = "capacity"
+    title = "The capacity model beside what is measured"
+    help = "the knee and the p99 that `corelane capacity` predicts, beside what is measured"
+    rounds = 3
+    seconds = LOW
+    quick = 0.1
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--ahead",
+            action="store_true",
+            help="run servers ahead of all other processes, for a machine that is not quiet; the kernel leaves "
+            "the others a twentieth of each CPU",
+        )
+        parser.add_argument(
+            "--corelane", type=Path, metavar="PROGRAM", help="another build of corelane"
+        )
+
+    def tasks(self, plan: Plan) -> list[Task]:
+        return [{"mix": name} for name in MIXES]
+
+    @contextmanager
+    def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[CapacityStand]:
+        if plan.options.ahead and not may_be_first():
+            raise ToolError(
+                "--ahead: this user may not set a real-time priority (chrt --fifo 1 true)"
+            )
+        cpus = servers.first_cpus(2)
+        programs = builds.obtain(set(), plan.server, plan.profile)
+        command = plan.options.corelane and plan.options.corelane.resolve()
+        if not command:
+            folder = builds.build(builds.SERVICES, ["corelane-cli"], plan.profile)
+            command = folder / "corelane"
+        work = calibrate(programs, cpus, plan.seconds(1.0, least=0.3))
+        asker = Asker(programs.generator, [cpus[1]], work.ops_per_ms)
+        stand = CapacityStand(
+            plan, cpus, programs=programs, command=command, asker=asker, ahead=plan.options.ahead
+        )
+        stand.outside = measure.outside(stand)
+        stand.facts |= {"work": asdict(work), "outside_us": 1e6 * stand.outside}
+        stand.versions = builds.describe(programs, set())
+        yield stand
+
+    def measure(self, stand: CapacityStand, task: Task, number: int) -> Row:
+        return measure.measured(stand, MIXES[task["mix"]], number)
+
+    def brief(self, row: Row) -> str:
+        parts = []
+        for figure, (digits, unit) in UNITS.items():
+            predicted, measured = row[figure]["predicted"], row[figure]["measured"]
+            parts.append(
+                f"{figure} {predicted:,.{digits}f} predicted, {measured:,.{digits}f} {unit} measured "
+                f"({predicted / measured - 1:+.1%})"
+            )
+        return "; ".join([*parts, f"{row['wrong']} wrong"])
+
+    def page(self, record: Record) -> Page:
+        page = Page(self.title, record, LEAD, LEGEND)
+        page.section("Verdict")
+        page.points([*_verdicts(record), *page.quality()])
+        page.plot(_plot(record))
+        page.section("Knee")
+        _figures(page, record, "knee")
+        page.section(f"p99 at {verdict.USED:.0%} of the predicted knee")
+        _figures(page, record, "p99")
+        page.section("What the lanes did")
+        _lanes(page, record)
+        page.section("How it is measured", METHOD.format(**record.facts))
+        return page
+
+
+def _verdicts(record: Record) -> Iterator[str]:
+    for figure, target in verdict.TARGETS.items():
+        judged = {
+            name: verdict.met(record.select(mix=name), figure) for name in record.labels("mix")
+        }
+        missed = ", ".join(name for name, met in judged.items() if not met)
+        yield (
+            f"{figure}: within {target:.0%} in {sum(judged.values())} of {len(judged)} mixes"
+            + (f"; missed in {missed}." if missed else ".")
+        )
+
+
+def _figures(page: Page, record: Record, figure: str) -> None:
+    digits, unit = UNITS[figure]
+    names = record.labels("mix")
+
+    def about(name: str) -> Cell:
+        return MIXES[name]
+
+    def values(name: str, what: str) -> list[float]:
+        return record.values(what, mix=name)
+
+    def met(name: str) -> bool:
+        return verdict.met(record.select(mix=name), figure)
+
+    columns = [
+        ("requests", lambda name: about(name).mix),
+        ("lanes", lambda name: str(about(name).lanes)),
+        ("limit", lambda name: record.select(mix=name)[0]["limit"]),
+        (f"predicted, {unit}", lambda name: cell(values(name, f"{figure}.predicted"), digits)),
+        (f"measured, {unit}", lambda name: cell(values(name, f"{figure}.measured"), digits)),
+        ("error", lambda name: percent(verdict.errors(record.select(mix=name), figure))),
+        ("target", lambda name: "met" if met(name) else "**missed**"),
+    ]
+    if figure == "p99":
+        columns.insert(3, ("rate, requests/s", lambda name: middle(values(name, "rate"), 0)))
+        columns.append(
+            ("closed form, ms", lambda name: cell(values(name, "closed_form_p99_ms"), digits))
+        )
+    page.table("mix", names, *columns)
+    page.text(
+        "\n".join(
+            f"- {name}, missed: "
+            f"{'; '.join(verdict.reasons(record.select(mix=name)) or ['the measurement shows no reason'])}."
+            for name in names
+            if not met(name)
+        )
+    )
+
+
+def _lanes(page: Page, record: Record) -> None:
+    def column(title: str, figure: str, digits: int, scale: float = 1.0):
+        return (title, lambda name: cell(record.values(figure, mix=name), digits, scale))
+
+    page.table(
+        "mix",
+        record.labels("mix"),
+        column("busy at the knee, %", "busy_at_knee", 0, 100),
+        column("busy at the rate, %", "busy_at_rate", 0, 100),
+        column("handler at the low load, µs", "handler_at_low", 1, 1e6),
+        column("at the knee, µs", "handler_at_knee", 1, 1e6),
+        column("generator's lag, p99, ms", "lag_p99_ms", 2),
+        column("generator, cores", "generator_cores", 2),
+        column("others, cores", "others_cores", 2),
+    )
+
+
+def _plot(record: Record) -> Plot:
+    panels = [
+        Panel(
+            [
+                Series(
+                    side,
+                    [
+                        (name, record.values(f"{figure}.{side}", mix=name))
+                        for name in record.labels("mix")
+                    ],
+                )
+                for side in ("predicted", "measured")
+            ],
+            x=f"{figure}, {UNITS[figure][1]}",
+            log="x",
+        )
+        for figure in UNITS
+    ]
+    return Plot(
+        f"Predicted and measured: the knee, and the p99 at {verdict.USED:.0%} of it", panels
+    )
+
+
+LEAD = (
+    "For each mix `corelane capacity` reads a replica's metrics from before and after a low load, and says the most "
+    f"that it can answer (the knee) and the p99 at {verdict.USED:.0%} of that. Then both are measured. An error is "
+    f"predicted ÷ measured - 1. Targets: the knee within {verdict.KNEE:.0%}, the p99 within {verdict.P99:.0%}."
+)
+
+METHOD = (
+    "What a request costs a busy lane outside its handler depends on the machine, and a low load cannot tell it "
+    "from what waking up costs: it is found once, by more `/work` of no iterations than a lane can do "
+    "({outside_us:.1f} µs here). In each round every mix has a server of its own: "
+    f"{LOW:g} s at a low load, about a sixth of the knee, between two looks at its metrics; {KNEE:g} s at "
+    f"{measure.TOO_MUCH:g} times the predicted knee, where the rate of replies is the measured knee; and an open "
+    f"loop with Poisson arrivals at {verdict.USED:.0%} of the predicted knee, whose latencies count from when a "
+    "request was due. One lane has a CPU alone and the generator the other; with two lanes the generator takes what "
+    "it needs of one of theirs. Projects are a page, a load and a save in turn by 256 users, on SQLite. Slots are "
+    "used up by requests that a fault delays."
+)

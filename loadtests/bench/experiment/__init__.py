@@ -1,0 +1,1 @@
+"""The harness of all benchmarks: plan, interleaved rounds, record, report."""

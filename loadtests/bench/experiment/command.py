@@ -1,0 +1,150 @@
+"""The command line of every benchmark, and what happens when it is run."""
+
+import argparse
+import os
+import resource
+from collections.abc import Mapping
+from pathlib import Path
+
+from loadtests.bench.experiment import page as pages
+from loadtests.bench.experiment import rounds
+from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task, chosen
+from loadtests.bench.experiment.record import Record
+from loadtests.bench.options import OUT, RESULTS, positive
+from tools import progress
+from tools.errors import ToolError
+
+PROFILE = "PROFILE"
+"""Environment variable: cargo's profile of all builds."""
+
+COMMON = ("rounds", "quick", "only", "list", "seconds", "server", "profile", "out", "publish")
+
+
+def add(commands: argparse._SubParsersAction, experiment: Experiment) -> None:
+    """Adds the command of a benchmark."""
+    parser = commands.add_parser(experiment.name, help=experiment.help, description=experiment.help)
+    parser.add_argument(
+        "--rounds",
+        type=positive,
+        metavar="N",
+        help=f"default: {experiment.rounds}, with --quick 1",
+    )
+    parser.add_argument("--quick", action="store_true", help="one short round, for a first look")
+    parser.add_argument(
+        "--only",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="NAMES",
+        help="some tasks only, by any of their labels, with commas between; see --list",
+    )
+    parser.add_argument("--list", action="store_true", help="print the tasks and measure nothing")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        metavar="N",
+        help=f"length of a measured part; default: {experiment.seconds:g}; others change in proportion",
+    )
+    parser.add_argument(
+        "--server", type=Path, metavar="PROGRAM", help="another build of corelane-server"
+    )
+    parser.add_argument(
+        "--profile",
+        default=os.environ.get(PROFILE, "release"),
+        help=f"cargo's profile of all builds; default: {PROFILE}, else release",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=OUT, metavar="FOLDER", help=f"default: {_of(OUT)}"
+    )
+    parser.add_argument(
+        "--publish", action="store_true", help=f"write the report to {_of(RESULTS)} too"
+    )
+    experiment.add_options(parser)
+    parser.set_defaults(run=lambda options: _run(experiment, options))
+
+
+def add_report(commands: argparse._SubParsersAction, known: Mapping[str, Experiment]) -> None:
+    """Adds the command that writes the report of a record again."""
+    parser = commands.add_parser("report", help="write the report of a record again")
+    parser.add_argument(
+        "file", type=Path, help="a record, such as loadtests/out/bench-gateway.json"
+    )
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="default: that of the record")
+
+    def report(options: argparse.Namespace) -> int:
+        record = Record.read(options.file)
+        return _report(known[record.benchmark], record, [options.out or options.file.parent])
+
+    parser.set_defaults(run=report)
+
+
+def _run(experiment: Experiment, options: argparse.Namespace) -> int:
+    plan = _plan(experiment, options)
+    tasks = chosen(experiment.tasks(plan), plan.only)
+    if options.list:
+        print("\n".join(", ".join(task.values()) for task in tasks))
+        return 0
+    if options.publish and not plan.publishable:
+        raise ToolError("--publish: not with --quick, --only, --seconds, --server or --profile")
+    record = _record(experiment, plan, tasks, options.out)
+    return _report(experiment, record, [options.out, *([RESULTS] if options.publish else [])])
+
+
+def _plan(experiment: Experiment, options: argparse.Namespace) -> Plan:
+    scale = experiment.quick if options.quick else 1.0
+    if options.seconds:
+        scale = options.seconds / experiment.seconds
+    more = {name: value for name, value in vars(options).items() if name not in COMMON}
+    del more["run"], more["command"]
+    return Plan(
+        rounds=options.rounds or (1 if options.quick else experiment.rounds),
+        scale=scale,
+        quick=options.quick,
+        only=options.only,
+        server=options.server and options.server.resolve(),
+        profile=options.profile,
+        options=argparse.Namespace(**more),
+    )
+
+
+def _record(experiment: Experiment, plan: Plan, tasks: list[Task], out: Path) -> Record:
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < experiment.cpus:
+        raise ToolError(f"{experiment.name} needs {experiment.cpus} CPUs, and may use {len(cpus)}")
+    if experiment.root and os.geteuid() != 0:
+        raise ToolError(f"{experiment.name} makes network namespaces, which only root may")
+    # Servers and generators inherit it: a connection is a file on either side.
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    record = Record.begin(experiment.name, plan)
+    record.facts["order"] = {
+        label: list(dict.fromkeys(task[label] for task in tasks if label in task))
+        for label in dict.fromkeys(label for task in tasks for label in task)
+    }
+    file = out / f"{pages.stem(record)}.json"
+
+    def keep(found: list[Row]) -> list[Row]:
+        record.rows += found
+        record.write(file)
+        return record.rows
+
+    with experiment.stand(plan, tasks) as stand:
+        record.cpus, record.versions = list(stand.cpus), stand.versions
+        record.facts |= stand.facts
+        rounds.run(experiment, plan, stand, tasks, keep, record.missing)
+    record.end()
+    record.write(file)
+    progress.say("record", str(file))
+    return record
+
+
+def _report(experiment: Experiment, record: Record, folders: list[Path]) -> int:
+    page = experiment.page(record)
+    print(page.markdown)
+    for folder in dict.fromkeys(folders):
+        for file in page.write(folder):
+            progress.say("report", str(file))
+    return 1 if experiment.failed(record) else 0
+
+
+def _of(folder: Path) -> str:
+    return "/".join(folder.parts[-2:])

@@ -1,0 +1,118 @@
+"""The record of a run: facts of the machine and one row for each sample."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from loadtests.bench import machine
+from loadtests.bench.experiment.plan import Plan, Row
+
+Figure = str
+"""The name of a figure; dots go into nested ones: "latency_us.hello.99"."""
+
+
+@dataclass
+class Record:
+    """Everything that a report tells; written as JSON, and read again to draw the report anew."""
+
+    benchmark: str
+    plan: dict[str, Any]
+    command: str = ""
+    machine: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    cpus: list[int] = field(default_factory=list)
+    load_average: dict[str, list[float]] = field(default_factory=dict)
+    seconds: float = 0.0
+    facts: dict[str, Any] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    """What could not be measured, and why."""
+    rows: list[Row] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, benchmark: str, plan: Plan) -> Self:
+        """A record without rows."""
+        kept = {**asdict(plan), "options": vars(plan.options)}
+        return cls(
+            benchmark,
+            json.loads(json.dumps(kept, default=str)),
+            command=" ".join(["python3 loadtests/bench", *sys.argv[1:]]),
+            machine=machine.describe(),
+            load_average={"before": list(os.getloadavg())},
+            seconds=-time.monotonic(),
+        )
+
+    def end(self) -> None:
+        """Notes how long it took."""
+        self.seconds += time.monotonic()
+        self.load_average["after"] = list(os.getloadavg())
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """A record that was written before."""
+        return cls(**json.loads(file.read_text()))
+
+    def write(self, file: Path) -> None:
+        """Writes it, a row in a line; by renaming, so that a file is always whole."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        head = {name: value for name, value in asdict(self).items() if name != "rows"}
+        rows = ",\n".join(json.dumps(row) for row in self.rows)
+        part = file.with_suffix(".part")
+        part.write_text(f'{json.dumps(head, indent=1)[:-2]},\n "rows": [\n{rows}\n]}}\n')
+        part.replace(file)
+
+    def select(self, **labels: object) -> list[Row]:
+        """The rows with these labels, in the order of the rounds."""
+        found = (row for row in self.rows if all(row.get(k) == v for k, v in labels.items()))
+        return sorted(found, key=lambda row: row["round"])
+
+    def labels(self, name: str, **where: object) -> list[str]:
+        """The values of a label, in the order in which the plan lists them or they were measured."""
+        found = dict.fromkeys(row[name] for row in self.select(**where) if name in row)
+        return [known for known in self.facts.get("order", {}).get(name, found) if known in found]
+
+    def values(self, figure: Figure, **labels: object) -> list[float]:
+        """A figure round by round; rows without it are left out."""
+        found = (figure_of(row, figure) for row in self.select(**labels))
+        return [value for value in found if value is not None]
+
+    def ratios(
+        self, figure: Figure, mine: dict[str, object], base: dict[str, object], **both: object
+    ) -> list[float]:
+        """The figure of one arm in that of another of the same round."""
+        other = {row["round"]: figure_of(row, figure) for row in self.select(**base, **both)}
+        return [
+            value / other[row["round"]]
+            for row in self.select(**mine, **both)
+            if (value := figure_of(row, figure)) is not None and other.get(row["round"])
+        ]
+
+    def disturbances(self) -> Iterator[float]:
+        """Cores that others and the hypervisor took during each sample that counts them."""
+        for row in self.rows:
+            if "others_cores" in row:
+                yield row["others_cores"] + row["stolen_cores"]
+
+    def total(self, figure: Figure) -> float:
+        """The sum over all rows."""
+        return sum(self.values(figure))
+
+
+def figure_of(row: Row, figure: Figure) -> Any:
+    """A figure of a row, or None."""
+    value: Any = row
+    for part in figure.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def merged(rows: Iterable[Row]) -> Row:
+    """Several parts of one sample: requests and wrong answers together, the worst disturbance."""
+    parts = list(rows)
+    sums = {name: sum(part[name] for part in parts) for name in ("requests", "wrong")}
+    worst = {name: max(part[name] for part in parts) for name in ("others_cores", "stolen_cores")}
+    return {**sums, **worst}

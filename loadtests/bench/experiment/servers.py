@@ -1,0 +1,215 @@
+"""Starts one server under measurement, pinned, and ends it."""
+
+import http.client
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from loadtests.bench import cpu
+from loadtests.bench.experiment.builds import Programs
+from loadtests.bench.free_ports import free_ports
+from local.settings import REPOSITORY
+from tools.errors import ToolError
+
+CORELANE = "corelane-server"
+TRAINED = "corelane-server, PGO"
+HOST = "127.0.0.1"
+HELLO = b"Hello, World!"
+PATIENCE = 15.0
+
+CONNECTIONS = 12_000
+"""More than any row opens."""
+
+NGINX = """\
+daemon off;
+worker_processes {threads};
+worker_rlimit_nofile {files};
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{ worker_connections {connections}; }}
+http {{
+  access_log off;
+  keepalive_requests 1000000000;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  server {{
+    listen {address} backlog=4096;
+    location = /hello {{ default_type "text/plain; charset=utf-8"; return 200 "Hello, World!"; }}
+  }}
+}}
+"""
+"""keepalive_requests: nginx closes a connection after 1,000 requests by default."""
+
+
+class Startable(Protocol):
+    """What can be put under measurement: a server or a proxy."""
+
+    @property
+    def name(self) -> str:
+        """Its name in tables."""
+
+    def argv(self, programs: Any, address: str, folder: Path) -> list[str]:
+        """How it is started; what it writes goes into the folder."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """What is started: a program by its name, its threads, and the placement of its lanes."""
+
+    program: str
+    threads: int = 1
+    placement: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name in tables."""
+        return f"{self.program}, {self.placement}" if self.placement else self.program
+
+    def argv(self, programs: Programs, address: str, folder: Path) -> list[str]:
+        """How it is started."""
+        if self.program in (CORELANE, TRAINED):
+            program = programs.trained if self.program == TRAINED else programs.server
+            return corelane(program, address, self.threads, self.placement)
+        if self.program == "nginx":
+            file = folder / "nginx.conf"
+            file.write_text(
+                NGINX.format(
+                    address=address,
+                    connections=CONNECTIONS,
+                    files=2 * CONNECTIONS,
+                    folder=folder,
+                    threads=self.threads,
+                )
+            )
+            return [str(programs.nginx), "-p", str(folder), "-c", str(file)]
+        program = programs.peers / self.program.replace("-", "_")
+        return [str(program), "--listen", address, "--threads", str(self.threads)]
+
+
+def corelane(
+    program: Path,
+    address: str,
+    lanes: int,
+    placement: str,
+    admin_port: int = 0,
+    *,
+    pin: bool = True,
+) -> list[str]:
+    """The command of corelane-server."""
+    argv = [str(program), "--listen", address, "--admin.listen", f"{HOST}:{admin_port}"]
+    argv += ["--lanes", str(lanes), "--pin", "on" if pin else "off"]
+    argv += ["--replica", "bench", "--log.level", "warn"]
+    argv += ["--limits.connections", str(CONNECTIONS)]
+    return [*argv, "--placement", placement] if placement else argv
+
+
+def takes(programs: Programs, placement: str) -> bool:
+    """Whether corelane-server knows a placement."""
+    argv = [*corelane(programs.server, f"{HOST}:0", 2, placement), "--check"]
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+
+def first_cpus(count: int) -> tuple[int, ...]:
+    """The CPUs of a run: of those that this process may use, the first."""
+    return tuple(sorted(os.sched_getaffinity(0))[:count])
+
+
+@dataclass
+class Running:
+    """A server that answers."""
+
+    process: subprocess.Popen[bytes]
+    address: str
+
+    @property
+    def pids(self) -> list[int]:
+        """The process and its children (proc_pid_task_children(5))."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [self.process.pid, *map(int, children.read_text().split())]
+
+    def cpu_seconds(self) -> float:
+        """CPU time since the start, threads that ended included."""
+        return sum(map(cpu.seconds, self.pids))
+
+    def thread_seconds(self) -> dict[int, float]:
+        """CPU time of each thread that lives."""
+        return {thread: used for pid in self.pids for thread, used in cpu.threads(pid).items()}
+
+    def resident_kib(self) -> int:
+        """Resident memory of all its processes."""
+        return sum(_resident_kib(pid) for pid in self.pids)
+
+
+@contextmanager
+def running(server: Startable, programs: Any, cpus: list[int]) -> Iterator[Running]:
+    """Starts a server on these CPUs alone and kills it at the end."""
+    address = f"{HOST}:{free_ports()}"
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder = Path(name)
+        argv = ["taskset", "-c", ",".join(map(str, cpus))]
+        argv += server.argv(programs, address, folder)
+        with open(folder / "output", "wb") as output:
+            process = subprocess.Popen(
+                argv,
+                cwd=REPOSITORY,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+        try:
+            found = Running(process, address)
+            _wait_until_right(found, server, folder / "output")
+            yield found
+        finally:
+            # The group is its own: nginx's workers are in it.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _wait_until_right(found: Running, server: Startable, output: Path) -> None:
+    """Waits for the first right reply."""
+    deadline = time.monotonic() + PATIENCE
+    problem = "no answer"
+    while time.monotonic() < deadline:
+        if found.process.poll() is not None:
+            raise ToolError(f"{server.name} did not start:\n{output.read_text()[-2000:]}")
+        try:
+            status, body = _ask(found.address)
+        except (OSError, http.client.HTTPException) as error:
+            problem = repr(error)
+        else:
+            if (status, body) == (200, HELLO):
+                return
+            problem = f"{status} {body!r}"
+        time.sleep(0.02)
+    raise ToolError(
+        f"{server.name} does not answer /hello: {problem}\n{output.read_text()[-2000:]}"
+    )
+
+
+def _ask(address: str) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection(address, timeout=PATIENCE)
+    try:
+        connection.request("GET", "/hello")
+        reply = connection.getresponse()
+        return reply.status, reply.read()
+    finally:
+        connection.close()
+
+
+def _resident_kib(pid: int) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    fields = dict(line.split(":", 1) for line in text.splitlines())
+    return int(fields["VmRSS"].split()[0])

@@ -1,1 +1,0 @@
-"""CPU per request of static files: Corelane beside nginx and other file servers."""

@@ -1,0 +1,12 @@
+"""All benchmarks of the harness, by name."""
+
+from loadtests.bench.balancing.experiment import Balancing
+from loadtests.bench.capacity.experiment import Capacity
+from loadtests.bench.experiment.plan import Experiment
+from loadtests.bench.gateway.experiment import Gateway
+from loadtests.bench.gateway.settings_experiment import GatewaySettings
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (Gateway(), GatewaySettings(), Balancing(), Capacity())
+}

@@ -1,0 +1,147 @@
+//! Writes lines on a thread of its own: a log that nobody reads must not stop a lane.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Lines that may wait to be written; further ones are dropped. Memory for them is taken as they
+/// come: a queue of this length that is made at the start would be 4 MB of every server.
+const MOST: usize = 128_000;
+
+/// Longest wait for the last lines.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+enum Message {
+    Line(Vec<u8>),
+    /// The last; dropped when all before it is written, which ends a wait.
+    End(Sender<()>),
+}
+
+/// Where lines are left to be written.
+#[derive(Debug)]
+pub(super) struct Writer {
+    lines: Sender<Message>,
+    waiting: Arc<AtomicUsize>,
+    most: usize,
+}
+
+/// Writes what is still to be written when it is dropped, for a second at most.
+#[derive(Debug)]
+#[must_use]
+pub struct Flush(Sender<Message>);
+
+/// Starts the thread that writes to `out`.
+pub(super) fn start(out: impl Write + Send + 'static) -> io::Result<(Writer, Flush)> {
+    start_with(out, MOST)
+}
+
+fn start_with(out: impl Write + Send + 'static, most: usize) -> io::Result<(Writer, Flush)> {
+    let (lines, received) = channel();
+    let waiting = Arc::<AtomicUsize>::default();
+    let writer = Writer { lines: lines.clone(), waiting: Arc::clone(&waiting), most };
+    let thread = std::thread::Builder::new().name("log".to_owned());
+    thread.spawn(move || write_all(out, &received, &waiting))?;
+    Ok((writer, Flush(lines)))
+}
+
+fn write_all(mut out: impl Write, lines: &Receiver<Message>, waiting: &AtomicUsize) {
+    for message in lines {
+        match message {
+            Message::Line(line) => {
+                // Where the log cannot be written there is nobody to tell.
+                let _ = out.write_all(&line);
+                waiting.fetch_sub(1, Relaxed);
+            }
+            Message::End(end) => return drop(end),
+        }
+    }
+}
+
+impl Write for &Writer {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.waiting.fetch_add(1, Relaxed) < self.most {
+            // Fails when the server has ended.
+            let _ = self.lines.send(Message::Line(line.to_vec()));
+        } else {
+            self.waiting.fetch_sub(1, Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Writer {
+    type Writer = &'a Writer;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        let (end, ended) = channel();
+        if self.0.send(Message::End(end)).is_ok() {
+            let _ = ended.recv_timeout(PATIENCE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// A file that takes each line only when it is allowed to.
+    struct Slow(Receiver<()>, Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Slow {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            let _ = self.0.recv();
+            self.1.lock().expect("no panic").write(line)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn slow() -> (Slow, Sender<()>, Arc<Mutex<Vec<u8>>>) {
+        let (allow, allowed) = channel();
+        let written = Arc::<Mutex<Vec<u8>>>::default();
+        (Slow(allowed, Arc::clone(&written)), allow, written)
+    }
+
+    #[test]
+    fn what_waits_is_written_before_the_end() {
+        let (file, allow, written) = slow();
+        let (writer, flush) = start_with(file, 100).expect("a thread");
+        for line in ["one\n", "two\n", "three\n"] {
+            writer.make_writer().write_all(line.as_bytes()).expect("it never fails");
+        }
+        drop(allow);
+        drop(flush);
+        assert_eq!(*written.lock().expect("no panic"), b"one\ntwo\nthree\n");
+        writer.make_writer().write_all(b"late\n").expect("nor after the end");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_log_that_is_not_read() {
+        let (file, allow, written) = slow();
+        let (writer, flush) = start_with(file, 3).expect("a thread");
+        for line in ["1\n", "2\n", "3\n", "4\n", "5\n"] {
+            writer.make_writer().write_all(line.as_bytes()).expect("it never fails");
+        }
+        drop(allow);
+        drop(flush);
+        assert_eq!(*written.lock().expect("no panic"), b"1\n2\n3\n");
+    }
+}
