@@ -12,12 +12,14 @@ from urllib.parse import urlsplit
 
 from dashboards.drill import parts
 from dashboards.drill.errors import Cancelled, DrillError
-from dashboards.drill.parts import Agent, Server
+from dashboards.drill.parts import Server
 from dashboards.drill.watch import Watch
+from dashboards.live.parts import Part
 from dashboards.live.platform import Platform
 from support.client import ask
 from support.envoys import Gateway, gateway_to
 from support.load import Load
+from support.ports import free_ports
 
 UP = 60.0
 """Longest wait in seconds for a part that starts while all CPUs are busy."""
@@ -58,7 +60,7 @@ class Place:
         self.stack.callback(made.kill)
         made.start()
         self.until(made.ready, f"{pod} is ready, see {made.log}")
-        self.scraped("server", made.admin_port, pod)
+        self.scraped("server", made.replica.admin_port, pod)
         return made
 
     def gateway(
@@ -78,12 +80,13 @@ class Place:
         self.scraped("gateway", urlsplit(made.stats).port, pod)
         return made
 
-    def tuner(self, node: str, *flags: str | Path, within: Sequence[str] = ()) -> Agent:
+    def tuner(self, node: str, *flags: str | Path, within: Sequence[str] = ()) -> Part:
         """An agent of the node tuner that is scraped."""
-        made = parts.agent(self.folder, self.watch.programs["node-tuner"], flags, within)
+        port = free_ports(1)
+        made = parts.agent(self.folder, self.watch.programs["node-tuner"], port, flags, within)
         self.stack.callback(made.kill)
-        made.start()
-        self.scraped("node-tuning", made.port, "node-tuning", node=node)
+        made.start(wait=False)
+        self.scraped("node-tuning", port, "node-tuning", node=node)
         return made
 
     @contextmanager

@@ -49,9 +49,9 @@ def replica_unhealthy(place: Place) -> Iterator[Labels]:
     servers = [place.server(pod=f"server-{index}") for index in range(2)]
     place.gateway(*servers)
     place.begins()
-    servers[0].send(signal.SIGSTOP)
+    servers[0].signal(signal.SIGSTOP)
     yield {"pod": "gateway"}
-    servers[0].send(signal.SIGCONT)
+    servers[0].signal(signal.SIGCONT)
 
 
 @drill(
@@ -84,7 +84,7 @@ def ejections(place: Place) -> Iterator[Labels]:
         place.begins()
         failing.fault("/hello", error={"status": 500})
         yield {"pod": "gateway"}
-        failing.well()
+        failing.faults()
 
 
 @drill(

@@ -47,7 +47,7 @@ def lanes_uneven(place: Place) -> Iterator[Labels]:
         client = _client_of(server, 0)
         stack.callback(client.close)
         stack.enter_context(place.again(lambda: client.ask("/hello"), pause=0.001))
-        yield {"pod": server.pod}
+        yield {"pod": server.name}
 
 
 def _client_of(server: Server, lane: int) -> Client:
@@ -86,5 +86,5 @@ def throttled(place: Place) -> Iterator[Labels]:
     with place.load(server.url, clients=1):
         place.begins()
         quota.limit(cgroup.PERIOD // 10)
-        yield {"pod": server.pod}
+        yield {"pod": server.name}
         quota.limit(None)

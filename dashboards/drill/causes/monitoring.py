@@ -40,7 +40,7 @@ def targets_gone(place: Place) -> Iterator[Labels]:
     place.begins()
     place.watch.remove(place.namespace)
     yield {"job": "server"}
-    place.watch.add("server", server.admin_port, namespace=place.namespace, pod=server.pod)
+    place.watch.add("server", server.replica.admin_port, namespace=place.namespace, pod=server.name)
 
 
 @drill(

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dashboards.drill.drills import Labels, drill
-from dashboards.drill.parts import Agent
 from dashboards.drill.place import Place
+from dashboards.live.parts import Part
 from support import trees
 from support.trees import Tree
 
@@ -30,7 +30,7 @@ def _tree(place: Place) -> Tree:
     return trees.make(place.folder / "node", trees.node())
 
 
-def _prepared(place: Place, tree: Tree, *flags: str, within: Sequence[str] = ()) -> Agent:
+def _prepared(place: Place, tree: Tree, *flags: str, within: Sequence[str] = ()) -> Part:
     """An agent with a prepared node; `within` is a command that runs it."""
     told = ["--agent.mode=apply", f"--root={tree.root}", f"--journal={tree.journal}", *flags]
     agent = place.tuner(NODE, *WANTED, *told, within=within)
@@ -83,9 +83,9 @@ def knob_failed(place: Place) -> Iterator[Labels]:
     _mount(agent, 'umount "$1"', file)
 
 
-def _mount(agent: Agent, script: str, file: Path) -> None:
+def _mount(agent: Part, script: str, file: Path) -> None:
     """Runs a script on a file in the mount namespace of an agent."""
-    within = ["nsenter", "--mount", f"--target={agent.process.pid}", "sh", "-ec"]
+    within = ["nsenter", "--mount", f"--target={agent.pid}", "sh", "-ec"]
     subprocess.run([*within, script, "sh", file], check=True, capture_output=True)
 
 
@@ -105,6 +105,6 @@ def pass_failed(place: Place) -> Iterator[Labels]:
 def tuner_stopped(place: Place) -> Iterator[Labels]:
     agent = _prepared(place, _tree(place))
     place.begins()
-    agent.send(signal.SIGSTOP)
+    agent.signal(signal.SIGSTOP)
     yield {"node": NODE}
-    agent.send(signal.SIGCONT)
+    agent.signal(signal.SIGCONT)

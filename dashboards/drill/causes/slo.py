@@ -47,7 +47,7 @@ def _burn(place: Place, share: float, fault: dict) -> Iterator[Labels]:
         place.begins()
         server.fault("/hello", share, **fault)
         yield {}
-        server.well()
+        server.faults()
     # It runs until the end of the drill, so that the alert resolves.
     place.stack.enter_context(_good(place, f"{gateway.url}/hello"))
 
