@@ -84,16 +84,16 @@ deploy: ## Build the images and install the charts on the cluster
 undeploy: ## Uninstall what deploy installed
 	@$(PYTHON) hack/deploy down
 
-e2e: ## Test roll-outs, pinning and failures on the cluster, or on one of its own: TESTS="-k drain"
+e2e: ## Test rollouts, pinning and failures on the cluster, or on one of its own: TESTS="-k drain"
 	@$(TOOLS) ensure helm kubectl ip k6 pytest
 	@hack/e2e $(TESTS)
 
-# What the essential tests of the cluster and the count of instructions need and other tests do not: CI builds it beside them.
+# What the essential tests of the cluster and the count of instructions need and other tests do not: CI builds it during them.
 parts:
 	@$(TOOLS) ensure kubectl coredns containerd ip valgrind
 	@$(PYTHON) hack/images build --profile local server gateway node-tuner
 
-postgres-up: ## Start a disposable PostgreSQL, for tests and for who tries things out
+postgres-up: ## Start a disposable PostgreSQL
 	@$(PYTHON) hack/postgres up
 
 postgres-down: ## End that PostgreSQL, and remove its data
@@ -113,7 +113,7 @@ check: ## Run formats, linters, unit tests and fast tests, before each commit
 test: check ## Run check, and the tests with real processes: Envoy, PostgreSQL, Prometheus, k6
 	@$(MAKE) --no-print-directory chaos fuzz test-processes
 
-test-all: test ## Run every test; takes root and hours
+test-all: test ## Run every test; requires root and takes hours
 	@$(MAKE) --no-print-directory $(NIGHTLY)
 
 # What test-all adds to test; the nightly workflow runs each of them in a job of its own.
@@ -200,19 +200,19 @@ metrics: ## Write docs/metrics.md from the catalogue of series in dashboards/met
 dashboards: ## Write the dashboards of Grafana, dashboards/json, from dashboards/grafana
 	$(TOOLS) run dashboards-python dashboards/grafana
 
-check-dashboards: ## Ask every query of every dashboard on a platform under load and with faults: PROFILE=release
+check-dashboards: ## Run every query of every dashboard on a platform under load and with faults: PROFILE=release
 	$(PYTHON) dashboards/live
 
 loadtest: ## Run a load test through the gateway: SCENARIO=smoke, or another of python3 loadtests list
 	$(PYTHON) loadtests $(or $(SCENARIO),smoke)
 
-loadtest-suite: ## Run every load test in turn, short, with one page over all of them
+loadtest-suite: ## Run every load test, short, with one page over all of them
 	$(PYTHON) loadtests suite
 
 loadtest-compare: ## Tell whether this tree is slower than another commit: BASE=main
 	$(PYTHON) loadtests compare $(BASE)
 
-drill: ## Make each alert's condition happen, and see that Alertmanager tells of it: ALERTS="CorelaneStall CorelaneReplicaDown"; needs root
+drill: ## Trigger each alert, and check that Alertmanager sends it: ALERTS="CorelaneStall CorelaneReplicaDown"; needs root
 	$(PYTHON) dashboards/drill $(ALERTS)
 
 pgo: ## Build the server with the profile of its own load, for less CPU per request
@@ -224,7 +224,7 @@ bench: ## Run a benchmark: BENCH=field, gateway, balancing, capacity, ..., with 
 check-instructions: ## Fail where a request takes more than 1.03 times the instructions of that table
 	$(PYTHON) loadtests/bench instructions --check
 
-ladder: ## Hold up to 40,000 connections, slow ones too, and ask 20,000 times at once; as root in a network of its own
+ladder: ## Open 40,000 connections, slow ones too, and send 20,000 requests at once; as root in a separate network
 	$(PYTHON) loadtests ladder
 
 # bash, too, has a variable of this name.

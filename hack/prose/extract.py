@@ -38,6 +38,7 @@ _SCHEMA = re.compile(r"(?ms)^ *# @schema\n.*?^ *# @schema$")
 """What the chart's schema says of a value, which is YAML."""
 
 _WORDS = re.compile(r"[A-Za-z,]+ [a-z,]+ [a-z]+")
+_QUERY = re.compile(r"\bby \(|\w\(\w+\[|rate\(")
 _MARKS = re.compile(r"(?m)^[ \t]*(?://[/!]?|#+(?: --)?|\*)[ \t]?")
 
 
@@ -96,15 +97,15 @@ def _comment(text: str) -> str:
 
 
 def _message(text: str) -> str:
-    """A string of several words, without quotes and escapes."""
+    """A string of several words that is no query, without quotes and escapes."""
     words = re.sub(r"\\[nrt\"\\]|\\$", " ", text[1:-1], flags=re.MULTILINE)
-    return words if _WORDS.search(words) else ""
+    return words if _WORDS.search(words) and not _QUERY.search(words) else ""
 
 
 _CLEANED: dict[str, Callable[[str], str]] = {
     "comment": _comment,
     "doc": lambda text: _MARKS.sub("", text),
     "string": _message,
-    "text": lambda text: text.replace(">-", "").replace("|-", ""),
+    "text": lambda text: re.sub(r"\{\{.*?\}\}|>-|\|-", "", text),
     "title": lambda text: f"# {text[1:-1]}",
 }

@@ -2,7 +2,7 @@
 //
 // S3 published a median of 30 ms and none over 300. One process may not hold 20,000 connections
 // (its limit of open files): here VUS connections send requests at the same time, ROUNDS times.
-// `make bench BENCH=connections` has all 20,000 at once.
+// `make ladder` has all 20,000 at once.
 
 import exec from 'k6/execution';
 

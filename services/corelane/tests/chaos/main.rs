@@ -43,7 +43,7 @@ fn courses(enough: Counts) -> impl Iterator<Item = Course> {
         plain,
         tls,
         habit: Habit::Mixed,
-        patience: 3 * support::PATIENCE,
+        patience: support::PATIENCE,
         chaos,
         enough,
     })

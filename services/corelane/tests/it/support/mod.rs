@@ -25,7 +25,7 @@ use tower::Service;
 use tower::util::BoxCloneSyncService;
 
 /// Longest wait for anything: only a broken server makes a test wait this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A drain's deadline that no test waits for: a server that waits for it fails its test.
 pub(crate) const DISTANT: Duration = PATIENCE.saturating_mul(100);
