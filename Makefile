@@ -25,7 +25,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts \
   postgres-up postgres-down check test test-all lint check-charts check-python clippy test-rust test-processes \
   test-nightly chaos chaos-long fuzz fuzz-long miri prose fmt charts metrics dashboards check-dashboards loadtest \
-  loadtest-suite loadtest-compare drill pgo bench check-instructions ladder soak release-dry-run images tools clean
+  loadtest-suite loadtest-compare drill pgo bench check-instructions soak release-dry-run images tools clean
 
 help: ## Show the targets and variables
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -223,9 +223,6 @@ bench: ## Run a benchmark: BENCH=field, gateway, balancing, capacity, ..., with 
 
 check-instructions: ## Fail where a request takes more than 1.03 times the instructions of that table
 	$(PYTHON) loadtests/bench instructions --check
-
-ladder: ## Open 40,000 connections, slow ones too, and send 20,000 requests at once; as root in a separate network
-	$(PYTHON) loadtests ladder
 
 # bash, too, has a variable of this name.
 soak: ## Keep one server under clients that come and go for 5 minutes: SECONDS=60

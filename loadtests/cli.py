@@ -7,7 +7,6 @@ import sys
 from loadtests import listing, scenario, suite
 from loadtests.cluster import command as cluster
 from loadtests.compare import command as compare
-from loadtests.ladder import command as ladder
 from loadtests.report import command as report
 from loadtests.usage import Parser, UsageError
 from tools.errors import ToolError
@@ -16,7 +15,6 @@ COMMANDS = (
     scenario,
     suite,
     compare,
-    ladder,
     cluster,
     report,
     listing,

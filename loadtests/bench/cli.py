@@ -8,15 +8,12 @@ from pathlib import Path
 from loadtests.bench import compare_direct, soak
 from loadtests.bench.experiment import command
 from loadtests.bench.field import command as field
-from loadtests.bench.idle import command as idle
 from loadtests.bench.instructions import command as instructions
 from loadtests.bench.lanes import rows, run
 from loadtests.bench.mixed import command as mixed
-from loadtests.bench.moving import command as moving
 from loadtests.bench.options import OUT, RESULTS, add_builds, positive, some_of
 from loadtests.bench.registry import EXPERIMENTS
 from loadtests.bench.threads import command as threads
-from loadtests.bench.tuning import command as tuning
 from loadtests.usage import Parser
 from local.prepare import build_server
 from tools.errors import ToolError
@@ -35,12 +32,9 @@ def main(arguments: list[str]) -> int:
     _add_compare_direct(commands)
     _add_lanes(commands)
     field.add(commands)
-    idle.add(commands)
     instructions.add(commands)
     mixed.add(commands)
-    moving.add(commands)
     threads.add(commands)
-    tuning.add(commands)
     _add_soak(commands)
     options = parser.parse_args(arguments)
     # Ended like by Ctrl-C, so that nothing that was started is left. A shell without jobs ignores both for

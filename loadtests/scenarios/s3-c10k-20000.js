@@ -2,7 +2,7 @@
 //
 // S3 published a median of 30 ms and none over 300. One process may not hold 20,000 connections
 // (its limit of open files): here VUS connections send requests at the same time, ROUNDS times.
-// `make ladder` has all 20,000 at once.
+// `make bench BENCH="connections --only ladder"` has all 20,000 at once.
 
 import exec from 'k6/execution';
 
@@ -55,7 +55,7 @@ export const handleSummary = handleSummaryWith((metrics) => {
       ...figure('median_ms', of('med'), 'ms'),
       ...figure('longest_ms', of('max'), 'ms'),
     },
-    ` ${ROUNDS} times: one process of k6 cannot hold ${TOTAL}, which make ladder can. `
+    ` ${ROUNDS} times: one process of k6 cannot hold ${TOTAL}, which make bench BENCH=connections can. `
     + `Published for ${TOTAL}: median 30 ms, none over ${LATE_MS} ms.`,
   );
 });

@@ -3,6 +3,7 @@
 import http.client
 import os
 import signal
+import ssl
 import subprocess
 import tempfile
 import time
@@ -52,7 +53,7 @@ http {{
 
 
 class Startable(Protocol):
-    """What can be put under measurement: a server or a proxy."""
+    """What can be put under measurement: a server or a proxy. One whose `tls` is true is asked over TLS."""
 
     @property
     def name(self) -> str:
@@ -186,7 +187,7 @@ def _wait_until_right(found: Running, server: Startable, output: Path) -> None:
         if found.process.poll() is not None:
             raise ToolError(f"{server.name} did not start:\n{output.read_text()[-2000:]}")
         try:
-            status, body = _ask(found.address)
+            status, body = _ask(found.address, getattr(server, "tls", False))
         except (OSError, http.client.HTTPException) as error:
             problem = repr(error)
         else:
@@ -199,8 +200,12 @@ def _wait_until_right(found: Running, server: Startable, output: Path) -> None:
     )
 
 
-def _ask(address: str) -> tuple[int, bytes]:
+def _ask(address: str, tls: bool) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(address, timeout=PATIENCE)
+    if tls:
+        # Whoever it is: its certificate is its own.
+        context = ssl._create_unverified_context()
+        connection = http.client.HTTPSConnection(address, timeout=PATIENCE, context=context)
     try:
         connection.request("GET", "/hello")
         reply = connection.getresponse()

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from loadtests.bench.networks import SERVER, Namespace, Pair, joined
 from loadtests.bench.threads.shapes import BACKLOG, ONE, Lanes, Pool, Programs, Shape
 from loadtests.bench.threads.visits import Visits
-from loadtests.bench.tuning.networks import SERVER, Namespace, Pair, joined
 from tools.errors import ToolError
 
 PORT = 8080
@@ -109,7 +109,7 @@ def _running(programs: Programs, arm: Arm, pair: Pair) -> Iterator[subprocess.Po
         )
         try:
             deadline = time.monotonic() + PATIENCE
-            while not _listens(pair):
+            while not pair.server.listens(PORT):
                 if process.poll() is not None or time.monotonic() > deadline:
                     output.seek(0)
                     raise ToolError(f"{arm.name} does not start:\n{output.read().decode()[-2000:]}")
@@ -118,10 +118,3 @@ def _running(programs: Programs, arm: Arm, pair: Pair) -> Iterator[subprocess.Po
         finally:
             process.kill()
             process.wait()
-
-
-def _listens(pair: Pair) -> bool:
-    """Whether a socket of the server's namespace listens at the port (proc_net_tcp(5): state 0A)."""
-    lines = Path(f"/proc/{pair.server.pid}/net/tcp").read_text().splitlines()[1:]
-    rows = [line.split() for line in lines]
-    return any(row[1].endswith(f":{PORT:04X}") and row[3] == "0A" for row in rows)

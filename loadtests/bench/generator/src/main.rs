@@ -13,7 +13,6 @@ mod idle;
 mod open;
 mod pool;
 mod reply;
-mod rush;
 mod seated;
 mod tally;
 mod trace;
@@ -106,11 +105,6 @@ enum Mode {
     Users {
         #[command(flatten)]
         options: users::Options,
-    },
-    /// All connections in the same moment, with one request on each.
-    Rush {
-        #[command(flatten)]
-        target: Target,
     },
     /// Each request on a connection of its own; whoever is answered is replaced.
     Visits {
@@ -212,12 +206,6 @@ fn run(mode: Mode) -> Result<(), Lost> {
         }
         Mode::Turns { to, connections } => turns::run(to, connections),
         Mode::Users { options } => users::run(options),
-        Mode::Rush { target } => {
-            let mut pool = target.pool(1)?;
-            closed::run(&mut pool, 0..1, Kind::Hello, Duration::ZERO)?;
-            let exchanges = target.exchanges(None)?;
-            measure(pool, |_| rush::run(target.to, target.connections, &exchanges))
-        }
         Mode::Visits { target, plan } => {
             let kind = target.ops.map_or(Kind::Hello, Kind::Work);
             let exchanges = target.exchanges(target.ops)?;

@@ -34,7 +34,7 @@ impl Fault {
     }
 }
 
-/// A whole reply.
+/// A whole reply to a request that has one right answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     /// `None` when it is the right one.
@@ -45,33 +45,52 @@ pub(crate) struct Reply {
     pub(crate) lane: Option<usize>,
 }
 
-pub(crate) const HEAD_END: &[u8] = b"\r\n\r\n";
-
 /// The reply in `bytes`, whose body should be `body`; `None` while it is not complete.
 pub(crate) fn read(bytes: &[u8], body: &[u8]) -> Option<Reply> {
-    let head = memmem::find(bytes, HEAD_END)?;
-    let mut reply = Reply { fault: None, closes: false, lane: None };
-    let Some((status, length)) = read_head(&bytes[..head + 2], &mut reply) else {
+    let Ok(message) = parse(bytes) else {
         return Some(Reply { fault: Some(Fault::Malformed), closes: true, lane: None });
     };
-    let rest = &bytes[head + HEAD_END.len()..];
-    if rest.len() < length {
-        return None;
-    }
-    if rest.len() > length {
-        return Some(Reply { fault: Some(Fault::Malformed), closes: true, ..reply });
-    }
-    if status != b"200" {
-        reply.fault = Some(Fault::Status);
-    } else if rest != body {
-        reply.fault = Some(Fault::Body);
-    }
-    Some(reply)
+    let message = message?;
+    let fault = if message.status != 200 {
+        Some(Fault::Status)
+    } else {
+        (message.body != body).then_some(Fault::Body)
+    };
+    Some(Reply { fault, closes: message.closes, lane: message.lane })
 }
 
-/// Status and length of the body; notes in `reply` what else the head says.
-fn read_head<'a>(mut lines: &'a [u8], reply: &mut Reply) -> Option<(&'a [u8], usize)> {
-    let status = lines.strip_prefix(b"HTTP/1.1 ")?.get(..3)?;
+/// A whole reply of any status with a Content-Length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Message<'a> {
+    pub(crate) status: u16,
+    pub(crate) body: &'a [u8],
+    pub(crate) etag: Option<&'a str>,
+    pub(crate) location: Option<&'a str>,
+    pub(crate) closes: bool,
+    pub(crate) lane: Option<usize>,
+}
+
+/// What arrived is no HTTP/1.1 reply with a Content-Length, or more than one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+const HEAD_END: &[u8] = b"\r\n\r\n";
+
+/// The message in `bytes`; `None` while it is not complete.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Message<'_>>, Malformed> {
+    let Some(head) = memmem::find(bytes, HEAD_END) else { return Ok(None) };
+    let (mut message, length) = parse_head(&bytes[..head + 2]).ok_or(Malformed)?;
+    message.body = &bytes[head + HEAD_END.len()..];
+    match message.body.len() {
+        arrived if arrived < length => Ok(None),
+        arrived if arrived > length => Err(Malformed),
+        _ => Ok(Some(message)),
+    }
+}
+
+fn parse_head(mut lines: &[u8]) -> Option<(Message<'_>, usize)> {
+    let status = from_utf8(lines.strip_prefix(b"HTTP/1.1 ")?.get(..3)?).ok()?.parse().ok()?;
+    let mut message = Message { status, ..Message::default() };
     let mut length = None;
     while let Some(end) = memchr(b'\n', lines) {
         let line = &lines[..end];
@@ -79,16 +98,20 @@ fn read_head<'a>(mut lines: &'a [u8], reply: &mut Reply) -> Option<(&'a [u8], us
         if let Some(value) = value_of(line, b"content-length:") {
             length = value.parse().ok();
         } else if let Some(value) = value_of(line, b"corelane-lane:") {
-            reply.lane = value.parse().ok();
+            message.lane = value.parse().ok();
         } else if let Some(value) = value_of(line, b"connection:") {
-            reply.closes = value.eq_ignore_ascii_case("close");
+            message.closes = value.eq_ignore_ascii_case("close");
+        } else if let Some(value) = value_of(line, b"etag:") {
+            message.etag = Some(value);
+        } else if let Some(value) = value_of(line, b"location:") {
+            message.location = Some(value);
         }
     }
-    Some((status, length?))
+    Some((message, length?))
 }
 
 /// The value of a field line if it has this name.
-pub(crate) fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a str> {
+fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a str> {
     let (start, value) = line.split_at_checked(name.len())?;
     if !start.eq_ignore_ascii_case(name) {
         return None;
@@ -126,5 +149,22 @@ mod tests {
             let reply = read(bytes, b"ok").expect("whole");
             assert_eq!(reply.fault, Some(fault), "{}", String::from_utf8_lossy(bytes));
         }
+    }
+
+    #[test]
+    fn a_message_tells_its_fields() {
+        let created = b"HTTP/1.1 201 Created\r\nETag: \"1\"\r\nlocation: /projects/a\r\n\
+            corelane-lane: 1\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
+        let want = Message {
+            status: 201,
+            body: b"{}",
+            etag: Some("\"1\""),
+            location: Some("/projects/a"),
+            closes: true,
+            lane: Some(1),
+        };
+        assert_eq!(parse(created), Ok(Some(want)));
+        let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        assert_eq!(parse(chunked), Err(Malformed));
     }
 }

@@ -14,8 +14,9 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 
 use crate::exchange::{Exchange, Kind};
+use crate::hold::PATIENCE;
+use crate::hold::guest::{Guest, State, Way};
 use crate::pool::{Answer, Lost, REPLY};
-use crate::rush::{Guest, PATIENCE};
 use crate::tally::Tally;
 
 /// How many come at once, and when it is enough: after a number of requests, or after a time.
@@ -89,10 +90,11 @@ impl Visits {
             for event in &events {
                 let index = event.data.u64() as usize;
                 let guest = &mut self.guests[index];
-                let Some(answer) = guest.proceed(&self.exchange, &mut self.buffer) else {
+                let Some(read) = proceed(guest, &self.exchange, &mut self.buffer) else {
                     continue;
                 };
-                answered(Answer { kind: self.kind, ..answer });
+                let (due, fault, lane) = (guest.times.begun, guest.fault, guest.lane);
+                answered(Answer { kind: self.kind, due, read, fault, lane });
                 if self.to_come != Some(0) {
                     self.guests[index] = self.come(index)?;
                 } else {
@@ -107,8 +109,31 @@ impl Visits {
         if let Some(left) = &mut self.to_come {
             *left -= 1;
         }
-        Ok(Guest::come(self.to, index, &self.poll).map_err(io::Error::from)?)
+        let guest =
+            Guest::come(self.to, None, &Way::default(), Instant::now(), (&self.poll, index));
+        Ok(guest.map_err(io::Error::from)?)
     }
+}
+
+/// Asks when it is connected, then reads; when its exchange ended, once.
+fn proceed(guest: &mut Guest, exchange: &Exchange, buffer: &mut [u8]) -> Option<Instant> {
+    if guest.state == State::Gone {
+        return None;
+    }
+    if guest.state == State::Connecting && guest.connected() {
+        guest.ask(exchange);
+    }
+    // A server that refuses may have answered already, and there is no second event for that.
+    let ended = match guest.state {
+        State::Connecting => false,
+        State::Asked => guest.read(exchange, buffer),
+        State::Open | State::Gone => true,
+    };
+    if !ended {
+        return None;
+    }
+    guest.end(None);
+    guest.times.gone
 }
 
 /// Prints `warm` when the warm-up is over and the result at the end, so that the caller can look at

@@ -41,6 +41,17 @@ pub(crate) struct Times {
     pub(crate) gone: Option<Instant>,
 }
 
+/// How connections are made.
+#[derive(Debug, Default)]
+pub(crate) struct Way {
+    /// They end with a reset, so that their ports are free at once for the next run.
+    pub(crate) reset: bool,
+    /// With the smallest receive buffer.
+    pub(crate) small: bool,
+    /// With TLS.
+    pub(crate) security: Option<Security>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Guest {
     link: Link,
@@ -59,17 +70,17 @@ impl Guest {
     pub(crate) fn come(
         to: SocketAddr,
         from: Option<IpAddr>,
-        small: bool,
-        security: Option<&Security>,
+        way: &Way,
         due: Instant,
         (poll, index): (&OwnedFd, usize),
     ) -> rustix::io::Result<Guest> {
         let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-        // It ends with a reset, so that its port is free at once for the next run.
-        set_socket_linger(&socket, Some(Duration::ZERO))?;
-        if small {
+        if way.reset {
+            set_socket_linger(&socket, Some(Duration::ZERO))?;
+        }
+        if way.small {
             set_socket_recv_buffer_size(&socket, SMALL)?;
         }
         if let Some(from) = from {
@@ -86,7 +97,7 @@ impl Guest {
         let times = Times { due, begun, connected: None, answered: None, gone: None };
         let state = State::Connecting;
         let (fault, lane, refusal) = (None, None, None);
-        let link = Link::new(TcpStream::from(socket), security);
+        let link = Link::new(TcpStream::from(socket), way.security.as_ref());
         Ok(Guest { link, state, times, fault, lane, refusal, part: Vec::new() })
     }
 

@@ -12,14 +12,13 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 
 use super::Manner;
-use super::guest::{Guest, State};
-use super::link::Security;
+use super::guest::{Guest, State, Way};
 use crate::exchange::{Exchange, Exchanges, Kind};
 use crate::pool::{Lost, REPLY};
 use crate::reply::Fault;
 
 /// Longest wait for anything to happen; a SYN is sent again after 1, 3, 7 and 15 s (RFC 6298).
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Events that are taken at a time.
 const EVENTS: usize = 4096;
@@ -40,8 +39,7 @@ pub(crate) struct Setting {
     /// and for each of those come from these in turn.
     pub(crate) from: Vec<IpAddr>,
     pub(crate) manner: Manner,
-    /// With TLS.
-    pub(crate) security: Option<Security>,
+    pub(crate) way: Way,
     /// Between two bytes of a slow one.
     pub(crate) pause: Duration,
     pub(crate) exchanges: Exchanges,
@@ -187,11 +185,10 @@ impl Hall {
     }
 
     fn come(&self, index: usize, due: Instant) -> rustix::io::Result<Guest> {
-        let Setting { to, from, manner, security, .. } = &self.setting;
+        let Setting { to, from, way, .. } = &self.setting;
         let from = from.get(index / to.len() % from.len().max(1)).copied();
-        let small = *manner == Manner::SlowRead;
         let to = to[index % to.len()];
-        Guest::come(to, from, small, security.as_ref(), due, (&self.poll, index))
+        Guest::come(to, from, way, due, (&self.poll, index))
     }
 
     fn ask(&mut self, index: usize, due: Instant) {

@@ -3,7 +3,7 @@
 //! Each line of standard input is what they do next, as JSON, and what came of it is a line of
 //! standard output. Between the lines the connections are looked after, until standard input ends.
 
-mod guest;
+pub(crate) mod guest;
 mod hall;
 mod link;
 
@@ -23,7 +23,8 @@ use crate::exchange::Exchanges;
 use crate::pool::Lost;
 use crate::say;
 use crate::tally::own_cpu;
-use guest::{Guest, State};
+use guest::{Guest, State, Way};
+pub(crate) use hall::PATIENCE;
 use hall::{Hall, Setting, Stage};
 use link::Security;
 
@@ -128,7 +129,8 @@ pub(crate) fn run(options: Options) -> Result<(), Lost> {
     let security = security.transpose().map_err(io::Error::other)?;
     let Options { to, from, manner, .. } = options;
     let pause = Duration::from_secs_f64(options.pause);
-    let mut hall = Hall::new(Setting { to, from, manner, security, pause, exchanges })?;
+    let way = Way { reset: true, small: manner == Manner::SlowRead, security };
+    let mut hall = Hall::new(Setting { to, from, manner, way, pause, exchanges })?;
     hall.listen(io::stdin())?;
     say("\"ready\"")?;
     let mut lines = Lines::default();

@@ -10,11 +10,11 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use rustix::time::Timespec;
 
-use super::reply::{self, Malformed, Reply};
 use super::seat::Seat;
 use super::tally::Tally;
 use super::user::{Fault, Kind, Site, User};
 use crate::pool::Lost;
+use crate::reply::{self, Malformed, Message};
 
 /// Longest wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -193,7 +193,7 @@ impl Crowd {
 
     /// What has arrived of a reply so far.
     fn receive(&mut self, index: usize, bytes: &[u8]) -> Result<(), Lost> {
-        match reply::read(bytes) {
+        match reply::parse(bytes) {
             Ok(None) => {
                 self.seats[index].part = bytes.to_vec();
                 Ok(())
@@ -203,7 +203,7 @@ impl Crowd {
         }
     }
 
-    fn answered(&mut self, index: usize, reply: &Reply<'_>) -> Result<(), Lost> {
+    fn answered(&mut self, index: usize, reply: &Message<'_>) -> Result<(), Lost> {
         let now = Instant::now();
         let seat = &mut self.seats[index];
         let Some((kind, due)) = seat.asked.take() else { return Ok(()) };

@@ -8,7 +8,6 @@
 
 mod crowd;
 mod document;
-mod reply;
 mod seat;
 mod tally;
 mod user;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use serde::Deserialize;
 
 use super::document::Document;
-use super::reply::Reply;
+use crate::reply::Message;
 
 /// What a user asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -128,7 +128,7 @@ impl User {
         &mut self,
         kind: Kind,
         site: &Site,
-        reply: &Reply<'_>,
+        reply: &Message<'_>,
     ) -> Result<(), Fault> {
         let status = if kind == Kind::Create { 201 } else { 200 };
         if reply.status != status {
@@ -191,19 +191,19 @@ mod tests {
         let (mut user, site) = (User::new(1, 1), site());
         user.ask(Kind::Create, &site, &mut Vec::new());
         let body = body(&user, "a1");
-        let reply = Reply {
+        let reply = Message {
             status: 201,
             body: &body,
             etag: Some("\"1\""),
             location: Some("/projects/a1"),
-            ..Reply::default()
+            ..Message::default()
         };
         assert_eq!(user.check(Kind::Create, &site, &reply), Ok(()));
         (user, site)
     }
 
-    fn replied<'a>(body: &'a [u8], etag: &'a str) -> Reply<'a> {
-        Reply { status: 200, body, etag: Some(etag), ..Reply::default() }
+    fn replied<'a>(body: &'a [u8], etag: &'a str) -> Message<'a> {
+        Message { status: 200, body, etag: Some(etag), ..Message::default() }
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
         let (mut user, site) = created();
         let old = body(&user, "a1");
         user.ask(Kind::Save, &site, &mut Vec::new());
-        let busy = Reply { status: 503, ..Reply::default() };
+        let busy = Message { status: 503, ..Message::default() };
         assert_eq!(user.check(Kind::Save, &site, &busy), Err(Fault::Status(503)));
         assert_eq!(user.check(Kind::Load, &site, &replied(&old, "\"1\"")), Ok(()));
         let mut out = Vec::new();

@@ -50,12 +50,13 @@ class Namespace:
 
     def counters(self) -> dict[str, int]:
         """What the kernel counted in here since it was made."""
-        found: dict[str, int] = {}
-        for name in ("netstat", "snmp"):
-            lines = Path(f"/proc/{self.pid}/net/{name}").read_text().splitlines()
-            for names, values in zip(lines[::2], lines[1::2], strict=True):
-                found |= dict(zip(names.split()[1:], map(int, values.split()[1:]), strict=True))
-        return {name: found.get(name, 0) for name in COUNTERS}
+        return counters(self.pid)
+
+    def listens(self, port: int) -> bool:
+        """Whether a socket in here listens at the port (proc_net_tcp(5): state 0A)."""
+        lines = Path(f"/proc/{self.pid}/net/tcp").read_text().splitlines()[1:]
+        rows = [line.split() for line in lines]
+        return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,23 @@ def _held() -> Iterator[Namespace]:
     finally:
         process.kill()
         process.communicate()
+
+
+def counters(pid: int | str = "self") -> dict[str, int]:
+    """What the kernel counted in the network namespace of a process."""
+    found: dict[str, int] = {}
+    for name in ("netstat", "snmp"):
+        lines = Path(f"/proc/{pid}/net/{name}").read_text().splitlines()
+        for names, values in zip(lines[::2], lines[1::2], strict=True):
+            found |= dict(zip(names.split()[1:], map(int, values.split()[1:]), strict=True))
+    return {name: found.get(name, 0) for name in COUNTERS}
+
+
+def dropped_packets() -> int:
+    """Packets that found a CPU's input queue full, on the whole machine: netdev_max_backlog of
+    Documentation/admin-guide/sysctl/net.rst, which no namespace has of its own."""
+    lines = Path("/proc/net/softnet_stat").read_text().splitlines()
+    return sum(int(line.split()[1], 16) for line in lines)
 
 
 def _file(sysctl: str) -> Path:

@@ -1,0 +1,1 @@
+"""`connections`: many connections, idle, moving, slow, and all at once."""

@@ -1,0 +1,183 @@
+"""Who holds connections, and live requests beside them: processes of the load generator."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+
+from loadtests.bench.experiment.generator import Generator, Place
+from tools.errors import ToolError
+
+COLUMNS = ("due_ms", "begun_ms", "connected_ms", "answered_ms")
+PERCENTILES = {"p50": 50, "p99": 99, "max": 100}
+
+AHEAD_NS = 50_000_000
+"""So that every process has read its line when they begin."""
+
+WINDOW = 64
+"""So many are being opened at a time: as fast as the server takes them, and no crowd."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What connections did together: a column has an entry for each, in milliseconds from the begin."""
+
+    columns: dict[str, list[float | None]]
+    faults: dict[str, int]
+    most_at_once: int
+    seconds: float
+    cpu_seconds: float
+    """Of the generator."""
+
+    @property
+    def count(self) -> int:
+        """How many took part."""
+        return len(self.columns["due_ms"])
+
+    @property
+    def failed(self) -> int:
+        """How many did not end as they should."""
+        return sum(self.faults.values())
+
+    def times(self, end: str, begin: str = "begun_ms") -> list[float]:
+        """How long each took from one thing to the other, shortest first."""
+        pairs = zip(self.columns[end], self.columns[begin], strict=True)
+        return sorted(last - first for last, first in pairs if last is not None)
+
+    def last(self, column: str) -> float:
+        """When the last of them did it, in seconds."""
+        return max((at for at in self.columns[column] if at is not None), default=0.0) / 1e3
+
+
+class Holders:
+    """Several processes that do the same at the same time."""
+
+    def __init__(self, generators: Sequence[Generator]) -> None:
+        self._generators = generators
+        self._pool = ThreadPoolExecutor(max(1, len(generators)))
+
+    def open(self, connections: int, *, seconds: float = 0.0, ask: bool = True, **pace) -> Stage:
+        """Opens so many more in all, spread over so long, each with one request.
+
+        After a `burst` of them each process looks at what came back; without it, after all that are due. It
+        has at most a `window` of them under way.
+        """
+        count = len(self._generators)
+        shares = [connections // count + (index < connections % count) for index in range(count)]
+        lines = [{"do": "open", "connections": share, "ask": ask} for share in shares]
+        return self._stage(lines, {"seconds": seconds, **pace})
+
+    def fill(self, connections: int) -> Stage:
+        """Opens so many more as fast as they are taken in; all of them have to be."""
+        stage = self.open(connections, window=WINDOW)
+        if stage.failed:
+            raise ToolError(
+                f"{stage.failed:,} of {connections:,} connections failed: {stage.faults}"
+            )
+        return stage
+
+    def ask(self, seconds: float = 0.0) -> Stage:
+        """One request on each, spread over so long."""
+        return self._stage([{"do": "ask"} for _ in self._generators], {"seconds": seconds})
+
+    def look(self) -> dict:
+        """How many are still there, and what has become of the others."""
+        found = self._tell([{"do": "look"} for _ in self._generators])
+        refusals: Counter[str] = Counter()
+        for one in found:
+            refusals.update(one["refusals"])
+        return {
+            "open": sum(one["open"] for one in found),
+            "refusals": dict(refusals),
+            "lasted_s": sorted(lasted for one in found for lasted in one["lasted_s"]),
+        }
+
+    def _stage(self, lines: list[dict], pace: dict) -> Stage:
+        pace = {**pace, "at_ns": time.monotonic_ns() + AHEAD_NS}
+        found = self._tell([{**line, "pace": pace} for line in lines])
+        faults: Counter[str] = Counter()
+        for one in found:
+            faults.update(one["faults"])
+        return Stage(
+            {name: [at for one in found for at in one[name]] for name in COLUMNS},
+            dict(faults),
+            sum(one["most_at_once"] for one in found),
+            max(one["seconds"] for one in found),
+            sum(one["generator_cpu_seconds"] for one in found),
+        )
+
+    def _tell(self, lines: list[dict]) -> list[dict]:
+        told = zip(self._generators, map(json.dumps, lines), strict=True)
+        return list(self._pool.map(lambda pair: pair[0].measure(pair[1]), told))
+
+    def close(self) -> None:
+        """Ends the threads; one that waits for its process ends with that."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def holders(
+    program: Path, to: Sequence[str], place: Place, processes: int = 1, **options: object
+) -> Iterator[Holders]:
+    """So many processes; each has a loopback address of its own, as one has too few ports for all."""
+    with ExitStack() as parts:
+        found = []
+        for index in range(processes):
+            # Each begins with another server, so that all have as many.
+            first = index % len(to)
+            addresses = ",".join([*to[first:], *to[:first]])
+            mine = {"from": f"127.0.{1 + index}.1", **options} if processes > 1 else options
+            found.append(parts.enter_context(Generator(program, place, "hold", addresses, **mine)))
+        told = Holders(found)
+        parts.callback(told.close)
+        yield told
+
+
+class Live:
+    """Live requests to all servers in turn, open loop: a late one counts from when it was due."""
+
+    def __init__(self, generator: Generator, rate: float) -> None:
+        self._generator, self._rate, self._seed = generator, rate, 0
+
+    def measure(self, seconds: float) -> dict:
+        """Their quantiles in milliseconds, and what is counted."""
+        self.begin(seconds)
+        return self.result()
+
+    def begin(self, seconds: float) -> None:
+        """Starts it, so that something else may go on beside it."""
+        self._seed += 1
+        turn = {"rate": self._rate, "seconds": seconds, "work_share": 0.0}
+        self._generator.tell(json.dumps({**turn, "seed": self._seed}))
+
+    def result(self) -> dict:
+        """What came of it."""
+        found = self._generator.answer()
+        samples = found.pop("samples")
+        rows = zip(samples["latency_ms"], samples["right"], strict=True)
+        return {**found, **quantiles([latency for latency, right in rows if right])}
+
+
+@contextmanager
+def live(
+    program: Path, to: Sequence[str], cpu: int, rate: float, connections: int
+) -> Iterator[Live]:
+    """Live requests, first on their CPU: a late generator would look like a late reply."""
+    place = Place([cpu], first=True)
+    with Generator(program, place, "turns", ",".join(to), connections=connections) as generator:
+        yield Live(generator, rate)
+
+
+def quantiles(times: Sequence[float]) -> dict[str, float]:
+    """The nearest rank of each; none of no times."""
+    found = sorted(times)
+    return {
+        name: found[max(0, ceil(percent / 100 * len(found)) - 1)]
+        for name, percent in PERCENTILES.items()
+        if found
+    }

@@ -1,0 +1,207 @@
+"""Ever more idle connections with live requests beside them; then all wake, and go."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+from loadtests.bench.connections.clients import Holders, Live, holders, live, quantiles
+from loadtests.bench.connections.memory import ARMS, SETTLE
+from loadtests.bench.connections.network import kernel_kib, most_connections
+from loadtests.bench.connections.part import ConnectionsStand, Part
+from loadtests.bench.connections.rows import Rows
+from loadtests.bench.connections.servers import PARKED, WAKES, Fleet, Watch, fleet
+from loadtests.bench.experiment.page import Page, cell
+from loadtests.bench.experiment.plan import Row
+from loadtests.bench.experiment.plots import Panel, Plot, Series
+
+RUNGS = (0, 40_000, 100_000)
+RATE = 1_000.0
+SECONDS = 4.0
+QUIET = 2.0
+WAKING = 5_000.0
+"""Connections woken per second at the top."""
+
+LIVE = 4
+"""Keep-alive connections of live requests to each replica."""
+
+
+class Climb(Part):
+    """Servers and clients of their own for each arm in each round."""
+
+    scenario = "idle"
+    name = "climb"
+    title = "Up to 100,000 idle connections"
+    arms = ("parked", "not parked")
+    rounds = 0.6
+    tools = ("openssl",)
+    method = (
+        f"Live requests come at {RATE:,.0f}/s, open loop, over connections of their own. The replicas have one lane each, "
+        "and are all there from the first rung on; connections go to them in turn, and one is opened as soon as one of 64 "
+        "of its process has been answered. At each rung all connections are parked first, where they are parked; then "
+        f"nobody asks for {QUIET:g} s, which is the CPU of the wait alone; then come live requests for {SECONDS:g} s. At "
+        f"the top every connection asks once, spread evenly at {WAKING:,.0f}/s, and is parked again (that is in its CPU); "
+        "then once more with live requests beside, whose CPU is shared out with theirs. A latency counts from when the "
+        "request was due. Then SIGTERM, with all connections open."
+    )
+
+    def measure(self, stand: ConnectionsStand, arms: Sequence[str], number: int) -> Iterator[Row]:
+        for arm in arms:
+            for row in _climb(stand, arm):
+                yield {"arm": arm, **row}
+
+    def brief(self, row: Row) -> str:
+        if "drain_s" in row:
+            return f"drained in {row['drain_s']:.2f} s, {row['wrong']} stayed open"
+        return f"{row['line']}: p50 {row['p50']:.2f}, p99 {row['p99']:.2f} ms, {row['wrong']} wrong"
+
+    def reading(self, rows: Rows) -> Iterator[str]:
+        for arm in self.arms:
+            own = [line for line in rows.lines("resident_kib") if line.startswith(f"{arm}: ")]
+            if not own:
+                continue
+            low, top = own[0], own[-1]
+            yield (
+                f"{top.capitalize()} connections take {cell(rows.values(top, 'resident_kib'), 0, 1 / 1024)} MiB in all "
+                f"servers. The p99 of live requests is {cell(rows.values(top, 'p99'), 2)} ms beside them, and "
+                f"{cell(rows.values(low, 'p99'), 2)} ms without. A drain takes "
+                f"{cell(rows.values(f'{arm}: drain', 'drain_s'), 2)} s."
+            )
+
+    def report(self, page: Page, rows: Rows) -> None:
+        latencies = (("p50, ms", "p50", 2), ("p99, ms", "p99", 2), ("longest, ms", "max", 1))
+        columns = (
+            ("parked", "parked", 0),
+            *latencies,
+            ("CPU per live request, µs", "cpu_us", 1),
+            ("CPU of the wait alone, % of a core", "quiet_cores", 2, 100),
+            ("servers, MiB", "resident_kib", 0, 1 / 1024),
+            ("KiB each", "kib", 2),
+            ("kernel's objects, KiB each", "kernel_kib.slab", 1),
+            ("sockets' buffers, KiB each", "kernel_kib.buffers", 2),
+            ("opened, /s", "opened_per_second", 0),
+        )
+        rungs = rows.lines("resident_kib")
+        rows.table(page, columns, rungs)
+        woken = (
+            *(("asked", "requests", 0), ("wrong", "wrong", 0), ("woken", "wakes", 0)),
+            *(("CPU each, µs", "cpu_us", 1), *latencies, ("live p99, ms", "live_p99", 2)),
+        )
+        page.text("At the top, one request on each connection:")
+        rows.table(page, woken, rows.lines("wakes"))
+        drain = (
+            *(("after SIGTERM, s", "drain_s", 2), ("connections", "requests", 0)),
+            ("stayed open, or no exit", "wrong", 0),
+        )
+        rows.table(page, drain, rows.lines("drain_s"))
+        page.plot(_plot(rows, rungs))
+
+
+def _plot(rows: Rows, rungs: Sequence[str]) -> Plot:
+    def series(figure: str) -> list[Series]:
+        found: dict[str, Series] = {}
+        for line in rungs:
+            arm, _, count = line.partition(": ")
+            point = int(count.replace(",", "")), rows.values(line, figure)
+            found.setdefault(arm, Series(arm)).points.append(point)
+        return list(found.values())
+
+    figures = {"p99": "p99 of live requests, ms", "resident_kib": "memory of the servers, KiB"}
+    panels = [
+        Panel(series(figure), title, "connections", kind="lines")
+        for figure, title in figures.items()
+    ]
+    return Plot("By idle connections", panels, name="climb", columns=2)
+
+
+def _climb(stand: ConnectionsStand, name: str) -> Iterator[Row]:
+    """Everything that one arm shows."""
+    arm, top, cpus = ARMS[name], stand.count(RUNGS[-1]), stand.cpus
+    count = -(-top // (most_connections() - LIVE))
+    servers = [arm.server(stand, -(-top // count) + LIVE) for _ in range(count)]
+    program = stand.programs.generator
+    with (
+        fleet(servers, stand.programs, [cpus[0]]) as serving,
+        holders(program, serving.to, stand.clients, count) as held,
+        live(program, serving.to, cpus[1], RATE, LIVE) as requests,
+    ):
+        requests.measure(stand.plan.seconds(1.0))
+        so_far, before = 0, (serving.resident_kib()["server"], kernel_kib())
+        for usual in RUNGS:
+            connections = stand.count(usual, least=0)
+            more = held.fill(connections - so_far) if connections > so_far else None
+            so_far = connections
+            serving.rest(connections if arm.parks else 0)
+            opened = (more.count / more.seconds) if more else None
+            rung = _rung(stand, serving, held, requests, connections, before)
+            parked = serving.total(PARKED) if arm.parks else 0
+            line = f"{name}: {connections:,}"
+            yield {"line": line, "parked": parked, "opened_per_second": opened, **rung}
+        for line, beside in (("asked once", None), ("with live requests", requests)):
+            yield {"line": f"{name}: {line}", **_wake(serving, held, beside, arm.parks)}
+        connections = held.look()["open"]
+        drain = serving.drain()
+        yield {
+            "line": f"{name}: drain",
+            "requests": connections,
+            "drain_s": drain["seconds"],
+            "wrong": drain["failed"] + _left(held),
+        }
+
+
+def _rung(
+    stand: ConnectionsStand,
+    serving: Fleet,
+    held: Holders,
+    requests: Live,
+    connections: int,
+    before: tuple[int, dict[str, float]],
+) -> Row:
+    time.sleep(SETTLE)
+    watch = Watch(serving.cpu_seconds)
+    time.sleep(stand.plan.seconds(QUIET))
+    quiet = watch.seen()
+    watch = Watch(serving.cpu_seconds)
+    found = requests.measure(stand.plan.seconds(SECONDS))
+    seen = watch.seen(found["generator_cpu_seconds"])
+    lost = connections - held.look()["open"] if connections else 0
+    resident, kernel, each = serving.resident_kib()["server"], kernel_kib(), max(1, connections)
+    return {
+        **found,
+        **seen,
+        "wrong": found["wrong"] + lost,
+        "cpu_us": seen["cpu_seconds"] / max(1, found["requests"]) * 1e6,
+        "quiet_cores": quiet["cpu_seconds"] / quiet["wall"],
+        "resident_kib": resident,
+        "kib": (resident - before[0]) / each,
+        "kernel_kib": {name: (kernel[name] - before[1][name]) / each for name in kernel},
+    }
+
+
+def _wake(serving: Fleet, held: Holders, beside: Live | None, parks: bool) -> Row:
+    """One request on each connection, and then all wait again."""
+    connections = held.look()["open"]
+    seconds = connections / WAKING
+    wakes, watch = serving.total(WAKES), Watch(serving.cpu_seconds)
+    if beside:
+        beside.begin(seconds)
+    stage = held.ask(seconds)
+    other = beside.result() if beside else {"requests": 0, "wrong": 0}
+    serving.rest(connections if parks else 0)
+    used = watch.seen()["cpu_seconds"]
+    times = stage.times("answered_ms", "due_ms")
+    return {
+        "requests": stage.count + other["requests"],
+        "wrong": stage.count - len(times) + other["wrong"],
+        "faults": stage.faults,
+        "wakes": serving.total(WAKES) - wakes,
+        "cpu_us": used / max(1, stage.count + other["requests"]) * 1e6,
+        "live_p99": other.get("p99"),
+        **quantiles(times),
+    }
+
+
+def _left(held: Holders) -> int:
+    """Connections whose end their clients have not heard of; the last words may be on their way."""
+    deadline = time.monotonic() + 5.0
+    while (left := held.look()["open"]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left

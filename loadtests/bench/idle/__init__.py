@@ -1,1 +1,0 @@
-"""Connections that wait: what each costs, and what live requests notice of a hundred thousand."""

@@ -1,1 +1,0 @@
-"""Ten thousand connections at once: the kernel's defaults beside the node tuner's profile."""

@@ -1,0 +1,323 @@
+"""`bench connections`: what is held is what the server has, every request is counted, and the figures are judged
+within rounds."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from loadtests.bench.connections import busy, cost, ladder, tuned
+from loadtests.bench.connections.clients import Holders, holders, quantiles
+from loadtests.bench.connections.climb import Climb
+from loadtests.bench.connections.experiment import Connections
+from loadtests.bench.connections.rows import Rows
+from loadtests.bench.experiment import builds
+from loadtests.bench.experiment.generator import Generator, Place
+from loadtests.bench.experiment.record import Record
+from support import REPOSITORY, becomes
+from support.programs import program
+from support.servers import Server
+
+pytestmark = pytest.mark.nightly
+
+CPUS = sorted(os.sched_getaffinity(0))
+root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces")
+
+REFUSING = """\
+#!{python}
+# The same server, which lets fewer in than come.
+import os, sys
+arguments = sys.argv[1:]
+if "--limits.connections" in arguments:
+    arguments[arguments.index("--limits.connections") + 1] = "60"
+os.execv("{server}", ["{server}", *arguments])
+"""
+
+
+def bench(out: Path, server: Path, only: str) -> tuple[subprocess.CompletedProcess[str], Record]:
+    argv = [sys.executable, "loadtests/bench", "connections", "--quick", "--share", "0.02"]
+    argv += ["--profile", "dev", "--only", only, "--out", out, "--server", server]
+    argv = [*map(str, argv), "--tuner", str(program("node-tuner"))]
+    result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    return result, Record.read(out / "bench-connections.json")
+
+
+@pytest.fixture
+def refusing(binary: Path, tmp_path: Path) -> Path:
+    """A server that rejects most connections."""
+    server = tmp_path / "server"
+    server.write_text(REFUSING.format(python=sys.executable, server=binary))
+    server.chmod(0o755)
+    return server
+
+
+@root
+@pytest.mark.parametrize(
+    "part", ["memory", "climb", "hot", "cost", "busy", "held", "at-once", "burst"]
+)
+def test_a_part_is_measured_and_written(part: str, binary: Path, tmp_path: Path) -> None:
+    files = [Path("/proc/self/ns/net"), Path("/proc/sys/net/core/somaxconn")]
+    before = os.readlink(files[0]), files[1].read_text()
+    result, record = bench(tmp_path, binary, part)
+    assert result.returncode == 0, result.stderr
+    assert record.labels("part") == [part]
+    assert all(row["requests"] > 0 == row["wrong"] for row in record.rows)
+    CHECKS[part](Rows(record, part))
+    assert (tmp_path / "bench-connections.md").read_text() == Connections().page(record).markdown
+    assert before == (os.readlink(files[0]), files[1].read_text())
+
+
+def _memory(rows: Rows) -> None:
+    for line in rows.lines():
+        assert rows.values(line, "parked") == [200 if line.startswith("parked") else 0]
+
+
+def _climb(rows: Rows) -> None:
+    for arm in Climb.arms:
+        assert rows.values(f"{arm}: asked once", "requests") == [2000]
+        (woken,) = rows.values(f"{arm}: asked once", "wakes")
+        assert woken >= (2000 if arm == "parked" else 0)
+        assert rows.values(f"{arm}: drain", "requests") == [2000]
+
+
+def _hot(rows: Rows) -> None:
+    for row in rows.record.rows:
+        if row["line"].endswith("(off)"):
+            assert row["moves"] == 0
+            assert len(row["lanes"]) == (1 if "all on" in row["line"] else 2)
+
+
+def _cost(rows: Rows) -> None:
+    for line in rows.lines():
+        (parkings,), (requests,) = rows.values(line, "parkings"), rows.values(line, "requests")
+        # One that waits for its turn for long may be parked, woken and parked again.
+        assert (parkings >= requests) == (cost.AWAKE not in line)
+        assert (rows.values(line, "moves") > [0]) == (cost.PARKS_AND_MOVES in line)
+
+
+def _busy(rows: Rows) -> None:
+    for name, load in busy.LOADS.items():
+        for arm in load.arms:
+            back = sum(rows.values(f"{name}: {arm}", "returns"))
+            if busy.BY_HYPER in arm or load.bodies != 10:
+                assert back == 0
+    assert all(len(row["slices"]) == 4 * busy.TURNS for row in rows.record.rows)
+
+
+def _held(rows: Rows) -> None:
+    for arm, crowd in ladder.HELD.items():
+        count = max(8, round(0.02 * crowd.connections))
+        assert rows.values(arm, "open") == [count]
+
+
+def _at_once(rows: Rows) -> None:
+    for line in rows.lines():
+        assert rows.values(line, "requests") == [400]
+        # What is answered after its due time cannot be faster than what is answered after its begin.
+        (longest,), (due,) = (
+            rows.values(line, f"{name}.max") for name in ("answer_ms", "since_due_ms")
+        )
+        assert 0 < longest <= due + 0.001
+
+
+def _burst(rows: Rows) -> None:
+    settings = rows.record.facts["sysctls"]
+    queues = [int(settings[arm]["--backlog"]) for arm in (tuned.SAFE, tuned.UNSAFE)]
+    assert queues[0] == tuned.BACKLOG < queues[1] == int(settings[tuned.UNSAFE][tuned.SOMAXCONN])
+    assert tuned.SOMAXCONN not in settings[tuned.SAFE]
+    assert len(rows.lines()) == len(tuned.CASES) * 3
+
+
+CHECKS = {
+    "memory": _memory,
+    "climb": _climb,
+    "hot": _hot,
+    "cost": _cost,
+    "busy": _busy,
+    "held": _held,
+    "at-once": _at_once,
+    "burst": _burst,
+}
+
+
+@root
+def test_refused_connections_fail_the_run(refusing: Path, tmp_path: Path) -> None:
+    result, record = bench(tmp_path, refusing, "floor,server")
+    assert result.returncode == 1, result.stderr
+    line = f"server: {ladder.MOMENT}"
+    assert 0 < Rows(record, "at-once").values(line, "wrong")[0] < 400
+    assert sum(record.values("wrong", arm="floor")) == 0
+
+
+@root
+def test_a_connection_that_is_not_there_to_wait_ends_the_run(
+    refusing: Path, tmp_path: Path
+) -> None:
+    result, record = bench(tmp_path, refusing, "climb")
+    assert result.returncode == 1
+    assert "connections failed: {'" in result.stderr
+    assert record.rows == []
+
+
+@pytest.fixture(scope="module")
+def generator() -> Path:
+    """An unoptimised build: nothing here is about speed."""
+    return builds.build(builds.BENCH, ["load-generator"], "dev") / "load-generator"
+
+
+def held(
+    generator: Path, server: Server, processes: int = 1, **options: object
+) -> AbstractContextManager[Holders]:
+    return holders(generator, [_address(server)], Place(CPUS), processes, **options)
+
+
+def _address(server: Server) -> str:
+    return server.url.removeprefix("http://")
+
+
+def open_connections(server: Server) -> float:
+    series = server.metrics()
+    return sum(series[key] for key in series if key.startswith("corelane_connections{"))
+
+
+def test_several_processes_hold_what_the_server_has(generator: Path, server: Server) -> None:
+    with held(generator, server, processes=3) as clients:
+        stage = clients.open(90, seconds=0.1)
+        assert (stage.count, stage.failed) == (90, 0)
+        assert len(stage.times("connected_ms")) == len(stage.times("answered_ms")) == 90
+        # Spread over a tenth of a second, by each process.
+        assert 90 < max(stage.columns["due_ms"]) < 100
+        assert clients.look()["open"] == open_connections(server) == 90
+        port = f":{int(_address(server).rpartition(':')[2]):04X}"
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        # 127.0.1.1 and so on, as the machine's integers (proc_net_tcp(5)).
+        mine = {row[1].partition(":")[0] for row in rows if row[2].endswith(port)}
+        assert mine >= {"0101007F", "0102007F", "0103007F"}
+        again = clients.ask()
+        assert (again.count, again.failed, len(again.times("answered_ms"))) == (90, 0, 90)
+    becomes(lambda: open_connections(server), 0)
+
+
+def test_a_wrong_page_is_counted(generator: Path, server: Server, tmp_path: Path) -> None:
+    (tmp_path / "page").write_text("Good bye")
+    with held(generator, server, page="/hello", file=tmp_path / "page") as clients:
+        assert clients.open(5).faults == {"body": 5}
+
+
+def test_slow_headers_are_refused(generator: Path, start: Callable[..., Server]) -> None:
+    server = start("--timeouts.header", "1s")
+    with held(generator, server, manner="slow-head") as clients:
+        assert clients.open(8, ask=False).failed == 0
+        becomes(lambda: clients.look()["open"], 0)
+        found = clients.look()
+    assert found["refusals"] == {"408": 8}
+    assert len(found["lasted_s"]) == 8
+
+
+def test_slow_readers_are_held_and_cost_nobody_a_lane(
+    generator: Path, start: Callable[..., Server], tmp_path: Path
+) -> None:
+    page = tmp_path / "large.bin"
+    page.write_bytes(bytes(ladder.LARGE_BYTES))
+    server = start("--lanes", "1", static=tmp_path)
+    way = {"page": "/static/large.bin", "file": page, "manner": "slow-read"}
+    with held(generator, server, **way) as clients, held(generator, server) as others:
+        assert clients.open(8, ask=False).failed == 0
+        assert others.open(3).failed == 0
+        assert clients.look()["open"] == 8
+
+
+def test_a_mix_of_sizes_is_counted_by_size(generator: Path, server: Server) -> None:
+    options = {"rate": 300, "seconds": 1, "warm_up": 0.1, "works": "100=0.3,5000=0.3"}
+    with Generator(generator, Place(CPUS), "open", _address(server), **options) as load:
+        found = load.measure()
+    count = {name: times["count"] for name, times in found["latency_us"].items()}
+    assert found["wrong"] == 0
+    assert count["work"] == count["work_100"] + count["work_5000"]
+    assert count["all"] == count["hello"] + count["work"] == found["requests"]
+    assert min(count.values()) > 0
+
+
+def test_percentiles_are_nearest_ranks() -> None:
+    assert quantiles([float(number) for number in range(200, 0, -1)]) == {
+        "p50": 100,
+        "p99": 198,
+        "max": 200,
+    }
+    assert quantiles([]) == {}
+
+
+def rows_of(part: str, lines: dict[str, list[dict]]) -> Rows:
+    """A record of these figures, round by round."""
+    found = [
+        {"part": part, "arm": line, "line": line, "round": number, **figures}
+        for line, rounds in lines.items()
+        for number, figures in enumerate(rounds, 1)
+    ]
+    return Rows(Record("connections", {}, rows=found), part)
+
+
+def cost_rows(moves: int) -> Rows:
+    def rounds(*cpu_us: float, **more: int) -> list[dict]:
+        one = {"requests": 1000, "parkings": 0, "moves": 0, **more}
+        return [{**one, "cpu_us": used} for used in cpu_us]
+
+    arms = {
+        cost.AWAKE: rounds(10.0, 30.0, 12.0),
+        cost.PARKS: rounds(12.0, 31.0, 15.0, parkings=1000),
+        cost.PARKS_AND_MOVES: rounds(12.8, 32.0, 16.2, parkings=1000, moves=moves),
+    }
+    lines = {f"{over}: {arm}": found for over in cost.SPREADS for arm, found in arms.items()}
+    return rows_of("cost", lines)
+
+
+def test_a_park_and_a_move_are_differences_within_a_round() -> None:
+    # The medians of all rounds, 12 and 15 µs, would say 3 of a park.
+    rows = cost_rows(moves=200)
+    for over in cost.SPREADS:
+        assert cost.of_parking(rows, over) == pytest.approx([2.0, 1.0, 3.0])
+        # 0.8 µs of each of 1,000 requests are those of 200 moves.
+        assert cost.of_moving(rows, over) == pytest.approx([4.0, 5.0, 6.0])
+    assert all("meets the target" in sentence for sentence in cost.Cost().reading(rows))
+    assert all("misses the target" in one for one in cost.Cost().reading(cost_rows(moves=20)))
+    assert all("is not known" in one for one in cost.Cost().reading(cost_rows(moves=0)))
+
+
+@pytest.mark.parametrize(
+    ("percent", "said", "more"),
+    [
+        ((0.5, -0.4, 0.2), "shown", False),
+        ((3.1, 3.5, 2.8), "refuted: more expensive", False),
+        ((-3.1, -3.5, -2.8), "refuted: cheaper", False),
+        ((-9.0, 0.5, 0.1), "undecided; not more expensive by as much", True),
+        ((9.0, -8.0, 0.1), "undecided", True),
+    ],
+)
+def test_busy_connections_are_judged_by_the_interval(
+    percent: tuple[float, ...], said: str, more: bool
+) -> None:
+    base = [10.0, 12.0, 9.0, 30.0] * 3
+    changed = [one * (1 + percent[index % len(percent)] / 100) for index, one in enumerate(base)]
+    lines = {f"/hello: {busy.BASE}": base, f"/hello: {busy.PARKING}": changed}
+    rows = rows_of(
+        "busy", {line: [{"cpu_us": one} for one in found] for line, found in lines.items()}
+    )
+    (sentence,) = busy.Busy().reading(rows)
+    assert sentence.endswith(f"Within ± 2%: **{said}**.")
+    (pair,) = busy.compared(rows)
+    assert (busy.judged(rows, *pair) in busy.OPEN) == more
+
+
+def test_the_narrowest_window_counts_every_round() -> None:
+    def cell(p50: float, longest: float, failed: int = 0) -> dict:
+        return {"wrong": failed, "answer_ms": {"p50": p50, "max": longest}}
+
+    now, soon, later = (f"server: {name}" for name in (ladder.MOMENT, "within 0.5 s", "within 1 s"))
+    found = {now: [cell(200, 400)], soon: [cell(20, 290)] * 2, later: [cell(5, 90, failed=1)]}
+    assert ladder.narrowest(rows_of("at-once", found), "server").endswith("come within 0.5 s")
+    found[soon].append(cell(20, 310))
+    assert "not met" in ladder.narrowest(rows_of("at-once", found), "server")
