@@ -24,7 +24,6 @@ PENDING = (
     "docs/metrics.md",
     "docs/node-tuning-knobs.md",
     "loadtests/bench/*.py",
-    "loadtests/ladder/*.py",
     "loadtests/bench/*.rs",
     "loadtests/bench/*.toml",
     "services/*.rs",

@@ -29,11 +29,11 @@ def descendants(parent: int) -> dict[int, str]:
 
 
 MIXED = ["mixed", "--quick", "--databases", "postgres"], {"postgres", "corelane-server"}
-TUNING = ["tuning", "--quick", "--rounds", "1000"], {"cat", "corelane-server"}
+TUNED = ["connections", "--only", "tuned", "--quick", "--rounds", "1000"], {"cat", "corelane-server"}
 """Arguments, and the processes that are to be under way; `cat` holds a network namespace."""
 
 
-@pytest.mark.parametrize(("arguments", "names"), [MIXED, TUNING], ids=["mixed", "tuning"])
+@pytest.mark.parametrize(("arguments", "names"), [MIXED, TUNED], ids=["mixed", "tuned"])
 def test_what_a_benchmark_started_ends_with_it(
     arguments: list[str], names: set[str], binary: Path, tmp_path: Path
 ) -> None:

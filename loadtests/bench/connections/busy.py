@@ -140,7 +140,7 @@ class Busy(Part):
     def reading(self, rows: Rows) -> Iterator[str]:
         for line, base in compared(rows):
             yield (
-                f"Busy connections, {line}: {_percent(rows, line, base, 'cpu_us')} % more CPU per request than the base. "
+                f"Busy connections, {line}: CPU per request differs by {_percent(rows, line, base, 'cpu_us')} % from the base. "
                 f"Within ± {MARGIN:g}%: **{SAID[judged(rows, line, base)]}**."
             )
 

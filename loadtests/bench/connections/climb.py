@@ -163,7 +163,16 @@ def _rung(
     found = requests.measure(stand.plan.seconds(SECONDS))
     seen = watch.seen(found["generator_cpu_seconds"])
     lost = connections - held.look()["open"] if connections else 0
-    resident, kernel, each = serving.resident_kib()["server"], kernel_kib(), max(1, connections)
+    resident, kernel = serving.resident_kib()["server"], kernel_kib()
+    grown = {name: kernel[name] - before[1][name] for name in kernel}
+    each = (
+        {
+            "kib": (resident - before[0]) / connections,
+            "kernel_kib": {name: kib / connections for name, kib in grown.items()},
+        }
+        if connections
+        else {}
+    )
     return {
         **found,
         **seen,
@@ -171,8 +180,7 @@ def _rung(
         "cpu_us": seen["cpu_seconds"] / max(1, found["requests"]) * 1e6,
         "quiet_cores": quiet["cpu_seconds"] / quiet["wall"],
         "resident_kib": resident,
-        "kib": (resident - before[0]) / each,
-        "kernel_kib": {name: (kernel[name] - before[1][name]) / each for name in kernel},
+        **each,
     }
 
 

@@ -146,7 +146,7 @@ def _load(stand: ConnectionsStand, load: Load, start: Start, number: int) -> Row
 
 
 def _times(stand: ConnectionsStand) -> dict[str, object]:
-    return {"seconds": stand.plan.seconds(SECONDS), "warm_up": stand.plan.seconds(WARM_UP)}
+    return {"seconds": stand.plan.seconds(SECONDS), "warm_up": WARM_UP}
 
 
 def _lanes(found: Row) -> Row:

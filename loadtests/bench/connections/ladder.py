@@ -167,14 +167,12 @@ class Held(Stack):
                 beside = requests.measure(seconds)
                 seen = watch.seen(beside["generator_cpu_seconds"])
                 meanwhile = held.look()
-                slow_head = crowd.manner == "slow-head" and not stand.plan.quick
-                left = _refused(held) if slow_head else meanwhile
+                left = _refused(held) if crowd.manner == "slow-head" else meanwhile
         lost = connections - stage.failed - left["open"] if idle else 0
-        # Those of slow clients may be refused, and are not waited for.
-        wrong = stage.failed + lost + alone["wrong"] + (beside["wrong"] if idle else 0)
         return {
             "requests": connections + alone["requests"] + beside["requests"],
-            "wrong": wrong,
+            # Slow clients themselves may be refused.
+            "wrong": stage.failed + lost + alone["wrong"] + beside["wrong"],
             "open_s": stage.last("connected_ms"),
             "connect_ms": quantiles(stage.times("connected_ms")),
             "kib": {name: kib / connections for name, kib in grown.items()},

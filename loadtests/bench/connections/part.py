@@ -63,7 +63,7 @@ class Part:
 
     def rounds_of(self, plan: Plan) -> int:
         """So many rounds of a run measure it."""
-        return max(1, round(self.rounds * plan.rounds))
+        return plan.rounds if plan.quick else max(1, round(self.rounds * plan.rounds))
 
     def prepare(self, stand: ConnectionsStand) -> None:
         """Finds what all rounds share."""

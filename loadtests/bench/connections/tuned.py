@@ -94,13 +94,14 @@ class Tuned(Part):
             backlog = int(server.get(SOMAXCONN, BACKLOG))
             self._settings[name] = Settings(server, client, backlog)
         with joined() as pair:
-            stand.facts["sysctls"] = {
-                DEFAULTS: {name: pair.server.read(name) for name in SHOWN}
-            } | {
-                name: {**settings.server, "--backlog": str(settings.backlog)}
-                for name, settings in self._settings.items()
-                if settings.server
+            defaults = {name: pair.server.read(name) for name in SHOWN}
+        stand.facts["sysctls"] = {
+            name: {
+                "server": {**(settings.server or defaults), "--backlog": str(settings.backlog)},
+                "client": settings.client or defaults,
             }
+            for name, settings in self._settings.items()
+        }
 
     def measure(self, stand: ConnectionsStand, arms: Sequence[str], number: int) -> Iterator[Row]:
         for case, title in CASES.items():
@@ -148,11 +149,12 @@ class Tuned(Part):
         rows.table(page, kernel, lines)
         page.points(f"`{name}`: {text}" for name, text in COUNTERS.items())
         set_here = [
-            [arm, f"`{name}`", value]
-            for arm, sysctls in rows.record.facts["sysctls"].items()
+            [arm, side, f"`{name}`", value]
+            for arm, sides in rows.record.facts["sysctls"].items()
+            for side, sysctls in sides.items()
             for name, value in sysctls.items()
         ]
-        page.text(table(["", "of the server", "value"], set_here))
+        page.text(table(["", "side", "setting", "value"], set_here))
 
 
 def _generated(tuner: Path, profile: str, pods: str, flags: Sequence[str]) -> dict[str, str]:
