@@ -84,17 +84,16 @@ deploy: ## Build the images and install the charts on the cluster
 undeploy: ## Uninstall what deploy installed
 	@$(PYTHON) hack/deploy down
 
-e2e: ## Test roll-outs, pinning and failures on the cluster, or on one of its own: TESTS="-k drain"
+e2e: ## Test rollouts, pinning and failures on the cluster, or on one of its own: TESTS="-k drain"
 	@$(TOOLS) ensure helm kubectl ip k6 pytest
 	@hack/e2e $(TESTS)
 
-# What the essential tests of the cluster and the count of instructions need and other tests do not: CI builds it beside them.
+# What the essential tests of the cluster and the count of instructions need and other tests do not: CI builds it during them.
 parts:
 	@$(TOOLS) ensure kubectl coredns containerd ip valgrind
 	@$(PYTHON) hack/images build --profile local server gateway node-tuner
-	@$(PYTHON) hack/images build --out .run/images/release server
 
-postgres-up: ## Start a disposable PostgreSQL, for tests and for who tries things out
+postgres-up: ## Start a disposable PostgreSQL
 	@$(PYTHON) hack/postgres up
 
 postgres-down: ## End that PostgreSQL, and remove its data
@@ -114,7 +113,7 @@ check: ## Run formats, linters, unit tests and fast tests, before each commit
 test: check ## Run check, and the tests with real processes: Envoy, PostgreSQL, Prometheus, k6
 	@$(MAKE) --no-print-directory chaos fuzz test-processes
 
-test-all: test ## Run every test; takes root and hours
+test-all: test ## Run every test; requires root and takes hours
 	@$(MAKE) --no-print-directory $(NIGHTLY)
 
 # What test-all adds to test; the nightly workflow runs each of them in a job of its own.
@@ -145,8 +144,9 @@ clippy: ## Run clippy on all Rust code
 	cd services && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
 	cd services && cargo clippy --locked -p corelane --features chaos --test chaos -- $(CLIPPY_FLAGS)
 
+# Library tests mostly wait for sockets, so more run at once than there are CPUs.
 test-rust: ## Run the unit and library tests of the Rust services
-	cd services && cargo test --locked
+	cd services && cargo test --locked -- --test-threads=8
 
 test-processes: ## Run the tests with real processes
 	@$(TOOLS) ensure $(TEST_TOOLS)
@@ -156,11 +156,11 @@ test-nightly: ## Run the tests that need Kubernetes programs, QEMU or release bu
 	@$(TOOLS) ensure $(TEST_TOOLS) $(NIGHTLY_TOOLS)
 	$(PYTEST) -m nightly
 
-chaos: ## Park and move connections at every opportunity under clients that break off requests anywhere, for a moment
-	cd services && cargo test --locked -p corelane --features chaos --test chaos
+chaos: ## Park and move connections at every opportunity under clients that cut requests: CHAOS_EVENTS=1000000 CHAOS_SEED=1 PROBE=1 (patched hyper)
+	services/corelane/tests/chaos/run $(if $(PROBE),--probe)
 
-chaos-long: ## The same for long: CHAOS_EVENTS=1000000 CHAOS_SEED=1 PROBE=1 (with a patched hyper that reports its state)
-	services/corelane/tests/chaos/long $(if $(PROBE),--probe)
+chaos-long:
+	@$(MAKE) --no-print-directory chaos CHAOS_EVENTS=$(or $(CHAOS_EVENTS),1000000) PROBE=1
 
 # A few seconds for each target find what is easily found.
 fuzz: ## Fuzz what reads text from outside: FUZZ_SECONDS=60 TARGETS=div SANITIZER=address
@@ -200,19 +200,19 @@ metrics: ## Write docs/metrics.md from the catalogue of series in dashboards/met
 dashboards: ## Write the dashboards of Grafana, dashboards/json, from dashboards/grafana
 	$(TOOLS) run dashboards-python dashboards/grafana
 
-check-dashboards: ## Ask every query of every dashboard on a platform under load and with faults: PROFILE=release
+check-dashboards: ## Run every query of every dashboard on a platform under load and with faults: PROFILE=release
 	$(PYTHON) dashboards/live
 
 loadtest: ## Run a load test through the gateway: SCENARIO=smoke, or another of python3 loadtests list
 	$(PYTHON) loadtests $(or $(SCENARIO),smoke)
 
-loadtest-suite: ## Run every load test in turn, short, with one page over all of them
+loadtest-suite: ## Run every load test, short, with one page over all of them
 	$(PYTHON) loadtests suite
 
 loadtest-compare: ## Tell whether this tree is slower than another commit: BASE=main
 	$(PYTHON) loadtests compare $(BASE)
 
-drill: ## Make each alert's condition happen, and see that Alertmanager tells of it: ALERTS="CorelaneStall CorelaneReplicaDown"; needs root
+drill: ## Trigger each alert, and check that Alertmanager sends it: ALERTS="CorelaneStall CorelaneReplicaDown"; needs root
 	$(PYTHON) dashboards/drill $(ALERTS)
 
 pgo: ## Build the server with the profile of its own load, for less CPU per request
@@ -224,7 +224,7 @@ bench: ## Run a benchmark: BENCH=field, gateway, balancing, capacity, ..., with 
 check-instructions: ## Fail where a request takes more than 1.03 times the instructions of that table
 	$(PYTHON) loadtests/bench instructions --check
 
-ladder: ## Hold up to 40,000 connections, slow ones too, and ask 20,000 times at once; as root in a network of its own
+ladder: ## Open 40,000 connections, slow ones too, and send 20,000 requests at once; as root in a separate network
 	$(PYTHON) loadtests ladder
 
 # bash, too, has a variable of this name.

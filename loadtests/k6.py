@@ -25,7 +25,7 @@ THRESHOLD = 99
 """k6's exit status when a threshold does not hold."""
 
 INTERRUPTED = 105
-"""k6's exit status when it was told to stop."""
+"""k6's exit status after an interrupt."""
 
 
 def scenarios() -> list[str]:
@@ -143,7 +143,7 @@ def _follow(
 
 
 def _log(process: subprocess.Popen, file: Path, progress: Progress) -> None:
-    """Shows and keeps what k6 says beside its samples."""
+    """Shows and keeps the output of k6 in addition to its samples."""
     with file.open("w") as log:
         for line in process.stderr:
             log.write(line)
@@ -152,7 +152,7 @@ def _log(process: subprocess.Popen, file: Path, progress: Progress) -> None:
 
 @contextmanager
 def _stopped_by_a_signal(process: subprocess.Popen) -> Iterator[None]:
-    """Whoever stops the run stops k6, which then writes its summary, so that there is a report."""
+    """A signal to the run also stops k6, which then writes its summary, so that there is a report."""
 
     def stop(_number: int, _frame: object) -> None:
         process.send_signal(signal.SIGINT)

@@ -26,7 +26,7 @@ def failed_thresholds(data: dict) -> list[str]:
 
 
 def parts(data: dict) -> list[Part]:
-    """All as one part, for whoever has no samples; it has the routes that a threshold names."""
+    """All as one part, without samples; it has the routes that a threshold names."""
     metrics = data["metrics"]
     seconds = data["state"]["testRunDurationMs"] / 1000
     routes = {ALL: _route(metrics, "")}

@@ -73,7 +73,7 @@ def run_one(
         else:
             run = k6.run(scenario, where, settings, folder)
     except BaseException:
-        # Logs may tell why; an empty folder tells nothing.
+        # Logs may show why; an empty folder is useless.
         if not any(folder.iterdir()):
             folder.rmdir()
         raise
@@ -82,6 +82,6 @@ def run_one(
 
 
 def exit_status(run: Run) -> int:
-    """That of the command: 99 for a threshold, 130 when somebody stopped it, 1 when it did not come so far."""
+    """That of the command: 99 for a threshold, 130 after an interrupt, 1 if it failed earlier."""
     known = {0: 0, k6.THRESHOLD: k6.THRESHOLD, k6.INTERRUPTED: 130}
     return known.get(run.exit_code, 1)

@@ -1,4 +1,4 @@
-"""The command `suite`: every scenario in turn, with one page over all of them."""
+"""The command `suite`: every scenario, with one page over all of them."""
 
 import argparse
 import sys
@@ -24,7 +24,7 @@ SHORT = {
 """Settings of those that are not short with ten seconds."""
 
 LAST = ("soak", "stress", "spike", "breakpoint", "s3-c10k-20000")
-"""These leave connections and heat behind, which would be in the figures of whoever comes after."""
+"""These leave connections and heat behind, which would affect the figures of the next scenario."""
 
 INTERRUPTED = 130
 WORST = (0, k6.THRESHOLD, 1, INTERRUPTED)
@@ -33,7 +33,7 @@ WORST = (0, k6.THRESHOLD, 1, INTERRUPTED)
 
 def add(commands: argparse._SubParsersAction) -> None:
     """Adds it to the commands."""
-    about = "runs every scenario in turn, short, and writes one page over all of them"
+    about = "runs every scenario, short, and writes one page over all of them"
     parser = commands.add_parser(NAME, help=about, description=about)
     known = k6.scenarios()
     parser.add_argument(

@@ -27,7 +27,7 @@ def describe(run: Run) -> str:
         lines += _checks(part)
     if run.tool == "k6":
         dropped = sum(part.dropped for part in run.parts)
-        lines.append(f"not started {dropped} requests, for want of a free virtual user")
+        lines.append(f"not started {dropped} requests, without a free virtual user")
     lines.append(_verdict(run))
     return "\n".join(lines)
 

@@ -32,7 +32,7 @@ class Target:
     """The Prometheus that scrapes this platform."""
 
     def environment(self) -> dict[str, str]:
-        """What a scenario is told, as variables: on the command line others would see the token."""
+        """The environment of a scenario; on the command line, others would see the token."""
         told = {
             "BASE_URL": self.gateway,
             "DIRECT_URL": self.direct,

@@ -9,7 +9,7 @@ from tools.errors import ToolError
 
 
 class UsageError(ToolError):
-    """What was asked for cannot be done as it was asked."""
+    """The command line is wrong."""
 
 
 class Parser(argparse.ArgumentParser):

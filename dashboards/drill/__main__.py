@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-if sys.version_info < (3, 11):  # noqa: UP036 (an older one is told so)
+if sys.version_info < (3, 11):  # noqa: UP036 (an older one gets a clear error)
     found = ".".join(map(str, sys.version_info[:3]))
     sys.exit(f"dashboards/drill needs Python 3.11 or newer; {sys.executable} is {found}")
 

@@ -1,4 +1,4 @@
-"""The real configuration of Alertmanager with its durations divided, and who hears of alerts."""
+"""The real configuration of Alertmanager with its durations divided, and a webhook that receives alerts."""
 
 import json
 import threading
@@ -45,19 +45,19 @@ def route(entry: dict, by: int) -> dict:
 
 @dataclass
 class Webhook:
-    """Keeps what Alertmanager tells."""
+    """Keeps the notifications of Alertmanager."""
 
     url: str = ""
     _told: list[Mapping[str, str]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def told(self) -> list[Mapping[str, str]]:
-        """The labels of all alerts of which it was told that they fire."""
+        """The labels of all alerts that were notified as firing."""
         with self._lock:
             return list(self._told)
 
     def take(self, message: dict) -> None:
-        """Takes a message (prometheus.io/docs/alerting, "webhook_config")."""
+        """Receives a message (prometheus.io/docs/alerting, "webhook_config")."""
         firing = [each["labels"] for each in message["alerts"] if each["status"] == "firing"]
         with self._lock:
             self._told += firing
@@ -77,7 +77,7 @@ def listening() -> Iterator[Webhook]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Says nothing."""
+            """Logs nothing."""
 
     with ThreadingHTTPServer((HOST, 0), Handler) as server:
         webhook.url = f"http://{HOST}:{server.server_port}/"

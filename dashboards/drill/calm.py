@@ -22,8 +22,8 @@ NAME = "calm"
 LASTS = 90.0
 
 BEAT = 3.0
-"""Seconds between two changes in the API server, so that the gateway's agent gets updates: without changes it hears
-from the API server once a minute, which no factor divides."""
+"""Seconds between two changes in the API server, so that the gateway's agent gets updates: without changes the
+API server answers once a minute, which the factor does not divide."""
 
 
 @dataclass(frozen=True)

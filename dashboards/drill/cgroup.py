@@ -1,4 +1,4 @@
-"""Cgroups of the drill's own on this machine, of v1 or v2; they are removed at the end, processes first."""
+"""Cgroups for drills on this machine, v1 or v2; they are removed at the end."""
 
 import os
 import secrets
@@ -12,7 +12,7 @@ from dashboards.drill.errors import DrillError
 from support import eventually
 
 NAME = "corelane-drill-"
-"""With the id of the process that has made it."""
+"""Prefix, followed by the id of the process that created it."""
 
 MOUNTS = Path("/proc/self/mounts")
 
@@ -32,7 +32,7 @@ class Quota:
         return ("sh", "-ec", f'echo $$ > {self.folder}/cgroup.procs && exec "$@"', "sh")
 
     def limit(self, microseconds: int | None) -> None:
-        """Allows so much CPU time in each period; none ends the limit (kernel.org, sched-bwc and cgroup-v2)."""
+        """Limits the CPU time per period; None removes the limit (kernel.org, sched-bwc and cgroup-v2)."""
         old = self.folder / "cpu.cfs_quota_us"
         if old.exists():
             old.write_text("-1" if microseconds is None else str(microseconds))
@@ -47,7 +47,7 @@ def quota() -> Iterator[Quota]:
     with _cgroup(_mounted("cgroup", "cpu") or _mounted("cgroup2")) as folder:
         made = Quota(folder)
         if not any((folder / name).exists() for name in ("cpu.cfs_quota_us", "cpu.max")):
-            raise DrillError(f"{folder.parent} does not pass on the controller cpu")
+            raise DrillError(f"{folder.parent} does not delegate the controller cpu")
         yield made
 
 
@@ -58,7 +58,7 @@ class Freezer:
     folder: Path
 
     def freeze(self, process: int, thread: int) -> None:
-        """Stops one thread of a process; the others go on."""
+        """Stops one thread of a process; the others continue."""
         (self.folder / "cgroup.procs").write_text(str(process))
         below = self.folder / "thread"
         below.mkdir()
@@ -67,19 +67,19 @@ class Freezer:
         (below / "cgroup.freeze").write_text("1")
 
     def thaw(self) -> None:
-        """Lets it go on."""
+        """Lets it continue."""
         _thaw(self.folder)
 
 
 @contextmanager
 def freezer() -> Iterator[Freezer]:
-    """A cgroup for a process of which one thread is to be frozen."""
+    """A cgroup for a process with one frozen thread."""
     with _cgroup(_mounted("cgroup2")) as folder:
         yield Freezer(folder)
 
 
 def sweep() -> None:
-    """Removes what a drill that was killed has left."""
+    """Removes cgroups of a drill that was killed."""
     for mounted in filter(None, (_mounted("cgroup", "cpu"), _mounted("cgroup2"))):
         for folder in mounted.glob(f"{NAME}*-*"):
             if not Path("/proc", folder.name.removeprefix(NAME).split("-")[0]).exists():
@@ -89,7 +89,7 @@ def sweep() -> None:
 @contextmanager
 def _cgroup(above: Path | None) -> Iterator[Path]:
     if above is None or not os.access(above / "cgroup.procs", os.W_OK):
-        raise DrillError("no cgroups that may be written are mounted: this drill takes root")
+        raise DrillError("no writable cgroups are mounted: this drill requires root")
     folder = above / f"{NAME}{os.getpid()}-{secrets.token_hex(2)}"
     folder.mkdir()
     try:
@@ -99,7 +99,7 @@ def _cgroup(above: Path | None) -> Iterator[Path]:
 
 
 def _mounted(kind: str, controller: str = "") -> Path | None:
-    """Where cgroups of this version are mounted, with v1 those of a controller (proc(5))."""
+    """Mount point of cgroups of this version, with v1 for a controller (proc(5))."""
     for line in MOUNTS.read_text().splitlines():
         _, where, found, options, *_ = line.split()
         if found == kind and (not controller or controller in options.split(",")):
@@ -108,7 +108,7 @@ def _mounted(kind: str, controller: str = "") -> Path | None:
 
 
 def _remove(folder: Path) -> None:
-    """Ends what is in a cgroup, and removes it; what has been killed is there for a moment yet."""
+    """Kills the processes of a cgroup and removes it; killed processes remain for a moment."""
     _thaw(folder)
     for process in (folder / "cgroup.procs").read_text().split():
         with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What a drill is, and the table of all of them."""
+"""The definition of a drill, and the table of all drills."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,30 +9,30 @@ from dashboards.drill.verdict import split
 Labels = Mapping[str, str]
 
 Cause = Callable[[Place], Iterator[Labels]]
-"""Starts the parts, all well; makes the condition true and yields the labels that the alert must have; when it goes
-on, ends the cause. The parts go on until the alert is resolved."""
+"""Starts healthy parts, makes the condition true, and yields the labels that the alert must have. Then it ends the
+cause. The parts keep running until the alert is resolved."""
 
 
 @dataclass(frozen=True)
 class Drill:
-    """How one or more alerts are made to fire."""
+    """A cause that makes one or more alerts fire."""
 
     name: str
     alerts: tuple[str, ...]
-    """As `alert` or, where one name has several severities, `alert/severity`."""
+    """As `alert` or, if a name has several severities, `alert/severity`."""
     how: str
     cause: Cause
     fires: float
     resolves: float
-    """Most seconds until each."""
+    """Longest time in seconds until each."""
     whole: bool = False
-    """It is done to the whole platform of the calm time, which has an API server; one such drill at a time."""
+    """Runs on the whole platform of the quiet period, which has an API server; one at a time."""
     busy: bool = False
-    """It keeps a CPU busy; one such drill at a time, because they would take each other's."""
+    """Keeps a CPU busy; one at a time."""
 
     @property
     def longest(self) -> float:
-        """Most seconds that it may take."""
+        """Longest time in seconds."""
         return self.fires + self.resolves
 
 
@@ -58,7 +58,7 @@ def drill(
 
 
 def chosen(names: list[str], table: dict[str, Drill]) -> dict[str, Drill]:
-    """The drills of these alerts; of all where none is named."""
+    """The drills of these alerts; all without names."""
     if not names:
         return table
     return {

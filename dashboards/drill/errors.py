@@ -1,9 +1,9 @@
-"""What ends a drill."""
+"""Errors that end a drill."""
 
 
 class DrillError(Exception):
-    """Something that a drill needs is not there, or does not come."""
+    """Something that a drill needs is missing."""
 
 
 class Cancelled(Exception):
-    """The whole run ends."""
+    """The whole run was interrupted."""

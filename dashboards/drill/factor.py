@@ -1,4 +1,4 @@
-"""Divides every duration of the rules by one factor, so that what takes hours is over in minutes."""
+"""Divides every duration of the rules by one factor, so that hours become minutes."""
 
 import re
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ BOUND = re.compile(r"[<>]=?\s*(\d+(?:\.\d+)?(?:\s*\*\s*\d+(?:\.\d+)?)*)")
 """A comparison with a number, or with a product of numbers."""
 
 COUNTED = re.compile(r"(\d+)(?=\s*\*\s*sum_over_time\()")
-"""Seconds between two samples of a recorded rate, whose sum is to be a number of requests."""
+"""Seconds between two samples of a recorded rate whose sum is a number of requests."""
 
 SET_OPERATOR = re.compile(r"\b(?:and|or|unless)\b")
 
@@ -39,15 +39,15 @@ CLOCK = "time()"
 
 
 def milliseconds(duration: str) -> int:
-    """What a duration of PromQL lasts."""
+    """A duration of PromQL in milliseconds."""
     if not re.fullmatch(DURATION, duration):
-        raise ValueError(f"{duration!r} is no duration such as 5m or 1h30m")
+        raise ValueError(f"{duration!r} is not a duration such as 5m or 1h30m")
     parts = re.findall(r"(\d+)(ms|[smhdwy])", duration)
     return sum(int(count) * UNITS[unit] for count, unit in parts)
 
 
 def divided(duration: str, factor: int) -> str:
-    """A duration that is so many times as short, to the millisecond."""
+    """A duration divided by the factor, to the millisecond."""
     return f"{max(1, round(milliseconds(duration) / factor))}ms"
 
 
@@ -60,14 +60,14 @@ def expression(text: str, factor: int) -> str:
         return f'"{len(strings) - 1}"'
 
     hidden = QUOTED.sub(hide, text)
-    # A number with a unit is a duration wherever it stands, but for the end of a name such as rate_5m.
+    # A number with a unit is a duration, except at the end of a name such as rate_5m.
     hidden = re.sub(rf"(?<![\w.]){DURATION}(?!\w)", lambda m: divided(m[0], factor), hidden)
     hidden = COUNTED.sub(lambda m: f"{m[1]} / {factor}", _bounds(hidden, factor))
     return re.sub(r'"(\d+)"', lambda match: strings[int(match[1])], hidden)
 
 
 def _bounds(text: str, factor: int) -> str:
-    """Divides the seconds with which something since, or until, the present time is compared."""
+    """Divides bounds of expressions with `time()`."""
     parts, done = [], 0
     for match in BOUND.finditer(text):
         if CLOCK in _left(text[: match.start()]):
@@ -77,7 +77,7 @@ def _bounds(text: str, factor: int) -> str:
 
 
 def _left(text: str) -> str:
-    """The operand that ends here: back to the bracket around it, or to `and`, `or` and `unless` beside it."""
+    """The operand that ends here: from the opening bracket, or from `and`, `or` or `unless`."""
     depth = 0
     for at in range(len(text) - 1, -1, -1):
         depth += {")": 1, "(": -1}.get(text[at], 0)

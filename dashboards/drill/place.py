@@ -1,4 +1,4 @@
-"""The small platform of one drill: its namespace, its processes and what Prometheus scrapes of them."""
+"""The platform of one drill: its namespace, processes and scrape targets."""
 
 import http.client
 import threading
@@ -12,12 +12,14 @@ from urllib.parse import urlsplit
 
 from dashboards.drill import parts
 from dashboards.drill.errors import Cancelled, DrillError
-from dashboards.drill.parts import Agent, Server
+from dashboards.drill.parts import Server
 from dashboards.drill.watch import Watch
+from dashboards.live.parts import Part
 from dashboards.live.platform import Platform
 from support.client import ask
 from support.envoys import Gateway, gateway_to
 from support.load import Load
+from support.ports import free_ports
 
 UP = 60.0
 """Longest wait in seconds for a part that starts while all CPUs are busy."""
@@ -25,19 +27,19 @@ UP = 60.0
 
 @dataclass
 class Place:
-    """One namespace, of which Prometheus sees all."""
+    """A namespace with processes that Prometheus scrapes."""
 
     watch: Watch
     namespace: str
     folder: Path
     platform: Platform | None = None
-    """Where the drill is done to a whole platform: that one, of which this is the namespace."""
+    """The whole platform, if the drill runs on it."""
     stack: ExitStack = field(default_factory=ExitStack)
     begins: Callable[[], None] = lambda: None
-    """Told when all is well, right before the cause."""
+    """Called when everything is healthy, right before the cause."""
 
     def until(self, check: Callable[[], object], what: str, seconds: float = UP) -> None:
-        """Waits until the check gives something true."""
+        """Waits until the check returns something true."""
         self.watch.until(check, seconds, what)
 
     def scraped(self, job: str, port: int, pod: str, **labels: str) -> None:
@@ -47,10 +49,10 @@ class Place:
         self.until(lambda: self.watch.query(up), f"{job} {pod} is scraped")
 
     def unscraped(self, pod: str) -> None:
-        """Has Prometheus look at a pod no more, and waits until it does not."""
+        """Ends the scrapes of a pod, and waits until its series are gone."""
         self.watch.remove(self.namespace, pod=pod)
         up = f'up{{namespace="{self.namespace}", pod="{pod}"}}'
-        self.until(lambda: not self.watch.query(up), f"{pod} is scraped no more")
+        self.until(lambda: not self.watch.query(up), f"{pod} is no longer scraped")
 
     def server(self, *flags: str | Path, pod: str = "server-0", **more: Any) -> Server:
         """A replica that is ready and scraped; it ends with the drill."""
@@ -58,7 +60,7 @@ class Place:
         self.stack.callback(made.kill)
         made.start()
         self.until(made.ready, f"{pod} is ready, see {made.log}")
-        self.scraped("server", made.admin_port, pod)
+        self.scraped("server", made.replica.admin_port, pod)
         return made
 
     def gateway(
@@ -69,7 +71,7 @@ class Place:
         stack: ExitStack | None = None,
         reaches: bool = True,
     ) -> Gateway:
-        """A gateway before these replicas that is scraped; `stack` is what it ends with."""
+        """A gateway for these replicas that is scraped; it ends with `stack`."""
         own = Path(mkdtemp(prefix=f"{pod}-", dir=self.folder))
         endpoints = [each.endpoint() for each in servers]
         made = (stack or self.stack).enter_context(gateway_to(endpoints, own, values))
@@ -78,17 +80,18 @@ class Place:
         self.scraped("gateway", urlsplit(made.stats).port, pod)
         return made
 
-    def tuner(self, node: str, *flags: str | Path, within: Sequence[str] = ()) -> Agent:
+    def tuner(self, node: str, *flags: str | Path, within: Sequence[str] = ()) -> Part:
         """An agent of the node tuner that is scraped."""
-        made = parts.agent(self.folder, self.watch.programs["node-tuner"], flags, within)
+        port = free_ports(1)
+        made = parts.agent(self.folder, self.watch.programs["node-tuner"], port, flags, within)
         self.stack.callback(made.kill)
-        made.start()
-        self.scraped("node-tuning", made.port, "node-tuning", node=node)
+        made.start(wait=False)
+        self.scraped("node-tuning", port, "node-tuning", node=node)
         return made
 
     @contextmanager
     def again(self, step: Callable[[], object], pause: float = 0.1) -> Iterator[None]:
-        """Does something again and again; that it fails once is no matter."""
+        """Repeats a step and ignores its errors."""
         done = threading.Event()
 
         def run() -> None:
@@ -106,7 +109,7 @@ class Place:
 
     @contextmanager
     def load(self, url: str, path: str = "/hello", **more: Any) -> Iterator[Load]:
-        """Clients that ask one request after the other."""
+        """Clients that send one request after another."""
         with Load(url, path, **more) as load:
             yield load
 
@@ -117,7 +120,7 @@ class Place:
         return {f"{each['alertname']}/{each['severity']}" for each in found}
 
     def leave(self) -> None:
-        """Ends all parts that are its own."""
+        """Ends its own processes."""
         if self.platform is None:
             self.watch.remove(self.namespace)
         self.stack.close()

@@ -1,4 +1,4 @@
-"""Runs drills side by side, each in a namespace of its own."""
+"""Runs drills in parallel, each in its own namespace."""
 
 import sys
 import time
@@ -22,16 +22,16 @@ WORKERS = 6
 
 @dataclass
 class Outcome:
-    """What a drill came to."""
+    """The outcome of a drill."""
 
     drill: Drill
     tracks: list[Track]
     also: list[str] = field(default_factory=list)
-    """Other alerts that its cause brought."""
+    """Other alerts that its cause fired."""
 
 
 def run_all(watch: Watch, drills: Iterable[Drill], platform: Platform | None) -> list[Outcome]:
-    """Runs them side by side; the outcomes in the order of the drills."""
+    """Runs them in parallel; the outcomes are in the order of the drills."""
     asked = list(drills)
     with ThreadPoolExecutor(WORKERS) as pool:
         found = [pool.submit(_run_in_turn, watch, job, platform) for job in jobs(asked)]
@@ -45,7 +45,7 @@ def run_all(watch: Watch, drills: Iterable[Drill], platform: Platform | None) ->
 
 
 def jobs(drills: list[Drill]) -> list[list[Drill]]:
-    """Those that go one after the other, first what takes longest."""
+    """Groups of drills that run one after another, the longest first."""
     busy = [each for each in drills if each.busy]
     whole = [each for each in drills if each.whole]
     others = [[each] for each in drills if not (each.busy or each.whole)]
@@ -86,7 +86,7 @@ def _run(drill: Drill, place: Place) -> Outcome:
 
 
 def others(fired: Iterable[str], drill: Drill) -> list[str]:
-    """Those of the alerts that fired that are not the drill's own."""
+    """Fired alerts that are not the drill's own."""
     return sorted(each for each in fired if not {each, each.partition("/")[0]} & set(drill.alerts))
 
 
@@ -103,12 +103,12 @@ def _drill(place: Place, drill: Drill, tracks: list[Track]) -> None:
     with contextmanager(drill.cause)(place) as special:
         labels = {"namespace": place.namespace, **special}
         if not begun:
-            raise DrillError("the cause has not said when it begins")
+            raise DrillError("the cause did not call begins()")
 
         def all_fired() -> bool:
             firing, told = watch.firing(), watch.webhook.told()
             after = time.monotonic() - begun[0]
-            # Every one of them, not only until the first that has not fired.
+            # A list, because `all` would stop at the first that has not fired.
             looked = [each.look(firing, told, labels, after) for each in tracks]
             return all(looked)
 
@@ -135,5 +135,5 @@ def _say(track: Track) -> None:
 
 
 def failed(outcomes: Iterable[Outcome]) -> bool:
-    """Whether an alert did not do what it is for."""
+    """Whether the drill of an alert failed."""
     return any(track.verdict != OK for each in outcomes for track in each.tracks)

@@ -14,7 +14,7 @@ def split(alert: str) -> tuple[str, dict[str, str]]:
 
 @dataclass(frozen=True)
 class Firing:
-    """An alert that fires, as Alertmanager has it."""
+    """A firing alert of Alertmanager."""
 
     labels: Mapping[str, str]
     quiet: bool = False
@@ -30,7 +30,7 @@ def matches(found: Mapping[str, str], alert: str, labels: Mapping[str, str]) -> 
 
 @dataclass
 class Track:
-    """One alert, from before its cause until it is resolved; times in seconds."""
+    """The history of one alert; times in seconds."""
 
     alert: str
     fires: float

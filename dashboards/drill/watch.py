@@ -1,4 +1,4 @@
-"""A real Prometheus and Alertmanager with the rules of the drill; the parts of all drills are their targets."""
+"""A real Prometheus and Alertmanager with the rules of the drill, which watch the processes of all drills."""
 
 import json
 import subprocess
@@ -21,17 +21,16 @@ from support.processes import running
 from support.rendering import tool
 
 SCRAPE = "1s"
-"""Divided by no factor: with 20 it stands for 20 s. A scrape that is late on a busy machine leaves a gap, so it is
-no shorter."""
+"""Not divided by the factor, because a late scrape on a busy machine leaves a gap."""
 
 LOOKBACK = "5m"
-"""How long Prometheus takes a sample for the present value; divided as well."""
+"""Lookback delta of Prometheus; divided as well."""
 
 JOBS = {
     "server": {},
     "gateway": {"metrics_path": "/stats/prometheus"},
     "gateway-agent": {},
-    # Its own `namespace` and `pod` mean the pod that it looked at.
+    # Its labels `namespace` and `pod` are those of the checked pod.
     "node-tuning": {"honor_labels": True},
     "prometheus": {},
     "alertmanager": {},
@@ -45,7 +44,7 @@ START = 60.0
 
 @dataclass
 class Watch:
-    """Who watches, and what is watched."""
+    """Prometheus, Alertmanager and their targets."""
 
     folder: Path
     factor: int
@@ -80,18 +79,18 @@ class Watch:
         fresh.replace(self.folder / "targets" / f"{job}.json")
 
     def query(self, expression: str) -> list[dict]:
-        """What Prometheus says now: label sets with a value."""
+        """The result of an instant query: label sets with a value."""
         reply = ask(self.prometheus, f"/api/v1/query?{urlencode({'query': expression})}")
         answer = json.loads(reply.body)
         if answer["status"] != "success":
-            raise DrillError(f"Prometheus refuses {expression}: {answer['error']}")
+            raise DrillError(f"Prometheus rejects {expression}: {answer['error']}")
         return [
             {"labels": each["metric"], "value": float(each["value"][1])}
             for each in answer["data"]["result"]
         ]
 
     def firing(self) -> list[Firing]:
-        """Every alert that Alertmanager holds and that has not ended."""
+        """Every active alert of Alertmanager."""
         with self._lock:
             taken, found = self._firing
             if time.monotonic() - taken > 0.2:
@@ -105,12 +104,12 @@ class Watch:
             return found
 
     def until(self, check: Callable[[], object], seconds: float, what: str) -> None:
-        """Waits until the check gives something true."""
+        """Waits until the check returns something true."""
         if not self.within(check, seconds):
-            raise DrillError(f"not within {seconds:.0f} s: {what}")
+            raise DrillError(f"timeout after {seconds:.0f} s: {what}")
 
     def within(self, check: Callable[[], object], seconds: float) -> bool:
-        """Whether the check gives something true before time runs out."""
+        """Whether the check returns something true before the timeout."""
         deadline = time.monotonic() + seconds
         while not check():
             if self.cancelled.wait(0.2):
@@ -124,7 +123,7 @@ class Watch:
 def running_watch(
     folder: Path, rules: dict[str, dict], by: int, programs: Mapping[str, Path]
 ) -> Iterator[Watch]:
-    """Prometheus and Alertmanager, whose rules are these, their durations divided by a factor."""
+    """Prometheus and Alertmanager with these rules, their durations divided by a factor."""
     first = free_ports(2)
     watch = Watch(folder, by, programs, f"http://{HOST}:{first}", f"http://{HOST}:{first + 1}")
     (folder / "targets").mkdir(parents=True)
@@ -144,7 +143,7 @@ def running_watch(
 
 @contextmanager
 def logged(argv: list[str | Path], folder: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with its words in a file of the folder."""
+    """A process with its output in a file of the folder."""
     with (folder / f"{name}.log").open("ab") as log, running(argv, log, log) as process:
         yield process
 
@@ -188,7 +187,7 @@ def prometheus_argv(folder: Path, port: int, by: int) -> list[str | Path]:
         f"--storage.tsdb.path={folder / 'prometheus-data'}",
         f"--web.listen-address={HOST}:{port}",
         f"--query.lookback-delta={factor.divided(LOOKBACK, by)}",
-        # Alerts that go on are said again; the default is a minute.
+        # Firing alerts are sent again; the default is a minute.
         f"--rules.alert.resend-delay={factor.divided('1m', by)}",
         "--log.level=warn",
     ]
@@ -201,7 +200,7 @@ def alertmanager_argv(folder: Path, port: int) -> list[str | Path]:
         f"--config.file={folder / 'alertmanager.yml'}",
         f"--storage.path={folder / 'alertmanager-data'}",
         f"--web.listen-address={HOST}:{port}",
-        # No others of its kind.
+        # No cluster.
         "--cluster.listen-address=",
         "--log.level=warn",
     ]

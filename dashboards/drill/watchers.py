@@ -1,4 +1,4 @@
-"""A Prometheus and an Alertmanager that a drill may stop: the first ones must see it."""
+"""A second Prometheus and Alertmanager that a drill can stop; the first ones must detect it."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from support.ports import free_ports
 
 
 def port() -> int:
-    """A port where nobody listens."""
+    """A free port."""
     return free_ports(1)
 
 
@@ -25,7 +25,7 @@ def port_of(url: str) -> int:
 
 
 def wait_for_history(place: Place, job: str) -> None:
-    """Waits until the targets have been there for as long as the alert looks back."""
+    """Waits until the targets have existed for as long as the alert looks back."""
     past = f'up{{namespace="{place.namespace}", job="{job}"}} offset 35s'
     place.until(lambda: place.watch.query(past), f"{job} is there for 35 s", 120)
 
@@ -40,7 +40,7 @@ class Watcher:
     configuration: dict
 
     def federate(self, url: str) -> None:
-        """Has it scrape the records of another; none ends that."""
+        """Lets it scrape the records of another one; "" ends that."""
         extra = [_federation(url)] if url else []
         jobs = [*self.configuration["scrape_configs"], *extra]
         self.file.write_text(json.dumps({**self.configuration, "scrape_configs": jobs}))
@@ -58,7 +58,7 @@ def _federation(url: str) -> dict:
 
 
 def prometheus(place: Place, alertmanager: int = 0, absent: int = 0) -> Watcher:
-    """A second Prometheus, scraped by the first one; `absent` is a replica that it is to look for."""
+    """A second Prometheus, scraped by the first one; `absent` is a target that does not exist."""
     folder = place.folder / "prometheus"
     folder.mkdir()
     number = port()

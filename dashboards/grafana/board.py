@@ -22,7 +22,7 @@ class Board:
     title: str
     description: str
     variables: tuple[Variable, ...] = ()
-    """Beside those of every dashboard."""
+    """In addition to those of every dashboard."""
     start: str = "now-1h"
     _panels: list[model.Panel | model.RowPanel] = field(default_factory=list)
     _folded: model.RowPanel | None = None

@@ -3,7 +3,7 @@
 import json
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models import bargauge, dashboard, heatmap, stat, statetimeline, table
+from grafana_foundation_sdk.models import dashboard, stat
 
 WIDTH = 130
 
@@ -11,11 +11,7 @@ DEFAULTED = (
     dashboard.DashboardLink,
     dashboard.Panel,
     dashboard.VariableModel,
-    bargauge.Options,
-    heatmap.Options,
     stat.Options,
-    statetimeline.Options,
-    table.Options,
 )
 """Types whose missing members Grafana takes from its schema, as the SDK does."""
 
@@ -29,7 +25,8 @@ class _Encoder(JSONEncoder):
         return {
             name: value
             for name, value in members.items()
-            if name not in assumed or _plain(value) != assumed[name]
+            # A type is not a default: it says how to read the rest.
+            if name == "type" or _plain(value) != assumed.get(name)
         }
 
 

@@ -212,7 +212,7 @@ BOARD.row(
     lines(
         "Upstream membership",
         "Which replicas can be used? Known, healthy, excluded and ejected replicas. Outside a "
-        "roll-out all should be healthy. Ejected: requests fail. Unhealthy: /readyz of the replica "
+        "rollout all should be healthy. Ejected: requests fail. Unhealthy: /readyz of the replica "
         "shows why.",
         "none",
         {
@@ -227,8 +227,8 @@ BOARD.row(
     lines(
         "Upstream connections",
         "Are there enough connections? Connections, requests in flight and pending, and requests "
-        "rejected at a limit (overflow). If requests stay pending, raise upstream.limits, or find "
-        "out why the replicas are slow.",
+        "rejected at a limit (overflow). If requests stay pending, raise upstream.limits, or "
+        "check why the replicas are slow.",
         "none",
         {
             "connections": f"sum({CLUSTER}_upstream_cx_active{{{UPSTREAM}}})",
@@ -288,7 +288,7 @@ BOARD.row(
     lines(
         "Health checks",
         "Do replicas pass their health checks? Checks per second by result. If they fail for "
-        "longer than a roll-out, /readyz on the replica's admin port shows the reason.",
+        "longer than a rollout, /readyz on the replica's admin port shows the reason.",
         "ops",
         {
             "passed": upstream("health_check_success"),
@@ -322,7 +322,7 @@ BOARD.row(
     lines(
         "Endpoints",
         "Does the gateway know the replicas? Endpoints in the agent's file by state. Healthy "
-        "should equal the ready pods and follow a roll-out: gateway/endpoints.md.",
+        "should equal the ready pods and follow a rollout: gateway/endpoints.md.",
         "none",
         {"{{state}}": f"max by (state) (corelane_gateway_agent_endpoints{{{AGENT}}})"},
         red="left_out",

@@ -56,7 +56,7 @@ BOARD.row(
         decimals=2,
     ),
     number(
-        "Longest expected wait",
+        "Highest expected work",
         "How long does a new request wait? Expected time for the queued and running work of the "
         "fullest lane, from its load table. At timeouts.request new requests get 503: see *Load "
         "table*.",
@@ -122,7 +122,7 @@ BOARD.row(
         ranked=True,
     ),
     lines(
-        "Expected wait by lane",
+        "Expected work by lane",
         "Where does work pile up? Expected time for queued and running work, from the load table. "
         "A rising line gets more work than it does.",
         "s",
@@ -156,7 +156,7 @@ BOARD.row(
                 "pinned", "Pinned", values={"true": ("yes", "green"), "false": ("no", "orange")}
             ),
             Column("Value #A", "Busy", "percentunit", BUSY),
-            Column("Value #B", "Expected wait", "s", WAIT),
+            Column("Value #B", "Expected work", "s", WAIT),
             Column("Value #C", "Queued"),
             Column("Value #D", "In flight"),
             Column("Value #E", "Connections"),
@@ -200,7 +200,7 @@ BOARD.row(
     lines(
         "Connections by lane",
         "Are connections spread evenly? Open connections, including parked ones. Alike with "
-        "least-loaded; by chance with hashed. For a proxy in front of few pods choose least-loaded.",
+        "least-loaded; at random with hashed. For a proxy in front of few pods choose least-loaded.",
         "none",
         {LANE: by_lane("corelane_connections")},
         ranked=True,
@@ -228,7 +228,7 @@ BOARD.row(
     lines(
         "Placed connections by lane",
         "Where does the acceptor put connections? Per second; only with placement least-loaded. It "
-        "follows *Expected wait by lane*.",
+        "follows *Expected work by lane*.",
         "cps",
         {LANE: sum_rate("corelane_connections_placed_total", POD, "pod, lane")},
     ),

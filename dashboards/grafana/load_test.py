@@ -1,4 +1,4 @@
-"""Load test: what k6 measures beside what gateway and replicas measure."""
+"""Load test: measurements of k6, gateway and replicas."""
 
 from grafana.board import Board
 from grafana.panels import NONZERO, Above, Limits, lines, number
@@ -17,7 +17,7 @@ from grafana.variables import TEST
 BOARD = Board(
     uid="corelane-load-test",
     title="Corelane / Load test",
-    description="Results of k6 beside those of gateway and replicas. k6 writes its series with "
+    description="Results of k6, gateway and replicas. k6 writes its series with "
     "--out experimental-prometheus-rw.",
     variables=(TEST,),
     start="now-15m",
@@ -48,7 +48,7 @@ BOARD.row(
     number(
         "Error rate (k6)",
         "Do requests fail for clients? Share of requests without a reply or with an unexpected "
-        "status. If the replicas show fewer errors, the rest failed on the way.",
+        "status. If the replicas show fewer errors, the rest failed in transit.",
         "percentunit",
         FAILED,
         limits=Limits(0.001, 0.01),
@@ -98,7 +98,7 @@ BOARD.row(
     9,
     lines(
         "Request rate: k6, gateway, replicas",
-        "Do all requests arrive? Gateway below k6: they are lost on the way. Replicas above the "
+        "Do all requests arrive? Gateway below k6: they are lost in transit. Replicas above the "
         "gateway: retries. Replicas below: the gateway answers itself.",
         "reqps",
         {

@@ -70,7 +70,7 @@ BOARD.row(
     number(
         "Unprepared nodes",
         "Are nodes ready for pinned lanes? Nodes in mode apply with a setting that differs or "
-        "failed. Above 0 for longer than a roll-out: *Settings that differ*.",
+        "failed. Above 0 for longer than a rollout: *Settings that differ*.",
         "none",
         f"sum(corelane_node_prepared{{{AT}}} == bool 0 and {APPLIED}) or vector(0)",
         limits=NONZERO,
@@ -277,7 +277,7 @@ BOARD.row(
     ),
     cells(
         "Agents",
-        "What is each agent configured to do? Two versions for a long time: the roll-out of the "
+        "What is each agent configured to do? Two versions for a long time: the rollout of the "
         "DaemonSet is stuck.",
         (
             Column("node", "Node"),

@@ -145,7 +145,7 @@ BOARD.row(
     number(
         "Ready replicas",
         "Are the replicas available? Share of known replicas that are ready. Below 100% outside a "
-        "roll-out, see *Replica phases*; a replica that Prometheus cannot reach is red there.",
+        "rollout, see *Replica phases*; a replica that Prometheus cannot reach is red there.",
         "percentunit",
         f"(sum(corelane_ready{{{JOB}}}) or vector(0)) / count(up{{{JOB}}})",
         limits=Limits(1, 0.5, falling=True),

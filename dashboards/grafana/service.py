@@ -195,7 +195,7 @@ BOARD.row(
     7,
     lines(
         "Operations",
-        "What does the service ask of the database? Operations per second by kind; docs/projects.md.",
+        "Which operations does the service use? Operations per second by kind; docs/projects.md.",
         "ops",
         {"{{operation}}": sum_rate(f"{DATABASE}_operations_total", POD, "operation")},
         stacked=True,

@@ -1,4 +1,4 @@
-"""Makes the parts of a platform: files in the run folder, command lines, and how each is asked."""
+"""Makes the parts of a platform: files in the run folder, command lines, and readiness checks."""
 
 import json
 import signal
@@ -122,7 +122,7 @@ def _values(platform: Platform) -> dict:
     run = platform.run
     values = render.gateway_values(platform.plan.topology)
     values["upstream"] |= {"discovery": "eds", "endpoints": []}
-    # A line for each request of the load would be a large file that nobody reads.
+    # A line for each request would be a large file.
     values["accessLog"] = {"percent": 1}
     files = {"certificate": run / "tls.crt", "key": run / "tls.key"}
     files["sds"] = run / "certificate.yaml"

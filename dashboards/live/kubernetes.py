@@ -21,13 +21,13 @@ from tools.errors import ToolError
 SERVICE = "server"
 
 ELSEWHERE = ("192.0.2.1", 9)
-"""An address that is nobody's (RFC 5737)."""
+"""An unassigned address (RFC 5737)."""
 
 
 def own_address() -> str:
     """An address of this machine that is not loopback, which no EndpointSlice may hold."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # Sends nothing: it only asks the kernel for the way.
+        # Sends nothing: the kernel only selects a route.
         try:
             probe.connect(ELSEWHERE)
         except OSError as error:
@@ -82,9 +82,9 @@ class Api:
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={key}",
             f"--service-account-signing-key-file={key}",
-            # It asks for service accounts that only a controller makes.
+            # It requires service accounts, which only a controller creates.
             "--disable-admission-plugins=ServiceAccount",
-            # The Service "kubernetes" would have an address of loopback, which is refused.
+            # The Service "kubernetes" would have an address of loopback, which is rejected.
             "--endpoint-reconciler-type=none",
         ]
 

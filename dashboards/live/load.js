@@ -37,7 +37,7 @@ export default function () {
   }
 }
 
-/** A project that is made, read, changed, listed and deleted; somebody else is too late twice. */
+/** A project that is made, read, changed, listed and deleted; another process else is too late twice. */
 function project(at, number) {
   const made = send(at, 'project-create', 'POST', '/projects', document(number), 201);
   const path = made.headers.Location;

@@ -1,7 +1,7 @@
-"""A disposable tree with what /proc, /sys, /dev and /etc of a node say: its agent changes only that.
+"""A disposable tree with the files of /proc, /sys, /dev and /etc of a node, which its agent changes.
 
-Its CPUs are shared out: one or two for each pod, and the last two for the system and for the
-interrupts of its one device, eth0. Values are those with which a kernel begins.
+Each pod has one or two CPUs; the last two are for the system and the interrupts of its one device, eth0. Values are
+kernel defaults.
 """
 
 import shutil
@@ -14,7 +14,7 @@ NAME = "node-0"
 """The node that has all pods."""
 
 OTHER = "node-1"
-"""A node without pods whose agent only looks: it differs from its profile."""
+"""A node without pods in mode audit: it differs from its profile."""
 
 INTERRUPTS = (40, 41)
 """Of eth0; the last two CPUs serve one each."""
@@ -44,10 +44,10 @@ SYSCTLS = {
     "net.netfilter.nf_conntrack_max": "65536",
     "net.netfilter.nf_conntrack_tcp_timeout_time_wait": "120",
 }
-"""What a kernel begins with."""
+"""Kernel defaults."""
 
 ANY_LATENCY = struct.pack("=i", 2_000_000_000)
-"""What /dev/cpu_dma_latency says while nobody asks for less (kernel.org, PM QoS interface)."""
+"""What /dev/cpu_dma_latency says without a request for less (kernel.org, PM QoS interface)."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class Container:
 
 @dataclass(frozen=True)
 class Tree:
-    """The tree, the agent's journal and the cgroups, each in a folder of its own."""
+    """The tree, the agent's journal and the cgroups."""
 
     folder: Path
     cpus: int
 
     @property
     def housekeeping(self) -> str:
-        """The CPUs that are no pod's."""
+        """CPUs without a pod."""
         return f"{self.cpus - 2}-{self.cpus - 1}"
 
     @property
@@ -80,7 +80,7 @@ class Tree:
 
     @property
     def journal(self) -> Path:
-        """Where the agent notes what was there."""
+        """The journal of the agent."""
         return self.folder / "journal"
 
     @property
@@ -93,7 +93,7 @@ class Tree:
         return self.root / "proc/sys" / name.replace(".", "/")
 
     def drift(self, name: str, value: str) -> None:
-        """Gives a sysctl another value, of which the agent sees nothing or all."""
+        """Changes a sysctl atomically."""
         fresh = self.folder / "drifted"
         fresh.write_text(f"{value}\n")
         fresh.replace(self.sysctl(name))
@@ -119,22 +119,22 @@ class Tree:
         _write(process, {"comm": "server\n", "limits": LIMITS, thread: status})
 
     def use(self, container: Container, nanoseconds: int) -> None:
-        """Says how much CPU time a container has had in all (cpuacct.rst)."""
+        """Sets the total CPU time of a container (cpuacct.rst)."""
         folder = self.cgroups / "cpuacct" / "kubepods" / f"pod{container.uid}" / container.id
-        # Whoever reads meanwhile must not find half a number.
+        # Atomic for a reader.
         fresh = self.folder / "usage"
         fresh.write_text(f"{nanoseconds}\n")
         fresh.replace(folder / "cpuacct.usage")
 
     def remove(self, container: Container) -> None:
-        """Takes a container away, as when it has ended."""
+        """Removes a container that has ended."""
         procs = Path("kubepods", f"pod{container.uid}", container.id, "cgroup.procs")
         (self.cgroups / "cpuset" / procs).write_text("")
         shutil.rmtree(self.root / "proc" / str(container.pid))
 
 
 def make(folder: Path, cpus: int) -> Tree:
-    """Makes the tree of a node with so many CPUs that nobody has prepared yet."""
+    """Makes the tree of an unprepared node."""
     tree = Tree(folder, cpus)
     _write(tree.root, _files(cpus))
     for hierarchy in ("cpuset", "cpu", "cpuacct"):

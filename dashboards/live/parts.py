@@ -10,7 +10,7 @@ from tools import progress
 from tools.errors import ToolError
 
 PATIENCE = 180.0
-"""Longest wait for a part; only something broken takes that long."""
+"""Longest wait in seconds for a part."""
 
 ENDING = 25.0
 """Seconds from SIGTERM to SIGKILL; more than a replica's drain.deadline."""
@@ -19,7 +19,7 @@ LINES = 8
 
 
 class Part:
-    """One process by its name; what it says goes to a log in the run folder."""
+    """A named process with a log in the run folder."""
 
     def __init__(
         self,
@@ -36,11 +36,11 @@ class Part:
         self.ready = ready
         self.ending = signal.SIGTERM
         self.ends = False
-        """Whether its end is no failure, as that of a load."""
+        """Whether it may end by itself, as a load does."""
         self._options = {"env": environment, "cwd": run, **popen}
         self._process: subprocess.Popen[bytes] | None = None
         self._asked = False
-        """Whether its end was asked for."""
+        """Whether its end was requested."""
 
     @property
     def pid(self) -> int:
@@ -49,12 +49,12 @@ class Part:
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def failed(self) -> bool:
-        """Whether it has ended without being asked to."""
+        """Whether it has ended unexpectedly."""
         return self._process is not None and not self.running and not (self._asked or self.ends)
 
     def start(self, *more: object, wait: bool = True) -> None:
@@ -74,7 +74,7 @@ class Part:
             wait_for([self])
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal that is not to end it, such as SIGSTOP and SIGCONT."""
+        """Sends a signal such as SIGSTOP and SIGCONT."""
         self._process.send_signal(number)
 
     def terminate(self) -> None:
@@ -91,12 +91,12 @@ class Part:
             self._process.wait()
 
     def stop(self) -> None:
-        """Asks it to end, and waits for that."""
+        """Asks it to end, and waits."""
         self.terminate()
         self.wait()
 
     def wait(self, patience: float = ENDING) -> int:
-        """Waits for an end that was asked for; kills what takes longer. Returns the exit status."""
+        """Waits for its end and kills it after the timeout. Returns the exit status."""
         if self._process is None:
             return 0
         try:
@@ -107,7 +107,7 @@ class Part:
 
 
 def wait_for(parts: Iterable[Part], patience: float = PATIENCE) -> None:
-    """Returns when all are ready; else the error names every part that is not, with its log."""
+    """Returns when all are ready; the error names every part that is not, with its log."""
     pending = list(parts)
     deadline = time.monotonic() + patience
     while pending := [part for part in pending if not part.ready()]:
@@ -121,7 +121,7 @@ def wait_for(parts: Iterable[Part], patience: float = PATIENCE) -> None:
 def end(parts: Sequence[Part]) -> None:
     """Ends all, those that were started last first."""
     for part in reversed(parts):
-        # A stopped process takes no SIGTERM.
+        # A stopped process does not handle SIGTERM.
         if part.running:
             part.signal(signal.SIGCONT)
         part.terminate()
@@ -130,7 +130,7 @@ def end(parts: Sequence[Part]) -> None:
 
 
 def describe(words: str, parts: Iterable[Part]) -> str:
-    """What is wrong with some parts, and the end of what each of them said."""
+    """The failure of some parts, with the end of their logs."""
     parts = list(parts)
     lines = [f"{', '.join(part.name for part in parts)}: {words}"]
     for part in parts:

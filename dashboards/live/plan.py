@@ -1,4 +1,4 @@
-"""Where each part of a stage listens. TEST_PORTS=LOW-HIGH is the range that ports are drawn from."""
+"""Where each part of a stage listens. TEST_PORTS=LOW-HIGH is the range of ports."""
 
 import os
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from loadtests.bench.free_ports import free_ports
 from local.topology import Replica, Topology
 
 EDGE = "edge-0"
-"""The replica that clients come to directly."""
+"""The replica for direct clients."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The topology of `make up`, and the ports of what a stage has beside it."""
+    """The topology of `make up`, and the ports of the other parts of a stage."""
 
     topology: Topology
     edge: Replica
@@ -26,7 +26,7 @@ class Plan:
 
 
 def draw() -> Plan:
-    """Draws free ports, and gives each replica a CPU in turn."""
+    """Selects free ports, and distributes the replicas over the CPUs."""
     cpus = sorted(os.sched_getaffinity(0))
     count = REPLICAS + 1
     first = free_ports(2 * count + 14, "0.0.0.0")

@@ -1,4 +1,4 @@
-"""A platform that runs: its parts by name, and what can be asked of it and done to it."""
+"""A running platform: its parts by name, and operations on them."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from local import tokens
 from local.topology import HOST
 
 FIRST = ("etcd", "kube-apiserver", "postgres")
-"""What others need, beside the replicas."""
+"""Parts that others need, in addition to the replicas."""
 
 GATEWAY, AGENT = "gateway", "gateway-agent"
 
@@ -80,13 +80,13 @@ class Platform:
         self.put_pod(GATEWAY)
 
     def _announce(self, name: str) -> None:
-        """Tells the API server of a replica, as a kubelet does."""
+        """Announces a replica to the API server, as a kubelet does."""
         self.put_pod(name)
         if name in self.gated:
             self.endpoint(name)
 
     def put_pod(self, name: str) -> None:
-        """Says that a part runs in a pod of the node, with CPUs of its own."""
+        """Puts a part into a pod of the node with exclusive CPUs."""
         pid, cpus = self.parts[name].pid, CPUS[name]
         if name not in self.containers:
             container = self.cluster.pod(name, cpus, pid)
@@ -98,7 +98,7 @@ class Platform:
         self.tree.put(container)
 
     def endpoint(self, name: str, *, serving: bool = True, ending: bool = False) -> None:
-        """Says what the EndpointSlices say of a replica behind the gateway."""
+        """Sets the endpoint of a replica behind the gateway."""
         replica = self.servers[name].replica
         ports = (replica.port, replica.admin_port)
         self.cluster.endpoint(name, ports, serving=serving, ending=ending)
@@ -109,7 +109,7 @@ class Platform:
         self._announce(name)
 
     def drain(self, name: str) -> None:
-        """Lets a replica drain, and waits for its end, as when a pod is deleted."""
+        """Drains a replica, as when its pod is deleted."""
         self.endpoint(name, ending=True)
         self.servers[name].stop()
         self.endpoint(name, serving=False, ending=True)

@@ -15,7 +15,7 @@ BUILT = {"server": "corelane-server", "gateway-agent": "gateway-agent", "node-tu
 
 
 def obtain(kubernetes: bool) -> dict[str, Path]:
-    """Programs by name. BINARIES names a folder of built ones; else cargo builds what has changed."""
+    """Programs by name. from BINARIES, a folder, or built by cargo."""
     tools = resolve.ensure([*TOOLS, *(KUBERNETES if kubernetes else ())])
     folder = os.environ.get("BINARIES")
     built = Path(folder).resolve() if folder else _build()
@@ -27,12 +27,12 @@ def obtain(kubernetes: bool) -> dict[str, Path]:
 
 
 def _build() -> Path:
-    """An unoptimised build unless PROFILE says otherwise: what is looked at is what parts say."""
+    """An unoptimised build unless PROFILE is set."""
     profile = settings.profile() if os.environ.get("PROFILE") else "dev"
     argv = ["cargo", "build", "--profile", profile, "--locked", "--quiet"]
     argv += [word for package in BUILT.values() for word in ("-p", package)]
     if subprocess.run(argv, cwd=SERVICES, check=False).returncode != 0:
-        raise ToolError("the services do not build; cargo says why above")
+        raise ToolError("the services do not build: see cargo's output above")
     target = os.environ.get("CARGO_TARGET_DIR") or "target"
     # Cargo's names: the folder of the profile dev is `debug`.
     return (SERVICES / target).resolve() / ("debug" if profile == "dev" else profile)

@@ -1,4 +1,4 @@
-"""The command lines of the replicas, and what a replica is told on its admin port."""
+"""The command lines of the replicas, and their admin port."""
 
 import subprocess
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from tools.errors import ToolError
 
 
 def with_flags(argv: Sequence[object], more: Sequence[object]) -> list[str]:
-    """A command line with more flags, each with its value; the server refuses one that is given twice."""
+    """A command line with more flags, each with its value; the server rejects duplicates."""
     words = [str(word) for word in argv]
     for flag, value in zip(more[::2], more[1::2], strict=True):
         if flag in words:
@@ -45,13 +45,13 @@ class Server(Part):
             self.argv = usual
 
     def faults(self, *faults: dict) -> None:
-        """Puts these faults in force (docs/faults.md) in place of all others; none clears them."""
+        """Replaces all injected faults (docs/faults.md); without arguments it clears them."""
         if not faults:
             reply = ask(f"{self.admin}/faults", "DELETE")
         else:
             reply = ask(f"{self.admin}/faults", "PUT", {"seed": 7, "faults": list(faults)})
         if reply.status not in (200, 204):
-            raise ToolError(f"{self.name} takes no faults: {reply.status} {reply.body.decode()}")
+            raise ToolError(f"{self.name} rejects faults: {reply.status} {reply.body.decode()}")
 
 
 def gated(replica: Replica, plan: Plan, options: Options, program: Path, run: Path) -> list[str]:

@@ -10,7 +10,7 @@ from dashboards.live.options import Options
 from local.topology import HOST
 
 TARGETS = {"gateway": {"metrics_path": "/stats/prometheus"}, "node-tuning": {"honor_labels": True}}
-"""What a job has beyond its targets. The `pod` of a node's agent is the pod that it looked at."""
+"""Further settings of jobs. The label `pod` of a node's agent is the checked pod."""
 
 
 def configuration(options: Options, jobs: Mapping[str, Mapping[str, int]]) -> str:
@@ -38,7 +38,7 @@ def configuration(options: Options, jobs: Mapping[str, Mapping[str, int]]) -> st
 
 
 def paced(folder: Path, files: Sequence[Path], seconds: float) -> list[Path]:
-    """Copies of rules whose groups are evaluated that often; all else is as it was."""
+    """Copies of rules with another evaluation interval."""
     folder.mkdir()
     for pattern in files:
         for file in pattern.parent.glob(pattern.name):
@@ -48,7 +48,7 @@ def paced(folder: Path, files: Sequence[Path], seconds: float) -> list[Path]:
 
 
 def _target(namespace: str, job: str, name: str, port: int) -> dict:
-    """An agent of a node is called by its node, every other part by its pod."""
+    """An agent has the label of its node, every other part that of its pod."""
     agent = job == "node-tuning"
     labels = {"node": name} if agent else {"node": node.NAME, "pod": name}
     return {"targets": [f"{HOST}:{port}"], "labels": {"namespace": namespace, **labels}}

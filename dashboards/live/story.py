@@ -1,4 +1,4 @@
-"""What happens on the stage while it is looked at: load, faults, a lost replica and a drain."""
+"""The story of the check: load, faults, a lost replica and a drain."""
 
 import time
 from dataclasses import replace
@@ -12,11 +12,11 @@ from tools import progress
 INTERVAL = 2.0
 
 DRAIN = ("--drain.settle", "10s")
-"""Five scrapes: one at least sees it, however busy the machine is."""
+"""Five scrapes, so that at least one sees it on a busy machine."""
 
 CALM = 30
 RATE = 40
-"""Requests each second: what two busy CPUs carry with an unoptimised build."""
+"""Requests each second: possible on two busy CPUs with an unoptimised build."""
 
 FAULTS = (
     {"route": "/div/{n}", "share": 0.3, "latency": {"fixed": "150ms", "jitter": "200ms"}},
@@ -32,24 +32,24 @@ LASTING = "10m"
 
 
 def options(name: str) -> Options:
-    """A stage whose rules are evaluated as often as its parts are scraped."""
+    """A stage whose rules are evaluated at each scrape."""
     made = Options(name=name, interval=INTERVAL, pace=INTERVAL)
     return replace(made, servers={f"server-{index}": DRAIN for index in range(REPLICAS)})
 
 
 def play(platform: Platform) -> None:
-    """Plays it; the load goes on afterwards."""
+    """Plays it; the load continues afterwards."""
     load(platform, rate=RATE)
-    _say("calm")
+    _say("normal load")
     time.sleep(CALM)
-    _say("a handler that holds its lane")
+    _say("a handler blocks its lane")
     platform.servers[EDGE].faults({**STALL, "expires_in": "3s"})
     time.sleep(CALM / 6)
     _say("faults on every replica: latency, errors and burnt CPU time")
     for server in platform.servers.values():
         server.faults(*({**fault, "expires_in": LASTING} for fault in FAULTS))
     time.sleep(CALM / 2)
-    _say(f"somebody changes {DRIFT[0]} of the node")
+    _say(f"{DRIFT[0]} of the node is changed")
     platform.tree.drift(*DRIFT)
     _say("server-1 is killed")
     platform.servers["server-1"].kill()

@@ -2,13 +2,12 @@
 
 import base64
 import json
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cluster import records
 from cluster.plan import CONTROL, Plan
-from tools.errors import ToolError
+from tools import command
 
 KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc")
 DAYS = ("-days", "365")
@@ -71,10 +70,7 @@ class Certificates:
         self._run("req", "-x509", *KEY, *DAYS, "-subj", subject, *files, *more)
 
     def _run(self, *arguments: object) -> None:
-        argv = [str(self.openssl), *map(str, arguments)]
-        result = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if result.returncode != 0:
-            raise ToolError(f"{' '.join(argv)} failed: {result.stderr.strip()}")
+        command.output([self.openssl, *arguments])
 
     def _write_kubeconfig(self, plan: Plan, name: str) -> None:
         cluster = {"server": plan.api, "certificate-authority-data": _base64(self.crt("ca"))}

@@ -2,7 +2,6 @@
 
 import json
 import platform
-import subprocess
 import tarfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -95,12 +94,7 @@ def _import(node: NodeFiles, programs: Programs, found: dict[Path, list[Named]])
 def _ctr(node: NodeFiles, programs: Programs, *arguments: str) -> str:
     argv = [str(programs["ctr"]), "--address", str(node.socket), "--namespace", "k8s.io"]
     argv += ["images", *arguments]
-    result = subprocess.run(
-        argv, env=programs.environment(), capture_output=True, text=True, check=False
-    )
-    if result.returncode != 0:
-        raise ToolError(f"{' '.join(argv)} failed: {result.stderr.strip()}")
-    return result.stdout
+    return command.output(argv, env=programs.environment())
 
 
 def contents(file: Path) -> list[Named]:

@@ -5,12 +5,12 @@ The host gets one interface. No namespace has a name in /run/netns: each is held
 a process that sleeps, and is gone with the last process in it.
 """
 
-import subprocess
 from pathlib import Path
 
 from cluster import processes, records
 from cluster.plan import CONTROL, HOST_LINK, Plan
 from cluster.programs import Programs
+from tools import command
 from tools.errors import ToolError
 
 ALIAS = "corelane-cluster "
@@ -74,15 +74,8 @@ def connect(folder: Path, plan: Plan, programs: Programs, anchors: dict[str, int
 
 
 def _forward(pid: int) -> None:
-    _run([*inside(pid), "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"])
+    command.output([*inside(pid), "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"])
 
 
 def _batch(ip: list[object], *lines: str) -> None:
-    _run([*ip, "-batch", "-"], "".join(f"{line}\n" for line in lines))
-
-
-def _run(argv: list[object], text: str = "") -> None:
-    words = [str(word) for word in argv]
-    result = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise ToolError(f"{' '.join(words)} failed: {result.stderr.strip()}\n{text}".rstrip())
+    command.output([*ip, "-batch", "-"], stdin="".join(f"{line}\n" for line in lines))

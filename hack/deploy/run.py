@@ -1,12 +1,11 @@
 """Runs kubectl, Helm, hack/cluster and hack/images."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 from deploy import settings
-from tools import resolve
+from tools import command, resolve
 from tools.errors import ToolError
 
 
@@ -26,16 +25,7 @@ def kubeconfig() -> Path:
     return Path(ours("cluster", "kubeconfig").strip())
 
 
-def tool(name: str, *arguments: str | Path, stdin: str | None = None) -> str:
+def tool(name: str, *arguments: str | Path, stdin: str = "") -> str:
     """Runs a tool on the cluster; returns its output."""
-    result = subprocess.run(
-        [resolve.ensure([name])[name], *arguments],
-        env={**os.environ, "KUBECONFIG": str(kubeconfig())},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if result.returncode != 0:
-        raise ToolError(f"{name} {arguments[0]} failed:\n{result.stderr.strip()}")
-    return result.stdout
+    argv = [resolve.ensure([name])[name], *arguments]
+    return command.output(argv, env={"KUBECONFIG": str(kubeconfig())}, stdin=stdin)

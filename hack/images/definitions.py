@@ -120,7 +120,7 @@ def _go(path: str, tool: Tool, platform: Platform) -> File:
 
 
 def _rust(image: str, target: Target) -> list[File]:
-    """The Rust programs of an image. A quick profile builds those of all images at once."""
+    """The Rust programs of an image."""
     programs = DEFINITIONS[image].programs
     others = [name for each in DEFINITIONS.values() for name in each.programs]
     return [

@@ -1,12 +1,10 @@
 """What a program is built for and needs to be loaded with, as readelf prints it."""
 
-import os
 import re
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.errors import ToolError
+from tools import command
 
 MACHINES = {"Advanced Micro Devices X86-64": "x86_64", "AArch64": "aarch64"}
 
@@ -25,13 +23,10 @@ class Program:
 def read(file: Path) -> Program:
     """Reads the headers of a program. readelf is a part of the C compiler's binutils."""
     argv = ["readelf", "--wide", "--file-header", "--program-headers", "--dynamic", file]
-    environment = {**os.environ, "LC_ALL": "C"}
-    result = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise ToolError(f"{file} is not a program: {result.stderr.strip()}")
-    machine = re.search(r"^ *Machine: *(.+)$", result.stdout, re.MULTILINE)[1]
-    interpreter = re.search(r"Requesting program interpreter: (\S+)]", result.stdout)
-    needed = re.findall(r"\(NEEDED\) .*\[(.+)]$", result.stdout, re.MULTILINE)
+    headers = command.output(argv, env={"LC_ALL": "C"})
+    machine = re.search(r"^ *Machine: *(.+)$", headers, re.MULTILINE)[1]
+    interpreter = re.search(r"Requesting program interpreter: (\S+)]", headers)
+    needed = re.findall(r"\(NEEDED\) .*\[(.+)]$", headers, re.MULTILINE)
     return Program(
         MACHINES.get(machine, machine), interpreter[1] if interpreter else "", tuple(needed)
     )

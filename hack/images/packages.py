@@ -147,5 +147,4 @@ def _sha256(file: Path) -> str:
 
 
 def _version(file: Path) -> str:
-    argv = ["dpkg-deb", "--field", file, "Version"]
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+    return command.output(["dpkg-deb", "--field", file, "Version"]).strip()

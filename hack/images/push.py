@@ -1,14 +1,12 @@
 """Pushes images to a registry, with crane."""
 
 import re
-import subprocess
 import tarfile
 import tempfile
 from collections.abc import Sequence
 
 from images.archive import Archive
-from tools import resolve
-from tools.errors import ToolError
+from tools import command, resolve
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -36,10 +34,4 @@ def tag(reference: str, tag: str) -> None:
 
 
 def _crane(*arguments: str) -> str:
-    argv = [resolve.ensure(["crane"])["crane"], *arguments]
-    result = subprocess.run(
-        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    if result.returncode != 0:
-        raise ToolError(f"crane {' '.join(arguments)} failed: {result.stderr.strip()}")
-    return result.stdout
+    return command.output([resolve.ensure(["crane"])["crane"], *arguments])

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -38,8 +37,8 @@ def build(
     """Builds a program and returns its file.
 
     A release builds each package by itself: cargo unites the features of what it builds together,
-    so the server would depend on which images are built with it. Any other profile builds the
-    `others` too: then all images compile each dependency once.
+    so the server would depend on which images are built with it. Any other profile unites the
+    features with those of the `others`: then all images compile each dependency once.
     """
     _need_rust(platform)
     environment = _environment(platform)
@@ -53,6 +52,7 @@ def build(
         profile = RELEASE_OTHERS
     argv = ["cargo", "build", "--locked", "--profile", profile]
     argv += ["--target", platform.rust, "--target-dir", str(target)]
+    argv += ["--bin", program]
     for name in [program] if release else sorted({program, *others}):
         argv += ["--package", package(name)]
     with progress.step(program, f"cargo build --profile {profile} for {platform.arch}", log):
@@ -144,7 +144,4 @@ def _cross_compiler(platform: Platform) -> str:
 
 
 def _output(*argv: str) -> str:
-    result = subprocess.run(argv, cwd=SERVICES, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise ToolError(f"{' '.join(argv)} failed: {result.stderr.strip()}")
-    return result.stdout.strip()
+    return command.output(argv, cwd=SERVICES).strip()

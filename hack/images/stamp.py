@@ -1,10 +1,10 @@
 """Version, revision and time of images: from the repository, never from the clock."""
 
 import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools import command
 from tools.errors import ToolError
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -38,13 +38,4 @@ def _created(repository: Path) -> int:
 
 
 def _git(repository: Path, *arguments: str) -> str:
-    argv = ["git", "-C", str(repository), *arguments]
-    try:
-        result = subprocess.run(argv, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise ToolError("git is not on PATH: images get their revision and time from it") from None
-    if result.returncode != 0:
-        raise ToolError(
-            "images get their revision and time from git, which failed: " + result.stderr.strip()
-        )
-    return result.stdout.strip()
+    return command.output(["git", "-C", repository, *arguments]).strip()

@@ -11,15 +11,17 @@ def main(arguments: list[str]) -> int:
     """Runs one command and returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="python3 hack/local",
-        description="Runs the whole platform as local processes.",
+        description="Runs the platform as local processes.",
         epilog="Environment: "
         + ", ".join([*settings.VARIABLES, "REPLICAS", "DATABASE", "POSTGRES_PORT", "INSTANCE"]),
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("up", help="start everything and wait until it answers")
-    commands.add_parser("down", help="stop what up started")
-    commands.add_parser("remove", help="stop what up started, and remove all that it kept")
-    commands.add_parser("status", help="show every process; exit 1 unless all run")
+    commands.add_parser("up", help="start all processes and wait until they are ready")
+    commands.add_parser("down", help="stop all processes")
+    commands.add_parser("remove", help="stop all processes and remove their data")
+    commands.add_parser(
+        "status", help="show the state of every process; exit with 1 unless all run"
+    )
     show = commands.add_parser("logs", help="show the last log lines, or follow one process")
     show.add_argument("name", nargs="?", metavar="NAME")
     envoy = commands.add_parser("render", help="print the Envoy configuration of a values file")

@@ -1,4 +1,4 @@
-"""`down`: stops what `up` started, and nothing else."""
+"""`down`: stops the processes of `up`, and no others."""
 
 import shutil
 import signal
@@ -9,13 +9,13 @@ from tools import progress
 from tools.errors import ToolError
 
 PATIENCE = 25.0
-"""Seconds until what has not ended is killed; supervisord itself kills after 20."""
+"""Seconds until remaining processes are killed; supervisord itself kills after 20."""
 
 KILLED = 5.0
 
 
 def main(run: Path) -> int:
-    """Stops the instance and says what was stopped."""
+    """Stops the instance and reports it."""
     if not processes.find(run):
         print(f"Nothing is up (instance {run.name}).")
         return 0
@@ -26,7 +26,7 @@ def main(run: Path) -> int:
 
 
 def remove(run: Path) -> int:
-    """Stops the instance, and removes its folder and what it may keep elsewhere."""
+    """Stops the instance, and removes its folder and its data elsewhere."""
     main(run)
     database.remove(run)
     shutil.rmtree(run, ignore_errors=True)
@@ -34,22 +34,22 @@ def remove(run: Path) -> int:
 
 
 def stop(run: Path) -> None:
-    """Ends every process of the instance: in order if its supervisord lives, else directly."""
+    """Stops every process of the instance: in order if its supervisord runs, otherwise directly."""
     pid = supervisor.pid(run)
     if pid is not None:
         processes.send(pid, signal.SIGTERM, run)
         if processes.gone(run, PATIENCE):
             return _forget(run)
     elif processes.find(run):
-        _say(run, "supervisord cannot be asked; ending each process itself")
+        _say(run, "supervisord does not reply; stopping each process directly")
         _send_all(run, signal.SIGTERM)
         if processes.gone(run, PATIENCE):
             return _forget(run)
     if processes.find(run):
-        _say(run, "killing what does not end")
+        _say(run, "killing processes that do not exit")
         _send_all(run, signal.SIGKILL)
         if not processes.gone(run, KILLED):
-            raise ToolError(f"even killed, these do not end: {_names(run)}")
+            raise ToolError(f"these processes remain after SIGKILL: {_names(run)}")
     return _forget(run)
 
 

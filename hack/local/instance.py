@@ -1,4 +1,4 @@
-"""Keeps two commands from changing one instance at the same time."""
+"""A lock against two commands that change one instance at the same time."""
 
 import fcntl
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from tools.errors import ToolError
 
 @contextmanager
 def lock(run: Path) -> Iterator[None]:
-    """Holds the instance; another `up` or `down` of it is refused meanwhile."""
+    """Locks the instance: another `up` or `down` of it fails meanwhile."""
     run.mkdir(parents=True, exist_ok=True)
     with open(run / "lock", "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ToolError(
-                f"another up or down of instance {run.name} is at work: wait for it"
+                f"another command of instance {run.name} is running: wait until it ends"
             ) from None
         yield

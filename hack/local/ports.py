@@ -19,7 +19,7 @@ def require_free(topology: Topology) -> None:
         if port in wanted:
             other, its_variable = wanted[port]
             problems.append(
-                f"port {port} is wanted for {part} and for {other}: "
+                f"port {port} is assigned to {part} and to {other}: "
                 f"set {variable} or {its_variable}"
             )
             continue
@@ -27,7 +27,7 @@ def require_free(topology: Topology) -> None:
         problem = _problem(port)
         if problem:
             problems.append(
-                f"port {port} for {part} {problem}: stop that, or set {variable} to another port"
+                f"port {port} for {part} {problem}: free it, or set {variable} to another port"
             )
     if problems:
         raise ToolError("\nhack/local: ".join(problems))
@@ -37,7 +37,7 @@ def require_free_port(port: int, part: str, variable: str, address: str = HOST) 
     """As `require_free`, for one port of one address."""
     if problem := _problem(port, address):
         raise ToolError(
-            f"port {port} for {part} {problem}: stop that, or set {variable} to another port"
+            f"port {port} for {part} {problem}: free it, or set {variable} to another port"
         )
 
 

@@ -1,4 +1,4 @@
-"""Obtains the tools and builds the server, both at once."""
+"""Obtains the tools and builds the server at the same time."""
 
 import os
 import shutil

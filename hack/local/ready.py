@@ -1,4 +1,4 @@
-"""Waits until every part answers."""
+"""Waits until every process is ready."""
 
 import http.client
 import time
@@ -12,11 +12,11 @@ from tools.errors import ToolError
 
 DEADLINE = 30.0
 LINES = 8
-"""Log lines of each part that is shown when it does not come up."""
+"""Number of log lines in the error about a process that does not become ready."""
 
 
 def wait(topology: Topology, run: Path) -> None:
-    """Returns when all is up; else raises an error with the logs of what is not."""
+    """Returns when all processes are ready; otherwise raises an error with their logs."""
     pending = _checks(topology, run)
     deadline = time.monotonic() + DEADLINE
     while True:
@@ -89,9 +89,9 @@ def _dead(run: Path) -> list[str]:
 
 def _report(dead: list[str], pending: list[str], run: Path) -> str:
     if dead:
-        lines = [f"{', '.join(dead)} ended right after the start"]
+        lines = [f"{', '.join(dead)} exited right after the start"]
     else:
-        lines = [f"no answer within {DEADLINE:.0f} s from {', '.join(pending)}"]
+        lines = [f"not ready within {DEADLINE:.0f} s: {', '.join(pending)}"]
     for name in dead or [*pending, "supervisord"]:
         log = run / f"{name}.log"
         lines.append(f"the end of {log}:")

@@ -1,4 +1,4 @@
-"""Writes the configuration of every process into the run folder."""
+"""Configuration files of all processes, in the run folder."""
 
 import json
 import shlex
@@ -66,7 +66,7 @@ def envoy(
         check=True,
     ).stdout
     if not text:
-        raise ToolError(f"{values}: there is no {file} without TLS: set tls.enabled")
+        raise ToolError(f"{values}: no {file} without TLS: set tls.enabled")
     return text
 
 

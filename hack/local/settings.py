@@ -1,4 +1,4 @@
-"""What can be set from outside, and the defaults."""
+"""Settings from the environment, with their defaults."""
 
 import os
 import re
@@ -27,12 +27,12 @@ POSTGRES_PORT = 5433
 """Different from the port of a system PostgreSQL."""
 
 DATABASES = ("sqlite", "postgres", "none")
-"""Where projects may be kept; the first is the default."""
+"""Storage of projects; the first is the default."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """One instance of the platform: how many replicas, on which CPUs and ports."""
+    """Replicas, CPUs and ports of one instance of the platform."""
 
     replicas: int
     cpus: tuple[int, ...]
@@ -54,7 +54,7 @@ def run_folder() -> Path:
 
 
 def load() -> Settings:
-    """The settings of the environment. Replicas get the CPUs that this process may use."""
+    """The settings. Replicas get the CPUs that this process may use."""
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     return Settings(
         replicas=number("REPLICAS", len(cpus), 1, 1000),
@@ -79,8 +79,8 @@ def _database() -> str:
     kind = os.environ.get("DATABASE") or DATABASES[0]
     if kind not in DATABASES:
         raise ToolError(
-            f"DATABASE={kind}: give sqlite (a file that all replicas share), postgres (one that is "
-            "started with them) or none"
+            f"DATABASE={kind}: use sqlite (a file that all replicas share), postgres (started "
+            "with them) or none"
         )
     return kind
 
@@ -89,5 +89,5 @@ def number(name: str, default: int, least: int, most: int) -> int:
     """A whole number that the environment may set."""
     text = os.environ.get(name) or str(default)
     if not text.isdecimal() or not least <= int(text) <= most:
-        raise ToolError(f"{name}={text}: give a whole number from {least} to {most}")
+        raise ToolError(f"{name}={text}: use a whole number from {least} to {most}")
     return int(text)

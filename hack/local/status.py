@@ -16,7 +16,7 @@ def main(run: Path) -> int:
         left = processes.find(run)
         print(f"Nothing is up (instance {run.name}).")
         if left:
-            print(f"An earlier run left {len(left)} processes: run make down.")
+            print(f"An incomplete earlier run left {len(left)} processes: run make down.")
         return 1
     addresses = running.addresses()
     print(ROW.format("NAME", "STATE", "PID", "CPUS", "ADDRESS", "UPTIME"))

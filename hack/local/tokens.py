@@ -1,4 +1,4 @@
-"""The token with which projects may be written, kept from one start to the next."""
+"""The token for writing projects, which is kept across restarts."""
 
 import hashlib
 import secrets

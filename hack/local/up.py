@@ -1,4 +1,4 @@
-"""`up`: starts everything and waits until it answers."""
+"""`up`: starts all processes and waits until they are ready."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ KEPT = ("prometheus-data", "build.log", "lock", "token", *database.KEPT)
 
 def main(run: Path) -> int:
     """Starts the instance, unless it is up."""
-    # SIGTERM unwinds like an interrupt, so that a start that is cut short leaves nothing.
+    # SIGTERM unwinds like an interrupt, so that an aborted start leaves nothing.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with instance.lock(run):
         if _is_up(run):
@@ -54,14 +54,14 @@ def _is_up(run: Path) -> bool:
     running = topology.read(run)
     if supervisor.pid(run) is None or running is None:
         names = ", ".join(f"{processes.name(pid)} (pid {pid})" for pid in found)
-        raise ToolError(f"an earlier run ended half-way and left {names}: run make down first")
-    print("Corelane is up already.")
+        raise ToolError(f"an incomplete earlier run left {names}: run make down first")
+    print("Corelane is already up.")
     print(describe(running, run))
     return True
 
 
 def _clear(run: Path) -> None:
-    """Removes what an earlier run left, but for what it recorded and saved."""
+    """Removes the files of an earlier run, except for recorded and saved data."""
     for entry in run.iterdir():
         if entry.name not in KEPT:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
@@ -72,7 +72,7 @@ def _start(plan: Topology, programs: dict[str, Path], run: Path) -> None:
         supervisor.start(programs["supervisord"], run, environment.make(run, programs["server"]))
         ready.wait(plan, run)
         topology.save(plan, run)
-        # All is up: only the addresses are left to be said, and nothing is to be undone.
+        # Everything is up: a signal must no longer stop it.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except BaseException:
         down.stop(run)
@@ -80,7 +80,7 @@ def _start(plan: Topology, programs: dict[str, Path], run: Path) -> None:
 
 
 def describe(plan: Topology, run: Path) -> str:
-    """The addresses, and what to try."""
+    """The addresses, and commands to try."""
     instance_name = os.environ.get("INSTANCE")
     suffix = f" INSTANCE={instance_name}" if instance_name else ""
     gateway = f"http://{HOST}:{plan.gateway_port}"
@@ -100,7 +100,7 @@ def describe(plan: Topology, run: Path) -> str:
     lines += [
         "",
         "Try:",
-        f"  for i in 1 2 3 4; do curl -s {gateway}/; done  # each reply names its replica",
+        f"  for i in 1 2 3 4; do curl -s {gateway}/; done  # the replies name the replicas",
         f"  curl -i {gateway}/div/4",
         *_try_projects(plan, run),
         f"  make status{suffix}",
@@ -111,7 +111,7 @@ def describe(plan: Topology, run: Path) -> str:
 
 
 def _try_projects(plan: Topology, run: Path) -> list[str]:
-    """How a project is saved, with the token of this instance."""
+    """A command that saves a project, with the token of this instance."""
     if plan.database == "none":
         return []
     return [

@@ -1,12 +1,10 @@
 """The certificates of a PostgreSQL with TLS, signed by its own authority."""
 
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from postgres.account import Account
-from tools import resolve
-from tools.errors import ToolError
+from tools import command, resolve
 
 KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc", "-days", "365")
 
@@ -28,7 +26,4 @@ def make(folder: Path, home: Path, hosts: Sequence[str], address: str, account: 
 
 def _request(*arguments: object) -> None:
     openssl = resolve.ensure(["openssl"])["openssl"]
-    argv = [str(openssl), "req", "-x509", *KEY, *map(str, arguments)]
-    result = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise ToolError(f"{' '.join(argv)} failed: {result.stderr.strip()}")
+    command.output([openssl, "req", "-x509", *KEY, *arguments])

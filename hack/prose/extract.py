@@ -30,9 +30,15 @@ _TEMPLATE = re.compile(
     rf"\{{\{{-? *(?:/\*(?P<doc>.*?)\*/|fail \(?(?:printf )?(?P<string>{_STRING}))", re.DOTALL
 )
 _TITLE = re.compile(rf'"title": (?P<title>{_STRING})|"description": (?P<string>{_STRING})')
+_SCHEMA = re.compile(r"(?ms)^ *# @schema$.*?^ *# @schema$")
+"""Blocks in values.yaml of the charts, for the schema alone."""
 _MAKE = re.compile(r"(?m)^(?P<comment># [^\n]*)|^[a-z0-9-]+:[^\n]*?## (?P<text>[^\n]*)")
 
+_SCHEMA = re.compile(r"(?ms)^ *# @schema\n.*?^ *# @schema$")
+"""What the chart's schema says of a value, which is YAML."""
+
 _WORDS = re.compile(r"[A-Za-z,]+ [a-z,]+ [a-z]+")
+_QUERY = re.compile(r"\bby \(|\w\(\w+\[|rate\(")
 _MARKS = re.compile(r"(?m)^[ \t]*(?://[/!]?|#+(?: --)?|\*)[ \t]?")
 
 
@@ -41,6 +47,7 @@ def markdown(path: str, source: str) -> str | None:
     patterns = _patterns(path)
     if not patterns:
         return None
+    source = _SCHEMA.sub(lambda block: "\n" * block[0].count("\n"), source)
     lines = [""] * (source.count("\n") + 2)
     for pattern in patterns:
         for offset, text in _pieces(pattern, source):
@@ -90,15 +97,15 @@ def _comment(text: str) -> str:
 
 
 def _message(text: str) -> str:
-    """A string of several words, without quotes and escapes."""
+    """A string of several words that is no query, without quotes and escapes."""
     words = re.sub(r"\\[nrt\"\\]|\\$", " ", text[1:-1], flags=re.MULTILINE)
-    return words if _WORDS.search(words) else ""
+    return words if _WORDS.search(words) and not _QUERY.search(words) else ""
 
 
 _CLEANED: dict[str, Callable[[str], str]] = {
     "comment": _comment,
     "doc": lambda text: _MARKS.sub("", text),
     "string": _message,
-    "text": lambda text: text.replace(">-", "").replace("|-", ""),
+    "text": lambda text: re.sub(r"\{\{.*?\}\}|>-|\|-", "", text),
     "title": lambda text: f"# {text[1:-1]}",
 }

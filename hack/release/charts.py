@@ -5,10 +5,10 @@ import re
 import shutil
 from pathlib import Path
 
-from release import command, pin
+from release import pin
 from release.artefacts import CHART, Artefact, digest_in
 from release.repack import repack
-from tools import resolve
+from tools import command, resolve
 
 
 def released(root: Path) -> list[Path]:

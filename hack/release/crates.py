@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
-from release import command
+from tools import command
 
 
 def components(root: Path, packages: Iterable[str], target: str) -> list[dict]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from release import command
+from tools import command
 from tools.errors import ToolError
 
 WORKSPACES = ("services", "loadtests/bench")

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from release import command
+from tools import command
 
 GITHUB_BUILD = "https://actions.github.io/buildtypes/workflow/v1"
 """That address describes its parameters."""

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from images import archive, definitions, platforms, rust
-from release import command, contents, crates, images, version
-from tools import resolve
+from release import contents, crates, images, version
+from tools import command, resolve
 from tools.errors import ToolError
 
 OFFLINE = {"SYFT_CHECK_FOR_APP_UPDATE": "false"}

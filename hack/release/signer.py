@@ -5,9 +5,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from release import command
 from release.artefacts import Artefact
-from tools import resolve
+from tools import command, resolve
 
 SBOM = "cyclonedx"
 PROVENANCE = "slsaprovenance1"

@@ -2,10 +2,10 @@
 
 import hashlib
 
-from release import command, sbom
+from release import sbom
 from release.artefacts import CHART, IMAGE, INDEX, Artefact
 from release.signer import PROVENANCE, SBOM, Signer
-from tools import progress, resolve
+from tools import command, progress, resolve
 from tools.errors import ToolError
 
 PODS = {"monitoring": ("--set", "mode=standalone", "--set", "grafana.enabled=false")}

@@ -1,4 +1,4 @@
-"""Runs a command with its output in a log file."""
+"""Runs commands: slow ones with their output in a log file, others for their output."""
 
 import os
 import subprocess
@@ -9,6 +9,7 @@ from tools import progress
 from tools.errors import ToolError
 
 TAIL = 15
+"""Lines of a log file in an error."""
 
 
 def run(
@@ -34,3 +35,43 @@ def run(
     if result.returncode != 0:
         lines = "\n".join(f"    {line}" for line in progress.tail(log, TAIL))
         raise ToolError(f"{failure} (exit {result.returncode}); the end of {log}:\n{lines}")
+
+
+def output(
+    argv: Sequence[object],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: str = "",
+) -> str:
+    """The command's stdout; if it fails, the error shows its whole output."""
+    return _captured(argv, cwd, env, stdin).stdout
+
+
+def said(argv: Sequence[object]) -> str:
+    """The command's stdout and stderr."""
+    result = _captured(argv, None, None, "")
+    return result.stdout + result.stderr
+
+
+def _captured(
+    argv: Sequence[object], cwd: Path | None, env: Mapping[str, str] | None, stdin: str
+) -> subprocess.CompletedProcess[str]:
+    words = [str(word) for word in argv]
+    try:
+        result = subprocess.run(
+            words,
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise ToolError(f"{words[0]} is not on PATH") from None
+    if result.returncode != 0:
+        lines = "\n".join(f"    {line}" for line in (result.stdout + result.stderr).splitlines())
+        words[0] = Path(words[0]).name
+        raise ToolError(f"{' '.join(words)} failed (exit {result.returncode}):\n{lines}")
+    return result

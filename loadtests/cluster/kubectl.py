@@ -35,7 +35,7 @@ class Kubectl:
             argv, env=self.environment, capture_output=True, text=True, check=False
         )
         if result.returncode != 0:
-            # Helm tells of the links through which it reads a chart.
+            # Helm reports the links through which it reads a chart.
             said = [line for line in result.stderr.splitlines() if not line.startswith("level=")]
             raise ToolError(f"{Path(argv[0]).name} {argv[3]} failed: {' '.join(said).strip()}")
         return result.stdout

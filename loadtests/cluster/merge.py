@@ -1,9 +1,9 @@
 """Merges what several runners counted into the record of one run.
 
-Counts are sums, the least and the most are those of all, the mean is weighted by requests. A quantile of all
-requests does not follow from those of the runners, and least of all is it their mean: with equal counts, a p99 of 10 ms
-and one of 100 ms may give any value between the two. That it lies between them is all that is certain, so a record
-takes the worst runner's for the quantile, which is never too good, and keeps the best runner's beside it.
+Counts are sums, minimum and maximum are those of all, the mean is weighted by requests. A quantile of all requests does
+not follow from those of the runners, and is not their mean. With equal counts, a p99 of 10 ms and one of 100 ms may give
+any value between the two. So a record takes the worst runner's quantile, which is never too good, and keeps the best
+runner's next to it.
 """
 
 from collections.abc import Iterable

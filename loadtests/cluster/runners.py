@@ -107,7 +107,7 @@ def follow(kubectl: Kubectl, installed: Installed, count: int, folder: Path) -> 
             if (text := _progress(runners)) != shown:
                 progress.say("runners", shown := text)
             verdicts = [seen.verdict(name) for name in installed.jobs]
-            # Who could not be started is told to stop; who is not even there is waited for no longer.
+            # Runners that could not start are stopped; missing ones are not waited for.
             given_up = verdicts[1] is False and not any(runner.runs for runner in runners)
             if verdicts[0] is not None or given_up or time.monotonic() > end:
                 break

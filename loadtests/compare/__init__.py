@@ -1,1 +1,1 @@
-"""`compare`: is this tree slower than another commit? Both run on one machine, in turns."""
+"""`compare`: whether this tree is slower than another commit; both run alternately on one machine."""

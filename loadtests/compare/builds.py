@@ -21,7 +21,7 @@ KEPT = 12
 """Builds of the server that are kept, the newest. Each has about 50 MB."""
 
 ANY = Endpoint(port=1, admin_port=2)
-"""Stands for the replica in a gateway's configuration until there is one."""
+"""A placeholder for the replica in a gateway's configuration until there is one."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def build(
 
 
 def _placed(name: str, program: Path) -> Path:
-    """A copy whose path is as long as the other's: what is on the stack before main moves what comes after
-    it, and can make a program faster or slower (Mytkowicz and others, ASPLOS 2009)."""
+    """A copy whose path is as long as the other's. The stack before main shifts everything after it, which
+    can make a program faster or slower (Mytkowicz and others, ASPLOS 2009)."""
     place = PLACE / "programs" / name / SERVER
     place.parent.mkdir(parents=True, exist_ok=True)
     place.unlink(missing_ok=True)

@@ -21,8 +21,8 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "compare",
         help="whether this tree is slower than another commit",
-        description="Builds server and gateway of BASE and of this tree, and measures both in turns on the same "
-        "CPUs. Exit status 0 when this tree is no slower, 99 when it is, 1 when that is undecided or nothing "
+        description="Builds server and gateway of BASE and of this tree, and measures both alternately on the same "
+        "CPUs. Exit status: 0 if this tree is not slower, 99 if it is, 1 if undecided or if nothing "
         "could be measured.",
     )
     parser.add_argument("base", metavar="BASE", help="a commit, branch or tag")
@@ -50,7 +50,9 @@ def add(commands: argparse._SubParsersAction) -> None:
         + ",".join(f"{kind}={percent:g}" for kind, percent in MARGINS.items()),
     )
     parser.add_argument("--quick", action="store_true", help="shorter slices, for a first look")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of who goes first")
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="of the order of both builds"
+    )
     parser.add_argument("--profile", default="release", help="cargo's; default: release")
     parser.add_argument("--server", type=Path, metavar="PROGRAM", help="another server as head's")
     parser.add_argument("--base-server", type=Path, metavar="PROGRAM", help="and as base's")
@@ -91,7 +93,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _status(found: str, allow_undecided: bool) -> int:
-    """Undecided is neither: nobody may take it for "no slower", and nothing was found slower."""
+    """Undecided is neither "slower" nor "no slower"."""
     if found == verdict.SLOWER:
         return SLOWER
     return 1 if found == verdict.UNDECIDED and not allow_undecided else 0

@@ -106,7 +106,7 @@ def _route(kind: str, samples: Iterable[Sample]) -> record.Route:
 
 
 def _curve(kind: str, samples: Iterable[Sample]) -> list[list[float]]:
-    """What the load generator tells of the distribution."""
+    """The distribution from the load generator."""
     found = [sample["latency_us"][kind] for sample in samples if kind in sample["latency_us"]]
     return [[percent, median(one[f"{percent:g}"] for one in found) / 1e3] for percent in CURVE]
 
@@ -124,7 +124,7 @@ def _figures(
 
 
 def _rounds(result: Result) -> dict:
-    """Everything that was measured, for who wants to judge by other rules."""
+    """All measurements, to judge them by other rules."""
     return {
         "base": result.builds["base"].title,
         "head": result.builds["head"].title,

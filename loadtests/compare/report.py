@@ -32,14 +32,14 @@ def answer(result: Result) -> str:
 
 
 def sentence(finding: Finding) -> str:
-    """One measure in words."""
+    """One measure as a sentence."""
     return f"{finding.measure} costs {_times(finding)} times base's (margin {finding.margin:g}%)"
 
 
 def markdown(result: Result) -> str:
     """The verdict, a table of all measures, and how to read it."""
     parts = [
-        "# Is it slower?",
+        "# Comparison of two commits",
         f"**Head is {answer(result)}.**",
         table(["", ""], _setting(result)),
         table(

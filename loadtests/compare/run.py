@@ -1,4 +1,4 @@
-"""Measures rounds until the question is answered, or there are no more."""
+"""Measures rounds until a verdict, or until the last round."""
 
 import os
 import resource
@@ -20,7 +20,7 @@ from tools import progress
 from tools.errors import ToolError
 
 LOOKS = (10, 15, 20)
-"""Rounds after which the verdict is asked for."""
+"""Rounds after which the verdict is computed."""
 
 SECONDS = {"closed": 0.25, "open": 0.5}
 """Length of a slice, by its loop."""

@@ -1,11 +1,10 @@
 """How large paired differences are, whatever the noise is like.
 
-The signed-rank test (Wilcoxon, Biometrics Bulletin 1, 1945) takes the differences of the rounds to be
-symmetric about the true one, and nothing else. Two equal builds, which of them goes first being drawn by
-lot, make that true for every kind of noise, so there its error rate is exact: no round that a neighbour
-disturbed can make it larger. The estimate and the interval are those that belong to the test: Hodges and
-Lehmann (Annals of Mathematical Statistics 34, 1963), as in Hollander, Wolfe and Chicken, Nonparametric
-Statistical Methods (3rd edition, 2014), sections 3.1 to 3.3.
+The signed-rank test (Wilcoxon, Biometrics Bulletin 1, 1945) assumes that the differences of the rounds are
+symmetric about the true one, and nothing else. Two equal builds in random order satisfy that for every kind
+of noise. So its error rate is exact there: disturbed rounds cannot raise it. Estimate and interval belong to
+the test: Hodges and Lehmann (Annals of Mathematical Statistics 34, 1963). The source is Hollander, Wolfe and
+Chicken, Nonparametric Statistical Methods (3rd edition, 2014), sections 3.1 to 3.3.
 """
 
 import math
@@ -31,11 +30,11 @@ class SignedRank:
         return median(self._averages)
 
     def p_above(self, bound: float) -> float:
-        """How likely differences at least so far above are, if the true one is `bound` or less."""
+        """The probability of differences at least this far above, if the true one is `bound` or less."""
         return self._tails[len(self._averages) - bisect_right(self._averages, bound)]
 
     def p_below(self, bound: float) -> float:
-        """How likely differences at least so far below are, if the true one is `bound` or more."""
+        """The probability of differences at least this far below, if the true one is `bound` or more."""
         return self._tails[bisect_left(self._averages, bound)]
 
     def interval(self, error: float) -> tuple[float, float]:

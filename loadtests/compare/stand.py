@@ -1,8 +1,8 @@
-"""One round: both builds start anew, and their slices are measured in turns on the same CPUs.
+"""One round: both builds restart, and their slices are measured alternately on the same CPUs.
 
-A build keeps for its life where the start happened to put its memory, so each round starts both again:
-otherwise the start's luck would look like a difference that no number of slices could tell from a real one
-(Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013).
+A process keeps the memory layout of its start, so each round restarts both. Otherwise a random layout would
+look like a difference that no number of slices could separate from a real one (Kalibera and Jones, "Rigorous
+benchmarking in reasonable time", ISMM 2013).
 """
 
 import contextlib
@@ -26,10 +26,10 @@ WARM_UP = 0.5
 """Before each slice, in its length: it meets a server that other slices have warmed up already."""
 
 WORK_MS = 1.0
-"""How long a dear request of the open loop holds its lane."""
+"""How long an expensive request of the open loop holds its lane."""
 
 LOAD = 1 / 3
-"""Of the open loop, in what keeps a lane busy: brief requests often find the lane free, and at p99 not."""
+"""Of the open loop, as a share of a saturated lane: cheap requests often find the lane free, and at p99 they do not."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Load:
     """What both builds are asked, found once for a comparison."""
 
     ops: int
-    """Iterations of a dear request."""
+    """Iterations of an expensive request."""
     rate: float
     """Requests per second of the open loop."""
 
@@ -48,7 +48,7 @@ class Stand:
 
     builds: Mapping[str, Build]
     generator: Path
-    """One for both, so that a change of the generator is not taken for one of the server."""
+    """One for both, so that a change of the generator does not look like one of the server."""
     cpus: tuple[int, int]
     seconds: Mapping[str, float]
     """Length of a slice, by its loop."""
@@ -114,7 +114,7 @@ _STARTS = {"direct": _direct, "gateway": _gateway}
 
 
 def _pointed_at(endpoint: Endpoint, value: object) -> object:
-    """A configuration with this replica's ports in place of those that stand for them."""
+    """A configuration with this replica's ports in place of the placeholders."""
     if isinstance(value, list):
         return [_pointed_at(endpoint, one) for one in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The two trees: the working tree, and the base's commit in a worktree of git beside it."""
+"""The two trees: the working tree, and the base's commit in a separate git worktree."""
 
 import subprocess
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class Tree:
 
 
 def commit(reference: str) -> str:
-    """The commit that somebody means."""
+    """The commit of a reference."""
     found = _run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}")
     if found.returncode != 0:
         raise UsageError(

@@ -3,14 +3,14 @@
 A difference below a measure's margin does not matter. Two claims are made of it, and each is wrong in at
 most `ERROR` of all comparisons, whatever the truth is:
 
-- "slower": some measure is worse by more than its margin. With several measures one of them may look so by
-  chance, so their probabilities are adjusted by Holm's method (Scandinavian Journal of Statistics 6, 1979).
+- "slower": some measure is worse by more than its margin. With several measures one of them may look so at
+  random, so their probabilities are adjusted by Holm's method (Scandinavian Journal of Statistics 6, 1979).
 - "no slower": no measure is worse by its margin. All of them have to show it, each by itself, which needs no
   adjustment (Berger, Technometrics 24, 1982: intersection-union tests). With "no faster" this is the usual
   test of equivalence by two one-sided tests (Schuirmann, J. Pharmacokinetics and Biopharmaceutics 15, 1987).
 
-What shows neither is undecided, and gets more rounds. Whoever looks several times finds more by chance, so
-each look may err only for its part of `ERROR` (Bonferroni).
+The rest is undecided, and gets more rounds. Several looks find more random differences, so each look may err
+only for its part of `ERROR` (Bonferroni).
 """
 
 import math
@@ -38,9 +38,9 @@ class Finding:
     margin: float
     """Percent."""
     p_slower: float
-    """Of as much or more by chance if head were worse by the margin only; adjusted."""
+    """Of as much or more at random if head were worse by the margin only; adjusted."""
     p_not_slower: float
-    """Of as little or less by chance if head were worse by the margin."""
+    """Of as little or less at random if head were worse by the margin."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Look:
 def look(
     differences: Mapping[str, Sequence[float]], margins: Mapping[str, float], looks: int
 ) -> Look:
-    """Judges all measures by their differences so far; `looks` is how often that is done at most.
+    """Judges all measures by their differences until now; `looks` is the maximum number of looks.
 
     The margins are in percent, by measure.
     """

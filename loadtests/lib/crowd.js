@@ -45,7 +45,7 @@ export function until(moment) {
 /** A server closes a connection that says nothing for ten seconds, and looks for these twice a second. */
 const SILENT_MS = 8000;
 
-/** What the summary of a crowd says: `figures` of the whole run, and `more` in words. */
+/** What the summary of a crowd says: `figures` of the whole run, and the text `more`. */
 export function told(metrics, figures, more = '') {
   const silent = statistic(metrics, 'http_req_sending', 'max');
   return {

@@ -19,7 +19,7 @@ export function exchange(route, random, how = {}) {
   return { response, right: judge(route, body, response, how) };
 }
 
-/** As `exchange`, beside other requests of the same virtual user. */
+/** As `exchange`, concurrent with other requests of the same virtual user. */
 export async function exchangeAsync(route, random, how = {}) {
   const { path, body } = route.ask(random);
   const url = (how.base || baseUrl) + path;

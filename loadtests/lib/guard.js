@@ -4,7 +4,7 @@ import { Counter } from 'k6/metrics';
 
 const errors = new Counter('script_errors');
 
-/** Runs one iteration. k6 itself only logs an exception and goes on. */
+/** Runs one iteration. k6 itself only logs an exception and continues. */
 export function guarded(iteration) {
   try {
     return iteration();

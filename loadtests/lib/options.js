@@ -11,7 +11,7 @@ export const common = {
   summaryTrendStats: ['min', 'med', 'avg', 'p(90)', 'p(95)', 'p(98)', 'p(99)', 'p(99.9)', 'max'],
 };
 
-/** Longer than the time-out of a request. */
+/** Longer than the timeout of a request. */
 const GRACE = '6s';
 
 /** Open loop: requests start at a fixed rate, whether or not earlier ones were answered. */
@@ -129,7 +129,7 @@ export function complete() {
   };
 }
 
-/** At most one in a hundred of so many requests was left out for want of a free virtual user. */
+/** At most one in a hundred of so many requests was left out without a free virtual user. */
 export function started(planned) {
   return { dropped_iterations: [{ threshold: `count<=${Math.ceil(planned / 100)}`, abortOnFail: true }] };
 }

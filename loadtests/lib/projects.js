@@ -10,7 +10,7 @@ const SIZE = 5700;
 const WORDS = ['lane', 'queue', 'review', 'drain', 'budget', 'Überblick', 'socket', 'release', 'draft'];
 const JSON_TYPE = 'application/json';
 
-/** Those made before, by user: drawing the words anew for each request would be most of k6's work. */
+/** Those made before, by user: drawing the words again for each request would be most of k6's work. */
 const drafts = new Map();
 
 /** Seeded text of a project; its revision is at its begin and at its end, so that a mixture shows. */

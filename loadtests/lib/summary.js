@@ -11,7 +11,7 @@ export function handleSummary(data) {
 
 /**
  * As `handleSummary`, with what only this scenario knows: `tell(metrics)` gives `figures`, by part
- * (`all` is the whole run) and name, `notes` in words, and `via`: `direct` if no gateway was asked.
+ * (`all` is the whole run) and name, the texts `notes`, and `via`: `direct` without a gateway.
  */
 export function handleSummaryWith(tell) {
   return (data) => handleSummary({ ...data, ...tell(data.metrics) });

@@ -15,6 +15,6 @@ def keep(run: Run, folder: Path, base: Run | None = None) -> None:
 
 
 def write_pages(run: Run, folder: Path, base: Run | None = None) -> None:
-    """Writes what people read, beside the record."""
+    """Writes the pages for people, next to the record."""
     (folder / "summary.md").write_text(markdown(run, base))
     (folder / "report.html").write_text(page(run, base))

@@ -30,7 +30,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """What is drawn, and in words what it shows."""
+    """A drawing, and a text that describes it."""
 
     title: str
     about: str

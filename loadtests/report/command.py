@@ -1,4 +1,4 @@
-"""The command `report`: writes the pages of a run anew, as with another base."""
+"""The command `report`: writes the pages of a run again, for example with another base."""
 
 import argparse
 from pathlib import Path
@@ -9,7 +9,7 @@ from loadtests.report import write_pages
 
 def add(commands: argparse._SubParsersAction) -> None:
     """Adds it to the commands."""
-    about = "writes a run's summary and page anew, beside another run if one is named"
+    about = "writes a run's summary and page again, compared with another run if one is named"
     parser = commands.add_parser("report", help=about, description=about)
     parser.add_argument(
         "recorded", type=Path, metavar="RUN", help="folder of the run, as loadtests/out/load-latest"

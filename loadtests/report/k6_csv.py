@@ -9,7 +9,7 @@ from loadtests.report.collect import Collector
 from loadtests.report.progress import Progress
 
 TIME_FORMAT = "unix_micro"
-"""What k6 must be told by K6_CSV_TIME_FORMAT."""
+"""The value of K6_CSV_TIME_FORMAT for k6."""
 
 KEPT = ("http_req_duration,", "checks,", "dropped_iterations,", "vus,", "metric_name,")
 """One line in seven; the others are not even split."""

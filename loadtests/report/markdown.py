@@ -20,12 +20,12 @@ def markdown(run: Run, base: Run | None = None) -> str:
         ]
         lines.append("")
     if run.server and run.server.whole_run:
-        lines += ["## Who is slow?", "", _table(tables.server(run)), ""]
+        lines += ["## Time by component", "", _table(tables.server(run)), ""]
     for part in run.parts:
         before = base and base.part(part.name)
         if before:
             lines += [
-                f"## Beside the base run of {tables.when(base)}{_of(part)}",
+                f"## Comparison with the base run of {tables.when(base)}{_of(part)}",
                 "",
                 _table(tables.comparison(part, before)),
                 "",
@@ -48,7 +48,7 @@ def verdict(run: Run) -> str:
 def one_run_each() -> str:
     """How far a comparison of two runs goes."""
     return (
-        "One run beside one run: what else the machine did meanwhile is in the ratios too. "
+        "Two single runs: other work of the machine affects the ratios too. "
         "`make loadtest-compare` decides."
     )
 

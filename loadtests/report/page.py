@@ -83,7 +83,7 @@ def _part(run: Run, part: Part, base: Part | None) -> list[str]:
     if 1 < len(run.parts) <= OPEN:
         body.insert(0, f"<h2>{html.escape(part.name)}</h2>")
     charts = []
-    # Beside other parts its curve is on their chart already; with several routes these are of interest.
+    # With other parts, its curve is already on their chart; with several routes these are relevant.
     if part.percentiles.get(part.whole) and (alone or base or len(part.routes) > 2):
         charts.append(plots.percentiles(part, base))
     if ALL in part.over_time:
@@ -96,7 +96,7 @@ def _part(run: Run, part: Part, base: Part | None) -> list[str]:
 
 
 def _folded(part: Part, inner: list[str]) -> list[str]:
-    """Opened by whoever wants to see it."""
+    """Collapsed until a reader opens it."""
     head = f"<summary><h2>{html.escape(part.name)}</h2></summary>"
     return [f'<details class="part">{head}', *inner, "</details>"]
 
@@ -122,7 +122,7 @@ def _checks(part: Part) -> str:
 
 
 def _server(run: Run) -> list[str]:
-    """What Prometheus knows of the time of the run."""
+    """Data of Prometheus for the time of the run."""
     server, blocks = run.server, []
     if any(phase in server.phases for phase in plots.SHOWN):
         blocks += [html.figure(plots.sides(run, server, what)) for what in plots.SIDES]
@@ -130,7 +130,7 @@ def _server(run: Run) -> list[str]:
         blocks.append(html.figure(plots.busy(run, server)))
     if server.whole_run:
         blocks.append(html.card("The whole run", WHOLE_RUN, html.table(tables.server(run))))
-    return ["<h2>What gateway and servers saw</h2>", html.side_by_side(blocks)]
+    return ["<h2>Gateway and servers</h2>", html.side_by_side(blocks)]
 
 
 def _beside(part: Part, before: Part, base: Run) -> list[str]:
@@ -142,12 +142,12 @@ def _beside(part: Part, before: Part, base: Run) -> list[str]:
         ratios.card(tables.ratios(part, before)),
         html.card(
             "Route by route",
-            "Milliseconds. Above × 1 the newer run is slower, or asked at a higher rate.",
+            "Milliseconds. Above × 1 the newer run is slower, or has a higher rate.",
             html.table(found),
         ),
     ]
     return [
-        f"<h2>{html.escape(name)}Beside the base run of {tables.when(base)}</h2>",
+        f"<h2>{html.escape(name)}Comparison with the base run of {tables.when(base)}</h2>",
         f"<p>{one_run_each()}</p>".replace(
             "`make loadtest-compare`", "<code>make loadtest-compare</code>"
         ),

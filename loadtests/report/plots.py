@@ -43,7 +43,7 @@ def parts_beside(run: Run, before: str = "") -> Chart:
         for index, part in enumerate(curved(run))
     ]
     return Chart(
-        title=f"{before}Percentiles of the latency, the parts beside each other",
+        title=f"{before}Latency percentiles by part",
         about="How long each share of a part's requests took at the most.",
         x=Nines.of(max(part.requests for part in curved(run))),
         y=_latency_axis(lines),
@@ -63,8 +63,8 @@ def parts_over_time(run: Run) -> Chart:
         for index, part in enumerate(timed(run))
     ]
     return Chart(
-        title="p99 over time, the parts beside each other",
-        about="Of each bin of time; a line ends where nothing was asked.",
+        title="p99 over time by part",
+        about="Of each bin of time; a line ends where there were no requests.",
         x=_whole_time(run),
         y=Log.around("p99, ms", [y for line in lines for _, y in line.points]),
         lines=lines,
@@ -96,7 +96,7 @@ def latency(part: Part) -> Chart:
 
 
 def throughput(part: Part, server: Server | None) -> Chart:
-    """Requests and failures of each second, beside what the servers counted."""
+    """Requests and failures of each second, compared with the server's count."""
     over = part.over_time[ALL]
     width = _width(over)
     sent = [(t, count / width) for t, count in _steps(over, over.requests)]

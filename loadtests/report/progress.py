@@ -16,7 +16,7 @@ ELSEWHERE = 10.0
 
 
 class Progress:
-    """Counts requests and tells of those since its last line."""
+    """Counts requests and shows those since its last line."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Progress:
         self._requests += 1
         self._failed += failed
         self._since.append(ms)
-        # The clock is not asked for each of many thousands a second.
+        # The clock is not read for each of many thousands per second.
         if self._requests % 16 == 0:
             self.tick()
 
@@ -68,12 +68,12 @@ class Progress:
         self._since.clear()
 
     def say(self, line: str) -> None:
-        """Shows a line of somebody else."""
+        """Shows a line of another writer."""
         self._screen.write(("\r\x1b[K" if self._terminal else "") + line)
         self._screen.flush()
 
     def end(self) -> None:
-        """No more lines."""
+        """Ends the line."""
         if self._terminal:
             self._screen.write("\r\x1b[K")
             self._screen.flush()

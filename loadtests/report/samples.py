@@ -1,7 +1,7 @@
 """Latencies as they were measured: exact percentiles in bounded memory.
 
-Quantiles cannot be computed from other quantiles, so every latency is kept, in 8 bytes; beyond a limit they go to
-a file, and are sorted by merging sorted pieces of it.
+Quantiles cannot be computed from other quantiles, so every latency is kept, in 8 bytes. Beyond a limit they go
+to a file, and are sorted by merging its sorted pieces.
 """
 
 import heapq

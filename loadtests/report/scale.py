@@ -21,7 +21,7 @@ LETTER = 7.6
 
 
 def roomy(ticks: Sequence[tuple[float, str]], place: Callable[[float], float]) -> set[float]:
-    """The ticks whose texts have room beside those on their right, where most is to be told."""
+    """The ticks whose labels do not overlap those on their right, where the important ones are."""
     found, begin = set(), math.inf
     for value, text in reversed(ticks):
         half = LETTER * len(text) / 2

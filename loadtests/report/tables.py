@@ -101,7 +101,7 @@ def ratios(part: Part, base: Part) -> list[Ratio]:
 
 
 def comparison(part: Part, base: Part) -> Table:
-    """Each route beside the same of the base run."""
+    """Each route compared with the base run."""
     by_route: dict[str, dict[str, Ratio]] = {}
     for one in ratios(part, base):
         by_route.setdefault(one.route, {})[one.what] = one

@@ -1,8 +1,8 @@
-// How much does it carry? The rate climbs until the tail, failures or left-out requests say stop.
+// The knee: the rate climbs until the tail, failures or left-out requests exceed their limit.
 //
-// The knee is the highest rate of a step that was well: RULE in lib/knee.js. A bad step is tried
-// once more, then the rate is sought between the last good and the first bad one. Reaching the knee
-// is no failure: the run fails when even the first step is not well.
+// The knee is the highest rate of a good step (RULE in lib/knee.js). A bad step is repeated once. Then
+// the search continues between the last good and the first bad rate. Reaching the knee is not a
+// failure: the run fails only if the first step is bad.
 
 import { Counter, Gauge } from 'k6/metrics';
 

@@ -1,4 +1,4 @@
-// Is it fast enough? The expected load, the usual mix of requests, each within the objective.
+// The expected load: the usual mix of requests, each within the objective.
 // `ramp` warms up, `steady` is judged: 99% of the requests within P99_MS.
 
 import { common, inTurn, openLoop, ramp, shown, sound, started, within } from '../lib/options.js';

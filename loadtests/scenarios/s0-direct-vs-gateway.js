@@ -1,4 +1,4 @@
-// What does the gateway cost a request? The same open loop at one replica and through the gateway.
+// The cost of the gateway: the same open loop at one replica and through the gateway.
 //
 // S0 was run as `ab -n 50000 -c 100`: 100 connections here, too, but a request starts when it is
 // due. Slices in the order direct, gateway, gateway, direct, so that a drift of the machine meets

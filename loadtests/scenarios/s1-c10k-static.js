@@ -1,4 +1,4 @@
-// Does it serve a page to ten thousand connections at once? S1's test: 13,000 requests on 10,000 of them.
+// C10k, S1's test: a page for ten thousand connections at once, with 13,000 requests.
 //
 // S1 was run as `ab -n 13000 -c 10000` at the server itself. Every request has a connection of its
 // own, as with ab without -k. VUS are the connections at a time.

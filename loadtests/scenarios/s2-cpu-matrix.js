@@ -1,4 +1,4 @@
-// What do connections and work per request do to the throughput? S2's matrix, a closed loop for each cell.
+// Throughput by connections and work per request: S2's matrix, a closed loop for each cell.
 //
 // Threads are the server's: start it with other lanes, or see `make bench-threads`. S2 told
 // milliseconds per request, the time of a cell by its requests: `ms_per_request` here. Latency is

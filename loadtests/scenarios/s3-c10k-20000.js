@@ -1,8 +1,8 @@
-// How long do 20,000 requests of 4 KiB that come at once take? S3's test, as far as one k6 can.
+// 20,000 simultaneous requests of 4 KiB: S3's test, as far as one k6 can.
 //
 // S3 published a median of 30 ms and none over 300. One process may not hold 20,000 connections
-// (its limit of open files): here VUS connections ask in the same moment, ROUNDS times. `make ladder`
-// has all 20,000 at once.
+// (its limit of open files): here VUS connections send requests at the same time, ROUNDS times.
+// `make ladder` has all 20,000 at once.
 
 import exec from 'k6/execution';
 

@@ -1,7 +1,7 @@
-// How do a page, a load and a save get on with each other? S3's users, as many as VUS, ten rounds each.
+// A page, a load and a save at the same time: S3's users, as many as VUS, ten rounds each.
 //
-// `users` is the published test: all users at once, each a page of 4 KiB, a load and a save of its
-// own project, ten times in turn; a closed loop, so its figure is how long all of it takes. `open`
+// `users` is the published test: all users at once, each with a page of 4 KiB, a load and a save of its
+// own project, ten times. It is a closed loop, so its figure is the total time. `open`
 // judges latency: the same three requests, each when it is due. TOKEN lets users save.
 
 import exec from 'k6/execution';

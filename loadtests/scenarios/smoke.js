@@ -1,5 +1,5 @@
-// Does everything work? A moderate open-loop load over every route, each reply checked in full.
-// It says nothing about speed, so it has no threshold on latency.
+// All routes: a moderate open-loop load, each reply checked in full.
+// It does not judge speed, so it has no threshold on latency.
 
 import exec from 'k6/execution';
 
@@ -19,7 +19,7 @@ export const options = {
 };
 
 export default function () {
-  // Each of several runners counts its own iterations from 0, and so asks every route.
+  // Each of several runners counts its own iterations from 0, and so requests every route.
   const route = routes[exec.scenario.iterationInInstance % routes.length];
   guarded(() => exchange(route, seeded(exec.scenario.iterationInTest)));
 }

@@ -1,4 +1,4 @@
-// Does it stay as it is? A moderate load for a long time, and its last third beside its first.
+// Stability: a moderate load for a long time, and its last third compared with its first.
 // One request in ten is the last of its connection, so that connections come and go as well.
 
 import exec from 'k6/execution';

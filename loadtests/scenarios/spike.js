@@ -1,5 +1,5 @@
-// What does a sudden crowd do? From one moment to the next FACTOR times the load, and back again.
-// The crowd may be refused in an orderly way; who comes after it must not notice.
+// A sudden burst: FACTOR times the load at once, and back again.
+// The burst may be shed; later requests must not be affected.
 
 import { openLoop } from '../lib/options.js';
 import { one, overload, told } from '../lib/overload.js';

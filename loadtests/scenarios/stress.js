@@ -1,5 +1,5 @@
-// What happens beyond the expected load? It climbs to FACTOR times that and comes back.
-// Overload may be refused in an orderly way; afterwards all must be as fast as before.
+// Overload: the rate climbs to FACTOR times the expected load and comes back.
+// Overload may be shed; afterwards latency must be normal again.
 
 import { openLoop, ramp } from '../lib/options.js';
 import { one, overload, told } from '../lib/overload.js';

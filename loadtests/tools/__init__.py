@@ -23,7 +23,7 @@ _TESTS: dict[tuple[str, str], Callable[[Job], Outcome]] = {
 }
 
 TOOLS: dict[str, tuple[str, ...]] = {scenario: (tool,) for scenario, tool in _TESTS}
-"""The tools of each scenario that has one beside k6."""
+"""The tools of each scenario that has one in addition to k6."""
 
 
 def run(tool: str, scenario: str, target: Target, settings: dict[str, object], folder: Path) -> Run:

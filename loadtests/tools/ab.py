@@ -15,7 +15,7 @@ FINE = 1000
 """From so many requests on, ab's own percentiles are finer than the milliseconds of its list of requests."""
 
 MOST = 19_000
-"""Connections that one process may have open, with some of its files beside them."""
+"""Connections that one process may have open, with some spare files."""
 
 
 def direct_and_gateway(job: Job) -> Outcome:
@@ -44,7 +44,7 @@ def _part(job: Job, name: str, url: str, route: str, requests: int, connections:
     ports.settle(int(url.split("/")[2].rpartition(":")[2] or 80))
     file = job.folder / f"ab-{name}.tsv"
     limit = job.limit()
-    # -r: what a connection that breaks costs is to be seen, not the end of the run.
+    # -r: a broken connection counts as an error and does not end the run.
     more = ["-r", "-g", str(file), *(["-t", str(limit)] if limit else [])]
     found = ab.run(
         _program(), url, requests=requests, concurrency=connections, keep_alive=False, more=more

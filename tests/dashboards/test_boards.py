@@ -76,6 +76,7 @@ def test_variables_go_along_and_are_explained(board: dict) -> None:
     assert all(it["label"] and it["description"] for it in variables.values())
     assert variables["datasource"]["type"] == "datasource"
     for it in list(variables.values())[1:]:
+        assert it["type"] == "query"
         assert it["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
     pod = variables["pod"]
     assert pod["multi"] and pod["includeAll"] and pod["allValue"] == ".*"

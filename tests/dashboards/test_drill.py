@@ -145,7 +145,7 @@ def test_one_that_fires_before_its_cause() -> None:
 
 def test_a_drill_that_fails_says_why() -> None:
     one = track()
-    one.error = "failed: not within 60 s: server-0 is ready"
+    one.error = "failed: timeout after 60 s: server-0 is ready"
     assert one.verdict == one.error
 
 

@@ -44,7 +44,7 @@ def test_a_duration_is_divided(duration: str, made: str) -> None:
 
 
 def test_no_duration() -> None:
-    with pytest.raises(ValueError, match="no duration such as 5m"):
+    with pytest.raises(ValueError, match="not a duration such as 5m"):
         factor.divided("five minutes", BY)
 
 

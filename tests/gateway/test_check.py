@@ -30,8 +30,8 @@ def test_the_wanted_status_is_waited_for(server: Server) -> None:
 def test_another_status_is_a_failure_with_words(server: Server) -> None:
     result = run(f"{server.url}/none", SHORT)
     assert (result.returncode, result.stdout) == (1, "")
-    assert f"{server.url}/none not as wanted" in result.stderr
-    assert "wanted 200 OK; last: 404 Not Found" in result.stderr
+    assert f"{server.url}/none did not reply as expected" in result.stderr
+    assert "expected 200 OK; last: 404 Not Found" in result.stderr
 
 
 def test_names_are_resolved(server: Server) -> None:
@@ -58,7 +58,7 @@ def test_a_text_of_the_body_is_demanded(server: Server) -> None:
     assert run(*asked, text).returncode == 0
     result = run(*asked, "another", SHORT)
     assert result.returncode == 1
-    assert 'wanted 200 OK with "another"; last: 200 OK' in result.stderr
+    assert 'expected 200 OK with "another"; last: 200 OK' in result.stderr
     assert 'without "another"' in result.stderr
 
 
@@ -75,13 +75,13 @@ def test_distinct_values_of_a_header_are_counted(
         # Replies of both replicas are to come before it ends.
         result = run(*asked, "--distinct=3", "--deadline=5s")
         assert result.returncode == 1
-        assert "wanted 200 OK and 3 of corelane-replica, seen [one, two]" in result.stderr
+        assert "expected 200 OK and 3 of corelane-replica, seen [one, two]" in result.stderr
 
 
 def test_nobody_there_is_a_failure() -> None:
     result = run(f"http://127.0.0.1:{free_ports(1)}/", SHORT)
     assert result.returncode == 1
-    assert "0 replies, wanted 200 OK; last: cannot connect to 127.0.0.1:" in result.stderr
+    assert "0 replies, expected 200 OK; last: cannot connect to 127.0.0.1:" in result.stderr
 
 
 def test_a_server_that_hangs_does_not_outlive_the_deadline(start: Callable[..., Server]) -> None:
@@ -89,7 +89,7 @@ def test_a_server_that_hangs_does_not_outlive_the_deadline(start: Callable[..., 
     hanging.stop()
     result = run(f"{hanging.url}/hello", SHORT)
     assert result.returncode == 1
-    assert "last: no answer before the deadline" in result.stderr
+    assert "last: no reply before the deadline" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_server_that_hangs_does_not_outlive_the_deadline(start: Callable[..., 
         (("https://localhost/",), "allowed is http://HOST[:PORT][/PATH]"),
         (("http://x/", "--status=99"), "allowed is a whole number from 100 to 999"),
         (("http://x/", "--header=a b"), "allowed is the name of an HTTP header"),
-        (("http://x/", "--distinct=2"), "--distinct 2 counts values of a header"),
+        (("http://x/", "--distinct=2"), "--header <NAME>"),
         (("http://x/", "--deadline=60"), "allowed is a duration with its unit"),
     ],
 )

@@ -187,7 +187,7 @@ def test_an_admin_that_refuses_is_a_failure(gateway: Gateway) -> None:
     """Not what listens for Prometheus: that passes two paths only."""
     result = agents.run("gateway-agent", "drain", f"--admin={urlsplit(gateway.stats).netloc}")
     assert result.returncode == 1
-    assert "answered 404 Not Found to /healthcheck/fail" in result.stderr
+    assert "replied 404 Not Found to /healthcheck/fail" in result.stderr
 
 
 def test_a_log_file_that_cannot_be_written_stops_nothing(gateway: Gateway, tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_log_file_that_cannot_be_written_stops_nothing(gateway: Gateway, tmp_p
     with agents.drain(gateway, tmp_path / "agent.log", *flags) as drain:
         code, last = drain.end()
     assert (code, last["message"]) == (0, "drain: ended")
-    assert f"log file {tmp_path} is not written: Is a directory" in drain.log.read_text()
+    assert f"cannot write to the log file {tmp_path}: Is a directory" in drain.log.read_text()
 
 
 @pytest.mark.parametrize(

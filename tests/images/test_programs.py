@@ -12,6 +12,9 @@ from images import envoy, layer, platforms, rust
 from images.layer import File
 from support import archives
 
+# On each change the tests of the cluster run the same programs, in containers.
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(scope="module")
 def corelane() -> Path:

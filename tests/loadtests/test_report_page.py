@@ -174,7 +174,7 @@ def test_parts_of_one_route_and_without_times_have_curves() -> None:
         part.routes = {"hello": part.routes["hello"]}
         part.percentiles = {"hello": part.percentiles["hello"]}
     titles = [svg.findtext(f"{SVG}title") for svg in charts(report.page(run))]
-    assert titles == ["Percentiles of the latency, the parts beside each other"]
+    assert titles == ["Latency percentiles by part"]
     p99 = run.parts[1].routes["hello"].latency_ms["p99"]
     assert f"<td>{number(p99)}</td>" in report.page(run)
 
@@ -198,7 +198,7 @@ def test_the_command_writes_it_anew(tmp_path: Path) -> None:
     result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert "× 2.00" in (folders[0] / "summary.md").read_text()
-    assert "Beside the base run" in (folders[0] / "report.html").read_text()
+    assert "Comparison with the base run" in (folders[0] / "report.html").read_text()
 
 
 def test_axes_have_ticks_within_them() -> None:

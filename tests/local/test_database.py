@@ -24,7 +24,7 @@ def test_a_bad_database_is_named(new_platform: Callable[[int], Platform]) -> Non
     platform = new_platform(1)
     result = platform.command("up", DATABASE="mysql")
     assert result.returncode == 1
-    assert "DATABASE=mysql: give sqlite (a file that all replicas share), postgres" in result.stderr
+    assert "DATABASE=mysql: use sqlite (a file that all replicas share), postgres" in result.stderr
     assert platform.pids() == []
 
 

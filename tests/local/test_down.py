@@ -84,7 +84,7 @@ def test_a_start_that_fails_shows_why_and_leaves_nothing(
     platform = new_platform(1)
     result = platform.command("up", CORELANE_LIMITS_HEADERS="many")
     assert result.returncode == 1
-    assert "server-0 ended right after the start" in result.stderr
+    assert "server-0 exited right after the start" in result.stderr
     assert "CORELANE_LIMITS_HEADERS" in result.stderr
     assert platform.pids() == []
 

@@ -36,4 +36,4 @@ def test_one_port_for_two_parts_is_refused(new_platform: Callable[[int], Platfor
     port = platform.variables["GATEWAY_PORT"]
     result = platform.command("up", PROMETHEUS_PORT=port)
     assert result.returncode == 1
-    assert f"port {port} is wanted for Prometheus and for the gateway" in result.stderr
+    assert f"port {port} is assigned to Prometheus and to the gateway" in result.stderr

@@ -43,7 +43,7 @@ def test_the_file_that_names_the_certificate_is_printed() -> None:
 def test_without_tls_there_is_no_such_file() -> None:
     result = render("gateway/values/local.yaml", "--certificate")
     assert (result.returncode, result.stdout) == (1, "")
-    assert "there is no certificate.yaml without TLS: set tls.enabled" in result.stderr
+    assert "no certificate.yaml without TLS: set tls.enabled" in result.stderr
 
 
 @pytest.mark.fast

@@ -170,7 +170,7 @@ def test_what_was_obtained_must_suit(machine: Machine) -> None:
     machine.add("bin", "go", FAKE_GO.format(version="v3.0.0", before=":"))
     status, _, errors = machine.tools("ensure", "helm")
     assert status == 1
-    assert "says its version is 3.0.0" in errors
+    assert "prints the version 3.0.0" in errors
 
 
 def test_the_end_of_a_log_is_what_a_terminal_shows(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_two_runs_at_once_obtain_a_tool_once(machine: Machine) -> None:
             for process in (first, second):
                 line = process.stderr.readline()
                 # By then both runs have met.
-                assert "building" in line or "waits for its turn" in line
+                assert "building" in line or "waits for another process" in line
             print("go on", file=opened)
         outputs = [process.communicate()[0] for process in (first, second)]
     assert [first.returncode, second.returncode] == [0, 0]

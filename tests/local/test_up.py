@@ -37,7 +37,7 @@ def test_second_up_says_it_is_up_and_changes_nothing(platform: Platform) -> None
     before = sorted(platform.pids())
     result = platform.command("up")
     assert result.returncode == 0
-    assert "is up already" in result.stdout
+    assert "is already up" in result.stdout
     assert platform.gateway in result.stdout
     assert sorted(platform.pids()) == before
 

@@ -76,7 +76,7 @@ def test_audit_changes_nothing_and_shows_everything(tree: Tree) -> None:
         assert not tree.journal.exists()
         assert (running.status("/nothing"), running.ask("/nothing").body) == (
             404,
-            b"nothing is here\n",
+            b"not found\n",
         )
 
 
@@ -106,7 +106,7 @@ def test_apply_writes_says_so_and_leaves_it_at_its_end(tree: Tree) -> None:
         assert metrics[f'knob_drift_total{{knob="{BACKLOG}"}}'] == 0
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(timeout=PATIENCE) == 0
-        assert running.said("agent: ended; settings stay as they are")
+        assert running.said("agent: stopped; settings are not changed")
     assert tree.read(sysctl(BACKLOG)) == "5000"
     # An agent that only looks says what it finds there.
     with agent(tree) as running:
@@ -124,10 +124,10 @@ def test_apply_writes_says_so_and_leaves_it_at_its_end(tree: Tree) -> None:
         running.wait_until_ready()
         assert tree.snapshot() == before
         assert running.metrics()["journal_settings"] == 0
-        assert running.said("2 settings have their original value again")
+        assert running.said("2 settings have their original values again")
         (line,) = running.said("written", knob=BACKLOG)
         assert (line["from"], line["to"]) == ("5000", "1000")
-        assert line["reason"] == "the node gets back what was there"
+        assert line["reason"] == "the original value is restored"
         passes(running)
         assert running.ready()
         assert tree.snapshot() == before

@@ -112,7 +112,7 @@ SKIPPED: list[tuple[str, Callable[[Tree], object], list[str], str, str]] = [
         lambda tree: None,
         [],
         "irq.affinity eth0/40",
-        "no CPUs are set aside for interrupts: set housekeeping",
+        "no CPUs are reserved for interrupts: set housekeeping",
     ),
     (
         "CPUs that are off",

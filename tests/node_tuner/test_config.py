@@ -71,7 +71,7 @@ BAD = [
     ("--profile=web-2m", ["web-2m", "web-10k, web-100k, web-1m, custom"]),
     ("--knobs=fs.file-max", ["fs.file-max", "allowed is NAME=VALUE"]),
     ("--knobs=fs.file-max=many", ['fs.file-max = "many"', "a whole number from 8192"]),
-    ("--knobs=fs.filemax=1", ["fs.filemax", "unknown knob; did you mean fs.file-max?"]),
+    ("--knobs=fs.filemax=1", ["fs.filemax", "unknown setting; did you mean fs.file-max?"]),
     ("--knobs=some.thing=1", ["some.thing", "`node-tuner knobs` lists all"]),
     ("--knobs=vm.transparent_hugepage=maybe", ["maybe", "always, madvise, never, or off"]),
     ("--knobs=irq.affinity=all", ['irq.affinity = "all"', "a list of CPUs, such as 0-1,4"]),
@@ -97,7 +97,7 @@ def test_a_bad_value_names_what_is_allowed(tree: Tree, flag: str, words: list[st
 def test_a_root_that_is_not_there_is_refused() -> None:
     result = agents.run("node-tuner", "audit", "--root=/none")
     assert result.returncode == 64
-    assert 'root = "/none": allowed is a folder that is there' in result.stderr
+    assert 'root = "/none": allowed is an existing folder' in result.stderr
 
 
 @pytest.mark.parametrize("profile", ["web-10k", "custom"])

@@ -134,7 +134,7 @@ def test_each_check_says_what_it_failed_on(bench: Bench) -> None:
     cgroups.quota(server, 150_000, 0, of="pod")
     with bench.agents.run(*bench.flags, "--agent.nofile=65536") as agent:
         wanted = {
-            EXCLUSIVE: ("ok", "CPU 2, of no other of 0 containers"),
+            EXCLUSIVE: ("ok", "CPU 2, shared with none of 0 containers"),
             QUOTA: (
                 "failed",
                 (
@@ -145,7 +145,7 @@ def test_each_check_says_what_it_failed_on(bench: Bench) -> None:
             CORES: ("failed", "CPU 0 shares a core with CPU 2 (full-pcpus-only?)"),
             INTERRUPTS: ("failed", "interrupt 41 of eth0 is on CPU 2"),
             FILES: ("failed", "soft limit 1024, at least 65536 wanted"),
-            SYSCTLS: ("not-applicable", "the pod asks for none"),
+            SYSCTLS: ("not-applicable", "the pod sets none"),
         }
         becomes(lambda: agent.checks("server"), wanted)
         series = 'pod_check{{namespace="{}",pod="server",container="main",check="{}",state="{}"}}'
@@ -172,7 +172,7 @@ def test_without_a_cpu_manager_a_pod_is_not_proven(bench: Bench) -> None:
         eventually(lambda: agent.states("server"), "the pod")
         said, words = agent.checks("server")[EXCLUSIVE]
         assert said == "failed"
-        assert words.startswith("asks for 1, may run on 4 (CPU 0-3): the kubelet's CPU manager")
+        assert words.startswith("requests 1, may run on 4 (CPU 0-3): the kubelet's CPU manager")
 
 
 def test_what_cannot_be_judged_is_not_called_well(bench: Bench) -> None:
@@ -248,7 +248,7 @@ def test_the_table_reads_well_and_the_exit_code_says_it(bench: Bench) -> None:
         shown = run("node-tuner", "proof", "--agents", f"{agent.url},{lonely.url}")
         assert shown.returncode == 1, shown
         assert "nodes: 1" in shown.stdout
-        assert "no pods are known without Kubernetes" in shown.stderr
+        assert "pods need Kubernetes: agent.node is empty" in shown.stderr
 
 
 @pytest.mark.skipif(not may_mount(), reason="no file may be mounted over another")

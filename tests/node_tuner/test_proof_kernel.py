@@ -137,7 +137,7 @@ def test_a_process_is_pinned_by_a_real_cgroup(
         tree.put(other, "0", second)
         agents = Agents(tmp_path)
         with agents.run(*flags(api, where[1], Path("/sys/fs/cgroup"))) as agent:
-            alone = ("ok", "CPU 1, of no other of 1 containers")
+            alone = ("ok", "CPU 1, shared with none of 1 containers")
             becomes(lambda: agent.checks("server").get("cpus-exclusive"), alone)
             checks = agent.checks("server")
             assert checks["no-cfs-quota"] == ("ok", "no quota, never throttled")
@@ -190,7 +190,7 @@ def test_sysctls_are_read_inside_the_pod(
 ) -> None:
     in_namespace(WANTED)
     with Agents(tmp_path).run(*flags(api, where[1], tmp_path / "cgroups")) as agent:
-        assert sysctls(agent) == ("ok", "1 as the pod asks")
+        assert sysctls(agent) == ("ok", "1 as in the pod")
         before = Path("/proc/sys", PORTS.replace(".", "/")).read_text()
         # The threads of the agent itself are still where they were.
         assert before.split() != WANTED.split()

@@ -72,7 +72,7 @@ def test_restore_leaves_no_taint_behind(api: Api, tree: Tree, wire: Wire) -> Non
             eventually(lambda: "noderestored" in on.events(), "an event")
             restored = on.events()["noderestored"]
             assert (restored["type"], restored["reason"]) == ("Normal", "NodeRestored")
-            assert restored["message"] == "1 settings have their original value again"
+            assert restored["message"] == "1 settings have their original values again"
         assert tree.read(sysctl(BACKLOG)) == "1000"
 
 
@@ -185,7 +185,7 @@ def test_without_the_api_server_tuning_goes_on(api: Api, tree: Tree, wire: Wire)
         assert running.ask("/proof.json").status == 503
         shown = run("node-tuner", "proof", "--agents", running.url)
         assert shown.returncode == 1
-        assert "the API server does not tell which pods there are" in shown.stderr
+        assert "the API server does not list the pods" in shown.stderr
         drift(tree, BACKLOG, "300")
         eventually(lambda: tree.read(sysctl(BACKLOG)) == "5000", "a repair without the API server")
         assert on.taints == [TAINT]

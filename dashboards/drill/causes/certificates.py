@@ -58,7 +58,7 @@ def _replaced(place: Place, change: Callable[[Path], object]) -> Iterator[Labels
     server = place.server(*files, "--tls.reload", "200ms", tls=True)
     place.begins()
     change(place.folder)
-    yield {"pod": server.pod}
+    yield {"pod": server.name}
     write(place.folder, YEAR)
 
 

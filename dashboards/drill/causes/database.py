@@ -20,7 +20,7 @@ def _postgres(place: Place) -> Database:
 
 def _lists(place: Place, server: Server) -> None:
     place.until(
-        lambda: ask(server.url, "/projects").status == 200, f"{server.pod} lists its projects"
+        lambda: ask(server.url, "/projects").status == 200, f"{server.name} lists its projects"
     )
 
 
@@ -32,7 +32,7 @@ def database_stopped(place: Place) -> Iterator[Labels]:
     place.begins()
     database.server.end()
     with place.again(lambda: ask(server.url, "/projects")):
-        yield {"pod": server.pod}
+        yield {"pod": server.name}
     database.server.start()
 
 
@@ -51,4 +51,4 @@ def database_exhausted(place: Place) -> Iterator[Labels]:
         holding(database, "LOCK TABLE projects"),
         place.load(server.url, "/projects", clients=6, rate=30),
     ):
-        yield {"pod": server.pod}
+        yield {"pod": server.name}

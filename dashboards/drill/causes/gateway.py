@@ -49,9 +49,9 @@ def replica_unhealthy(place: Place) -> Iterator[Labels]:
     servers = [place.server(pod=f"server-{index}") for index in range(2)]
     place.gateway(*servers)
     place.begins()
-    servers[0].send(signal.SIGSTOP)
+    servers[0].signal(signal.SIGSTOP)
     yield {"pod": "gateway"}
-    servers[0].send(signal.SIGCONT)
+    servers[0].signal(signal.SIGCONT)
 
 
 @drill(
@@ -62,7 +62,7 @@ def replica_unhealthy(place: Place) -> Iterator[Labels]:
 def retries(place: Place) -> Iterator[Labels]:
     small = ("--faults", "on", "--lanes", "1", "--limits.slots", "1", "--limits.queue", "0")
     taken = place.server(*small)
-    # Its requests are of another route than the gateway's.
+    # A different route than the gateway's requests.
     taken.fault("/div/{n}", latency={"fixed": "1s", "jitter": "0s"})
     gateway = place.gateway(taken, place.server(pod="server-1"))
     with place.load(gateway.url, clients=4, rate=60):
@@ -84,7 +84,7 @@ def ejections(place: Place) -> Iterator[Labels]:
         place.begins()
         failing.fault("/hello", error={"status": 500})
         yield {"pod": "gateway"}
-        failing.well()
+        failing.faults()
 
 
 @drill(
@@ -96,7 +96,7 @@ def gateway_overloaded(place: Place) -> Iterator[Labels]:
     server = place.server()
     with ExitStack() as stack:
         place.gateway(server, stack=stack)
-        # As when a pod is replaced: what ends is not looked at any more.
+        # As when a pod is replaced: the old one is no longer a target.
         place.unscraped("gateway")
     place.begins()
     with ExitStack() as stack:
@@ -130,7 +130,7 @@ def gateway_full(place: Place) -> Iterator[Labels]:
 
 @contextmanager
 def _held(gateway: Gateway, count: int) -> Iterator[None]:
-    """Connections that are kept open."""
+    """Open connections."""
     with ExitStack() as stack:
         for _ in range(count):
             address = (HOST, urlsplit(gateway.url).port)

@@ -47,11 +47,11 @@ def lanes_uneven(place: Place) -> Iterator[Labels]:
         client = _client_of(server, 0)
         stack.callback(client.close)
         stack.enter_context(place.again(lambda: client.ask("/hello"), pause=0.001))
-        yield {"pod": server.pod}
+        yield {"pod": server.name}
 
 
 def _client_of(server: Server, lane: int) -> Client:
-    """A connection that the kernel's hash has given to this lane."""
+    """A connection that the kernel's hash assigned to this lane."""
     while True:
         client = Client(server.url)
         if json.loads(client.ask("/").body)["lane"] == lane:
@@ -86,5 +86,5 @@ def throttled(place: Place) -> Iterator[Labels]:
     with place.load(server.url, clients=1):
         place.begins()
         quota.limit(cgroup.PERIOD // 10)
-        yield {"pod": server.pod}
+        yield {"pod": server.name}
         quota.limit(None)

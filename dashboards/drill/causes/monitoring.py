@@ -23,7 +23,7 @@ def prometheus_stopped(place: Place) -> Iterator[Labels]:
 )
 def notifications_fail(place: Place) -> Iterator[Labels]:
     port = watchers.port()
-    # A replica that is not there: an alert that it has to pass on.
+    # A missing replica: an alert that it has to send.
     watchers.prometheus(place, alertmanager=port, absent=watchers.port())
     place.begins()
     yield {"job": "prometheus", "pod": "prometheus"}
@@ -40,7 +40,7 @@ def targets_gone(place: Place) -> Iterator[Labels]:
     place.begins()
     place.watch.remove(place.namespace)
     yield {"job": "server"}
-    place.watch.add("server", server.admin_port, namespace=place.namespace, pod=server.pod)
+    place.watch.add("server", server.replica.admin_port, namespace=place.namespace, pod=server.name)
 
 
 @drill(

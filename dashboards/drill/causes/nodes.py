@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dashboards.drill.drills import Labels, drill
-from dashboards.drill.parts import Agent
 from dashboards.drill.place import Place
+from dashboards.live.parts import Part
 from support import trees
 from support.trees import Tree
 
@@ -20,7 +20,7 @@ NODE = "node-1"
 
 
 def _drift(tree: Tree, value: str) -> None:
-    """Gives the sysctl another value, of which the agent sees nothing or all."""
+    """Changes the sysctl atomically."""
     file = tree.root.parent / "drifted"
     file.write_text(f"{value}\n")
     file.replace(tree.root / trees.sysctl(BACKLOG))
@@ -30,8 +30,8 @@ def _tree(place: Place) -> Tree:
     return trees.make(place.folder / "node", trees.node())
 
 
-def _prepared(place: Place, tree: Tree, *flags: str, within: Sequence[str] = ()) -> Agent:
-    """An agent that has prepared its node; `within` is a command that runs it."""
+def _prepared(place: Place, tree: Tree, *flags: str, within: Sequence[str] = ()) -> Part:
+    """An agent with a prepared node; `within` is a command that runs it."""
     told = ["--agent.mode=apply", f"--root={tree.root}", f"--journal={tree.journal}", *flags]
     agent = place.tuner(NODE, *WANTED, *told, within=within)
     place.until(agent.ready, "the node is prepared")
@@ -45,9 +45,9 @@ def _prepared(place: Place, tree: Tree, *flags: str, within: Sequence[str] = ())
 def knob_drift(place: Place) -> Iterator[Labels]:
     tree = _tree(place)
     _prepared(place, tree)
-    # What is there from the first scrape on is no increase.
+    # The first sample of a series is not an increase.
     seen = f'corelane_node_knob_drift_total{{namespace="{place.namespace}", knob="{BACKLOG}"}}'
-    place.until(lambda: place.watch.query(seen), "the knob is scraped")
+    place.until(lambda: place.watch.query(seen), "the setting is scraped")
     place.begins()
     _drift(tree, "300")
     yield {"node": NODE, "knob": BACKLOG}
@@ -77,15 +77,15 @@ def knob_failed(place: Place) -> Iterator[Labels]:
     file = tree.root / trees.sysctl(BACKLOG)
     place.begins()
     _mount(agent, 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"', file)
-    # The same file, because a new one would not be what is mounted.
+    # In place, because a new file would not be the mounted one.
     file.write_text("300\n")
     yield {"node": NODE, "knob": BACKLOG}
     _mount(agent, 'umount "$1"', file)
 
 
-def _mount(agent: Agent, script: str, file: Path) -> None:
-    """Runs a script with a file among the mounts of an agent."""
-    within = ["nsenter", "--mount", f"--target={agent.process.pid}", "sh", "-ec"]
+def _mount(agent: Part, script: str, file: Path) -> None:
+    """Runs a script on a file in the mount namespace of an agent."""
+    within = ["nsenter", "--mount", f"--target={agent.pid}", "sh", "-ec"]
     subprocess.run([*within, script, "sh", file], check=True, capture_output=True)
 
 
@@ -105,6 +105,6 @@ def pass_failed(place: Place) -> Iterator[Labels]:
 def tuner_stopped(place: Place) -> Iterator[Labels]:
     agent = _prepared(place, _tree(place))
     place.begins()
-    agent.send(signal.SIGSTOP)
+    agent.signal(signal.SIGSTOP)
     yield {"node": NODE}
-    agent.send(signal.SIGCONT)
+    agent.signal(signal.SIGCONT)

@@ -20,7 +20,7 @@ def replica_killed(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
     server.kill()
-    yield {"job": "server", "pod": server.pod}
+    yield {"job": "server", "pod": server.name}
     server.start()
 
 
@@ -28,9 +28,9 @@ def replica_killed(place: Place) -> Iterator[Labels]:
 def replica_stopped(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
-    server.send(signal.SIGSTOP)
-    yield {"job": "server", "pod": server.pod}
-    server.send(signal.SIGCONT)
+    server.signal(signal.SIGSTOP)
+    yield {"job": "server", "pod": server.name}
+    server.signal(signal.SIGCONT)
 
 
 @drill("CorelaneReplicaRestarting", how="SIGKILL of a replica every few seconds; it stays up")
@@ -38,13 +38,13 @@ def replica_restarts(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
     with place.again(lambda: _restart(place, server), pause=1):
-        yield {"job": "server", "pod": server.pod}
+        yield {"job": "server", "pod": server.name}
     place.until(server.ready, "the replica is up")
 
 
 def _restart(place: Place, server: Server) -> None:
     begun = _started(place)
-    # It is said in whole seconds, of a clock that may be one behind.
+    # It has whole seconds, of a clock that may be one behind.
     place.until(lambda: time.time() > begun + 2, "two seconds")
     server.kill()
     server.start()
@@ -52,7 +52,7 @@ def _restart(place: Place, server: Server) -> None:
 
 
 def _started(place: Place) -> float:
-    """When Prometheus last saw the replica start; 0 while it sees none."""
+    """The last start time of the replica in Prometheus; 0 without one."""
     series = f'process_start_time_seconds{{namespace="{place.namespace}", job="server"}}'
     return max((each["value"] for each in place.watch.query(series)), default=0.0)
 
@@ -66,14 +66,14 @@ def drain_stuck(place: Place) -> Iterator[Labels]:
     server = place.server("--drain.settle", "4s", "--drain.deadline", "5s")
     place.stack.callback(freezer.thaw)
     place.begins()
-    server.send(signal.SIGTERM)
-    # A thread that is frozen before takes no signal for its process.
+    server.signal(signal.SIGTERM)
+    # A frozen thread does not handle the signal, so the drain starts first.
     place.until(lambda: b'"settling"' in ask(server.admin, "/lanes").body, "the drain begins")
-    # The first thread has the id of the process. The others, that of the admin port among them, go on.
-    freezer.freeze(server.process.pid, thread=server.process.pid)
-    yield {"job": "server", "pod": server.pod}
+    # The first thread has the id of the process. The others, including the admin port's, continue.
+    freezer.freeze(server.pid, thread=server.pid)
+    yield {"job": "server", "pod": server.name}
     freezer.thaw()
-    place.until(server.ended, "the replica has ended")
+    place.until(lambda: not server.running, "the replica has ended")
 
 
 @drill(
@@ -84,8 +84,8 @@ def stall(place: Place) -> Iterator[Labels]:
     place.begins()
     server.fault("/hello", cpu={"burn": "2s"})
     ask(server.url, "/hello")
-    yield {"pod": server.pod, "route": "/hello"}
-    server.well()
+    yield {"pod": server.name, "route": "/hello"}
+    server.faults()
 
 
 @drill(
@@ -98,7 +98,7 @@ def shedding(place: Place) -> Iterator[Labels]:
     place.begins()
     server.fault("/hello", latency={"fixed": "300ms", "jitter": "0s"})
     with place.load(server.url, clients=1), place.load(server.url, clients=3, rate=20):
-        yield {"pod": server.pod}
+        yield {"pod": server.name}
 
 
 @drill(
@@ -110,9 +110,9 @@ def connections_refused(place: Place) -> Iterator[Labels]:
     place.begins()
     with ExitStack() as stack:
         for _ in range(4):
-            stack.enter_context(socket.create_connection((HOST, server.port)))
+            stack.enter_context(socket.create_connection((HOST, server.replica.port)))
         with place.again(lambda: ask(server.url, "/hello")):
-            yield {"pod": server.pod, "reason": "limit"}
+            yield {"pod": server.name, "reason": "limit"}
 
 
 @drill("CorelaneTokensNotReloaded", how="an invalid token file; restored")
@@ -123,5 +123,5 @@ def tokens_broken(place: Place) -> Iterator[Labels]:
     server = place.server("--auth.tokens", file)
     place.begins()
     file.write_text("drill sha256:nonsense\n")
-    yield {"pod": server.pod}
+    yield {"pod": server.name}
     file.write_text(good)

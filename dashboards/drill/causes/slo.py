@@ -9,7 +9,7 @@ from support.processes import running
 from support.rendering import tool
 
 BOTH = {"latency": {"fixed": "400ms", "jitter": "0s"}}
-"""Later than the objective's threshold."""
+"""Above the latency threshold."""
 
 
 @drill(
@@ -47,14 +47,14 @@ def _burn(place: Place, share: float, fault: dict) -> Iterator[Labels]:
         place.begins()
         server.fault("/hello", share, **fault)
         yield {}
-        server.well()
-    # It ends with the drill: until then it is part of all being well again.
+        server.faults()
+    # It runs until the end of the drill, so that the alert resolves.
     place.stack.enter_context(_good(place, f"{gateway.url}/hello"))
 
 
 @contextmanager
 def _good(place: Place, url: str) -> Iterator[None]:
-    """Requests one after the other on two connections."""
+    """Good requests on two connections."""
     argv = ["nice", tool("ab"), "-k", "-q", "-c", "2", "-t", "600", "-n", "5000000", url]
     with (place.folder / "ab.log").open("wb") as log, running(argv, log, log):
         yield

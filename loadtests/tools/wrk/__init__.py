@@ -1,8 +1,8 @@
 """S2 and S3 with wrk: closed loops of so many connections.
 
-Their own clients are not known in full. Of S2 wrk keeps connections and work; of S3 the page, the load and
-the save on as many connections as users, but not ten turns for each; of the 20,000 at once as many
-connections as one process can hold, each of which asks again at once.
+Their own clients are not known in full. Of S2, wrk keeps connections and work. Of S3, it keeps the page, the
+load and the save on as many connections as users, but not ten rounds each. Of the 20,000 at once, it opens as
+many connections as one process can hold, each of which repeats its request at once.
 """
 
 import json
@@ -51,7 +51,7 @@ def matrix(job: Job) -> Outcome:
 
 
 def projects(job: Job) -> Outcome:
-    """S3's users: a page, a load and a save in turn."""
+    """S3's users: a page, a load and a save."""
     target, connections = job.target, job.connections(1000)
     if not target.token:
         raise ToolError("there is no token: S3's users save projects (TOKEN, or make up)")
@@ -64,7 +64,7 @@ def projects(job: Job) -> Outcome:
 
 
 def at_once(job: Job) -> Outcome:
-    """S3's 20,000 requests: as many connections as go, each asking for the file of 4 KiB."""
+    """S3's 20,000 requests: as many connections as possible, each with requests for the file of 4 KiB."""
     connections = job.connections(9_900)
     url = f"{job.server}/static/4k.txt"
     part = _part(job, ALL, "static-4k", url, connections, job.seconds(10))
@@ -104,7 +104,7 @@ def _part(
 
 
 def _read(name: str, route: str, found: dict) -> Part:
-    """A part of what report.lua wrote; wrk counts a wrong status among the requests, lost ones beside them."""
+    """A part of what report.lua wrote; wrk counts a wrong status as a request, and lost ones separately."""
     errors, curve = found["errors"], found["curve"]
     lost = sum(count for kind, count in errors.items() if kind != "status")
     failed, requests = errors["status"] + lost, found["requests"] + lost

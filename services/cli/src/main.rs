@@ -5,28 +5,49 @@
 
 mod capacity;
 mod check;
+mod get;
 
 use std::process::ExitCode;
 
-use clap::Command;
+use clap::{Parser, Subcommand};
+use corelane_service::flags;
 
 /// Environment variables with these prefixes are settings of the subcommands.
 const PREFIXES: [&str; 2] = ["CORELANE_CAPACITY_", "CORELANE_CHECK_"];
 
+/// The name of the program in messages.
+const NAME: &str = "corelane";
+
+/// Command line of Corelane
+#[derive(Debug, Parser)]
+#[command(name = NAME, version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Capacity(Box<capacity::Question>),
+    Check(check::Check),
+}
+
 fn main() -> ExitCode {
-    let mut command = Command::new("corelane")
-        .about("Command line of Corelane")
-        .version(env!("CARGO_PKG_VERSION"))
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommands([capacity::command(), check::command()]);
-    let matches = match corelane_service::read(&command, &PREFIXES) {
-        Ok(matches) => matches,
-        Err(code) => return code,
-    };
-    match matches.subcommand() {
-        Some(("capacity", matches)) => capacity::run(&mut command, matches),
-        Some(("check", matches)) => check::run(&mut command, matches),
-        _ => unreachable!("clap requires one of the subcommands"),
+    match flags::parse::<Arguments>(&PREFIXES).map(|arguments| arguments.command) {
+        Ok(Command::Capacity(question)) => capacity::run(&question),
+        Ok(Command::Check(check)) => check::run(&check),
+        Err(code) => code,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_is_consistent() {
+        Arguments::command().debug_assert();
     }
 }

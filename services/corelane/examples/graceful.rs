@@ -1,4 +1,4 @@
-//! Limits, time-outs, an admin port, and a drain that the program itself starts.
+//! Limits, timeouts, an admin port, and a drain that the program itself starts.
 //!
 //! ```sh
 //! cargo run --example graceful 127.0.0.1:8080
@@ -31,7 +31,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         .lanes(Lanes::Count(2))
         .limits(Limits { connections: 1000, body_bytes: 64 << 10, ..Limits::default() })
         .timeouts(Timeouts { request: Duration::from_secs(10), ..Timeouts::default() })
-        // Go on accepting for a second, so that load balancers can remove this server.
+        // Accept for another second, so that load balancers can remove this server.
         .drain(Drain { settle: Duration::from_secs(1), ..Drain::default() })
         .build()?;
     println!("listening on {}", server.local_addr()?);

@@ -109,8 +109,9 @@ pub(crate) fn unpin_current_thread() {
 /// }
 /// ```
 pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
-    let call = POOL
-        .with_borrow(|pool| pool.as_ref().expect("blocking is called on the thread of a lane").admit());
+    let call = POOL.with_borrow(|pool| {
+        pool.as_ref().expect("blocking is called on the thread of a lane").admit()
+    });
     let Some(call) = call else { return Blocking(None) };
     let call = Arc::new(call);
     let place = Place(Arc::clone(&call));
@@ -149,7 +150,7 @@ impl Call {
     }
 }
 
-/// A call's place in its pool, given up when it has returned or is not made.
+/// A call's place in its pool, released when the call has returned or will not run.
 struct Place(Arc<Call>);
 
 impl Place {

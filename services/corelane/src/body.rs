@@ -27,7 +27,7 @@ use crate::reply::BoxError;
 /// ```
 #[derive(Debug)]
 pub struct Incoming {
-    /// `None` where the request has no body, or no more of it.
+    /// `None` where the request has no body, or its body has ended.
     inner: Option<Inner>,
     /// Bytes that may still come; `None` after an error, which ends the body.
     left: Option<u64>,
@@ -109,7 +109,7 @@ impl Incoming {
                 }
                 Poll::Pending => {
                     watch.wait(cx.waker());
-                    // Looked at after the waker is in its place, so that no expiry is missed.
+                    // Checked after the waker is registered, so that no expiry is missed.
                     if watch.is_expired() {
                         return Poll::Ready(Some(Err(BodyError::TimedOut)));
                     }
@@ -122,7 +122,7 @@ impl Incoming {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        // The service may have given it up while it waited, and go on without it.
+        // The service may have dropped it while it waited, and continue without it.
         if let Some(watch) = &self.watch {
             watch.proceed();
         }

@@ -163,7 +163,7 @@ impl Builder {
         self
     }
 
-    /// Time-outs for clients. See [`Timeouts`] for the defaults.
+    /// Timeouts for clients. See [`Timeouts`] for the defaults.
     pub fn timeouts(mut self, timeouts: Timeouts) -> Self {
         self.timeouts = timeouts;
         self
@@ -182,7 +182,7 @@ impl Builder {
     }
 
     /// The templates of the service's routes, such as `/div/{n}` or `/static/{*path}`. At most 64.
-    /// A path that matches no template counts as `other`, as every path does without this setting.
+    /// A path that matches no template counts as `other`, like every path if there are no templates.
     ///
     /// The load table learns the cost of a request by its method and route. It determines the order
     /// in which queued requests start (cheap ones first), the lane that [`Placement::LeastLoaded`]
@@ -225,7 +225,7 @@ impl Builder {
 
     /// How long an HTTP/1.1 connection is idle, or waits for the rest of a header, before it is
     /// parked. A parked connection costs little more than its socket, until its first byte wakes it.
-    /// Clients do not notice, and time-outs do not change. `None` disables parking. Default 5 s; at
+    /// Clients do not notice, and timeouts do not change. `None` disables parking. Default 5 s; at
     /// least 100 ms.
     ///
     /// Like deadlines ([`Timeouts`]), this is checked by one sweep per lane, so parking may happen up
@@ -351,8 +351,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// A setting is out of bounds, a certificate or its key cannot be used, there are too few CPUs
-    /// for the lanes, the limit of open files is too low, or an address cannot be bound.
+    /// A setting is out of bounds, a certificate or its key is unusable, or there are too few CPUs for
+    /// the lanes. Or the limit of open files is too low, or an address cannot be bound.
     pub fn build(self) -> Result<Server, Error> {
         self.validate()?;
         let routes = Routes::new(&self.routes).map_err(Error::Setting)?;

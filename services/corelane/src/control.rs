@@ -1,4 +1,4 @@
-//! The thread beside the lanes: admin port, signals, certificates, load reports, CPUs of the lanes,
+//! The admin thread: admin port, signals, certificates, load reports, CPUs of the lanes,
 //! watchdog, and the drain, phase by phase.
 
 use std::future::pending;
@@ -40,7 +40,7 @@ pub struct ServerHandle {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What ends a server, and who asked for it.
+/// What ends a server, and who requested it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stop {
     /// Begin the drain.
@@ -160,7 +160,7 @@ async fn report(shared: &Shared, every: Duration) {
     }
 }
 
-/// What the unpinned thread beside the lanes runs.
+/// What the admin thread runs; it is not pinned.
 pub(crate) struct Controller {
     pub(crate) shared: Arc<Shared>,
     pub(crate) settings: Builder,
@@ -168,7 +168,7 @@ pub(crate) struct Controller {
     pub(crate) signals: Option<UnboundedSender<Stop>>,
     pub(crate) requests: UnboundedReceiver<Stop>,
     pub(crate) certificates: Option<Watch>,
-    /// Told when signals no longer end the process.
+    /// Notified when signals no longer end the process.
     pub(crate) armed: mpsc::Sender<()>,
     pub(crate) finished: oneshot::Receiver<()>,
     pub(crate) events: mpsc::Sender<Event>,

@@ -107,7 +107,7 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// What another thread has to know of the request that is being handled.
+/// What another thread has to know about the current request.
 pub(crate) fn named() -> Option<Box<Trail>> {
     peek(|trail| Some(trail.named()))
 }

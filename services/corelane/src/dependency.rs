@@ -10,8 +10,8 @@ use std::time::Instant;
 ///
 /// Views with the same name are one dependency. It is down while any view is down: `/readyz` shows
 /// since when and why, and `corelane_dependency_up` is 0. A server whose dependency is down stays
-/// ready, because it still answers requests that do not need it, and because otherwise all replicas
-/// would become unready at once when a shared dependency fails. [`Dependency::required`] is for
+/// ready: it still answers requests that do not need it. Otherwise all replicas would become unready at
+/// once when a shared dependency fails. [`Dependency::required`] is for
 /// services that cannot work without it. Until the state is known, [`Dependency::pending`] keeps the
 /// server unready, so that it receives no requests that would only wait.
 ///

@@ -58,7 +58,7 @@ pub(crate) fn refused_head(
             // RFC 9110 section 15.6.6: why, and what is supported.
             let problem = Problem::from(StatusCode::HTTP_VERSION_NOT_SUPPORTED);
             Some(problem.detail(
-                "a request line can ask for HTTP/1.1 or HTTP/1.0 only; HTTP/2 is supported too, \
+                "a request line may name HTTP/1.1 or HTTP/1.0 only; HTTP/2 is supported too, \
                  and begins with its connection preface",
             ))
         }
@@ -69,7 +69,7 @@ pub(crate) fn refused_head(
 /// Longest time given to a client to take a last word.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Most connections a lane refuses with words at a time; further ones are just closed.
+/// Maximum connections that a lane rejects with a reply at a time; further ones are closed.
 pub(crate) const REFUSING: usize = 32;
 
 /// Answers a connection that is one too many with 503, and closes it.

@@ -92,7 +92,7 @@ impl Finished<'_> {
     }
 }
 
-/// What a lane tells of its requests to.
+/// What a lane reports its requests to.
 pub(crate) type Observer = Box<dyn Fn(&Finished<'_>)>;
 
 type Factory = dyn Fn(&Lane) -> Observer + Send + Sync;

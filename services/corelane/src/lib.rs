@@ -1,8 +1,8 @@
 //! A thread-per-core HTTP server.
 //!
-//! A *lane* is one core's worth of server: a thread, pinned to a CPU where the process has its CPUs
-//! to itself, with its own event loop, its own connections, its own instance of the service and its
-//! own counters. A request never leaves its lane, so its memory stays in that core's cache, and
+//! A *lane* is one core's worth of server: a thread with its own event loop, its own connections, its
+//! own instance of the service and its own counters. It is pinned to a CPU where the process has its
+//! CPUs to itself. A request never leaves its lane, so its memory stays in that core's cache, and
 //! serving it takes no lock and touches no shared atomic.
 //!
 //! ```
@@ -38,7 +38,7 @@
 //! | [`Lanes`], [`Pin`], [`Placement`] | number of lanes, their CPUs, and how connections are assigned to lanes |
 //! | [`Moving`] | whether a connection may move to another lane between two requests |
 //! | [`Lane`] | the lane that a service is created for |
-//! | [`Limits`], [`Timeouts`] | limits and time-outs for clients |
+//! | [`Limits`], [`Timeouts`] | limits and timeouts for clients |
 //! | [`Drain`], [`Phase`], [`ServerHandle`], [`Drained`] | graceful shutdown |
 //! | [`Incoming`], [`BodyError`] | request bodies |
 //! | [`blocking`], [`BlockingError`] | run blocking code from a handler |

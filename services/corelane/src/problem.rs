@@ -29,7 +29,7 @@ pub struct Problem {
     status: StatusCode,
     /// `None` where it follows from the status.
     kind: Option<String>,
-    /// What is said besides type, title and status.
+    /// Members other than type, title and status.
     members: Vec<(Cow<'static, str>, Value)>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }

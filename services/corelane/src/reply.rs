@@ -143,7 +143,8 @@ fn refusal(
             return Some((RequestRefusal::TooManyHeaders, Problem::from(status).detail(detail)));
         }
         if header_list_bytes(request) > bytes {
-            let detail = format!("a header list may have at most {bytes} bytes, counting 32 for each field");
+            let detail =
+                format!("a header list may have at most {bytes} bytes, counting 32 for each field");
             return Some((RequestRefusal::HeaderTooLarge, Problem::from(status).detail(detail)));
         }
     }
@@ -151,7 +152,8 @@ fn refusal(
     if target > lane.limits.uri_bytes {
         let problem = Problem::from(StatusCode::URI_TOO_LONG);
         let allowed = lane.limits.uri_bytes;
-        let problem = problem.detail(format!("the request target may have at most {allowed} bytes"));
+        let problem =
+            problem.detail(format!("the request target may have at most {allowed} bytes"));
         return Some((RequestRefusal::UriTooLong, problem));
     }
     if request.body().size_hint().lower() > lane.limits.body_bytes {

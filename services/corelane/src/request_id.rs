@@ -48,7 +48,7 @@ impl RequestId {
     }
 }
 
-/// An id as its request carries it. The text of one that was made is written where it is asked for.
+/// An id as its request carries it. The text of a generated id is written when it is needed.
 #[derive(Clone, Debug)]
 pub(crate) enum Id {
     /// The client's own value, which goes back as it is, without a copy.
@@ -61,7 +61,7 @@ impl Id {
     /// The id that a client chose, if it is one.
     pub(crate) fn taken(value: &HeaderValue) -> Option<Self> {
         let bytes = value.as_bytes();
-        // To its end in any case, so that many bytes are looked at at once.
+        // To its end in any case, so that many bytes are checked at once.
         let odd = bytes.iter().fold(false, |odd, byte| odd | !byte.is_ascii_graphic());
         let fits = (1..=MOST).contains(&bytes.len()) && !odd;
         fits.then(|| Id::Taken(value.clone()))

@@ -25,15 +25,14 @@ use crate::tls::Watch;
 
 /// A server with bound listeners.
 ///
-/// When a client disconnects, its requests are cancelled. When an HTTP/1.1 client closes the
-/// connection, or only its side of it, a request that waits (in the queue, or in its handler) is
-/// dropped and counted with status 499, as nginx does. This happens within two seconds while no
-/// handler holds the lane, and not before the request has waited for 0.4 s, so that a client that
-/// closes its side early receives a reply that is soon ready. A reset takes effect at once. A reply
-/// that is being sent is finished. HTTP/2 streams are dropped when the client resets them or their
+/// When a client disconnects, its requests are cancelled. If an HTTP/1.1 client closes the
+/// connection, or only its side of it, a request that waits in the queue or in its handler is dropped.
+/// It is counted with status 499, as nginx does. This happens within two seconds while no handler
+/// holds the lane. It does not happen before the request has waited for 0.4 s: a client that closes
+/// its side early still receives a reply that is soon ready. A reset takes effect at once. A reply that
+/// is being sent is finished. HTTP/2 streams are dropped when the client resets them or their
 /// connection ends. Dropping a handler drops what it holds, so a guard in it observes the
-/// cancellation. A close behind more than 2 KiB of unread input, of the request's body or of further
-/// requests, is noticed only when the request ends.
+/// cancellation. A close behind more than 2 KiB of unread input is noticed only when the request ends.
 ///
 /// ```no_run
 /// use corelane::{Incoming, Lanes, Server};
@@ -70,11 +69,11 @@ pub struct Server {
 #[must_use = "requests may have been cut"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// What the deadline or a second signal cut: requests in flight, replies that the client had not
-    /// read to their end, and [`blocking`](crate::blocking) calls that had not returned a second later
-    /// although their requests had ended. (A call of a request in flight counts with its request.) 0
-    /// means a clean shutdown, unless a handler held its lane to the end: input that no lane had read
-    /// by then is lost too and cannot be counted.
+    /// What the deadline or a second signal cut: requests in flight, replies that were not fully sent,
+    /// and [`blocking`](crate::blocking) calls that outlived their requests and did not return within
+    /// another second. A call of a request in flight counts with its request. 0 means a clean shutdown.
+    /// The exception is a handler that held its lane to the end: input that no lane had read by then is
+    /// lost too and cannot be counted.
     pub cut: u64,
 }
 
@@ -184,7 +183,7 @@ impl Server {
             }
         }
         if refused.is_some() {
-            // The threads that have begun must not go on without the others.
+            // The threads that have begun must not continue without the others.
             shared.advance(Phase::Stopped);
         }
         let outcome = wait_for_end(&inbox, &shared, started);

@@ -1,4 +1,4 @@
-//! Limits, time-outs and drain settings, with safe defaults.
+//! Limits, timeouts and drain settings, with safe defaults.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,14 +19,14 @@ pub(crate) const LEAST_PARK_AFTER: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Placement {
-    /// Every lane has a listening socket of its own on the same address (`SO_REUSEPORT`,
-    /// socket(7)); the kernel chooses one by a hash of the connection's addresses and ports, or
-    /// by the CPU that received it ([`Builder::steering`](crate::Builder::steering)).
+    /// Every lane has its own listening socket on the same address (`SO_REUSEPORT`, socket(7)). The
+    /// kernel chooses one by a hash of the connection's addresses and ports, or by the CPU that
+    /// received it ([`Builder::steering`](crate::Builder::steering)).
     ///
     /// Suits many connections, or short ones, with requests of similar cost: nothing is shared, and a
-    /// connection costs nothing extra. Few long-lived connections spread unevenly (8 over 4 lanes
-    /// leave a lane without any in 38% of cases), and connections queued behind a handler that holds
-    /// its lane cannot go to another lane.
+    /// connection costs nothing extra. Few long-lived connections spread unevenly: 8 over 4 lanes leave a
+    /// lane without any in 38% of cases. Connections queued behind a handler that holds its lane cannot
+    /// go to another lane.
     #[default]
     Hashed,
     /// All lanes poll one listening socket; an idle lane accepts, one connection per turn of its event
@@ -36,8 +36,8 @@ pub enum Placement {
     /// nothing. Every waiting lane is woken for each connection, which costs more with more lanes,
     /// and long-lived connections accumulate on the lanes that were idle when they arrived.
     Shared,
-    /// A separate thread accepts and hands each connection to the lane with the least expected work,
-    /// or, among lanes whose work differs by less than a millisecond, to the one with the fewest
+    /// A separate thread accepts and hands each connection to the lane with the least expected work.
+    /// Among lanes whose work differs by less than a millisecond it chooses the one with the fewest
     /// connections. An idle lane steals connections that a busy lane has not started after a
     /// millisecond, or after 10 where stealing makes the connections less even.
     ///
@@ -147,9 +147,9 @@ impl fmt::Display for Moving {
 ///
 /// The limits of HTTP/2 are fixed. A connection may have 100 open streams. Of request bodies that
 /// the service has not read yet, 128 KiB are buffered per stream and 256 KiB per connection. Up to
-/// 64 KiB of a stream's reply wait for the client's window. A connection is closed when a client has
-/// opened and reset more than 100 streams before the lane processed them (rapid reset), or has caused
-/// more than 100 resets by its errors.
+/// 64 KiB of a stream's reply wait for the client's window. A connection is closed when a client
+/// has opened and reset more than 100 streams before the lane processed them (rapid reset). It is also
+/// closed when the client has caused more than 100 resets by its errors.
 ///
 /// ```
 /// let limits = corelane::Limits { body_bytes: 64 * 1024, ..Default::default() };
@@ -214,7 +214,7 @@ impl Default for Limits {
     }
 }
 
-/// Time-outs for clients.
+/// Timeouts for clients.
 ///
 /// One sweep per lane checks deadlines, rather than a timer per request, so they cost the hot path
 /// nothing. A connection may outlive its deadline by up to a second, and never ends before it. While
@@ -235,8 +235,8 @@ pub struct Timeouts {
     /// to the first byte, including a TLS handshake. After it, an HTTP/1.1 client that started a
     /// request receives `408`; any other connection is closed. [`Timeouts::idle`] bounds later headers
     /// on an HTTP/2 connection, and the rest of an HTTP/1.1 header that started before the previous
-    /// reply was ready; once that connection is parked
-    /// ([`Builder::park_after`](crate::Builder::park_after)), this time-out does. Default 10 s; 100 ms
+    /// reply was ready. Once such an HTTP/1.1 connection is parked
+    /// ([`Builder::park_after`](crate::Builder::park_after)), this timeout applies. Default 10 s; 100 ms
     /// to 1 h.
     pub header: Duration,
     /// Longest wait for the next bytes of a request's body, while the service waits for them. After
@@ -254,12 +254,11 @@ pub struct Timeouts {
     /// a stream still had to send are kept until its connection is idle or has reached its age.
     /// Default 30 s; 100 ms to 1 h.
     pub write: Duration,
-    /// Age at which the next reply of a connection carries `Connection: close` (HTTP/2: GOAWAY), less
-    /// a random part of up to a tenth, so that clients that connected together do not reconnect
-    /// together. An idle HTTP/1.1 connection stays open until [`Timeouts::idle`], because a request may
+    /// Age at which the next reply of a connection carries `Connection: close` (HTTP/2: GOAWAY). A
+    /// random part of up to a tenth is subtracted, so that clients do not reconnect together. An idle HTTP/1.1 connection stays open until [`Timeouts::idle`], because a request may
     /// be under way. Default 1 h; at least 1 s; `None` for no limit.
     pub connection_age: Option<Duration>,
-    /// Longest time between two requests of a connection. Must be longer than the idle time-out of the
+    /// Longest time between two requests of a connection. Must be longer than the idle timeout of the
     /// proxy in front; otherwise a connection can close while the proxy reuses it. Default 75 s;
     /// 100 ms to 24 h.
     pub idle: Duration,

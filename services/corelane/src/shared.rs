@@ -1,5 +1,5 @@
 //! What the threads of a server share. A request reads its route and the generation of the load
-//! report, and writes its own lane's counters; nothing else here is touched on its way.
+//! report, and writes its own lane's counters; nothing else here is touched by a request.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -61,7 +61,7 @@ pub(crate) struct Shared {
     pub(crate) inboxes: Option<Inboxes>,
     /// Plans to move connections between lanes that have ended.
     pub(crate) plans: Plans,
-    /// What the service needs beside its lanes.
+    /// Dependencies of the service.
     pub(crate) dependencies: Arc<Dependencies>,
     phase: watch::Sender<Phase>,
     drain_started: OnceLock<SystemTime>,
@@ -121,8 +121,8 @@ impl LaneShared {
         self.runtime.get().map_or(0, |runtime| runtime.worker_park_count(0))
     }
 
-    /// Time that the lane is expected to need for what is queued and running: the sum of what
-    /// the load table expects of each, less what the running handler has had of its own.
+    /// Time that the lane is expected to need for queued and running requests. It is the sum of
+    /// the load table's estimates, less the time that the running handler has had.
     pub(crate) fn expected_work(&self, now: Instant) -> Duration {
         let all = Duration::from_nanos(self.metrics.expected.get());
         let had = self.running.get(now).map_or(Duration::ZERO, |(kind, since)| {
@@ -187,7 +187,7 @@ impl Shared {
 
     /// Begins the drain.
     pub(crate) fn begin_drain(&self) {
-        // Before the phase: whoever sees that knows since when.
+        // Before the phase: a reader of the phase then knows since when.
         let _ = self.drain_started.set(SystemTime::now());
         self.advance(Phase::Settling);
     }

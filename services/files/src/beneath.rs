@@ -14,7 +14,7 @@ const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// How often a path is looked up anew because something was renamed meanwhile (openat2(2), EAGAIN).
+/// How often a path is looked up again because something was renamed meanwhile (openat2(2), EAGAIN).
 const ATTEMPTS: usize = 16;
 
 /// As many as the kernel follows (path_resolution(7)).
@@ -41,8 +41,8 @@ pub(crate) fn open(root: &OwnedFd, path: &str) -> Result<File> {
     Err(Errno::AGAIN)
 }
 
-/// The same as the kernel's own lookup, one name after the other: each is opened in the folder that
-/// is held open, never followed, so nothing that is renamed meanwhile leads out.
+/// The same as the kernel's own lookup, one name after the other. Each is opened in the folder that
+/// is held open and never followed, so a rename in between cannot lead out.
 fn walk(root: BorrowedFd<'_>, path: &str) -> Result<OwnedFd> {
     let mut folders = vec![openat(root, c".", PLACE | OFlags::DIRECTORY, Mode::empty())?];
     let mut names: VecDeque<Vec<u8>> = split(path.as_bytes()).collect();

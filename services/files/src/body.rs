@@ -100,7 +100,7 @@ impl http_body::Body for Body {
 #[derive(Debug)]
 struct Stream {
     file: Arc<OpenFile>,
-    /// What is not asked for yet.
+    /// What is not requested yet.
     pieces: VecDeque<Piece>,
     /// Bytes that the client has not been given.
     left: u64,
@@ -168,8 +168,8 @@ impl Stream {
 }
 
 impl OpenFile {
-    /// Reads bytes of the version that was opened; an error if it is there no more. A reply that
-    /// has begun can only be broken off: its client must not take a mixture for the file.
+    /// Reads bytes of the version that was opened; an error if it no longer exists. A reply that
+    /// has begun can only be aborted: its client must not take a mixture for the file.
     fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         self.file.read_exact_at(&mut bytes, range.start)?;

@@ -38,7 +38,7 @@ pub(crate) struct Kept {
     cost: u64,
 }
 
-/// Files by their path, the least recently used of which give way. Paths that lead to no file are
+/// Files by their path, the least recently used of which are evicted. Paths that lead to no file are
 /// never kept: there is no end of them.
 #[derive(Debug)]
 pub(crate) struct Cache {
@@ -63,19 +63,19 @@ impl Cache {
         self.files.is_empty()
     }
 
-    /// A file that is looked at by us, not by a client.
+    /// A file that we check, not a client.
     pub(crate) fn peek(&self, path: &str) -> Option<&Kept> {
         self.files.peek(path)
     }
 
-    /// Notes that a file was still what is on disk at this moment.
+    /// Notes that a file is still the same as on disk now.
     pub(crate) fn confirm(&mut self, path: &str, seen: Moment) {
         if let Some(kept) = self.files.peek_mut(path) {
             kept.seen = seen;
         }
     }
 
-    /// Keeps what was found at this moment, if it is small enough, in place of what was kept.
+    /// Keeps what was found now, if it is small enough, in place of what was kept.
     pub(crate) fn keep(&mut self, path: &str, resource: &Rc<Resource>, seen: Moment) {
         self.forget(path);
         let Some(cost) = resource.cost.map(|cost| cost + path.len() as u64) else { return };
@@ -130,7 +130,7 @@ mod tests {
         cache.keep("d", &small, now);
         let kept = |cache: &Cache| ["a", "b", "c", "d"].map(|path| cache.peek(path).is_some());
         assert_eq!(kept(&cache), [true, false, true, true]);
-        // The same again takes no more room; one that is too large takes none, and what it was goes.
+        // The same file needs no additional room. One that is too large needs none, and its former version is removed.
         cache.keep("d", &small, now);
         assert_eq!(cache.used, 3 * each);
         cache.keep("d", &large, now);

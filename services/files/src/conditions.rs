@@ -90,7 +90,7 @@ fn lists(headers: &HeaderMap, name: HeaderName, matches: impl Fn(&Tag) -> bool) 
             while let [b',' | b' ' | b'\t', after @ ..] = rest {
                 rest = after;
             }
-            // What follows something that is no tag cannot be told from it.
+            // What follows an invalid tag cannot be distinguished from it.
             let Some((tag, after)) = Tag::parse(rest) else { return false };
             if matches(&tag) {
                 return true;

@@ -16,11 +16,11 @@ use crate::encoding::Coding;
 use crate::resource::{Content, OpenFile, Representation, Resource};
 use crate::rules::Rules;
 
-/// A file is read anew when it changed while it was read, up to this often.
+/// A file is read again when it changed while it was read, up to this often.
 const ATTEMPTS: usize = 3;
 
 /// A file that changed so recently may change again within one tick of the file system's clock,
-/// with the same times: what was read of it is not believed for long. Two seconds are the coarsest
+/// with the same times. What was read of it is checked again soon. Two seconds are the coarsest
 /// tick in use.
 const SETTLED: Duration = Duration::from_secs(2);
 
@@ -190,8 +190,8 @@ fn open(root: &OwnedFd, path: &str) -> io::Result<Kind> {
     })
 }
 
-/// Whether an error says that there is no such file for clients: what leads out of the root, or may
-/// not be read, is not told from what is not there. The others are troubles of the server.
+/// Whether an error means that there is no such file for clients. A path that leads out of the root
+/// or may not be read looks to them like a missing one. All other errors are faults of the server.
 fn is_nothing(error: Errno) -> bool {
     matches!(
         error,

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, HeaderValue};
 
-/// A content coding of which a file may have a copy beside it.
+/// A content coding of which a file may have a copy next to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {
     Brotli,
@@ -12,7 +12,7 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// In the order of what they mostly save; a tie between equally long copies goes by it.
+    /// In the order of what they mostly save; it decides between equally long copies.
     pub(crate) const ALL: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
 
     /// What the name of the copy ends with.

@@ -1,4 +1,4 @@
-//! The files of one lane: from memory, or found on disk beside the lane.
+//! The files of one lane: from memory, or read from disk on another thread.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -23,24 +23,24 @@ use crate::reply::{overloaded, reply, status, to_folder};
 use crate::resource::Resource;
 use crate::rules::Rules;
 
-/// A file that was looked at on disk this long ago is looked at again while it is served, in
-/// milliseconds; one that was looked at [`STALE`] ago is served only after that.
+/// A file whose last check on disk was this long ago is checked again while it is served, in
+/// milliseconds. One whose check was [`STALE`] ago is served only after that.
 const FRESH: u64 = 400;
 
 /// What is served is never older than this, except for the time that the disk itself takes.
 const STALE: u64 = 900;
 
-/// Most paths that are looked up at a time. A search goes on when its clients have left: on a disk
+/// Most paths that are looked up at a time. A search continues when its clients have left: on a disk
 /// that hangs, they would grow without end.
 const SEARCHES: usize = 256;
 
-// A change is to be seen within a second.
+// A change must be visible within a second.
 const _: () = assert!(FRESH < STALE && STALE < 1000);
 
 /// What [`Files`] serves, and what it keeps in memory.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The folder. It is looked up anew each time: a symlink may be turned to another one.
+    /// The folder. It is looked up each time, because a symlink may point to another one.
     pub root: PathBuf,
     /// Bytes of small files that are kept; 0 keeps none.
     pub cache_bytes: u64,
@@ -79,7 +79,7 @@ pub struct Files(Rc<Inner>);
 struct Inner {
     disk: Arc<Disk>,
     cache: RefCell<Cache>,
-    /// Paths that are being looked up, with who waits for them.
+    /// Paths that are being looked up, with the requests that wait for them.
     searches: RefCell<HashMap<Box<str>, Outcome>>,
 }
 
@@ -119,7 +119,7 @@ impl Files {
     /// A file that is kept is answered at once: without the disk, a system call or a future. The
     /// reply takes over the map of the request's header fields, which spares making one.
     pub fn get(&self, path: &str, method: &Method, headers: HeaderMap) -> Answer {
-        // What is not encoded is kept under its own name, and was looked at when it was found.
+        // What is not encoded is kept under its own name, and was checked when it was found.
         if !path.contains('%')
             && let Some(resource) = self.kept(path)
         {
@@ -163,7 +163,7 @@ impl Files {
 
     /// Begins to look a path up, or joins who does. `None` when too many others are.
     fn search(&self, path: &str) -> Option<Outcome> {
-        // One that panicked ended without a word.
+        // One that panicked sent no result.
         let goes_on = |outcome: &Outcome| outcome.has_changed().is_ok();
         let mut searches = self.0.searches.borrow_mut();
         if let Some(outcome) = searches.get(path).filter(|outcome| goes_on(outcome)) {
@@ -251,7 +251,7 @@ mod tests {
         files.get(path, &Method::GET, HeaderMap::new())
     }
 
-    /// Asks for a kept file, which was looked at so long ago, however slow the machine is.
+    /// Requests a kept file whose last check was so long ago, however slow the machine is.
     fn get_aged(files: &Files, path: &str, age: u64) -> Answer {
         loop {
             let seen = Moment::now().millis_before(age);

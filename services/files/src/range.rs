@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// Most ranges of a request, and most that may overlap with one before them: more are refused, as
-/// section 14.2 advises, because each costs the server more than it costs the client.
+/// Most ranges of a request, and most that may overlap with an earlier one. More are rejected, as
+/// section 14.2 advises, because each costs the server more than the client.
 const MAX_RANGES: usize = 16;
 const MAX_OVERLAPS: usize = 2;
 
@@ -21,7 +21,7 @@ pub(crate) enum Selection {
     Refused,
 }
 
-/// Reads the field's value for a representation of this length.
+/// Parses the value of Range for a representation of this length.
 pub(crate) fn select(value: &[u8], length: u64) -> Selection {
     let Some(specs) = parse(value) else { return Selection::Whole };
     if specs.len() > MAX_RANGES {
@@ -38,7 +38,7 @@ pub(crate) fn select(value: &[u8], length: u64) -> Selection {
     Selection::Parts(coalesce(wanted))
 }
 
-/// One range as it is asked for.
+/// One range of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spec {
     /// From one position to another, or to the end.

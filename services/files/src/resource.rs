@@ -17,7 +17,7 @@ use crate::conditions::Validators;
 use crate::disk::{Known, Stamp};
 use crate::encoding::{Accepted, Coding};
 
-/// What a file and its copies take beside their content, roughly: what bounds how many there are.
+/// Rough memory of a file and its copies in addition to their content. It bounds their number.
 const OVERHEAD: u64 = 1024;
 
 /// The last second that a date in a header field can name, 9999-12-31T23:59:59.
@@ -93,7 +93,7 @@ impl Representation {
         headers
     }
 
-    /// The header fields of a reply that tells that the client has it (RFC 9110 section 15.4.5).
+    /// The header fields of a reply to a client that has it (RFC 9110 section 15.4.5).
     pub(crate) fn fields_of_304(&self) -> HeaderMap {
         let told = |name: &HeaderName| matches!(*name, ETAG | CACHE_CONTROL | VARY);
         self.fields.iter().filter(|(name, _)| told(name)).cloned().collect()

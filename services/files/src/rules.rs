@@ -4,13 +4,13 @@ use std::str::FromStr;
 
 use http::header::HeaderValue;
 
-/// What a file is sent with when no rule matches: caches keep it, and ask each time whether it is
-/// still the one (RFC 9111 section 5.2.2.4). Nobody sees an old file, and unchanged ones cost 304.
+/// The value when no rule matches. Caches keep a file and revalidate it for each request (RFC 9111
+/// section 5.2.2.4). No client sees an old file, and unchanged ones cost a 304.
 const DEFAULT: HeaderValue = HeaderValue::from_static("no-cache");
 
 /// Rules for Cache-Control: `pattern: value`, separated by semicolons. The first whose pattern
 /// matches a file's path below the root gives its Cache-Control; `no-cache` where none does. In a
-/// pattern `*` stands for any characters, slashes too.
+/// pattern `*` matches any characters, slashes too.
 ///
 /// ```
 /// use corelane_files::Rules;

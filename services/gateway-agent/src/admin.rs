@@ -5,26 +5,26 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use corelane_service::{ExchangeError, exchange};
+use corelane_service::http::{ExchangeError, exchange};
 use http_body_util::Empty;
 use hyper::header::HOST;
 use hyper::{Method, Request, StatusCode};
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Longest time for one answer; the admin shares a thread with Envoy's other chores.
+/// Time limit of one request; the admin shares a thread with Envoy's other chores.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// Pause before an unanswered request is sent again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Why the admin interface did not do what it was asked.
+/// Why a request to the admin interface failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminError {
     #[error("{0}")]
     Exchange(#[from] ExchangeError),
-    #[error("no answer from {0} in time")]
+    #[error("no reply from {0} in time")]
     Silent(SocketAddr),
-    #[error("{0} answered {1} to {2}")]
+    #[error("{0} replied {1} to {2}")]
     Refused(SocketAddr, StatusCode, String),
 }
 

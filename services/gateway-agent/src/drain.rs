@@ -1,36 +1,24 @@
-//! The end of a gateway pod, from "it is to end" to "nobody needs it any more".
+//! The drain of a gateway pod.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
 use crate::admin::{Admin, AdminError};
+use crate::settings::Drain;
 
-/// How to drain.
-#[derive(Debug)]
-pub(crate) struct Drain {
-    pub(crate) admin: SocketAddr,
-    /// Statistics prefixes of the listeners.
-    pub(crate) listeners: Vec<String>,
-    /// The least time that it takes.
-    pub(crate) settle: Duration,
-    /// The most time that it takes.
-    pub(crate) deadline: Duration,
-}
-
-/// Time between two looks at the clients that are left.
+/// Time between two reads of the statistics.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Who still needs Envoy.
+/// What Envoy still serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Left {
     connections: u64,
     requests: u64,
 }
 
-/// Drains Envoy. An error means that Envoy was not told; a deadline that cuts is none.
+/// Drains Envoy. The error means that Envoy did not start to drain; reaching the deadline is none.
 pub(crate) async fn drain(settings: &Drain) -> Result<(), AdminError> {
     let admin = Admin { address: settings.admin };
     let began = Instant::now();
@@ -39,7 +27,7 @@ pub(crate) async fn drain(settings: &Drain) -> Result<(), AdminError> {
     // From here on /ready fails, and every reply says `Connection: close`, or GOAWAY over HTTP/2.
     admin.post("/healthcheck/fail", deadline).await?;
     // The same by Envoy's own drain. Without `skip_exit` it would close its listeners at --drain-time-s,
-    // while Services may still send clients here.
+    // while Services may still send connections here.
     admin.post("/drain_listeners?graceful&skip_exit", deadline).await?;
     info!(?settings.settle, ?settings.deadline, "drain: begun");
 
@@ -48,7 +36,7 @@ pub(crate) async fn drain(settings: &Drain) -> Result<(), AdminError> {
     let (after_ms, connections, requests) = figures(began, last);
     info!(after_ms, connections, requests, "drain: settled");
 
-    // The last look has time for its answer.
+    // The last read has time for its answer.
     while last.is_none_or(|left| left.connections > 0) && Instant::now() + 2 * LOOK < deadline {
         sleep(LOOK).await;
         last = left(&admin, settings, deadline).await;
@@ -62,13 +50,13 @@ pub(crate) async fn drain(settings: &Drain) -> Result<(), AdminError> {
     Ok(())
 }
 
-/// What log lines tell: the time since the begin, and who is left, if that is known.
+/// Fields of log lines: the time since the start, and what is left, if that is known.
 fn figures(began: Instant, left: Option<Left>) -> (u64, Option<u64>, Option<u64>) {
     let after_ms = began.elapsed().as_millis() as u64;
     (after_ms, left.map(|it| it.connections), left.map(|it| it.requests))
 }
 
-/// Who is left, at all listeners together; none if Envoy does not say it of each.
+/// What is left at all listeners together; none if the statistics of one are missing.
 async fn left(admin: &Admin, settings: &Drain, until: Instant) -> Option<Left> {
     let connections = |listener| format!("listener.{listener}.downstream_cx_active");
     let requests = |listener| format!("http.{listener}.downstream_rq_active");

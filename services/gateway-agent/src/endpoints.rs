@@ -1,7 +1,7 @@
 //! Envoy's endpoints: from the EndpointSlices of a Service into a file.
 //!
-//! The file is only ever replaced by what a complete list, and the changes after it, say. As long as the
-//! API server is away, the last one stays, and Envoy's own health checks judge the endpoints in it.
+//! Only a complete list and the changes after it replace the file. While the API server is unreachable, the
+//! last file stays, and Envoy's own health checks judge the endpoints in it.
 
 mod assignment;
 mod file;
@@ -13,39 +13,24 @@ mod watch;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use corelane_service::process::Termination;
 use kube::Api;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tracing::{error, info};
 
 use self::file::File;
-pub(crate) use self::slice::{Port, Ports};
+pub(crate) use self::slice::Port;
+use self::slice::Ports;
 use self::status::Status;
 use self::watch::{ConfigError, Watch};
+use crate::settings::Endpoints;
 
-/// What to watch, and what to write where.
-#[derive(Debug)]
-pub(crate) struct Endpoints {
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// Empty for the pod's own, or that of the kubeconfig.
-    pub(crate) namespace: String,
-    pub(crate) service: String,
-    pub(crate) ports: Ports,
-    /// Envoy's name of the cluster.
-    pub(crate) cluster: String,
-    pub(crate) file: PathBuf,
-    /// Most endpoints in the file.
-    pub(crate) limit: usize,
-    pub(crate) listen: SocketAddr,
-}
-
-/// Why it did not even begin.
+/// Why it could not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EndpointsError {
     #[error("{0}")]
@@ -56,7 +41,7 @@ pub(crate) enum EndpointsError {
     Signals(io::Error),
 }
 
-/// Waits so long for more changes, because one roll-out step often is several.
+/// Waits so long for more changes, because one step of a rollout often is several.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Least time between two files: each is read by Envoy's main thread.
@@ -67,26 +52,24 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Keeps the file up to date until SIGTERM or SIGINT.
 pub(crate) async fn keep(settings: &Endpoints) -> Result<(), EndpointsError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(EndpointsError::Signals)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(EndpointsError::Signals)?;
+    let mut termination = Termination::new().map_err(EndpointsError::Signals)?;
     let status = Arc::new(Status::default());
     let listener = TcpListener::bind(settings.listen).await;
     let listener = listener.map_err(|error| EndpointsError::Listen(settings.listen, error))?;
     let file = File::open(settings.file.clone());
     if file.exists() {
         status.adopted();
-        info!("endpoints: there is a file already, which stays until all slices are read");
+        info!("endpoints: an existing file stays until all slices are read");
     }
     let told = Arc::clone(&status);
-    tokio::spawn(corelane_service::serve(listener, move |path| http::answer(path, &told)));
+    tokio::spawn(corelane_service::http::serve(listener, move |path| http::answer(path, &told)));
     let watch = watch_of(settings, &status).await?;
     tokio::select! {
         () = watch.run() => {}
         () = write(settings, &watch, file) => {}
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = termination.wait() => {}
     }
-    info!("endpoints: ended");
+    info!("endpoints: stopped");
     Ok(())
 }
 
@@ -99,9 +82,9 @@ async fn watch_of(settings: &Endpoints, status: &Arc<Status>) -> Result<Watch, C
     Ok(Watch {
         api,
         service: settings.service.clone(),
-        ports: settings.ports.clone(),
+        ports: Ports { traffic: settings.port.clone(), health: settings.health_port.clone() },
         // Some may be known twice, or not serve.
-        limit: 4 * settings.limit,
+        limit: 4 * settings.limit as usize,
         status: Arc::clone(status),
         store: Mutex::new(None),
         changed: Notify::new(),
@@ -129,7 +112,8 @@ fn update(settings: &Endpoints, watch: &Watch, file: &mut File) -> io::Result<()
         Some(store) => {
             let slices = store.slices();
             let number = slices.len();
-            let (text, counts) = assignment::assignment(&settings.cluster, slices, settings.limit);
+            let (text, counts) =
+                assignment::assignment(&settings.cluster, slices, settings.limit as usize);
             (text, counts, number)
         }
     };

@@ -1,46 +1,51 @@
-//! What Envoy needs beside it in a gateway pod.
+//! Sidecar of Envoy in a gateway pod.
 //!
-//! `gateway-agent endpoints` runs beside Envoy and writes the file that names the replicas: what the API
-//! server knows of a Service, without an xDS server.
+//! `gateway-agent endpoints` runs in the pod of Envoy and writes its endpoints file from the EndpointSlices of a
+//! Service, without an xDS server.
 //!
-//! `gateway-agent drain` is the pod's `preStop`: Envoy exits the moment it gets SIGTERM and cuts what it
-//! is answering, so before that clients must have been sent elsewhere and have their replies.
+//! `gateway-agent drain` is the `preStop` hook of the pod. Envoy exits on SIGTERM at once and cuts requests
+//! in flight, so clients must leave before.
 
 mod admin;
 mod drain;
 mod endpoints;
-mod logging;
 mod settings;
 
-use std::io::Write;
 use std::process::ExitCode;
+
+use corelane_service::log::Log;
+use corelane_service::process;
 
 use crate::settings::{Command, Settings};
 
-/// Runs the program: its command line and environment say what to do.
+const NAME: &str = "gateway-agent";
+
+/// Runs the program as its command line and environment say.
 pub fn main() -> ExitCode {
-    let Settings { log_format, log_file, command } = match settings::read() {
+    let Settings { log_format: format, log_file: file, command } = match settings::read() {
         Ok(settings) => settings,
         Err(code) => return code,
     };
-    logging::start(log_format, log_file.as_deref());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let outcome = match runtime {
-        Ok(runtime) => match command {
-            Command::Drain(settings) => {
-                runtime.block_on(drain::drain(&settings)).map_err(|error| failed("drain", &error))
-            }
-            Command::Endpoints(settings) => runtime
-                .block_on(endpoints::keep(&settings))
-                .map_err(|error| failed("endpoints", &error)),
-        },
-        Err(error) => {
-            // Not `eprintln!`, which panics when nobody reads standard error any more.
-            let _ = writeln!(std::io::stderr(), "gateway-agent: {error}");
-            return ExitCode::FAILURE;
-        }
+    let _flush_at_end = match (Log { format, file, ..Log::default() }).start() {
+        Ok((flush, _)) => flush,
+        Err(error) => return not_started(&error),
     };
-    outcome.map_or_else(|code| code, |()| ExitCode::SUCCESS)
+    let outcome = match command {
+        Command::Drain(settings) => process::block_on(drain::drain(&settings), false)
+            .map(|outcome| outcome.map_err(|error| failed("drain", &error))),
+        Command::Endpoints(settings) => process::block_on(endpoints::keep(&settings), false)
+            .map(|outcome| outcome.map_err(|error| failed("endpoints", &error))),
+    };
+    match outcome {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(code)) => code,
+        Err(error) => not_started(&error),
+    }
+}
+
+fn not_started(error: &std::io::Error) -> ExitCode {
+    process::report(NAME, error);
+    ExitCode::FAILURE
 }
 
 fn failed(command: &str, error: &dyn std::error::Error) -> ExitCode {

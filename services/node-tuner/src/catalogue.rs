@@ -1,4 +1,4 @@
-//! All knobs: where each belongs, what the profiles want of it, and why.
+//! All settings: where each belongs, its values in the profiles, and why.
 
 mod elsewhere;
 mod host;
@@ -20,7 +20,7 @@ pub(crate) const fn all(value: &'static str) -> Values {
     [value, value, value]
 }
 
-/// What is known about one knob.
+/// One setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Knob {
     pub(crate) name: &'static str,
@@ -59,7 +59,7 @@ pub(crate) enum Rule {
     Shown,
 }
 
-/// Where the files of a knob are.
+/// Where the files of a setting are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     /// Below /proc/sys, by its name.
@@ -99,13 +99,13 @@ impl Knob {
     }
 }
 
-/// All knobs, in the order in which they are written.
+/// All settings, in the order in which they are written.
 pub(crate) fn knobs() -> impl Iterator<Item = &'static Knob> {
     let host = host::LIMITS.iter().chain(host::NETWORK).chain(host::CPUS);
     host.chain(pod::KNOBS).chain(elsewhere::KNOBS)
 }
 
-/// The knob of this name.
+/// The setting of this name.
 pub(crate) fn find(name: &str) -> Option<&'static Knob> {
     knobs().find(|knob| knob.name == name)
 }

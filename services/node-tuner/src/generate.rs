@@ -6,13 +6,11 @@ mod sysctls;
 
 use std::process::ExitCode;
 
+use corelane_service::process;
+
 use crate::catalogue::Role;
 use crate::profile::Profile;
-use crate::report;
 use crate::settings::{Generate, Output, Settings, What};
-
-/// Bad usage or configuration (sysexits.h, EX_USAGE).
-const EXIT_USAGE: u8 = 64;
 
 /// The hard limit of open files that systemd gives a service (systemd-system.conf(5), DefaultLimitNOFILE).
 const SYSTEMD: u64 = 524_288;
@@ -22,7 +20,7 @@ const NR_OPEN: u64 = 1_048_576;
 
 /// Prints a file.
 pub(crate) fn run(settings: &Settings, generate: Generate) -> ExitCode {
-    let profile = Profile::new(settings).expect("the knobs were checked with the settings");
+    let profile = Profile::new(settings).expect("the settings were validated");
     let text = match generate.what {
         What::Server => Ok(sysctls::values(&profile, Role::Server, generate.with_unsafe)),
         What::Gateway => Ok(sysctls::values(&profile, Role::Gateway, generate.with_unsafe)),
@@ -32,19 +30,19 @@ pub(crate) fn run(settings: &Settings, generate: Generate) -> ExitCode {
     };
     match text {
         Ok(text) => {
-            report::print(&text);
+            process::print(&text);
             ExitCode::SUCCESS
         }
         Err(words) => {
             tracing::error!("{words}");
-            ExitCode::from(EXIT_USAGE)
+            process::usage()
         }
     }
 }
 
 /// Prints the catalogue.
 pub(crate) fn knobs(output: Output) -> ExitCode {
-    report::print(&match output {
+    process::print(&match output {
         Output::Table => documents::markdown(),
         Output::Json => documents::json(),
     });
@@ -109,7 +107,7 @@ fn boot(profile: &Profile) -> String {
     };
     let words: Vec<String> = knobs().filter_map(word).collect();
     match words.as_slice() {
-        [] => comment("", &format!("Nothing: profile {} needs no words", profile.name)),
+        [] => comment("", &format!("Nothing: profile {} needs no parameters", profile.name)),
         words => format!("{}\n", words.join(" ")),
     }
 }

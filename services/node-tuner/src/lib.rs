@@ -1,8 +1,8 @@
 //! Prepares a Kubernetes node for many connections.
 //!
-//! `audit` and `plan` show what differs from a profile, `apply` writes it after it has noted what was
-//! there, `restore` puts that back. `agent` does the same again and again, in a pod of a DaemonSet, and
-//! proves that the pods of the node have their CPUs alone.
+//! `audit` and `plan` show what differs from a profile. `apply` saves the original values and writes those
+//! of the profile, `restore` writes the original ones back. `agent` does the same repeatedly in a pod of a
+//! DaemonSet, and proves that the pods of the node have exclusive CPUs.
 
 mod agent;
 mod catalogue;
@@ -10,7 +10,6 @@ mod cpus;
 mod generate;
 mod kubelet;
 mod kubernetes;
-mod logging;
 mod node;
 mod profile;
 mod proof;
@@ -21,18 +20,31 @@ mod tuner;
 
 use std::process::ExitCode;
 
+use corelane_service::log::Log;
+use corelane_service::process;
+
 use crate::report::State;
 use crate::settings::{Command, Output, Settings};
 use crate::tuner::Tuner;
 
-/// Runs the program: its command line, environment and file say what to do.
+/// The name of the program in messages.
+const NAME: &str = "node-tuner";
+
+/// Runs the program as its command line, environment and file say.
 pub fn main() -> ExitCode {
     let settings = match settings::read() {
         Ok(settings) => settings,
         Err(code) => return code,
     };
-    logging::start(&settings);
-    run(settings)
+    let log =
+        Log { level: settings.log_level.clone(), format: settings.log_format, ..Log::default() };
+    match log.start() {
+        Ok((_flush_at_end, _)) => run(settings),
+        Err(error) => {
+            process::report(NAME, &error);
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn run(settings: Settings) -> ExitCode {
@@ -55,7 +67,7 @@ fn audit(settings: &Settings) -> ExitCode {
     let tuner = Tuner::new(settings);
     let report = tuner.audit();
     match (&settings.command, settings.output) {
-        (Command::Plan, Output::Table) => report::print(&report.plan()),
+        (Command::Plan, Output::Table) => process::print(&report.plan()),
         (_, output) => report.print(output),
     }
     match tuner.unreadable_journal() {
@@ -79,7 +91,7 @@ fn apply(settings: &Settings) -> ExitCode {
 fn restore(settings: &Settings) -> ExitCode {
     match Tuner::new(settings).restore() {
         Ok(restored) => {
-            report::print(&format!("{} setting(s) restored\n", restored.settings));
+            process::print(&format!("{} setting(s) restored\n", restored.settings));
             match restored.failed.as_slice() {
                 [] => ExitCode::SUCCESS,
                 failures => failed(&failures.join("\n")),

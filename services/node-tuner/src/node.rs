@@ -1,4 +1,4 @@
-//! What is known about the node before its settings are looked at.
+//! The hardware and programs of the node.
 
 mod interrupts;
 mod irqbalance;
@@ -16,7 +16,7 @@ use crate::tree::Tree;
 
 const NETWORK: &str = "/sys/class/net";
 
-/// CPUs, memory, devices and the programs that set knobs too.
+/// CPUs, memory, devices and other programs that change settings.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) cpus: Cpus,
@@ -64,7 +64,7 @@ fn list(tree: &Tree, path: &str) -> Option<Cpus> {
 
 fn housekeeping(said: &str, online: &Cpus) -> Result<Cpus, String> {
     if said.is_empty() {
-        return Err("no CPUs are set aside for interrupts: set housekeeping".to_owned());
+        return Err("no CPUs are reserved for interrupts: set housekeeping".to_owned());
     }
     let cpus = Cpus::from_list(said).unwrap_or_default().and(online);
     if cpus.is_empty() {

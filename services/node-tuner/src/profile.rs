@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use crate::catalogue::{self, Knob, Place, Role, Value};
 use crate::settings::Settings;
 
-/// Takes a knob out of a profile.
+/// Removes a setting from a profile.
 const OFF: &str = "off";
 
-/// The profiles beside `custom`, in the order of the catalogue's values.
+/// The profiles except `custom`, in the order of the catalogue's values.
 pub(crate) const PROFILES: [&str; 3] = ["web-10k", "web-100k", "web-1m"];
 
 /// The values of a profile.
@@ -20,7 +20,7 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// The profile of these settings; an error says which knob cannot be as it was said, and what can.
+    /// The profile of these settings; the error names the setting with its value, and what is allowed.
     pub(crate) fn new(settings: &Settings) -> Result<Profile, String> {
         for (name, value) in &settings.knobs {
             check(name, value)?;
@@ -32,13 +32,13 @@ impl Profile {
         };
         match (profile.nofile(), profile.number("fs.nr_open")) {
             (Some(nofile), Some(most)) if nofile > most => Err(format!(
-                "knobs: containerd.nofile = {nofile}: no limit of open files can be above fs.nr_open = {most}"
+                "containerd.nofile = {nofile}: a limit of open files cannot be above fs.nr_open = {most}"
             )),
             _ => Ok(profile),
         }
     }
 
-    /// What is wanted of a knob that is not a pod's.
+    /// The wanted value of a setting that is not a pod's.
     pub(crate) fn wanted(&self, knob: &Knob) -> Option<Value> {
         let text = match (self.named.get(knob.name), self.index) {
             (Some(named), _) => named,
@@ -92,7 +92,7 @@ fn check(name: &str, value: &str) -> Result<(), String> {
             [] => "`node-tuner knobs` lists all".to_owned(),
             close => format!("did you mean {}?", close.join(" or ")),
         };
-        return refuse(format!("unknown knob; {close}"));
+        return refuse(format!("unknown setting; {close}"));
     };
     if name == "net.ipv4.tcp_migrate_req" {
         return refuse(MIGRATE_REQ.to_owned());
@@ -107,9 +107,9 @@ fn check(name: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// Linux 3864c6b mends it: connections that were moved waked nobody.
-const MIGRATE_REQ: &str = "leave it off, also in pods: on kernels without its fix, a connection that is moved to \
-                           another listener wakes nobody there; a replica that drains needs no such thing";
+/// Linux 3864c6b fixes it: a moved connection did not wake the new listener.
+const MIGRATE_REQ: &str = "leave it off, also in pods: on kernels without its fix, a connection that moves to \
+                           another listener does not wake it; a replica that drains does not need it";
 
 /// Why a host profile cannot have it, and what can.
 fn belongs_to_pods(name: &str, value: &str, safe: Option<&str>) -> String {

@@ -1,14 +1,13 @@
-//! What an audit, a plan or a change found, setting by setting.
+//! The result of an audit, a plan or a change, setting by setting.
 
 mod table;
 
-use std::io::Write;
-
+use corelane_service::process;
 use serde::Serialize;
 
 use crate::settings::Output;
 
-/// Where a knob belongs.
+/// Where a setting belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Class {
@@ -70,12 +69,12 @@ impl State {
     }
 }
 
-/// One file of one knob.
+/// One file of one setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) class: Class,
-    /// Which of the knob's files: a queue, an interrupt, a CPU; empty where there is one.
+    /// Which of its files: a queue, an interrupt, a CPU; empty where there is one.
     pub(crate) target: String,
     pub(crate) wanted: String,
     pub(crate) actual: Option<String>,
@@ -119,7 +118,7 @@ impl Report {
             Output::Table => self.table(),
             Output::Json => self.json(),
         };
-        print(&text);
+        process::print(&text);
     }
 
     /// For people: fits 120 columns.
@@ -142,10 +141,4 @@ impl Report {
         });
         format!("{value:#}\n")
     }
-}
-
-/// Text on standard output.
-pub(crate) fn print(text: &str) {
-    // Nobody may read it any more.
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }

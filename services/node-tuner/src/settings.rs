@@ -1,45 +1,96 @@
-//! What the program is told: flags, the environment, a file.
+//! Flags, the environment and a file.
 
-mod arguments;
 mod file;
+mod pairs;
+mod read;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tracing::level_filters::LevelFilter;
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use corelane_service::flags::allowed;
+use corelane_service::log::{Format, Level};
+use corelane_service::value;
 
-pub(crate) use arguments::read;
-
+use self::pairs::{Pairs, pairs};
+pub(crate) use self::read::read;
 use crate::kubelet::Kubelet;
 
-/// Everything that the program is told.
-#[derive(Clone, Debug)]
+/// Prepares a Kubernetes node for many connections
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = crate::NAME,
+    version,
+    // A missing command is an error that says so.
+    arg_required_else_help = false,
+    after_help = "Flags take precedence over the environment, the environment over the file."
+)]
 pub(crate) struct Settings {
+    #[command(subcommand)]
     pub(crate) command: Command,
-    /// web-10k, web-100k, web-1m or custom.
+    /// YAML file with any of the flags below
+    #[arg(long, global = true, env = "NODE_TUNER_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Validate the settings and exit
+    #[arg(long, global = true, env = "NODE_TUNER_CHECK")]
+    check: bool,
+    /// Profile of the node
+    #[arg(long, global = true, env = "NODE_TUNER_PROFILE", default_value = "web-10k")]
+    #[arg(value_parser = ["web-10k", "web-100k", "web-1m", "custom"])]
     pub(crate) profile: String,
-    /// Values of knobs beside or instead of the profile's; `off` takes one out.
+    /// Settings that override the profile; VALUE off removes one
+    #[arg(
+        id = "knobs",
+        long = "knobs",
+        global = true,
+        env = "NODE_TUNER_KNOBS",
+        value_name = "NAME=VALUE"
+    )]
+    #[arg(action = ArgAction::Append, value_parser = pairs)]
+    overrides: Vec<Pairs>,
+    /// The overrides by their names.
+    #[arg(skip)]
     pub(crate) knobs: BTreeMap<String, String>,
-    /// What /proc, /sys, /dev and /etc are below.
+    /// Parent folder of /proc, /sys, /dev and /etc
+    #[arg(long, global = true, env = "NODE_TUNER_ROOT", default_value = "/")]
     pub(crate) root: PathBuf,
-    /// The folder of the journal.
+    /// Folder of the journal
+    #[arg(long, global = true, env = "NODE_TUNER_JOURNAL")]
+    #[arg(default_value = "/var/lib/corelane/node-tuner")]
     pub(crate) journal: PathBuf,
-    /// CPUs for interrupts, in the kernel's list form; empty: not said.
+    /// CPUs for interrupts, such as 0-1; empty: not set
+    #[arg(long, global = true, env = "NODE_TUNER_HOUSEKEEPING", default_value = "")]
     pub(crate) housekeeping: String,
-    /// Network devices; empty: those with hardware.
+    /// Network devices; empty: those with hardware
+    #[arg(long, global = true, env = "NODE_TUNER_INTERFACES")]
+    #[arg(action = ArgAction::Append, value_delimiter = ',')]
     pub(crate) interfaces: Vec<String>,
-    /// The kubelet's configuration, to be compared.
+    /// File with the kubelet's configuration or its /configz, to compare
+    #[arg(id = "kubelet-config", long, global = true, env = "NODE_TUNER_KUBELET_CONFIG")]
+    #[arg(value_name = "FILE")]
+    kubelet_config: Option<PathBuf>,
+    /// What that file says.
+    #[arg(skip)]
     pub(crate) kubelet: Option<Kubelet>,
+    /// Output format
+    #[arg(long, global = true, env = "NODE_TUNER_OUTPUT", default_value = "table")]
     pub(crate) output: Output,
-    pub(crate) log_level: LevelFilter,
-    pub(crate) log_format: LogFormat,
+    /// Level of the log: off, error, warn, info, debug or trace
+    #[arg(id = "log.level", long = "log.level", global = true, env = "NODE_TUNER_LOG_LEVEL")]
+    #[arg(default_value = "info", value_parser = allowed(value::word::<Level>))]
+    pub(crate) log_level: Level,
+    /// Format of log lines
+    #[arg(id = "log.format", long = "log.format", global = true, env = "NODE_TUNER_LOG_FORMAT")]
+    #[arg(default_value = "text")]
+    pub(crate) log_format: Format,
+    #[command(flatten)]
     pub(crate) agent: Agent,
 }
 
 impl Settings {
-    /// Whether originals are put back, and nothing else is done.
+    /// Whether originals are written back, and nothing else is done.
     pub(crate) fn restores(&self) -> bool {
         match self.command {
             Command::Restore => true,
@@ -49,90 +100,136 @@ impl Settings {
     }
 }
 
-/// What to do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Show what differs from the profile; change nothing
     Audit,
+    /// Show what apply would write, and why
     Plan,
+    /// Save the original values, then write what differs
     Apply,
+    /// Write back the original values
     Restore,
+    /// Audit, apply or restore repeatedly
     Agent,
     Proof(Proof),
     Generate(Generate),
     Uninstall(Uninstall),
+    /// List all settings, with reasons and risks
     Knobs,
 }
 
-/// Form of what is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Format of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     Table,
     Json,
 }
 
-/// Form of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogFormat {
-    Text,
-    Json,
-}
-
 /// Settings of the loop.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Agent {
+    /// Mode of the agent
+    #[arg(id = "agent.mode", long = "agent.mode", global = true, env = "NODE_TUNER_AGENT_MODE")]
+    #[arg(default_value = "audit")]
     pub(crate) mode: Mode,
-    /// Whether what drifted is written again, or only reported.
-    pub(crate) repair: bool,
+    /// Action on drift
+    #[arg(id = "agent.drift", long = "agent.drift", global = true, env = "NODE_TUNER_AGENT_DRIFT")]
+    #[arg(default_value = "repair")]
+    pub(crate) drift: Drift,
+    // Alerts consider an agent without a pass in 15 minutes as hanging.
+    /// Time between two passes
+    #[arg(id = "agent.interval", long = "agent.interval", global = true)]
+    #[arg(env = "NODE_TUNER_AGENT_INTERVAL", default_value = "30s")]
+    #[arg(value_parser = allowed(value::duration(SECOND, 300 * SECOND)))]
     pub(crate) interval: Duration,
+    /// Address of probes, metrics and reports
+    #[arg(id = "agent.listen", long = "agent.listen", global = true)]
+    #[arg(env = "NODE_TUNER_AGENT_LISTEN", default_value = "0.0.0.0:9905")]
+    #[arg(value_parser = allowed(value::address))]
     pub(crate) listen: SocketAddr,
-    /// Name of the node; empty: no Kubernetes.
+    /// Name of the node; empty: no Kubernetes
+    #[arg(id = "agent.node", long = "agent.node", global = true, env = "NODE_TUNER_AGENT_NODE")]
+    #[arg(default_value = "")]
     pub(crate) node: String,
+    /// Configuration of the API client; without it, that of the pod
+    #[arg(id = "agent.kubeconfig", long = "agent.kubeconfig", global = true)]
+    #[arg(env = "NODE_TUNER_AGENT_KUBECONFIG")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Where the hierarchies of cgroups are mounted.
+    /// Mount point of cgroups
+    #[arg(id = "agent.cgroups", long = "agent.cgroups", global = true)]
+    #[arg(env = "NODE_TUNER_AGENT_CGROUPS", default_value = "/sys/fs/cgroup")]
     pub(crate) cgroups: PathBuf,
-    /// Label selector of the pods whose pinning is to be proven.
+    /// Label selector of the pods whose pinning is proven
+    #[arg(id = "agent.pods", long = "agent.pods", global = true, env = "NODE_TUNER_AGENT_PODS")]
+    #[arg(default_value = "app.kubernetes.io/name in (corelane-server, corelane-gateway)")]
     pub(crate) pods: String,
-    /// Open files that such a pod needs; none: as the profile says.
+    /// Open files that such a pod needs; by default, as in the profile
+    #[arg(id = "agent.nofile", long = "agent.nofile", global = true)]
+    #[arg(env = "NODE_TUNER_AGENT_NOFILE", value_parser = allowed(value::number(1, 1 << 30)))]
     pub(crate) nofile: Option<u64>,
-    /// Key of the taint of nodes that are not prepared; empty: none.
+    /// Key of the taint of nodes that are not prepared; empty: none
+    #[arg(id = "agent.taint", long = "agent.taint", global = true, env = "NODE_TUNER_AGENT_TAINT")]
+    #[arg(default_value = "")]
     pub(crate) taint: String,
 }
 
+const SECOND: Duration = Duration::from_secs(1);
+
 /// What the loop does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
     Audit,
     Apply,
     Restore,
 }
 
-/// Settings of `proof`.
-#[derive(Clone, Debug)]
+/// Whether settings that drifted are written again, or only reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Drift {
+    Repair,
+    Report,
+}
+
+/// Show whether pods have exclusive CPUs
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Proof {
-    /// URLs of agents; a name with several addresses means all of them.
+    /// Agents to query; a name means all of its addresses
+    #[arg(long, env = "NODE_TUNER_AGENTS", default_value = "http://127.0.0.1:9905")]
+    #[arg(action = ArgAction::Append, value_delimiter = ',')]
     pub(crate) agents: Vec<String>,
-    /// Whether it is well if there is no pod to prove anything of.
+    /// Succeed if no agent has a pod
+    #[arg(long, env = "NODE_TUNER_ALLOW_NONE")]
     pub(crate) allow_none: bool,
 }
 
-/// Settings of `uninstall`.
-#[derive(Clone, Debug)]
+/// Restore every node before the DaemonSet is deleted
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Uninstall {
+    /// Namespace of the DaemonSet
+    #[arg(long, env = "NODE_TUNER_NAMESPACE")]
     pub(crate) namespace: String,
+    /// Name of the DaemonSet
+    #[arg(long, env = "NODE_TUNER_DAEMONSET")]
     pub(crate) daemonset: String,
+    /// Time limit until all nodes are restored
+    #[arg(long, env = "NODE_TUNER_TIMEOUT", default_value = "5m")]
+    #[arg(value_parser = allowed(value::duration(SECOND, 3600 * SECOND)))]
     pub(crate) timeout: Duration,
 }
 
-/// Settings of `generate`.
-#[derive(Clone, Copy, Debug)]
+/// Print settings that do not belong to the host, as a file
+#[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Generate {
+    /// Consumer of the file
     pub(crate) what: What,
-    /// Whether unsafe sysctls too.
+    /// Include sysctls that the kubelet must allow
+    #[arg(id = "unsafe", long = "unsafe")]
     pub(crate) with_unsafe: bool,
 }
 
-/// Whose file is generated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Consumers of a generated file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum What {
     Server,
     Gateway,

@@ -35,7 +35,7 @@ pub(crate) struct Tuner {
     left_alone: BTreeSet<Setting>,
 }
 
-/// A knob, and which of its files.
+/// A setting, and which of its files.
 pub(crate) type Setting = (&'static str, String);
 
 /// What `restore` did.
@@ -51,7 +51,7 @@ impl Tuner {
     /// For the root, the profile and the journal of these settings. Touches nothing.
     pub(crate) fn new(settings: &Settings) -> Self {
         Tuner {
-            profile: Profile::new(settings).expect("the knobs were checked with the settings"),
+            profile: Profile::new(settings).expect("the settings were validated"),
             tree: Tree::new(&settings.root),
             store: Store::new(&settings.journal),
             kubelet: settings.kubelet.clone(),
@@ -132,7 +132,7 @@ impl Tuner {
             _ => Ok(()),
         };
         if let Err(error) = result {
-            tracing::warn!("the journal is as it was before this pass: {error}");
+            tracing::warn!("the journal was not written in this pass: {error}");
         }
     }
 

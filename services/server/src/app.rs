@@ -42,7 +42,7 @@ pub(crate) const ROUTES: [&str; 10] = [
     "/docs",
 ];
 
-/// A reply that is in memory, or a file on its way.
+/// A reply that is in memory, or a file that is being sent.
 pub(crate) type Body = http_body_util::Either<Full<Bytes>, corelane_files::Body>;
 
 /// An error of the library's, such as a body that broke off, is answered by the library.
@@ -147,7 +147,7 @@ impl Instance {
         })
     }
 
-    /// Does to a request what a drill asks for.
+    /// Applies the faults of a drill to a request.
     async fn falsify(self: Rc<Self>, injection: Injection, request: Request<Incoming>) -> Reply {
         let mut reply = match injection.inject().await {
             Some(reply) => reply.map(http_body_util::Either::Left),

@@ -45,16 +45,17 @@ impl Files {
     }
 }
 
-/// Says an error in the words of every other, with the fields that belong to it: 416 tells the
-/// length of the file in Content-Range (RFC 9110 section 15.5.17).
+/// Gives an error the body of a problem and keeps its fields: 416 has the length of the file in
+/// Content-Range (RFC 9110 section 15.5.17).
 fn worded(reply: Response<corelane_files::Body>) -> Response<Body> {
     let status = reply.status();
     if !status.is_client_error() && !status.is_server_error() {
         return reply.map(Either::Right);
     }
     let problem = match status {
-        StatusCode::SERVICE_UNAVAILABLE => Problem::new(status, "overloaded")
-            .detail("more files are looked for on the disk than may be"),
+        StatusCode::SERVICE_UNAVAILABLE => {
+            Problem::new(status, "overloaded").detail("too many files are being looked up on disk")
+        }
         _ => Problem::from(status),
     };
     let fields = reply.headers().iter();
@@ -69,7 +70,7 @@ pub(crate) fn describe() -> [openapi::Path; 2] {
     let file = |id: &str, summary: &str| {
         Operation::new(id, summary)
             .reply(200, openapi::reply("The file", bytes()))
-            .reply(206, openapi::reply("The ranges of it that were asked for", bytes()))
+            .reply(206, openapi::reply("The requested ranges", bytes()))
             .reply(304, openapi::reply("The client's copy is the present one", None))
             .reply(308, openapi::reply("A folder: its address ends in a slash", None))
             .errors(&[404, 412, 416])

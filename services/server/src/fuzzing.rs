@@ -1,8 +1,10 @@
-//! Doors to what reads text from outside, for the fuzz targets in `services/fuzz`.
+//! Entry points of the fuzz targets in `services/fuzz`.
 
 use std::ffi::OsString;
 
-use crate::config::{self, Config, Invocation};
+use corelane_service::config::Invocation;
+
+use crate::config::{Config, PROGRAM};
 use crate::handlers::{div, work};
 use crate::projects;
 
@@ -11,16 +13,16 @@ use crate::projects;
 pub struct Accepted {
     /// What `--check` prints.
     pub shown: String,
-    /// Every value, as it is in force.
+    /// Every active value.
     pub values: String,
 }
 
-/// Reads a configuration; `None` when help or the version was asked for. Whichever file the
+/// Reads a configuration; `None` for help or the version. Whichever file the
 /// command line names, its text is `file`.
 ///
 /// # Errors
 ///
-/// What an operator would be told.
+/// The errors for the operator.
 pub fn configuration<'a>(
     file: &str,
     environment: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -29,13 +31,13 @@ pub fn configuration<'a>(
     let environment =
         environment.into_iter().map(|(name, text)| (OsString::from(name), OsString::from(text)));
     let arguments = arguments.into_iter().map(OsString::from);
-    let invocation = config::read_with(arguments, environment, |_path| Ok(file.to_owned()));
+    let invocation = PROGRAM.read_with(arguments, environment, |_path| Ok(file.to_owned()));
     let settings = match invocation.map_err(|errors| errors.to_string())? {
         Invocation::Print(_) => return Ok(None),
         Invocation::Check(settings) | Invocation::Run(settings) => settings,
     };
     let config = Config::parse(&settings).map_err(|errors| errors.to_string())?;
-    Ok(Some(Accepted { shown: config::describe(&settings), values: format!("{config:?}") }))
+    Ok(Some(Accepted { shown: settings.describe(PROGRAM.keys), values: format!("{config:?}") }))
 }
 
 /// The half of `/div/{n}`.
@@ -43,7 +45,7 @@ pub fn half(n: &str) -> Option<String> {
     div::half(n)
 }
 
-/// The iterations that the query of `/work` asks for.
+/// The iterations in a query of `/work`.
 pub fn ops(query: &str, most: u64) -> Option<u64> {
     work::ops(query, most)
 }
@@ -53,7 +55,7 @@ pub fn document(text: &[u8]) -> Option<Vec<u8>> {
     projects::fuzzing::document(text)
 }
 
-/// Whether two JSON texts say the same, numbers aside.
+/// Whether two JSON texts say the same, except for numbers.
 pub fn say_the_same(one: &[u8], other: &[u8]) -> bool {
     projects::fuzzing::say_the_same(one, other)
 }

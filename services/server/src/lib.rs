@@ -17,20 +17,18 @@ mod projects;
 mod serve;
 mod telemetry;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use corelane::{Builder, Drain, Error, Limits, Server, Timeouts};
+use corelane_service::config::{ConfigErrors, Invocation};
+use corelane_service::process;
 
 use crate::app::ROUTES;
-use crate::config::{Config, ConfigErrors, Invocation};
+use crate::config::{Config, PROGRAM};
 
-/// Bad usage or configuration (sysexits.h, EX_USAGE).
-const EXIT_USAGE: u8 = 64;
-
-/// Runs the program: its command line, environment and file say what to do.
+/// Runs the program as its command line, environment and file say.
 pub fn main() -> ExitCode {
-    // The allocator does not ask for huge pages (its feature `no_thp`). A kernel that gives them
+    // The allocator does not request huge pages (its feature `no_thp`). A kernel that gives them
     // unasked would make each of its blocks count as used in full; where it knows none there is
     // nothing to refuse.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
@@ -38,26 +36,18 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(errors) => {
             report(&errors);
-            ExitCode::from(EXIT_USAGE)
+            process::usage()
         }
     }
 }
 
 fn report(error: &dyn std::fmt::Display) {
-    for line in error.to_string().lines().filter(|line| !line.is_empty()) {
-        // Not `eprintln!`, which panics when nobody reads standard error any more.
-        let _ = writeln!(std::io::stderr(), "corelane-server: {line}");
-    }
-}
-
-/// Prints for whoever still reads; `print!` would panic if nobody does.
-fn show(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    process::report(PROGRAM.name, error);
 }
 
 fn run() -> Result<ExitCode, ConfigErrors> {
-    match config::read(std::env::args_os(), std::env::vars_os())? {
-        Invocation::Print(text) => show(&text),
+    match PROGRAM.read(std::env::args_os(), std::env::vars_os())? {
+        Invocation::Print(text) => process::print(&text),
         Invocation::Check(settings) => {
             let config = Config::parse(&settings)?;
             let tls = config.tls()?;
@@ -66,7 +56,7 @@ fn run() -> Result<ExitCode, ConfigErrors> {
             if let Err(error) = valid.and_then(|()| tls.map_or(Ok(()), |tls| tls.check())) {
                 return Ok(failed(&error));
             }
-            show(&config::describe(&settings));
+            process::print(&settings.describe(PROGRAM.keys));
         }
         Invocation::Run(settings) => return serve::serve(Config::parse(&settings)?),
     }
@@ -75,7 +65,7 @@ fn run() -> Result<ExitCode, ConfigErrors> {
 
 fn failed(error: &Error) -> ExitCode {
     report(error);
-    if error.is_setting() { ExitCode::from(EXIT_USAGE) } else { ExitCode::FAILURE }
+    if error.is_setting() { process::usage() } else { ExitCode::FAILURE }
 }
 
 fn builder(config: &Config) -> Result<Builder, ConfigErrors> {

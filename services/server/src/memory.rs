@@ -1,9 +1,8 @@
-//! Gives memory back to the system that connections do not need any more.
+//! Returns memory to the system that connections no longer need.
 //!
-//! mimalloc returns a freed page after a second at the earliest, and only when it has something else
-//! to do for that thread: another page is freed, or 10,000 allocations took its slow way. On a lane
-//! whose connections have just been parked nothing does that, and thousands of them would keep what
-//! they no longer use (mimalloc v3, src/page.c: `_mi_page_free`; src/options.c: `purge_delay`).
+//! mimalloc returns a freed page after a second at the earliest. It also needs an occasion: another page
+//! of that thread is freed, or 10,000 allocations took its slow path. A lane whose connections were just
+//! parked has none. Thousands of connections would keep unused memory (mimalloc v3, src/page.c: `_mi_page_free`; src/options.c: `purge_delay`).
 
 use std::hint::black_box;
 use std::time::Duration;

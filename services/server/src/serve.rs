@@ -4,11 +4,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use corelane::{Builder, Drained};
+use corelane_service::config::ConfigErrors;
 use http::HeaderValue;
 
 use crate::app::{App, Common, ROUTES};
 use crate::auth::{Auth, AuthCollector};
-use crate::config::{Config, ConfigErrors};
+use crate::config::Config;
 use crate::faults::{self, FaultCollector, Faults};
 use crate::logging;
 use crate::projects::database::Database;
@@ -55,7 +56,7 @@ pub(crate) fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
     })
 }
 
-/// The name of this replica, in replies and wherever else it is asked for one.
+/// The name of this replica, in replies, spans and at the database.
 pub(crate) fn replica_name(config: &Config) -> String {
     match config.replica.as_str() {
         "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -71,7 +72,7 @@ fn named(builder: Builder, replica: &str) -> Builder {
     }
 }
 
-/// The page of faults is there in any case: it says where they are turned on.
+/// The page of faults always exists: it shows how to enable them.
 fn with_drills(builder: Builder, faults: Option<&Arc<Faults>>) -> Builder {
     let builder = builder.admin_route("/faults", faults::handler(faults.cloned()));
     match faults {
@@ -82,7 +83,7 @@ fn with_drills(builder: Builder, faults: Option<&Arc<Faults>>) -> Builder {
 
 fn with_tokens(builder: Builder, auth: &Arc<Auth>) -> Builder {
     if let Err(error) = auth.watch() {
-        tracing::error!(%error, "tokens are not reloaded: no thread for it");
+        tracing::error!(%error, "tokens are not reloaded: cannot start a thread");
     }
     builder.collector(AuthCollector(Arc::clone(auth)))
 }

@@ -1,10 +1,15 @@
-//! What the small programs of Corelane share: flags and environment, one HTTP request, and answers to
-//! probes.
+//! What the programs of Corelane share.
+//!
+//! - [`config`]: a table of keys, filled from a TOML file, the environment and flags;
+//! - [`flags`]: flags and environment variables of programs without a file;
+//! - [`value`]: parsers of values with units and bounds, for both;
+//! - [`log`]: log lines as text or JSON;
+//! - [`http`]: probes and metrics on a small server, and one HTTP/1.1 request;
+//! - [`process`]: exit codes, signals, output, the runtime of a small program.
 
-mod arguments;
-mod exchange;
-mod serve;
-
-pub use arguments::{duration, number, read, refuse};
-pub use exchange::{ExchangeError, exchange};
-pub use serve::{Answer, serve};
+pub mod config;
+pub mod flags;
+pub mod http;
+pub mod log;
+pub mod process;
+pub mod value;

@@ -1,4 +1,4 @@
-//! What is answered, as figures.
+//! The figures of an answer.
 
 use corelane::capacity::{
     Autoscaling, Bound, CapacityError, Estimated, Kind, Model, Plan, Sharing, Simulated, Target,
@@ -17,11 +17,11 @@ pub(crate) struct Answer {
     pub(crate) growth: f64,
     pub(crate) plan: Option<Plan>,
     pub(crate) autoscaling: Option<Autoscaling>,
-    /// How a number of replicas fares.
+    /// A number of replicas at the load.
     pub(crate) at: Option<At>,
 }
 
-/// How the replicas fare at the load.
+/// A number of replicas at the load.
 #[derive(Debug)]
 pub(crate) struct At {
     pub(crate) replicas: u64,
@@ -35,13 +35,16 @@ pub(crate) struct At {
 
 impl Answer {
     pub(crate) fn new(question: &Question, model: Model) -> Result<Self, CapacityError> {
-        let target =
-            question.quantile.map(|(share, within)| Target { share, within, shed: question.shed });
-        let load = question.load.map(|load| match load {
+        let target = question.quantile().map(|(share, within)| Target {
+            share,
+            within,
+            shed: question.shed,
+        });
+        let load = question.load().map(|load| match load {
             Load::Rate(rate) => rate,
             Load::Used(share) => share * model.knee().rate,
         });
-        let simulation = &question.simulation;
+        let simulation = &question.simulation();
         let plan = match &target {
             // Without a load, one replica is as many as it takes.
             Some(target) => {
@@ -50,7 +53,7 @@ impl Answer {
             None => None,
         };
         let needed = plan.and_then(|plan| plan.needed);
-        let alone = matches!(question.load, Some(Load::Used(_))).then_some(1);
+        let alone = matches!(question.load(), Some(Load::Used(_))).then_some(1);
         let replicas = question.replicas.or(alone).or(needed).unwrap_or(1);
         let at = load.map(|load| At::new(&model, load, replicas, target.as_ref(), question));
         let autoscaling = load.zip(plan.as_ref()).and_then(|(load, plan)| {
@@ -89,7 +92,7 @@ impl At {
         let rate = load / replicas as f64;
         let estimated = model.estimate(rate);
         let stays = rate < model.knee().rate || estimated.shed > 0.0;
-        let simulated = stays.then(|| model.simulate(&question.simulation, rate));
+        let simulated = stays.then(|| model.simulate(&question.simulation(), rate));
         // Above the knee a queue that is not full yet still grows: how long depends on when one looks.
         let simulated = simulated.filter(|seen| rate < model.knee().rate || seen.shed > 0.0);
         let met = target.map(|target| simulated.as_ref().is_some_and(|seen| target.is_met(seen)));

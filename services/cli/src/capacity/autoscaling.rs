@@ -9,8 +9,8 @@ use super::text::whole;
 pub(crate) fn render(answer: &Answer, arguments: &[String]) -> Result<String, String> {
     if answer.model.knee().bound == Bound::Slots {
         return Err(format!(
-            "--hpa: the {} slots of a lane are taken before it is busy, which its busy share does not show; \
-             allowed are --slots that are not",
+            "--hpa: the {} slots of a lane are taken before the lane is busy, so its busy share is no measure; \
+             allowed are more --slots",
             answer.model.replica().slots
         ));
     }
@@ -39,7 +39,7 @@ autoscaling:
         metric: {{name: corelane_lane_busy_ratio}}
         target: {{type: AverageValue, averageValue: {busy}m}}
   behavior:
-    # A replica takes its time to warm up, and load falls more often for a moment than for good.
+    # A replica takes its time to warm up, and most drops of load are short.
     scaleDown:
       stabilizationWindowSeconds: 300
       policies:
@@ -54,7 +54,7 @@ autoscaling:
     ))
 }
 
-/// The command as it can be given again.
+/// The command line, quoted for a shell.
 fn command(arguments: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:%=".contains(c);
     let quoted = arguments.iter().map(|word| {

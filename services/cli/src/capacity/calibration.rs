@@ -1,4 +1,4 @@
-//! The model, by what is given and by what a running replica has learnt.
+//! The model, from flags and from the metrics of a running replica.
 
 use corelane::Placement;
 use corelane::capacity::{CapacityError, Kind, Mix, Model, Replica, Sharing, Time};
@@ -8,10 +8,10 @@ use super::arguments::{Question, Settings};
 use super::exposition::{Exposition, Series};
 use super::source::{self, Source};
 
-/// Handlers that wait for less do not wait: it is the time between two readings of the clock.
+/// Shorter waits are ignored: it is the time between two readings of the clock.
 const NO_WAIT: f64 = 1e-6;
 
-/// Start times of one process differ by no more, in seconds: the kernel counts them from the boot.
+/// Start times of one process differ by less, in seconds: the kernel counts them from the boot.
 const SAME_START: f64 = 2.0;
 
 /// Counters that are read at both ends of a time.
@@ -30,7 +30,8 @@ const SELDOM: f64 = 0.05;
 
 /// The mix and the replica that a question is about.
 pub(crate) fn model(question: &Question) -> Result<Model, Failure> {
-    let (given, mix) = match (question.from.last(), &question.mix) {
+    let mix = question.mix().map_err(Failure::Usage)?;
+    let (given, mix) = match (question.from.last(), &mix) {
         (Some(source), mix) => {
             let (before, now) = source::read(&question.from, question.window)
                 .map_err(|error| Failure::NoAnswer(error.to_string()))?;
@@ -54,7 +55,7 @@ pub(crate) fn model(question: &Question) -> Result<Model, Failure> {
 impl Settings {
     /// A replica with what is given in place of what it has.
     fn over(&self, mut replica: Replica, placement: Option<Placement>) -> Replica {
-        let set = |to: &mut usize, from: Option<usize>| *to = from.unwrap_or(*to);
+        let set = |to: &mut usize, from: Option<u64>| *to = from.map_or(*to, |n| n as usize);
         set(&mut replica.lanes, self.lanes);
         set(&mut replica.slots, self.slots);
         set(&mut replica.queue, self.queue);
@@ -67,7 +68,7 @@ impl Settings {
             replica.sharing = sharing(placement);
         }
         if self.keep_alive {
-            // Its connection stays where it is, whoever has less to do.
+            // A connection stays in its lane, even if others are idle.
             replica.sharing = Sharing::Apart;
         }
         replica
@@ -81,8 +82,8 @@ fn sharing(placement: Placement) -> Sharing {
     }
 }
 
-/// The kinds of a mix with what the replica has learnt of those that give no times; without a mix,
-/// all that it has learnt.
+/// The kinds of a mix, with times that the replica has measured where the mix gives none. Without a mix,
+/// all kinds that it has measured.
 fn learnt_mix(
     mix: Option<&Mix>,
     learnt: Vec<(Kind, f64)>,
@@ -90,7 +91,7 @@ fn learnt_mix(
 ) -> Result<Mix, Failure> {
     let all: f64 = learnt.iter().map(|(_, n)| n).sum();
     if all <= 0.0 {
-        return Err(Failure::NoAnswer(format!("--from {source}: it was asked for nothing")));
+        return Err(Failure::NoAnswer(format!("--from {source}: the replica had no requests")));
     }
     let usage = |error: CapacityError| Failure::Usage(error.to_string());
     let Some(mix) = mix else {
@@ -106,7 +107,7 @@ fn learnt_mix(
             let names: Vec<_> = learnt.iter().map(|(known, _)| known.name.as_str()).collect();
             let names = names.join(", ");
             Failure::Usage(format!(
-                "--mix {:?}: the replica knows nothing of it; allowed are {names}, or a mean",
+                "--mix {:?}: the replica has not measured it; allowed are {names}, or a mean",
                 kind.name
             ))
         })
@@ -115,7 +116,7 @@ fn learnt_mix(
     Mix::new(kinds).map_err(usage)
 }
 
-/// What a replica told at both ends of a time; at its start, nothing.
+/// The metrics of a replica at both ends of a time; empty at its start.
 #[derive(Debug)]
 struct Told {
     before: Exposition,
@@ -123,11 +124,11 @@ struct Told {
 }
 
 impl Told {
-    /// Whether both are readings of one replica, and in this order: a counter that fell began anew.
+    /// Whether both are readings of one replica, and in this order: a counter that fell was reset.
     fn check(&self, source: &Source) -> Result<(), Failure> {
         let refuse = |words: &str| Err(Failure::NoAnswer(format!("--from {source}: {words}")));
         if self.now.series("corelane_lane_info").is_empty() {
-            return refuse("it shows no lanes; allowed is what /metrics of a replica shows");
+            return refuse("the metrics have no lanes; allowed are those of a replica");
         }
         let fell = |name: &&str| {
             let now = self.now.series(name);
@@ -139,8 +140,8 @@ impl Told {
         let restarted = starts.is_some_and(|(old, new)| (new - old).abs() > SAME_START);
         if restarted || COUNTERS.iter().any(fell) {
             return refuse(
-                "it is no later reading of the replica that was read first; allowed are two of one replica \
-                 that was not restarted between them, the earlier one first",
+                "it is not a later reading of the same replica; allowed are two of one replica that was not \
+                 restarted in between, the earlier one first",
             );
         }
         Ok(())
@@ -154,7 +155,7 @@ impl Told {
         sum(&self.now) - sum(&self.before)
     }
 
-    /// Each kind that was asked for, and how often.
+    /// Each requested kind, and how often.
     fn kinds(&self) -> Vec<(Kind, f64)> {
         let observations = "corelane_load_table_observations_total";
         let rows = self.now.series(observations).iter().filter_map(|row| {
@@ -183,7 +184,7 @@ impl Told {
         rows.collect()
     }
 
-    /// Its settings, and what a request costs it beside its handler, over so many requests.
+    /// Its settings, and the cost of a request outside its handler, over so many requests.
     fn replica(&self, requests: f64) -> Replica {
         let usual = Replica::default();
         let setting = |name: &str| self.now.sum(name).map(|value| value as usize);
@@ -191,13 +192,12 @@ impl Told {
         let placement = config.and_then(|info| info.label("placement").parse().ok());
         let total = |name: &str| self.grown(name, |_| true);
         let lane_time = total("corelane_load_table_lane_time_seconds_total");
-        // Not busy time: it leaves out the way to sleep and back, and grows in a lane that is robbed of
-        // its CPU.
+        // Not busy time, which excludes going to sleep and waking up, and grows in a lane that is preempted.
         let taken = total("corelane_lane_cpu_seconds_total");
         let besides = (taken - lane_time).max(0.0) / requests.max(1.0);
         let sleeps = total("corelane_lane_sleeps_total");
         // What a busy lane spends on each request shows where it hardly ever slept. Elsewhere it cannot
-        // be told from waking up, and is taken as usual.
+        // be separated from waking up, and the default is used.
         let awake = sleeps < SELDOM * requests;
         let outside = if awake { besides } else { besides.min(usual.outside) };
         let wake =

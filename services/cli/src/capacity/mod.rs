@@ -6,32 +6,27 @@ mod arguments;
 mod autoscaling;
 mod calibration;
 mod exposition;
-mod fetch;
 mod source;
 mod table;
 mod text;
 
-use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{ArgMatches, Command};
+use clap::CommandFactory;
+use corelane_service::{flags, process};
 
 use self::answer::Answer;
-pub(crate) use self::arguments::command;
-use self::arguments::{Form, Question};
+use self::arguments::Form;
+pub(crate) use self::arguments::Question;
 
-/// Runs the subcommand; `command` is the whole program, for its usage errors.
-pub(crate) fn run(command: &mut Command, matches: &ArgMatches) -> ExitCode {
-    let question = match Question::read(matches) {
-        Ok(question) => question,
-        Err(words) => return refuse(command, &words),
-    };
-    match capacity(&question) {
+/// Runs the subcommand.
+pub(crate) fn run(question: &Question) -> ExitCode {
+    match question.validate().map_err(Failure::Usage).and_then(|()| capacity(question)) {
         Ok(met) if met || !question.check => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
-        Err(Failure::Usage(words)) => refuse(command, &words),
-        Err(Failure::NoAnswer(words)) => {
-            let _ = writeln!(std::io::stderr(), "corelane: {words}");
+        Err(Failure::Usage(message)) => flags::reject(crate::Arguments::command(), message),
+        Err(Failure::NoAnswer(message)) => {
+            process::report(crate::NAME, &message);
             ExitCode::FAILURE
         }
     }
@@ -40,17 +35,17 @@ pub(crate) fn run(command: &mut Command, matches: &ArgMatches) -> ExitCode {
 /// Why there is no answer.
 #[derive(Debug)]
 enum Failure {
-    /// What was asked is not allowed.
+    /// A flag has a value that is not allowed.
     Usage(String),
-    /// The replica that was asked did not tell, or no settings do what was asked.
+    /// The metrics of the replica could not be read, or no settings meet the target.
     NoAnswer(String),
 }
 
-/// Answers on standard output; whether the target is met.
+/// Prints the answer, and returns whether the target is met.
 fn capacity(question: &Question) -> Result<bool, Failure> {
     let model = calibration::model(question)?;
     let answer = Answer::new(question, model).map_err(|error| Failure::Usage(error.to_string()))?;
-    let words = match question.form {
+    let text = match question.form() {
         Form::Table => table::render(&answer),
         Form::Json => answer.json(),
         Form::Autoscaling => {
@@ -58,11 +53,6 @@ fn capacity(question: &Question) -> Result<bool, Failure> {
             autoscaling::render(&answer, &arguments).map_err(Failure::NoAnswer)?
         }
     };
-    // Not `print!`, which panics when nobody reads any more.
-    let _ = std::io::stdout().write_all(words.as_bytes());
+    process::print(&text);
     Ok(answer.met())
-}
-
-fn refuse(command: &mut Command, words: &str) -> ExitCode {
-    corelane_service::refuse(command.error(clap::error::ErrorKind::ValueValidation, words))
 }

@@ -1,13 +1,17 @@
-//! Where the series of a replica are read from.
+//! Sources of the metrics of a replica.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::exposition::Exposition;
-use super::fetch::{FetchError, Url, fetch};
+use corelane_service::http::Url;
+use corelane_service::process;
+use hyper::StatusCode;
 
-/// An admin port, or a file with what one showed.
+use super::exposition::Exposition;
+use crate::get::{GetError, get};
+
+/// An admin port, or a file with its metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Port(Url),
@@ -15,24 +19,35 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Reads a URL or the name of a file; the error says what is allowed.
+    /// Parses a URL or the name of a file; the error says what is allowed.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         if text.contains("://") {
-            Url::parse(text).map(Source::Port)
+            let url = text.parse().ok();
+            let url = url.filter(|url: &Url| matches!(url.path().as_str(), "/" | "/metrics"));
+            url.map(Source::Port).ok_or(
+                "allowed is http://HOST[:PORT] of an admin port, such as http://127.0.0.1:8081",
+            )
         } else {
             Ok(Source::File(text.into()))
         }
     }
 
     async fn read(&self) -> Result<Exposition, SourceError> {
-        let why = |why| SourceError { from: self.clone(), why };
-        match self {
-            Source::Port(url) => fetch(url).await.map_err(|error| why(Why::Port(error))),
-            Source::File(file) => match std::fs::read_to_string(file) {
-                Ok(text) => Ok(Exposition::read(&text)),
-                Err(error) => Err(why(Why::File(error))),
-            },
-        }
+        let read = match self {
+            Source::Port(url) => scrape(url).await,
+            Source::File(file) => std::fs::read_to_string(file).map_err(Why::File),
+        };
+        let text = read.map_err(|why| SourceError { from: self.clone(), why })?;
+        Ok(Exposition::read(&text))
+    }
+}
+
+/// The metrics of an admin port.
+async fn scrape(url: &Url) -> Result<String, Why> {
+    let reply = get(url, "/metrics").await?;
+    match reply.status() {
+        StatusCode::OK => Ok(String::from_utf8_lossy(reply.body()).into_owned()),
+        status => Err(Why::Status(status)),
     }
 }
 
@@ -56,7 +71,9 @@ pub(crate) struct SourceError {
 #[derive(Debug, thiserror::Error)]
 enum Why {
     #[error(transparent)]
-    Port(FetchError),
+    Port(#[from] GetError),
+    #[error("the reply has status {0}, not 200")]
+    Status(StatusCode),
     #[error(transparent)]
     File(std::io::Error),
 }
@@ -66,18 +83,20 @@ pub(crate) fn read(
     sources: &[Source],
     window: Option<Duration>,
 ) -> Result<(Exposition, Exposition), Box<dyn std::error::Error>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let readings = runtime.block_on(async {
-        let mut before = Exposition::default();
-        if let [first, .., _] = sources {
-            before = first.read().await?;
-        }
-        let last = sources.last().expect("it is called with one");
-        if let Some(window) = window {
-            before = last.read().await?;
-            tokio::time::sleep(window).await;
-        }
-        Ok::<_, SourceError>((before, last.read().await?))
-    });
-    Ok(readings?)
+    let readings = process::block_on(
+        async {
+            let mut before = Exposition::default();
+            if let [first, .., _] = sources {
+                before = first.read().await?;
+            }
+            let last = sources.last().expect("there is at least one");
+            if let Some(window) = window {
+                before = last.read().await?;
+                tokio::time::sleep(window).await;
+            }
+            Ok::<_, SourceError>((before, last.read().await?))
+        },
+        false,
+    );
+    Ok(readings??)
 }

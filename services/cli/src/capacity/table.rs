@@ -1,4 +1,4 @@
-//! The answer for people.
+//! The answer as a table.
 
 use std::fmt::Write;
 
@@ -29,12 +29,12 @@ fn replica(out: &mut String, answer: &Answer) -> std::fmt::Result {
     };
     writeln!(
         out,
-        "One replica: {} {lanes}{work}; {} slots and {} places to wait on each.",
+        "One replica: {} {lanes}{work}; {} slots and a queue of {} on each.",
         replica.lanes, replica.slots, replica.queue
     )?;
     writeln!(
         out,
-        "A request costs its lane {} beside its handler, and {} if it has to wake up.\n",
+        "A request costs its lane {} outside its handler, and {} if the lane must wake up.\n",
         time(replica.outside),
         time(replica.wake)
     )?;
@@ -102,10 +102,7 @@ fn fares(out: &mut String, answer: &Answer, at: &At) -> std::fmt::Result {
         time(at.estimated.wait)
     )?;
     let Some(simulated) = &at.simulated else {
-        return writeln!(
-            out,
-            "That is more than it can do: the wait grows for as long as the load lasts."
-        );
+        return writeln!(out, "That is overload: the wait grows for as long as the load lasts.");
     };
     if simulated.shed > 0.0 {
         writeln!(out, "{}% of the requests are shed.", digits(100.0 * simulated.shed))?;
@@ -143,8 +140,8 @@ fn scaled(out: &mut String, answer: &Answer) -> std::fmt::Result {
     let Some(hpa) = answer.autoscaling else { return Ok(()) };
     writeln!(
         out,
-        "\nAutoscaling: aim at lanes busy {}% of the time, {} requests/s of each replica, so that the load may \
-         grow by {}% until a new one is there; {} to {} replicas (--hpa writes the values of the chart).",
+        "\nAutoscaling: keep lanes busy {}% of the time, {} requests/s of each replica. Then the load may grow \
+         by {}% until a new one is ready. {} to {} replicas (--hpa prints the values of the chart).",
         digits(100.0 * hpa.busy),
         whole(hpa.rate),
         digits(100.0 * answer.growth),

@@ -1,4 +1,4 @@
-//! Words on the command line, and how figures are written.
+//! Values on the command line, and how figures are written.
 
 use std::fs;
 use std::path::Path;

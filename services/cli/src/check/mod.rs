@@ -3,62 +3,99 @@
 //! Linked statically, it resolves names in an image that holds nothing but `/etc/resolv.conf` and
 //! `/etc/hosts`: musl always does, glibc has files and DNS built in since 2.34.
 
-mod ask;
-mod settings;
-mod wanted;
+mod progress;
 
-use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::{ArgMatches, Command};
+use clap::Args;
+use corelane_service::flags::allowed;
+use corelane_service::http::Url;
+use corelane_service::{process, value};
+use hyper::StatusCode;
+use hyper::header::HeaderName;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use self::settings::Settings;
-pub(crate) use self::settings::command;
-use self::wanted::Progress;
+use self::progress::Progress;
+use crate::get::get;
 
-/// Runs the subcommand; `command` is the whole program, for its usage errors.
-pub(crate) fn run(command: &mut Command, matches: &ArgMatches) -> ExitCode {
-    let settings = match Settings::read(command, matches) {
-        Ok(settings) => settings,
-        Err(code) => return code,
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let outcome = match runtime {
-        Ok(runtime) => {
-            let outcome = runtime.block_on(check(&settings));
-            // A look-up that hangs in its thread must not outlive the deadline.
-            runtime.shutdown_background();
-            outcome
-        }
-        Err(error) => Err(error.to_string()),
-    };
-    match outcome {
-        // Not `println!`, which panics when nobody reads any more.
-        Ok(words) => {
-            let _ = writeln!(std::io::stdout(), "{words}");
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+/// Request a URL until the reply is the expected one
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Flags take precedence over the environment. Exit codes: 0 for the expected reply; \
+                        1 when it did not come before the deadline; 64 for a bad flag or variable."
+)]
+pub(crate) struct Check {
+    /// URL to request: http://HOST[:PORT][/PATH]
+    #[arg(env = "CORELANE_CHECK_URL", value_parser = allowed(value::word::<Url>))]
+    url: Url,
+    /// Expected status code
+    #[arg(long, env = "CORELANE_CHECK_STATUS", default_value = "200", value_parser = allowed(status))]
+    status: StatusCode,
+    /// Header that the reply must have
+    #[arg(long, env = "CORELANE_CHECK_HEADER", value_name = "NAME", value_parser = allowed(header))]
+    header: Option<HeaderName>,
+    /// Number of different values of the header to see, each on a new connection
+    #[arg(long, env = "CORELANE_CHECK_DISTINCT", value_name = "NUMBER", default_value = "1")]
+    #[arg(requires = "header", value_parser = allowed(value::number(1, 1000)))]
+    distinct: u64,
+    /// Text that the body of the reply must contain
+    #[arg(long, env = "CORELANE_CHECK_BODY", value_name = "TEXT")]
+    body: Option<String>,
+    /// Time after which the check fails
+    #[arg(long, env = "CORELANE_CHECK_DEADLINE", value_name = "DURATION", default_value = "60s")]
+    #[arg(value_parser = allowed(value::duration(Duration::from_millis(1), HOUR)))]
+    deadline: Duration,
+    /// Pause between two requests
+    #[arg(long, env = "CORELANE_CHECK_INTERVAL", value_name = "DURATION", default_value = "100ms")]
+    #[arg(value_parser = allowed(value::duration(Duration::from_millis(1), HOUR)))]
+    interval: Duration,
+}
+
+fn status(text: &str) -> Result<StatusCode, &'static str> {
+    text.parse().map_err(|_| "a whole number from 100 to 999")
+}
+
+fn header(text: &str) -> Result<HeaderName, &'static str> {
+    text.parse().map_err(|_| "the name of an HTTP header")
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(check: &Check) -> ExitCode {
+    // A name lookup that hangs in its thread must not outlive the deadline.
+    match process::block_on(check.until_expected(), true) {
+        Ok(Ok(message)) => {
+            process::print(&format!("{message}\n"));
             ExitCode::SUCCESS
         }
-        Err(words) => {
-            let _ = writeln!(std::io::stderr(), "corelane: {words}");
-            ExitCode::FAILURE
-        }
+        Ok(Err(message)) => failed(&message),
+        Err(error) => failed(&error),
     }
 }
 
-/// Asks until the answer is as wanted, or says what was seen instead until the deadline.
-async fn check(settings: &Settings) -> Result<String, String> {
-    let deadline = Instant::now() + settings.deadline;
-    let mut progress = Progress::new(&settings.wanted);
-    loop {
-        if let Ok(reply) = timeout_at(deadline, ask::ask(&settings.url)).await
-            && progress.note(reply)
-        {
-            return Ok(progress.to_string());
+fn failed(message: &dyn std::fmt::Display) -> ExitCode {
+    process::report(crate::NAME, message);
+    ExitCode::FAILURE
+}
+
+impl Check {
+    /// Requests until the reply is as expected, or returns what was seen until the deadline.
+    async fn until_expected(&self) -> Result<String, String> {
+        let deadline = Instant::now() + self.deadline;
+        let mut progress = Progress::new(self);
+        loop {
+            let path = self.url.path().as_str();
+            if let Ok(reply) = timeout_at(deadline, get(&self.url, path)).await
+                && progress.note(reply)
+            {
+                return Ok(progress.to_string());
+            }
+            if Instant::now() + self.interval >= deadline {
+                return Err(format!("{} did not reply as expected: {progress}", self.url));
+            }
+            sleep(self.interval).await;
         }
-        if Instant::now() + settings.interval >= deadline {
-            return Err(format!("{} not as wanted: {progress}", settings.url));
-        }
-        sleep(settings.interval).await;
     }
 }

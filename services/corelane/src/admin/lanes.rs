@@ -1,4 +1,4 @@
-//! What `/lanes` shows: every lane at this moment. `docs/admin.md` describes each field.
+//! The data of `/lanes`: the current state of every lane. `docs/admin.md` describes each field.
 
 use std::time::{Duration, Instant};
 

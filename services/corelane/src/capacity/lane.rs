@@ -1,6 +1,6 @@
 //! A lane as the simulation has it: `queue.rs` in simulated time.
 //!
-//! The event loop looks at its sockets and takes what has come. It reads each request; a brief one
+//! The event loop looks at its sockets and takes what has come. It reads each request; a cheap one
 //! runs at once while a slot is free, any other waits for its turn. When all that came is read, one
 //! that waits has its turn, and the loop looks again. It sleeps when there is nothing to do.
 
@@ -30,7 +30,7 @@ pub(super) struct Job {
 enum Task {
     /// Read a request.
     Read(Job),
-    /// Go on with a handler whose wait has ended.
+    /// Continue a handler whose wait has ended.
     Resume(Job),
 }
 
@@ -103,7 +103,7 @@ pub(super) struct LaneModel {
     pub(super) asleep: f64,
     /// Work that has come and is not done.
     backlog: f64,
-    /// What has come and was not looked at.
+    /// Requests that have arrived and were not read.
     sockets: VecDeque<Job>,
     ready: VecDeque<Task>,
     /// Handlers that wait for something else.
@@ -113,7 +113,7 @@ pub(super) struct LaneModel {
     running: usize,
     /// One that waits found every slot taken: the next that comes free is its own.
     owed: bool,
-    /// One had its turn: the sockets are looked at before anything else.
+    /// One had its turn: the sockets are polled before anything else.
     to_look: bool,
 }
 
@@ -151,8 +151,8 @@ impl LaneModel {
         job.lane + 2.0 * self.half_outside
     }
 
-    /// Goes on until a time up to which all arrivals are known. What ends is added to `finished`,
-    /// with its end, or none if it was shed.
+    /// Runs until a time up to which all arrivals are known. Requests that end are added to `finished`
+    /// with the time of their end, or none if they were shed.
     pub(super) fn run_until(&mut self, until: f64, finished: &mut Vec<(Job, Option<f64>)>) {
         while self.now < until {
             if std::mem::take(&mut self.to_look) {

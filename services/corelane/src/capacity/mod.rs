@@ -1,7 +1,7 @@
 //! Capacity of a replica, and replicas for a load.
 //!
-//! In terms of queueing theory a lane is a single server: from what the load table has learnt about
-//! each kind of request follow the capacity of a lane and the waiting times at a load.
+//! In terms of queueing theory a lane is a single server. The model computes its capacity and its
+//! waiting times from what the load table has learnt about each kind of request.
 //! `docs/capacity.md` describes the assumptions and how well they hold.
 //!
 //! | question | answered by |

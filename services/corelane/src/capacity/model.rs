@@ -37,7 +37,7 @@ pub struct Estimated {
     pub waits: Vec<f64>,
     /// The share of requests that are shed because slots and queue are full.
     pub shed: f64,
-    /// By kind: what is waited besides, which is no queue.
+    /// By kind: waits outside queues.
     besides: f64,
     /// The share of requests that wait.
     waiting: f64,
@@ -109,9 +109,8 @@ impl Model {
 
     /// Estimates for a load of the replica in requests per second, at least 0.
     ///
-    /// The wait for the lane is Pollaczek and Khinchine's (for lanes that share their work, Lee and
-    /// Longton's), with Welch's for a lane that wakes up; brief kinds go first
-    /// (Cobham). Where slots are the bound, the wait for one of them is Lee and Longton's.
+    /// The wait for the lane follows Pollaczek and Khinchine; for lanes that share their work, Lee and
+    /// Longton. Welch's formula adds the wake-up, and cheap kinds go first (Cobham). Where slots are the bound, the wait for one of them is Lee and Longton's.
     pub fn estimate(&self, rate: f64) -> Estimated {
         let rate = rate * self.replica.busiest();
         let servers = self.replica.servers();
@@ -134,7 +133,7 @@ impl Model {
             (servers, rate * lane.mean())
         };
         let places = servers * (self.replica.slots + self.replica.queue);
-        // Brief ones that wait for their lane wait in its sockets, which are no queue of its own.
+        // Cheap ones that wait for their lane wait in its sockets, which are no queue of its own.
         let queues = slot_busy > lane_busy || !self.mix.kinds().iter().all(is_brief);
         let shed = || shed_share(taken, places - taken.min(places), load);
         Estimated {
@@ -231,7 +230,7 @@ impl Estimated {
 /// handler time.
 ///
 /// J. Pauley, "A High Concurrency HTTP Server Architecture", 2019, section 3.2. It is the
-/// simplest form of the knee: with a queue of 1 and one second, the rate at which that many slots
+/// simplest form of the knee. With a queue of 1 and one second it is the rate at which that many slots
 /// become free, if the median equals the mean.
 pub fn pauley(queue: f64, duration: f64, concurrency: f64, median: f64) -> f64 {
     queue * duration * concurrency / median

@@ -9,7 +9,7 @@ const FIXED: f64 = 1e-6;
 const WIDEST: f64 = 1e6;
 
 /// A random duration in seconds, given by its first two moments. Where the distribution matters, it is
-/// the gamma distribution with these moments: fixed, Erlang and exponential durations belong to that
+/// the gamma distribution with these moments. Fixed, Erlang and exponential durations belong to that
 /// family (Tijms, *A First Course in Stochastic Models*, 2003, appendix B).
 ///
 /// ```

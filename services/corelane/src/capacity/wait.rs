@@ -79,9 +79,8 @@ pub fn lee_longton(rate: f64, servers: usize, time: Time) -> f64 {
     (1.0 + time.scv()) / 2.0 * erlang_c(servers, load) * time.mean() / free
 }
 
-/// Mean waits of requests that go first and of those that go after them, from what they would wait
-/// on average in the order of arrival: W(1 − ρ) / (1 − σ) and W / (1 − σ), where σ is the part of
-/// the load ρ that goes first. No request is interrupted. Both are infinite for a load of 1 or more.
+/// Mean waits of requests that go first, W(1 − ρ) / (1 − σ), and of those that go after them,
+/// W / (1 − σ). W is the mean wait in the order of arrival, σ the part of the load ρ that goes first. No request is interrupted. Both are infinite for a load of 1 or more.
 ///
 /// A. Cobham, "Priority assignment in waiting line problems", Operations Research 2, 1954.
 pub fn cobham(wait: f64, busy: f64, busy_first: f64) -> (f64, f64) {

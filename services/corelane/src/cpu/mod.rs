@@ -62,21 +62,23 @@ impl fmt::Display for Lanes {
 
 /// Whether each lane is pinned to a CPU of its own.
 ///
-/// Pinning to CPUs that other processes use is worse than not pinning: two processes that pin to the
+/// Pinning to CPUs that other processes use is worse than not pinning. Two processes that pin to the
 /// first CPU of a shared mask halve each other's speed while another CPU idles.
 ///
 /// If there are fewer lanes than CPUs, lanes are placed on separate cores rather than SMT siblings
 /// where possible, and on as few NUMA nodes as possible. When the cpuset of a running server changes,
-/// as the kubelet may do, lanes are pinned again within about a second; while the new cpuset does not
+/// as the kubelet may do, lanes are pinned again within about a second. While the new cpuset does not
 /// allow it, they run unpinned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pin {
-    /// Pin only where the CPUs evidently belong to this process alone (the default): there is one lane
-    /// for each CPU of the mask, the machine has more CPUs, and no CFS quota is below them. In
-    /// addition, one of these must hold: the cgroup requests exactly that many CPUs (1,024
-    /// `cpu.shares` each, or the equivalent `cpu.weight`), as a container with whole CPUs under the
-    /// kubelet's static CPU manager does; the cpuset is an exclusive partition; or the cgroup's
-    /// request is unknown or unset and the number of lanes was set explicitly.
+    /// Pin only where the CPUs evidently belong to this process alone (the default). There must be one
+    /// lane for each CPU of the mask, more CPUs in the machine, and no CFS quota below them. In
+    /// addition, one of these must hold:
+    ///
+    /// - The cgroup requests exactly that many CPUs (1,024 `cpu.shares` each, or the equivalent
+    ///   `cpu.weight`), as a container with whole CPUs under the kubelet's static CPU manager does.
+    /// - The cpuset is an exclusive partition.
+    /// - The cgroup's request is unknown or unset, and the number of lanes was set explicitly.
     #[default]
     Auto,
     /// Always pin: the caller knows that the CPUs of the mask belong to this process alone. More lanes

@@ -84,7 +84,9 @@ fn share(lanes: usize, cpus: usize) -> String {
 fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) -> Option<String> {
     let n = cpus.len();
     if let Some(quota) = view.quota.filter(|&quota| quota < n as f64) {
-        return Some(format!("the CFS quota of {quota} CPUs is less than the {n} CPUs of the affinity mask"));
+        return Some(format!(
+            "the CFS quota of {quota} CPUs is less than the {n} CPUs of the affinity mask"
+        ));
     }
     if count != n {
         return Some(share(count, n));
@@ -93,7 +95,10 @@ fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) ->
         return Some("the number of CPUs of the machine is unknown".to_owned());
     }
     if n >= view.online.len() {
-        return Some(format!("the affinity mask contains all {} CPUs of the machine", view.online.len()));
+        return Some(format!(
+            "the affinity mask contains all {} CPUs of the machine",
+            view.online.len()
+        ));
     }
     let requested = view.weight.is_some_and(|weight| weight.requests(n));
     if view.exclusive || requested {
@@ -289,8 +294,8 @@ mod tests {
             (part().weight(1), n(2), Auto, "- -", Some("cpu.weight of 1 ")),
             (part().weight(80), n(2), Auto, "- -", Some("cpu.weight of 80")),
             // Nothing known of the request, and nobody said how many lanes.
-            (part(), AUTO, Auto, "- -", Some("nothing tells")),
-            (part().weight(100), AUTO, Auto, "- -", Some("nothing tells")),
+            (part(), AUTO, Auto, "- -", Some("nothing shows")),
+            (part().weight(100), AUTO, Auto, "- -", Some("nothing shows")),
             (on("0-1", ""), n(2), Auto, "- -", Some("unknown")),
         ]);
     }

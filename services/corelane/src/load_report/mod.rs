@@ -35,10 +35,10 @@ const EVERY: Duration = Duration::from_millis(100);
 ///
 /// | key | value |
 /// |---|---|
-/// | `application_utilization` | share of wall-clock time that the lanes spent on tasks instead of waiting for events, the mean over the lanes, at least 0.02. A task that waits for its CPU counts, so CPU contention shows |
+/// | `application_utilization` | share of wall-clock time in which lanes ran tasks, the mean over the lanes, at least 0.02. A task that waits for its CPU counts, so CPU contention shows |
 /// | `rps_fractional` | requests finished per second, whatever their status; above 0 |
 /// | `eps` | replies with a status of 5xx per second |
-/// | `named_metrics.expected_wait` | seconds of lane time that queued and running requests are still expected to take, estimated from earlier requests of the same kind, the mean over the lanes |
+/// | `named_metrics.expected_wait` | expected remaining lane time of queued and running requests in seconds, the mean over the lanes |
 /// | `named_metrics.in_flight` | requests in flight over all lanes |
 ///
 /// The first three are smoothed over one second: the weight of a value falls to `1/e` in a second. The
@@ -93,7 +93,7 @@ impl fmt::Display for LoadReports {
     }
 }
 
-/// Samples the lanes and publishes what there is to report, on the admin thread, for ever.
+/// Samples the lanes and publishes reports, on the admin thread, until the server ends.
 pub(crate) async fn run(shared: &Shared, form: LoadReports) -> Infallible {
     let mut sampler = Sampler::new(shared.lanes.len());
     let mut readings = Vec::with_capacity(shared.lanes.len());

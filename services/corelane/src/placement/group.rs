@@ -60,7 +60,10 @@ impl ListenerGroup {
             Err(reason) => {
                 self.leave_to_hash();
                 if !self.warned.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(reason, "steering is not active: connections are placed by the hash");
+                    tracing::warn!(
+                        reason,
+                        "steering is not active: connections are placed by the hash"
+                    );
                 }
             }
         }

@@ -1,12 +1,7 @@
 //! Connections that park and move whenever they are idle, under clients that cut their requests
 //! anywhere: no error, no reset, no lost or doubled byte, no request executed twice.
 //!
-//! `cargo test -p corelane --features chaos --test chaos` is a short run; `make chaos` runs for as long as wanted:
-//!
-//! | variable | |
-//! |---|---|
-//! | `CHAOS_EVENTS` | number of moves, and of parkings, of all courses together; default 10,000 |
-//! | `CHAOS_SEED` | seed of what clients do and which idle connections move; default 1 |
+//! Run it with `make chaos`, which has variables for the length and the seed.
 
 mod client;
 mod controls;
@@ -48,7 +43,7 @@ fn courses(enough: Counts) -> impl Iterator<Item = Course> {
         plain,
         tls,
         habit: Habit::Mixed,
-        patience: 3 * support::PATIENCE,
+        patience: support::PATIENCE,
         chaos,
         enough,
     })

@@ -15,7 +15,8 @@ const CLEAN: Drained = Drained { cut: 0 };
 const PLACEMENTS: [Placement; 3] = [Placement::Hashed, Placement::Shared, Placement::LeastLoaded];
 
 fn two_lanes(placement: Placement) -> Builder {
-    builder().placement(placement).lanes(Lanes::Count(2))
+    // What is blocked must not count as the cost of all other requests.
+    builder().placement(placement).lanes(Lanes::Count(2)).routes(["/block"])
 }
 
 #[test]

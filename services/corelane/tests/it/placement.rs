@@ -6,7 +6,8 @@ use corelane::{Builder, Lanes, Pin, Placement};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 fn lanes(placement: Placement, lanes: usize) -> Builder {
-    builder().placement(placement).lanes(Lanes::Count(lanes))
+    // What is blocked must not count as the cost of all other requests.
+    builder().placement(placement).lanes(Lanes::Count(lanes)).routes(["/block"])
 }
 
 /// Asks on each connection, and tells which lane answered.

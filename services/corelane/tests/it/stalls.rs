@@ -229,7 +229,7 @@ fn what_is_parked_is_heard() -> bool {
     let blocker = Blocker::new();
     // A sweep every half a second: time in which the lane is held counts as much as two.
     let timeouts = Timeouts { idle: 3 * second, ..Timeouts::default() };
-    let builder = builder().timeouts(timeouts).park_after(Some(2 * second));
+    let builder = builder().timeouts(timeouts).park_after(Some(2 * second)).routes(["/held"]);
     let server = Running::start(builder, blocker.factory());
     let mut clients: Vec<_> = (0..PARKED).map(|_| server.connect()).collect();
     clients.iter_mut().for_each(|client| client.send_get("/hello"));

@@ -1,7 +1,7 @@
 //! Where the files of a controller are, by `/proc/self/cgroup` and `/proc/self/mountinfo`.
 //!
-//! The directories are ever nearer to a mount point and never leave it; a mount point with any
-//! character comes back as it was when it is escaped as the kernel does.
+//! Each directory is the parent of the one before, up to the mount point. A mount point with any
+//! character round-trips through the kernel's escapes.
 //!
 //! The input is the one file, a line `---`, then the other.
 

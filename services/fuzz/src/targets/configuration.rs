@@ -20,7 +20,7 @@ pub(super) fn run(text: &str) {
             let again = again.unwrap_or_else(|error| panic!("{error}\nin\n{}", accepted.shown));
             assert_eq!(again.map(|again| again.values), Some(accepted.values));
         }
-        // Help or the version was asked for.
+        // Help or the version was requested.
         Ok(None) => {}
         Err(error) => assert!(!error.is_empty(), "an error says what is wrong"),
     }

@@ -18,7 +18,7 @@ pub(super) fn run(input: &[u8]) {
     for pair in ordered.windows(2) {
         assert!(pair[0].end < pair[1].start, "{found:?}: joined, they are shorter");
     }
-    // Asked for again as they were found, they are the same.
+    // A request for the found parts finds the same parts.
     if !found.is_empty() {
         let specs: Vec<_> = found.iter().map(|p| format!("{}-{}", p.start, p.end - 1)).collect();
         let value = format!("bytes={}", specs.join(","));

@@ -1,5 +1,5 @@
-//! The short way of plain requests: a client hears the same of a server with it and of one without,
-//! whatever it sends, in whatever pieces.
+//! The fast path of plain requests: a server with it and one without send the same replies, whatever
+//! bytes arrive in whatever pieces.
 //!
 //! The first 8 bytes of the input choose where the rest is cut.
 

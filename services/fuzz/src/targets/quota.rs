@@ -1,11 +1,11 @@
 //! Quotas, weights and partitions of a cgroup, and what is counted of quotas.
 //!
 //! A quota is a finite number of CPUs above 0 and the same in both versions of cgroups. A weight
-//! stands for few numbers of CPUs, shares for one at most.
+//! matches few numbers of CPUs, shares match one at most.
 
 use corelane::fuzzing::{cfs_quota, cpu_max, is_partition, requests, throttling};
 
-/// CPUs that the weight of a container may stand for.
+/// Maximum number of CPUs to compare with the weight of a container.
 const MOST: usize = 1024;
 
 pub(super) fn run(text: &str) {

@@ -67,8 +67,8 @@ fn keep_one_family(known: &mut BTreeMap<(IpAddr, u16), Endpoint>) -> usize {
     before - known.len()
 }
 
-/// Those that serve; where there are none, those that are not ready: Envoy's own health checks find
-/// out more than an API server that has lost sight of every node.
+/// Those that serve; where there are none, those that are not ready: Envoy's own health checks are
+/// more reliable than an API server without a connection to any node.
 fn choose<'a>(
     known: impl Iterator<Item = &'a Endpoint> + Clone,
     limit: usize,
@@ -121,7 +121,7 @@ fn lb_endpoint(endpoint: &Endpoint) -> Value {
 mod tests {
     use super::*;
 
-    /// An endpoint in few words: 10.0.0.`last`.
+    /// The endpoint 10.0.0.`last`.
     fn endpoint(last: u8, state: State) -> Endpoint {
         let address = IpAddr::from([10, 0, 0, last]);
         let zone = (!last.is_multiple_of(3)).then(|| format!("zone-{}", last % 3).into());

@@ -1,18 +1,18 @@
 //! Probes and metrics.
 
-use corelane_service::Answer;
+use corelane_service::http::Answer;
 use hyper::StatusCode;
 
 use super::status::Status;
 
-/// What is answered to a GET of this path.
+/// The reply to a GET of this path.
 pub(crate) fn answer(path: &str, status: &Status) -> Answer {
     match path {
         "/healthz" => text(StatusCode::OK, "ok\n"),
         "/readyz" if status.has_file() => text(StatusCode::OK, "ok\n"),
-        "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, "no endpoints were read yet\n"),
+        "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, "no endpoints have been read yet\n"),
         "/metrics" => (StatusCode::OK, "text/plain; version=0.0.4", status.metrics()),
-        _ => text(StatusCode::NOT_FOUND, "nothing is here\n"),
+        _ => text(StatusCode::NOT_FOUND, "not found\n"),
     }
 }
 

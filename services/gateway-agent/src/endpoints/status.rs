@@ -1,4 +1,4 @@
-//! What the agent tells of itself: counters for Prometheus, and whether Envoy has its file.
+//! The state of the agent: counters for Prometheus, and whether Envoy has its file.
 
 use std::fmt::Write;
 use std::sync::Mutex;
@@ -25,12 +25,12 @@ struct Figures {
 }
 
 impl Status {
-    /// Whether Envoy has a file, this agent's or that of one before it.
+    /// Whether Envoy has a file, of this agent or of a former one.
     pub(crate) fn has_file(&self) -> bool {
         self.read().file
     }
 
-    /// There is a file of an agent before this one.
+    /// There is a file of a former agent.
     pub(crate) fn adopted(&self) {
         self.change(|it| it.file = true);
     }
@@ -51,7 +51,7 @@ impl Status {
         self.change(|it| it.write_errors += 1);
     }
 
-    /// The API server has said something: what is known is what it knows.
+    /// The API server has replied: the endpoints are up to date.
     pub(crate) fn synced(&self) {
         self.change(|it| (it.connected, it.last_sync) = (true, now()));
     }
@@ -61,7 +61,7 @@ impl Status {
         self.change(|it| it.lists += 1);
     }
 
-    /// The API server is away, or refuses.
+    /// The API server is unreachable, or rejects the request.
     pub(crate) fn watch_failed(&self) {
         self.change(|it| {
             it.connected = false;
@@ -73,7 +73,7 @@ impl Status {
     pub(crate) fn metrics(&self) -> String {
         let it = self.read();
         let mut text = Metrics::default();
-        text.head("endpoints", "gauge", "Endpoints of the Service by what the file says of them");
+        text.head("endpoints", "gauge", "Endpoints of the Service by their state in the file");
         for (state, count) in [
             ("healthy", it.counts.healthy),
             ("draining", it.counts.draining),
@@ -82,7 +82,7 @@ impl Status {
         ] {
             text.line("endpoints", &format!("{{state=\"{state}\"}}"), count as f64);
         }
-        text.one("slices", "gauge", "EndpointSlices that are kept", it.slices as f64);
+        text.one("slices", "gauge", "EndpointSlices of the Service", it.slices as f64);
         text.one("writes_total", "counter", "Files written", it.writes as f64);
         let words = "Files that could not be written";
         text.one("write_errors_total", "counter", words, it.write_errors as f64);
@@ -91,9 +91,9 @@ impl Status {
         text.one("watch_errors_total", "counter", words, it.watch_errors as f64);
         let words = "Whether the API server answers";
         text.one("connected", "gauge", words, f64::from(u8::from(it.connected)));
-        let words = "When the file was last written; 0 before";
+        let words = "Time of the last write of the file; 0 before the first";
         text.one("last_write_timestamp_seconds", "gauge", words, it.last_write);
-        let words = "When the API server last said something; 0 before";
+        let words = "Time of the last reply of the API server; 0 before the first";
         text.one("last_sync_timestamp_seconds", "gauge", words, it.last_sync);
         text.0
     }

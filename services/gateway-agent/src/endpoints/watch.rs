@@ -1,4 +1,4 @@
-//! Lists the slices of a Service and watches them, for ever.
+//! Lists the slices of a Service and watches them, indefinitely.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -25,19 +25,19 @@ const SERVICE: &str = "kubernetes.io/service-name";
 /// Slices of one page of a list: bounds what one answer takes.
 const PAGE: u32 = 100;
 
-/// The API server ends a watch after so long, which shows that it is still there.
+/// The API server ends a watch after this time, which shows that it is reachable.
 const WATCH_SECONDS: u32 = 60;
 
-/// An answer that stays away for longer, a bookmark or the end of the watch, never comes.
+/// A bookmark or the end of the watch that takes longer never comes.
 const SILENCE: Duration = Duration::from_secs(75);
 
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Pauses between failures. The longest is short: an agent asks for little, and gateways that are far
+/// Pauses between failures. The longest is short: an agent sends few requests, and gateways that are far
 /// behind fail requests.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// Why there is no client to begin with.
+/// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("not in a pod with a service account's token, and no --kubeconfig: {0}")]
@@ -130,7 +130,11 @@ impl Watch {
                 None => {
                     let slices = store.slices().len();
                     if store.overflowed() {
-                        warn!(slices, limit = self.limit, "endpoints: more than the limit");
+                        warn!(
+                            slices,
+                            limit = self.limit,
+                            "endpoints: more endpoints than the limit"
+                        );
                     }
                     *self.store() = Some(store);
                     self.status.listed();
@@ -195,7 +199,7 @@ impl Pauses {
         let (first, longest) = PAUSES;
         let pause = first.saturating_mul(1 << self.0.min(16)).min(longest);
         self.0 += 1;
-        // Keyed anew for each value: all that is needed of chance.
+        // Has a new key for each value: random enough.
         let chance = RandomState::new().hash_one(self.0) as f64 / u64::MAX as f64;
         pause.mul_f64(1.0 - chance / 2.0)
     }

@@ -48,7 +48,7 @@ impl Memory {
 
     /// Settings that were as desired before: one that differs has drifted, whenever that is found.
     ///
-    /// Without those that last as long as a file is open, which the agent has to hold anew.
+    /// Without those that last as long as a file is open, which the agent must hold again.
     pub(crate) fn reached(&self) -> BTreeSet<Setting> {
         let held = |name| catalogue::find(name).is_some_and(|knob| knob.rule == Rule::Held);
         self.desired.union(&self.drifted).filter(|(name, _)| !held(name)).cloned().collect()
@@ -100,7 +100,7 @@ impl Memory {
 }
 
 impl Changes {
-    /// What is told as events of the node: one for each knob, however many files it has.
+    /// The events of the node: one for each setting, however many files it has.
     pub(crate) fn messages(&self, profile: &str) -> Vec<Message> {
         let mut messages = Vec::new();
         let drifted = |row: &Row| {
@@ -113,7 +113,7 @@ impl Changes {
         });
         by_knob(&mut messages, Reason::KnobFailed, &self.newly_failed, |row| row.reason.clone());
         if self.prepared {
-            let words = format!("the node is as profile {profile} wants it");
+            let words = format!("the node matches profile {profile}");
             messages.push(Message { reason: Reason::NodePrepared, subject: String::new(), words });
         }
         messages
@@ -176,7 +176,7 @@ mod tests {
         let mut memory = Memory::default();
         let first = memory.take(&report(vec![row("rx-0", "3", State::Ok, Some("0"))]), true);
         assert_eq!((first.written.len(), first.drifted.len()), (1, 0));
-        assert_eq!(told(&first), ["NodePrepared the node is as profile web-10k wants it"]);
+        assert_eq!(told(&first), ["NodePrepared the node matches profile web-10k"]);
         let same = memory.take(&report(vec![row("rx-0", "3", State::Ok, None)]), true);
         assert_eq!(same, Changes::default());
     }
@@ -194,9 +194,9 @@ mod tests {
         let left = report(vec![row("rx-0", "1", State::Differs, None)]);
         assert_eq!(told(&memory.take(&left, true)), expected[..1]);
         assert_eq!(memory.take(&left, true), Changes::default());
-        // Somebody has put it right.
+        // Another process has corrected it.
         let right = memory.take(&report(vec![row("rx-0", "3", State::Ok, None)]), true);
-        assert_eq!(told(&right), ["NodePrepared the node is as profile web-10k wants it"]);
+        assert_eq!(told(&right), ["NodePrepared the node matches profile web-10k"]);
     }
 
     #[test]

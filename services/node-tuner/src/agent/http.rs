@@ -1,8 +1,8 @@
-//! Probes, metrics and what was found.
+//! Probes, metrics and reports.
 
 use std::sync::Arc;
 
-use corelane_service::Answer;
+use corelane_service::http::Answer;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::proof;
 const PLAIN: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// What is answered to a GET of this path.
+/// The reply to a GET of this path.
 pub(crate) fn answer(path: &str, status: &Arc<Status>) -> Answer {
     let fine = || (StatusCode::OK, PLAIN, "ok\n".to_owned());
     match path {
@@ -24,7 +24,7 @@ pub(crate) fn answer(path: &str, status: &Arc<Status>) -> Answer {
         "/audit.json" => audit(&status.facts(), true),
         "/proof" => proven(&status.facts(), false),
         "/proof.json" => proven(&status.facts(), true),
-        _ => (StatusCode::NOT_FOUND, PLAIN, "nothing is here\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, PLAIN, "not found\n".to_owned()),
     }
 }
 
@@ -33,9 +33,9 @@ fn not_yet(words: &str) -> Answer {
 }
 
 fn audit(facts: &Facts, as_json: bool) -> Answer {
-    let Some(pass) = &facts.pass else { return not_yet("the first pass is not done") };
+    let Some(pass) = &facts.pass else { return not_yet("the first pass has not ended") };
     if as_json {
-        // What `audit --output json` says, and what only an agent knows.
+        // The JSON of `audit --output json`, and what only an agent has.
         let mut value: Value = serde_json::from_str(&pass.report.json()).unwrap_or_default();
         value["mode"] = json!(facts.mode.text());
         value["journal"] = json!(pass.journalled);

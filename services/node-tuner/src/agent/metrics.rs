@@ -15,7 +15,7 @@ use crate::catalogue::{self, Kind};
 use crate::proof::NodeProof;
 use crate::report::{Class, Report, State};
 
-/// The form that Prometheus asks for first.
+/// The format that Prometheus prefers.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The text of all metrics.
@@ -71,23 +71,23 @@ impl Family<'_, '_> {
             ("mode", facts.mode.text()),
             ("profile", &facts.profile),
         ];
-        self.gauge("corelane_node_tuner_info", "What the agent is told to do")?
+        self.gauge("corelane_node_tuner_info", "Mode and profile of the agent")?
             .encode_family(&labels)?
             .encode_gauge(&1_u64)?;
         if let (Some(prepared), Some(pass)) = (facts.prepared(), &facts.pass) {
-            self.gauge("corelane_node_prepared", "Whether the node is as its profile wants it")?
+            self.gauge("corelane_node_prepared", "Whether the node matches its profile")?
                 .encode_gauge(&u64::from(prepared))?;
-            let help = "Settings whose original value is kept: what restore would write back";
+            let help = "Settings whose original value is in the journal, for restore";
             self.gauge("corelane_node_journal_settings", help)?
                 .encode_gauge(&(pass.journalled as u64))?;
         }
-        let help = "When the last pass over all settings ended; 0 before the first";
+        let help = "Time of the end of the last pass over all settings; 0 before the first";
         self.gauge("corelane_node_last_pass_timestamp_seconds", help)?
             .encode_gauge(&facts.last_pass)?;
-        let help = "Passes that changed nothing, or restored not all, because of an error";
+        let help = "Passes that failed or did not restore all settings";
         self.counter("corelane_node_failed_passes", help)?
             .encode_counter::<NoLabelSet, _, u64>(&facts.failed_passes, None)?;
-        let help = "Failures of the API server, by what was asked of it";
+        let help = "Failed requests to the API server, by operation";
         let mut errors = self.counter("corelane_node_api_errors", help)?;
         for (operation, count) in &facts.api_errors {
             errors
@@ -108,7 +108,11 @@ impl Family<'_, '_> {
             }
             Ok(())
         };
-        counter("drift", "Settings that were as desired and were not any more", &|it| it.drift)?;
+        counter(
+            "drift",
+            "Settings that matched the profile and were changed by another process",
+            &|it| it.drift,
+        )?;
         counter("repairs", "Settings that had drifted and were written again", &|it| it.repairs)?;
         counter("failures", "Settings that could not be written", &|it| it.failures)
     }
@@ -118,7 +122,7 @@ impl Family<'_, '_> {
         for row in &report.knobs {
             *states.entry((row.name, row.class, row.state)).or_default() += 1;
         }
-        let help = "Settings by knob, by where it belongs and by how they stand";
+        let help = "Files of a node setting, by setting, class and state";
         let mut settings = self.gauge("corelane_node_knob_settings", help)?;
         for ((knob, class, state), count) in states {
             let labels = [("knob", knob), ("class", class.text()), ("state", state.text())];
@@ -126,11 +130,12 @@ impl Family<'_, '_> {
         }
         let numbers = numbers(report);
         let mut wanted =
-            self.gauge("corelane_node_knob_wanted", "Value that the profile wants of a knob")?;
+            self.gauge("corelane_node_knob_wanted", "Value of a node setting in the profile")?;
         for (knob, value, _) in &numbers {
             wanted.encode_family(&[("knob", *knob)])?.encode_gauge(value)?;
         }
-        let mut actual = self.gauge("corelane_node_knob_actual", "Value that a knob has")?;
+        let mut actual =
+            self.gauge("corelane_node_knob_actual", "Current value of a node setting")?;
         for (knob, _, value) in &numbers {
             if let Some(value) = value {
                 actual.encode_family(&[("knob", *knob)])?.encode_gauge(value)?;
@@ -140,13 +145,13 @@ impl Family<'_, '_> {
     }
 
     fn proof(&mut self, proof: &NodeProof) -> fmt::Result {
-        self.gauge("corelane_node_pods", "Pods of the node whose pinning is to be proven")?
+        self.gauge("corelane_node_pods", "Pods of the node whose pinning is examined")?
             .encode_gauge(&(proof.pods.len() as u64))?;
         let proven = proof.pods.iter().filter(|pod| pod.proven).count();
-        let help = "Those of which no check failed, and exclusive CPUs without a quota were seen";
+        let help = "Pods with exclusive CPUs, without a quota and without a failed check";
         self.gauge("corelane_node_pods_proven", help)?.encode_gauge(&(proven as u64))?;
         self.cpu_time(proof)?;
-        let help = "1 for how a check of a container came out";
+        let help = "1 for the outcome of a check of a container";
         let mut checks = self.gauge("corelane_node_pod_check", help)?;
         for pod in &proof.pods {
             for container in &pod.containers {
@@ -166,7 +171,7 @@ impl Family<'_, '_> {
     }
 
     fn cpu_time(&mut self, proof: &NodeProof) -> fmt::Result {
-        let help = "CPU time that a container has had, as of the last look";
+        let help = "CPU time of a container, as of the last pass";
         let mut seconds = self.counter("corelane_node_pod_cpu_seconds", help)?;
         for pod in &proof.pods {
             for container in &pod.containers {
@@ -185,7 +190,7 @@ impl Family<'_, '_> {
     }
 }
 
-/// Knobs with one file and a number in it: what is wanted and what is there.
+/// Settings of one file with a number in it: the value of the profile and the current one.
 fn numbers(report: &Report) -> Vec<(&'static str, f64, Option<f64>)> {
     let single = |name| report.knobs.iter().filter(|row| row.name == name).count() == 1;
     // A list of one CPU looks like a number, and is none.

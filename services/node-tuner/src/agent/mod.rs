@@ -1,6 +1,6 @@
-//! The loop: what `audit`, `apply` or `restore` do, again and again, and the proof of pinning.
+//! The loop that repeats `audit`, `apply` or `restore`, and proves pinning.
 //!
-//! Nothing is restored when it ends: the next agent of the node takes over what is there.
+//! Nothing is restored when it ends: the next agent of the node takes over.
 
 mod changes;
 mod http;
@@ -10,13 +10,13 @@ mod status;
 mod talks;
 
 use std::future::pending;
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use corelane_service::process::{self, Termination};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::sleep;
@@ -29,7 +29,7 @@ use crate::kubernetes::{ClientError, Kubernetes};
 use crate::proof::Examiner;
 use crate::settings::{Mode, Settings};
 
-/// Why it did not even begin, or could not go on.
+/// Why the agent could not start or continue.
 #[derive(Debug, thiserror::Error)]
 enum AgentError {
     #[error("cannot listen on {0}: {1}")]
@@ -44,40 +44,33 @@ enum AgentError {
 
 /// Runs until SIGTERM.
 pub(crate) fn run(settings: Settings) -> ExitCode {
-    let outcome = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(AgentError::from)
-        // At its end the runtime waits for the pass under way: nothing is half written.
-        .and_then(|runtime| runtime.block_on(keep(&settings)));
-    match outcome {
+    // At the end the pass under way is waited for: no setting is half written.
+    match process::block_on(keep(&settings), false).map_err(AgentError::from).flatten() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Not `eprintln!`, which panics when nobody reads standard error any more.
-            let _ = writeln!(io::stderr(), "node-tuner: agent: {error}");
+            process::report(crate::NAME, &format!("agent: {error}"));
             ExitCode::FAILURE
         }
     }
 }
 
 async fn keep(settings: &Settings) -> Result<(), AgentError> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut termination = Termination::new()?;
     let agent = &settings.agent;
     let no_proof = match agent.node.is_empty() {
-        true => "no pods are known without Kubernetes: agent.node is empty",
-        false => "the API server has not told of any pods yet",
+        true => "pods need Kubernetes: agent.node is empty",
+        false => "the API server has not listed the pods yet",
     };
     let status = Arc::new(Status::new(agent.mode, &settings.profile, no_proof));
     if agent.mode == Mode::Restore && !agent.node.is_empty() && !agent.taint.is_empty() {
-        status.facts().tainted = Some("the API server was not asked yet".to_owned());
+        status.facts().tainted = Some("the API server has not been queried yet".to_owned());
     }
     let listener = TcpListener::bind(agent.listen).await;
     let listener = listener.map_err(|error| AgentError::Listen(agent.listen, error))?;
     let mode = agent.mode.text();
-    info!(mode, profile = settings.profile, node = agent.node, "agent: begun");
+    info!(mode, profile = settings.profile, node = agent.node, "agent: started");
     let told = Arc::clone(&status);
-    tokio::spawn(corelane_service::serve(listener, move |path| http::answer(path, &told)));
+    tokio::spawn(corelane_service::http::serve(listener, move |path| http::answer(path, &told)));
     let passed = Notify::new();
     let talks = Talks {
         examiner: Examiner::new(settings),
@@ -98,14 +91,13 @@ async fn keep(settings: &Settings) -> Result<(), AgentError> {
     tokio::select! {
         outcome = tune(settings, &status, &passed) => outcome?,
         () = talking => {}
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = termination.wait() => {}
     }
-    info!("agent: ended; settings stay as they are");
+    info!("agent: stopped; settings are not changed");
     Ok(())
 }
 
-/// Passes for ever. The API server has no part in them.
+/// Runs passes until the process ends. They do not need the API server.
 async fn tune(settings: &Settings, status: &Status, passed: &Notify) -> Result<(), AgentError> {
     let all = settings.clone();
     let mut passes = spawn_blocking(move || Passes::new(&all)).await?;
@@ -134,10 +126,10 @@ async fn tune(settings: &Settings, status: &Status, passed: &Notify) -> Result<(
     }
 }
 
-/// What is said where an agent only looks and finds a journal.
+/// The message of an agent that only audits and finds a journal.
 fn left_tuned(settings: usize) -> String {
     format!(
         "The node is still tuned, though this agent only audits: the journal has {settings} settings. \
-         Mode restore writes their originals back; mode apply goes on."
+         Mode restore writes their originals back; mode apply keeps them tuned."
     )
 }

@@ -6,7 +6,7 @@ use super::changes::{Changes, Memory};
 use super::status::Pass;
 use crate::kubernetes::{Message, Reason};
 use crate::report::{Class, Report, Row};
-use crate::settings::{Mode, Settings};
+use crate::settings::{Drift, Mode, Settings};
 use crate::tuner::Tuner;
 
 /// Looks at the node again and again, and does what its mode says.
@@ -25,7 +25,7 @@ pub(crate) struct Passes {
 pub(crate) struct Outcome {
     pub(crate) pass: Pass,
     pub(crate) changes: Changes,
-    /// What the API server is to be told.
+    /// Events for the API server.
     pub(crate) messages: Vec<Message>,
 }
 
@@ -37,7 +37,7 @@ impl Passes {
             memory: Memory::new(tuner.written_before()),
             tuner,
             mode: settings.agent.mode,
-            repair: settings.agent.repair,
+            repair: settings.agent.drift == Drift::Repair,
             to_restore: true,
         }
     }
@@ -85,7 +85,7 @@ impl Passes {
         self.to_restore = error.is_some();
         let mut outcome = self.found(after, error);
         if outcome.pass.error.is_none() && journalled > 0 {
-            let words = format!("{journalled} settings have their original value again");
+            let words = format!("{journalled} settings have their original values again");
             info!("{words}");
             let (reason, subject) = (Reason::NodeRestored, String::new());
             outcome.messages.push(Message { reason, subject, words });
@@ -142,7 +142,7 @@ fn log_restored(before: &Report, after: &Report) {
         let now = after.knobs.iter().find(same).map_or(Some(&row.wanted), |it| it.actual.as_ref());
         let Row { name, target, actual, .. } = row;
         if actual.as_ref() != now {
-            let reason = "the node gets back what was there";
+            let reason = "the original value is restored";
             info!(knob = name, target, from = actual, to = now, reason, "written");
         }
     }

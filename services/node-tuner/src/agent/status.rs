@@ -10,7 +10,7 @@ use crate::proof::NodeProof;
 use crate::report::{Class, Report, State};
 use crate::settings::Mode;
 
-/// What is asked of the API server; each is counted on its own when it fails.
+/// Operations at the API server; failures are counted by operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     Pods,
@@ -40,7 +40,7 @@ pub(crate) struct Pass {
     pub(crate) journalled: usize,
 }
 
-/// Counted of one knob.
+/// Counters of one setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) drift: u64,
@@ -115,7 +115,7 @@ impl Facts {
         self.pass = Some(pass);
     }
 
-    /// Keeps what the API server is to be told; of the same again, the newest words.
+    /// Keeps events for the API server; of equal ones, the newest.
     pub(crate) fn tell(&mut self, messages: Vec<Message>) {
         for message in messages {
             self.messages
@@ -131,7 +131,7 @@ impl Facts {
 
     /// Whether the agent has done what it is for, or why not.
     pub(crate) fn ready(&self) -> Result<(), String> {
-        let Some(pass) = &self.pass else { return Err("the first pass is not done".to_owned()) };
+        let Some(pass) = &self.pass else { return Err("the first pass has not ended".to_owned()) };
         if let Some(error) = &pass.error {
             return Err(error.clone());
         }

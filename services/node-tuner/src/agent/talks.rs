@@ -73,7 +73,7 @@ impl Talks<'_> {
                     proof
                 })
             }
-            None => Err("the API server does not tell which pods there are".to_owned()),
+            None => Err("the API server does not list the pods".to_owned()),
         };
         self.status.facts().proof = proof;
     }

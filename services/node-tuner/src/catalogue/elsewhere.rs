@@ -1,4 +1,4 @@
-//! Knobs of the kubelet, the container runtime and the kernel's command line.
+//! Settings of the kubelet, the container runtime and the kernel's command line.
 
 use super::{Kind, Knob, Place, Rule, all};
 
@@ -24,7 +24,7 @@ pub(super) static KNOBS: &[Knob] = &[
         place: Place::Kubelet("cpuManagerPolicy"),
         values: all("static"),
         summary: "Whether containers can have CPUs alone",
-        reason: "A lane has its CPU alone only if the kubelet gives whole CPUs to pods that ask for them",
+        reason: "A lane has its CPU alone only if the kubelet gives whole CPUs to pods that request them",
         risk: "The node must be drained and the kubelet's state file deleted",
         ..FIELD
     },
@@ -38,7 +38,7 @@ pub(super) static KNOBS: &[Knob] = &[
         reason: "Whole cores, none of the reserved CPUs for others, CPUs that share a cache. Kubernetes 1.34 or \
                  later: on 1.33 leave out prefer-align-cpus-by-uncorecache, which is alpha there, and the \
                  kubelet would not start",
-        risk: "Pods that ask for half a core are refused",
+        risk: "Pods that request half a core are rejected",
         ..FIELD
     },
     Knob {
@@ -60,7 +60,7 @@ pub(super) static KNOBS: &[Knob] = &[
         summary: "Whether CPUs, memory and devices of a pod are near each other",
         reason: "Tries, but refuses no pod: the scheduler does not know NUMA nodes",
         source: "kubernetes.io: Control Topology Management Policies on a Node",
-        risk: "restricted and single-numa-node fail pods for good",
+        risk: "restricted and single-numa-node fail pods permanently",
         ..FIELD
     },
     Knob {

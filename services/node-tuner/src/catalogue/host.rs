@@ -1,4 +1,4 @@
-//! Knobs of the machine: `apply` writes them.
+//! Settings of the host: `apply` writes them.
 
 use super::{CHOSEN, Kind, Knob, Place, Rule, all};
 
@@ -240,13 +240,13 @@ pub(super) static NETWORK: &[Knob] = &[
         place: Place::Sending("xps_cpus"),
         values: CHOSEN,
         summary: "CPUs that send through a queue (XPS)",
-        reason: "auto: every CPU uses one queue, in turn. The driver's own choice is mostly right",
+        reason: "auto: CPUs use the queues round-robin. The driver's own choice is mostly right",
         source: SCALING,
         risk: "Lost when the driver resets the device",
     },
 ];
 
-/// What CPUs do beside the work.
+/// Activities of CPUs other than work.
 pub(super) static CPUS: &[Knob] = &[
     Knob {
         name: "irqbalance.banned_cpus",
@@ -283,7 +283,7 @@ pub(super) static CPUS: &[Knob] = &[
         rule: Rule::Choice,
         place: Place::Governors,
         values: CHOSEN,
-        summary: "Who chooses the CPUs' frequency",
+        summary: "Policy for the frequency of CPUs",
         reason: "performance keeps it high, so that the first requests after a pause are not slower",
         source: "Documentation/admin-guide/pm/cpufreq.rst",
         risk: "Power and heat",
@@ -306,10 +306,10 @@ pub(super) static CPUS: &[Knob] = &[
         rule: Rule::Choice,
         place: Place::File("/sys/kernel/mm/transparent_hugepage/enabled"),
         values: all("madvise"),
-        summary: "Who gets huge pages without asking",
-        reason: "Only who asks: else small allocations of many connections grow, and compaction stops threads",
+        summary: "Use of huge pages by default",
+        reason: "Only on request, else small allocations of many connections grow, and compaction stops threads",
         source: "Documentation/admin-guide/mm/transhuge.rst",
-        risk: "Programs that gained by it without asking lose that. To or from never, the kernel computes \
-               vm.min_free_kbytes anew, and restore leaves that to it",
+        risk: "Programs that gained from it by default lose that. To or from never, the kernel recomputes \
+               vm.min_free_kbytes, which restore does not change",
     },
 ];

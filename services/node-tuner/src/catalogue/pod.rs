@@ -4,7 +4,7 @@ use super::{CHOSEN, Kind, Knob, Place, Rule, Values, all};
 
 const IP: &str = "Documentation/networking/ip-sysctl.rst";
 
-/// What is known about such a sysctl beside what it does.
+/// Properties of such a sysctl.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pods {
     /// The version of Kubernetes from which every pod may set it, empty: all; none: only where
@@ -147,7 +147,7 @@ pub(super) static KNOBS: &[Knob] = &[
         name: "net.ipv4.tcp_keepalive_time",
         place: pods(SAFE_FROM_1_29, CHOSEN, CHOSEN),
         summary: "Seconds of silence before the first keep-alive probe",
-        reason: "Envoy asks for its own; the server has time limits instead",
+        reason: "Envoy sets its own; the server has timeouts instead",
         risk: "Wakes idle clients",
         ..LEFT
     },
@@ -162,7 +162,7 @@ pub(super) static KNOBS: &[Knob] = &[
     Knob {
         name: "net.ipv4.tcp_keepalive_probes",
         place: pods(SAFE_FROM_1_29, CHOSEN, CHOSEN),
-        summary: "Keep-alive probes without an answer before a connection is given up",
+        summary: "Keep-alive probes without an answer before a connection is closed",
         reason: "As net.ipv4.tcp_keepalive_time",
         risk: "Clients on bad networks are cut off",
         ..LEFT

@@ -1,8 +1,8 @@
-//! What may be wanted of a knob.
+//! The values of a setting.
 
 use crate::cpus::Cpus;
 
-/// The values that a knob takes.
+/// The values that a setting allows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     /// A whole number.
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
     Names,
 }
 
-/// What is wanted of a knob.
+/// The wanted value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Number(u64),

@@ -7,36 +7,40 @@ use crate::profile::PROFILES;
 use crate::report::Class;
 
 const HEAD: &str = "\
-# Knobs of the node tuner
+# Settings of the node tuner
 
-What `node-tuner` knows, and what its profiles want: the output of `node-tuner knobs`. An empty cell: left as it
-is. A limit is never lowered. `auto` is found for each node. Paths of sources are those of the kernel's
-documentation, if nothing else is said.
+All settings that `node-tuner` can change, and their values in its profiles: the output of `node-tuner knobs`. A
+setting with an empty cell is not changed. A limit is never lowered. `auto` is determined on each node. Paths of
+sources are those of the kernel's documentation, unless stated otherwise.
 ";
 
 /// The classes with their titles.
 const CLASSES: [(Class, &str, &str); 5] = [
-    (Class::Host, "Host", "Written by `node-tuner apply`; `restore` puts back what was there."),
+    (
+        Class::Host,
+        "Host",
+        "Written by `node-tuner apply`; `restore` writes back the original values.",
+    ),
     (
         Class::Pod,
         "Pod",
-        "Every pod has its own, in its network namespace: a host profile refuses them. `node-tuner generate \
-         server` and `generate gateway` show them as values of the charts.",
+        "Every pod has its own, in its network namespace: a host profile rejects them. `node-tuner generate \
+         server` and `generate gateway` print them as values of the charts.",
     ),
     (
         Class::Kubelet,
         "Kubelet",
-        "`node-tuner generate kubelet` shows the snippet with the steps; `--kubelet-config` compares.",
+        "`node-tuner generate kubelet` prints the snippet with the steps; `--kubelet-config` compares.",
     ),
     (
         Class::Runtime,
         "Container runtime",
-        "`node-tuner generate containerd` shows a drop-in for systemd.",
+        "`node-tuner generate containerd` prints a drop-in for systemd.",
     ),
     (
         Class::Boot,
         "Boot",
-        "`node-tuner generate boot` shows the words for the kernel's command line.",
+        "`node-tuner generate boot` prints the parameters for the kernel's command line.",
     ),
 ];
 
@@ -45,7 +49,7 @@ pub(super) fn markdown() -> String {
     let mut text = HEAD.to_owned();
     for (class, title, words) in CLASSES {
         text += &format!("\n## {title}\n\n{words}\n\n");
-        let head = "| Knob | web-10k | web-100k | web-1m | What it does | Why | Risk | Source |";
+        let head = "| Setting | web-10k | web-100k | web-1m | Effect | Reason | Risk | Source |";
         text += &format!("{head}\n{}|\n", "|---".repeat(8));
         for knob in catalogue::knobs().filter(|knob| knob.class() == class) {
             text += &rows(knob);

@@ -12,7 +12,7 @@ const STEPS: &str = "\
 #   3. merge this into the kubelet's configuration (mostly /var/lib/kubelet/config.yaml). Lists replace those
 #      that are there: keep what else allowedUnsafeSysctls has. From Kubernetes 1.30 on it may instead be a
 #      file NAME.conf in the folder of --config-dir
-#   4. rm /var/lib/kubelet/cpu_manager_state; with the static memory manager also memory_manager_state beside it
+#   4. rm /var/lib/kubelet/cpu_manager_state; with the static memory manager also memory_manager_state next to it
 #   5. systemctl start kubelet
 #   6. kubectl uncordon NODE
 ";

@@ -37,19 +37,19 @@ pub(super) fn values(profile: &Profile, role: Role, with_unsafe: bool) -> String
     text
 }
 
-/// What makes use of a longer queue: who listens asks for one of its own length, and what the server takes
-/// from there at once waits for a slot, or is answered 503.
+/// Values that use a longer queue: a listener requests a queue of its own length. What the server accepts
+/// from it waits for a slot, or is rejected with 503.
 fn accepting(role: Role, sysctls: &[(&'static Knob, &'static str)]) -> String {
     let longest = sysctls.iter().find(|(knob, _)| knob.name == "net.core.somaxconn");
     match (role, longest) {
         (Role::Server, Some((_, length))) => {
-            let words = "The server asks for a queue of this length. What it takes from there at once waits \
-                         for a slot, and above limits.queue it is answered 503";
+            let words = "The server requests a queue of this length. What it accepts from it waits \
+                         for a slot, and above limits.queue it is rejected with 503";
             let why = comment("", words);
             format!("{why}config:\n  backlog: {length}\n  limits:\n    queue: {length}\n")
         }
         (Role::Gateway, Some((_, length))) => {
-            let why = comment("", "Envoy asks for a queue of this length");
+            let why = comment("", "Envoy requests a queue of this length");
             format!("{why}listener:\n  backlog: {length}\n")
         }
         (_, None) => String::new(),

@@ -1,4 +1,4 @@
-//! The way to the API server.
+//! The client of the API server.
 
 use std::path::Path;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(crate) async fn client(kubeconfig: Option<&Path>) -> Result<Client, ClientEr
     Ok(Client::try_from(config)?)
 }
 
-/// Why there is no answer, without what the program has of it beside.
+/// The message of an error with its causes.
 pub(crate) fn words(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} ({})", status.message, status.code),

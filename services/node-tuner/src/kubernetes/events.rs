@@ -41,7 +41,7 @@ impl Reason {
     }
 }
 
-/// Something to tell of the node.
+/// An event of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) reason: Reason,
@@ -63,7 +63,7 @@ impl Events {
         Events { api, node: node.to_owned() }
     }
 
-    /// Tells of something that has happened so often. The name of the event is the same for every
+    /// Reports an event with its count. The name of the event is the same for every
     /// agent of the node that will come, and the API server keeps it for an hour (--event-ttl).
     pub(crate) async fn tell(
         &self,

@@ -1,4 +1,4 @@
-//! What is asked of the API server, and told to it.
+//! Requests to the API server: pods, events and the taint.
 
 mod client;
 mod events;
@@ -64,10 +64,10 @@ impl Kubernetes {
         let mut told = Ok(());
         while let Some((message, times)) = self.pace.due(now) {
             match self.events.tell(&node, &message, times).await {
-                // It would be in the way of all others for ever.
+                // It would block all others permanently.
                 Err(error) if client::refused_for_good(&error) => {
                     let words = words(&error);
-                    warn!("an event is not told: {:?}: {words}", message.reason);
+                    warn!("an event was not created: {:?}: {words}", message.reason);
                     told = Err(error);
                 }
                 other => other?,

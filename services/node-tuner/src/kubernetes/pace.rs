@@ -8,7 +8,7 @@ use super::events::{Message, Reason};
 /// Shortest time between two writings of the same event; meanwhile it is counted here.
 const PAUSE: Duration = Duration::from_secs(5 * 60);
 
-/// What waits to be told, and when the same was told last.
+/// Events that wait to be reported, and when equal ones were reported last.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     events: BTreeMap<(Reason, String), Waiting>,
@@ -29,7 +29,7 @@ impl Pace {
         waiting.count = waiting.count.saturating_add(1);
     }
 
-    /// One that may be told now, and how often it has happened since it was told.
+    /// One that may be reported now, and how often it has happened since the last report.
     pub(super) fn due(&self, now: Instant) -> Option<(Message, i32)> {
         let due = |it: &Waiting| {
             it.count > 0 && it.told.is_none_or(|told| now.duration_since(told) >= PAUSE)
@@ -39,7 +39,7 @@ impl Pace {
         Some((Message { reason: *reason, subject: subject.clone(), words }, waiting.count))
     }
 
-    /// It is told, or never will be.
+    /// It is reported, or never will be.
     pub(super) fn done(&mut self, message: Message, now: Instant) {
         let done = Waiting { told: Some(now), ..Waiting::default() };
         self.events.insert((message.reason, message.subject), done);

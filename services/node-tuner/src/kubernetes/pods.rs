@@ -81,7 +81,7 @@ fn id(status: &ContainerStatus) -> Option<String> {
     Some(id.rsplit_once("://").map_or(id, |(_, id)| id).to_owned())
 }
 
-/// How many CPUs a container asks for; none if that is no whole number of them.
+/// The CPUs that a container requests; none if that is not a whole number.
 fn whole_cpus(container: &core::Container) -> Option<u64> {
     // The API server puts a limit without a request there, too.
     let request = container.resources.as_ref()?.requests.as_ref()?.get("cpu")?;

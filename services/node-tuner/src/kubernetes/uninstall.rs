@@ -1,9 +1,10 @@
 //! `node-tuner uninstall`: every node is restored before the agents go.
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use corelane_service::process;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -18,7 +19,7 @@ use crate::settings::{Settings, Uninstall};
 const CONTAINER: &str = "node-tuner";
 const MODE: &str = "NODE_TUNER_AGENT_MODE";
 
-/// Who has changed the mode, for whoever looks at the DaemonSet's fields.
+/// The name of this field manager at the API server.
 const MANAGER: &str = "node-tuner-uninstall";
 
 /// Time between two looks.
@@ -33,7 +34,7 @@ enum UninstallError {
     Api(#[from] kube::Error),
     #[error(
         "there is no DaemonSet {0}: where its agents ran in mode apply, nodes are still tuned; \
-         `helm uninstall --no-hooks` deletes the release all the same"
+         `helm uninstall --no-hooks` deletes the release anyway"
     )]
     None(String),
     #[error(
@@ -47,15 +48,11 @@ enum UninstallError {
 
 /// Sets the DaemonSet to restore, and waits until every node has done so.
 pub(crate) fn uninstall(settings: &Settings, uninstall: &Uninstall) -> ExitCode {
-    let outcome = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(UninstallError::from)
-        .and_then(|runtime| runtime.block_on(run(settings, uninstall)));
-    match outcome {
+    let outcome = process::block_on(run(settings, uninstall), false);
+    match outcome.map_err(UninstallError::from).flatten() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "node-tuner: uninstall: {error}");
+            process::report(crate::NAME, &format!("uninstall: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -96,7 +93,7 @@ async fn run(settings: &Settings, uninstall: &Uninstall) -> Result<(), Uninstall
     }
 }
 
-/// All nodes at once, so that it does not take as long as a roll-out.
+/// All nodes at once, so that it does not take as long as a rollout.
 fn patch() -> serde_json::Value {
     let container = json!({"name": CONTAINER, "env": [{"name": MODE, "value": "restore"}]});
     let at_once = json!({"maxUnavailable": "100%", "maxSurge": 0});
@@ -109,7 +106,7 @@ fn patch() -> serde_json::Value {
 /// How far the nodes are.
 #[derive(Debug)]
 struct Progress {
-    /// Whether the figures are of what was asked for.
+    /// Whether the figures are of the requested mode.
     current: bool,
     nodes: i32,
     restored: i32,
@@ -141,7 +138,7 @@ impl std::fmt::Display for Progress {
     }
 }
 
-/// The nodes that are late, in words.
+/// The nodes that are late, for a message.
 async fn late(api: &Api<Pod>, daemonset: &DaemonSet) -> String {
     let progress = Progress::of(daemonset, None);
     let counted = format!("{} of {} nodes are", progress.restored, progress.nodes);
@@ -156,7 +153,7 @@ async fn late(api: &Api<Pod>, daemonset: &DaemonSet) -> String {
             late.dedup();
             format!("{counted}; not: {}", late.join(", "))
         }
-        Err(error) => format!("{counted}; which ones is not known: {}", client::words(&error)),
+        Err(error) => format!("{counted}; their names are unknown: {}", client::words(&error)),
     }
 }
 
@@ -174,7 +171,6 @@ fn restored(pod: &Pod) -> bool {
         && conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
-fn say(words: &str) {
-    // Nobody may read it any more.
-    let _ = writeln!(io::stdout(), "{words}");
+fn say(message: &str) {
+    process::print(&format!("{message}\n"));
 }

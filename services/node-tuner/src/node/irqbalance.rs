@@ -1,4 +1,4 @@
-//! irqbalance: whether it runs, and the file that says which CPUs it leaves alone.
+//! irqbalance: whether it runs, and the file of the CPUs that it does not use.
 
 use std::io;
 
@@ -23,7 +23,7 @@ pub(crate) struct Irqbalance {
     pub(crate) file: Option<&'static str>,
     /// Whether a file could be there that may not be read.
     pub(crate) hidden: bool,
-    /// What the running program leaves alone; none where that may not be read.
+    /// CPUs that the running program does not use; none where that may not be read.
     pub(crate) bans: Option<Cpus>,
 }
 

@@ -1,48 +1,42 @@
-//! `node-tuner proof`: asks agents what they have found.
+//! `node-tuner proof`: shows the proofs of agents.
 
-use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use bytes::Bytes;
-use corelane_service::exchange;
+use corelane_service::http::{Url, exchange};
+use corelane_service::process;
 use http_body_util::Empty;
-use hyper::header::HOST;
-use hyper::{Request, StatusCode, Uri};
-use tokio::net::lookup_host;
+use hyper::StatusCode;
 use tokio::time::timeout;
 
 use super::{NodeProof, table};
 use crate::settings::{Output, Proof, Settings};
 
-/// Longest time for one agent: it only sends what it has found before.
+/// Time limit of one agent, which only sends what it has found before.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// What all agents have said.
+/// The replies of all agents.
 #[derive(Debug, Default)]
 struct Answers {
     nodes: Vec<NodeProof>,
-    /// Agents that could not be asked, and why.
+    /// Agents that did not reply, and why.
     errors: Vec<String>,
 }
 
-/// Asks agents, and shows what they have found.
+/// Queries agents, and prints what they have found.
 pub(crate) fn run(settings: &Settings, proof: &Proof) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let answers = match runtime {
-        Ok(runtime) => runtime.block_on(ask_all(&proof.agents)),
-        Err(error) => Answers { nodes: Vec::new(), errors: vec![error.to_string()] },
-    };
+    let answers = process::block_on(ask_all(&proof.agents), false)
+        .unwrap_or_else(|error| Answers { nodes: Vec::new(), errors: vec![error.to_string()] });
     let text = match settings.output {
         Output::Table => table::table(&answers.nodes),
         Output::Json => answers.json(),
     };
-    // Nobody may read it any more.
-    let _ = io::stdout().write_all(text.as_bytes());
+    process::print(&text);
     let (code, words) = answers.verdict(proof.allow_none);
     for words in words {
-        let _ = writeln!(io::stderr(), "node-tuner: {words}");
+        process::report(crate::NAME, &words);
     }
     ExitCode::from(code)
 }
@@ -52,14 +46,14 @@ impl Answers {
         self.errors.is_empty() && self.nodes.iter().all(|node| node.proven)
     }
 
-    /// The exit code, and what is wrong beside what the table says.
+    /// The exit code, and errors that the table does not show.
     fn verdict(&self, allow_none: bool) -> (u8, Vec<String>) {
         let none = self.nodes.iter().all(|node| node.pods.is_empty());
         if !self.errors.is_empty() {
             (1, self.errors.clone())
         } else if none && !allow_none {
-            let words = "no pod is on the nodes of these agents that their selector (agent.pods) \
-                         takes: nothing is proven; --allow-none takes it as well";
+            let words = "the selector of these agents (agent.pods) matches no pod on their nodes: nothing is proven; \
+                         --allow-none accepts that";
             (2, vec![words.to_owned()])
         } else {
             (if self.proven() { 0 } else { 2 }, Vec::new())
@@ -80,9 +74,9 @@ async fn ask_all(agents: &[String]) -> Answers {
     let mut answers = Answers::default();
     for agent in agents {
         match addresses(agent).await {
-            Ok((uri, addresses)) => {
+            Ok((url, addresses)) => {
                 for address in addresses {
-                    match ask(&uri, address).await {
+                    match ask(&url, address).await {
                         Ok(node) => answers.nodes.push(node),
                         Err(error) => answers.errors.push(format!("{agent}: {error}")),
                     }
@@ -96,35 +90,28 @@ async fn ask_all(agents: &[String]) -> Answers {
 }
 
 /// All addresses that the name in a URL has: those of a headless Service are its pods.
-async fn addresses(agent: &str) -> Result<(Uri, Vec<SocketAddr>), String> {
-    let uri: Uri = agent.parse().map_err(|error| format!("no URL: {error}"))?;
-    let (Some("http"), Some(host)) = (uri.scheme_str(), uri.host()) else {
-        return Err("allowed is http://NAME:PORT".to_owned());
-    };
-    let port = uri.port_u16().unwrap_or(80);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let found = timeout(ANSWER, lookup_host((host, port))).await;
-    let found = found.map_err(|_| "its name was not found in time".to_owned())?;
-    let mut addresses: Vec<_> = found.map_err(|error| error.to_string())?.collect();
+async fn addresses(agent: &str) -> Result<(Url, Vec<SocketAddr>), String> {
+    let url: Url = agent.parse().map_err(|allowed| format!("allowed is {allowed}"))?;
+    let found = timeout(ANSWER, url.addresses()).await;
+    let found = found.map_err(|_| "the name was not resolved in time".to_owned())?;
+    let mut addresses = found.map_err(|error| error.to_string())?;
     addresses.sort();
     addresses.dedup();
-    Ok((uri, addresses))
+    Ok((url, addresses))
 }
 
-async fn ask(uri: &Uri, address: SocketAddr) -> Result<NodeProof, String> {
-    let request = Request::get("/proof.json")
-        .header(HOST, uri.authority().map_or("", |it| it.as_str()))
-        .body(Empty::<Bytes>::new())
-        .expect("the parts are valid");
+async fn ask(url: &Url, address: SocketAddr) -> Result<NodeProof, String> {
+    let request = url.request("/proof.json").body(Empty::<Bytes>::new());
+    let request = request.expect("the parts are valid");
     let reply = timeout(ANSWER, exchange(address, request)).await;
-    let reply = reply.map_err(|_| format!("no answer from {address} in time"))?;
+    let reply = reply.map_err(|_| format!("no reply from {address} in time"))?;
     let reply = reply.map_err(|error| error.to_string())?;
     match reply.status() {
         StatusCode::OK => serde_json::from_slice(reply.body())
-            .map_err(|error| format!("what {address} says is no proof: {error}")),
+            .map_err(|error| format!("the reply of {address} is not a proof: {error}")),
         status => {
             let words = String::from_utf8_lossy(reply.body());
-            Err(format!("{address} answered {status}: {}", words.trim()))
+            Err(format!("{address} replied {status}: {}", words.trim()))
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::cpus::Cpus;
 /// How deep pods are looked for: kind has two folders more than others.
 const DEPTH: usize = 7;
 
-/// CRI-O has a process beside each container, which waits for its end; its folder has the same id.
+/// CRI-O has a process for each container, which waits for its end; its folder has the same ID.
 const MONITOR: &str = "crio-conmon-";
 
 /// The hierarchies of a node.

@@ -10,7 +10,7 @@ use crate::cpus::Cpus;
 /// Most that is named of what failed: the rest is counted.
 const NAMED: usize = 3;
 
-/// A container that runs beside the one in question.
+/// A container on the same node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Neighbour {
     /// For people.
@@ -21,7 +21,7 @@ pub(crate) struct Neighbour {
     pub(crate) cpus: Cpus,
 }
 
-/// What the kernel says of a container that asks for CPUs of its own.
+/// What the kernel shows of a container that requests exclusive CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pinning {
     pub(crate) asked: u64,
@@ -46,14 +46,14 @@ pub(crate) fn cpus_exclusive(seen: &Pinning, neighbours: &[&Neighbour]) -> Check
         .map(|(other, shared)| format!("{} may run on CPU {shared}", other.name))
         .collect();
     let (state, detail) = if found != asked {
-        let words = "the kubelet's CPU manager gave it none of its own (policy static?)";
-        (State::Failed, format!("asks for {asked}, may run on {found} (CPU {cpus}): {words}"))
+        let words = "the kubelet's CPU manager gave it no exclusive CPUs (policy static?)";
+        (State::Failed, format!("requests {asked}, may run on {found} (CPU {cpus}): {words}"))
     } else if !beyond.is_empty() {
         (State::Failed, format!("has CPU {cpus}, but threads that may run on CPU {beyond}"))
     } else if !there.is_empty() {
         (State::Failed, some(&there))
     } else {
-        (State::Ok, format!("CPU {cpus}, of no other of {} containers", neighbours.len()))
+        (State::Ok, format!("CPU {cpus}, shared with none of {} containers", neighbours.len()))
     };
     check(Name::CpusExclusive, state, detail)
 }
@@ -81,7 +81,7 @@ pub(crate) fn no_cfs_quota(container: &Quota, pod: &Quota) -> Check {
 /// No CPU outside the container shares a core with one of its own. The map has each CPU's siblings.
 pub(crate) fn whole_cores(cpuset: &Cpus, siblings: &BTreeMap<u32, Cpus>) -> Check {
     if siblings.is_empty() {
-        let words = "the kernel says of no CPU which ones share its core";
+        let words = "the kernel does not show which CPUs share a core";
         return check(Name::WholeCores, State::Unknown, words);
     }
     if siblings.values().all(|each| each.len() < 2) {
@@ -152,7 +152,7 @@ pub(crate) fn sysctls(
     actual: &Result<Vec<Option<String>>, String>,
 ) -> Check {
     if wanted.is_empty() {
-        return check(Name::Sysctls, State::NotApplicable, "the pod asks for none");
+        return check(Name::Sysctls, State::NotApplicable, "the pod sets none");
     }
     let actual = match actual {
         Ok(actual) => actual,
@@ -168,7 +168,7 @@ pub(crate) fn sysctls(
         })
         .collect();
     match wrong.is_empty() {
-        true => check(Name::Sysctls, State::Ok, format!("{} as the pod asks", wanted.len())),
+        true => check(Name::Sysctls, State::Ok, format!("{} as in the pod", wanted.len())),
         false => check(Name::Sysctls, State::Failed, some(&wrong)),
     }
 }

@@ -51,9 +51,9 @@ impl Examiner {
 
     /// Looks at the selected ones of all pods of the node.
     ///
-    /// A stranger that was none of `before` does not count: a container that the runtime is just making may
-    /// run on every CPU for a moment, and none that stays is still new in the next look. In the first look
-    /// (`None`) all count. Gives the strangers of this look, too.
+    /// A stranger that is not in `before` does not count: a container that the runtime creates may run on
+    /// every CPU for a moment. One that stays counts in the next pass. In the first pass (`None`) all count.
+    /// Also returns the strangers of this pass.
     pub(crate) fn examine(
         &self,
         pods: &[Pod],
@@ -269,8 +269,8 @@ fn each(names: &[Name], state: State, reason: &str) -> Vec<Check> {
 
 fn not_pinned(pod: &Pod) -> Vec<Check> {
     let reason = match pod.guaranteed {
-        true => "the container asks for no whole CPUs",
-        false => "the pod is not Guaranteed: CPUs of its own need requests that equal the limits",
+        true => "the container requests no whole CPUs",
+        false => "the pod is not Guaranteed: exclusive CPUs need requests that equal the limits",
     };
     each(&Name::ALL[..4], State::NotApplicable, reason)
 }

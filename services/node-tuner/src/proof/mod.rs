@@ -1,4 +1,4 @@
-//! Whether the pods of a node have their CPUs alone, and what they need beside.
+//! Whether the pods of a node have exclusive CPUs, and the open files and sysctls that they need.
 //!
 //! What the API server says of the pods is compared with what the kernel says of their processes: their
 //! cgroups, their threads, the CPUs and interrupts of the node. Nothing is changed.
@@ -43,7 +43,7 @@ pub(crate) struct Container {
     pub(crate) name: String,
     /// Its name at the container runtime, while it runs.
     pub(crate) id: Option<String>,
-    /// How many CPUs of its own it asks for: the pod is Guaranteed, and the request a whole number.
+    /// The exclusive CPUs that it requests: the pod is Guaranteed, and the request a whole number.
     pub(crate) asked: Option<u64>,
     /// Whether it is one of the pod's `containers`: the others are only there to stay away.
     pub(crate) checked: bool,
@@ -79,7 +79,7 @@ pub(crate) struct ContainerProof {
     pub(crate) container: String,
     /// On which it may run; empty if that is not known.
     pub(crate) cpus: String,
-    /// That it has had, if it is known: a figure beside the proof, for Prometheus alone.
+    /// Its CPU time, if known: not a part of the proof, for Prometheus only.
     #[serde(skip)]
     pub(crate) cpu_time: Option<Duration>,
     pub(crate) checks: Vec<Check>,
@@ -90,7 +90,7 @@ pub(crate) struct ContainerProof {
 pub(crate) struct Check {
     pub(crate) check: Name,
     pub(crate) state: State,
-    /// Why, in words.
+    /// The reason.
     pub(crate) detail: String,
 }
 
@@ -108,7 +108,7 @@ pub(crate) enum Name {
     InterruptsElsewhere,
     /// It may open as many files as it needs.
     OpenFiles,
-    /// Its sysctls have the values that the pod asks for.
+    /// Its sysctls have the values that the pod sets.
     Sysctls,
 }
 

@@ -15,7 +15,7 @@ impl Processes {
         Processes(root.join("proc"))
     }
 
-    /// Where the kernel tells of a process.
+    /// The folder of a process in `/proc`.
     pub(crate) fn folder(&self, pid: u32) -> PathBuf {
         self.0.join(pid.to_string())
     }

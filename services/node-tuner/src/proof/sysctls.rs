@@ -10,7 +10,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Reads sysctls as a process sees them; a sysctl that is not there is none.
 ///
-/// `/proc/sys` shows those of the namespaces of whoever reads, so a thread goes there and ends.
+/// `/proc/sys` shows those of the reader's namespaces, so a thread enters these and ends.
 /// `process` is the process' folder in `/proc`.
 pub(crate) fn read(process: &Path, names: &[&str]) -> Result<Vec<Option<String>>, String> {
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! The files of a knob, and what is wanted of each.
+//! The files of a setting, and the wanted value of each.
 
 use crate::catalogue::{self, Knob, Place, Rule, Value};
 use crate::cpus::Cpus;
@@ -6,7 +6,7 @@ use crate::node::{Interface, Node, interrupts};
 use crate::profile::Profile;
 use crate::tree::Tree;
 
-/// One file of a knob.
+/// One file of a setting.
 #[derive(Clone, Debug)]
 pub(super) struct Aim {
     pub(super) knob: &'static Knob,
@@ -25,7 +25,7 @@ pub(super) struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// All files of a knob of the host.
+    /// All files of a setting of the host.
     pub(super) fn aims(&self, knob: &'static Knob, wanted: &Value) -> Vec<Aim> {
         let aim = |target: &str, path: String, wanted| Aim {
             knob,
@@ -143,7 +143,7 @@ impl Sight<'_> {
         }
     }
 
-    /// Every CPU sends through one queue, in turn.
+    /// CPUs send through the queues round-robin.
     fn of_sending(&self, device: &Interface, at: usize) -> Result<Value, String> {
         let queues = device.sending.len();
         if queues == 1 {
@@ -200,7 +200,7 @@ impl Sight<'_> {
         };
         if irqbalance.hidden && irqbalance.bans.is_none() {
             return Err(
-                "irqbalance runs, and which CPUs it leaves alone may not be read".to_owned()
+                "irqbalance runs, and the CPUs that it does not use cannot be read".to_owned()
             );
         }
         let banned = irqbalance.bans.clone().unwrap_or_else(in_file);
@@ -236,7 +236,7 @@ impl Sight<'_> {
         let policies = self.tree.list(folder).unwrap_or_default().into_iter();
         let policies: Vec<String> = policies.filter(|it| it.starts_with("policy")).collect();
         if policies.is_empty() {
-            let why = "no cpufreq: a virtual machine, or the firmware keeps it to itself";
+            let why = "no cpufreq: a virtual machine, or reserved by the firmware";
             return vec![nowhere(knob, "", why)];
         }
         let aim = |policy: String| {

@@ -52,8 +52,7 @@ impl Sight<'_> {
             (value, _) => value.clone(),
         };
         let mut row = row(knob, wanted.text());
-        "`node-tuner generate kubelet` shows it, and how it comes into force"
-            .clone_into(&mut row.reason);
+        "`node-tuner generate kubelet` prints it, and how to apply it".clone_into(&mut row.reason);
         if let Some(kubelet) = kubelet {
             row.actual = Some(kubelet.text(field));
             if kubelet.has(field, &wanted) {
@@ -67,7 +66,7 @@ impl Sight<'_> {
     fn of_containerd(&self, knob: &'static Knob, value: &Value) -> Row {
         let mut row = row(knob, value.text());
         let limit = named(self.tree, "containerd").first().map(|it| limit(self.tree, it));
-        let what = "`node-tuner generate containerd` shows a drop-in for systemd";
+        let what = "`node-tuner generate containerd` prints a drop-in for systemd";
         match limit {
             None => row.reason = format!("containerd was not found; {what}"),
             Some(None) => row.reason = format!("the limits of containerd may not be read; {what}"),
@@ -85,7 +84,7 @@ impl Sight<'_> {
 
     fn of_boot(&self, knob: &'static Knob, sysctl: &str, value: &Value) -> Row {
         let mut row = row(knob, value.text());
-        "`node-tuner generate boot` shows the words for the kernel's command line"
+        "`node-tuner generate boot` prints the parameters for the kernel's command line"
             .clone_into(&mut row.reason);
         let text = self.tree.text(&format!("/proc/sys/{}", sysctl.replace('.', "/")));
         // Below zero in a network namespace that shares the host's table.

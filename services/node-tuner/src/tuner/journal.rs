@@ -1,4 +1,4 @@
-//! What was there before: written down, for good, before anything is changed.
+//! The original values, saved durably before anything is changed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

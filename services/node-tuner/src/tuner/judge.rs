@@ -96,7 +96,7 @@ impl Sight<'_> {
         if rule::satisfied(rule, &judged.desired, now, written) {
             judged.row.state = State::Ok;
             judged.row.reason.clone_from(&judged.note);
-            // What is desired keeps what is better already; the profile asks for less.
+            // What is desired keeps what is better already; the profile wants less.
             if rule == Rule::AtLeast {
                 judged.row.wanted = wanted.text();
             }

@@ -31,7 +31,7 @@ pub(super) fn desired(rule: Rule, wanted: &Value, original: &[u8]) -> Vec<u8> {
 pub(super) fn satisfied(rule: Rule, desired: &[u8], now: &[u8], written: Option<&[u8]>) -> bool {
     match rule {
         Rule::AtLeast => {
-            // Higher because somebody else raised it is fine; because of a profile that is gone is not.
+            // Higher because another program raised it is fine; because of a former profile is not.
             let ours = written.is_some_and(|it| numbers(it) == numbers(now));
             if ours { numbers(now) == numbers(desired) } else { reaches(now, desired) }
         }

@@ -1,4 +1,4 @@
-//! Who may write: bearer tokens (RFC 6750) whose hashes are in a file.
+//! Authentication of writes: bearer tokens (RFC 6750) whose hashes are in a file.
 
 mod credentials;
 mod metrics;
@@ -20,7 +20,7 @@ pub(crate) use metrics::AuthCollector;
 use metrics::{Attempts, Outcome};
 use tokens::Tokens;
 
-/// The tokens in force, of the whole process.
+/// The active tokens, of the whole process.
 #[derive(Debug, Default)]
 pub(crate) struct Auth {
     current: RwLock<Arc<Tokens>>,
@@ -79,7 +79,7 @@ impl Auth {
 pub(crate) struct Guard {
     auth: Arc<Auth>,
     attempts: Arc<Apart<Attempts>>,
-    /// The tokens that this lane goes by, and their generation.
+    /// The tokens that this lane uses, and their generation.
     seen: RefCell<(u64, Arc<Tokens>)>,
 }
 

@@ -1,4 +1,4 @@
-//! New tokens are taken into use without a restart.
+//! Reload of the tokens without a restart.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -54,7 +54,7 @@ impl Auth {
                 source.note(Reload::Success);
             }
             Err(error) => {
-                tracing::error!(%file, error, "tokens not reloaded: those before stay in use");
+                tracing::error!(%file, error, "tokens not reloaded: the former ones stay active");
                 source.note(Reload::Failure);
             }
         }

@@ -16,12 +16,12 @@ const MAX_TOKENS: usize = 1000;
 
 const MAX_NAME: usize = 64;
 
-/// Who may write.
+/// The tokens that may write.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tokens(Vec<Token>);
 
 /// A token by its name and its hash. A fast hash without salt suits what is long and random: NIST
-/// SP 800-63B section 5.1.2.2 asks for no more from 112 bits of entropy on.
+/// SP 800-63B section 5.1.2.2 does not require more from 112 bits of entropy on.
 #[derive(Debug, PartialEq, Eq)]
 struct Token {
     name: Arc<str>,
@@ -42,7 +42,7 @@ pub(crate) fn read(file: &Path) -> Result<String, String> {
 
 impl Tokens {
     /// Parses the text of a file. An error names the line and what is allowed there, never what
-    /// stands there: it may be a token that was put in by mistake.
+    /// is in the file: it may be a token that was put in by mistake.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut tokens = Vec::new();
         let (mut names, mut hashes) = (HashSet::new(), HashSet::new());
@@ -59,10 +59,10 @@ impl Tokens {
                 ))
             })?;
             if !names.insert(Arc::clone(&token.name)) {
-                return Err(wrong("a name may stand on one line only"));
+                return Err(wrong("a name must be unique"));
             }
             if !hashes.insert(token.hash) {
-                return Err(wrong("a hash may stand on one line only"));
+                return Err(wrong("a hash must be unique"));
             }
             tokens.push(token);
         }

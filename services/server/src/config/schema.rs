@@ -6,41 +6,28 @@ use std::time::Duration;
 
 use corelane::{Lanes, LoadReports, Moving, Pin, Placement};
 use corelane_files::Rules;
-
-use super::sources::Settings;
-use super::values::{
-    DatabaseKind, LogFormat, address, duration, file, folder, name, number, optional, ratio, size,
-    switch, text, word,
+use corelane_service::config::{ConfigErrors, Key, Program, Settings};
+use corelane_service::log::{Format, Level};
+use corelane_service::value::{
+    address, duration, file, folder, name, number, optional, ratio, size, switch, text, word,
 };
-use super::{ConfigErrors, Origin};
-use crate::logging::Level;
+
+use super::DatabaseKind;
 use crate::telemetry::{Endpoint, endpoint};
 
-/// One key of the schema.
-#[derive(Debug)]
-pub(crate) struct Key {
-    /// Its name in the file; a dot separates the table.
-    pub(crate) name: &'static str,
-    pub(crate) default: &'static str,
-    pub(crate) help: &'static str,
-}
-
-impl Key {
-    /// `limits.header_bytes` is `--limits.header-bytes`.
-    pub(crate) fn flag(&self) -> String {
-        self.name.replace('_', "-")
-    }
-
-    /// `limits.header_bytes` is `CORELANE_LIMITS_HEADER_BYTES`.
-    pub(crate) fn variable(&self) -> String {
-        format!("CORELANE_{}", self.name.replace('.', "_").to_ascii_uppercase())
-    }
-}
+/// The program, as the command line and the environment know it.
+pub(crate) const PROGRAM: Program = Program {
+    name: "corelane-server",
+    version: env!("CARGO_PKG_VERSION"),
+    about: "The reference service of Corelane: HTTP on lanes, one per CPU",
+    prefix: "CORELANE_",
+    keys: KEYS,
+};
 
 macro_rules! schema {
     ($($name:literal => $field:ident: $type:ty = $default:literal, $parse:expr, $help:literal;)*) => {
         /// Every key, in the order in which help shows them.
-        pub(crate) const KEYS: &[Key] =
+        const KEYS: &[Key] =
             &[$(Key { name: $name, default: $default, help: $help }),*];
 
         /// A valid configuration.
@@ -55,7 +42,7 @@ macro_rules! schema {
                 let mut errors = Vec::new();
                 let mut keys = KEYS.iter();
                 $(let $field: Option<$type> =
-                    keys.next().and_then(|key| take(settings, key, $parse, &mut errors));)*
+                    keys.next().and_then(|key| settings.parse(key, $parse, &mut errors));)*
                 match ($($field,)*) {
                     ($(Some($field),)*) => Ok(Config { $($field),* }),
                     _ => Err(ConfigErrors(errors)),
@@ -75,153 +62,125 @@ schema! {
         "Address that serves traffic";
     "admin.listen" => admin_listen: SocketAddr = "127.0.0.1:8081", address,
         "Address of the admin port: /healthz, /readyz, /metrics, /lanes; /faults and /log-level \
-         change what the server does";
+         change the behaviour of the server";
     "replica" => replica: String = "", name,
         "Name of this replica in its replies; empty takes the host name";
     "lanes" => lanes: Lanes = "auto", word::<Lanes>,
         "Number of lanes; auto makes one per CPU that affinity, cpuset and quota allow";
     "pin" => pin: Pin = "auto", word::<Pin>,
-        "Pin each lane to a CPU: on, off, or auto (only where the CPUs are ours alone)";
+        "Pin each lane to a CPU: on, off, or auto (only where the CPUs are exclusive)";
     "placement" => placement: Placement = "hashed", word::<Placement>,
-        "How a connection finds its lane: hashed (by the kernel), shared (idle lanes accept), least-loaded";
+        "Lane of a new connection: hashed (by the kernel), shared (idle lanes accept), least-loaded";
     "steering" => steering: bool = "off", switch,
         "With placement hashed and pinned lanes: the CPU that receives a connection chooses its lane: on or off";
     "backlog" => backlog: u64 = "4096", number(1, 65_535),
         "Length of each listener's accept queue; the kernel caps it at net.core.somaxconn";
     "park_after" => park_after: Option<Duration> = "5s",
         optional(duration(100 * MILLISECOND, 24 * HOUR)),
-        "Time a connection of HTTP/1.1 is idle before it is parked, where it costs little beside its socket; off parks none";
+        "Time an HTTP/1.1 connection is idle before it is parked, to need little memory in addition to its socket; off disables parking";
     "moving" => moving: Moving = "parked-only", word::<Moving>,
-        "Which connections may leave their lane between requests: off (none), parked-only (those that wake), active (also those in use)";
+        "Connections that may move to another lane between requests: off (none), parked-only, active (also those in use)";
     "limits.connections" => limits_connections: u64 = "10000", number(1, 10_000_000),
-        "Open connections; one more is answered 503";
+        "Maximum open connections; further ones are rejected with 503";
     "limits.connection_requests" => limits_connection_requests: Option<u64> = "off",
-        optional(number(1, 1 << 40)), "Requests of a connection before it is told to go; off sets no limit";
+        optional(number(1, 1 << 40)), "Requests of a connection before it is closed gracefully; off sets no limit";
     "limits.slots" => limits_slots: u64 = "1024", number(1, 1_000_000),
-        "Requests that run on a lane at a time";
+        "Requests that run on a lane at the same time";
     "limits.queue" => limits_queue: u64 = "1024", number(0, 1_000_000),
-        "Requests that may wait for a slot of their lane; one more is answered 503";
+        "Requests that may wait for a slot of their lane; further ones are rejected with 503";
     "limits.blocking_threads" => limits_blocking_threads: u64 = "8", number(1, 512),
-        "Threads of each lane for code that blocks and for files";
+        "Threads of each lane for blocking code and files";
     "limits.blocking_queue" => limits_blocking_queue: u64 = "256", number(0, 1_000_000),
         "Blocking calls of a lane that may wait for a thread";
     "limits.headers" => limits_headers: u64 = "100", number(1, 1_000),
-        "Header fields of a request; more are answered 431";
+        "Maximum header fields of a request; more are rejected with 431";
     "limits.header_bytes" => limits_header_bytes: u64 = "32KiB", size(8 << 10, 1 << 20),
-        "Bytes of a request's header; more are answered 431";
+        "Maximum size of a request's header; more is rejected with 431";
     "limits.uri_bytes" => limits_uri_bytes: u64 = "8KiB", size(1, 64 << 10),
-        "Bytes of a request's target; more are answered 414";
+        "Maximum size of a request's target; more is rejected with 414";
     "limits.body_bytes" => limits_body_bytes: u64 = "10MiB", size(0, 1 << 40),
-        "Bytes of a request's body; more are answered 413";
+        "Maximum size of a request's body; more is rejected with 413";
     "timeouts.header" => timeouts_header: Duration = "10s", duration(100 * MILLISECOND, HOUR),
-        "Time for a whole request header";
+        "Time limit for a whole request header";
     "timeouts.body" => timeouts_body: Duration = "30s", duration(100 * MILLISECOND, HOUR),
-        "Longest wait for the next bytes of a request's body";
+        "Time limit for the next bytes of a request's body";
     "timeouts.request" => timeouts_request: Duration = "60s", duration(100 * MILLISECOND, 24 * HOUR),
-        "From a request's header to the head of its reply, the wait in the queue included";
+        "Time limit from a request's header to the head of its reply, including the queue";
     "timeouts.write" => timeouts_write: Duration = "30s", duration(100 * MILLISECOND, HOUR),
-        "Longest time in which a client takes nothing of a reply";
+        "Time limit in which a client must read a part of a reply";
     "timeouts.connection_age" => timeouts_connection_age: Option<Duration> = "1h",
         optional(duration(Duration::from_secs(1), YEAR)),
-        "Oldest that a connection gets, less up to a tenth by chance; off sets no limit";
+        "Maximum age of a connection, less a random tenth; off sets no limit";
     "timeouts.idle" => timeouts_idle: Duration = "75s", duration(100 * MILLISECOND, 24 * HOUR),
-        "Time a connection may idle; longer than the gateway's upstream idle time-out";
+        "Time a connection may idle; longer than the gateway's upstream idle timeout";
     "timeouts.stall" => timeouts_stall: Duration = "1s", duration(10 * MILLISECOND, HOUR),
         "A handler that holds its lane for longer is logged and counted as a stall";
     "drain.settle" => drain_settle: Duration = "5s", duration(Duration::ZERO, HOUR),
-        "After SIGTERM: how long to keep accepting while readiness fails";
+        "Time after SIGTERM in which readiness fails and connections are still accepted";
     "drain.deadline" => drain_deadline: Duration = "30s", duration(Duration::ZERO, HOUR),
-        "Longest time from SIGTERM to the end";
+        "Maximum time from SIGTERM to exit";
     "drain.report" => drain_report: Duration = "5s", duration(100 * MILLISECOND, HOUR),
-        "How often a drain logs what its lanes still wait for";
+        "Interval at which a drain logs what its lanes wait for";
     "tls.certificate" => tls_certificate: Option<PathBuf> = "", file,
         "PEM file of the certificate chain for TLS; empty speaks plain HTTP";
     "tls.key" => tls_key: Option<PathBuf> = "", file,
         "PEM file of the certificate's private key";
     "tls.reload" => tls_reload: Duration = "10s", duration(100 * MILLISECOND, 24 * HOUR),
-        "How often the files of TLS are looked at; a changed certificate is taken into use";
+        "Interval at which the TLS files are checked; a changed certificate is loaded";
     "load_reports" => load_reports: LoadReports = "off", word::<LoadReports>,
-        "Load reports (ORCA) for the gateway with the replies: off, text or json";
+        "Load reports (ORCA) to the gateway in replies: off, text or json";
     "request_ids" => request_ids: bool = "on", switch,
-        "Whether each reply carries the x-request-id of its request, or one that is made: on or off";
+        "Whether each reply has the x-request-id of its request, or a new one: on or off";
     "plain_requests" => plain_requests: bool = "on", switch,
-        "Whether plain requests of HTTP/1.1 are answered on a short way of their own: on or off";
+        "Whether plain HTTP/1.1 requests take the fast path: on or off";
     "static.root" => static_root: Option<PathBuf> = "", folder,
         "Folder served under /static/; empty serves none";
     "static.cache" => static_cache: u64 = "16MiB", size(0, 1 << 40),
-        "Bytes of small files that each lane keeps in memory; 0 keeps none";
+        "Size of the cache of small files of each lane; 0 disables it";
     "static.cache_file" => static_cache_file: u64 = "64KiB", size(0, 16 << 20),
-        "Bytes of the largest file that is kept";
+        "Maximum size of a cached file";
     "static.cache_control" => static_cache_control: Rules = "", word::<Rules>,
-        "Cache-Control of files, as rules `pattern: value` separated by semicolons; the first that matches a path counts, no-cache is for the others";
+        "Cache-Control of files, as rules `pattern: value` separated by semicolons; the first match applies, otherwise no-cache";
     "work.max_ops" => work_max_ops: u64 = "100000000", number(0, 1_000_000_000_000),
-        "Most iterations of /work?ops=N";
+        "Maximum iterations of /work?ops=N";
     "database.kind" => database_kind: DatabaseKind = "sqlite", word::<DatabaseKind>,
-        "Where projects are kept: sqlite (a file) or postgres (a server)";
+        "Database of projects: sqlite (a file) or postgres (a server)";
     "database.path" => database_path: Option<PathBuf> = "", file,
         "File of the SQLite database; empty serves no projects";
     "database.url" => database_url: String = "", text,
-        "Address of the PostgreSQL database, such as postgres://user@host:5432/name; without a password";
+        "URL of the PostgreSQL database, such as postgres://user@host:5432/name; without a password";
     "database.password_file" => database_password_file: Option<PathBuf> = "", file,
-        "File with the password of PostgreSQL, read at each connect; empty has none";
+        "File with the password of PostgreSQL, read at each connect; empty means none";
     "database.ca_file" => database_ca_file: Option<PathBuf> = "", file,
-        "PEM file of the authorities that PostgreSQL's certificate must come from; empty checks no certificate";
+        "PEM file of the certificate authorities for PostgreSQL; empty disables verification";
     "database.connections" => database_connections: u64 = "4", number(1, 256),
         "Connections of each lane to the database";
     "database.queue" => database_queue: u64 = "256", number(1, 1_000_000),
-        "Operations of a lane that may wait for the database; one more is answered 503";
+        "Operations of a lane that may wait for the database; further ones are rejected with 503";
     "database.wait" => database_wait: Duration = "1s", duration(MILLISECOND, HOUR),
-        "Longest wait for a connection to the database; then 503";
+        "Time limit for a connection to the database; then 503";
     "database.connect_timeout" => database_connect_timeout: Duration = "3s", duration(100 * MILLISECOND, HOUR),
-        "Longest time to connect to PostgreSQL";
+        "Time limit to connect to PostgreSQL";
     "database.statement_timeout" => database_statement_timeout: Duration = "5s", duration(100 * MILLISECOND, HOUR),
-        "Longest time of a statement; then 503";
+        "Time limit of a statement; then 503";
     "database.migrate" => database_migrate: bool = "on", switch,
-        "Whether the server makes and changes the tables of PostgreSQL itself: on or off";
+        "Whether the server creates and migrates the tables of PostgreSQL: on or off";
     "auth.tokens" => auth_tokens: Option<PathBuf> = "", file,
-        "File of the hashed bearer tokens that may write; empty lets nobody write";
+        "File of the hashed bearer tokens that may write; empty disables writes";
     "auth.reload" => auth_reload: Duration = "1s", duration(100 * MILLISECOND, 24 * HOUR),
-        "How often the file of tokens is looked at";
+        "Interval at which the file of tokens is checked";
     "faults" => faults: bool = "off", switch,
         "Whether faults may be injected on the admin port: on or off";
     "otlp.endpoint" => otlp_endpoint: Option<Endpoint> = "", endpoint,
-        "Where spans are sent by OTLP over HTTP, such as http://127.0.0.1:4318; empty sends none";
+        "URL of the OTLP/HTTP collector of spans, such as http://127.0.0.1:4318; empty sends none";
     "otlp.ratio" => otlp_ratio: f64 = "0.01", ratio,
-        "Share of the requests without a trace that begin one, from 0 to 1";
+        "Share of requests without a trace that start one, from 0 to 1";
     "otlp.timeout" => otlp_timeout: Duration = "10s", duration(100 * MILLISECOND, HOUR),
-        "Longest time to send spans";
+        "Time limit to send spans";
     "log.level" => log_level: Level = "info", word::<Level>,
-        "Least severe messages to log: off, error, warn, info, debug or trace, and target=level for parts: info,corelane::request=debug";
-    "log.format" => log_format: LogFormat = "text", word::<LogFormat>,
-        "Log lines as text or json, on standard error";
-}
-
-/// Parses the setting of one key, or notes what is wrong with it.
-fn take<T>(
-    settings: &Settings,
-    key: &'static Key,
-    parse: impl Fn(&str) -> Result<T, String>,
-    errors: &mut Vec<String>,
-) -> Option<T> {
-    let setting = settings.get(key);
-    match parse(&setting.text) {
-        Ok(value) => Some(value),
-        Err(allowed) => {
-            let (name, text, origin) = (key.name, super::shown(&setting.text), &setting.origin);
-            errors.push(format!("{name} = {text} ({origin}): allowed is {allowed}"));
-            None
-        }
-    }
-}
-
-impl Settings {
-    /// The setting of a key: what was said last, or its default.
-    pub(crate) fn get(&self, key: &Key) -> super::Setting {
-        self.0.get(key.name).cloned().unwrap_or_else(|| super::Setting {
-            text: key.default.to_owned(),
-            origin: Origin::Default,
-        })
-    }
+        "Level of the log: off, error, warn, info, debug or trace, and target=level for modules: info,corelane::request=debug";
+    "log.format" => log_format: Format = "text", word::<Format>,
+        "Format of log lines on standard error: text or json";
 }
 
 #[cfg(test)]
@@ -235,7 +194,7 @@ mod tests {
 
     #[test]
     fn keys_have_distinct_flags_and_variables() {
-        let mut variables: Vec<_> = KEYS.iter().map(Key::variable).collect();
+        let mut variables: Vec<_> = KEYS.iter().map(|key| key.variable(PROGRAM.prefix)).collect();
         variables.sort();
         variables.dedup();
         assert_eq!(variables.len(), KEYS.len());

@@ -34,7 +34,7 @@ impl Collector for FaultCollector {
     fn encode(&self, mut out: DescriptorEncoder) -> fmt::Result {
         let now = Instant::now();
         let active = self.0.current().faults.iter().filter(|fault| fault.lasts(now)).count();
-        out.encode_descriptor("corelane_faults_active", "Faults in force", None, Gauge)?
+        out.encode_descriptor("corelane_faults_active", "Active faults", None, Gauge)?
             .encode_gauge(&(active as u64))?;
         let help = "Faults that requests got, by route and kind";
         let mut family = out.encode_descriptor("corelane_faults_injected", help, None, Counter)?;

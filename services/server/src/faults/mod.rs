@@ -28,7 +28,7 @@ use set::{Effect, MAX_BURN, MAX_LATENCY, Set};
 /// Names what was done to a request, in its reply.
 const FAULT: HeaderName = HeaderName::from_static("corelane-fault");
 
-/// The faults in force, of the whole process.
+/// The active faults, of the whole process.
 #[derive(Debug)]
 pub(crate) struct Faults {
     routes: &'static [&'static str],
@@ -86,7 +86,7 @@ pub(crate) struct Injector {
     seen: RefCell<Seen>,
 }
 
-/// The faults that a lane goes by.
+/// The faults of a lane.
 #[derive(Debug)]
 struct Seen {
     generation: u64,
@@ -158,7 +158,7 @@ impl Injection {
         }
         hold(self.burn);
         let problem = Problem::new(self.error?, "fault-injected");
-        Some(problem.detail("this error was asked for on the admin port").into_response())
+        Some(problem.detail("this error was injected on the admin port").into_response())
     }
 
     /// Says in the reply that it was falsified, and how.

@@ -1,4 +1,4 @@
-//! The faults that are asked for, read from JSON and judged.
+//! Faults, parsed from JSON and validated.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 const MAX_FAULTS: usize = 64;
-/// A fault that somebody forgets is gone after this.
+/// A forgotten fault ends after this.
 const MAX_EXPIRY: Duration = Duration::from_secs(3600);
 pub(super) const MAX_LATENCY: Duration = Duration::from_secs(60);
 /// A lane that is held answers nobody, and nothing can free it before.
 pub(super) const MAX_BURN: Duration = Duration::from_secs(10);
 
-/// The faults in force.
+/// The active faults.
 #[derive(Debug, Default)]
 pub(super) struct Set {
     /// Each lane draws its chances from this and its index.
@@ -128,7 +128,7 @@ impl Set {
         Ok(Set { seed: document.seed.unwrap_or_else(|| fastrand::u64(..)), faults })
     }
 
-    /// What is in force now.
+    /// The active faults.
     pub(super) fn show(&self, now: Instant) -> Value {
         let faults: Vec<_> = self
             .faults

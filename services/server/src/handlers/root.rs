@@ -53,7 +53,7 @@ pub(crate) fn describe() -> openapi::Path {
         },
     });
     let get = Operation::new("root", "Which replica and lane answered")
-        .reply(200, openapi::reply("Who answered", Some(("application/json", schema))));
+        .reply(200, openapi::reply("The replica that replied", Some(("application/json", schema))));
     ("/", json!({ "get": Value::from(get) }))
 }
 

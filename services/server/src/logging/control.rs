@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use corelane::Problem;
+use corelane_service::log::Level;
+use corelane_service::value::duration;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
-
-use super::Level;
-use crate::config::duration;
 
 /// Where it is.
 pub(crate) const PATH: &str = "/log-level";
@@ -18,7 +17,7 @@ pub(crate) const PATH: &str = "/log-level";
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// The level in force, and the way back to the one that was set at the start.
+/// The current level, and the one of the start, to return to.
 #[derive(Clone)]
 pub(crate) struct Control(Arc<Inner>);
 
@@ -36,7 +35,7 @@ struct State {
     watched: bool,
 }
 
-/// What is asked for.
+/// A change of the level.
 struct Change {
     level: Level,
     lasts: Option<Duration>,
@@ -89,7 +88,7 @@ impl Control {
                 let watch = move || inner.watch();
                 let named = std::thread::Builder::new().name("log-level".to_owned());
                 if let Err(error) = named.spawn(watch) {
-                    tracing::error!(%error, "nothing can end a temporary log level");
+                    tracing::error!(%error, "cannot start the thread that ends a temporary log level");
                     return Problem::from(StatusCode::INTERNAL_SERVER_ERROR).into_response();
                 }
                 state.watched = true;
@@ -109,7 +108,7 @@ impl Inner {
 
     /// Says so in the log before and after: one of the two levels shows it.
     fn apply(&self, level: &Level) {
-        tracing::warn!(to = %level, "the log level changes");
+        tracing::warn!(to = %level, "the log level is changed");
         if !(self.apply)(level) {
             tracing::error!("the log level could not be changed");
         }
@@ -135,7 +134,7 @@ impl Inner {
     }
 }
 
-/// Reads what is asked for: a level as the body, and for how long as `?for=`.
+/// Parses a change: the level in the body, and its duration as `?for=`.
 fn change(request: &Request<Bytes>) -> Result<Change, Problem> {
     let text = str::from_utf8(request.body()).unwrap_or_default().trim();
     let level = text.parse().map_err(|allowed: String| {

@@ -1,35 +1,85 @@
-//! Log lines on standard error.
+//! Log lines that name the request they belong to, and the level of the log on the admin port.
 
 mod control;
-mod level;
-mod lines;
-mod writer;
 
-use std::io::{self, IsTerminal};
+use std::io;
 
-use tracing_subscriber::layer::{Layer, SubscriberExt};
-use tracing_subscriber::reload;
-use tracing_subscriber::util::SubscriberInitExt;
+use corelane_service::log::{Flush, Format, Level, Log};
 
 pub(crate) use control::{Control, PATH as LEVEL_PATH};
-pub(crate) use level::Level;
-pub(crate) use lines::trace_id;
-pub(crate) use writer::Flush;
-
-use crate::config::LogFormat;
-use lines::Lines;
 
 /// Starts logging; what is still to be written is written when [`Flush`] is dropped. The level can
 /// be changed from now on.
-pub(crate) fn start(level: &Level, format: LogFormat) -> io::Result<(Flush, Control)> {
-    let (filter, handle) = reload::Layer::new(level.targets());
-    let (writer, flush) = writer::start(io::stderr())?;
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(writer)
-        // By default a line that cannot be written is reported by `eprintln!`, which panics.
-        .log_internal_errors(false)
-        .event_format(Lines::new(format, io::stderr().is_terminal()));
-    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
-    let control = Control::new(level.clone(), move |level| handle.reload(level.targets()).is_ok());
-    Ok((flush, control))
+pub(crate) fn start(level: &Level, format: Format) -> io::Result<(Flush, Control)> {
+    let log = Log {
+        level: level.clone(),
+        format,
+        targets: true,
+        context: Some(request),
+        ..Log::default()
+    };
+    let (flush, handle) = log.start()?;
+    Ok((flush, Control::new(level.clone(), move |level| handle.set(level))))
+}
+
+/// The ID of a trace in its usual form.
+pub(crate) fn trace_id(trace: &corelane::TraceContext) -> String {
+    format!("{:032x}", u128::from_be_bytes(trace.trace_id()))
+}
+
+/// The request that this thread works on, and its trace if that is being recorded.
+fn request() -> Vec<(&'static str, String)> {
+    let trace = corelane::trace_context().filter(corelane::TraceContext::is_sampled);
+    let trace = trace.as_ref().map(|trace| ("trace_id", trace_id(trace)));
+    let request = corelane::request_id().map(|id| ("request_id", id.to_string()));
+    request.into_iter().chain(trace).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use corelane::{Incoming, Lanes, Server, Traces};
+    use http::{Request, Response};
+    use http_body_util::Full;
+
+    use super::*;
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn a_line_names_the_request_that_is_handled() {
+        let server = Server::builder()
+            .bind("127.0.0.1:0".parse().expect("an address"))
+            .lanes(Lanes::Count(1))
+            .signals(false)
+            .request_ids(true)
+            .traces(Traces::PassOn)
+            .build()
+            .expect("it binds");
+        let (address, handle) = (server.local_addr().expect("an address"), server.handle());
+        let thread = std::thread::spawn(move || {
+            server.serve(|_lane| {
+                tower::service_fn(|_request: Request<Incoming>| {
+                    let body = bytes::Bytes::from(format!("{:?}", request()));
+                    std::future::ready(Ok::<_, Infallible>(Response::new(Full::new(body))))
+                })
+            })
+        });
+        let mut client = TcpStream::connect(address).expect("connect");
+        let head = format!(
+            "GET / HTTP/1.1\r\nHost: t\r\nConnection: close\r\nX-Request-Id: abc\r\n\
+             Traceparent: {PARENT}\r\n\r\n"
+        );
+        client.write_all(head.as_bytes()).expect("sent");
+        let mut reply = String::new();
+        client.read_to_string(&mut reply).expect("a reply");
+        handle.stop();
+        assert!(thread.join().expect("no panic").is_ok());
+        let fields = [("request_id", "abc"), ("trace_id", &PARENT[3..35])];
+        assert!(reply.ends_with(&format!("{fields:?}")), "{reply}");
+        assert_eq!(request(), []);
+    }
 }

@@ -1,6 +1,6 @@
 //! The OpenAPI document (3.1) and the page made from it: both follow from what is served.
 //!
-//! Each handler describes its own path beside its code; here is what they have in common.
+//! Each handler describes its own path next to its code. This module has what they share.
 
 mod page;
 mod parts;

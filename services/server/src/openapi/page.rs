@@ -27,7 +27,7 @@ th { font-weight: 600; }
 <body>
 ";
 
-/// Text with what HTML takes for markup written as references.
+/// Text with the markup characters of HTML escaped.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {
@@ -123,7 +123,7 @@ fn operation(
     writeln!(out, "</table>")
 }
 
-/// What a reference of this document stands for.
+/// The target of a reference in this document.
 fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     let reference = value["$ref"].as_str().and_then(|to| to.strip_prefix('#'));
     reference.and_then(|pointer| document.pointer(pointer)).unwrap_or(value)

@@ -17,7 +17,7 @@ const ERRORS: [(u16, &str, &str); 16] = [
     (414, "UriTooLong", "The target is longer than allowed"),
     (415, "UnsupportedMediaType", "The body is not application/json"),
     (416, "RangeNotSatisfiable", "The range is beyond the file"),
-    (417, "ExpectationFailed", "Expect asks for something other than 100-continue"),
+    (417, "ExpectationFailed", "Expect has a value other than 100-continue"),
     (421, "MisdirectedRequest", "The request is meant for another server"),
     (422, "UnprocessableContent", "The document breaks a rule; `errors` points at each place"),
     (431, "RequestHeaderFieldsTooLarge", "Too many or too large header fields"),

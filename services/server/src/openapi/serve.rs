@@ -16,7 +16,7 @@ use super::{Operation, Parameter, Path, page, reply};
 use crate::config::Config;
 
 /// The document and its page, as every lane sends them. They are not made at the start: few servers
-/// are ever asked, and a start is to be brief.
+/// are ever asked, and a start must be short.
 #[derive(Clone, Debug)]
 pub(crate) struct Documents {
     config: Arc<Config>,

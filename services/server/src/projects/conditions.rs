@@ -30,7 +30,7 @@ pub(crate) enum Expectation {
     Any,
     /// Only this one.
     Exactly(Version),
-    /// The project has to be looked at first.
+    /// The project must be read first.
     Ask,
 }
 

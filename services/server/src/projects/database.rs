@@ -28,7 +28,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// It must not be used, in words for the operator. One that only cannot be used now is no
+    /// It must not be used, with a message for the operator. One that only cannot be used now is no
     /// error: it may come later.
     pub(crate) fn open(
         config: &Config,
@@ -73,7 +73,7 @@ impl Database {
     pub(crate) fn close(self) {
         match self.kind {
             Kind::Sqlite(sqlite) => sqlite.close(),
-            // What was not answered by then was told of no success.
+            // An operation without a reply by then did not report success.
             Kind::Postgres(..) => {}
         }
     }

@@ -101,7 +101,7 @@ fn list() -> Operation {
 }
 
 fn create() -> Operation {
-    let mut created = project("The project as it is stored, for good");
+    let mut created = project("The project as it is durably stored");
     created["headers"]["Location"] = json!({
         "description": "Its path",
         "required": true,
@@ -127,7 +127,7 @@ fn replace() -> Operation {
         .parameters(one())
         .body(reference("ProjectDocument"))
         .bearer()
-        .reply(200, project("The project as it is stored, for good"))
+        .reply(200, project("The project as it is durably stored"))
         .errors(&[404, 412])
 }
 
@@ -149,7 +149,7 @@ fn project(description: &str) -> Value {
     reply
 }
 
-/// The parameters of what is asked of one project.
+/// The parameters of requests for one project.
 fn one() -> [Parameter; 3] {
     [id(), condition("If-Match"), condition("If-None-Match")]
 }

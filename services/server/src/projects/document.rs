@@ -136,7 +136,7 @@ impl Faults {
             .map(|fault| json!({"pointer": fault.pointer, "detail": fault.detail}))
             .collect();
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid-document")
-            .detail("the document is not a project; errors says what is allowed where")
+            .detail("the document is not a project; errors lists what is allowed where")
             .member("errors", errors)
     }
 }

@@ -21,7 +21,7 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     ///
-    /// What is wrong and where, in words for the client.
+    /// What is wrong and where, for the client.
     pub(crate) fn parse(text: &'a [u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(text)
     }

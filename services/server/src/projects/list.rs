@@ -17,11 +17,11 @@ const MOST: usize = 100;
 /// documents would be 6 MB of memory for each client that reads slowly.
 const PAGE: usize = 1 << 20;
 
-/// Projects that are asked of the database at once: a page of the default length and the one
+/// Projects of one query: a page of the default length and the one
 /// behind it, which tells whether there are more.
 const BATCH: usize = DEFAULT + 1;
 
-/// What a cursor begins with, so that another kind can be told from it.
+/// The prefix of a cursor, so that later formats can be distinguished.
 const AFTER_ID: u8 = 1;
 
 impl Projects {
@@ -75,7 +75,7 @@ fn page(projects: &[Project], next: Option<&str>) -> Vec<u8> {
     text
 }
 
-/// Which projects a client asks for.
+/// The projects that a client requests.
 #[derive(Debug, PartialEq)]
 struct Page {
     after: Option<Uuid>,

@@ -26,7 +26,7 @@ type Labels<const N: usize> = [(&'static str, &'static str); N];
 pub(crate) struct Metrics {
     operations: Family<Labels<2>, Counter>,
     durations: Family<Labels<1>, Histogram, fn() -> Histogram>,
-    /// Seconds from asking for a connection to having it, or giving up.
+    /// Seconds from the request for a connection until it is available, or the wait ends.
     pub(crate) connection_wait: Histogram,
     /// Connections to PostgreSQL.
     pub(crate) open: Gauge,

@@ -61,7 +61,7 @@ pub(crate) fn not_found() -> Problem {
     Problem::from(StatusCode::NOT_FOUND).detail("there is no project with this id")
 }
 
-/// The project has this version, and the request asked for another.
+/// The project has this version, and the request named another.
 pub(crate) fn precondition_failed(current: Version) -> Problem {
     Problem::from(StatusCode::PRECONDITION_FAILED)
         .detail(format!("the project's entity tag is {}", current.tag()))

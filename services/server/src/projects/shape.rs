@@ -42,9 +42,9 @@ pub(super) fn has_length(text: &str, allowed: &RangeInclusive<usize>) -> bool {
 }
 
 impl Shape {
-    /// The bytes of a text that is one JSON value of this shape, without white space between tokens
-    /// and with each string as it reads: fewer than there are where a character is escaped. `None`
-    /// where it is not. No tree is made of it, and no allocation.
+    /// The length of a text that is one JSON value of this shape, `None` otherwise. White space
+    /// between tokens does not count, and an escaped character counts as itself. It builds no tree
+    /// and does not allocate.
     pub(super) fn measure(&self, text: &[u8]) -> Option<usize> {
         // All at once: string by string it takes twice as long.
         let mut json = serde_json::Deserializer::from_str(str::from_utf8(text).ok()?);
@@ -117,7 +117,7 @@ impl<'de> Visitor<'de> for &Shape {
     }
 }
 
-/// The name of a member, told by its place among those that are allowed.
+/// The name of a member, as its index among those that are allowed.
 struct Name(&'static [(&'static str, Shape)]);
 
 impl<'de> DeserializeSeed<'de> for Name {
@@ -140,7 +140,7 @@ impl Visitor<'_> for Name {
     }
 }
 
-/// Nobody reads why: a text without this shape is looked at again for all that is wrong.
+/// The reason is not kept: a text without this shape is parsed again to find all errors.
 fn unfit<E: Error>() -> E {
     E::custom("another shape")
 }

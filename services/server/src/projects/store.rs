@@ -38,7 +38,7 @@ pub(crate) struct Project {
     pub(crate) document: Bytes,
 }
 
-/// Why the database gave no answer. What it was about stands in the log.
+/// Why the database gave no answer. The details are in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreError {
     /// The database is down.

@@ -5,12 +5,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use corelane_service::exchange;
-use http::header::{CONTENT_TYPE, HOST, RETRY_AFTER};
-use http::{Request, Response, StatusCode};
+use corelane_service::http::exchange;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{Method, Response, StatusCode};
 use http_body_util::Full;
 use prost::Message;
-use tokio::net::lookup_host;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -24,7 +23,7 @@ const EVERY: Duration = Duration::from_millis(500);
 /// Most spans of a request.
 const BATCH: usize = 512;
 
-/// Times that spans are sent before they are given up, with a wait that doubles in between.
+/// Attempts to send spans before they are dropped, with a wait that doubles in between.
 const TRIES: u32 = 5;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -140,7 +139,7 @@ impl Sending {
         (!records.is_empty()).then(batch)
     }
 
-    /// Sends spans until they are taken, refused or given up.
+    /// Sends spans until they are accepted, rejected or dropped.
     async fn send_again(&mut self, batch: Batch) {
         let mut wait = FIRST_WAIT;
         for tried in 1.. {
@@ -174,7 +173,7 @@ impl Sending {
             Some(Failure { reason, .. }) if !failed_before => {
                 tracing::warn!(reason, "spans cannot be sent");
             }
-            None if failed_before => tracing::info!("spans are sent again"),
+            None if failed_before => tracing::info!("spans can be sent again"),
             _ => {}
         }
     }
@@ -207,15 +206,12 @@ impl Sending {
 
     async fn exchange(&self, body: &Bytes) -> Result<Response<Bytes>, String> {
         let request = || {
-            Request::post(self.endpoint.path.as_str())
-                .header(HOST, self.endpoint.authority())
-                .header(CONTENT_TYPE, "application/x-protobuf")
-                .body(Full::new(body.clone()))
-                .map_err(|error| error.to_string())
+            let request = self.endpoint.url.request(&self.endpoint.path).method(Method::POST);
+            let request = request.header(CONTENT_TYPE, "application/x-protobuf");
+            request.body(Full::new(body.clone())).map_err(|error| error.to_string())
         };
         let until = Instant::now() + self.allowed;
-        let found = lookup_host(self.endpoint.name()).await.map_err(|error| error.to_string())?;
-        let found: Vec<_> = found.collect();
+        let found = self.endpoint.url.addresses().await.map_err(|error| error.to_string())?;
         let mut failed = "its name has no address".to_owned();
         for (address, left) in found.iter().zip((1..=found.len() as u32).rev()) {
             // One that says nothing leaves the others their share of the time.

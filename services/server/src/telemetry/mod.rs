@@ -1,4 +1,4 @@
-//! What is told of each request: a log line, and a span where its trace is recorded.
+//! The log line of each request, and its span where the trace is recorded.
 
 mod endpoint;
 mod exporter;

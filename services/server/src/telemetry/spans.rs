@@ -1,4 +1,4 @@
-//! Spans on their way from the lanes to the thread that sends them.
+//! Spans, from the lanes to the thread that sends them.
 //!
 //! Each lane has a queue of its own and wakes nobody: the thread comes to look. So a lane shares
 //! nothing with another, and when the thread is behind, spans are dropped and counted.
@@ -155,7 +155,7 @@ impl Input {
     }
 }
 
-/// Host and port of what a client asked for. Longer names than DNS has are not taken.
+/// Host and port of a request. Longer names than those of DNS are not taken.
 fn server(authority: &HeaderValue) -> Option<(String, Option<u16>)> {
     let text = authority.to_str().ok().filter(|text| text.len() <= 253 + ":65535".len())?;
     let authority: http::uri::Authority = text.parse().ok()?;

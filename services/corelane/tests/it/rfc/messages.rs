@@ -117,7 +117,7 @@ fn parsing() -> Vec<Case> {
 fn version_not_supported() -> Expected {
     problem(505, "http-version-not-supported")
         .has("connection", "close")
-        .mentions("\"detail\":\"a request line can ask for HTTP/1.1 or HTTP/1.0 only")
+        .mentions("\"detail\":\"a request line may name HTTP/1.1 or HTTP/1.0 only")
         .mentions("HTTP/2 is supported too")
 }
 

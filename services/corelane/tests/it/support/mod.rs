@@ -25,7 +25,7 @@ use tower::Service;
 use tower::util::BoxCloneSyncService;
 
 /// Longest wait for anything: only a broken server makes a test wait this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A drain's deadline that no test waits for: a server that waits for it fails its test.
 pub(crate) const DISTANT: Duration = PATIENCE.saturating_mul(100);
@@ -95,10 +95,19 @@ impl Running {
         }
     }
 
+    /// Waits until the series has this value.
+    pub(crate) fn wait_for_metric(&self, series: &str, value: f64) {
+        let begun = Instant::now();
+        while self.metric(series) != value {
+            let late = begun.elapsed() >= PATIENCE;
+            assert!(!late, "{series} is not {value} in\n{}", self.admin_get("/metrics").text());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Waits until lane 0 has this many requests in flight.
     pub(crate) fn wait_for_in_flight(&self, requests: u32) {
-        let series = "corelane_requests_in_flight{lane=\"0\"}";
-        self.wait_until("in flight", || self.metric(series) == f64::from(requests));
+        self.wait_for_metric("corelane_requests_in_flight{lane=\"0\"}", f64::from(requests));
     }
 
     /// Connections that lane 0 refused or gave up for this reason.
@@ -115,8 +124,7 @@ impl Running {
 
     /// Waits until lane 0 has this many connections.
     pub(crate) fn wait_for_connections(&self, connections: u32) {
-        let series = "corelane_connections{lane=\"0\"}";
-        self.wait_until("connected", || self.metric(series) == f64::from(connections));
+        self.wait_for_metric("corelane_connections{lane=\"0\"}", f64::from(connections));
     }
 
     /// Waits for the server's own end.

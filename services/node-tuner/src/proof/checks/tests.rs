@@ -16,18 +16,18 @@ fn outcome(check: &Check) -> (State, &str) {
 
 #[test]
 fn cpus_are_exclusive_if_nobody_else_may_run_there() {
-    let none = "the kubelet's CPU manager gave it none of its own (policy static?)";
+    let none = "the kubelet's CPU manager gave it no exclusive CPUs (policy static?)";
     let other: &[(&str, &str)] = &[("default/other/main", "0,3")];
     for (asked, cpuset, threads, others, state, detail) in [
-        (2, "1-2", "1-2", other, State::Ok, "CPU 1-2, of no other of 1 containers".to_owned()),
-        (2, "1-2", "1", other, State::Ok, "CPU 1-2, of no other of 1 containers".to_owned()),
+        (2, "1-2", "1-2", other, State::Ok, "CPU 1-2, shared with none of 1 containers".to_owned()),
+        (2, "1-2", "1", other, State::Ok, "CPU 1-2, shared with none of 1 containers".to_owned()),
         (
             2,
             "0-3",
             "0-3",
             other,
             State::Failed,
-            format!("asks for 2, may run on 4 (CPU 0-3): {none}"),
+            format!("requests 2, may run on 4 (CPU 0-3): {none}"),
         ),
         (
             2,
@@ -90,7 +90,7 @@ fn cores_are_whole_if_no_sibling_is_outside() {
         ("1", &smt, State::Failed, "CPU 3 shares a core with CPU 1 (full-pcpus-only?)"),
         ("0-1", &smt, State::Failed, "CPU 2-3 shares a core with CPU 0-1 (full-pcpus-only?)"),
         ("1", &plain, State::NotApplicable, "no two CPUs share a core"),
-        ("1", &nothing, State::Unknown, "the kernel says of no CPU which ones share its core"),
+        ("1", &nothing, State::Unknown, "the kernel does not show which CPUs share a core"),
     ] {
         assert_eq!(outcome(&whole_cores(&cpus(cpuset), siblings)), (state, detail));
     }
@@ -144,7 +144,7 @@ fn sysctls_are_as_the_pod_asks() {
         Ok(vec![first.map(str::to_owned), second.map(str::to_owned)])
     };
     for (actual, state, detail) in [
-        (read(Some("1024\t65535"), Some("65535\n")), State::Ok, "2 as the pod asks"),
+        (read(Some("1024\t65535"), Some("65535\n")), State::Ok, "2 as in the pod"),
         (
             read(Some("32768\t60999"), Some("65535")),
             State::Failed,
@@ -160,5 +160,5 @@ fn sysctls_are_as_the_pod_asks() {
         assert_eq!(outcome(&sysctls(&wanted, &actual)), (state, detail));
     }
     let none = sysctls(&[], &Err("not permitted".to_owned()));
-    assert_eq!(outcome(&none), (State::NotApplicable, "the pod asks for none"));
+    assert_eq!(outcome(&none), (State::NotApplicable, "the pod sets none"));
 }

@@ -88,6 +88,6 @@ fn a_stranger_that_stays_is_found() {
     let machine = Machine::new();
     let come = || machine.container(OTHER, "stranger", ("0-1", "sh"), 200);
     assert_eq!(machine.looks(&[&|| {}, &come, &|| {}]), [State::Ok, State::Ok, State::Failed]);
-    // There is no look before the first, so whoever is there may have been there for long.
+    // There is no pass before the first, so any process may be an old one.
     assert_eq!(machine.looks(&[&|| {}]), [State::Failed]);
 }

@@ -35,7 +35,7 @@ pub(super) fn judge(error: &Error) -> (StoreError, Fate) {
         // Read-only: a standby, which was the primary when we connected.
         "25006" => (StoreError::Unavailable, Fate::DiscardAll),
         code => match &code[..2] {
-            // The server is shutting down, starting, or was told to end this session.
+            // The server is shutting down, starting, or ends this session.
             "57" | "08" => (StoreError::Unavailable, Fate::Discard),
             // Out of disk, memory or connections; its own disk fails; a conflict with another
             // transaction. Nothing was changed, and a later try may do.
@@ -47,7 +47,7 @@ pub(super) fn judge(error: &Error) -> (StoreError, Fate) {
     }
 }
 
-/// An error in words for operators. The server's details may hold data and are left out.
+/// The message of an error for operators. The server's details may hold data and are left out.
 pub(super) fn describe(error: &Error) -> String {
     if let Some(answer) = error.as_db_error() {
         return format!("{} ({})", answer.message(), answer.code().code());

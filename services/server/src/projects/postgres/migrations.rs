@@ -8,8 +8,8 @@ use tokio_postgres::{Client, Error, GenericClient, Transaction};
 /// One step of the tables from a version to the next.
 struct Migration {
     sql: &'static str,
-    /// The oldest version that builds may know and still work with the tables after this step: a
-    /// step that only adds serves older builds on, so that a roll-out can mix them.
+    /// The oldest version of a build that works with the tables after this step. A step that only
+    /// adds still serves older builds, so that a rollout can mix them.
     serves: i32,
 }
 
@@ -37,7 +37,7 @@ pub(super) enum Unfit {
     TooLong,
     #[error(
         "its tables have version {found}, and this build knows {KNOWN}: with database.migrate = \
-         off, somebody else has to migrate them"
+         off, so migrate them by other means"
     )]
     TooOld { found: i32 },
     #[error(
@@ -48,7 +48,7 @@ pub(super) enum Unfit {
 }
 
 /// Makes sure that the tables suit this build, and migrates them if that is wanted. Their version
-/// is told within `limit`.
+/// is read within `limit`.
 pub(super) async fn prepare(
     client: &mut Client,
     migrate: bool,
@@ -94,8 +94,8 @@ async fn apply_all(client: &mut Client) -> Result<(), Error> {
     }
 }
 
-/// Applies the first migration that is missing, in a transaction that holds the lock: replicas
-/// that start together take turns, and whoever dies in the middle has changed nothing.
+/// Applies the first missing migration, in a transaction that holds the lock. Replicas that start
+/// together run one after another. One that dies in between has changed nothing.
 async fn apply_next(transaction: &Transaction<'_>) -> Result<Option<i32>, Error> {
     // A big table takes its time to change; lock_timeout bounds the wait for the advisory lock too.
     let bounds = "SET LOCAL statement_timeout = '10min'; SET LOCAL lock_timeout = '1min'";

@@ -1,7 +1,7 @@
 //! Projects in PostgreSQL: a pool of connections for each lane, on the lane's own event loop.
 //!
-//! A pool of our own, because the common ones (deadpool, bb8, sqlx) connect while a request waits:
-//! here one task connects, so that a database that is down costs requests nothing, and nothing is
+//! A pool of our own, because the common ones (deadpool, bb8, sqlx) connect while a request waits.
+//! Here one task connects, so that a database that is down costs requests nothing. Nothing is
 //! shared with other lanes. A connection serves one statement at a time: on one connection
 //! statements wait for each other, for locks and for the disk too.
 
@@ -133,7 +133,7 @@ impl Postgres {
             let (meaning, fate) = judge(&error);
             match (meaning, fate) {
                 (StoreError::Failed, _) => {
-                    tracing::error!(error = describe(&error), "the database refused a statement");
+                    tracing::error!(error = describe(&error), "the database rejected a statement");
                 }
                 // A full disk, for instance: the session lives, so nothing else would tell.
                 (StoreError::Unavailable, Fate::Keep) => {
@@ -142,7 +142,7 @@ impl Postgres {
                         "the database could not run a statement"
                     );
                 }
-                // Counted, and as frequent as the load; or told when the session ends.
+                // Counted, and as frequent as the load; or reported when the session ends.
                 _ => {}
             }
             match fate {

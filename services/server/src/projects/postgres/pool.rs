@@ -36,11 +36,11 @@ pub(super) struct Pool {
     pub(super) longest_statement: Duration,
     /// No session is open, and it is known that the database is down: nobody waits for it.
     down: Cell<bool>,
-    /// How often every session was told to close.
+    /// How often all sessions were closed.
     discards: Cell<u64>,
     dependency: Dependency,
     metrics: Arc<Metrics>,
-    /// Told when a session has ended.
+    /// Notified when a session has ended.
     pub(super) ended: Notify,
     /// A session has ended soon after it was opened.
     pub(super) ended_soon: Cell<bool>,
@@ -163,14 +163,14 @@ impl Pool {
         self.ended.notify_one();
     }
 
-    /// No session is open and none could be opened. Whoever waits is answered.
+    /// No session is open and none could be opened. Requests that wait get an error.
     pub(super) fn fail(&self, reason: String) {
         self.down.set(true);
         self.dependency.down(reason);
         self.waiting.take();
     }
 
-    /// How often every session was told to close: one that was asked for before the last time
+    /// How often all sessions were closed: one that was requested before the last time
     /// may lead to the server that was left then.
     pub(super) fn discards(&self) -> u64 {
         self.discards.get()

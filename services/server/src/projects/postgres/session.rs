@@ -1,4 +1,4 @@
-//! One connection: how it is opened and set up, and what it is told to do.
+//! One connection: how it is opened and set up, and its commands.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(super) struct Session {
     ordered: Notify,
 }
 
-/// What the connection's task is told.
+/// A command for the connection's task.
 #[derive(Debug)]
 pub(super) enum Order {
     /// A request left in the middle of a statement: give the session back when that has ended.
@@ -186,7 +186,7 @@ pub(super) fn why(ended: Result<(), Error>) -> String {
     ended.map_or_else(|error| describe(&error), |()| "the connection was closed".to_owned())
 }
 
-/// Sets what saves and time-outs rest on, whatever the role's and the database's defaults are, and
+/// Sets what saves and timeouts depend on, whatever the role's and the database's defaults are, and
 /// judges the server.
 async fn set_up(client: &mut Client, statement_timeout: Duration) -> Result<(), String> {
     // `remote_apply` alone is stronger than `on` (PostgreSQL, "Write Ahead Log Settings").

@@ -61,7 +61,7 @@ impl Settings {
                             database.url means that there are none: remove one of them"
                     .to_owned());
             }
-            // Whoever names authorities wants no connection that anybody could have answered.
+            // With certificate authorities, a connection without TLS is not acceptable.
             url.ssl_mode(SslMode::Require);
         }
         let mut hosts: Vec<_> = (0..url.get_hosts().len()).map(|host| only(&url, host)).collect();
@@ -130,7 +130,7 @@ fn parse(url: &str) -> Result<Url, String> {
     let parsed: Url =
         url.parse().map_err(|_| format!("{FORM}; it cannot be read, or has an unknown option"))?;
     if parsed.get_password().is_some() {
-        return Err("database.url holds a password: write it into a file of its own, which \
+        return Err("database.url has a password: write it into the file that \
                     database.password_file names"
             .to_owned());
     }

@@ -12,8 +12,8 @@ use super::session::{Connection, Order, Session, open, why};
 use super::settings::Settings;
 use super::tls::Tls;
 
-/// Pauses between attempts to connect: doubled each time from the first to the last, and shortened
-/// by up to a half by chance, so that lanes and replicas do not come all at once.
+/// Pauses between attempts to connect, doubled each time from the first to the last. Each is
+/// shortened at random by up to a half, so that lanes and replicas do not connect at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -36,7 +36,7 @@ pub(super) async fn supervise(pool: Rc<Pool>, settings: Arc<Settings>) {
         }
         let discards = pool.discards();
         match open(&settings).await {
-            // Asked for before all were to close: it may have passed as writable until then.
+            // Requested before all were closed: it may have passed as writable until then.
             Ok(_) if pool.discards() != discards => {}
             Ok((session, connection, tls)) => {
                 warned.clear();

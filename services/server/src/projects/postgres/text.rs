@@ -1,6 +1,6 @@
-//! Text as its bytes. A document is UTF-8 since it was read as JSON, and PostgreSQL stores nothing
-//! else in a database of that encoding, which each session has asked for: to look at it again with
-//! each statement would take longer than to send it.
+//! Text as its bytes. A document is UTF-8 since it was read as JSON. PostgreSQL stores nothing else
+//! in a database of that encoding, which each session sets. To validate it again for each statement
+//! would take longer than to send it.
 
 use std::error::Error;
 

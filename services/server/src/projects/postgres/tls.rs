@@ -46,7 +46,7 @@ impl Tls {
         Ok(Tls::from(|builder| builder.with_root_certificates(roots).with_no_client_auth()))
     }
 
-    /// Any certificate will do: what is sent is hidden from who only listens.
+    /// Accepts any certificate: the connection is encrypted, but not authenticated.
     pub(super) fn trusting() -> Self {
         Tls::from(|builder| {
             let any = Arc::new(AnyCertificate(Arc::clone(builder.crypto_provider())));
@@ -139,7 +139,7 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// Takes any certificate, as `sslmode=require` of libpq does without authorities.
+/// Takes any certificate, as `sslmode=require` of libpq without authorities.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

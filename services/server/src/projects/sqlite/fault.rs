@@ -1,4 +1,4 @@
-//! Why the database could not be used, and what a request is told of it.
+//! Why the database could not be used, and the error of the request.
 
 use std::io;
 
@@ -43,7 +43,7 @@ impl Fault {
         }
     }
 
-    /// Whether a connection that met this is of no more use. After an error of the disk it is:
+    /// Whether a connection with this error is no longer usable. After an error of the disk it is:
     /// SQLite has undone the transaction, and to open another may take space that is not there.
     pub(super) fn ends_connection(&self) -> bool {
         let Fault::Sqlite(error) = self else { return true };
@@ -51,7 +51,7 @@ impl Fault {
             && self.tells() == StoreError::Unavailable
     }
 
-    /// What a request is told.
+    /// The error of the request.
     pub(super) fn tells(&self) -> StoreError {
         let Fault::Sqlite(error) = self else { return StoreError::Unavailable };
         match error.sqlite_error_code() {

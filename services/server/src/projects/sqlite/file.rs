@@ -37,7 +37,7 @@ pub(super) struct Opened {
 
 impl Opened {
     /// Copies the log into the database and empties it; whether no reader was in the way. Writers
-    /// are held up meanwhile, so its own patience is short.
+    /// are blocked meanwhile, so its time limit is short.
     pub(super) fn cut_log(&mut self, file: &File) -> rusqlite::Result<bool> {
         self.connection.busy_handler(Some(wait_at_most(20 * RETRY)))?;
         let busy = self
@@ -49,7 +49,7 @@ impl Opened {
 }
 
 impl File {
-    /// Opens the file for the writer, at the present schema. With `create` it may be made anew.
+    /// Opens the file for the writer, at the present schema. With `create` it may be created.
     pub(super) fn open_writer(&self, create: bool) -> Result<Opened, Fault> {
         let mut opened = self.open(create)?;
         let connection = &mut opened.connection;
@@ -58,7 +58,7 @@ impl File {
         // In WAL mode only FULL makes a transaction durable before its COMMIT returns
         // (sqlite.org/pragma.html#pragma_synchronous, sqlite.org/wal.html#performance_considerations).
         connection.pragma_update(None, "synchronous", "full")?;
-        // The file of the log is cut back to this after a burst, when it begins anew.
+        // The file of the log is cut back to this after a burst, when it is restarted.
         connection.pragma_update(None, "journal_size_limit", super::LOG_LIMIT as i64)?;
         migrate(connection, create)?;
         Ok(opened)
@@ -100,7 +100,7 @@ impl File {
     fn enter_wal(&self, connection: &Connection) -> Result<(), Fault> {
         let began = Instant::now();
         loop {
-            // When several processes do this at once, some are told of the lock without a wait.
+            // When several processes do this at once, some get the error of the lock without a wait.
             match connection
                 .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0))
             {
@@ -139,7 +139,7 @@ impl File {
     }
 }
 
-/// A busy handler that gives up after `patience`.
+/// A busy handler that fails after `patience`.
 fn wait_at_most(patience: Duration) -> impl FnMut(i32) -> bool + Send + 'static {
     let mut began = Instant::now();
     move |tries| {

@@ -1,4 +1,4 @@
-//! Whether the database can be read and written, as operators are told.
+//! Whether the database can be read and written, for operators.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -21,7 +21,7 @@ pub(super) struct Health {
     path: PathBuf,
     read: View,
     write: View,
-    /// Kept apart from both: a read or a write of other pages works all the same.
+    /// Kept apart from both: a read or a write of other pages still works.
     damage: View,
 }
 
@@ -41,8 +41,8 @@ impl View {
         }
     }
 
-    /// In reverse order of `up`, whatever runs in between: when the dependency was told last that
-    /// it is down, then the flag is set after that, and the next success tells it that it is up.
+    /// In reverse order of `up`, whatever runs in between. If the dependency was marked down last, the
+    /// flag is set after that, and the next success marks it up.
     fn down(&self, reason: String) {
         self.dependency.down(reason);
         self.down.store(true, Relaxed);
@@ -73,7 +73,7 @@ impl Health {
         self.damage.up();
     }
 
-    /// It could not be used; what the request is told.
+    /// It could not be used; returns the error of the request.
     pub(super) fn failed(&self, access: Access, fault: &Fault) -> StoreError {
         let tells = fault.tells();
         match tells {
@@ -90,7 +90,7 @@ impl Health {
         tells
     }
 
-    /// Whether it could not be read or written the last time, damage aside.
+    /// Whether it could not be read or written the last time, except for damage.
     pub(super) fn is_down(&self) -> bool {
         self.read.down.load(Relaxed) || self.write.down.load(Relaxed)
     }

@@ -1,4 +1,4 @@
-//! A change on its way to the writer.
+//! A change for the writer.
 
 use std::time::{Duration, Instant};
 

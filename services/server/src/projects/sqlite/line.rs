@@ -1,4 +1,4 @@
-//! The operations of a lane that wait for the database: so many, and no more.
+//! The bounded number of operations of a lane that wait for the database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -57,7 +57,7 @@ pub(crate) struct Database {
     health: Arc<Health>,
     metrics: Arc<Metrics>,
     changes: mpsc::Sender<Box<dyn Job>>,
-    /// Told when the writer has closed the file. Locked by nobody: lanes may share this.
+    /// Notified when the writer has closed the file. Without a lock: lanes may share this.
     ended: Mutex<mpsc::Receiver<()>>,
 }
 
@@ -121,7 +121,7 @@ impl Database {
     }
 
     /// Waits until what is queued is committed and the file is closed; called when no lane is
-    /// left. Whoever is still not answered was told of no success, so the wait is bounded.
+    /// left. An operation without a reply did not report success, so the wait is bounded.
     pub(crate) fn close(self) {
         let Database { settings, changes, ended, .. } = self;
         drop(changes);

@@ -1,4 +1,4 @@
-//! The connections of a lane that read. A read may wait for the disk, so it runs beside the lane.
+//! The connections of a lane that read. A read may wait for the disk, so it runs outside the lane.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -75,7 +75,7 @@ impl Readers {
         match timeout(patience, read).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(corelane::BlockingError)) => Err(StoreError::Exhausted),
-            // The disk hangs. The thread goes on, and keeps its connection until it returns.
+            // The disk hangs. The thread continues, and keeps its connection until it returns.
             Err(_) => Err(StoreError::TimedOut),
         }
     }
@@ -84,7 +84,7 @@ impl Readers {
         let began = Instant::now();
         let permit = match Arc::clone(&self.turns).try_acquire_owned() {
             Ok(permit) => Some(permit),
-            // Only who has to wait stands in line: a read that need not is not held up by changes.
+            // Only an operation that must wait queues: a read that need not is not delayed by changes.
             Err(_) => {
                 let _place = self.line.enter()?;
                 // The semaphore is never closed.

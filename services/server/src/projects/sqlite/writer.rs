@@ -15,18 +15,18 @@ use super::job::Job;
 use crate::projects::metrics::Metrics;
 use crate::projects::store::StoreError;
 
-/// Most changes of a transaction, and most bytes: the first of a group waits for the last, and
-/// many more would not make the share of an fsync that each pays much smaller. SQLite keeps what
-/// is not committed in a page cache of 2 MB and writes the rest to the log twice.
+/// Most changes of a transaction, and most bytes. The first of a group waits for the last, and
+/// larger groups would hardly reduce the share of an fsync that each pays. SQLite keeps what is
+/// not committed in a page cache of 2 MB and writes the rest to the log twice.
 const GROUP: usize = 256;
 const GROUP_BYTES: usize = 1 << 20;
 
-/// How often an idle writer looks whether the file is there, one that is down tries again, and a
+/// How often an idle writer checks whether the file exists, one that is down tries again, and a
 /// long log is cut at most.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long after a check of a damaged file the next one begins at the soonest, and how many times
-/// as long as a check takes: it reads the whole file, and changes wait for it.
+/// Least time between two checks of a damaged file, and how many times the duration of a check it is
+/// at least. A check reads the whole file, and changes wait for it.
 const CHECK: Duration = Duration::from_secs(10);
 const CHECK_SHARE: u32 = 10;
 
@@ -86,7 +86,7 @@ impl Writer {
     }
 
     /// Makes the changes of a group durable. A change that fails alone is no error here, but the
-    /// last such fault is told.
+    /// last such fault is reported.
     fn transact(
         &mut self,
         group: &mut Vec<Box<dyn Job>>,
@@ -159,7 +159,7 @@ impl Writer {
         }
     }
 
-    /// Only a check of the whole file shows that it is damaged no more.
+    /// Only a check of the whole file shows that it is no longer damaged.
     fn check_damage(&mut self) {
         if !self.health.is_damaged() || self.next_check > Instant::now() {
             return;
@@ -182,10 +182,10 @@ impl Writer {
         self.check_kept()
     }
 
-    /// SQLite copies the log into the database every 1,000 pages, at the end of a COMMIT, but
-    /// begins it anew only in a moment when nobody reads from it
-    /// (sqlite.org/wal.html#avoiding_excessively_large_wal_files). When that does not come by
-    /// itself, it is waited for.
+    /// SQLite copies the log into the database every 1,000 pages, at the end of a COMMIT. It restarts
+    /// the log only when no connection reads from it
+    /// (sqlite.org/wal.html#avoiding_excessively_large_wal_files). If that does not happen by itself,
+    /// this waits for it.
     fn cut_log(&mut self) {
         let Some(opened) = &mut self.opened else { return };
         if self.next_cut > Instant::now() || self.file.log_length() <= LOG_LIMIT {
@@ -195,12 +195,12 @@ impl Writer {
         let held = match opened.cut_log(&self.file) {
             Ok(cut) => !cut,
             Err(error) => {
-                tracing::warn!(%error, "the database's log could not be cut");
+                tracing::warn!(%error, "the log of the database could not be truncated");
                 true
             }
         };
         if held && !self.log_is_held {
-            tracing::warn!("the database's log grows: it is being read for a long time");
+            tracing::warn!("the log of the database grows: a read takes a long time");
         }
         self.log_is_held = held;
     }

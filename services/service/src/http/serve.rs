@@ -1,4 +1,4 @@
-//! Probes, metrics and the like, on a port of their own.
+//! Probes, metrics and reports, on a separate port.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -22,19 +22,19 @@ use tokio::time::{sleep, timeout};
 /// Connections at once: the kubelet, a few scrapers and people.
 const CONNECTIONS: usize = 64;
 
-/// Connections of one address, so that nobody keeps the kubelet's probes out.
+/// Connections of one address, so that one client does not block the kubelet's probes.
 const OF_A_PEER: usize = 16;
 
-/// Longest time to ask; a connection that is kept may be idle as long.
+/// Time limit of a request header; also the idle timeout.
 const HEADERS: Duration = Duration::from_secs(5);
 
-/// Longest time of a connection; whoever asks every few seconds opens another.
+/// Maximum age of a connection; a client of many requests opens another.
 const LIFE: Duration = Duration::from_secs(120);
 
-/// What is answered: a status, a media type and a text.
+/// A reply: its status, media type and text.
 pub type Answer = (StatusCode, &'static str, String);
 
-/// Answers every GET by its path, for ever.
+/// Answers every GET by its path, until it is dropped.
 pub async fn serve<A>(listener: TcpListener, answer: A)
 where
     A: Fn(&str) -> Answer + Send + Sync + 'static,
@@ -107,7 +107,7 @@ async fn talk(stream: TcpStream, answer: &impl Fn(&str) -> Answer) -> Result<(),
 fn reply(request: &Request<Incoming>, answer: &impl Fn(&str) -> Answer) -> Response<Full<Bytes>> {
     let (status, kind, text) = match *request.method() {
         Method::GET => answer(request.uri().path()),
-        _ => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n".to_owned()),
+        _ => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET is allowed\n".to_owned()),
     };
     let reply = Response::builder().status(status).header(CONTENT_TYPE, kind);
     reply.body(Full::new(text.into())).expect("the parts are valid")

@@ -1,4 +1,4 @@
-//! One request and its whole reply, on a connection of its own.
+//! One request and its whole reply, on a new connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-/// More of a reply is not read: what these programs ask for is short.
+/// More of a reply is not read: these programs request short ones.
 const BODY_BYTES: usize = 1024 * 1024;
 
 /// Why there is no whole reply.
@@ -27,7 +27,11 @@ pub enum ExchangeError {
 
 /// Sends a request over HTTP/1.1 and reads the reply, of at most 1 MiB.
 ///
-/// It has no time limit of its own; dropping the future closes the connection.
+/// It has no time limit; dropping the future closes the connection.
+///
+/// # Errors
+///
+/// There is no whole reply.
 pub async fn exchange<B>(
     address: SocketAddr,
     request: Request<B>,

@@ -29,10 +29,10 @@ pub(super) struct Writer {
     most: usize,
 }
 
-/// Waits, when it is dropped, for what is still to be written.
+/// Writes what is still to be written when it is dropped, for a second at most.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Flush(Sender<Message>);
+pub struct Flush(Sender<Message>);
 
 /// Starts the thread that writes to `out`.
 pub(super) fn start(out: impl Write + Send + 'static) -> io::Result<(Writer, Flush)> {

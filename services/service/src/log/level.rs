@@ -1,4 +1,4 @@
-//! Which messages are logged.
+//! The level of a log.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,16 +9,17 @@ use tracing_subscriber::filter::Targets;
 /// Libraries that warn about what clients do, as often as a client likes.
 const NOISY: [&str; 2] = ["h2", "hyper"];
 
-/// The least severe messages that are logged: of the whole program, and of parts of it.
+/// The least severe messages to log: of the whole program, and of its parts, as
+/// `info,corelane::request=debug`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Level {
+pub struct Level {
     text: String,
     rest: LevelFilter,
     parts: Vec<(String, LevelFilter)>,
 }
 
 impl Level {
-    pub(crate) fn targets(&self) -> Targets {
+    pub(super) fn targets(&self) -> Targets {
         let quiet = match self.rest {
             LevelFilter::DEBUG | LevelFilter::TRACE => self.rest,
             level => level.min(LevelFilter::ERROR),
@@ -26,6 +27,13 @@ impl Level {
         let noisy = NOISY.map(|name| (name.to_owned(), quiet));
         let parts = noisy.into_iter().chain(self.parts.iter().cloned());
         Targets::new().with_default(self.rest).with_targets(parts)
+    }
+}
+
+impl Default for Level {
+    /// Messages of level info and more severe ones.
+    fn default() -> Self {
+        Level { text: "info".to_owned(), rest: LevelFilter::INFO, parts: Vec::new() }
     }
 }
 
@@ -104,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_level_is_refused() {
+    fn other_text_is_rejected() {
         for wrong in [
             "",
             "loud",

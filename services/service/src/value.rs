@@ -1,4 +1,7 @@
-//! How the text of a setting becomes a value. An error says what is allowed.
+//! Parsers of values with units and bounds.
+//!
+//! The error of each says what is allowed, as in "a whole number from 1 to 5", without a period. For flags
+//! of clap, [`flags::allowed`](crate::flags::allowed) makes a sentence of it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,24 +10,43 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+/// An IP address and a port.
+///
+/// # Errors
+///
+/// What is allowed.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse()
         .map_err(|_| "an IP address and a port, such as 0.0.0.0:8080 or [::]:8080".to_owned())
 }
 
-/// A value that may stand in a header field.
-pub(crate) fn name(text: &str) -> Result<String, String> {
+/// A name that is a valid value of a header field.
+///
+/// # Errors
+///
+/// What is allowed.
+pub fn name(text: &str) -> Result<String, String> {
     if text.len() <= 253 && text.bytes().all(|b| b.is_ascii_graphic()) {
         return Ok(text.to_owned());
     }
     Err("at most 253 printable ASCII characters without spaces".to_owned())
 }
 
-pub(crate) fn word<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
+/// One of the words of a type, such as an enum.
+///
+/// # Errors
+///
+/// What is allowed.
+pub fn word<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
     text.parse()
 }
 
-pub(crate) fn switch(text: &str) -> Result<bool, String> {
+/// `on` or `off`.
+///
+/// # Errors
+///
+/// What is allowed.
+pub fn switch(text: &str) -> Result<bool, String> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),
@@ -32,7 +54,11 @@ pub(crate) fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-pub(crate) fn number(min: u64, max: u64) -> impl Fn(&str) -> Result<u64, String> {
+/// A whole number, in bounds.
+pub fn number(
+    min: u64,
+    max: u64,
+) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + use<> {
     move |text| match text.parse() {
         Ok(n) if (min..=max).contains(&n) => Ok(n),
         _ => Err(format!("a whole number from {min} to {max}")),
@@ -44,7 +70,11 @@ fn has_unit(text: &str) -> bool {
     text == "0" || text.ends_with(|c: char| c.is_ascii_alphabetic())
 }
 
-pub(crate) fn size(min: u64, max: u64) -> impl Fn(&str) -> Result<u64, String> {
+/// A number of bytes with its unit, in bounds.
+pub fn size(
+    min: u64,
+    max: u64,
+) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + use<> {
     move |text| match text.parse::<ByteSize>() {
         Ok(size) if has_unit(text) && (min..=max).contains(&size.as_u64()) => Ok(size.as_u64()),
         _ => Err(format!(
@@ -55,7 +85,11 @@ pub(crate) fn size(min: u64, max: u64) -> impl Fn(&str) -> Result<u64, String> {
     }
 }
 
-pub(crate) fn duration(min: Duration, max: Duration) -> impl Fn(&str) -> Result<Duration, String> {
+/// A duration with its unit, in bounds.
+pub fn duration(
+    min: Duration,
+    max: Duration,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + use<> {
     move |text| match humantime::parse_duration(text) {
         Ok(duration) if (min..=max).contains(&duration) => Ok(duration),
         _ => Err(format!(
@@ -67,7 +101,7 @@ pub(crate) fn duration(min: Duration, max: Duration) -> impl Fn(&str) -> Result<
 }
 
 /// A value, or `off`.
-pub(crate) fn optional<T>(
+pub fn optional<T>(
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> impl Fn(&str) -> Result<Option<T>, String> {
     move |text| match text {
@@ -76,60 +110,48 @@ pub(crate) fn optional<T>(
     }
 }
 
-/// Any text; what it means is judged by its reader.
-pub(crate) fn text(text: &str) -> Result<String, String> {
+/// Any text.
+///
+/// # Errors
+///
+/// What is allowed.
+pub fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-pub(crate) fn ratio(text: &str) -> Result<f64, String> {
+/// A number from 0 to 1.
+///
+/// # Errors
+///
+/// What is allowed.
+pub fn ratio(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(ratio),
         _ => Err("a number from 0 to 1".to_owned()),
     }
 }
 
-/// A file, which is judged when it is read; empty is none.
-pub(crate) fn file(text: &str) -> Result<Option<PathBuf>, String> {
+/// The path of a file, which need not exist; empty means none.
+///
+/// # Errors
+///
+/// What is allowed.
+pub fn file(text: &str) -> Result<Option<PathBuf>, String> {
     Ok((!text.is_empty()).then(|| PathBuf::from(text)))
 }
 
-/// A folder that can be read; empty is none.
-pub(crate) fn folder(text: &str) -> Result<Option<PathBuf>, String> {
+/// The path of a folder that can be read; empty means none.
+///
+/// # Errors
+///
+/// What is allowed.
+pub fn folder(text: &str) -> Result<Option<PathBuf>, String> {
     let path = PathBuf::from(text);
     match text {
         "" => Ok(None),
         _ if path.read_dir().is_ok() => Ok(Some(path)),
         _ => Err("a folder that can be read".to_owned()),
     }
-}
-
-macro_rules! words {
-    ($(#[$doc:meta])* $type:ident { $($variant:ident = $word:literal),* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum $type { $($variant),* }
-
-        impl FromStr for $type {
-            type Err = String;
-
-            fn from_str(text: &str) -> Result<Self, String> {
-                match text {
-                    $($word => Ok($type::$variant),)*
-                    _ => Err([$($word),*].join(", ")),
-                }
-            }
-        }
-    };
-}
-
-words! {
-    /// Where projects are kept.
-    DatabaseKind { Sqlite = "sqlite", Postgres = "postgres" }
-}
-
-words! {
-    /// How log lines look.
-    LogFormat { Text = "text", Json = "json" }
 }
 
 #[cfg(test)]

@@ -1,0 +1,324 @@
+//! Where settings come from: a TOML file, then the environment, then flags; the last wins.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::io;
+
+use clap::error::ErrorKind;
+use toml::Value;
+
+use super::{ConfigErrors, Key, Origin, Program, shown};
+
+/// One setting as text, before it is parsed.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The value as it was given.
+    pub text: String,
+    /// Where it was given.
+    pub origin: Origin,
+}
+
+/// What was given for each key, by its name.
+#[derive(Debug, Default)]
+pub struct Settings(BTreeMap<&'static str, Setting>);
+
+/// What the command line requests.
+#[derive(Debug)]
+pub enum Invocation {
+    /// Run with these settings.
+    Run(Settings),
+    /// Validate these settings and exit.
+    Check(Settings),
+    /// Print this text (help or version) and exit.
+    Print(String),
+}
+
+impl Program {
+    /// Reads the command line, the environment and the file that they name.
+    ///
+    /// # Errors
+    ///
+    /// All unknown keys, and a file that cannot be read.
+    pub fn read(
+        &self,
+        arguments: impl IntoIterator<Item = OsString>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Invocation, ConfigErrors> {
+        self.read_with(arguments, environment, |path| std::fs::read_to_string(path))
+    }
+
+    /// As [`Program::read`], with `open` to get the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Program::read`].
+    pub fn read_with(
+        &self,
+        arguments: impl IntoIterator<Item = OsString>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        open: impl Fn(&str) -> io::Result<String>,
+    ) -> Result<Invocation, ConfigErrors> {
+        let matches = match self.command().try_get_matches_from(arguments) {
+            Ok(matches) => matches,
+            Err(error) => {
+                let text = error.render().to_string();
+                return match error.kind() {
+                    ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                        Ok(Invocation::Print(text))
+                    }
+                    _ => Err(ConfigErrors(vec![text.trim_start_matches("error: ").to_owned()])),
+                };
+            }
+        };
+        let variables: BTreeMap<String, String> = environment
+            .into_iter()
+            .map(|(name, value)| (lossy(name), lossy(value)))
+            .filter(|(name, _)| name.starts_with(self.prefix))
+            .collect();
+
+        let mut reader =
+            Reader { program: self, settings: Settings::default(), errors: Vec::new() };
+        let file = matches.get_one::<String>("config");
+        if let Some(path) = file.or_else(|| variables.get(&self.file_variable())) {
+            reader.add_file(path, open(path));
+        }
+        reader.add_environment(&variables);
+        for key in self.keys {
+            if let Some(text) = matches.get_one::<String>(key.name) {
+                reader.set(key, text.clone(), Origin::Flag(format!("--{}", key.flag())));
+            }
+        }
+        let Reader { settings, errors, .. } = reader;
+        match errors.is_empty() {
+            false => Err(ConfigErrors(errors)),
+            true if matches.get_flag("check") => Ok(Invocation::Check(settings)),
+            true => Ok(Invocation::Run(settings)),
+        }
+    }
+}
+
+fn lossy(text: OsString) -> String {
+    text.to_string_lossy().into_owned()
+}
+
+impl Settings {
+    /// The setting of a key: what was given last, or its default.
+    pub fn get(&self, key: &Key) -> Setting {
+        self.0
+            .get(key.name)
+            .cloned()
+            .unwrap_or_else(|| Setting { text: key.default.to_owned(), origin: Origin::Default })
+    }
+
+    /// Parses the setting of a key, or adds what is wrong with it to `errors`. The error of `parse` says
+    /// what is allowed, as those of [`value`](crate::value).
+    pub fn parse<T>(
+        &self,
+        key: &Key,
+        parse: impl Fn(&str) -> Result<T, String>,
+        errors: &mut Vec<String>,
+    ) -> Option<T> {
+        let setting = self.get(key);
+        match parse(&setting.text) {
+            Ok(value) => Some(value),
+            Err(allowed) => {
+                let (name, text, origin) = (key.name, shown(&setting.text), &setting.origin);
+                errors.push(format!("{name} = {text} ({origin}): allowed is {allowed}"));
+                None
+            }
+        }
+    }
+
+    /// The active settings with their origins, for `--check`: a file that sets the same.
+    pub fn describe(&self, keys: &[Key]) -> String {
+        let mut out = String::new();
+        for key in keys {
+            let setting = self.get(key);
+            // TOML's escapes are not those of Rust.
+            let text = toml::Value::String(setting.text);
+            let _ = writeln!(out, "{} = {text}  # {}", key.name, setting.origin);
+        }
+        out
+    }
+}
+
+/// Collects settings, and what is wrong with them.
+struct Reader<'a> {
+    program: &'a Program,
+    settings: Settings,
+    errors: Vec<String>,
+}
+
+impl Reader<'_> {
+    fn set(&mut self, key: &'static Key, text: String, origin: Origin) {
+        self.settings.0.insert(key.name, Setting { text, origin });
+    }
+
+    fn add_environment(&mut self, variables: &BTreeMap<String, String>) {
+        let (keys, prefix) = (self.program.keys, self.program.prefix);
+        let file = self.program.file_variable();
+        for (name, text) in variables.iter().filter(|(name, _)| **name != file) {
+            match keys.iter().find(|key| key.variable(prefix) == *name) {
+                Some(key) => self.set(key, text.clone(), Origin::Environment(name.clone())),
+                None => {
+                    let known = keys.iter().map(|key| key.variable(prefix));
+                    let known = known.chain([file.clone()]).collect();
+                    self.errors.push(unknown(name, text, "environment", known));
+                }
+            }
+        }
+    }
+
+    fn add_file(&mut self, path: &str, text: io::Result<String>) {
+        let wrong = |error: &dyn std::fmt::Display| format!("configuration file {path}: {error}");
+        let table = match text {
+            Ok(text) => text.parse::<toml::Table>().map_err(|error| wrong(&error)),
+            Err(error) => Err(wrong(&error)),
+        };
+        match table {
+            Ok(table) => self.add_table(path, "", &table),
+            Err(error) => self.errors.push(error),
+        }
+    }
+
+    fn add_table(&mut self, path: &str, prefix: &str, table: &toml::Table) {
+        let keys = self.program.keys;
+        for (name, value) in table {
+            let name = format!("{prefix}{name}");
+            let key = keys.iter().find(|key| key.name == name);
+            let is_table = keys.iter().any(|key| key.name.starts_with(&format!("{name}.")));
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            match (key, value) {
+                (None, Value::Table(inner)) if is_table => {
+                    self.add_table(path, &format!("{name}."), inner);
+                }
+                (Some(key), _) if self.settings.0.contains_key(key.name) => {
+                    self.errors.push(format!("{name} = {text:?} (file {path}): given twice"));
+                }
+                (Some(key), _) => self.set(key, text, Origin::File(path.to_owned())),
+                (None, _) => {
+                    let table = keys.iter().filter(|key| key.name.starts_with(prefix));
+                    let known = table.map(|key| key.name.to_owned()).collect();
+                    self.errors.push(unknown(&name, &text, &format!("file {path}"), known));
+                }
+            }
+        }
+    }
+}
+
+/// The error of an unknown key, with those that are known. A value that may be a secret is not shown,
+/// because errors are logged.
+fn unknown(name: &str, text: &str, origin: &str, known: Vec<String>) -> String {
+    let lower = name.to_ascii_lowercase();
+    let words = ["pass", "secret", "token", "key", "cred", "auth", "dsn", "url"];
+    let secret = words.iter().any(|word| lower.contains(word));
+    let shown = if secret { "(not shown)".to_owned() } else { shown(text) };
+    format!("{name} = {shown} ({origin}): unknown key; allowed are {}", known.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn key(name: &'static str, default: &'static str) -> Key {
+        Key { name, default, help: "" }
+    }
+
+    const KEYS: &[Key] = &[
+        key("lanes", "auto"),
+        key("limits.headers", "100"),
+        key("drain.settle", "5s"),
+        key("database.password_file", ""),
+    ];
+
+    const PROGRAM: Program =
+        Program { name: "demo", version: "1", about: "", prefix: "DEMO_", keys: KEYS };
+
+    /// What a command line, the environment and a file of any name make.
+    fn read(
+        flags: &[&str],
+        variables: &[(&str, &str)],
+        file: &str,
+    ) -> Result<Invocation, ConfigErrors> {
+        let flags = ["demo"].iter().chain(flags).map(OsString::from);
+        let variables = variables.iter().map(|(k, v)| (OsString::from(k), OsString::from(v)));
+        PROGRAM.read_with(flags, variables, |_| Ok(file.to_owned()))
+    }
+
+    fn run(flags: &[&str], variables: &[(&str, &str)], file: &str) -> Result<Settings, String> {
+        match read(flags, variables, file) {
+            Ok(Invocation::Run(settings)) => Ok(settings),
+            Ok(other) => Err(format!("{other:?}")),
+            Err(errors) => Err(errors.to_string()),
+        }
+    }
+
+    fn lanes(settings: &Settings) -> (String, Origin) {
+        let Setting { text, origin } = settings.get(&KEYS[0]);
+        (text, origin)
+    }
+
+    #[test]
+    fn flags_take_precedence_over_the_environment_and_that_over_the_file() {
+        let file = &["--config", "f.toml"][..];
+        let all = [file, &["--lanes", "2"]].concat();
+        let got = run(&all, &[("DEMO_LANES", "3"), ("HOME", "/")], "lanes = 4").expect("valid");
+        assert_eq!(lanes(&got), ("2".to_owned(), Origin::Flag("--lanes".to_owned())));
+
+        let got = run(file, &[("DEMO_LANES", "3")], "lanes = 4").expect("valid");
+        assert_eq!(lanes(&got), ("3".to_owned(), Origin::Environment("DEMO_LANES".to_owned())));
+
+        let got = run(&[], &[("DEMO_CONFIG", "g.toml")], "lanes = 4").expect("valid");
+        assert_eq!(lanes(&got), ("4".to_owned(), Origin::File("g.toml".to_owned())));
+
+        let got = run(&[], &[], "").expect("valid");
+        assert_eq!(lanes(&got), ("auto".to_owned(), Origin::Default));
+    }
+
+    #[test]
+    fn unknown_names_are_rejected() {
+        let error = run(&[], &[("DEMO_LANE", "3")], "").expect_err("unknown variable");
+        assert!(error.contains("DEMO_LANE = \"3\"") && error.contains("DEMO_LANES"), "{error}");
+        let error = run(&[], &[("DEMO_DATABASE_PASSWORD", "hunter2")], "").expect_err("unknown");
+        assert!(error.contains("DEMO_DATABASE_PASSWORD_FILE"), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
+        let error = run(&["--lane", "3"], &[], "").expect_err("unknown flag");
+        assert!(error.contains("--lane"), "{error}");
+    }
+
+    #[test]
+    fn tables_of_the_file_become_dotted_keys() {
+        let file = ["--config", "f.toml"];
+        let text = "lanes = 2\nlimits.headers = 50\n[drain]\nsettle = '1s'";
+        let settings = run(&file, &[], text).expect("valid");
+        let seen: Vec<_> = settings.0.iter().map(|(k, v)| (*k, v.text.as_str())).collect();
+        assert_eq!(seen, [("drain.settle", "1s"), ("lanes", "2"), ("limits.headers", "50")]);
+
+        let errors = run(&file, &[], "drain = 5\n[limit]\nheaders = 1").expect_err("unknown");
+        let errors: Vec<_> = errors.lines().collect();
+        assert_eq!(errors.len(), 2, "{errors:?}");
+        assert!(errors.iter().all(|e| e.contains("unknown key") && e.contains("f.toml")));
+    }
+
+    #[test]
+    fn the_description_is_a_file_that_sets_the_same() {
+        // A wide space before a unit is one that durations allow.
+        let flags = ["--check", "--drain.settle", "75\u{2003}s"];
+        let Ok(Invocation::Check(settings)) = read(&flags, &[], "") else {
+            panic!("the flags are valid")
+        };
+        let shown: toml::Table = settings.describe(KEYS).parse().expect("TOML");
+        assert_eq!(shown["drain"]["settle"].as_str(), Some("75\u{2003}s"));
+        assert_eq!(shown["lanes"].as_str(), Some("auto"));
+    }
+
+    #[test]
+    fn an_error_names_key_value_origin_and_what_is_allowed() {
+        let settings = run(&["--lanes", "many"], &[], "").expect("the name is known");
+        let mut errors = Vec::new();
+        let lanes = settings.parse(&KEYS[0], crate::value::number(1, 4), &mut errors);
+        let error = "lanes = \"many\" (flag --lanes): allowed is a whole number from 1 to 4";
+        assert_eq!((lanes, errors), (None, vec![error.to_owned()]));
+    }
+}

@@ -1,0 +1,89 @@
+//! Flags and the environment variables behind them, for programs without a configuration file.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Command, Parser};
+
+use crate::process;
+
+/// Reads a program's command line and environment, or returns how to exit: after `--help` and
+/// `--version` with 0, after an error, which is printed, with 64.
+///
+/// Variables that begin with one of `prefixes` but belong to no flag are errors: they are misspelt flags.
+pub fn parse<T: Parser>(prefixes: &[&str]) -> Result<T, ExitCode> {
+    let command = T::command();
+    let matches = read(&command, prefixes)?;
+    T::from_arg_matches(&matches).map_err(|error| exit(error.format(&mut T::command())))
+}
+
+/// As [`parse`], for a command that is not derived.
+pub fn read(command: &Command, prefixes: &[&str]) -> Result<ArgMatches, ExitCode> {
+    let matches = command.clone().try_get_matches().map_err(exit)?;
+    match unknown(command, prefixes, std::env::vars_os()) {
+        None => Ok(matches),
+        Some(message) => Err(reject(command.clone(), message)),
+    }
+}
+
+/// Prints an error of a command line, or the help, and returns how to exit.
+pub fn exit(error: clap::Error) -> ExitCode {
+    // Nobody may read it any more.
+    let _ = error.print();
+    if error.use_stderr() { process::usage() } else { ExitCode::SUCCESS }
+}
+
+/// Prints that a value is not allowed, with the usage of the command, and returns how to exit: with 64.
+pub fn reject(mut command: Command, message: impl std::fmt::Display) -> ExitCode {
+    exit(command.error(ErrorKind::ValueValidation, message))
+}
+
+/// A value parser of clap whose errors say what is allowed.
+pub fn allowed<T, E: std::fmt::Display>(
+    parse: impl Fn(&str) -> Result<T, E> + Clone + Send + Sync + 'static,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| parse(text).map_err(|allowed| format!("allowed is {allowed}"))
+}
+
+/// The error of the first variable with one of these prefixes that no flag has.
+fn unknown(
+    command: &Command,
+    prefixes: &[&str],
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Option<String> {
+    let known = variables(command);
+    environment.into_iter().find_map(|(name, value)| {
+        let name = name.to_string_lossy();
+        let prefixed = prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let allowed = || known.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        (prefixed && !known.contains(&*name))
+            .then(|| format!("{name} = {value:?}: unknown variable; allowed are {}", allowed()))
+    })
+}
+
+/// The variables of all flags of a command and its subcommands.
+fn variables(command: &Command) -> BTreeSet<String> {
+    let own = command.get_arguments().filter_map(clap::Arg::get_env);
+    let own = own.map(|name| name.to_string_lossy().into_owned());
+    own.chain(command.get_subcommands().flat_map(variables)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Arg;
+
+    use super::*;
+
+    #[test]
+    fn only_the_variables_of_flags_may_have_the_prefix() {
+        let below = Command::new("run").arg(Arg::new("b").long("b").env("DEMO_B"));
+        let command =
+            Command::new("demo").arg(Arg::new("a").long("a").env("DEMO_A")).subcommand(below);
+        let look = |name: &str| unknown(&command, &["DEMO_"], [(name.into(), "1".into())]);
+        assert_eq!((look("DEMO_A"), look("DEMO_B"), look("HOME")), (None, None, None));
+        let words = look("DEMO_C").expect("no flag has it");
+        assert_eq!(words, "DEMO_C = \"1\": unknown variable; allowed are DEMO_A, DEMO_B");
+    }
+}

@@ -1,0 +1,137 @@
+//! The form of a log line.
+
+use std::fmt;
+
+use serde::ser::{SerializeMap, Serializer as _};
+use tracing::{Event, Subscriber};
+use tracing_serde::{AsSerde, SerdeMapVisitor};
+use tracing_subscriber::fmt::format::{Format as Pattern, Full, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::Format;
+
+/// Fields that a line gets from what its thread works on, such as the ID of a request.
+pub type Context = fn() -> Vec<(&'static str, String)>;
+
+pub(super) struct Lines {
+    pattern: Pattern<Full>,
+    format: Format,
+    targets: bool,
+    context: Option<Context>,
+}
+
+impl Lines {
+    pub(super) fn new(
+        format: Format,
+        targets: bool,
+        ansi: bool,
+        context: Option<Context>,
+    ) -> Lines {
+        let pattern = Pattern::default().with_ansi(ansi).with_target(targets);
+        Lines { pattern, format, targets, context }
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let fields = self.context.map(|fields| fields()).unwrap_or_default();
+        let line = match self.format {
+            Format::Text => {
+                let mut line = String::new();
+                self.pattern.format_event(context, Writer::new(&mut line), event)?;
+                line.truncate(line.trim_end().len());
+                fields.iter().fold(line, |line, (name, value)| line + " " + name + "=" + value)
+            }
+            Format::Json => self.json(event, &fields).map_err(|_| fmt::Error)?,
+        };
+        writeln!(writer, "{line}")
+    }
+}
+
+impl Lines {
+    /// One object, its fields side by side.
+    fn json(&self, event: &Event<'_>, fields: &[(&str, String)]) -> serde_json::Result<String> {
+        let mut timestamp = String::new();
+        // It writes to a string.
+        let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
+        let mut line = Vec::with_capacity(256);
+        let mut serializer = serde_json::Serializer::new(&mut line);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("timestamp", &timestamp)?;
+        map.serialize_entry("level", &event.metadata().level().as_serde())?;
+        let mut visitor = SerdeMapVisitor::new(map);
+        event.record(&mut visitor);
+        let mut map = visitor.take_serializer()?;
+        for (name, value) in fields {
+            map.serialize_entry(name, value)?;
+        }
+        if self.targets {
+            map.serialize_entry("target", event.metadata().target())?;
+        }
+        map.end()?;
+        Ok(String::from_utf8_lossy(&line).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("no panic").write(line)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The line of one message.
+    fn logged(format: Format, targets: bool) -> String {
+        let context: Context = || vec![("request_id", "abc".to_owned())];
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let writer = Arc::clone(&lines);
+        let layer = tracing_subscriber::fmt::layer()
+            .event_format(Lines::new(format, targets, false, Some(context)))
+            .with_writer(move || Sink(Arc::clone(&writer)));
+        let subscriber = tracing_subscriber::registry().with(layer);
+        tracing::subscriber::with_default(subscriber, || tracing::info!(n = 1, "begun"));
+        String::from_utf8(lines.lock().expect("no panic").clone()).expect("text")
+    }
+
+    #[test]
+    fn a_line_of_json_is_one_flat_object() {
+        let line: serde_json::Value =
+            serde_json::from_str(&logged(Format::Json, true)).expect("JSON");
+        assert_eq!((&line["level"], &line["message"]), (&"INFO".into(), &"begun".into()));
+        assert_eq!((&line["n"], &line["request_id"]), (&1.into(), &"abc".into()));
+        assert!(line["target"].as_str().is_some_and(|target| target.contains("log::lines")));
+        assert!(!logged(Format::Json, false).contains("target"));
+    }
+
+    #[test]
+    fn a_line_of_text_ends_in_its_fields() {
+        let line = logged(Format::Text, false);
+        assert!(line.ends_with(" INFO begun n=1 request_id=abc\n"), "{line}");
+        assert!(logged(Format::Text, true).contains("log::lines"));
+    }
+}

@@ -1,0 +1,122 @@
+//! Log lines on standard error, as text or JSON.
+//!
+//! A thread of its own writes them: a log that nobody reads does not stop the program.
+
+mod level;
+mod lines;
+mod writer;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt;
+
+pub use level::Level;
+pub use lines::Context;
+pub use writer::Flush;
+
+use lines::Lines;
+
+/// The form of a log line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// One line of text per message.
+    #[default]
+    Text,
+    /// One JSON object per message.
+    Json,
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "text" => Ok(Format::Text),
+            "json" => Ok(Format::Json),
+            _ => Err("text, json".to_owned()),
+        }
+    }
+}
+
+/// What is logged, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// The least severe messages to log.
+    pub level: Level,
+    /// The form of a line.
+    pub format: Format,
+    /// A file that gets the lines, too. One that cannot be written is a warning.
+    pub file: Option<PathBuf>,
+    /// Whether a line names the module that it comes from.
+    pub targets: bool,
+    /// Adds fields to each line.
+    pub context: Option<Context>,
+}
+
+impl Log {
+    /// Starts logging, once in a process. What is still to be written is written when [`Flush`] is
+    /// dropped.
+    ///
+    /// # Errors
+    ///
+    /// There is no thread to write lines.
+    pub fn start(&self) -> io::Result<(Flush, Handle)> {
+        let (filter, handle) = reload::Layer::new(self.level.targets());
+        let opened = self.file.as_deref().map(append).transpose();
+        let (out, failed): (Box<dyn Write + Send>, _) = match opened {
+            Ok(Some(file)) => (Box::new(Both(file)), None),
+            Ok(None) => (Box::new(io::stderr()), None),
+            Err(error) => (Box::new(io::stderr()), Some(error)),
+        };
+        let ansi = self.file.is_none() && io::stderr().is_terminal();
+        let (writer, flush) = writer::start(out)?;
+        let lines = tracing_subscriber::fmt::layer()
+            .with_writer(writer)
+            // By default a line that cannot be written is reported by `eprintln!`, which panics.
+            .log_internal_errors(false)
+            .event_format(Lines::new(self.format, self.targets, ansi, self.context));
+        tracing_subscriber::registry().with(lines.with_filter(filter)).init();
+        if let Some(error) = failed {
+            tracing::warn!("cannot write to the log file {error}");
+        }
+        Ok((flush, Handle(handle)))
+    }
+}
+
+/// Changes the level of a log that was started.
+#[derive(Clone, Debug)]
+pub struct Handle(reload::Handle<Targets, tracing_subscriber::Registry>);
+
+impl Handle {
+    /// Sets the level; whether that succeeded.
+    pub fn set(&self, level: &Level) -> bool {
+        self.0.reload(level.targets()).is_ok()
+    }
+}
+
+/// Appends: the log of other programs must not be truncated.
+fn append(path: &Path) -> io::Result<File> {
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+/// Writes to a file and to standard error; an error of one does not concern the other.
+struct Both(File);
+
+impl Write for Both {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let _ = self.0.write_all(line);
+        io::stderr().write_all(line)?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

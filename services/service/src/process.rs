@@ -1,0 +1,73 @@
+//! Exit codes, signals, output, and the runtime of a small program.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The exit code for a bad command line or configuration (sysexits.h, EX_USAGE).
+pub const EXIT_USAGE: u8 = 64;
+
+/// The exit code for a bad command line or configuration: [`EXIT_USAGE`].
+pub fn usage() -> ExitCode {
+    ExitCode::from(EXIT_USAGE)
+}
+
+/// Writes text to standard output. Unlike `print!` it does not panic when nobody reads it any more.
+pub fn print(text: &str) {
+    let _ = io::stdout().write_all(text.as_bytes());
+}
+
+/// Writes `program: line` to standard error for each line of an error. Unlike `eprintln!` it does not
+/// panic when nobody reads it any more.
+pub fn report(program: &str, error: &dyn Display) {
+    for line in error.to_string().lines().filter(|line| !line.is_empty()) {
+        let _ = writeln!(io::stderr(), "{program}: {line}");
+    }
+}
+
+/// Runs a future to its end on a new runtime of this thread.
+///
+/// When it has ended, blocking tasks that run are waited for; those that hang are not if `detach`.
+///
+/// # Errors
+///
+/// The runtime could not be made.
+pub fn block_on<F: Future>(future: F, detach: bool) -> io::Result<F::Output> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let output = runtime.block_on(future);
+    if detach {
+        runtime.shutdown_background();
+    }
+    Ok(output)
+}
+
+/// SIGTERM and SIGINT, caught from the moment this is made.
+#[derive(Debug)]
+pub struct Termination {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Termination {
+    /// Catches the signals, which do not end the process any more.
+    ///
+    /// # Errors
+    ///
+    /// The operating system did not allow it.
+    pub fn new() -> io::Result<Self> {
+        let terminate = signal(SignalKind::terminate())?;
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Self { terminate, interrupt })
+    }
+
+    /// Waits for the next of the signals.
+    pub async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
