@@ -10,7 +10,6 @@ from loadtests.bench.experiment import command
 from loadtests.bench.idle import command as idle
 from loadtests.bench.instructions import command as instructions
 from loadtests.bench.mixed import command as mixed
-from loadtests.bench.moving import command as moving
 from loadtests.bench.options import OUT, RESULTS, positive
 from loadtests.bench.registry import EXPERIMENTS
 from loadtests.bench.threads import command as threads
@@ -34,7 +33,6 @@ def main(arguments: list[str]) -> int:
     idle.add(commands)
     instructions.add(commands)
     mixed.add(commands)
-    moving.add(commands)
     threads.add(commands)
     tuning.add(commands)
     _add_soak(commands)

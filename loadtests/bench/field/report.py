@@ -29,9 +29,13 @@ def page(title: str, record: Record) -> Page:
     found.section("Reading")
     found.points([*_standings(record), *_floor(record), *_own(record), *found.quality()])
     _places(found, record)
-    found.plot(_costs(record))
-    for part in record.labels("part"):
-        found.section(rows.TITLES[part], METHODS[part].format(**record.facts))
+    costs = _costs(record)
+    if costs.panels:
+        found.plot(costs)
+    measured = record.labels("part")
+    for part in (part for part in parts.PARTS if part in measured):
+        title = rows.TITLES[part]
+        found.section(title[0].upper() + title[1:], METHODS[part].format(**record.facts))
         TABLES[part](found, record, part)
     found.section("Size on disk", "What must be on disk to run it, without libc and the kernel.")
     _size(found, record)
@@ -148,8 +152,12 @@ def _latencies(page: Page, record: Record, part: str, figure: str, head: str, **
         (title, lambda name, key=key: cell(values(name, key), 2))
         for key, title in LATENCIES.items()
     ]
-    busy = ("CPU busy", lambda name: middle(record.values("busy", server=name, part=part), 2))
-    page.table(head, _ordered(record, f"{figure}.p99", part=part, **more), *columns, busy)
+
+    def busy(name: str) -> str:
+        return middle(record.values("busy", server=name, part=part, **more), 2)
+
+    names = _ordered(record, f"{figure}.p99", part=part, **more)
+    page.table(head, names, *columns, ("CPU busy", busy))
 
 
 def _mixed(page: Page, record: Record, part: str) -> None:

@@ -3,7 +3,7 @@
 import math
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -107,7 +107,9 @@ def _ops_per_ms(stand: FieldStand) -> float:
     """Found by the first that computes: the loop is the same for all compiled ones."""
     for contender in map(CONTENDERS.__getitem__, stand.programs):
         if WORK in contender.parts:
-            return _counted(stand, contender)
+            # One that does not start is left out later, with its reason.
+            with suppress(ToolError):
+                return _counted(stand, contender)
     return 0.0
 
 
