@@ -7,11 +7,9 @@ from pathlib import Path
 
 from loadtests.bench import compare_direct, soak
 from loadtests.bench.experiment import command
-from loadtests.bench.field import command as field
 from loadtests.bench.instructions import command as instructions
-from loadtests.bench.lanes import rows, run
 from loadtests.bench.mixed import command as mixed
-from loadtests.bench.options import OUT, RESULTS, add_builds, positive, some_of
+from loadtests.bench.options import OUT, RESULTS, positive
 from loadtests.bench.registry import EXPERIMENTS
 from loadtests.bench.threads import command as threads
 from loadtests.usage import Parser
@@ -30,8 +28,6 @@ def main(arguments: list[str]) -> int:
         command.add(commands, experiment)
     command.add_report(commands, EXPERIMENTS)
     _add_compare_direct(commands)
-    _add_lanes(commands)
-    field.add(commands)
     instructions.add(commands)
     mixed.add(commands)
     threads.add(commands)
@@ -70,45 +66,6 @@ def _compare_direct(options: argparse.Namespace) -> int:
     full = options.path == "/hello" and not options.quick and options.rounds == ROUNDS
     plan = compare_direct.Plan(options.path, requests, compare_direct.CONCURRENCY, options.rounds)
     return compare_direct.main(plan, options.out or (RESULTS if full else OUT))
-
-
-def _add_lanes(commands: argparse._SubParsersAction) -> None:
-    lanes = commands.add_parser(
-        "lanes",
-        help="corelane-server beside its peers and beside what the kernel alone costs",
-        description="Compares corelane-server with other servers: CPU per request, mixed load on "
-        "one CPU and on two, few connections, memory of idle connections. Builds what it needs.",
-    )
-    _add_common(lanes, "all rows of all servers", "shorter measurements, for a first look")
-    lanes.add_argument(
-        "--only",
-        type=some_of(rows.ROWS),
-        default=tuple(rows.ROWS),
-        metavar="ROWS",
-        help=f"some rows only, with commas between: {','.join(rows.ROWS)}",
-    )
-    lanes.add_argument(
-        "--servers",
-        type=lambda text: tuple(text.split(",")),
-        default=(),
-        metavar="NAMES",
-        help="some servers only, as in corelane-server,floor",
-    )
-    add_builds(lanes)
-    lanes.set_defaults(run=_lanes)
-
-
-def _lanes(options: argparse.Namespace) -> int:
-    plan = run.Plan(
-        rows=options.only,
-        rounds=options.rounds,
-        seconds=run.QUICK if options.quick else run.SECONDS,
-        programs=options.servers,
-        server=options.server and options.server.resolve(),
-        profile=options.profile,
-    )
-    full = plan == run.Plan(tuple(rows.ROWS), ROUNDS, run.SECONDS)
-    return run.main(plan, options.out or (RESULTS if full else OUT))
 
 
 def _add_soak(commands: argparse._SubParsersAction) -> None:

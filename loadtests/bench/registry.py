@@ -4,10 +4,11 @@ from loadtests.bench.balancing.experiment import Balancing
 from loadtests.bench.capacity.experiment import Capacity
 from loadtests.bench.connections.experiment import Connections
 from loadtests.bench.experiment.plan import Experiment
+from loadtests.bench.field.experiment import Field
 from loadtests.bench.gateway.experiment import Gateway
 from loadtests.bench.gateway.settings_experiment import GatewaySettings
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for experiment in (Gateway(), GatewaySettings(), Balancing(), Capacity(), Connections())
+    for experiment in (Field(), Gateway(), GatewaySettings(), Balancing(), Capacity(), Connections())
 }

@@ -1,20 +1,22 @@
 """`bench field`: contenders are measured in interleaved rounds, and what is wrong is told."""
 
-import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from loadtests.bench.field import budget, running, warm, workloads
-from loadtests.bench.field.bench import Bench, Plan, Seconds
-from loadtests.bench.field.contender import Contender, Start, size_of
-from loadtests.bench.field.contenders import CONTENDERS, ORDER
-from loadtests.bench.field.parts import PARTS
+from loadtests.bench.experiment.record import Record
+from loadtests.bench.field import c10k, running, warm, workloads
+from loadtests.bench.field.contender import Contender, size_of
+from loadtests.bench.field.contenders import CONTENDERS
+from loadtests.bench.field.experiment import Field
 from loadtests.bench.field.turns import Turns
 from support import REPOSITORY, eventually
 
@@ -46,6 +48,12 @@ ThreadingHTTPServer.request_queue_size = 128
 host, port = sys.argv[sys.argv.index("--listen") + 1].split(":")
 ThreadingHTTPServer((host, int(port)), Handler).serve_forever()
 """
+
+WRONG_FILE = FICKLE.replace("Handler.answered < 50 or Handler.answered % 3", "True").replace(
+    'self.send_response(200 if self.path == "/hello" else 404)',
+    'body = body if self.path == "/hello" else b"x" * {length}\n        self.send_response(200)',
+)
+"""Its files have the right length and nothing else."""
 
 BROODING = """\
 import os, signal, sys, time
@@ -136,93 +144,86 @@ def field(out: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]
     return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
 
 
-def script(folder: Path, text: str) -> Path:
-    file = folder / "server"
-    file.write_text(text.format(python=sys.executable))
-    file.chmod(0o755)
-    return file
+def contender(folder: Path, text: str, **changes: object) -> Contender:
+    """A server in Python, given its port."""
+    file = folder / "server.py"
+    file.write_text(text)
+    return replace(
+        CONTENDERS["floor"],
+        argv=lambda _, start: [sys.executable, str(file), start.address.rpartition(":")[2]],
+        **changes,
+    )
 
 
-def some_contender(**changes: object) -> Contender:
-    return replace(CONTENDERS["floor"], **changes)
-
-
-def brooding(folder: Path) -> Contender:
-    file = folder / "brooding.py"
-    file.write_text(BROODING)
-    return some_contender(argv=lambda _, start: [sys.executable, str(file), str(start.port)])
+@pytest.fixture
+def alone(tmp_path: Path) -> partial:
+    """Starts a contender on one CPU."""
+    return partial(running.started, program=tmp_path, cpus=[CPU])
 
 
 def test_a_run_is_measured_and_written(binary: Path, tmp_path: Path) -> None:
-    chosen = ("--contenders", "floor,corelane-server", "--only", "hello,div,file-10k,mixed")
-    result = field(tmp_path, "--server", binary, *chosen)
+    chosen = ("floor", "corelane-server", "corelane-server hashed")
+    parts = ("hello", "div", "file-10k", "mixed", "mixed-two", "few", "cores", "idle", "c10k")
+    only = ",".join((*chosen, *parts))
+    result = field(tmp_path, "--server", binary, "--connections", "200", "--only", only)
     assert result.returncode == 0, result.stderr
-    record = json.loads((tmp_path / "bench.json").read_text())
-    assert list(record["contenders"]) == ["floor", "corelane-server"]
-    assert record["contenders"]["corelane-server"]["installed"]["program_bytes"] > 1_000_000
-    assert set(record["cells"]) == {"hello", "div", "file-10k"}
-    assert set(record["cells"]["hello"]) == {"floor", "corelane-server"}
-    for row in record["cells"].values():
-        for (sample,) in row.values():
-            closed, loop = sample["closed"], sample["open"]
-            assert sample["round"] == 1
-            assert closed["requests"] > 0 == closed["wrong"]
-            assert closed["cpu_us"] > 0
-            assert loop["requests"] > 0 == loop["wrong"]
-            latency = loop["latency_ms"]
-            assert latency["p50"] <= latency["p99"] <= latency["p999"] <= latency["max"]
-            assert loop["percentiles"][-1] == [100, latency["max"]]
-    (mixed,) = record["mixed"]["corelane-server"]
-    assert mixed["wrong"] == 0
-    assert mixed["slow"]["p50"] > mixed["fast"]["p50"]
-    assert "about" in result.stderr and "took" in result.stderr, "the budget is told"
+    record = Record.read(tmp_path / "bench-field.json")
+    assert record.labels("server") == list(chosen)
+    assert record.facts["servers"]["corelane-server"]["installed"]["program_bytes"] > 1_000_000
+    measured = {(row["server"], row["part"]) for row in record.rows}
+    tasks = {(task["server"], task["part"]) for task in Field().tasks(None)}
+    assert measured == {task for task in tasks if task[0] in chosen and task[1] in parts}
+    assert not [row for row in record.rows if row.get("error") or row.get("wrong")]
+    for row in record.select(loop="open"):
+        latency = row["latency_ms"]
+        assert 0 < latency["p50"] <= latency["p99"] <= latency["p999"] <= latency["max"]
+    for row in record.select(part="c10k"):
+        assert (row["requests"], row["failed"]) == (260, 0)
+    for row in (*record.select(part="mixed"), *record.select(part="mixed-two")):
+        assert row["expensive_ms"]["p50"] > row["cheap_ms"]["p50"]
+    for row in record.select(server="corelane-server hashed", part="few"):
+        assert 0.5 <= row["lane_share"] <= 1
+    assert (tmp_path / "bench-field.md").read_text() == Field().page(record).markdown
 
 
 def test_a_wrong_reply_fails_the_run_and_a_missing_route_is_told(tmp_path: Path) -> None:
-    chosen = ("--contenders", "corelane-server", "--only", "hello,div")
-    result = field(tmp_path, "--server", script(tmp_path, FICKLE), *chosen)
+    server = tmp_path / "server"
+    server.write_text(FICKLE.format(python=sys.executable))
+    server.chmod(0o755)
+    result = field(tmp_path, "--server", server, "--only", "corelane-server,hello,div")
     assert result.returncode == 1, result.stderr
-    record = json.loads((tmp_path / "bench.json").read_text())
-    (sample,) = record["cells"]["div"]["corelane-server"]
-    assert "/div/4 is answered 404" in sample["error"]
+    record = Record.read(tmp_path / "bench-field.json")
+    assert record.total("wrong") > 0
+    (row,) = record.select(part="div")
+    assert "/div/4 is answered 404" in row["error"]
 
 
 def test_one_that_does_not_start_is_left_out(tmp_path: Path) -> None:
-    server = script(tmp_path, "#!/bin/sh\necho no such luck >&2; exit 3\n")
-    chosen = ("--contenders", "floor,corelane-server", "--only", "hello")
-    result = field(tmp_path, "--server", server, *chosen)
+    server = tmp_path / "server"
+    server.write_text("#!/bin/sh\necho no such luck >&2; exit 3\n")
+    server.chmod(0o755)
+    result = field(tmp_path, "--server", server, "--only", "floor,corelane-server,hello,div")
     assert result.returncode == 0, result.stderr
-    record = json.loads((tmp_path / "bench.json").read_text())
-    assert "no such luck" in record["contenders"]["corelane-server"]["missing"]
-    assert list(record["cells"]["hello"]) == ["floor"]
+    record = Record.read(tmp_path / "bench-field.json")
+    assert "no such luck" in record.missing["corelane-server"]
+    assert record.labels("server") == ["floor"]
+    assert "Not measured: corelane-server: " in result.stdout
 
 
-@pytest.mark.parametrize(
-    ("flag", "text"), [("--only", "hello,speed"), ("--contenders", "floor,iis")]
-)
-def test_an_unknown_name_is_refused(tmp_path: Path, flag: str, text: str) -> None:
-    result = field(tmp_path, flag, text)
-    assert result.returncode == 64
-    assert len(result.stderr.splitlines()) == 1
-    assert f"{text.split(',')[1]}: there are {text.split(',')[0]}" in result.stderr
+def test_an_unknown_name_is_rejected_before_anything_is_built(tmp_path: Path) -> None:
+    result = field(tmp_path, "--only", "floor,iis")
+    assert result.returncode == 1
+    assert "--only iis: allowed are " in result.stderr
 
 
-def test_every_contender_says_what_it_is() -> None:
-    assert list(CONTENDERS) == [name for name in ORDER if name in CONTENDERS]
-    for contender in CONTENDERS.values():
-        assert contender.settings
-        assert contender.workloads <= set(PARTS)
-        assert workloads.first_of(contender)
-
-
-def test_memory_that_processes_share_counts_once(tmp_path: Path) -> None:
-    with running.started(brooding(tmp_path), tmp_path, cpus=[CPU]) as process:
+def test_memory_that_processes_share_counts_once(tmp_path: Path, alone: partial) -> None:
+    with alone(contender(tmp_path, BROODING)) as process:
         assert len(process.pids) == 2
         assert 64 << 10 < process.resident_kib() < 2 * (64 << 10)
 
 
-def test_a_worker_that_has_ended_keeps_its_cpu_time(tmp_path: Path) -> None:
-    with running.started(brooding(tmp_path), tmp_path, cpus=[CPU]) as process:
+def test_a_worker_that_has_ended_keeps_its_cpu_time(tmp_path: Path, alone: partial) -> None:
+    with alone(contender(tmp_path, BROODING)) as process:
         (worker,) = process.pids[1:]
         before = process.cpu_seconds()
         os.kill(worker, signal.SIGKILL)
@@ -230,67 +231,16 @@ def test_a_worker_that_has_ended_keeps_its_cpu_time(tmp_path: Path) -> None:
         assert process.cpu_seconds() >= before
 
 
-def test_a_contender_is_stopped_between_its_turns(tmp_path: Path) -> None:
-    contender = brooding(tmp_path)
-    bench = Bench({contender.name: tmp_path}, tmp_path, (CPU, CPU), "dev", tmp_path)
-    with Turns(bench, Seconds(), None) as turns:
-        with turns.of(contender) as process:
-            running.check(process, workloads.first_of(contender))
+def test_a_contender_is_stopped_between_its_turns(tmp_path: Path, alone: partial) -> None:
+    one = contender(tmp_path, BROODING)
+    with Turns(alone) as turns:
+        with turns.of(one) as process:
+            running.check(process, workloads.first_of(one))
         eventually(lambda: {state(pid) for pid in process.pids} == {"T"}, "all are stopped")
-        with turns.of(contender) as again:
+        with turns.of(one) as again:
             assert again is process
-            running.check(again, workloads.first_of(contender))
+            running.check(again, workloads.first_of(one))
     assert process.process.poll() is not None
-
-
-def test_a_contender_that_has_its_cpu_alone_goes_ahead_of_others(tmp_path: Path) -> None:
-    contender = brooding(tmp_path)
-    bench = Bench({contender.name: tmp_path}, tmp_path, (CPU, CPU), "dev", tmp_path)
-    for cpus, asked in ((None, True), ([CPU], False)):
-        with bench.running(contender, cpus=cpus) as process:
-            pid = process.process.pid
-            # A session of its own is a group of its own for the scheduler (sched(7)).
-            assert os.getsid(pid) == pid
-            assert asked or not process.ahead
-            group = Path(f"/proc/{pid}/autogroup")
-            nice = group.read_text().split()[-1] if group.exists() else None
-            assert (nice == "-20") == process.ahead
-
-
-def test_one_whose_clocks_stood_still_is_not_measured_before_they_are_right(tmp_path: Path) -> None:
-    file = tmp_path / "late.py"
-    file.write_text(LATE)
-    contender = some_contender(argv=lambda _, start: [sys.executable, str(file), str(start.port)])
-    bench = Bench({contender.name: tmp_path}, tmp_path, (CPU, CPU), "dev", tmp_path)
-    with Turns(bench, Seconds(), None) as turns:
-        for _ in range(2):
-            with turns.of(contender) as process:
-                running.check(process, workloads.first_of(contender))
-
-
-def test_what_is_compiled_meanwhile_is_measured_again(tmp_path: Path) -> None:
-    file = tmp_path / "compiling.py"
-    file.write_text(COMPILING)
-    contender = some_contender(
-        argv=lambda _, start: [sys.executable, str(file), str(start.port)], compilers=("compiler",)
-    )
-    hello = workloads.first_of(contender)
-    with running.started(contender, tmp_path, cpus=[CPU]) as process:
-
-        def measure() -> tuple[float, dict]:
-            before = process.cpu_seconds()
-            running.check(process, hello)
-            samples.append({"number": len(samples)})
-            return process.cpu_seconds() - before, samples[-1]
-
-        samples: list[dict] = []
-        # It was asked once before.
-        _, result = warm.measured(process, contender, 60.0, measure)
-        assert len(samples) == 3
-        assert result["number"] == 2 and result["compiling"] <= warm.SHARE
-        # Who compiles nothing is measured once, and so is whoever has no time left.
-        assert warm.measured(process, some_contender(), 60.0, measure)[1] == {"number": 3}
-        assert warm.measured(process, contender, 0.0, measure)[1]["number"] == 4
 
 
 def state(pid: int) -> str:
@@ -298,28 +248,49 @@ def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_the_budget_counts_what_a_contender_takes() -> None:
-    plan = Plan(parts=("hello", "idle"), rounds=2)
-    one, warm = some_contender(), some_contender(warm_up=2.5, warm_up_first=6.0)
-    found = budget.of(plan, [one])
-    assert set(found) == {"hello", "idle", "starts"}
-    assert budget.of(plan, [one, one])["hello"] == 2 * found["hello"]
-    assert budget.of(plan, [warm])["hello"] == pytest.approx(
-        found["hello"] + 2 * (2.5 - one.warm_up)
-    )
-    assert budget.of(plan, [warm])["starts"] >= 6
-    assert budget.of(replace(plan, parts=("projects",)), [one])["projects"] == 0
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_contender_that_has_its_cpu_alone_goes_ahead_of_others(
+    tmp_path: Path, alone: partial, ahead: bool
+) -> None:
+    with alone(contender(tmp_path, BROODING), ahead=ahead) as process:
+        pid = process.process.pid
+        # A session of its own is a group of its own for the scheduler (sched(7)).
+        assert os.getsid(pid) == pid
+        assert ahead or not process.ahead
+        group = Path(f"/proc/{pid}/autogroup")
+        nice = group.read_text().split()[-1] if group.exists() else None
+        assert (nice == "-20") == process.ahead
 
 
-def test_a_command_line_has_a_database_only_with_its_token(tmp_path: Path) -> None:
-    plain = Start("127.0.0.1:8100", 1, tmp_path, tmp_path)
-    assert plain.arguments() == [
-        *("--listen", "127.0.0.1:8100", "--threads", "1", "--static", str(tmp_path))
-    ]
-    token = tmp_path / "token"
-    token.write_text("secret")
-    kept = replace(plain, database="postgres://a:b@127.0.0.1:5432/a", token_file=token)
-    assert kept.arguments()[6:] == ["--database", kept.database, "--token", "secret"]
+def test_one_whose_clocks_stood_still_is_not_measured_before_they_are_right(
+    tmp_path: Path, alone: partial
+) -> None:
+    one = contender(tmp_path, LATE)
+    with Turns(alone) as turns:
+        for _ in range(2):
+            with turns.of(one) as process:
+                running.check(process, workloads.first_of(one))
+
+
+def test_what_is_compiled_meanwhile_is_measured_again(tmp_path: Path, alone: partial) -> None:
+    one = contender(tmp_path, COMPILING, compilers=("compiler",))
+    hello = workloads.first_of(one)
+    with alone(one) as process:
+
+        def measure() -> dict:
+            running.check(process, hello)
+            samples.append({"number": len(samples)})
+            return samples[-1]
+
+        samples: list[dict] = []
+        # It was asked once before.
+        found = warm.settled(process, 60.0, measure)
+        assert len(samples) == 3
+        assert found["number"] == 2 and found["compiling"] <= warm.SHARE
+        assert warm.settled(process, 0.0, measure)["number"] == 3
+        # Who compiles nothing is measured once.
+        process.contender = replace(one, compilers=())
+        assert warm.settled(process, 60.0, measure) == {"number": 4}
 
 
 def test_files_with_several_names_are_counted_once(tmp_path: Path) -> None:
@@ -328,3 +299,26 @@ def test_files_with_several_names_are_counted_once(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "two").write_bytes(b"x" * 10)
     assert size_of([tmp_path, tmp_path / "one"]) == 1010
+
+
+def test_a_handshake_that_finds_a_full_queue_is_counted() -> None:
+    before = c10k.dropped()
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(3):
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(listener.getsockname())
+        eventually(lambda: c10k.dropped() > before, "one was dropped")
+
+
+def test_under_ab_what_is_not_the_file_is_no_result(tmp_path: Path) -> None:
+    """ab compares lengths only."""
+    server = tmp_path / "server"
+    length = len(c10k.PAGE.body)
+    server.write_text(WRONG_FILE.format(python=sys.executable, length=length))
+    server.chmod(0o755)
+    chosen = ("--only", "corelane-server,c10k", "--connections", "20")
+    field(tmp_path, "--server", server, *chosen)
+    (row,) = Record.read(tmp_path / "bench-field.json").rows
+    assert "is not the file" in row["error"]

@@ -3,17 +3,14 @@
 Here those are asked whose program is there, built from the sources as they are; `make bench` builds all.
 """
 
-import json
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from loadtests.bench.experiment import builds
-from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.field import workloads
 from loadtests.bench.field.contender import (
     C10K,
@@ -21,20 +18,15 @@ from loadtests.bench.field.contender import (
     FILE_4K,
     FILES,
     HELLO,
-    PROJECTS,
     WORK,
-    WORKLOADS,
     Contender,
 )
 from loadtests.bench.field.contenders import CONTENDERS
 from support import raw
 from support.client import Reply, ask
-from support.field import REFERENCE, Field, Stored, cpus, find, is_there, who_takes
-from support.postgres import Postgres
+from support.field import REFERENCE, Field, find, is_there, who_takes
 
 pytestmark = pytest.mark.nightly
-
-TOKEN = "peers-0123456789abcdef"
 
 NUMBERS = (
     *(
@@ -58,18 +50,11 @@ NUMBERS = (
 )
 NO_NUMBERS = ("four", "1e3", ".5", "1.", "+1", "0x10", "--1", "1.2.3", "NaN", "1,5")
 
-DOCUMENT = (
-    '{"name": "first", "description": "Überblick", "tags": ["a"], "tasks": [{"title": "\\u0000"}]}'
-)
-OTHER = '{"name":"second"}'
-
 
 @pytest.fixture(scope="module")
-def field(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
-    token = tmp_path_factory.mktemp("token") / "token"
-    token.write_text(TOKEN)
+def field(binary: Path) -> Iterator[Field]:
     with ExitStack() as stack:
-        yield Field(binary, token, stack)
+        yield Field(binary, stack)
 
 
 @pytest.fixture
@@ -155,7 +140,7 @@ def test_a_client_of_http_1_0_is_told_the_end(url: str) -> None:
     assert (found.status, found.body) == (200, (workloads.STATIC / "index.html").read_bytes())
 
 
-@who_takes(*WORKLOADS)
+@who_takes(HELLO)
 def test_a_connection_serves_many_requests(contender: Contender, url: str) -> None:
     workload = workloads.first_of(contender)
     lines = f"GET {workload.target} HTTP/1.1\r\nHost: peer\r\n\r\n".encode()
@@ -167,7 +152,7 @@ def test_a_connection_serves_many_requests(contender: Contender, url: str) -> No
 
 @who_takes(WORK, FILE_4K)
 def test_requests_that_come_together_are_answered_in_order(contender: Contender, url: str) -> None:
-    if WORK in contender.workloads:
+    if WORK in contender.parts:
         targets = ["/work?ops=1", "/hello", "/work?ops=2"]
     else:
         targets = ["/static/4k.txt", "/static/index.html", "/static/4k.txt"]
@@ -189,137 +174,3 @@ def reply(connection: socket.socket) -> Reply:
     assert length, head
     body = connection.recv(int(length[1]), socket.MSG_WAITALL)
     return raw.replies(head + body)[0]
-
-
-@pytest.fixture
-def stored(field: Field, contender: Contender, postgres: Postgres) -> Stored:
-    return field.stored(contender, postgres)
-
-
-@pytest.fixture
-def projects(stored: Stored) -> Callable[..., Reply]:
-    """Asks for projects: head and body are sent together, each request on a connection of its own."""
-
-    def asked(method: str, path: str = "/projects", document: str = "", **fields: str) -> Reply:
-        body = document.encode()
-        known = {"Host": "peer"}
-        if document:
-            known |= {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
-            known |= {"Content-Length": str(len(body))}
-        known |= {name.replace("_", "-"): value for name, value in fields.items()}
-        lines = [f"{name}: {value}" for name, value in known.items() if value]
-        head = "\r\n".join([f"{method} {path} HTTP/1.1", *lines, "", ""])
-        with raw.connect(stored.url) as connection:
-            connection.sendall(head.encode() + body)
-            return reply(connection)
-
-    return asked
-
-
-def shows(reply: Reply, document: str, path: str, version: int) -> None:
-    """The reply is the project: what the server says of it, then the document."""
-    assert reply.headers["etag"] == f'"{version}"'
-    assert reply.headers["content-type"].startswith("application/json")
-    assert reply.headers["content-length"] == str(len(reply.body))
-    found = json.loads(reply.body)
-    own = {name: found.pop(name) for name in ("id", "version", "created", "updated")}
-    assert found == json.loads(document)
-    assert (own["id"], own["version"]) == (path.removeprefix("/projects/"), version)
-    assert own["created"] <= own["updated"]
-    assert own["updated"].endswith("Z") and len(own["updated"]) == len(
-        "2026-01-01T00:00:00.000000Z"
-    )
-
-
-@who_takes(PROJECTS)
-def test_a_project_is_made_loaded_and_saved(projects: Callable[..., Reply]) -> None:
-    made = projects("POST", document=DOCUMENT)
-    assert made.status == 201
-    path = made.headers["location"]
-    assert path.startswith("/projects/")
-    shows(made, DOCUMENT, path, 1)
-    loaded = projects("GET", path)
-    assert loaded.status == 200
-    assert loaded.body == made.body
-    shows(loaded, DOCUMENT, path, 1)
-    saved = projects("PUT", path, OTHER, If_Match='"1"')
-    assert saved.status == 200
-    shows(saved, OTHER, path, 2)
-    assert projects("GET", path).body == saved.body
-    # Without a condition whatever is there is replaced.
-    shows(projects("PUT", path, DOCUMENT), DOCUMENT, path, 3)
-
-
-@who_takes(PROJECTS)
-def test_a_stale_save_changes_nothing(projects: Callable[..., Reply]) -> None:
-    path = projects("POST", document=DOCUMENT).headers["location"]
-    for tag in ('"2"', '"0"', '"x"'):
-        assert projects("PUT", path, OTHER, If_Match=tag).status == 412, tag
-    shows(projects("GET", path), DOCUMENT, path, 1)
-
-
-@who_takes(PROJECTS)
-def test_only_who_has_the_token_writes(projects: Callable[..., Reply], stored: Stored) -> None:
-    path = projects("POST", document=DOCUMENT).headers["location"]
-    count = stored.count()
-    for wrong in ("", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x", f"Basic {TOKEN}", "Bearer "):
-        for method, target in (("POST", "/projects"), ("PUT", path)):
-            refused = projects(method, target, OTHER, Authorization=wrong)
-            assert refused.status == 401, (method, wrong)
-            assert refused.headers["www-authenticate"].startswith("Bearer")
-    assert stored.count() == count
-    shows(projects("GET", path), DOCUMENT, path, 1)
-
-
-@who_takes(PROJECTS)
-def test_what_is_not_there_is_not_found(projects: Callable[..., Reply]) -> None:
-    path = "/projects/018f4d5e-7c3a-7b2f-9d10-0123456789ab"
-    assert projects("GET", path).status == 404
-    assert projects("PUT", path, OTHER, If_Match='"1"').status == 404
-    assert projects("PUT", path, OTHER).status == 404
-    assert projects("GET", "/projects/x").status in (400, 404)
-
-
-@who_takes(PROJECTS)
-def test_what_is_no_document_is_refused(projects: Callable[..., Reply], stored: Stored) -> None:
-    path = projects("POST", document=DOCUMENT).headers["location"]
-    count = stored.count()
-    for wrong in ("{", '{"name": "a"', '{"name": "a"}}', "name", '{"name": "a",}'):
-        assert projects("POST", document=wrong).status == 400, wrong
-        assert projects("PUT", path, wrong).status == 400, wrong
-    for wrong in ("[1]", "5"):
-        assert projects("POST", document=wrong).status in (400, 422), wrong
-    assert stored.count() == count
-
-
-@who_takes(PROJECTS)
-def test_what_is_saved_is_in_the_table(projects: Callable[..., Reply], stored: Stored) -> None:
-    path = projects("POST", document=OTHER).headers["location"]
-    select = (
-        f"SELECT version, document FROM projects WHERE id = '{path.removeprefix('/projects/')}'"
-    )
-    assert stored.database.query(select) == [["1", OTHER]]
-    projects("PUT", path, '{"name":"third"}', If_Match='"1"')
-    assert stored.database.query(select) == [["2", '{"name":"third"}']]
-
-
-@who_takes(PROJECTS)
-def test_users_who_check_every_byte_find_no_error(stored: Stored, tmp_path: Path) -> None:
-    """With more users than connections to the database, which wait."""
-    token = tmp_path / "token"
-    token.write_text(TOKEN)
-    generator = builds.build(builds.BENCH, ["load-generator"], "dev") / "load-generator"
-    options = {
-        "users": 40,
-        "page": workloads.STATIC / "4k.txt",
-        "token": token,
-        "seed": 7,
-    }
-    address = stored.url.removeprefix("http://")
-    with Generator(generator, Place(cpus()), "users", address, **options) as users:
-        result = users.measure(
-            json.dumps({"loop": "closed", "kinds": ["load", "save"], "rounds": 3})
-        )
-    assert (result["requests"], result["faults"]) == (240, {})
-    at_once = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{stored.database.name}'"
-    assert 1 <= int(stored.database.query(at_once)[0][0]) - 1 <= 8

@@ -2,7 +2,6 @@
 
 import os
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from loadtests.bench.experiment import builds
 from loadtests.bench.field import running
 from loadtests.bench.field.contender import Contender
 from loadtests.bench.field.contenders import CONTENDERS
-from support.postgres import Database, Postgres
 from tools import command
 from tools.errors import ToolError
 
@@ -25,48 +23,21 @@ RUST = ("hyper", "may_minihttp", "ntex", "actix_web", "axum")
 """Programs that cargo builds here."""
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A contender that keeps projects, and where."""
-
-    url: str
-    database: Database
-
-    def count(self) -> str:
-        """How many projects there are."""
-        return self.database.query("SELECT count(*) FROM projects")[0][0]
-
-
 class Field:
     """The contenders that tests ask, each started when it is first asked for."""
 
-    def __init__(self, binary: Path, token_file: Path, stack: ExitStack) -> None:
+    def __init__(self, binary: Path, stack: ExitStack) -> None:
         self._binary = binary
         self._stack = stack
-        self._token_file = token_file
         self._urls: dict[str, str] = {}
-        self._stored: dict[str, Stored] = {}
 
     def url(self, contender: Contender) -> str:
-        """Where it answers, without a database."""
+        """Where it answers."""
         if contender.name not in self._urls:
-            self._urls[contender.name] = self._started(contender)
+            start = running.started(contender, self._program(contender), cpus()[:1])
+            process = self._stack.enter_context(start)
+            self._urls[contender.name] = f"http://{process.address}"
         return self._urls[contender.name]
-
-    def stored(self, contender: Contender, postgres: Postgres) -> Stored:
-        """The same contender once more, with a database of its own."""
-        if contender.name not in self._stored:
-            database = postgres.database()
-            password = database.password_file.read_text().strip()
-            url = database.url.replace("@", f":{password}@", 1)
-            place = running.Database(url, self._token_file)
-            self._stored[contender.name] = Stored(self._started(contender, place), database)
-        return self._stored[contender.name]
-
-    def _started(self, contender: Contender, database: running.Database | None = None) -> str:
-        program = self._program(contender)
-        start = running.started(contender, program, cpus=cpus(), database=database)
-        return f"http://{self._stack.enter_context(start).address}"
 
     def _program(self, contender: Contender) -> Path:
         if contender.name == REFERENCE:
@@ -97,7 +68,7 @@ def refuse(argv: list[Any], *_: object, **__: object) -> None:
 
 def newest(contender: Contender) -> Path:
     """The program, of the profile of cargo's that was built last."""
-    found = [contender.build(profile) for profile in ("release", "dev")]
+    found = [contender.build(profile) for profile in ("release", "local", "dev")]
     there = [path for path in found if path.exists()]
     if not there:
         raise ToolError(f"there is no {found[0].name}")
@@ -119,7 +90,7 @@ def is_there(name: str) -> bool:
     return name in (FLOOR, REFERENCE) or isinstance(find(name), Path)
 
 
-def who_takes(*workloads: str) -> pytest.MarkDecorator:
+def who_takes(*parts: str) -> pytest.MarkDecorator:
     """Asks each contender that is there and takes one of these."""
-    takers = [name for name, one in CONTENDERS.items() if one.workloads & set(workloads)]
+    takers = [name for name, one in CONTENDERS.items() if one.parts & set(parts)]
     return pytest.mark.parametrize("contender", list(filter(is_there, takers)), indirect=True)

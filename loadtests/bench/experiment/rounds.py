@@ -32,7 +32,7 @@ def run(
 
         for found in _each(group, random.Random(number).sample(waiting, len(waiting)), experiment):
             rows = keep(found)
-        waiting = [of for of in waiting if _name(of[0]) not in missing]
+        waiting = [of for of in waiting if _group(of, experiment) not in missing]
         if experiment.enough(rows, number, plan):
             return
     raise ToolError(f"{experiment.name}: nothing could be measured: {'; '.join(missing.values())}")
@@ -73,9 +73,14 @@ def _measured(
     except ToolError as error:
         if not experiment.optional(tasks[0]):
             raise
-        missing[_name(tasks[0])] = str(error)
-        progress.say("missing", f"{_name(tasks[0])}: {error}")
+        missing[_group(tasks, experiment)] = str(error)
+        progress.say("missing", f"{_group(tasks, experiment)}: {error}")
     return rows
+
+
+def _group(tasks: list[Task], experiment: Experiment) -> str:
+    """What tasks that are measured in one go are called."""
+    return _name({label: tasks[0][label] for label in experiment.together or tasks[0]})
 
 
 def _name(task: Task) -> str:

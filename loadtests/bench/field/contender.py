@@ -10,24 +10,21 @@ from pathlib import Path
 
 from tools.errors import ToolError
 
-HELLO = "hello"
-DIV = "div"
-FILE_4K = "file-4k"
-FILE_10K = "file-10k"
-WORK = "work"
-PROJECTS = "projects"
-MIXED = "mixed"
-C10K = "c10k"
+HELLO, DIV, FILE_4K, FILE_10K, WORK = "hello", "div", "file-4k", "file-10k", "work"
+MIXED, MIXED_TWO, FEW, CORES = "mixed", "mixed-two", "few", "cores"
+IDLE, C10K, CONNECTIONS = "idle", "c10k", "connections"
 
-WORKLOADS = (HELLO, DIV, FILE_4K, FILE_10K, WORK, PROJECTS, MIXED, C10K)
-"""What a contender may take, in the order of the report."""
+PARTS = (
+    *(HELLO, DIV, FILE_4K, FILE_10K, WORK, MIXED, MIXED_TWO, FEW, CORES),
+    *(CONNECTIONS, IDLE, C10K),
+)
+"""What can be measured of a contender, in the order of the report."""
 
 FILES = (FILE_4K, FILE_10K, C10K)
 """Those of whoever serves the folder of static files."""
 
-POOL = 8
-"""The most connections to PostgreSQL, for all the same."""
-
+PLAIN = frozenset({HELLO, IDLE})
+COMPUTING = PLAIN | {DIV, WORK, MIXED}
 
 ELF = b"\x7fELF"
 """What a program begins with (elf(5))."""
@@ -45,33 +42,11 @@ class Start:
     """Its own, empty: for its configuration and what it writes."""
     static: Path
     """Its files are asked for below /static/."""
-    database: str | None = None
-    """postgres://USER:PASSWORD@HOST:PORT/NAME, an empty database; only for `projects`."""
-    token_file: Path | None = None
-    """Holds the bearer token of who may write projects, without a line's end."""
-
-    @property
-    def host(self) -> str:
-        """Where to listen, without the port."""
-        return self.address.rpartition(":")[0]
-
-    @property
-    def port(self) -> int:
-        """The port to listen on."""
-        return int(self.address.rpartition(":")[2])
-
-    @property
-    def token(self) -> str | None:
-        """The bearer token."""
-        return self.token_file.read_text() if self.token_file else None
 
     def arguments(self) -> list[str]:
         """The command line that all programs of `peers/` share."""
         found = ["--listen", self.address, "--threads", str(self.threads)]
-        found += ["--static", str(self.static)]
-        if self.database is not None:
-            found += ["--database", self.database, "--token", self.token or ""]
-        return found
+        return [*found, "--static", str(self.static)]
 
 
 @dataclass(frozen=True)
@@ -92,10 +67,11 @@ class Contender:
     name: str
     family: str
     """Of its language or kind, as in "Rust", "JVM", "web server", "floor"."""
-    workloads: frozenset[str]
+    parts: frozenset[str]
+    """What is measured of it."""
     settings: str
-    """The recommended production settings that it runs with, and who recommends them; and why it
-    does not take a workload, where that is not plain."""
+    """The recommended production settings that it runs with, and who recommends them; and why a
+    part is not measured, where that is not plain."""
     build: Callable[[str], Path]
     """Builds or obtains it with a profile of cargo's (`release`, `dev`; others have one build);
     the program to start. Called once for a run, never while something is measured."""
@@ -111,8 +87,6 @@ class Contender:
     """Seconds of load once after its start, shared by all its requests."""
     compilers: tuple[str, ...] = ()
     """Names of its threads that compile its code while it runs, or how they begin."""
-    threads: bool = True
-    """Whether it takes another number of threads than one."""
 
 
 def size_of(paths: Iterable[Path]) -> int:
@@ -133,7 +107,7 @@ def without_debug(program: Path) -> int:
         if file.read(len(ELF)) != ELF:
             return size_of([program])
     if not shutil.which("strip"):
-        raise ToolError("strip of binutils is not on PATH: sizes are told without line tables")
+        raise ToolError("strip of binutils is not on PATH: sizes are those without line tables")
     with tempfile.TemporaryDirectory() as folder:
         stripped = Path(folder) / program.name
         subprocess.run(["strip", "--strip-debug", "-o", stripped, program], check=True)

@@ -1,175 +1,192 @@
-"""What is measured of one contender that runs: its CPU time, latencies and memory."""
+"""What is measured of a contender that runs, part by part."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from loadtests.bench.experiment.generator import Generator
-from loadtests.bench.experiment.measurement import cpu_of
-from loadtests.bench.field import warm
-from loadtests.bench.field.bench import CONNECTIONS, IDLE_CONNECTIONS, Bench, Seconds
-from loadtests.bench.field.contender import Contender
+from loadtests.bench.experiment.measurement import (
+    CONNECTIONS,
+    SLOW_MS,
+    SLOW_SHARE,
+    cpu_of,
+    measured,
+)
+from loadtests.bench.experiment.plan import Row
+from loadtests.bench.field import c10k, warm
+from loadtests.bench.field import contender as parts
 from loadtests.bench.field.running import Running, check
+from loadtests.bench.field.stand import FieldStand
 from loadtests.bench.field.workloads import REQUESTS, Workload, first_of
 
-SLOW_MS = 7.0
-SLOW_SHARE = 0.1
-MIXED_LOAD = 1 / 3
-"""Of what keeps one CPU busy with the slow requests alone."""
+CLOSED, OPEN, MIXED = 0.8, 1.3, 3.0
+"""Seconds of the loops."""
 
 OPEN_WARM_UP = 0.2
 """Seconds of an open loop before it is measured: the code is warm, the connections are new."""
 
+SETTLING = 6.0
+"""Longest that a measurement is made again because code was compiled meanwhile."""
+
+IDLE = 0.5
+"""Waited for memory that goes back to the system."""
+
+LOADS = {1: 1 / 3, 2: 0.6}
+"""Of what keeps so many CPUs busy with the expensive requests of the mix alone."""
+
+FEW = (8, 16)
+FEW_MS = 0.2
+
+CORES_OPS = 200_000
+"""Iterations of `/work` where CPUs are counted: some 0.3 ms, so that the load generator, which shares them,
+takes next to nothing."""
+
+GROWING = (1, 8, 64, 512, 4096, 10_000)
+GROWING_QUICK = (1, 64, 1024)
+
 PERCENTILES = {"p50": "50", "p99": "99", "p999": "99.9", "max": "100"}
 
-Sample = dict
+Part = Callable[[FieldStand, Running, int], Iterator[Row]]
 
 
-def warm_up(bench: Bench, process: Running, contender: Contender, share: float) -> None:
-    """Load after the start, of each kind, for those whose code is compiled while it runs."""
-    kinds = [one for name, one in REQUESTS.items() if name in contender.workloads]
-    seconds = share * contender.warm_up_first / len(kinds)
-    for workload in kinds if seconds else []:
-        options = {"connections": CONNECTIONS, "seconds": 0.01, "warm_up": seconds}
-        options |= workload.options(bench.folder)
-        with Generator(bench.generator, bench.place(), "closed", process.address, **options):
-            pass
-
-
-def cell(
-    bench: Bench, process: Running, contender: Contender, workload: Workload, seconds: Seconds
-) -> Sample:
+def requests(workload: Workload) -> Part:
     """CPU time and throughput in a closed loop, then latencies in an open one."""
-    check(process, workload)
-    options = {"connections": CONNECTIONS, **workload.options(bench.folder)}
-    return {
-        "closed": closed(bench, process, contender, seconds, options),
-        "open": open_loop(bench, process, workload, seconds.open, options),
-    }
+
+    def measure(stand: FieldStand, process: Running, _round: int) -> Iterator[Row]:
+        check(process, workload)
+        options = workload.options(stand.folder)
+        # The generator never sleeps, or who is slower than it would pay for waking it.
+        yield {"loop": "closed", **_closed(stand, process, CLOSED, spin=True, **options)}
+        if workload.ops is not None:
+            options = {**options, "work_share": 1.0}
+        row = _open(stand, process, OPEN, OPEN_WARM_UP, rate=workload.rate, **options)
+        yield {"loop": "open", **row, "latency_ms": _latency(row, "all")}
+
+    return measure
 
 
-def closed(
-    bench: Bench,
-    process: Running,
-    contender: Contender,
-    seconds: Seconds,
-    options: Mapping[str, object],
-) -> Sample:
-    """Each connection asks again as soon as it is answered: the server's CPU is busy. The generator
-    has its CPU for itself and never sleeps, or who is slower than it would pay for waking it."""
-    times = {"seconds": seconds.closed, "warm_up": seconds.warm_up * contender.warm_up}
-    argv = (bench.generator, bench.place(), "closed", process.address)
-    with Generator(*argv, **options, **times, spin=True) as load:
-        used, result = warm.measured(
-            process, contender, seconds.settling, lambda: cpu_of(process, load)
+def mixed(stand: FieldStand, process: Running, number: int) -> Iterator[Row]:
+    """Latencies of cheap requests beside expensive ones, open loop."""
+    cpus = len(process.cpus)
+    rate = LOADS[cpus] * cpus * 1e3 / (SLOW_SHARE * SLOW_MS)
+    options = {"ops": stand.ops(SLOW_MS), "work_share": SLOW_SHARE, "rate": round(rate, 1)}
+    row = _open(stand, process, MIXED, min(1.0, MIXED / 4), seed=number, **options)
+    yield {**row, "cheap_ms": _latency(row, "hello"), "expensive_ms": _latency(row, "work")}
+
+
+def few(stand: FieldStand, process: Running, _round: int) -> Iterator[Row]:
+    """Throughput of few connections on two CPUs, and its spread over lanes or threads."""
+    for count in FEW:
+        before = process.thread_seconds()
+        row = _closed(stand, process, CLOSED, first=True, connections=count, ops=stand.ops(FEW_MS))
+        after = process.thread_seconds()
+        used = [seconds - before.get(thread, 0.0) for thread, seconds in after.items()]
+        shares = {"lane_share": _greatest(row["lanes"].values()), "thread_share": _greatest(used)}
+        yield {"of": str(count), **row, **shares, "latency_ms": _latency(row, "work")}
+
+
+def cores(stand: FieldStand, process: Running, _round: int) -> Iterator[Row]:
+    """Throughput where computing is all, and what a request costs where it is nearly nothing."""
+    cpus = str(len(process.cpus))
+    yield {"cpus": cpus, "of": "hello", **_closed(stand, process, CLOSED)}
+    first = len(process.cpus) > 1
+    yield {"cpus": cpus, "of": "work", **_closed(stand, process, CLOSED, first, ops=CORES_OPS)}
+
+
+def connections(stand: FieldStand, process: Running, _round: int) -> Iterator[Row]:
+    """More and more connections, all of which ask: memory seldom goes back, so never fewer."""
+    before = process.resident_kib()
+    for count in GROWING_QUICK if stand.plan.quick else GROWING:
+        options = {"connections": count, "seconds": stand.plan.seconds(CLOSED)}
+        options["warm_up"] = stand.plan.seconds(process.contender.warm_up, 0.1)
+        with Generator(
+            stand.generator, stand.place(process), "closed", process.address, **options
+        ) as load:
+            used, row = cpu_of(process, load)
+            resident = process.resident_kib()
+        cpu_us = used / row["requests"] * 1e6
+        yield {"of": str(count), **row, "cpu_us": cpu_us, "memory_kib": resident - before}
+
+
+def idle(stand: FieldStand, process: Running, _round: int) -> Iterator[Row]:
+    """The start, the memory of a server without load, and of many silent connections."""
+    count = stand.plan.options.connections
+    options = {"connections": count, **first_of(process.contender).options(stand.folder)}
+    with Generator(
+        stand.generator, stand.place(process), "idle", process.address, **options
+    ) as load:
+        before = process.resident_kib()
+        row = load.measure()
+        # Memory that goes back to the system does so within this time, or not at all.
+        time.sleep(stand.plan.seconds(IDLE, 0.1))
+        growth = process.resident_kib() - before
+    memory = {"resident_kib": before, "kib_per_connection": growth / max(1, count - 1)}
+    yield {**row, "start_ms": process.start_ms, **memory}
+
+
+def _closed(
+    stand: FieldStand, process: Running, seconds: float, first: bool = False, **options: object
+) -> Row:
+    """Each connection asks again as soon as it is answered."""
+    options = {"connections": CONNECTIONS, **options}
+    warm_up = stand.plan.seconds(process.contender.warm_up, 0.1)
+
+    def measure() -> Row:
+        return measured(
+            process,
+            stand.generator,
+            stand.place(process, first),
+            "closed",
+            seconds=stand.plan.seconds(seconds),
+            warm_up=warm_up,
+            **options,
         )
-    return counted(used, result)
+
+    row = warm.settled(process, stand.plan.seconds(SETTLING), measure)
+    right = (row["requests"] - row["wrong"]) / row["seconds"]
+    return {**row, "requests_per_second": right, "busy": row["busy"] / len(process.cpus)}
 
 
-def counted(used: float, result: Mapping) -> Sample:
-    """What a closed loop tells."""
-    requests, wrong = result["requests"], result["wrong"]
-    return {
-        "requests": requests,
-        "wrong": wrong,
-        "seconds": result["seconds"],
-        "requests_per_second": (requests - wrong) / result["seconds"],
-        "cpu_us": used / requests * 1e6,
-        "busy": used / result["seconds"],
-        "generator_us": result["generator_cpu_seconds"] / requests * 1e6,
-        "others_cores": result["others_cores"] + result["stolen_cores"],
-        **({"compiling": result["compiling"]} if "compiling" in result else {}),
-    }
-
-
-def open_loop(
-    bench: Bench,
-    process: Running,
-    workload: Workload,
-    seconds: float,
-    options: Mapping[str, object],
-) -> Sample:
+def _open(
+    stand: FieldStand, process: Running, seconds: float, warm_up: float, **options: object
+) -> Row:
     """Requests start when they are due: the latency of a late one counts from then
     (coordinated omission)."""
-    times = {"seconds": seconds, "warm_up": OPEN_WARM_UP, "rate": workload.rate}
-    if workload.ops is not None:
-        times["work_share"] = 1.0
-    place = bench.place(first=True)
-    argv = (bench.generator, place, "open", process.address)
-    with Generator(*argv, **options, **times, curve=True) as load:
-        used, result = cpu_of(process, load)
-    return {
-        "rate": workload.rate,
-        "requests": result["requests"],
-        "wrong": result["wrong"],
-        "seconds": result["seconds"],
-        "latency_ms": latency(result["latency_us"].get("all")),
-        "percentiles": [[percent, us / 1e3] for percent, us in result["curve"]],
-        "ahead": process.ahead,
-        "lag_us": result["lag_us"]["99"],
-        "busy": used / result["seconds"],
-        "others_cores": result["others_cores"] + result["stolen_cores"],
-    }
+    row = measured(
+        process,
+        stand.generator,
+        stand.place(process, first=True),
+        "open",
+        seconds=stand.plan.seconds(seconds),
+        warm_up=warm_up,
+        **options,
+    )
+    return {**row, "rate": options["rate"], "busy": row["busy"] / len(process.cpus)}
 
 
-def mixed(bench: Bench, process: Running, number: int, seconds: float) -> Sample:
-    """Latencies of fast requests beside slow ones on one CPU, open loop."""
-    rate = MIXED_LOAD * 1e3 / (SLOW_SHARE * SLOW_MS)
-    options = {
-        "connections": CONNECTIONS,
-        "ops": bench.work.ops(SLOW_MS),
-        "rate": round(rate, 1),
-        "seconds": seconds,
-        "seed": number,
-        "warm_up": min(1.0, seconds / 4),
-        "work_share": SLOW_SHARE,
-    }
-    place = bench.place(first=True)
-    with Generator(bench.generator, place, "open", process.address, **options) as load:
-        used, result = cpu_of(process, load)
-    return {
-        "rate": rate,
-        "requests": result["requests"],
-        "wrong": result["wrong"],
-        "fast": latency(result["latency_us"].get("hello")),
-        "slow": latency(result["latency_us"].get("work")),
-        "lag_us": result["lag_us"]["99"],
-        "busy": used / result["seconds"],
-        "others_cores": result["others_cores"] + result["stolen_cores"],
-    }
-
-
-def idle(bench: Bench, process: Running, contender: Contender, seconds: float) -> Sample:
-    """The start, the memory of a server that nobody asks, and of 10,000 silent connections."""
-    options = {"connections": IDLE_CONNECTIONS, **first_of(contender).options(bench.folder)}
-    place = bench.place()
-    with Generator(bench.generator, place, "idle", process.address, **options) as load:
-        before = process.resident_kib()
-        result = load.measure()
-        # Memory that goes back to the system does so within this time, or not at all.
-        time.sleep(seconds)
-        growth = process.resident_kib() - before
-    return {
-        "start_ms": process.start_ms,
-        "resident_kib": before,
-        "kib_per_connection": growth / (IDLE_CONNECTIONS - 1),
-        "connections": IDLE_CONNECTIONS,
-        "requests": result["requests"],
-        "wrong": result["wrong"],
-        "reopened": result["reopened"],
-    }
-
-
-def ops_per_ms(bench: Bench, process: Running) -> float:
-    """Iterations of `/work` in a millisecond of the server's CPU."""
-    ops = 1_000_000
-    options = {"connections": 1, "ops": ops, "seconds": 0.5, "warm_up": 0.1}
-    with Generator(bench.generator, bench.place(), "closed", process.address, **options) as load:
-        used, result = cpu_of(process, load)
-    return ops * result["requests"] / (used * 1e3)
-
-
-def latency(found: Mapping[str, float] | None, of_a_ms: float = 1e3) -> dict[str, float] | None:
+def _latency(row: Row, kind: str) -> Mapping[str, float]:
     """Milliseconds by percentile; nothing if no reply was right."""
-    if not found or not found["count"]:
-        return None
-    return {name: found[percent] / of_a_ms for name, percent in PERCENTILES.items()}
+    found = row["latency_us"].get(kind)
+    return {name: found[key] / 1e3 for name, key in PERCENTILES.items()} if found else {}
+
+
+def _greatest(amounts: object) -> float | None:
+    found = list(amounts)
+    return max(found) / sum(found) if sum(found) else None
+
+
+SHARED: dict[str, Part] = {
+    **{name: requests(workload) for name, workload in REQUESTS.items()},
+    parts.MIXED: mixed,
+    parts.CORES: cores,
+}
+"""Measured one after the other of a server on one CPU that runs and is warm."""
+
+ALONE: dict[str, Part] = {
+    parts.IDLE: idle,
+    parts.C10K: c10k.measure,
+    parts.CONNECTIONS: connections,
+}
+"""Each with a start of its own."""
+
+PAIRED: dict[str, Part] = {parts.MIXED_TWO: mixed, parts.FEW: few, parts.CORES: cores}
+"""Of a server with two CPUs, which it shares with the generator."""

@@ -29,18 +29,12 @@ AHEAD = -20
 """The nice value of a contender's session: the least there is."""
 
 
-@dataclass(frozen=True)
-class Database:
-    """Where projects are kept."""
-
-    url: str
-    token_file: Path
-
-
 @dataclass
 class Running(servers.Running):
     """A contender that answers."""
 
+    contender: Contender
+    cpus: list[int]
     ahead: bool = False
     """Whether its threads have the CPU before those of other sessions."""
     start_ms: float = 0.0
@@ -65,25 +59,16 @@ class Running(servers.Running):
 def started(
     contender: Contender,
     program: Path,
-    *,
     cpus: Sequence[int],
-    threads: int = 1,
-    database: Database | None = None,
+    *,
     ahead: bool = False,
 ) -> Iterator[Running]:
-    """Starts a contender on these CPUs alone and kills it at the end. `ahead` where no part of the
-    measurement shares them with it."""
+    """Starts a contender on these CPUs alone, with a thread for each, and kills it at the end.
+    `ahead` where no part of the measurement shares them with it."""
     address = f"{servers.HOST}:{free_ports()}"
     with tempfile.TemporaryDirectory(prefix="bench-field-") as name:
         folder = Path(name)
-        start = Start(
-            address,
-            threads,
-            folder,
-            STATIC,
-            database and database.url,
-            database and database.token_file,
-        )
+        start = Start(address, len(cpus), folder, STATIC)
         argv = contender.argv(program, start)
         with open(folder / "output", "wb") as output, placed(cpus):
             begun = time.monotonic()
@@ -97,7 +82,8 @@ def started(
                 start_new_session=True,
             )
         try:
-            found = Running(process, address, ahead and go_ahead(process.pid))
+            ahead = ahead and go_ahead(process.pid)
+            found = Running(process, address, contender, list(cpus), ahead)
             _wait_until_up(contender, found, first_of(contender), folder / "output")
             found.start_ms = (time.monotonic() - begun) * 1e3
             yield found

@@ -3,14 +3,11 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Self
 
-from loadtests.bench.field import measures
-from loadtests.bench.field.bench import Bench, Seconds
-from loadtests.bench.field.contender import PROJECTS, Contender
-from loadtests.bench.field.projects import Store
+from loadtests.bench.field.contender import Contender
 from loadtests.bench.field.running import Running, wait_until_right
 from loadtests.bench.field.workloads import Workload, first_of
 from tools.errors import ToolError
@@ -29,25 +26,32 @@ class Turns:
     """Keeps what a just-in-time compiler has made of a server, which takes it half a minute.
 
     Between its turns a contender is stopped (SIGSTOP, signal(7)), so that it takes nothing from
-    whoever is measured.
+    whoever is measured. `start` is called for its first one; `prepare` warms it up then.
     """
 
-    def __init__(self, bench: Bench, seconds: Seconds, kept: Store | None) -> None:
-        self._bench, self._seconds, self._kept = bench, seconds, kept
+    def __init__(
+        self,
+        start: Callable[[Contender], AbstractContextManager[Running]],
+        prepare: Callable[[Running], None] = lambda _process: None,
+    ) -> None:
+        self._start, self._prepare = start, prepare
         self._alive: dict[str, tuple[Running, ExitStack]] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in list(self._alive):
-            self.end(name)
+        for _process, stack in self._alive.values():
+            stack.close()
 
     @contextmanager
     def of(self, contender: Contender) -> Iterator[Running]:
         """Its turn: started and warmed up when it is the first, else continued."""
         if contender.name not in self._alive:
-            self._start(contender)
+            with ExitStack() as stack:
+                process = stack.enter_context(self._start(contender))
+                self._prepare(process)
+                self._alive[contender.name] = process, stack.pop_all()
         process, _ = self._alive[contender.name]
         os.killpg(process.process.pid, signal.SIGCONT)
         self._wake(process, first_of(contender))
@@ -57,12 +61,6 @@ class Turns:
             with suppress(ProcessLookupError):
                 os.killpg(process.process.pid, signal.SIGSTOP)
 
-    def end(self, name: str) -> None:
-        """Ends it, if it runs."""
-        if name in self._alive:
-            _, stack = self._alive.pop(name)
-            stack.close()
-
     @staticmethod
     def _wake(process: Running, workload: Workload) -> None:
         """Its clocks stood still, and it may take the pause for a slow client's at first: actix-web did (408)."""
@@ -70,12 +68,3 @@ class Turns:
             for _ in range(RIGHT):
                 wait_until_right(process, workload, AWAKE)
                 time.sleep(BETWEEN)
-
-    def _start(self, contender: Contender) -> None:
-        database = None
-        if self._kept and PROJECTS in contender.workloads:
-            database = self._kept.fresh()
-        with ExitStack() as stack:
-            process = stack.enter_context(self._bench.running(contender, database=database))
-            measures.warm_up(self._bench, process, contender, self._seconds.warm_up)
-            self._alive[contender.name] = process, stack.pop_all()

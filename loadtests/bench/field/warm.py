@@ -8,38 +8,36 @@ from collections.abc import Callable
 from pathlib import Path
 
 from loadtests.bench import cpu
-from loadtests.bench.field.contender import Contender
+from loadtests.bench.experiment.plan import Row
 from loadtests.bench.field.running import Running
 
 SHARE = 0.02
 """Of the CPU time of a measurement that may be the compiler's."""
 
-Measured = tuple[float, dict]
-"""CPU seconds, and the result."""
 
-
-def measured(
-    process: Running, contender: Contender, longest: float, measure: Callable[[], Measured]
-) -> Measured:
-    """The first that is nearly free of compiling, or the first after so many seconds; its result tells the compiler's share."""
-    if not contender.compilers:
+def settled(process: Running, longest: float, measure: Callable[[], Row]) -> Row:
+    """The first measurement that is nearly free of compiling, or the first after so many seconds;
+    `compiling` is the compiler's share."""
+    compilers = process.contender.compilers
+    if not compilers:
         return measure()
     deadline = time.monotonic() + longest
     while True:
-        before = _compiler_seconds(process, contender)
-        used, result = measure()
-        share = (_compiler_seconds(process, contender) - before) / used
+        before, begun = _compiler_seconds(process), process.cpu_seconds()
+        row = measure()
+        used = process.cpu_seconds() - begun
+        share = max(0.0, _compiler_seconds(process) - before) / used
         if share <= SHARE or time.monotonic() > deadline:
-            return used, {**result, "compiling": max(0.0, share)}
+            return {**row, "compiling": share}
 
 
-def _compiler_seconds(process: Running, contender: Contender) -> float:
+def _compiler_seconds(process: Running) -> float:
     """CPU time of the threads that compile, by their names (proc_pid_comm(5))."""
     return sum(
         used
         for pid in process.pids
         for thread, used in cpu.threads(pid).items()
-        if _name(pid, thread).startswith(contender.compilers)
+        if _name(pid, thread).startswith(process.contender.compilers)
     )
 
 

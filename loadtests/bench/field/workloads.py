@@ -61,4 +61,4 @@ REQUESTS = {
 
 def first_of(contender: Contender) -> Workload:
     """What tells whether it is up."""
-    return next(one for name, one in REQUESTS.items() if name in contender.workloads)
+    return next((one for name, one in REQUESTS.items() if name in contender.parts), REQUESTS[HELLO])

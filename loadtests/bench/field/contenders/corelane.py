@@ -1,19 +1,28 @@
-"""corelane-server, and the same built with the profile of its own load where `make pgo` made it."""
+"""corelane-server, with each placement on two CPUs, and built with the profile of its own load."""
 
-import hashlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from loadtests.bench.experiment import builds, servers
-from loadtests.bench.experiment.servers import CONNECTIONS
-from loadtests.bench.field.contender import POOL, WORKLOADS, Contender, Start, one_program
-from loadtests.bench.mixed.databases import EVERYBODY_WAITS
+from loadtests.bench.experiment.servers import CONNECTIONS, CORELANE
+from loadtests.bench.field.contender import (
+    FEW,
+    MIXED_TWO,
+    PARTS,
+    Contender,
+    Start,
+    one_program,
+)
+
+TRAINED = f"{CORELANE} PGO"
+
+PLACEMENTS = ("hashed", "shared", "least-loaded")
 
 SETTINGS = (
-    "one lane, pinned (`--lanes 1 --pin on`, as the chart sets on an exclusive CPU), log level "
+    "a lane for each CPU, pinned (`--pin on`, as the chart sets on exclusive CPUs), log level "
     f"warn, room for {CONNECTIONS:,} connections and as many waiting requests (by default a lane "
-    "refuses what comes when 1,024 wait: no peer refuses anything), else defaults; projects: one "
-    f"pool of {POOL} connections, and whoever must wait for it waits"
+    "sheds requests when 1,024 wait: no peer rejects anything), else defaults"
 )
 
 
@@ -25,24 +34,9 @@ def _trained(_profile: str) -> Path:
     return builds.TRAINED
 
 
-def _argv(program: Path, start: Start) -> list[str]:
-    argv = servers.corelane(program, start.address, start.threads, "")
-    argv += ["--static.root", str(start.static), "--limits.queue", str(CONNECTIONS)]
-    if start.database is None:
-        return argv
-    return [*argv, *_database(start)]
-
-
-def _database(start: Start) -> list[str]:
-    """The password and the tokens are in files: no secret is on the command line."""
-    url = urlsplit(start.database)
-    password, tokens = start.folder / "password", start.folder / "tokens"
-    password.write_text(url.password or "")
-    tokens.write_text(f"bench sha256:{hashlib.sha256((start.token or '').encode()).hexdigest()}\n")
-    address = f"{url.scheme}://{url.username}@{url.hostname}:{url.port}{url.path}"
-    argv = ["--database.kind", "postgres", "--database.url", address]
-    argv += ["--database.password-file", str(password), "--auth.tokens", str(tokens)]
-    return [*argv, "--database.connections", str(POOL // start.threads), *EVERYBODY_WAITS]
+def _argv(placement: str, program: Path, start: Start) -> list[str]:
+    argv = servers.corelane(program, start.address, start.threads, placement)
+    return [*argv, "--static.root", str(start.static), "--limits.queue", str(CONNECTIONS)]
 
 
 def _version(_program: Path) -> str:
@@ -50,20 +44,34 @@ def _version(_program: Path) -> str:
     return f"{ours['corelane']} (hyper {ours['hyper']}, tokio {ours['tokio']})"
 
 
-def _contender(name: str, settings: str, build) -> Contender:
+def _contender(
+    name: str,
+    parts: frozenset[str],
+    settings: str,
+    build: Callable[[str], Path] = _build,
+    placement: str = "",
+) -> Contender:
     return Contender(
         name=name,
         family="Corelane",
-        workloads=frozenset(WORKLOADS),
+        parts=parts,
         settings=settings,
         build=build,
-        argv=_argv,
+        argv=partial(_argv, placement),
         installed=one_program,
         version=_version,
     )
 
 
-CONTENDERS = [_contender(servers.CORELANE, SETTINGS, _build)]
+def _placed(placement: str) -> Contender:
+    settings = f"corelane-server with `--placement {placement}`, where two CPUs make it matter"
+    parts = frozenset({MIXED_TWO, FEW})
+    return _contender(f"{CORELANE} {placement}", parts, settings, placement=placement)
+
+
+EVERYTHING = frozenset(PARTS) - {MIXED_TWO, FEW}
+
+CONTENDERS = [_contender(CORELANE, EVERYTHING, SETTINGS), *map(_placed, PLACEMENTS)]
 if builds.TRAINED.is_file():
-    trained = f"built by `make pgo` with the profile of its own load; {SETTINGS}"
-    CONTENDERS.append(_contender(servers.TRAINED, trained, _trained))
+    trained = "corelane-server built by `make pgo` with the profile of its own load"
+    CONTENDERS.append(_contender(TRAINED, EVERYTHING, trained, _trained))

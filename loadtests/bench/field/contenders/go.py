@@ -1,10 +1,18 @@
-"""Go's net/http, with pgx for the projects."""
+"""Go's net/http."""
 
 import subprocess
 from pathlib import Path
 
 from loadtests.bench.experiment.builds import BENCH
-from loadtests.bench.field.contender import POOL, WORKLOADS, Contender, Start, one_program
+from loadtests.bench.field.contender import (
+    COMPUTING,
+    CONNECTIONS,
+    CORES,
+    FILES,
+    Contender,
+    Start,
+    one_program,
+)
 from loadtests.bench.field.kept import kept, run, version_of
 
 NAME = "go-net-http"
@@ -14,15 +22,13 @@ SETTINGS = (
     "http.Server with ServeMux; ReadHeaderTimeout 10 s and IdleTimeout 75 s (pkg.go.dev/net/http#Server: "
     "without them a client may stay for ever); GOMAXPROCS as many as CPUs, Go's own defaults for the garbage "
     "collector; built with -trimpath, -s -w, without cgo and without a profile; files: http.FileServer on "
-    "http.Dir, which uses sendfile, and http.ServeContent for index.html, which FileServer would redirect; "
-    f"projects: pgxpool of {POOL} connections, which prepares statements by itself, ids by google/uuid "
-    "(version 7), documents checked by encoding/json"
+    "http.Dir, which uses sendfile, and http.ServeContent for index.html, which FileServer would redirect"
 )
 
 
 def _build(_profile: str) -> Path:
     version = version_of(["go", "version"], NAME)
-    sources = [*SOURCES.glob("*.go"), SOURCES / "go.mod", SOURCES / "go.sum"]
+    sources = [*SOURCES.glob("*.go"), SOURCES / "go.mod"]
     return kept(NAME, sources, version, _make) / NAME
 
 
@@ -37,18 +43,16 @@ def _argv(program: Path, start: Start) -> list[str]:
 
 
 def _version(program: Path) -> str:
-    """Of the Go that built it, and of pgx."""
+    """Of the Go that built it."""
     said = subprocess.run(["go", "version", program], capture_output=True, text=True, check=True)
-    lines = (SOURCES / "go.mod").read_text().splitlines()
-    pgx = next(line.split()[1] for line in lines if "jackc/pgx" in line)
-    return f"{said.stdout.split()[-1].removeprefix('go')} (pgx {pgx.removeprefix('v')})"
+    return said.stdout.split()[-1].removeprefix("go")
 
 
 CONTENDERS = [
     Contender(
         name=NAME,
         family="Go",
-        workloads=frozenset(WORKLOADS),
+        parts=COMPUTING | {*FILES, CORES, CONNECTIONS},
         settings=SETTINGS,
         build=_build,
         argv=_argv,

@@ -4,21 +4,16 @@ from pathlib import Path
 
 from loadtests.bench.experiment import builds
 from loadtests.bench.field.contender import (
-    DIV,
+    COMPUTING,
+    CONNECTIONS,
+    CORES,
+    FEW,
     FILES,
-    HELLO,
-    MIXED,
-    POOL,
-    PROJECTS,
-    WORK,
-    WORKLOADS,
+    MIXED_TWO,
     Contender,
     Start,
     one_program,
 )
-
-PLAIN = frozenset({HELLO, DIV, WORK, MIXED})
-"""What takes neither a folder of files nor a database."""
 
 ENTRY = "its entry in TechEmpower's FrameworkBenchmarks"
 
@@ -28,43 +23,40 @@ BUILT = (
     "for huge pages, which is its default: two of them are 4 MiB"
 )
 
-POOLED = (
-    f"projects: deadpool-postgres with {POOL} connections, statements prepared once on each, recycled "
-    "without a test query (its default)"
-)
-
 SERVE_DIR = "files: ServeDir of tower-http, which axum recommends, and TCP_NODELAY for it"
 
 SETTINGS = {
     "hyper": (
         "http1::Builder with its defaults on tokio's current_thread runtime, as many of both as "
         f"CPUs, each with a socket of SO_REUSEPORT and backlog 4096, as {ENTRY} has them; "
-        f"{SERVE_DIR}; {POOLED}; {BUILT}"
+        f"{SERVE_DIR}; {BUILT}"
     ),
     "may_minihttp": (
         "one coroutine for each connection, as many workers as CPUs, a pool of 1,000 coroutines and "
         f"stacks of 32 KiB as {ENTRY} has them, backlog 1024 (fixed in may); no files, "
-        "because it has no handler for them, and no projects, because it has no PostgreSQL client "
-        f"that is released; {BUILT}"
+        f"because it has no handler for them; {BUILT}"
     ),
     "ntex": (
-        "as many workers as CPUs on its tokio runtime, which its PostgreSQL client needs, backlog "
-        "4096, keep-alive 75 s; files: Files of ntex-files 3.2.0, with a guard against targets with `%`, which "
-        f"it would let leave the folder; {POOLED}; {BUILT}"
+        "as many workers as CPUs on its tokio runtime, backlog 4096, keep-alive 75 s; files: Files of ntex-files 3.2.0, with a guard against targets with `%`, which "
+        f"it would let leave the folder; {BUILT}"
     ),
     "actix-web": (
         "as many workers as CPUs, backlog 4096, keep-alive 75 s, TCP_NODELAY; files: actix-files, "
         "which reads those below 64 KiB on the event loop (read_mode_threshold, which its "
         "documentation says may gain much; 0 by default: each read goes to another thread); "
-        f"{POOLED}; {BUILT}"
+        f"{BUILT}"
     ),
     "axum": (
         "axum::serve with into_make_service on tokio's current_thread runtime for one CPU, on its "
-        f"multi-thread one for more; backlog 4096; {SERVE_DIR}; {POOLED}; {BUILT}"
+        f"multi-thread one for more; backlog 4096; {SERVE_DIR}; {BUILT}"
     ),
 }
 
-WITHOUT = {"may_minihttp": frozenset({*FILES, PROJECTS})}
+PARTS = {
+    name: COMPUTING | {CORES} | (set() if name == "may_minihttp" else set(FILES))
+    for name in SETTINGS
+}
+PARTS["axum"] |= {CONNECTIONS, MIXED_TWO, FEW}
 
 
 def _build(package: str, program: str, profile: str) -> Path:
@@ -86,7 +78,7 @@ def _framework(name: str) -> Contender:
     return Contender(
         name=name,
         family="Rust",
-        workloads=frozenset(WORKLOADS) - WITHOUT.get(name, frozenset()),
+        parts=frozenset(PARTS[name]),
         settings=SETTINGS[name],
         build=lambda profile: _build("frameworks", name.replace("-", "_"), profile),
         argv=_argv,
@@ -98,21 +90,17 @@ def _framework(name: str) -> Contender:
 FLOOR = Contender(
     name="floor",
     family="floor",
-    workloads=PLAIN | frozenset(FILES),
+    parts=COMPUTING | {*FILES, CONNECTIONS},
     settings=(
         "what the kernel alone costs: one epoll loop with a recv and a send for each request, replies as "
         "long as corelane-server's, those to /hello and to files made at the start; it reads no "
         "more of a request than its target, has no time-outs and no limits, and keeps nothing for a "
-        "connection but its descriptor; no projects: they cost a database, not a server"
+        "connection but its descriptor; it has one thread"
     ),
     build=lambda profile: _build("floor", "floor", profile),
-    argv=lambda program, start: [
-        *(str(program), "--listen", start.address, "--threads", str(start.threads)),
-        *("--static", str(start.static)),
-    ],
+    argv=_argv,
     installed=one_program,
     version=lambda _program: builds.locked(builds.BENCH)["floor"],
-    threads=False,
 )
 
 CONTENDERS = [FLOOR, *map(_framework, SETTINGS)]

@@ -7,7 +7,16 @@ import shutil
 from pathlib import Path
 
 from loadtests.bench.experiment.builds import BENCH
-from loadtests.bench.field.contender import POOL, WORKLOADS, Contender, Installed, Start, size_of
+from loadtests.bench.field.contender import (
+    COMPUTING,
+    CONNECTIONS,
+    CORES,
+    FILES,
+    Contender,
+    Installed,
+    Start,
+    size_of,
+)
 from tools import cache, command, progress, resolve, table, versions
 from tools.errors import ToolError
 
@@ -25,14 +34,12 @@ SETTINGS = (
 )
 TOMCAT = (
     f"{SETTINGS}; Tomcat: 20,000 connections (default 8,192), backlog 4,096, keep-alive without a bound on "
-    f"requests, its default of 10 to 200 threads; JDBC with HikariCP, {POOL} connections as HikariCP "
-    "advises: a pool of fixed size. Virtual threads need Java 21"
+    "requests, its default of 10 to 200 threads. Virtual threads need Java 21"
 )
 NETTY = (
     f"{SETTINGS}; WebFlux on Reactor Netty with its native epoll transport and its default number of event "
-    f"loops (at least 4), R2DBC with {POOL} pooled connections; handlers run on the event loop. Sends no Date, which is its default"
+    "loops (at least 4); handlers run on the event loop. Sends no Date, which is its default"
 )
-
 
 COMPILERS = ("C1 CompilerThre", "C2 CompilerThre")
 """HotSpot's; the kernel keeps 15 characters of a name."""
@@ -151,11 +158,11 @@ def _version(program: Path) -> str:
     return f"{library('spring-boot')} ({server}, Java {java})"
 
 
-def _contender(module: str, settings: str) -> Contender:
+def _contender(module: str, settings: str, *more: str) -> Contender:
     return Contender(
         name=f"spring-{module}",
         family="JVM",
-        workloads=frozenset(WORKLOADS),
+        parts=COMPUTING | {*FILES, CORES, *more},
         settings=settings,
         build=functools.partial(_build, module),
         argv=_argv,
@@ -167,4 +174,4 @@ def _contender(module: str, settings: str) -> Contender:
     )
 
 
-CONTENDERS = [_contender("tomcat", TOMCAT), _contender("netty", NETTY)]
+CONTENDERS = [_contender("tomcat", TOMCAT, CONNECTIONS), _contender("netty", NETTY)]

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from loadtests.bench.experiment.servers import CONNECTIONS
 from loadtests.bench.experiment.servers import HELLO as GREETING
+from loadtests.bench.field.contender import CONNECTIONS as GROWING
 from loadtests.bench.field.contender import (
     FILES,
-    HELLO,
+    PLAIN,
     Contender,
     Installed,
     Start,
@@ -54,8 +55,7 @@ NGINX_SETTINGS = (
     "one worker for each CPU; sendfile, tcp_nopush and a longer accept queue (4096) as its guide to "
     "static content advises (docs.nginx.com, Serve Static Content), open_file_cache, reuseport and no "
     "end of keep-alive by its reference (nginx.org, ngx_http_core_module); room for 12,000 "
-    "connections, no access log; `return 200` for /hello; it computes nothing, so that it takes no "
-    "other workload"
+    "connections, no access log; `return 200` for /hello; it computes nothing"
 )
 
 APACHE = """\
@@ -119,8 +119,7 @@ APACHE_SETTINGS = (
     "restart it; no access log, backlog 4096, AcceptFilter http none, since 10,000 at once stopped it "
     f"with deferred accept; {PROCESSES} processes of {THREADS} threads for each CPU, and "
     "AsyncRequestWorkerFactor so that they hold 12,000 connections ((factor + 1) × MaxRequestWorkers, its "
-    "page on the event MPM); only the modules for files; /hello is a file; it computes nothing, so that it "
-    "takes no other workload"
+    "page on the event MPM); only the modules for files; /hello is a file; it computes nothing"
 )
 
 
@@ -206,7 +205,7 @@ CONTENDERS = [
     Contender(
         name="nginx",
         family="web server",
-        workloads=frozenset({HELLO, *FILES}),
+        parts=PLAIN | {*FILES, GROWING},
         settings=NGINX_SETTINGS,
         build=lambda _profile: _obtain("nginx"),
         argv=_argv_nginx,
@@ -216,7 +215,7 @@ CONTENDERS = [
     Contender(
         name="apache",
         family="web server",
-        workloads=frozenset({HELLO, *FILES}),
+        parts=PLAIN | {*FILES, GROWING},
         settings=APACHE_SETTINGS,
         build=lambda _profile: _obtain("apache2"),
         argv=_argv_apache,

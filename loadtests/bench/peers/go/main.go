@@ -1,8 +1,7 @@
-// Command go serves the routes of the reference service with net/http, and projects with pgx.
+// Command go serves the routes of the reference service with net/http.
 package main
 
 import (
-	"context"
 	"flag"
 	"log"
 	"net/http"
@@ -12,11 +11,9 @@ import (
 
 // options are the command line that all peers share.
 type options struct {
-	listen   string
-	threads  int
-	static   string
-	database string
-	token    string
+	listen  string
+	threads int
+	static  string
 }
 
 func main() {
@@ -24,8 +21,6 @@ func main() {
 	flag.StringVar(&given.listen, "listen", "", "address to serve")
 	flag.IntVar(&given.threads, "threads", 1, "CPUs that run Go code at once")
 	flag.StringVar(&given.static, "static", "", "folder of the files below /static/")
-	flag.StringVar(&given.database, "database", "", "postgres:// address of the projects")
-	flag.StringVar(&given.token, "token", "", "bearer token of who may write projects")
 	flag.Parse()
 	runtime.GOMAXPROCS(given.threads)
 	if err := serve(given); err != nil {
@@ -40,13 +35,6 @@ func serve(given options) error {
 	routes.HandleFunc("GET /work", work)
 	if given.static != "" {
 		routes.Handle("GET /static/", http.StripPrefix("/static/", files(given.static)))
-	}
-	if given.database != "" {
-		projects, err := open(context.Background(), given.database, given.token)
-		if err != nil {
-			return err
-		}
-		projects.register(routes)
 	}
 	server := http.Server{
 		Addr:    given.listen,

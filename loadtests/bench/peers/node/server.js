@@ -7,7 +7,6 @@ import { parseArgs } from "node:util";
 
 import { sendFile } from "./files.js";
 import { hello, div, notFound, work } from "./plain.js";
-import { openProjects } from "./projects.js";
 
 const text = (fallback) => ({ type: "string", default: fallback });
 const { values: options } = parseArgs({
@@ -15,8 +14,6 @@ const { values: options } = parseArgs({
     listen: text(""),
     threads: text("1"),
     static: text(""),
-    database: text(""),
-    token: text(""),
   },
 });
 
@@ -25,35 +22,29 @@ const SETTINGS = {
   keepAliveTimeout: 75_000,
 };
 
-function router(projects) {
-  return (request, response) => {
-    const { method, url } = request;
-    const mark = url.indexOf("?");
-    const path = mark < 0 ? url : url.slice(0, mark);
-    if (projects && path.startsWith("/projects")) {
-      projects.answer(request, response, path);
-    } else if (method !== "GET" && method !== "HEAD") {
-      notFound(response);
-    } else if (path === "/hello") {
-      hello(response);
-    } else if (path.startsWith("/div/")) {
-      div(response, path.slice("/div/".length));
-    } else if (path === "/work") {
-      work(response, mark < 0 ? "" : url.slice(mark + 1));
-    } else if (options.static && path.startsWith("/static/")) {
-      sendFile(request, response, options.static, path.slice("/static".length));
-    } else {
-      notFound(response);
-    }
-  };
+function route(request, response) {
+  const { method, url } = request;
+  const mark = url.indexOf("?");
+  const path = mark < 0 ? url : url.slice(0, mark);
+  if (method !== "GET" && method !== "HEAD") {
+    notFound(response);
+  } else if (path === "/hello") {
+    hello(response);
+  } else if (path.startsWith("/div/")) {
+    div(response, path.slice("/div/".length));
+  } else if (path === "/work") {
+    work(response, mark < 0 ? "" : url.slice(mark + 1));
+  } else if (options.static && path.startsWith("/static/")) {
+    sendFile(request, response, options.static, path.slice("/static".length));
+  } else {
+    notFound(response);
+  }
 }
 
-async function serve() {
-  const projects = options.database && (await openProjects(options.database, options.token));
-  const server = http.createServer(SETTINGS, router(projects));
+function serve() {
   const colon = options.listen.lastIndexOf(":");
   const [host, port] = [options.listen.slice(0, colon), Number(options.listen.slice(colon + 1))];
-  server.listen({ host, port, backlog: 4096 });
+  http.createServer(SETTINGS, route).listen({ host, port, backlog: 4096 });
 }
 
 if (cluster.isPrimary && Number(options.threads) > 1) {
@@ -62,5 +53,5 @@ if (cluster.isPrimary && Number(options.threads) > 1) {
   }
   cluster.on("exit", () => process.exit(1));
 } else {
-  await serve();
+  serve();
 }

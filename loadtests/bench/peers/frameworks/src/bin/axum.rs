@@ -3,15 +3,12 @@
 use std::io;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{Path, Query, State};
-use axum::http::header::{AUTHORIZATION, IF_MATCH};
-use axum::http::{HeaderMap, HeaderName, StatusCode};
-use axum::response::{AppendHeaders, IntoResponse};
-use axum::routing::{get, post};
+use axum::extract::{Path, Query};
+use axum::http::StatusCode;
+use axum::routing::get;
 use axum::serve::ListenerExt;
 use clap::Parser;
-use frameworks::{Command, Projects, Reply};
+use frameworks::Command;
 use peers::{HELLO, Work, half};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -27,37 +24,6 @@ async fn div(Path(n): Path<String>) -> Result<String, StatusCode> {
 
 async fn work(Query(work): Query<Work>) -> String {
     work.reply()
-}
-
-async fn create(
-    State(projects): State<Projects>,
-    fields: HeaderMap,
-    document: Bytes,
-) -> impl IntoResponse {
-    reply(projects.create(value(&fields, AUTHORIZATION), &document).await)
-}
-
-async fn load(State(projects): State<Projects>, Path(id): Path<String>) -> impl IntoResponse {
-    reply(projects.load(&id).await)
-}
-
-async fn save(
-    State(projects): State<Projects>,
-    Path(id): Path<String>,
-    fields: HeaderMap,
-    document: Bytes,
-) -> impl IntoResponse {
-    let (authorization, if_match) = (value(&fields, AUTHORIZATION), value(&fields, IF_MATCH));
-    reply(projects.save(&id, authorization, if_match, &document).await)
-}
-
-fn value(fields: &HeaderMap, name: HeaderName) -> Option<&[u8]> {
-    fields.get(name).map(|value| value.as_bytes())
-}
-
-fn reply(reply: Reply) -> impl IntoResponse {
-    let status = StatusCode::from_u16(reply.status).unwrap_or_default();
-    (status, AppendHeaders(reply.fields), reply.body)
 }
 
 fn main() -> io::Result<()> {
@@ -77,13 +43,6 @@ async fn serve(command: Command) -> io::Result<()> {
         .route("/work", get(work));
     if let Some(folder) = &command.folder {
         routes = routes.nest_service("/static", ServeDir::new(folder));
-    }
-    if let Some(projects) = command.projects(1).map_err(io::Error::other)? {
-        projects.prepare().await?;
-        let of_projects = Router::new()
-            .route("/projects", post(create))
-            .route("/projects/{id}", get(load).put(save));
-        routes = routes.merge(of_projects.with_state(projects));
     }
     let listener = TcpListener::from_std(command.options.listener()?)?;
     // A file is written after its head: without this the one may wait for the other's

@@ -8,16 +8,15 @@ use std::rc::Rc;
 use std::thread;
 
 use clap::Parser;
-use frameworks::{Command, Projects, Reply, TEXT};
+use frameworks::{Command, TEXT};
 use futures_util::FutureExt;
 use futures_util::future::Either as FutureEither;
-use http_body_util::{BodyExt, Either, Full};
+use http_body_util::{Either, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, IF_MATCH};
-use hyper::http::request::Parts;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper::{Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use peers::{HELLO, Work, half};
 use tokio::net::TcpListener;
@@ -29,34 +28,22 @@ use tower_http::services::fs::ServeFileSystemResponseBody;
 
 type Answer = Response<Either<Full<Bytes>, ServeFileSystemResponseBody>>;
 
-/// What one event loop serves.
-struct Service {
-    files: Option<ServeDir>,
-    projects: Option<Projects>,
+/// What needs no waiting is answered at once: a future that may also wait for a disk is large, and
+/// hyper moves it for each request.
+fn answer(
+    files: &Option<ServeDir>,
+    request: Request<Incoming>,
+) -> impl Future<Output = Answer> + use<> {
+    match at_once(request.uri()) {
+        Some(answer) => FutureEither::Left(ready(answer)),
+        None => FutureEither::Right(Box::pin(answer_later(files.clone(), request))),
+    }
 }
 
-impl Service {
-    /// What needs no waiting is answered at once: a future that may also wait for a disk or a
-    /// database is large, and hyper moves it for each request.
-    fn answer(self: &Rc<Self>, request: Request<Incoming>) -> impl Future<Output = Answer> + use<> {
-        match at_once(request.uri()) {
-            Some(answer) => FutureEither::Left(ready(answer)),
-            None => FutureEither::Right(Box::pin(Rc::clone(self).answer_later(request))),
-        }
-    }
-
-    async fn answer_later(self: Rc<Self>, request: Request<Incoming>) -> Answer {
-        let path = request.uri().path();
-        if let (Some(files), Some(file)) = (&self.files, path.strip_prefix("/static")) {
-            return file_of(files, file).await;
-        }
-        match &self.projects {
-            Some(projects) if path.starts_with("/projects") => {
-                let (head, body) = request.into_parts();
-                project_of(projects, &head, body).await
-            }
-            _ => empty(StatusCode::NOT_FOUND),
-        }
+async fn answer_later(files: Option<ServeDir>, request: Request<Incoming>) -> Answer {
+    match (files, request.uri().path().strip_prefix("/static")) {
+        (Some(files), Some(path)) => file_of(files, path).await,
+        _ => empty(StatusCode::NOT_FOUND),
     }
 }
 
@@ -69,39 +56,12 @@ fn at_once(target: &Uri) -> Option<Answer> {
     Some(answer.unwrap_or_else(|| empty(StatusCode::BAD_REQUEST)))
 }
 
-async fn file_of(files: &ServeDir, path: &str) -> Answer {
+async fn file_of(mut files: ServeDir, path: &str) -> Answer {
     let Ok(uri) = path.parse::<Uri>() else { return empty(StatusCode::NOT_FOUND) };
     let mut request = Request::new(());
     *request.uri_mut() = uri;
-    let Ok(reply) = files.clone().call(request).await;
+    let Ok(reply) = files.call(request).await;
     reply.map(Either::Right)
-}
-
-async fn project_of(projects: &Projects, head: &Parts, body: Incoming) -> Answer {
-    let Ok(body) = body.collect().await else { return empty(StatusCode::BAD_REQUEST) };
-    let document = body.to_bytes();
-    let value = |name: HeaderName| head.headers.get(name).map(|value| value.as_bytes());
-    let id = head.uri.path().strip_prefix("/projects/");
-    let reply = match (&head.method, id) {
-        (&Method::POST, None) => projects.create(value(AUTHORIZATION), &document).await,
-        (&Method::GET, Some(id)) => projects.load(id).await,
-        (&Method::PUT, Some(id)) => {
-            projects.save(id, value(AUTHORIZATION), value(IF_MATCH), &document).await
-        }
-        _ => return empty(StatusCode::METHOD_NOT_ALLOWED),
-    };
-    replied(reply)
-}
-
-fn replied(reply: Reply) -> Answer {
-    let mut answer = Response::new(Either::Left(Full::from(reply.body)));
-    *answer.status_mut() = StatusCode::from_u16(reply.status).unwrap_or_default();
-    for (name, value) in reply.fields {
-        if let Ok(value) = HeaderValue::try_from(value) {
-            answer.headers_mut().insert(name, value);
-        }
-    }
-    answer
 }
 
 fn text(body: impl Into<Bytes>) -> Answer {
@@ -118,9 +78,6 @@ fn empty(status: StatusCode) -> Answer {
 
 fn main() -> io::Result<()> {
     let command = Command::parse();
-    if let Some(projects) = command.projects(1).map_err(io::Error::other)? {
-        event_loop(projects.prepare())?;
-    }
     if command.options.threads == 1 {
         return event_loop(accept(&command));
     }
@@ -139,9 +96,7 @@ fn event_loop(end: impl Future<Output = io::Result<()>>) -> io::Result<()> {
 
 async fn accept(command: &Command) -> io::Result<()> {
     let threads = command.options.threads;
-    let projects = command.projects(threads).map_err(io::Error::other)?;
-    let files = command.folder.as_ref().map(ServeDir::new);
-    let service = Rc::new(Service { files, projects });
+    let files = Rc::new(command.folder.as_ref().map(ServeDir::new));
     let listener = TcpListener::from_std(match threads {
         1 => command.options.listener()?,
         _ => command.options.listener_of_many()?,
@@ -151,10 +106,10 @@ async fn accept(command: &Command) -> io::Result<()> {
         // A file is written after its head: without this the one may wait for the other's
         // acknowledgement (tcp(7)).
         let _ = socket.set_nodelay(true);
-        let service = Rc::clone(&service);
+        let files = Rc::clone(&files);
         // A connection that ends with an error is the client's affair.
         spawn_local(async move {
-            let answer = service_fn(|request| service.answer(request).map(Ok::<_, Infallible>));
+            let answer = service_fn(|request| answer(&files, request).map(Ok::<_, Infallible>));
             let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), answer).await;
         });
     }

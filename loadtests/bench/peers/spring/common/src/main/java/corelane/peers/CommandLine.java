@@ -8,7 +8,7 @@ import java.util.List;
 /** The command line that all peers share, as settings of Spring Boot. */
 final class CommandLine {
     private static final String USAGE =
-            "--listen HOST:PORT --threads N [--static FOLDER] [--database URL] [--token TOKEN]";
+            "--listen HOST:PORT --threads N [--static FOLDER]";
 
     private final List<String> settings = new ArrayList<>();
 
@@ -35,8 +35,6 @@ final class CommandLine {
             case "--threads" -> threads(Integer.parseInt(value));
             case "--static" -> set(
                     "spring.web.resources.static-locations", Path.of(value).toUri());
-            case "--database" -> database(URI.create(value));
-            case "--token" -> set("peers.token", value);
             default -> throw new IllegalArgumentException(name + ": there are " + USAGE);
         }
     }
@@ -52,19 +50,6 @@ final class CommandLine {
         if (wanted != processors) {
             throw new IllegalArgumentException("--threads " + wanted + ": this JVM has " + processors
                     + ", give it -XX:ActiveProcessorCount=" + wanted);
-        }
-    }
-
-    /** For both drivers: each program has one of them. */
-    private void database(URI url) {
-        String[] user = url.getUserInfo().split(":", 2);
-        String place = url.getHost() + ":" + url.getPort() + url.getPath();
-        set("peers.database", true);
-        set("spring.datasource.url", "jdbc:postgresql://" + place);
-        set("spring.r2dbc.url", "r2dbc:postgresql://" + place);
-        for (String driver : new String[] {"spring.datasource", "spring.r2dbc"}) {
-            set(driver + ".username", user[0]);
-            set(driver + ".password", user[1]);
         }
     }
 

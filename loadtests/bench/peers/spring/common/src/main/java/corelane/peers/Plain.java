@@ -10,8 +10,9 @@ import org.springframework.web.bind.annotation.GetMapping;
 import org.springframework.web.bind.annotation.PathVariable;
 import org.springframework.web.bind.annotation.RequestParam;
 import org.springframework.web.bind.annotation.RestController;
+import org.springframework.web.server.ResponseStatusException;
 
-/** The routes that need no database: the same on servlets and on WebFlux. */
+/** The routes: the same on servlets and on WebFlux. */
 @RestController
 class Plain {
     private static final String TEXT = "text/plain;charset=UTF-8";
@@ -34,7 +35,7 @@ class Plain {
     @GetMapping(path = "/div/{n}", produces = TEXT)
     String div(@PathVariable String n) {
         if (n.length() > LONGEST || !DECIMAL.matcher(n).matches()) {
-            throw new Refusal(HttpStatus.BAD_REQUEST);
+            throw new ResponseStatusException(HttpStatus.BAD_REQUEST);
         }
         return new BigDecimal(n).multiply(HALF).stripTrailingZeros().toPlainString();
     }
@@ -43,7 +44,7 @@ class Plain {
     @GetMapping(path = "/work", produces = TEXT)
     String work(@RequestParam long ops) {
         if (ops < 0) {
-            throw new Refusal(HttpStatus.BAD_REQUEST);
+            throw new ResponseStatusException(HttpStatus.BAD_REQUEST);
         }
         long state = 1;
         for (long step = 0; step < ops; step++) {

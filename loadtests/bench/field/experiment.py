@@ -1,0 +1,106 @@
+"""`field`: Corelane beside what a user would pick instead, in one run."""
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+
+from loadtests.bench.experiment.page import Page
+from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task
+from loadtests.bench.experiment.record import Record, figure_of
+from loadtests.bench.experiment.servers import CORELANE
+from loadtests.bench.field import report
+from loadtests.bench.field.contender import CONNECTIONS, PARTS
+from loadtests.bench.field.contenders import CONTENDERS
+from loadtests.bench.field.measures import ALONE, CLOSED, PAIRED, SHARED
+from loadtests.bench.field.stand import FieldStand, standing
+from loadtests.bench.options import positive
+from tools.errors import ToolError
+
+BRIEF = {
+    "cpu_us": "µs",
+    "latency_ms.p99": "ms p99",
+    "cheap_ms.p99": "ms p99 of cheap requests",
+    "kib_per_connection": "KiB",
+    "requests_per_second": "/s",
+}
+"""Figures of a row that are shown while it runs, and their units."""
+
+
+class Field(Experiment):
+    """Every contender alone on one CPU, some on two; all in each round."""
+
+    name = "field"
+    title = "Corelane beside the field"
+    help = "Corelane next to nginx, Apache, Node, Spring Boot, Go and Rust servers"
+    rounds = 3
+    seconds = CLOSED
+    together = ("server",)
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--connections",
+            type=positive,
+            default=10_000,
+            metavar="N",
+            help="of the parts idle and c10k; default: 10,000",
+        )
+
+    def tasks(self, plan: Plan) -> list[Task]:
+        return [
+            {"server": name, "part": part}
+            for name, contender in CONTENDERS.items()
+            for part in PARTS
+            if part in contender.parts
+        ]
+
+    def stand(self, plan: Plan, tasks: Sequence[Task]) -> AbstractContextManager[FieldStand]:
+        return standing(plan, dict.fromkeys(task["server"] for task in tasks))
+
+    def measure_group(self, stand: FieldStand, tasks: Sequence[Task], number: int) -> Iterator[Row]:
+        """One contender: starts of its own for start and memory, then all else."""
+        contender = stand.contender(tasks[0]["server"])
+        wanted = [task["part"] for task in tasks]
+
+        def rows(process: AbstractContextManager, known: dict[str, Callable]) -> Iterator[Row]:
+            if parts := [part for part in known if part in wanted]:
+                with process as running:
+                    for part in parts:
+                        labels = {"server": contender.name, "part": part}
+                        measured = known[part](stand, running, number)
+                        yield from ({**labels, **row} for row in _tried(measured))
+
+        for part, measure in ALONE.items():
+            yield from rows(stand.started(contender), {part: measure})
+        yield from rows(stand.turns.of(contender), SHARED)
+        yield from rows(stand.started(contender, 2), PAIRED)
+
+    def optional(self, task: Task) -> bool:
+        return True
+
+    def brief(self, row: Row) -> str:
+        if "error" in row:
+            return row["error"]
+        told = [row[label] for label in ("part", "loop", "cpus", "of") if label in row]
+        for figure, unit in BRIEF.items():
+            if (value := figure_of(row, figure)) is not None:
+                told.append(f"{value:,.2f} {unit}")
+        return f"{' '.join(told)}, {row.get('wrong', row.get('failed'))} wrong"
+
+    def page(self, record: Record) -> Page:
+        return report.page(self.title, record)
+
+    def failed(self, record: Record) -> int:
+        """What a peer does not carry as load grows is a finding; what Corelane does not carry is an error."""
+        return sum(
+            row.get("wrong", 0)
+            for row in record.rows
+            if row["part"] != CONNECTIONS or row["server"].startswith(CORELANE)
+        )
+
+
+def _tried(rows: Iterator[Row]) -> Iterator[Row]:
+    """A part that a contender does not carry is told; the others go on."""
+    try:
+        yield from rows
+    except ToolError as error:
+        yield {"error": str(error)}

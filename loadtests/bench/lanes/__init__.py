@@ -1,1 +1,0 @@
-"""`bench-lanes`: Corelane's server beside its peers and beside what the kernel alone costs."""
