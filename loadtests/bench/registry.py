@@ -10,5 +10,12 @@ from loadtests.bench.gateway.settings_experiment import GatewaySettings
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for experiment in (Field(), Gateway(), GatewaySettings(), Balancing(), Capacity(), Connections())
+    for experiment in (
+        Field(),
+        Gateway(),
+        GatewaySettings(),
+        Balancing(),
+        Capacity(),
+        Connections(),
+    )
 }

@@ -29,7 +29,10 @@ def descendants(parent: int) -> dict[int, str]:
 
 
 MIXED = ["mixed", "--quick", "--databases", "postgres"], {"postgres", "corelane-server"}
-TUNED = ["connections", "--only", "tuned", "--quick", "--rounds", "1000"], {"cat", "corelane-server"}
+TUNED = (
+    ["connections", "--only", "tuned", "--quick", "--rounds", "1000"],
+    {"cat", "corelane-server"},
+)
 """Arguments, and the processes that are to be under way; `cat` holds a network namespace."""
 
 
