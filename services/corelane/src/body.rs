@@ -1,5 +1,6 @@
 //! Request bodies, bounded in size and time.
 
+use std::io;
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::body_watch::BodyWatch;
+use crate::plain::BodyReader;
 use crate::reply::BoxError;
 
 /// The body of a request, bounded by
@@ -39,6 +41,8 @@ pub struct Incoming {
 enum Inner {
     /// The body came with its request.
     Whole(Bytes),
+    /// The fast path reads it.
+    Arriving(BodyReader),
     Hyper(hyper::body::Incoming),
 }
 
@@ -76,13 +80,41 @@ impl Incoming {
         Incoming { inner, left, watch: None }
     }
 
-    /// Polls the source; an error when hyper's next bytes did not arrive in time.
+    /// A body that the fast path reads.
+    pub(crate) fn arriving(body: BodyReader) -> Self {
+        Incoming { left: Some(body.left()), inner: Some(Inner::Arriving(body)), watch: None }
+    }
+
+    /// Has `watch` tell the lane how long the service waits for the body.
+    pub(crate) fn set_watch(&mut self, watch: Option<Arc<BodyWatch>>) {
+        self.watch = watch;
+    }
+
+    /// Polls the source; an error when the next bytes did not arrive in time.
     fn poll_inner(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let inner = match &mut self.inner {
-            Some(Inner::Hyper(inner)) => inner,
+        let (polled, ended) = match &mut self.inner {
+            Some(Inner::Hyper(inner)) => {
+                let polled = Pin::new(&mut *inner).poll_frame(cx);
+                let polled = polled.map(|frame| frame.map(|frame| frame.map_err(BoxError::from)));
+                // Where the reply has gone before, hyper tells the end with the next request only,
+                // and an error if none comes.
+                let last = |frame: &Frame<Bytes>| frame.is_trailers() || inner.is_end_stream();
+                let ended = match &polled {
+                    Poll::Ready(Some(Ok(frame))) => last(frame),
+                    Poll::Ready(None) => true,
+                    _ => false,
+                };
+                (polled, ended)
+            }
+            Some(Inner::Arriving(body)) => {
+                let polled = body.poll_piece(cx);
+                let frame =
+                    |piece: io::Result<Bytes>| piece.map(Frame::data).map_err(BoxError::from);
+                (polled.map(|piece| piece.map(frame)), body.left() == 0)
+            }
             Some(Inner::Whole(body)) => {
                 let body = mem::take(body);
                 self.inner = None;
@@ -90,33 +122,21 @@ impl Incoming {
             }
             None => return Poll::Ready(None),
         };
-        let polled = Pin::new(&mut *inner).poll_frame(cx);
+        if ended {
+            self.inner = None;
+        }
         if let Some(watch) = &self.watch {
-            match polled {
-                Poll::Ready(ref frame) => {
-                    watch.proceed();
-                    let ended = match frame {
-                        Some(Ok(frame)) => frame.is_trailers() || inner.is_end_stream(),
-                        Some(Err(_)) => false,
-                        None => true,
-                    };
-                    if ended {
-                        watch.set_seen();
-                        // Where the reply has gone before, hyper tells the end with the next
-                        // request only, and an error if none comes (hyper 1.12.0).
-                        self.inner = None;
-                    }
-                }
-                Poll::Pending => {
-                    watch.wait(cx.waker());
-                    // Checked after the waker is registered, so that no expiry is missed.
-                    if watch.is_expired() {
-                        return Poll::Ready(Some(Err(BodyError::TimedOut)));
-                    }
+            if polled.is_ready() {
+                watch.proceed();
+            } else {
+                watch.wait(cx.waker());
+                // Checked after the waker is registered, so that no expiry is missed.
+                if watch.is_expired() {
+                    return Poll::Ready(Some(Err(BodyError::TimedOut)));
                 }
             }
         }
-        polled.map(|frame| frame.map(|frame| frame.map_err(|e| BodyError::Read(e.into()))))
+        polled.map(|frame| frame.map(|frame| frame.map_err(BodyError::Read)))
     }
 }
 
@@ -161,7 +181,7 @@ impl Body for Incoming {
     fn is_end_stream(&self) -> bool {
         match &self.inner {
             Some(Inner::Hyper(inner)) => inner.is_end_stream(),
-            Some(Inner::Whole(_)) => false,
+            Some(Inner::Whole(_) | Inner::Arriving(_)) => false,
             None => true,
         }
     }
@@ -170,6 +190,7 @@ impl Body for Incoming {
         match &self.inner {
             Some(Inner::Hyper(inner)) => inner.size_hint(),
             Some(Inner::Whole(body)) => SizeHint::with_exact(body.len() as u64),
+            Some(Inner::Arriving(body)) => SizeHint::with_exact(body.left()),
             None => SizeHint::with_exact(0),
         }
     }

@@ -17,8 +17,6 @@ pub(crate) struct BodyWatch {
     waits: AtomicU32,
     expired: AtomicBool,
     too_large: AtomicBool,
-    /// The reader has seen its end, and not just dropped it.
-    seen: AtomicBool,
     reader: AtomicWaker,
 }
 
@@ -48,15 +46,6 @@ impl BodyWatch {
 
     pub(crate) fn is_too_large(&self) -> bool {
         self.too_large.load(Ordering::Acquire)
-    }
-
-    /// The reader has got all of it.
-    pub(crate) fn set_seen(&self) {
-        self.seen.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn is_seen(&self) -> bool {
-        self.seen.load(Ordering::Acquire)
     }
 
     fn expire(&self) {

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::body_watch::Bodies;
 use crate::clock::Tick;
-use crate::idle::{self, PlainRun, Taken, Tracker};
+use crate::idle::{self, Taken};
 use crate::lane::LaneState;
 use crate::load_table::KindIndex;
 use crate::metrics::Refusal;
@@ -26,6 +26,7 @@ mod unwritten;
 
 use due::Missed;
 pub(crate) use due::{Due, HangsOn, Wait};
+pub(crate) use leaving::Closing;
 pub(crate) use order::Order;
 pub(crate) use registration::Registration;
 use unwritten::Unwritten;
@@ -61,9 +62,12 @@ pub(crate) struct Connection {
     looks: Cell<u8>,
     /// Requests that were ended before the connection came to this lane.
     brought: Cell<u64>,
-    pub(crate) tracker: Tracker,
-    /// Of the requests that hyper read.
-    pub(crate) plain_run: PlainRun,
+    /// Requests whose replies are not made, or not written to their end.
+    in_flight: Cell<u32>,
+    /// The fast path serves it; otherwise hyper does, for the rest of its life.
+    plain: Cell<bool>,
+    /// The client said that this request is the last.
+    asked_last: Cell<bool>,
     /// It is to park as soon as it is idle.
     to_park: Cell<bool>,
     /// When it came to this lane.
@@ -105,6 +109,8 @@ pub(crate) struct Connection {
     reset: Cell<bool>,
     /// What is written belongs to a request that was dispatched, or is ours.
     asked: Cell<bool>,
+    /// Its last reply refuses what the client sent.
+    refused: Cell<bool>,
     /// The stream was cut where its framing is ambiguous.
     ambiguous: Cell<bool>,
     waker: RefCell<Option<Waker>>,
@@ -129,8 +135,9 @@ impl Connection {
             served: Cell::new(0),
             looks: Cell::new(1),
             brought: Cell::new(0),
-            tracker: Tracker::default(),
-            plain_run: PlainRun::new(),
+            in_flight: Cell::new(0),
+            plain: Cell::new(false),
+            asked_last: Cell::new(false),
             to_park: Cell::new(false),
             came: now,
             taken: Cell::default(),
@@ -152,6 +159,7 @@ impl Connection {
             progressed: Cell::new(false),
             reset: Cell::new(false),
             asked: Cell::new(false),
+            refused: Cell::new(false),
             ambiguous: Cell::new(false),
             waker: RefCell::new(None),
             turn: Cell::new(0),
@@ -199,6 +207,16 @@ impl Connection {
         idle::begin_poll(self);
     }
 
+    /// Who serves it from here on: the fast path, or hyper.
+    pub(crate) fn set_plain(&self, plain: bool) {
+        self.plain.set(plain);
+    }
+
+    /// The client says whether the request that begins is the last.
+    pub(crate) fn set_asked_last(&self, last: bool) {
+        self.asked_last.set(last);
+    }
+
     /// A request begins; the first of a connection gets to know when that was accepted.
     pub(crate) fn begin_request(&self, has_body: bool) -> Option<Tick> {
         self.asked.set(true);
@@ -206,6 +224,7 @@ impl Connection {
         self.had_body.set(self.had_body.get() || has_body);
         self.activity.set(Activity::Serving);
         self.begun.set(self.begun.get() + 1);
+        self.in_flight.set(self.in_flight.get() + 1);
         if self.lane.limits.connection_requests.is_some_and(|limit| self.begun.get() >= limit) {
             self.retire(Refusal::Requests);
         }
@@ -224,9 +243,9 @@ impl Connection {
             (None, Some(trail)) => self.lane.end_trail(trail, None),
             (None, None) => {}
         }
-        self.tracker.end_request();
+        self.in_flight.set(self.in_flight.get() - 1);
         self.served.set(self.served.get() + 1);
-        if self.tracker.in_flight() == 0 && self.activity.get() != Activity::Leaving {
+        if self.in_flight.get() == 0 && self.activity.get() != Activity::Leaving {
             self.enter(Activity::Idle);
         }
     }
@@ -277,7 +296,6 @@ impl Connection {
     /// Bytes of a reply are to be written.
     pub(crate) fn writing(&self) {
         self.unflushed.set(true);
-        self.tracker.writing();
     }
 
     /// The client's window took bytes of a reply.
@@ -288,15 +306,14 @@ impl Connection {
     /// hyper has handed every byte of its replies to the socket.
     pub(crate) fn flushed(&self) {
         self.unflushed.set(false);
-        self.tracker.flushed();
-        self.asked.set(self.tracker.in_flight() > 0);
+        self.asked.set(self.in_flight.get() > 0);
         self.observe_write(self.unwritten.take());
     }
 
     /// Whether an HTTP/1.1 request waits for its service, and not for its client: then hyper does
     /// not read, and cannot hear the client leave.
     pub(crate) fn waits_for_service(&self) -> bool {
-        self.tracker.in_flight() > 0
+        self.in_flight.get() > 0
             && !self.multiplexed.get()
             && !self.unflushed.get()
             && !self.bodies.is_awaited()
@@ -349,7 +366,7 @@ impl Connection {
     /// Requests that are lost if the connection is cut now: those in flight, or the reply whose
     /// end the socket has not taken.
     pub(crate) fn unanswered(&self) -> u64 {
-        u64::from(self.tracker.in_flight().max(u32::from(self.unflushed.get())))
+        u64::from(self.in_flight.get().max(u32::from(self.unflushed.get())))
     }
 
     fn enter(&self, activity: Activity) {

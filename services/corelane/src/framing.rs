@@ -142,11 +142,6 @@ impl Framing {
         None
     }
 
-    /// Whether what was followed ends between two messages, or within a head.
-    pub(crate) fn is_between_bodies(&self) -> bool {
-        self.state == State::Start || (self.in_head() && self.state != State::Lost)
-    }
-
     /// Whether the reply to a head that hyper refuses must have no body (RFC 9110 section 9.3.2).
     pub(crate) fn asks_head(&self) -> bool {
         self.asks_head

@@ -1,6 +1,5 @@
 //! Speaks HTTP on one connection.
 
-use std::cell::Cell;
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -17,12 +16,12 @@ use tokio::task::spawn_local;
 
 use crate::connection::{Connection, Order, Registration};
 use crate::farewell::{FAREWELL, say};
-use crate::idle::{self, Leave};
+use crate::idle;
 use crate::lane::LaneState;
 use crate::metrics::Refusal;
 use crate::plain::{Buffers, Plain};
 use crate::problem::Problem;
-use crate::reply::{Dispatch, HttpService, Made};
+use crate::reply::{Dispatch, HttpService};
 use crate::socket::Socket;
 use crate::stream::{self, Opened, Protocol, Stream};
 use crate::stream_task::StreamExecutor;
@@ -117,12 +116,11 @@ impl<S: HttpService> LaneService<S> {
         LaneService { lane, service, settings, buffers: Buffers::new() }
     }
 
-    fn dispatch(&self, connection: &Rc<Connection>, made: Option<Box<Made<S>>>) -> Dispatch<S> {
+    fn dispatch(&self, connection: &Rc<Connection>) -> Dispatch<S> {
         Dispatch {
             service: self.service.clone(),
             connection: Rc::clone(connection),
             lane: Rc::clone(&self.lane),
-            made: Cell::new(made),
         }
     }
 }
@@ -143,7 +141,7 @@ pub(crate) async fn serve<S: HttpService>(
             let connection = &registration.connection;
             connection.set_multiplexed();
             let stream = Stream::new(socket, Rc::clone(connection), prefix);
-            let dispatch = host.dispatch(connection, None);
+            let dispatch = host.dispatch(connection);
             let http = host.settings.http2.serve_connection(TokioIo::new(stream), dispatch);
             spawn_local(run_http2(http, registration));
         }
@@ -157,29 +155,28 @@ pub(crate) fn go_on<S: HttpService>(
     socket: Socket,
     unread: Bytes,
 ) {
-    // A head that is late is answered by whoever can tell what it asks with.
-    let is_late = registration.connection.is_told_to_expire();
-    if host.lane.plain_requests && !is_late {
+    if host.lane.plain_requests {
+        registration.connection.set_plain(true);
         spawn_local(Plain::new(Rc::clone(host), registration, socket, unread));
     } else {
-        serve_http1(host, registration, socket, unread, None);
+        serve_http1(host, registration, socket, unread);
     }
 }
 
-/// Gives a connection of HTTP/1.1 to hyper, from `prefix` on, which was read before. `made` is the
-/// reply to the request that it begins with, if that is there.
+/// Gives a connection of HTTP/1.1 to hyper for the rest of its life, from `prefix` on, which was
+/// read before.
 pub(crate) fn serve_http1<S: HttpService>(
     host: &Rc<LaneService<S>>,
     registration: Registration,
     socket: Socket,
     prefix: Bytes,
-    made: Option<Box<Made<S>>>,
 ) {
     let connection = &registration.connection;
+    connection.set_plain(false);
     let stream = Stream::new(socket, Rc::clone(connection), prefix);
-    let dispatch = host.dispatch(connection, made);
+    let dispatch = host.dispatch(connection);
     let http = host.settings.http1.serve_connection(TokioIo::new(stream), dispatch);
-    spawn_local(run_http1(http, registration, Rc::clone(host)));
+    spawn_local(run_http1(http, registration));
 }
 
 /// Counts and logs how a connection ended.
@@ -233,33 +230,16 @@ enum End {
     Done(hyper::Result<()>),
     /// It is dropped as it is, after 408 where a header had begun.
     Drop,
-    /// It is idle, and leaves.
-    Leave(Leave),
-    /// It is idle, and better off without hyper.
-    Return,
 }
 
 /// Not an async function, which would hold the connection twice: as its argument and as its own.
-fn run_http1<S: HttpService>(
-    mut http: Http1<S>,
-    registration: Registration,
-    host: Rc<LaneService<S>>,
-) -> impl Future {
+fn run_http1<S: HttpService>(mut http: Http1<S>, registration: Registration) -> impl Future {
     async move {
         let connection = &registration.connection;
         match poll_fn(|cx| poll_http1(&mut http, connection, cx)).await {
             End::Done(result) => ended(connection, result),
             End::Drop if connection.in_header() => time_out(http, connection).await,
             End::Drop => {}
-            End::Leave(to) => {
-                let (socket, unread) = take_from_hyper(http, &host.lane);
-                idle::leave(&host, registration, socket, unread, to);
-            }
-            End::Return => {
-                let (socket, unread) = take_from_hyper(http, &host.lane);
-                connection.set_returned();
-                go_on(&host, registration, socket, unread);
-            }
         }
     }
 }
@@ -295,27 +275,8 @@ fn poll_http1<S: HttpService>(
     if connection.is_deserted() {
         return Poll::Ready(End::Drop);
     }
-    match idle::due(connection) {
-        Some(to) => Poll::Ready(End::Leave(to)),
-        None if connection.is_to_return() => Poll::Ready(End::Return),
-        None => Poll::Pending,
-    }
-}
-
-/// Takes an idle connection from hyper, which has nothing of it but what it read ahead.
-fn take_from_hyper<S: HttpService>(
-    http: Http1<S>,
-    #[cfg_attr(not(feature = "chaos"), allow(unused_variables))] lane: &LaneState,
-) -> (Socket, Bytes) {
-    #[cfg(hyper_probe)]
-    assert_eq!(http.left(), None, "hyper has something left of a connection that rests");
-    let parts = http.into_parts();
-    let (socket, behind) = parts.io.into_inner().rest();
-    let before = parts.read_buf;
-    #[cfg(feature = "chaos")]
-    let (before, behind) = lane.unread(before, behind);
-    // Copied: hyper's buffer is larger than what is in it.
-    (socket, Bytes::from([&before[..], &behind].concat()))
+    idle::end_poll(connection);
+    Poll::Pending
 }
 
 /// Answers a header that did not come in time (RFC 9110 section 15.5.9). Best effort: a client

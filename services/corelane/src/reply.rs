@@ -1,12 +1,11 @@
 //! Each request on its way through the user's service: checked, counted, answered.
 
-use std::cell::Cell;
 use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -58,8 +57,6 @@ pub(crate) struct Dispatch<S: HttpService> {
     pub(crate) service: S,
     pub(crate) connection: Rc<Connection>,
     pub(crate) lane: Rc<LaneState>,
-    /// The reply to the next request, where that was asked before hyper took the connection.
-    pub(crate) made: Cell<Option<Box<Made<S>>>>,
 }
 
 impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for Dispatch<S> {
@@ -68,13 +65,9 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
     type Future = Reply<S>;
 
     fn call(&self, mut request: Request<hyper::body::Incoming>) -> Self::Future {
-        if let Some(made) = self.made.take() {
-            return Reply::made(made, request.into_body());
-        }
-        let Dispatch { service, connection, lane, .. } = self;
+        let Dispatch { service, connection, lane } = self;
         let keeps_alive = keeps_alive(request.version(), request.headers());
-        connection.tracker.set_last(!keeps_alive);
-        connection.plain_run.add(keeps_alive && request.body().is_end_stream());
+        connection.set_asked_last(!keeps_alive);
         let ticket = Ticket::new(lane, connection, &request, !request.body().is_end_stream());
         let work = match refusal(&mut request, lane) {
             Some((reason, problem)) => Work::refused(lane, reason, problem),
@@ -239,35 +232,33 @@ pin_project! {
         // The service was not ready when it was first asked.
         Unready { future: Pin<Box<Oneshot<S, Request<Incoming>>>>, slot: Slot },
         Running { #[pin] future: S::Future, slot: Slot },
-        Made { reply: Option<Box<Made<S>>>, body: hyper::body::Incoming },
         Done,
     }
 }
 
 impl<S: HttpService> Reply<S> {
     /// The reply to a plain request, which is there, and has to be polled at once. Moving it from
-    /// hand to hand would take longer than reading it did.
+    /// hand to hand would take longer than reading it did. `has_body`: some of its body is still to
+    /// come.
     pub(crate) fn plain(
         service: &S,
         lane: &Rc<LaneState>,
         connection: &Rc<Connection>,
         request: &mut Option<Request<Incoming>>,
+        has_body: bool,
     ) -> Self {
-        let asked = request.as_ref().expect("it was read");
-        let mut ticket = Ticket::new(lane, connection, asked, false);
+        let asked = request.as_mut().expect("it was read");
+        let mut ticket = Ticket::new(lane, connection, asked, has_body);
         ticket.set_plain();
+        if has_body {
+            asked.body_mut().set_watch(ticket.body_watch());
+        }
         let work = Work::admitted(service, lane, request, &ticket);
         Reply::new(ticket, work)
     }
 
     fn new(ticket: Ticket, work: Work<S>) -> Self {
         Reply { started: ticket.begun, ticket: Some(ticket), pending: None, work }
-    }
-
-    /// A reply that was made before, to a request whose body was read then.
-    fn made(reply: Box<Made<S>>, body: hyper::body::Incoming) -> Self {
-        let work = Work::Made { reply: Some(reply), body };
-        Reply { started: Tick::now(), ticket: None, pending: None, work }
     }
 }
 
@@ -337,14 +328,7 @@ impl<S: HttpService> Future for Reply<S> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let Some(ticket) = this.ticket else {
-            let WorkProjection::Made { reply, body } = this.work.project() else {
-                unreachable!("a future is not polled after it is ready")
-            };
-            // All of it was read before. If it were dropped, hyper would end the connection.
-            while let Some(Ok(_)) = ready!(Pin::new(&mut *body).poll_frame(cx)) {}
-            return Poll::Ready(Ok(*reply.take().expect("a reply is made once")));
-        };
+        let ticket = this.ticket.as_mut().expect("a future is not polled after it is ready");
         ticket.set_polled();
         // Of a request that was started as it came, the first poll follows at once.
         let mut polled = ticket.begun;
@@ -389,9 +373,7 @@ impl<S: HttpService> Future for Reply<S> {
             WorkProjection::Unready { future, .. } => run(future.as_mut(), ticket, polled, cx),
             WorkProjection::Waiting { .. } => Poll::Pending,
             WorkProjection::Arrived { .. } => unreachable!("it was admitted above"),
-            WorkProjection::Made { .. } | WorkProjection::Done => {
-                unreachable!("its ticket is gone")
-            }
+            WorkProjection::Done => unreachable!("its ticket is gone"),
         };
         let Poll::Ready(result) = result else {
             let entry = || pending::Entry::new(&ticket.lane, ticket.kind, ticket.begun);
@@ -409,6 +391,13 @@ impl<S: HttpService> Future for Reply<S> {
         this.work.set(Work::Done);
         *this.pending = None;
         let response = match result {
+            // The fast path has no upgrade, and 1xx is nothing else (RFC 9110 section 15.2).
+            Ok(response) if ticket.is_plain() && response.status().is_informational() => {
+                let status = response.status();
+                tracing::error!(lane = ticket.lane.index, %status, "a service returned no final reply");
+                let problem = Problem::from(StatusCode::INTERNAL_SERVER_ERROR);
+                problem.into_response().map(Either::Right)
+            }
             Ok(response) => response.map(Either::Left),
             Err(problem) => problem.into_response().map(Either::Right),
         };

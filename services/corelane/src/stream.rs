@@ -2,8 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::mem;
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -12,7 +11,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connection::Connection;
+use crate::connection::{Closing, Connection};
 use crate::farewell::{farewell, refused_head};
 use crate::framing::{Cut, Framing};
 use crate::metrics::Refusal;
@@ -83,8 +82,7 @@ fn poll_first(
 /// makes by itself to a head that it refuses.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// There until the stream is at rest.
-    socket: Option<Socket>,
+    socket: Socket,
     prefix: Bytes,
     connection: Rc<Connection>,
     framing: Framing,
@@ -92,32 +90,21 @@ pub(crate) struct Stream {
     cut: Option<Cut>,
     /// What of our words in place of hyper's is not written yet.
     instead: Option<Bytes>,
-    /// Whether our side is closed.
-    shut: bool,
-    /// Whether what the client still sends is to be read before the socket is closed.
-    unread: bool,
+    closing: Closing,
 }
 
 impl Stream {
     /// A stream that begins with `prefix`, which was read from the socket before.
     pub(crate) fn new(socket: Socket, connection: Rc<Connection>, prefix: Bytes) -> Stream {
         Stream {
-            socket: Some(socket),
+            socket,
             prefix,
             connection,
             framing: Framing::new(),
             cut: None,
             instead: None,
-            shut: false,
-            unread: false,
+            closing: Closing::default(),
         }
-    }
-
-    /// Takes the stream apart between two messages: its socket, and what was read of it that hyper
-    /// has not.
-    pub(crate) fn rest(mut self) -> (Socket, Bytes) {
-        let socket = self.socket.take().expect("it is taken apart once");
-        (socket, mem::take(&mut self.prefix))
     }
 
     /// Whether the request whose head is being read must get a reply without a body.
@@ -134,7 +121,6 @@ impl Stream {
             return;
         }
         let cut = self.framing.follow(&buf.filled()[known..]);
-        self.connection.tracker.followed(self.framing.is_between_bodies());
         let Some(cut) = cut else { return };
         buf.set_filled(known + cut.at);
         self.connection.lane().metrics().refuse(Refusal::AmbiguousFraming);
@@ -149,7 +135,6 @@ impl Stream {
         hypers: &[u8],
         length: usize,
     ) -> Poll<io::Result<usize>> {
-        self.connection.tracker.end();
         let words = match &mut self.instead {
             Some(words) => words,
             None => {
@@ -164,7 +149,7 @@ impl Stream {
             }
         };
         while !words.is_empty() {
-            let n = ready!(live(&mut self.socket).poll_write(cx, words))?;
+            let n = ready!(Pin::new(&mut self.socket).poll_write(cx, words))?;
             if n == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -173,11 +158,6 @@ impl Stream {
         }
         Poll::Ready(Ok(length))
     }
-}
-
-/// The socket of a stream that hyper has.
-fn live(socket: &mut Option<Socket>) -> Pin<&mut Socket> {
-    Pin::new(socket.as_mut().expect("it is not at rest"))
 }
 
 /// Gives hyper what fits of the end of a stream that was cut; what is left.
@@ -193,7 +173,7 @@ impl Drop for Stream {
         if self.connection.is_reset() {
             // Otherwise the kernel keeps what the client does not take for minutes (tcp(7),
             // SO_LINGER in socket(7)). Fails only for a socket that is gone already.
-            let _ = self.socket.as_ref().map(Socket::set_zero_linger);
+            let _ = self.socket.set_zero_linger();
         }
     }
 }
@@ -249,7 +229,6 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.connection.tracker.asks();
         if let Some(cut) = self.cut {
             self.cut = Some(end(cut, buf));
             return Poll::Ready(Ok(()));
@@ -263,12 +242,10 @@ impl AsyncRead for Stream {
                 self.prefix = Bytes::new(); // gives the buffer back
             }
             self.follow(buf, before);
-            self.connection.tracker.read(false);
             self.connection.received();
             return Poll::Ready(Ok(()));
         }
-        let polled = live(&mut self.socket).poll_read(cx, buf);
-        self.connection.tracker.read(polled.is_pending());
+        let polled = Pin::new(&mut self.socket).poll_read(cx, buf);
         ready!(polled)?;
         if buf.filled().len() > before {
             self.connection.received();
@@ -288,7 +265,7 @@ impl AsyncWrite for Stream {
         if self.connection.is_unasked() {
             return self.poll_instead(cx, buf, buf.len());
         }
-        let n = ready!(live(&mut self.socket).poll_write(cx, buf))?;
+        let n = ready!(Pin::new(&mut self.socket).poll_write(cx, buf))?;
         self.connection.wrote();
         Poll::Ready(Ok(n))
     }
@@ -308,30 +285,28 @@ impl AsyncWrite for Stream {
             let mut space = [MaybeUninit::uninit(); JOINED];
             let mut joined = ReadBuf::uninit(&mut space);
             bufs.iter().for_each(|buf| joined.put_slice(buf));
-            ready!(live(&mut self.socket).poll_write(cx, joined.filled()))?
+            ready!(Pin::new(&mut self.socket).poll_write(cx, joined.filled()))?
         } else {
-            ready!(live(&mut self.socket).poll_write_vectored(cx, bufs))?
+            ready!(Pin::new(&mut self.socket).poll_write_vectored(cx, bufs))?
         };
         self.connection.wrote();
         Poll::Ready(Ok(n))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.socket.as_ref().is_some_and(Socket::is_write_vectored)
+        self.socket.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // hyper flushes the socket only when its own buffer is empty, and each time that it is
         // polled.
-        ready!(live(&mut self.socket).poll_flush(cx))?;
+        ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
         self.connection.flushed();
         if self.connection.take_unpolled() {
             cx.waker().wake_by_ref();
         }
         let Stream { socket, connection, prefix, .. } = &mut *self;
-        if connection.waits_for_service()
-            && read_ahead(live(socket).get_mut(), connection, prefix, cx)
-        {
+        if connection.waits_for_service() && read_ahead(socket, connection, prefix, cx) {
             // hyper may wait for these very bytes by now, and the socket will not tell it.
             cx.waker().wake_by_ref();
         }
@@ -339,21 +314,11 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.connection.tracker.end();
-        if !self.shut {
-            ready!(live(&mut self.socket).poll_shutdown(cx))?;
-            self.shut = true;
-            let refused = self.instead.is_some() || self.cut.is_some();
-            self.unread = self.connection.leave() || refused;
+        let Stream { socket, connection, closing, instead, cut, .. } = &mut *self;
+        if instead.is_some() || cut.is_some() {
+            connection.set_refused();
         }
-        // Until the client closes, or the sweep ends it.
-        let mut discarded = [0; 4096];
-        while self.unread && !self.connection.is_abandoned() {
-            let mut discarded = ReadBuf::new(&mut discarded);
-            let read = ready!(live(&mut self.socket).poll_read_raw(cx, &mut discarded));
-            self.unread = read.is_ok() && !discarded.filled().is_empty();
-        }
-        Poll::Ready(Ok(()))
+        closing.poll(socket, connection, cx)
     }
 }
 

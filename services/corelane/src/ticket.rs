@@ -16,7 +16,7 @@ use crate::connection::{Connection, Order};
 use crate::lane::{LANE, LaneState, REPLICA};
 use crate::load_table::KindIndex;
 use crate::metrics::{Phase as Part, method_index};
-use crate::reply::{BoxError, keeps_alive};
+use crate::reply::BoxError;
 use crate::reply_body::ReplyBody;
 use crate::request_id::{ID_FIELD, X_REQUEST_ID};
 use crate::shared::Phase;
@@ -67,7 +67,6 @@ impl Ticket {
             shared.metrics.observe_phase(kind, Part::Accept, accept);
         }
         let body = has_body.then(|| connection.bodies.watch(lane.clock.get()));
-        connection.tracker.begin_request(body.as_ref().map(|(_, watch)| Arc::clone(watch)));
         shared.metrics.in_flight.add(1);
         shared.metrics.expected.add(expected);
         Ticket {
@@ -92,6 +91,11 @@ impl Ticket {
     /// Leaves it to whoever writes the reply to [name](Ticket::name) it.
     pub(crate) fn set_plain(&mut self) {
         self.plain = true;
+    }
+
+    /// Whether the fast path answers it.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
     }
 
     /// What watches the request's body.
@@ -221,14 +225,6 @@ impl Ticket {
                 head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
             } else {
                 self.connection.tell(Order::Finish);
-            }
-        }
-        if !self.plain {
-            if !keeps_alive(Version::HTTP_11, &head.headers) {
-                self.connection.tracker.end();
-            }
-            if body.size_hint().exact().is_none() {
-                self.connection.plain_run.end();
             }
         }
         Response::from_parts(head, ReplyBody::new(body, self))

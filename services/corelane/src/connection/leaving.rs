@@ -1,6 +1,52 @@
 //! How a connection ends: our side first, then the client's.
 
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncWrite, ReadBuf};
+
 use super::{Activity, Connection};
+use crate::socket::Socket;
+
+/// The end of a connection of HTTP/1.1.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Closing {
+    /// Nothing of the client is waited for: it asked for nothing.
+    at_rest: bool,
+    /// Whether our side is closed.
+    shut: bool,
+    /// Whether what the client still sends is to be read before the socket is closed.
+    unread: bool,
+}
+
+impl Closing {
+    /// That of a connection with no request, whose client loses nothing.
+    pub(crate) fn at_rest() -> Self {
+        Closing { at_rest: true, ..Closing::default() }
+    }
+
+    /// Closes our side, then reads until the client closes or the sweep ends it.
+    pub(crate) fn poll(
+        &mut self,
+        socket: &mut Socket,
+        connection: &Connection,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.shut {
+            ready!(Pin::new(&mut *socket).poll_shutdown(cx))?;
+            self.shut = true;
+            self.unread = !self.at_rest && connection.leave();
+        }
+        let mut discarded = [0; 4096];
+        while self.unread && !connection.is_abandoned() {
+            let mut discarded = ReadBuf::new(&mut discarded);
+            let read = ready!(socket.poll_read_raw(cx, &mut discarded));
+            self.unread = read.is_ok() && !discarded.filled().is_empty();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
 
 impl Connection {
     /// Our side is closed. Whether bytes of the client may be unread, or come yet: closing then
@@ -10,10 +56,14 @@ impl Connection {
         // It did not ask for the end, and may have sent more before it hears of it; over HTTP/2 it
         // sends frames for as long as the connection is open.
         let told = self.told.get();
-        let surprised =
-            if self.multiplexed.get() { told } else { !told && !self.tracker.is_last() };
+        let surprised = if self.multiplexed.get() { told } else { !told && !self.asked_last.get() };
         self.enter(Activity::Leaving);
-        unread || surprised
+        unread || surprised || self.refused.get()
+    }
+
+    /// Its last reply refuses what the client sent.
+    pub(crate) fn set_refused(&self) {
+        self.refused.set(true);
     }
 
     /// Whether our side is closed, and nothing but the client's is waited for.

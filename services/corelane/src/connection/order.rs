@@ -46,9 +46,4 @@ impl Connection {
         }
         Poll::Pending
     }
-
-    /// Whether it is told to end at once, and has not heard it.
-    pub(crate) fn is_told_to_expire(&self) -> bool {
-        self.order.get() == Some(Order::Expire)
-    }
 }

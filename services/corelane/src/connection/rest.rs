@@ -44,25 +44,10 @@ impl Connection {
         }
     }
 
-    /// Whether it is exactly idle: nothing of it is anywhere but in its socket and in what was
-    /// read ahead. Asked only when it was just polled and has to wait.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.goes_on() && self.has_replied() && self.tracker.is_idle()
-    }
-
     /// Whether another request of HTTP/1.1 may come.
     pub(crate) fn goes_on(&self) -> bool {
         let here = !self.ended.get() && !self.gone.get();
         here && !self.told.get()
-            && !self.multiplexed.get()
-            && !self.ambiguous.get()
-            && self.tracker.goes_on()
-    }
-
-    /// Whether no request is in flight: the body of the last reply was dropped.
-    pub(crate) fn has_replied(&self) -> bool {
-        let waits = matches!(self.activity.get(), Activity::Idle | Activity::Header);
-        waits && self.tracker.has_replied()
     }
 
     /// Whether a request was served since it came to its lane. Only then may it move: it is not
@@ -88,23 +73,6 @@ impl Connection {
         self.activity.get() == Activity::Serving || touched
     }
 
-    /// Whether it is better off without hyper again.
-    pub(crate) fn is_to_return(&self) -> bool {
-        let waits = || self.is_silent() && self.tracker.is_blocked() && self.is_idle();
-        self.plain_run.is_enough() && self.lane.plain_requests && waits()
-    }
-
-    /// It goes back to where plain requests are answered.
-    pub(crate) fn set_returned(&self) {
-        self.plain_run.set_returned(self.served.get());
-        self.lane.metrics().returned.add(1);
-    }
-
-    /// It goes from there to hyper.
-    pub(crate) fn hand_over(&self) {
-        self.plain_run.hand_over(self.served.get());
-    }
-
     /// Its socket cannot leave the lane now. It is not asked again before something happens.
     pub(crate) fn stay(&self) {
         self.to_park.set(false);
@@ -114,7 +82,7 @@ impl Connection {
     /// Whether it is to park now, if it is idle.
     pub(crate) fn is_to_park(&self) -> bool {
         // What came after it was told begins a new wait.
-        self.to_park.take() && !self.touched.get() && self.tracker.is_blocked()
+        self.to_park.take() && !self.touched.get()
     }
 
     /// Whether it has waited for its client for longer than `after`, and may park then.
@@ -123,7 +91,7 @@ impl Connection {
         let waited = || self.lane.clock.get().saturating_duration_since(self.since.get());
         // One that asked nothing yet ends soon, or asks. What woke a connection is looked at before
         // it is parked again, so that none evades its deadline by bytes now and then.
-        let may = self.served.get() > 0 && !self.multiplexed.get() && self.looks.get() > 1;
+        let may = self.served.get() > 0 && self.plain.get() && self.looks.get() > 1;
         waits && may && !self.touched.get() && !self.unflushed.get() && waited() > after
     }
 

@@ -3,10 +3,10 @@
 //! ```text
 //!           accept, or arrival from another lane
 //!                      │
-//!    ┌────────────► Plain (waits, answers plain requests) ──not plain──► hyper
-//!    │                 │ idle > park_after                                │ exactly idle, and
-//!    │                 ▼                                                  │ park_after | a move
-//!    │  wake:       Resting  ◄──────── into_parts() ──────────────────────┘
+//!    ┌────────────► Plain (waits, answers plain requests) ──not plain──► hyper, to the end
+//!    │                 │ between two requests, or within a head:
+//!    │                 ▼ park_after | a move
+//!    │  wake:       Resting
 //!    │  bytes,         │
 //!    │  deadline,      ├─► the lane's lot (parked)
 //!    └──drain──────────┘
@@ -15,10 +15,8 @@
 //!
 //! | part | does |
 //! |---|---|
-//! | [`tracker`] | tells when a connection is exactly idle: between two requests, with nothing under way |
 //! | [`resting`] | a connection without a lane's state |
 //! | [`lot`], [`table`] | where a lane's parked connections wait |
-//! | [`plain_run`] | when a connection that hyper has returns to where plain requests are answered |
 //! | [`parking`] | wakes them, and ends those that are overdue |
 //! | [`wake`] | which lane goes on with one that wakes |
 //! | [`transit`] | connections on their way from one lane to another |
@@ -30,12 +28,10 @@ mod chaos;
 mod lot;
 pub(crate) mod mover;
 mod parking;
-mod plain_run;
 mod policy;
 mod resting;
 mod shedding;
 mod table;
-mod tracker;
 pub(crate) mod transit;
 mod wake;
 
@@ -50,10 +46,8 @@ pub(crate) use chaos::LaneChaos;
 pub use chaos::{Chaos, Rule};
 pub(crate) use lot::Lot;
 pub(crate) use parking::run;
-pub(crate) use plain_run::PlainRun;
 pub(crate) use resting::{History, Resting, Seat};
 pub(crate) use shedding::{Shedding, Taken};
-pub(crate) use tracker::Tracker;
 pub(crate) use transit::Mailbox;
 pub(crate) use wake::Lately;
 
@@ -93,7 +87,7 @@ impl Attention {
     }
 }
 
-/// Where a connection that is exactly idle goes.
+/// Where a connection goes that has no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// To the lot.
@@ -120,8 +114,8 @@ pub(crate) fn end_poll(connection: &Connection) {
     }
 }
 
-/// Where a connection is to go that was just polled and has to wait. Asked after each poll of a
-/// connection of HTTP/1.1: nothing but one cell is read while nothing is to be done.
+/// Where a connection is to go that was just polled, has to wait and has no request. Asked after
+/// each such poll: nothing but one cell is read while nothing is to be done.
 #[inline]
 pub(crate) fn due(connection: &Connection) -> Option<Leave> {
     if connection.lane().attention.is_raised() { ask(connection) } else { None }
@@ -138,7 +132,7 @@ fn ask(connection: &Connection) -> Option<Leave> {
     if let Some(chaos) = &lane.chaos {
         return chaos.ask(connection);
     }
-    if !connection.is_idle() {
+    if !connection.goes_on() {
         return None;
     }
     if connection.is_to_park() {
@@ -156,6 +150,8 @@ pub(crate) fn leave<S: HttpService>(
     unread: Bytes,
     to: Leave,
 ) {
+    #[cfg(feature = "chaos")]
+    let unread = host.lane.unread(unread);
     if !socket.is_quiet() {
         registration.connection.stay();
         return go_on(host, registration, socket, unread);

@@ -33,13 +33,6 @@ const OF_LANES: &[OfLane] = &[
         ),
         |metrics| metrics.arrived.get(),
     ),
-    (
-        Family::counter(
-            "corelane_connection_returns",
-            "Connections that hyper gave back because their last requests would have been plain",
-        ),
-        |metrics| metrics.returned.get(),
-    ),
 ];
 
 type ByReason = (Family, fn(&LaneMetrics) -> Vec<(&'static str, u64)>);

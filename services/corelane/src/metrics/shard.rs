@@ -140,8 +140,6 @@ pub(crate) struct LaneMetrics {
     pub(crate) active: Count,
     /// Millionths of the time between the last two sweeps for which the lane was busy.
     pub(crate) busy: Count,
-    /// Connections that hyper gave back to the short way for plain requests.
-    pub(crate) returned: Count,
     woken: [Count; Woken::ALL.len()],
     moved: [Count; Moved::ALL.len()],
     refused: [Count; Refusal::ALL.len()],
@@ -172,7 +170,6 @@ impl LaneMetrics {
             arrived: Count::default(),
             active: Count::default(),
             busy: Count::default(),
-            returned: Count::default(),
             woken: Default::default(),
             moved: Default::default(),
             refused: Default::default(),

@@ -3,7 +3,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
-use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -14,7 +13,7 @@ use pin_project_lite::pin_project;
 
 use super::date::Date;
 use super::head::Head;
-use crate::reply::{HttpService, Made, Reply};
+use crate::reply::{BoxError, HttpService, Made, Reply};
 use crate::reply_body::ReplyBody;
 
 /// Bytes that are read at a time.
@@ -51,23 +50,33 @@ impl<S: HttpService> Work<S> {
         }
     }
 
-    /// Polls for the next bytes of the body; an error where it ends without.
+    /// Polls for the next bytes of the body; `None` at its end. Trailers are left out: no plain
+    /// request says that its client takes them (RFC 9110 section 6.5.1).
     pub(super) fn poll_data(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<io::Result<Bytes>> {
+    ) -> Poll<Option<Result<Bytes, BoxError>>> {
         loop {
-            let WorkProjection::Body { body } = self.as_mut().project() else {
-                unreachable!("its head is made")
-            };
-            let data = match ready!(body.poll_frame(cx)) {
+            let data = match ready!(self.as_mut().body().poll_frame(cx)) {
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
-                Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
-                None => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
             };
             if !data.is_empty() {
-                return Poll::Ready(Ok(data));
+                return Poll::Ready(Some(Ok(data)));
             }
+        }
+    }
+
+    /// Whether the body is known to have ended.
+    pub(super) fn has_ended(self: Pin<&mut Self>) -> bool {
+        self.body().is_end_stream()
+    }
+
+    fn body(self: Pin<&mut Self>) -> Pin<&mut ReplyBody<S::Body>> {
+        match self.project() {
+            WorkProjection::Body { body } => body,
+            _ => unreachable!("its head is made"),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The heads of replies.
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRAILER, TRANSFER_ENCODING, UPGRADE};
-use http::{Extensions, HeaderValue, Response, StatusCode, Version};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
+use http::{Extensions, HeaderValue, Response, StatusCode};
 use http_body::Body;
 use hyper::ext::ReasonPhrase;
 
@@ -14,92 +14,120 @@ use crate::reply_body::ReplyBody;
 /// Bytes of an ordinary head.
 const USUAL: usize = 512;
 
-/// Writes the head of a reply behind what is in `out`; how many bytes of body belong to it.
-/// `None`: it takes more than a length to send, and nothing was written.
-pub(super) fn head<B>(
-    reply: &Response<ReplyBody<B>>,
-    date: &mut Date,
-    out: &mut Vec<u8>,
-) -> Option<u64>
-where
-    B: Body<Data = Bytes, Error: Into<BoxError>>,
-{
-    let begun = out.len();
-    out.reserve(USUAL);
-    let length = lines(reply, date, out);
-    if length.is_none() {
-        out.truncate(begun);
-    }
-    length
+/// How the end of a reply's body is told (RFC 9112 section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// By its length: so many bytes are still to come.
+    Length(u64),
+    Chunked,
 }
 
-fn lines<B>(reply: &Response<ReplyBody<B>>, date: &mut Date, out: &mut Vec<u8>) -> Option<u64>
+/// What follows a head.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Encoded {
+    pub(super) framing: Framing,
+    /// The head says that the connection ends with this reply.
+    pub(super) close: bool,
+}
+
+/// Writes the head of a reply behind what is in `out`. `close`: the connection ends with it,
+/// whatever the service says.
+pub(super) fn head<B>(
+    reply: &Response<ReplyBody<B>>,
+    close: bool,
+    date: &mut Date,
+    out: &mut Vec<u8>,
+) -> Encoded
 where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
+    out.reserve(USUAL);
     let (status, body, ticket) = (reply.status(), reply.body(), reply.body().ticket());
-    if status.is_informational() || reply.version() != Version::HTTP_11 {
-        return None;
-    }
-    let length = match body.is_end_stream() {
-        true => 0,
-        false => body.size_hint().exact()?,
-    };
     // RFC 9110 section 6.4.1: these have no body.
     let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    if bodiless && length > 0 {
-        return None;
-    }
-    status_line(status, reply.extensions(), out)?;
-    let mut dated = false;
+    let length = match body.is_end_stream() || bodiless {
+        true => Some(0),
+        false => body.size_hint().exact(),
+    };
+    status_line(status, reply.extensions(), out);
+    let (mut dated, mut says_close, mut announced) = (false, false, None);
     for (name, value) in reply.headers() {
-        let text = name.as_str();
         match *name {
-            CONNECTION | UPGRADE | TRANSFER_ENCODING | TRAILER => return None,
             CONTENT_LENGTH if ticket.asks_head() => {}
-            CONTENT_LENGTH if bodiless || says(value, length) => continue,
-            CONTENT_LENGTH => return None,
+            CONTENT_LENGTH => {
+                announced = number(value);
+                continue;
+            }
+            TRANSFER_ENCODING => continue,
+            CONNECTION => says_close |= closes(value),
             DATE => dated = true,
-            _ if ticket.names(text) => continue,
+            _ if ticket.names(name.as_str()) => continue,
             _ => {}
         }
-        out.extend_from_slice(text.as_bytes());
+        out.extend_from_slice(name.as_str().as_bytes());
         out.extend_from_slice(b": ");
         out.extend_from_slice(value.as_bytes());
         out.extend_from_slice(b"\r\n");
     }
+    if close && !says_close {
+        out.extend_from_slice(b"connection: close\r\n");
+    }
     ticket.write_names(out);
-    if !ticket.asks_head() && !bodiless {
-        out.extend_from_slice(b"content-length: ");
-        decimal_line(length, out);
+    // The length that the body has counts, and what the service says only where that is not known.
+    let framing = length.or(announced).map_or(Framing::Chunked, Framing::Length);
+    match framing {
+        _ if ticket.asks_head() || bodiless => {}
+        Framing::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        Framing::Length(length) => {
+            out.extend_from_slice(b"content-length: ");
+            decimal_line(length, out);
+        }
     }
     if dated {
         out.extend_from_slice(b"\r\n");
     } else {
         out.extend_from_slice(date.at(ticket.made().unwrap_or_else(Tick::now)));
     }
-    Some(length)
+    Encoded { framing, close: close || says_close }
 }
 
-fn status_line(status: StatusCode, extensions: &Extensions, out: &mut Vec<u8>) -> Option<()> {
-    if !extensions.is_empty() && extensions.get::<ReasonPhrase>().is_some() {
-        return None;
+fn status_line(status: StatusCode, extensions: &Extensions, out: &mut Vec<u8>) {
+    let phrase = (!extensions.is_empty()).then(|| extensions.get::<ReasonPhrase>()).flatten();
+    if status == StatusCode::OK && phrase.is_none() {
+        return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
     }
-    if status == StatusCode::OK {
-        out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
-        return Some(());
-    }
+    // What hyper says of a status without one.
+    let usual = || status.canonical_reason().unwrap_or("<none>").as_bytes();
+    let phrase = phrase.map_or_else(usual, ReasonPhrase::as_bytes);
     // Not by `write!`, which takes ten times as long.
-    for part in ["HTTP/1.1 ", status.as_str(), " ", status.canonical_reason()?, "\r\n"] {
-        out.extend_from_slice(part.as_bytes());
+    for part in [b"HTTP/1.1 ", status.as_str().as_bytes(), b" ", phrase, b"\r\n"] {
+        out.extend_from_slice(part);
     }
-    Some(())
 }
 
-/// Whether a Content-Length of the service's is the length that its body has.
-fn says(value: &HeaderValue, length: u64) -> bool {
-    let text = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    text.and_then(|text| text.parse().ok()) == Some(length)
+/// Writes the line that begins a chunk (RFC 9112 section 7.1).
+pub(super) fn chunk_line(length: usize, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let mut line = *b"0000000000000000\r\n";
+    let (mut at, mut rest) = (line.len() - 2, length);
+    while rest > 0 {
+        at -= 1;
+        line[at] = DIGITS[rest % 16];
+        rest /= 16;
+    }
+    out.extend_from_slice(&line[at..]);
+}
+
+/// Whether a value of Connection has the option `close` (RFC 9110 section 7.6.1).
+fn closes(value: &HeaderValue) -> bool {
+    let mut options = value.as_bytes().split(|&byte| byte == b',');
+    options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+}
+
+/// The number that a Content-Length of the service's has, if it is one.
+fn number(value: &HeaderValue) -> Option<u64> {
+    let text = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    text.parse().ok()
 }
 
 /// Writes a number that ends a line.

@@ -12,7 +12,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 use memchr::memchr;
 
 use super::names::Names;
-use crate::body::Incoming;
 use crate::conformance::is_host;
 use crate::settings::Limits;
 
@@ -35,18 +34,34 @@ pub(super) struct Head {
 /// A part of a head: from one byte up to another.
 type Part = (usize, usize);
 
+/// What the bytes of a connection begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A plain request: bytes of its head, and of its body.
+    Plain { head: usize, body: usize },
+    /// The beginning of a head that may be plain.
+    Part,
+    /// Anything else.
+    Other,
+}
+
 impl Head {
-    /// Finds the plain request that `bytes` begin with; its length. `None`: it is another's
-    /// business, or not complete.
-    pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Option<usize> {
-        self.head(&bytes[..bytes.len().min(limits.header_bytes)], limits)?;
-        let whole = self.length + self.body;
-        let plain = self.body as u64 <= limits.body_bytes && whole <= bytes.len();
-        plain.then_some(whole)
+    /// Tells what `bytes` begin with, which are not empty.
+    pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Found {
+        match self.head(&bytes[..bytes.len().min(limits.header_bytes)], limits) {
+            Ok(()) if self.body as u64 <= limits.body_bytes => {
+                Found::Plain { head: self.length, body: self.body }
+            }
+            Err(Odd::Short) if bytes.len() < limits.header_bytes => Found::Part,
+            _ => Found::Other,
+        }
     }
 
-    fn head(&mut self, bytes: &[u8], limits: &Limits) -> Option<()> {
-        let mut next = self.request_line(line(bytes, 0)?, limits)?;
+    fn head(&mut self, bytes: &[u8], limits: &Limits) -> Result<(), Odd> {
+        let mut next = match line(bytes, 0) {
+            Err(Odd::Short) if !may_begin(bytes) => return Err(Odd::Other),
+            line => self.request_line(line?, limits).ok_or(Odd::Other)?,
+        };
         self.fields.clear();
         let (mut host, mut body) = (false, None);
         loop {
@@ -59,26 +74,39 @@ impl Head {
                 // RFC 9112 section 3.2: there is exactly one. Section 6.3: any request may have a
                 // body, but few that are sent with other methods do, and parsers differ there.
                 let plain = host && (body.is_none() || self.may_have_body());
-                return plain.then_some(());
+                return if plain { Ok(()) } else { Err(Odd::Other) };
             }
-            let colon = memchr(b':', line)?;
-            let space = usize::from(line.get(colon + 1) == Some(&b' '));
-            let (name, value) = (&line[..colon], &line[colon + 1 + space..]);
-            if is_padded(value) || self.fields.len() == limits.headers {
-                return None;
-            }
-            let (name, meaning) = self.names.read(name)?;
+            let (name, meaning, value) = self.field(line, limits).ok_or(Odd::Other)?;
+            let at = begin + line.len() - value.len();
             match meaning {
-                Meaning::Host if host || !is_host(value) => return None,
+                Meaning::Host if host || !is_host(value) => return Err(Odd::Other),
                 Meaning::Host => host = true,
-                Meaning::Connection if !value.eq_ignore_ascii_case(b"keep-alive") => return None,
-                Meaning::Length if body.is_some() => return None,
-                Meaning::Length => body = Some(length(value)?),
+                Meaning::Connection if !value.eq_ignore_ascii_case(b"keep-alive") => {
+                    return Err(Odd::Other);
+                }
+                Meaning::Length if body.is_some() => return Err(Odd::Other),
+                Meaning::Length => body = Some(length(value).ok_or(Odd::Other)?),
                 Meaning::Connection | Meaning::End => {}
-                Meaning::Message => return None,
+                Meaning::Message => return Err(Odd::Other),
             }
-            self.fields.push((name, (begin + colon + 1 + space, begin + line.len())));
+            self.fields.push((name, (at, begin + line.len())));
         }
+    }
+
+    /// Reads a field: its name, what that means, and its value.
+    fn field<'a>(
+        &mut self,
+        line: &'a [u8],
+        limits: &Limits,
+    ) -> Option<(HeaderName, Meaning, &'a [u8])> {
+        let colon = memchr(b':', line)?;
+        let space = usize::from(line.get(colon + 1) == Some(&b' '));
+        let (name, value) = (&line[..colon], &line[colon + 1 + space..]);
+        if is_padded(value) || self.fields.len() == limits.headers {
+            return None;
+        }
+        let (name, meaning) = self.names.read(name)?;
+        Some((name, meaning, value))
     }
 
     /// Reads the request line; where the fields begin.
@@ -98,16 +126,17 @@ impl Head {
         matches!(self.method, Method::POST | Method::PUT | Method::PATCH)
     }
 
-    /// The request that was found at the beginning of `bytes`, which are copied once, to `memory`.
+    /// The request that was found at the beginning of `bytes`, which are copied once, to `memory`,
+    /// up to the end of its body or as much of that as is there; and that part of the body.
     /// `None`: a value has bytes that are not plain.
     pub(super) fn request(
         &mut self,
         bytes: &[u8],
         memory: &mut BytesMut,
         mut fields: HeaderMap,
-    ) -> Option<Request<Incoming>> {
-        let whole = self.length + self.body;
-        memory.extend_from_slice(&bytes[..whole]);
+    ) -> Option<(Request<()>, Bytes)> {
+        let end = bytes.len().min(self.length + self.body);
+        memory.extend_from_slice(&bytes[..end]);
         let bytes = memory.split().freeze();
         let part = |(from, to): Part| bytes.slice(from..to);
         let target = PathAndQuery::from_maybe_shared(part(self.target)).ok()?;
@@ -115,22 +144,40 @@ impl Head {
         for (name, value) in self.fields.drain(..) {
             fields.append(name, HeaderValue::from_maybe_shared(part(value)).ok()?);
         }
-        let body = if self.body == 0 { Bytes::new() } else { part((self.length, whole)) };
-        let mut request = Request::new(Incoming::whole(body));
+        let body = if self.body == 0 { Bytes::new() } else { part((self.length, end)) };
+        let mut request = Request::new(());
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = Uri::from(target);
         *request.version_mut() = Version::HTTP_11;
         // The map that was there has nothing, and to look for what that would leave takes longer
         // than to put another in its place.
         mem::forget(mem::replace(request.headers_mut(), fields));
-        Some(request)
+        Some((request, body))
     }
 }
 
+/// Why a head is not plain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Odd {
+    /// It is not complete.
+    Short,
+    /// It is another's business.
+    Other,
+}
+
 /// The line that begins at `from`, without its end, which is CRLF and nothing else.
-fn line(bytes: &[u8], from: usize) -> Option<&[u8]> {
+fn line(bytes: &[u8], from: usize) -> Result<&[u8], Odd> {
     let rest = &bytes[from..];
-    rest[..memchr(b'\n', rest)?].strip_suffix(b"\r")
+    let end = memchr(b'\n', rest).ok_or(Odd::Short)?;
+    rest[..end].strip_suffix(b"\r").ok_or(Odd::Other)
+}
+
+/// Whether a plain request line may begin so: what is none is not waited for.
+fn may_begin(bytes: &[u8]) -> bool {
+    match memchr(b' ', bytes) {
+        Some(space) => method(&bytes[..space]).is_some(),
+        None => METHODS.iter().any(|method| method.starts_with(bytes)),
+    }
 }
 
 /// Whether white space is at either end of a value, or bytes are in it that parsers may read
@@ -181,6 +228,8 @@ impl Meaning {
 }
 
 /// The methods that a plain request may have.
+const METHODS: [&[u8]; 7] = [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH"];
+
 fn method(token: &[u8]) -> Option<Method> {
     Some(match token {
         b"GET" => Method::GET,
@@ -213,26 +262,25 @@ const TARGET: [bool; 256] = {
 
 #[cfg(test)]
 mod tests {
-    use std::task::{Context, Poll, Waker};
-
-    use http_body::Body;
-    use http_body_util::BodyExt;
-
     use super::*;
 
-    fn read(bytes: &[u8]) -> Option<(Request<Incoming>, usize)> {
+    fn limits() -> Limits {
+        Limits { headers: 3, uri_bytes: 20, body_bytes: 10, ..Limits::default() }
+    }
+
+    /// The request, the part of its body that is there, and the bytes of all of it.
+    fn read(bytes: &[u8]) -> Option<(Request<()>, Bytes, usize)> {
         let mut head = Head::default();
-        let limits = Limits { headers: 3, uri_bytes: 20, body_bytes: 10, ..Limits::default() };
-        let length = head.read(bytes, &limits)?;
-        let request = head.request(bytes, &mut BytesMut::new(), HeaderMap::new());
-        request.map(|request| (request, length))
+        let Found::Plain { head: length, body } = head.read(bytes, &limits()) else { return None };
+        let (request, came) = head.request(bytes, &mut BytesMut::new(), HeaderMap::new())?;
+        Some((request, came, length + body))
     }
 
     #[test]
     fn a_plain_head_is_read_to_its_end() {
         let first =
             "POST /a/b?c=%20 HTTP/1.1\r\nHost: h:80\r\nA:b\r\nCONNECTION: Keep-Alive\r\n\r\n";
-        let (request, length) = read(format!("{first}GET").as_bytes()).expect("plain");
+        let (request, _, length) = read(format!("{first}GET").as_bytes()).expect("plain");
         assert_eq!(length, first.len());
         assert_eq!((request.method(), request.version()), (&Method::POST, Version::HTTP_11));
         assert_eq!(request.uri(), "/a/b?c=%20");
@@ -246,32 +294,37 @@ mod tests {
     fn a_body_of_a_length_is_a_part_of_its_request() {
         for (length, body) in [("0", ""), ("3", "abc"), ("10", "0123456789")] {
             let head = format!("PUT / HTTP/1.1\r\nHost: h\r\ncontent-length:{length}\r\n\r\n");
-            let (request, whole) = read(format!("{head}{body}GET").as_bytes()).expect("plain");
+            let (request, came, whole) =
+                read(format!("{head}{body}GET").as_bytes()).expect("plain");
             assert_eq!(whole, head.len() + body.len());
             assert_eq!(request.headers()["content-length"], length);
-            let came = request.into_body();
-            assert_eq!(
-                (came.size_hint().exact(), came.is_end_stream()),
-                (Some(body.len() as u64), body.is_empty())
-            );
-            let mut came = Box::pin(came.collect());
-            let Poll::Ready(came) = came.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-            else {
-                panic!("all of it is there")
-            };
-            assert_eq!(came.expect("a body").to_bytes(), body);
+            assert_eq!(came, body);
+        }
+        let head = "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n";
+        let (_, came, whole) = read(format!("{head}ab").as_bytes()).expect("plain");
+        assert_eq!((&came[..], whole), (&b"ab"[..], head.len() + 4), "the rest is to come");
+    }
+
+    #[test]
+    fn a_head_that_is_cut_anywhere_may_become_plain() {
+        let get: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\n";
+        let post = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n";
+        for whole in [get, post] {
+            assert!(read(whole).is_some());
+            for at in 1..whole.len() {
+                assert_eq!(Head::default().read(&whole[..at], &limits()), Found::Part, "{at}");
+            }
         }
     }
 
     #[test]
-    fn what_is_cut_anywhere_is_not_plain_yet() {
-        let get: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\n";
-        let post = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody";
-        for whole in [get, post] {
-            assert!(read(whole).is_some());
-            for at in 0..whole.len() {
-                assert!(read(&whole[..at]).is_none(), "{at}");
-            }
+    fn what_cannot_become_plain_is_not_waited_for() {
+        let long = format!("GET /{}", "a".repeat(limits().header_bytes));
+        let other =
+            ["\x16\x03\x01", "get", "GETS", "BREW / ", "GET / HTTP/1.0\r\nHos", "GET /\n", &long];
+        for bytes in other {
+            let found = Head::default().read(bytes.as_bytes(), &limits());
+            assert_eq!(found, Found::Other, "{bytes:?}");
         }
     }
 

@@ -1,14 +1,10 @@
-//! Plain requests: those of HTTP/1.1 that come whole in one read, with their body if they have one,
-//! and say nothing that two parsers could read differently ([`head`] is strict about it). They are
-//! most requests of most clients, and are answered here without hyper, at a third of what it takes.
+//! Plain requests: those of HTTP/1.1 that say nothing which two parsers could read differently
+//! ([`head`] is strict about it), with a body of a known length if they have one. They are most
+//! requests of most clients, and are answered here without hyper, at a third of what it takes.
 //!
-//! A connection begins here once its protocol is told. It goes to hyper, with the bytes that were
-//! read and not answered, until its requests are plain again ([`crate::idle`]):
-//!
-//! - at the first request that is not plain, or has not come whole;
-//! - with the first reply that takes more than a length to send: a body whose length is not known,
-//!   or a field about the connection, such as the `Connection: close` of a drain. hyper then reads
-//!   the request again, its body to the end, and its service gives the reply that is there.
+//! A connection begins here once its protocol is told, and stays as long as its requests are plain.
+//! At the first that is not, before the service knows of it, the connection goes to hyper for the
+//! rest of its life, with the bytes that were read and not answered.
 //!
 //! Between two requests a connection holds neither a buffer nor anything of the last request.
 
@@ -19,20 +15,22 @@ mod head;
 mod names;
 mod replies;
 mod turn;
+mod upload;
 
 use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 pub(crate) use buffers::Buffers;
 use buffers::Desk;
-use replies::{HandOver, Streaming, Writing};
-use turn::{REQUESTS, Turn};
+use replies::{Streaming, Writing};
+use turn::{Input, REQUESTS, Turn};
+pub(crate) use upload::BodyReader;
 
-use crate::connection::{Order, Registration};
+use crate::connection::{Closing, Order, Registration};
 use crate::http_connection::{LaneService, serve_http1};
 use crate::idle::{self, Leave};
 use crate::reply::HttpService;
@@ -42,7 +40,7 @@ use crate::socket::Socket;
 pub(crate) struct Plain<S: HttpService> {
     // Dropped first: a request is in flight until its handler is gone.
     stage: Stage<S>,
-    /// Both are there until hyper takes the connection.
+    /// Both are there until the connection leaves its task.
     socket: Option<Socket>,
     registration: Option<Registration>,
     host: Rc<LaneService<S>>,
@@ -54,16 +52,20 @@ enum Stage<S: HttpService> {
     Idle,
     /// These bytes are to be looked at.
     Unread(Box<Bytes>),
+    /// It waits for the rest of this head.
+    Part(Box<BytesMut>),
     /// The service makes a reply.
     Answering(Box<Answering<S>>),
     /// The service makes the body of a reply.
     Streaming(Box<Streaming<S>>),
     /// The socket has had no room for the end of a reply.
     Writing(Box<Writing<S>>),
-    /// It goes to hyper.
-    HandOver(Box<HandOver<S>>),
-    /// Our side is being closed.
-    Leaving,
+    /// A reply is written, and the body of its request is not read to its end.
+    Discarding(Box<Input>),
+    /// It goes to hyper, from these bytes on.
+    HandOver(Box<Bytes>),
+    /// Our side is closed or being closed.
+    Leaving(Closing),
     /// Nothing more can be said.
     Broken,
 }
@@ -72,6 +74,11 @@ impl<S: HttpService> Stage<S> {
     /// Goes on with what was read.
     fn unread(bytes: Bytes) -> Self {
         if bytes.is_empty() { Stage::Idle } else { Stage::Unread(Box::new(bytes)) }
+    }
+
+    /// Ends the connection behind a reply.
+    fn closing() -> Self {
+        Stage::Leaving(Closing::default())
     }
 }
 
@@ -86,9 +93,7 @@ enum Step<S: HttpService> {
 /// A request whose reply is being made.
 struct Answering<S: HttpService> {
     desk: Desk<S>,
-    /// The bytes of the request, and those behind it.
-    asked: Bytes,
-    unread: Bytes,
+    input: Input,
     /// The reply was polled in this turn already.
     polled: bool,
 }
@@ -105,18 +110,49 @@ impl<S: HttpService> Plain<S> {
         Plain { stage: Stage::unread(prefix), socket, registration, host }
     }
 
-    /// Takes the connection from this task, which has nothing of it but its socket.
-    fn leave(&mut self, to: Leave) {
+    /// Takes the connection from this task, which has nothing of it but its socket and `unread`.
+    fn leave(&mut self, unread: Bytes, to: Leave) {
         if let (Some(socket), Some(registration)) = (self.socket.take(), self.registration.take()) {
-            idle::leave(&self.host, registration, socket, Bytes::new(), to);
+            idle::leave(&self.host, registration, socket, unread, to);
         }
     }
 
     /// Gives the connection to hyper.
-    fn hand_over(&mut self, over: HandOver<S>) {
+    fn hand_over(&mut self, unread: Bytes) {
         if let (Some(socket), Some(registration)) = (self.socket.take(), self.registration.take()) {
-            registration.connection.hand_over();
-            serve_http1(&self.host, registration, socket, over.prefix, over.made);
+            serve_http1(&self.host, registration, socket, unread);
+        }
+    }
+
+    /// Follows what the lane has told the connection; `None`: it ends at once.
+    fn obey(turn: &mut Turn<'_, S>, mut stage: Stage<S>, cx: &mut Context<'_>) -> Option<Stage<S>> {
+        while let Poll::Ready(order) = turn.connection.poll_order(cx) {
+            stage = match (order, stage) {
+                (Order::Finish, Stage::Idle) => Stage::Leaving(Closing::at_rest()),
+                (Order::Finish, Stage::Discarding(_)) => Stage::closing(),
+                (Order::Finish, stage) => {
+                    turn.connection.close_after_reply();
+                    stage
+                }
+                (Order::Expire, Stage::Part(part)) => turn.time_out(&part, cx).into_stage(),
+                (Order::Expire, Stage::Unread(head)) if turn.connection.in_header() => {
+                    turn.time_out(&head, cx).into_stage()
+                }
+                (Order::Expire, _) => return None,
+                (Order::Reset, _) => {
+                    turn.reset();
+                    return None;
+                }
+            };
+        }
+        Some(stage)
+    }
+}
+
+impl<S: HttpService> Step<S> {
+    fn into_stage(self) -> Stage<S> {
+        match self {
+            Step::Go(stage) | Step::Wait(stage) => stage,
         }
     }
 }
@@ -131,48 +167,46 @@ impl<S: HttpService> Future for Plain<S> {
         };
         let connection = &registration.connection;
         let mut turn = Turn { socket, connection, host: &this.host, left: REQUESTS };
-        let mut stage = mem::replace(&mut this.stage, Stage::Broken);
         turn.connection.begin_turn();
-        while let Poll::Ready(order) = turn.connection.poll_order(cx) {
-            stage = match (order, stage) {
-                (Order::Finish, Stage::Idle) => Stage::Leaving,
-                (Order::Finish, stage) => {
-                    turn.connection.close_after_reply();
-                    stage
-                }
-                (Order::Expire, _) => return Poll::Ready(()),
-                (Order::Reset, _) => {
-                    turn.reset();
-                    return Poll::Ready(());
-                }
-            };
-        }
+        let stage = mem::replace(&mut this.stage, Stage::Broken);
+        let Some(mut stage) = Self::obey(&mut turn, stage, cx) else { return Poll::Ready(()) };
         loop {
             let step = match stage {
                 Stage::Idle | Stage::Unread(_) if turn.left == 0 => {
+                    // Others have their turn first.
                     cx.waker().wake_by_ref();
-                    Step::Wait(stage)
+                    idle::end_poll(turn.connection);
+                    this.stage = stage;
+                    return Poll::Pending;
                 }
                 Stage::Idle => turn.read(cx),
+                Stage::Part(part) => turn.read_on(part, cx),
                 Stage::Unread(bytes) => turn.serve(&bytes, Some(&bytes), cx),
                 Stage::Answering(answering) => turn.answer(answering, cx),
                 Stage::Streaming(streaming) => turn.stream(streaming, cx),
                 Stage::Writing(writing) => turn.go_on_writing(writing, cx),
-                Stage::Leaving => turn.leave(cx),
-                Stage::HandOver(over) => {
-                    this.hand_over(*over);
+                Stage::Discarding(input) => turn.discard(input, cx),
+                Stage::Leaving(closing) => turn.leave(closing, cx),
+                Stage::HandOver(unread) => {
+                    this.hand_over(*unread);
                     return Poll::Ready(());
                 }
                 Stage::Broken => return Poll::Ready(()),
             };
             match step {
                 Step::Go(next) => stage = next,
-                Step::Wait(Stage::Idle) if let Some(to) = idle::due(turn.connection) => {
-                    this.leave(to);
+                Step::Wait(next @ (Stage::Idle | Stage::Part(_)))
+                    if let Some(to) = idle::due(turn.connection) =>
+                {
+                    let unread = match next {
+                        Stage::Part(part) => part.freeze(),
+                        _ => Bytes::new(),
+                    };
+                    this.leave(unread, to);
                     return Poll::Ready(());
                 }
                 Step::Wait(next) => {
-                    if !matches!(next, Stage::Idle) {
+                    if !matches!(next, Stage::Idle | Stage::Part(_)) {
                         idle::end_poll(turn.connection);
                     }
                     this.stage = next;

@@ -9,13 +9,19 @@ use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
 use super::buffers::{Desk, Work};
-use super::turn::{Turn, broken};
-use super::{Stage, Step, encode};
-use crate::reply::{HttpService, Made};
+use super::encode::{self, Encoded, Framing, chunk_line};
+use super::turn::{Heard, Input, Turn, broken};
+use super::{Stage, Step};
+use crate::reply::{BoxError, HttpService, Made};
 
-/// A body of up to so many bytes is copied behind its head and sent with it: cheaper than a vector
-/// of both, which the kernel has to fetch and check first (send(2), writev(2)).
+/// A part of a body of up to so many bytes is copied behind what goes before it and sent with it:
+/// cheaper than a vector of both, which the kernel has to fetch and check first (send(2),
+/// writev(2)).
 const JOINED: usize = 4096;
+
+/// Most bytes of a request's body that are read and dropped to keep its connection, where the
+/// service has not read it. More than that costs more than a new connection.
+const DISCARDED: u64 = 64 * 1024;
 
 /// What the socket has not taken yet.
 pub(super) struct Writing<S: HttpService> {
@@ -23,78 +29,107 @@ pub(super) struct Writing<S: HttpService> {
     /// Bytes of `out` that it took.
     at: usize,
     /// Behind `out`.
-    body: Bytes,
+    part: Part,
     next: Stage<S>,
 }
 
-/// The rest of a body that comes in parts.
+/// A part of a body that is sent as it is, and what is sent behind it.
+#[derive(Default)]
+pub(super) struct Part {
+    data: Bytes,
+    tail: &'static [u8],
+}
+
+/// A reply whose body comes in parts.
 pub(super) struct Streaming<S: HttpService> {
     desk: Desk<S>,
-    /// Bytes of it that are still to come.
-    left: u64,
-    /// What was read behind the request.
-    unread: Bytes,
+    encoded: Encoded,
+    /// What came behind the request.
+    input: Input,
     /// The body was polled in this turn already.
     polled: bool,
 }
 
-/// What hyper is given.
-pub(super) struct HandOver<S: HttpService> {
-    pub(super) prefix: Bytes,
-    /// The reply to the request that `prefix` begins with.
-    pub(super) made: Option<Box<Made<S>>>,
+/// What a body gave.
+enum Gathered {
+    /// As much as is sent at a time.
+    Part(Part),
+    /// All the rest of it.
+    End(Part),
+    /// It has no more for now.
+    Waits,
+    /// It broke off.
+    Failed(BoxError),
 }
 
 impl<S: HttpService> Turn<'_, S> {
-    /// Writes a reply behind what is in `out`. `None`: it is complete. Otherwise what follows, and
-    /// what is to be done when that is written. `all` is what was read, and `behind` the part of it
-    /// behind the request.
+    /// Writes a reply behind what is in `out`. `None`: it is complete, and its request was read to
+    /// its end. Otherwise what follows, and what is to be done when that is written.
     pub(super) fn encode(
         &self,
         mut desk: Desk<S>,
-        mut reply: Made<S>,
+        reply: Made<S>,
         out: &mut Vec<u8>,
-        all: impl FnOnce() -> Bytes,
-        behind: impl FnOnce() -> Bytes,
+        input: impl FnOnce() -> Input,
+        ends: bool,
         cx: &mut Context<'_>,
-    ) -> Option<(Bytes, Stage<S>)> {
+    ) -> Option<(Part, Stage<S>)> {
         let buffers = &self.host.buffers;
         let begun = out.len();
-        let Some(length) = encode::head(&reply, &mut buffers.date.borrow_mut(), out) else {
-            buffers.return_desk(desk);
-            let mut fields = mem::take(reply.headers_mut());
-            reply.body().ticket().name(&mut fields);
-            *reply.headers_mut() = fields;
-            let over = HandOver { prefix: all(), made: Some(Box::new(reply)) };
-            return Some((Bytes::new(), Stage::HandOver(Box::new(over))));
-        };
+        let encoded = encode::head(&reply, ends, &mut buffers.date.borrow_mut(), out);
+        let head_ends = out.len();
         let (head, body) = reply.into_parts();
         buffers.return_fields(head.headers);
-        if length == 0 {
-            buffers.return_desk(desk);
-            return None;
-        }
         desk.set(Work::Body { body });
-        let first = match desk.as_mut().poll_data(cx) {
-            Poll::Ready(Ok(data)) => data,
-            Poll::Ready(Err(error)) => {
-                // Nothing of a reply that cannot be sent, as long as none of it was.
-                out.truncate(begun);
-                return Some((Bytes::new(), broken(&error)));
-            }
-            Poll::Pending => {
-                let unread = behind();
-                let streaming = Streaming { desk, left: length, unread, polled: true };
-                return Some((Bytes::new(), Stage::Streaming(Box::new(streaming))));
-            }
-        };
-        if first.len() as u64 == length && first.len() <= JOINED {
-            out.extend_from_slice(&first);
+        if encoded.framing == Framing::Length(0) {
             buffers.return_desk(desk);
-            return None;
+            return encoded.close.then(|| (Part::default(), self.after(true, input())));
         }
-        let streaming = Streaming { desk, left: length, unread: behind(), polled: false };
-        Some(streaming.give(first))
+        let mut streaming = Streaming { desk, encoded, input: Input::default(), polled: false };
+        match streaming.gather(out, cx) {
+            Gathered::End(part) if part.is_empty() && !encoded.close => {
+                buffers.return_desk(streaming.desk);
+                None
+            }
+            Gathered::End(part) => {
+                buffers.return_desk(streaming.desk);
+                Some((part, self.after(encoded.close, input())))
+            }
+            Gathered::Part(part) => {
+                streaming.input = input();
+                Some((part, Stage::Streaming(Box::new(streaming))))
+            }
+            Gathered::Waits => {
+                (streaming.input, streaming.polled) = (input(), true);
+                Some((Part::default(), Stage::Streaming(Box::new(streaming))))
+            }
+            Gathered::Failed(error) => {
+                // Nothing of a reply whose body gave nothing.
+                if out.len() == head_ends {
+                    out.truncate(begun);
+                }
+                Some((Part::default(), broken(&*error)))
+            }
+        }
+    }
+
+    /// What follows a reply that is written. `close`: the connection ends.
+    pub(super) fn after(&self, close: bool, input: Input) -> Stage<S> {
+        if close {
+            Stage::closing()
+        } else if input.upload.is_some() {
+            Stage::Discarding(Box::new(input))
+        } else {
+            Stage::unread(input.unread)
+        }
+    }
+
+    /// Whether the connection has to end with a reply that is made before all of its request was
+    /// read.
+    pub(super) fn must_close(input: &Input) -> bool {
+        input.upload.as_ref().is_some_and(|upload| {
+            upload.is_broken() || (upload.is_dropped() && upload.left() > DISCARDED)
+        })
     }
 
     /// Goes on with a body that comes in parts.
@@ -103,32 +138,46 @@ impl<S: HttpService> Turn<'_, S> {
         mut streaming: Box<Streaming<S>>,
         cx: &mut Context<'_>,
     ) -> Step<S> {
-        if !mem::take(&mut streaming.polled) {
-            match streaming.desk.as_mut().poll_data(cx) {
-                Poll::Ready(Ok(data)) => {
-                    let (data, next) = streaming.give(data);
-                    return self.write(Vec::new(), data, next, cx);
+        loop {
+            if !mem::take(&mut streaming.polled) {
+                let mut out = self.host.buffers.take_output();
+                match streaming.gather(&mut out, cx) {
+                    Gathered::Part(part) => {
+                        return self.write(out, part, Stage::Streaming(streaming), cx);
+                    }
+                    Gathered::End(part) => {
+                        let Streaming { desk, encoded, input, .. } = *streaming;
+                        self.host.buffers.return_desk(desk);
+                        let next = self.after(encoded.close, input);
+                        return self.write(out, part, next, cx);
+                    }
+                    Gathered::Failed(error) => {
+                        return self.write(out, Part::default(), broken(&*error), cx);
+                    }
+                    Gathered::Waits if out.is_empty() => self.host.buffers.return_output(out),
+                    Gathered::Waits => {
+                        streaming.polled = true;
+                        return self.write(out, Part::default(), Stage::Streaming(streaming), cx);
+                    }
                 }
-                Poll::Ready(Err(error)) => return Step::Go(broken(&error)),
-                Poll::Pending => {}
             }
-        }
-        if self.listen(&mut streaming.unread, cx) {
-            Step::Wait(Stage::Streaming(streaming))
-        } else {
-            Step::Go(Stage::Broken)
+            match self.listen(&mut streaming.input, cx) {
+                Heard::More => {}
+                Heard::Nothing => return Step::Wait(Stage::Streaming(streaming)),
+                Heard::End => return Step::Go(Stage::Broken),
+            }
         }
     }
 
-    /// Writes `out` and `body`, then goes on with `next`.
+    /// Writes `out` and `part`, then goes on with `next`.
     pub(super) fn write(
         &mut self,
         out: Vec<u8>,
-        body: Bytes,
+        part: Part,
         next: Stage<S>,
         cx: &mut Context<'_>,
     ) -> Step<S> {
-        let mut writing = Writing { out, at: 0, body, next };
+        let mut writing = Writing { out, at: 0, part, next };
         if writing.is_done() {
             self.host.buffers.return_output(writing.out);
             return Step::Go(writing.next);
@@ -168,12 +217,14 @@ impl<S: HttpService> Turn<'_, S> {
         while !writing.is_done() {
             let socket = Pin::new(&mut *self.socket);
             let out = &writing.out[writing.at..];
-            let polled = if writing.body.is_empty() {
+            let Part { data, tail } = &writing.part;
+            let polled = if data.is_empty() && tail.is_empty() {
                 socket.poll_write(cx, out)
-            } else if out.is_empty() {
-                socket.poll_write(cx, &writing.body)
+            } else if out.is_empty() && tail.is_empty() {
+                socket.poll_write(cx, data)
             } else {
-                socket.poll_write_vectored(cx, &[IoSlice::new(out), IoSlice::new(&writing.body)])
+                let parts = [IoSlice::new(out), IoSlice::new(data), IoSlice::new(tail)];
+                socket.poll_write_vectored(cx, &parts)
             };
             match polled {
                 Poll::Pending => return Poll::Pending,
@@ -187,15 +238,23 @@ impl<S: HttpService> Turn<'_, S> {
     }
 }
 
+impl Part {
+    fn is_empty(&self) -> bool {
+        self.data.is_empty() && self.tail.is_empty()
+    }
+}
+
 impl<S: HttpService> Writing<S> {
     fn is_done(&self) -> bool {
-        self.at == self.out.len() && self.body.is_empty()
+        self.at == self.out.len() && self.part.is_empty()
     }
 
     fn advance(&mut self, taken: usize) {
         let of_out = taken.min(self.out.len() - self.at);
         self.at += of_out;
-        self.body.advance(taken - of_out);
+        let of_data = (taken - of_out).min(self.part.data.len());
+        self.part.data.advance(of_data);
+        self.part.tail = &self.part.tail[taken - of_out - of_data..];
     }
 
     /// The socket has no room in this turn: what comes next is not looked at before another.
@@ -210,12 +269,72 @@ impl<S: HttpService> Writing<S> {
 }
 
 impl<S: HttpService> Streaming<S> {
-    /// What of `data` belongs to the reply, and what follows it. A service that gives more than it
-    /// announced does not shift the next reply.
-    fn give(mut self, mut data: Bytes) -> (Bytes, Stage<S>) {
-        data.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
-        self.left -= data.len() as u64;
-        let whole = self.left == 0;
-        (data, if whole { Stage::unread(self.unread) } else { Stage::Streaming(Box::new(self)) })
+    /// Writes what the body has behind what is in `out`, up to as much as is sent at a time.
+    fn gather(&mut self, out: &mut Vec<u8>, cx: &mut Context<'_>) -> Gathered {
+        loop {
+            let data = match self.desk.as_mut().poll_data(cx) {
+                Poll::Pending => return Gathered::Waits,
+                Poll::Ready(Some(Ok(data))) => data,
+                Poll::Ready(Some(Err(error))) => return Gathered::Failed(error),
+                Poll::Ready(None) => return self.end(out),
+            };
+            let gathered = match &mut self.encoded.framing {
+                Framing::Length(left) => of_length(data, left, out),
+                Framing::Chunked => chunk(data, self.desk.as_mut().has_ended(), out),
+            };
+            match gathered {
+                Some(gathered) => return gathered,
+                None if out.len() >= JOINED => return Gathered::Part(Part::default()),
+                None => {}
+            }
+        }
+    }
+
+    /// The body has ended.
+    fn end(&self, out: &mut Vec<u8>) -> Gathered {
+        match self.encoded.framing {
+            Framing::Length(_) => Gathered::Failed("a body is shorter than announced".into()),
+            Framing::Chunked => {
+                out.extend_from_slice(LAST_CHUNK);
+                Gathered::End(Part::default())
+            }
+        }
+    }
+}
+
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// Adds a part of a body of which `left` bytes are to come. A service that gives more than it
+/// announced does not shift the next reply.
+fn of_length(mut data: Bytes, left: &mut u64, out: &mut Vec<u8>) -> Option<Gathered> {
+    data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+    *left -= data.len() as u64;
+    let part = if data.len() <= JOINED {
+        out.extend_from_slice(&data);
+        Part::default()
+    } else {
+        Part { data, tail: b"" }
+    };
+    match (*left, part.is_empty()) {
+        (0, _) => Some(Gathered::End(part)),
+        (_, false) => Some(Gathered::Part(part)),
+        (_, true) => None,
+    }
+}
+
+/// Adds a chunk, and the last one if the body has `ended`.
+fn chunk(data: Bytes, ended: bool, out: &mut Vec<u8>) -> Option<Gathered> {
+    chunk_line(data.len(), out);
+    let part = if data.len() <= JOINED {
+        out.extend_from_slice(&data);
+        out.extend_from_slice(if ended { b"\r\n0\r\n\r\n" } else { b"\r\n" });
+        Part::default()
+    } else {
+        Part { data, tail: if ended { b"\r\n0\r\n\r\n" } else { b"\r\n" } }
+    };
+    match (ended, part.is_empty()) {
+        (true, _) => Some(Gathered::End(part)),
+        (_, false) => Some(Gathered::Part(part)),
+        (_, true) => None,
     }
 }

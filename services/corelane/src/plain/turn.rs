@@ -1,22 +1,27 @@
 //! What a connection does when its task is polled: it reads, answers and writes until it has to
 //! wait.
 
-use std::io;
+use std::error::Error;
 use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use http::Request;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use bytes::{Bytes, BytesMut};
+use http::{Request, StatusCode};
+use memchr::memchr;
+use tokio::io::{AsyncRead, ReadBuf};
 
 use super::buffers::Work;
-use super::replies::HandOver;
+use super::head::Found;
+use super::replies::Part;
+use super::upload::{Fed, Upload};
 use super::{Answering, Stage, Step};
 use crate::body::Incoming;
-use crate::connection::Connection;
+use crate::connection::{Closing, Connection};
+use crate::farewell::farewell;
 use crate::http_connection::LaneService;
+use crate::problem::Problem;
 use crate::reply::{HttpService, Made, Reply};
 use crate::socket::Socket;
 use crate::stream::read_ahead;
@@ -36,6 +41,25 @@ pub(super) struct Turn<'a, S: HttpService> {
     pub(super) left: u32,
 }
 
+/// What the client sends behind the head of the request that is being answered.
+#[derive(Default)]
+pub(super) struct Input {
+    /// Read, and not looked at.
+    pub(super) unread: Bytes,
+    /// The body of the request, if some of it is still to come.
+    pub(super) upload: Option<Upload>,
+}
+
+/// What was heard of the client while its request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// The service has more of the request's body.
+    More,
+    Nothing,
+    /// The client is gone.
+    End,
+}
+
 impl<S: HttpService> Turn<'_, S> {
     /// Waits for requests, and answers them.
     pub(super) fn read(&mut self, cx: &mut Context<'_>) -> Step<S> {
@@ -43,7 +67,6 @@ impl<S: HttpService> Turn<'_, S> {
         let mut space = ReadBuf::new(&mut input);
         let polled = Pin::new(&mut *self.socket).poll_read(cx, &mut space);
         let came = space.filled().len();
-        self.connection.tracker.read(polled.is_pending());
         let step = match polled {
             Poll::Pending => Step::Wait(Stage::Idle),
             Poll::Ready(Ok(())) if came > 0 => self.serve(&input[..came], None, cx),
@@ -54,12 +77,35 @@ impl<S: HttpService> Turn<'_, S> {
         step
     }
 
+    /// Waits for the rest of a head.
+    pub(super) fn read_on(&mut self, mut part: Box<BytesMut>, cx: &mut Context<'_>) -> Step<S> {
+        self.connection.received();
+        let mut input = self.host.buffers.take_input();
+        let step = loop {
+            let mut space = ReadBuf::new(&mut input);
+            let came = match Pin::new(&mut *self.socket).poll_read(cx, &mut space) {
+                Poll::Pending => break Step::Wait(Stage::Part(part)),
+                Poll::Ready(Ok(())) if space.filled().is_empty() => break Step::Go(self.ended()),
+                Poll::Ready(Ok(())) => space.filled(),
+                Poll::Ready(Err(error)) => break Step::Go(broken(&error)),
+            };
+            part.extend_from_slice(came);
+            // A head without a further line's end is no more complete than it was.
+            let looks = memchr(b'\n', came).is_some();
+            if looks || part.len() >= self.host.lane.limits.header_bytes {
+                break Step::Go(Stage::unread(mem::take(&mut *part).freeze()));
+            }
+        };
+        self.host.buffers.return_input(input);
+        step
+    }
+
     /// The client has closed its side, and nothing is in flight.
     fn ended(&self) -> Stage<S> {
         match self.socket {
             Socket::Plain(_) => Stage::Broken,
             // RFC 8446 section 6.1: each side says that it ends.
-            Socket::Tls(_) => Stage::Leaving,
+            Socket::Tls(_) => Stage::Leaving(Closing::at_rest()),
         }
     }
 
@@ -81,38 +127,88 @@ impl<S: HttpService> Turn<'_, S> {
         let mut rest = bytes;
         let mut request = None;
         while !rest.is_empty() && out.len() < TOGETHER && self.left > 0 {
-            let Some(length) = self.request(rest, &mut request) else {
-                let over = HandOver { prefix: keep(rest), made: None };
-                return self.write(out, Bytes::new(), Stage::HandOver(Box::new(over)), cx);
+            let (length, mut upload) = match self.request(rest, &mut request) {
+                Ok(found) => found,
+                Err(Found::Part) => {
+                    let part = Box::new(BytesMut::from(rest));
+                    return self.write(out, Part::default(), Stage::Part(part), cx);
+                }
+                Err(_) => {
+                    let over = Box::new(keep(rest));
+                    return self.write(out, Part::default(), Stage::HandOver(over), cx);
+                }
             };
             self.left -= 1;
-            let (asked, behind) = rest.split_at(length);
+            let behind = &rest[length..];
             let mut desk = buffers.take_desk();
             let LaneService { lane, service, .. } = self.host;
-            let reply = Reply::plain(service, lane, self.connection, &mut request);
+            let reply =
+                Reply::plain(service, lane, self.connection, &mut request, upload.is_some());
             desk.set(Work::Reply { reply });
             let Poll::Ready(Ok(made)) = desk.as_mut().poll_reply(cx) else {
-                let (asked, unread) = (Bytes::copy_from_slice(asked), keep(behind));
-                let answering = Answering { desk, asked, unread, polled: true };
-                return self.write(out, Bytes::new(), Stage::Answering(Box::new(answering)), cx);
+                let input = Input { unread: keep(behind), upload };
+                let answering = Answering { desk, input, polled: true };
+                let next = Stage::Answering(Box::new(answering));
+                return self.write(out, Part::default(), next, cx);
             };
-            let (all, behind_it) = (|| keep(rest), || keep(behind));
-            if let Some((body, next)) = self.encode(desk, made, &mut out, all, behind_it, cx) {
-                return self.write(out, body, next, cx);
+            let has_upload = upload.is_some();
+            let mut input = || Input { unread: keep(behind), upload: upload.take() };
+            let written = if has_upload {
+                let input = input();
+                let ends = Self::must_close(&input);
+                self.encode_last(desk, made, &mut out, input, ends, cx)
+            } else {
+                self.encode(desk, made, &mut out, input, false, cx)
+            };
+            if let Some((part, next)) = written {
+                return self.write(out, part, next, cx);
             }
             rest = behind;
         }
-        self.write(out, Bytes::new(), Stage::unread(keep(rest)), cx)
+        self.write(out, Part::default(), Stage::unread(keep(rest)), cx)
     }
 
-    /// Reads the plain request that `bytes` begin with; its length, with its body.
-    fn request(&self, bytes: &[u8], request: &mut Option<Request<Incoming>>) -> Option<usize> {
+    /// [`Turn::encode`] for a reply behind which nothing else is looked at: there is always
+    /// something to do when it is written.
+    fn encode_last(
+        &self,
+        desk: super::buffers::Desk<S>,
+        made: Made<S>,
+        out: &mut Vec<u8>,
+        input: Input,
+        ends: bool,
+        cx: &mut Context<'_>,
+    ) -> Option<(Part, Stage<S>)> {
+        let mut input = Some(input);
+        let mut take = || input.take().unwrap_or_default();
+        let written = self.encode(desk, made, out, &mut take, ends, cx);
+        Some(written.unwrap_or_else(|| (Part::default(), self.after(false, take()))))
+    }
+
+    /// Reads the plain request that `bytes` begin with: its length, with its body as far as that is
+    /// there, and what of its body is not.
+    fn request(
+        &self,
+        bytes: &[u8],
+        request: &mut Option<Request<Incoming>>,
+    ) -> Result<(usize, Option<Upload>), Found> {
         let buffers = &self.host.buffers;
         let mut head = buffers.head.borrow_mut();
-        let length = head.read(bytes, &self.host.lane.limits)?;
+        let found = head.read(bytes, &self.host.lane.limits);
+        let Found::Plain { head: length, body } = found else { return Err(found) };
         let mut memory = buffers.heads.borrow_mut();
-        *request = head.request(bytes, &mut memory, buffers.take_fields());
-        request.as_ref().map(|_| length)
+        let (read, came) =
+            head.request(bytes, &mut memory, buffers.take_fields()).ok_or(Found::Other)?;
+        let (there, mut upload) = (length + came.len(), None);
+        let incoming = if came.len() == body {
+            Incoming::whole(came)
+        } else {
+            let (filled, reader) = Upload::new(body as u64, came);
+            upload = Some(filled);
+            Incoming::arriving(reader)
+        };
+        *request = Some(read.map(|()| incoming));
+        Ok((there, upload))
     }
 
     /// Goes on with a reply that is not made yet.
@@ -121,46 +217,73 @@ impl<S: HttpService> Turn<'_, S> {
         mut answering: Box<Answering<S>>,
         cx: &mut Context<'_>,
     ) -> Step<S> {
-        if !mem::take(&mut answering.polled)
-            && let Poll::Ready(Ok(made)) = answering.desk.as_mut().poll_reply(cx)
-        {
-            return self.answered(*answering, made, cx);
-        }
-        if self.listen(&mut answering.unread, cx) {
-            Step::Wait(Stage::Answering(answering))
-        } else {
-            Step::Go(Stage::Broken)
+        loop {
+            if !mem::take(&mut answering.polled)
+                && let Poll::Ready(Ok(made)) = answering.desk.as_mut().poll_reply(cx)
+            {
+                let Answering { desk, input, .. } = *answering;
+                let mut out = self.host.buffers.take_output();
+                let ends = Self::must_close(&input);
+                let written = self.encode_last(desk, made, &mut out, input, ends, cx);
+                let (part, next) = written.unwrap_or_else(|| (Part::default(), Stage::Idle));
+                return self.write(out, part, next, cx);
+            }
+            match self.listen(&mut answering.input, cx) {
+                Heard::More => {}
+                Heard::Nothing => return Step::Wait(Stage::Answering(answering)),
+                Heard::End => return Step::Go(Stage::Broken),
+            }
         }
     }
 
-    fn answered(
-        &mut self,
-        answering: Answering<S>,
-        made: Made<S>,
-        cx: &mut Context<'_>,
-    ) -> Step<S> {
-        let Answering { desk, asked, unread, .. } = answering;
-        let mut out = self.host.buffers.take_output();
-        let all = || Bytes::from([&asked[..], &unread].concat());
-        let behind = || unread.clone();
-        let (body, next) = self
-            .encode(desk, made, &mut out, all, behind, cx)
-            .unwrap_or_else(|| (Bytes::new(), Stage::unread(unread.clone())));
-        self.write(out, body, next, cx)
-    }
-
-    /// Hears the client leave while its request waits; whether it is still there.
-    pub(super) fn listen(&mut self, unread: &mut Bytes, cx: &mut Context<'_>) -> bool {
+    /// Reads more of the body of a request that waits, or hears its client leave.
+    pub(super) fn listen(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Heard {
+        if self.feed(input, cx) == Fed::Some {
+            return Heard::More;
+        }
         if self.connection.waits_for_service() {
-            read_ahead(self.socket, self.connection, unread, cx);
+            read_ahead(self.socket, self.connection, &mut input.unread, cx);
         }
-        !self.connection.is_deserted()
+        if self.connection.is_deserted() { Heard::End } else { Heard::Nothing }
     }
 
-    /// Closes our side, between two requests.
-    pub(super) fn leave(&mut self, cx: &mut Context<'_>) -> Step<S> {
-        match Pin::new(&mut *self.socket).poll_shutdown(cx) {
-            Poll::Pending => Step::Wait(Stage::Leaving),
+    fn feed(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Fed {
+        let Some(upload) = &mut input.upload else { return Fed::None };
+        let mut buffer = self.host.buffers.take_input();
+        let fed = upload.feed(self.socket, self.connection, &mut input.unread, &mut buffer, cx);
+        self.host.buffers.return_input(buffer);
+        if upload.left() == 0 {
+            input.upload = None;
+        }
+        fed
+    }
+
+    /// Reads the rest of a body whose request is answered: for a service that still reads it, or to
+    /// find the next request.
+    pub(super) fn discard(&mut self, mut input: Box<Input>, cx: &mut Context<'_>) -> Step<S> {
+        self.connection.received();
+        loop {
+            let fed = self.feed(&mut input, cx);
+            match &input.upload {
+                None => return Step::Go(Stage::unread(input.unread)),
+                Some(upload) if upload.is_broken() => return Step::Go(self.ended()),
+                Some(_) if fed == Fed::None => return Step::Wait(Stage::Discarding(input)),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Answers a head that did not come in time (RFC 9110 section 15.5.9), and ends the connection.
+    pub(super) fn time_out(&mut self, head: &[u8], cx: &mut Context<'_>) -> Step<S> {
+        let problem = Problem::from(StatusCode::REQUEST_TIMEOUT);
+        let out = farewell(&self.host.lane, problem, !head.starts_with(b"HEAD "));
+        self.write(out, Part::default(), Stage::closing(), cx)
+    }
+
+    /// Ends the connection from our side.
+    pub(super) fn leave(&mut self, mut closing: Closing, cx: &mut Context<'_>) -> Step<S> {
+        match closing.poll(self.socket, self.connection, cx) {
+            Poll::Pending => Step::Wait(Stage::Leaving(closing)),
             Poll::Ready(_) => Step::Go(Stage::Broken),
         }
     }
@@ -174,7 +297,7 @@ impl<S: HttpService> Turn<'_, S> {
 }
 
 /// An end by an error.
-pub(super) fn broken<S: HttpService>(error: &io::Error) -> Stage<S> {
+pub(super) fn broken<S: HttpService>(error: &dyn Error) -> Stage<S> {
     tracing::debug!(%error, "a connection ended early");
     Stage::Broken
 }

@@ -110,10 +110,13 @@ impl Recipe {
         }
     }
 
-    /// A request that need not go through hyper, though its reply may have to.
+    /// Any request that the fast path serves.
     pub(crate) fn plain(number: u64, rng: &mut Rng) -> Recipe {
-        let any = Recipe { carry: Carry::Nothing, take: Take::Read, ..Recipe::any(number, rng) };
-        Recipe { kept: Kept::Open, give: Give::Whole, ..any }
+        let any = Recipe { kept: Kept::Open, ..Recipe::any(number, rng) };
+        match any.carry {
+            Carry::Chunks(length, _) => Recipe { carry: Carry::Length(length), ..any },
+            _ => any,
+        }
     }
 
     /// Any request that does not end its connection, most likely one of HTTP/1.0.

@@ -44,8 +44,6 @@ pub(crate) struct Course {
 pub(crate) struct Counts {
     pub(crate) moves: u64,
     pub(crate) parkings: u64,
-    /// Connections that hyper gave back.
-    pub(crate) returns: u64,
     pub(crate) answers: u64,
 }
 
@@ -55,7 +53,6 @@ impl Counts {
         Counts {
             moves: sum(&text, "corelane_connection_moves_total"),
             parkings: sum(&text, "corelane_connection_parkings_total"),
-            returns: sum(&text, "corelane_connection_returns_total"),
             answers: ledger.answered() as u64,
         }
     }
@@ -63,7 +60,6 @@ impl Counts {
     fn reach(&self, enough: &Counts) -> bool {
         self.moves >= enough.moves
             && self.parkings >= enough.parkings
-            && self.returns >= enough.returns
             && self.answers >= enough.answers
     }
 }

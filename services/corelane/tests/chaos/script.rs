@@ -15,7 +15,7 @@ const LONGEST: usize = 600;
 pub(crate) enum Habit {
     /// Everything, some of it together.
     Mixed,
-    /// Everything, one request at a time.
+    /// What the fast path serves, one request at a time.
     Single,
     /// Hundreds of requests together.
     Long,
@@ -23,7 +23,7 @@ pub(crate) enum Habit {
     Late,
     /// Everything together, most of it of HTTP/1.0.
     Old,
-    /// Nine requests in ten are plain.
+    /// The fast path serves most of it: one request in fifty is hyper's, and its connection then too.
     Usual,
 }
 
@@ -58,8 +58,8 @@ impl Script {
         let chance = rng.u8(0..40);
         match habit {
             Habit::Late => return Script::late(ledger, rng),
-            Habit::Mixed if chance == 0 => return Script::late(ledger, rng),
-            Habit::Mixed if chance == 1 => return Script::dropped(ledger, rng),
+            Habit::Mixed | Habit::Usual if chance == 0 => return Script::late(ledger, rng),
+            Habit::Mixed | Habit::Usual if chance == 1 => return Script::dropped(ledger, rng),
             _ => {}
         }
         let ending = match rng.u8(0..100) {
@@ -84,7 +84,8 @@ impl Script {
             match habit {
                 _ if simple => Recipe::simple(number),
                 Habit::Old => Recipe::old(number, rng),
-                Habit::Usual if rng.u8(0..10) > 0 => Recipe::plain(number, rng),
+                Habit::Single => Recipe::plain(number, rng),
+                Habit::Usual if rng.u8(0..50) > 0 => Recipe::plain(number, rng),
                 _ => Recipe::any(number, rng),
             }
         });

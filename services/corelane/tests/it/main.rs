@@ -9,7 +9,6 @@ mod disconnect;
 mod drain;
 mod examples;
 mod handlers;
-mod hyper_version;
 mod limits;
 mod load_report;
 mod moving;

@@ -6,15 +6,11 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::support::tls::Authority;
-use crate::support::{
-    Handlers, PATIENCE, Running, Way,
-    Way::{Hyper, Plain},
-};
+use crate::support::{Handlers, PATIENCE, Running};
 use bytes::Bytes;
 use corelane::{Builder, Drained, Incoming, Limits, Phase, Timeouts};
 use http::{Request, Response};
 use http_body_util::Full;
-use rstest::rstest;
 
 const CLEAN: Drained = Drained { cut: 0 };
 
@@ -23,8 +19,8 @@ const SOON: Duration = Duration::from_millis(100);
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn builder(way: Way) -> Builder {
-    way.builder().park_after(Some(SOON))
+fn builder() -> Builder {
+    crate::support::builder().park_after(Some(SOON))
 }
 
 fn start(builder: Builder) -> Running {
@@ -51,9 +47,9 @@ fn post(body: &str) -> String {
     format!("POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-#[rstest]
-fn the_first_byte_wakes_a_parked_connection(#[values(Plain, Hyper)] way: Way) {
-    let server = start(builder(way));
+#[test]
+fn the_first_byte_wakes_a_parked_connection() {
+    let server = start(builder());
     let mut client = server.connect();
     // hyper has it, has it again after the rest, and has it no more.
     for request in [post("a body"), post("another"), post("")] {
@@ -73,9 +69,9 @@ fn the_first_byte_wakes_a_parked_connection(#[values(Plain, Hyper)] way: Way) {
     }
 }
 
-#[rstest]
-fn what_was_read_of_a_head_rests_with_it(#[values(Plain, Hyper)] way: Way) {
-    let server = start(builder(way));
+#[test]
+fn what_was_read_of_a_head_rests_with_it() {
+    let server = start(builder());
     let mut client = server.connect();
     let whole = post("a body");
     let (head, rest) = whole.split_at(20);
@@ -92,10 +88,10 @@ fn what_was_read_of_a_head_rests_with_it(#[values(Plain, Hyper)] way: Way) {
     assert_eq!(client.get("/hello").status, 200);
 }
 
-#[rstest]
-fn many_are_parked_and_woken_at_once(#[values(Plain, Hyper)] way: Way) {
+#[test]
+fn many_are_parked_and_woken_at_once() {
     const CLIENTS: u32 = 300;
-    let server = start(builder(way));
+    let server = start(builder());
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send(post("first"));
@@ -115,10 +111,10 @@ fn many_are_parked_and_woken_at_once(#[values(Plain, Hyper)] way: Way) {
     server.wait_for_parked(0);
 }
 
-#[rstest]
-fn a_head_that_is_parked_is_late_by_its_own_deadline(#[values(Plain, Hyper)] way: Way) {
+#[test]
+fn a_head_that_is_parked_is_late_by_its_own_deadline() {
     let timeouts = Timeouts { header: 2 * SECOND, ..Timeouts::default() };
-    let server = start(builder(way).timeouts(timeouts));
+    let server = start(builder().timeouts(timeouts));
     for (method, has_body) in [("POST", true), ("HEAD", false)] {
         let before = server.refused("header_timeout");
         let mut client = server.connect();
@@ -144,10 +140,10 @@ fn a_head_that_is_parked_is_late_by_its_own_deadline(#[values(Plain, Hyper)] way
     assert!(server.parkings() > 2.0, "it was parked with a part of a head");
 }
 
-#[rstest]
-fn a_connection_that_is_parked_ends_when_it_is_idle_for_too_long(#[values(Plain, Hyper)] way: Way) {
+#[test]
+fn a_connection_that_is_parked_ends_when_it_is_idle_for_too_long() {
     let timeouts = Timeouts { idle: SECOND, ..Timeouts::default() };
-    let server = start(builder(way).timeouts(timeouts));
+    let server = start(builder().timeouts(timeouts));
     let mut client = server.connect();
     let begun = Instant::now();
     assert_eq!(client.get("/hello").status, 200);
@@ -160,10 +156,10 @@ fn a_connection_that_is_parked_ends_when_it_is_idle_for_too_long(#[values(Plain,
     server.wait_for_connections(0);
 }
 
-#[rstest]
-fn a_connection_that_is_parked_grows_old(#[values(Plain, Hyper)] way: Way) {
+#[test]
+fn a_connection_that_is_parked_grows_old() {
     let timeouts = Timeouts { connection_age: Some(2 * SECOND), ..Timeouts::default() };
-    let server = start(builder(way).timeouts(timeouts));
+    let server = start(builder().timeouts(timeouts));
     let mut client = server.connect();
     let begun = Instant::now();
     assert!(!client.get("/hello").closes());
@@ -176,10 +172,10 @@ fn a_connection_that_is_parked_grows_old(#[values(Plain, Hyper)] way: Way) {
     assert_eq!((server.refused("age"), server.refused("idle_timeout")), (1.0, 0.0));
 }
 
-#[rstest]
-fn its_requests_are_counted_on(#[values(Plain, Hyper)] way: Way) {
+#[test]
+fn its_requests_are_counted_on() {
     let limits = Limits { connection_requests: Some(3), ..Limits::default() };
-    let server = start(builder(way).limits(limits));
+    let server = start(builder().limits(limits));
     let mut client = server.connect();
     for last in [false, false, true] {
         let answer = client.get("/hello");
@@ -191,10 +187,10 @@ fn its_requests_are_counted_on(#[values(Plain, Hyper)] way: Way) {
     assert!(client.read_to_close().is_empty());
 }
 
-#[rstest]
-fn parked_connections_count_among_the_open_ones(#[values(Plain, Hyper)] way: Way) {
+#[test]
+fn parked_connections_count_among_the_open_ones() {
     let limits = Limits { connections: 2, ..Limits::default() };
-    let server = start(builder(way).limits(limits));
+    let server = start(builder().limits(limits));
     let mut clients = [server.connect(), server.connect()];
     clients.iter_mut().for_each(|client| assert_eq!(client.get("/hello").status, 200));
     server.wait_for_parked(2);
@@ -207,9 +203,9 @@ fn parked_connections_count_among_the_open_ones(#[values(Plain, Hyper)] way: Way
     assert_eq!(second.get("/hello").status, 200);
 }
 
-#[rstest]
-fn a_client_that_leaves_is_not_kept(#[values(Plain, Hyper)] way: Way) {
-    let server = start(builder(way));
+#[test]
+fn a_client_that_leaves_is_not_kept() {
+    let server = start(builder());
     let ends: [fn(&crate::support::Client); 2] = [
         |client| client.socket.shutdown(Shutdown::Write).expect("its side closes"),
         // Closing resets.
@@ -236,9 +232,9 @@ fn a_client_that_leaves_is_not_kept(#[values(Plain, Hyper)] way: Way) {
     assert!(client.read_to_close().is_empty());
 }
 
-#[rstest]
-fn a_body_that_its_handler_did_not_read_is_left_behind(#[values(Plain, Hyper)] way: Way) {
-    let server = start(builder(way));
+#[test]
+fn a_body_that_its_handler_did_not_read_is_left_behind() {
+    let server = start(builder());
     // It looks like a request, and may come with a part of the next.
     let body = "GET /gate HTTP/1.1\r\nHost: test\r\n\r\n";
     let unread = post(body).replace("/echo", "/hello");
@@ -255,10 +251,10 @@ fn a_body_that_its_handler_did_not_read_is_left_behind(#[values(Plain, Hyper)] w
     }
 }
 
-#[rstest]
-fn a_drain_ends_parked_connections_and_waits_for_requests(#[values(Plain, Hyper)] way: Way) {
+#[test]
+fn a_drain_ends_parked_connections_and_waits_for_requests() {
     let handlers = Handlers::new();
-    let server = Running::start(builder(way), handlers.factory());
+    let server = Running::start(builder(), handlers.factory());
     let mut parked: Vec<_> = (0..40).map(|_| server.connect()).collect();
     for client in &mut parked {
         assert_eq!(client.get("/hello").status, 200);
@@ -283,14 +279,12 @@ fn a_drain_ends_parked_connections_and_waits_for_requests(#[values(Plain, Hyper)
     assert_eq!(server.join().expect("a clean end"), CLEAN);
 }
 
-#[rstest]
-fn a_drain_answers_what_waits_in_the_sockets_of_parked_connections(
-    #[values(Plain, Hyper)] way: Way,
-) {
+#[test]
+fn a_drain_answers_what_waits_in_the_sockets_of_parked_connections() {
     const CLIENTS: u32 = 200;
     let (hold, held) = mpsc::channel::<()>();
     let held = Arc::new(Mutex::new(held));
-    let server = Running::start(builder(way), move |_lane| {
+    let server = Running::start(builder(), move |_lane| {
         let held = Arc::clone(&held);
         tower::service_fn(move |request: Request<Incoming>| {
             if request.uri().path() == "/hold" {
@@ -318,11 +312,11 @@ fn a_drain_answers_what_waits_in_the_sockets_of_parked_connections(
     assert_eq!(server.join().expect("a clean end"), CLEAN);
 }
 
-#[rstest]
-fn connections_with_tls_are_parked_as_well(#[values(Plain, Hyper)] way: Way) {
+#[test]
+fn connections_with_tls_are_parked_as_well() {
     let authority = Authority::new();
     let timeouts = Timeouts { idle: 2 * SECOND, ..Timeouts::default() };
-    let server = start(builder(way).tls(authority.ready()).timeouts(timeouts));
+    let server = start(builder().tls(authority.ready()).timeouts(timeouts));
     let mut client = authority.connect(server.address);
     assert_eq!(client.get("/hello").status, 200);
     server.wait_for_parked(1);
@@ -349,10 +343,10 @@ fn connections_with_tls_are_parked_as_well(#[values(Plain, Hyper)] way: Way) {
     assert_eq!(server.refused("idle_timeout"), 1.0);
 }
 
-#[rstest]
-fn a_drain_says_goodbye_to_parked_connections_with_tls(#[values(Plain, Hyper)] way: Way) {
+#[test]
+fn a_drain_says_goodbye_to_parked_connections_with_tls() {
     let authority = Authority::new();
-    let server = start(builder(way).tls(authority.ready()));
+    let server = start(builder().tls(authority.ready()));
     let mut clients: Vec<_> = (0..5).map(|_| authority.connect(server.address)).collect();
     clients.iter_mut().for_each(|client| assert_eq!(client.get("/hello").status, 200));
     server.wait_for_parked(5);
@@ -361,10 +355,10 @@ fn a_drain_says_goodbye_to_parked_connections_with_tls(#[values(Plain, Hyper)] w
     assert_eq!(server.join().expect("a clean end"), CLEAN);
 }
 
-#[rstest]
-fn nothing_is_parked_where_that_is_off(#[values(Plain, Hyper)] way: Way) {
+#[test]
+fn nothing_is_parked_where_that_is_off() {
     let timeouts = Timeouts { idle: SECOND, ..Timeouts::default() };
-    let server = start(way.builder().park_after(None).timeouts(timeouts));
+    let server = start(crate::support::builder().park_after(None).timeouts(timeouts));
     let mut client = server.connect();
     assert_eq!(client.get("/hello").status, 200);
     assert!(client.read_to_close().is_empty());
