@@ -21,7 +21,6 @@ EXCLUDED = (
 """Measured records, tests, sources of generated pages that are read themselves, and data."""
 
 PENDING = (
-    "docs/node-tuning-knobs.md",
     "loadtests/bench/*.py",
     "loadtests/bench/*.rs",
     "loadtests/bench/*.toml",
