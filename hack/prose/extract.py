@@ -39,6 +39,7 @@ _SCHEMA = re.compile(r"(?ms)^ *# @schema\n.*?^ *# @schema$")
 
 _WORDS = re.compile(r"[A-Za-z,]+ [a-z,]+ [a-z]+")
 _WORD = re.compile(r"[(\"'`]*(?:[A-Za-z][a-z'-]*|\{\w*\})[)\"'`.,;:!?]*")
+_SENTENCE = re.compile(r"[.:!?](?:\s|$)")
 _QUERY = re.compile(r"\bby \(|\w\(\w+\[|rate\(")
 _NAMES = re.compile(r"(?<=[.:])(\s+)(epoll|h2|hyper|k6|nginx|rustls|tokio)\b")
 """Names that begin a sentence with a small letter, at which Vale would not end the one before."""
@@ -85,7 +86,8 @@ def _pieces(pattern: re.Pattern, source: str) -> Iterator[Piece]:
         if kind:
             text = _CLEANED[kind](match[kind])
             if text:
-                yield match.start(kind), text + _end(kind, source, *match.span())
+                end = _end(kind, source, *match.span())
+                yield match.start(kind), text.rstrip(".") + end if end else text
 
 
 def _end(kind: str, source: str, start: int, end: int) -> str:
@@ -112,7 +114,7 @@ def _message(text: str) -> str:
 
 _CLEANED: dict[str, Callable[[str], str]] = {
     "comment": _comment,
-    "doc": lambda text: _MARKS.sub("", text),
+    "doc": lambda text: _MARKS.sub("", text) if _SENTENCE.search(text) else "",
     "string": _message,
     "text": lambda text: re.sub(r"\{\{.*?\}\}|>-|\|-", "", text),
     "title": lambda text: f"# {text[1:-1]}",
