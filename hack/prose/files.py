@@ -15,20 +15,22 @@ EXCLUDED = (
     "hack/prose/*",
     "services/*/tests/*",
     "services/fuzz/seeds/*",
-    "*/peers/*",
     "*/data/*",
 )
 """Measured records, tests, sources of generated pages that are read themselves, and data."""
 
 PENDING = (
-    "docs/metrics.md",
-    "docs/node-tuning-knobs.md",
-    "loadtests/bench/*.py",
-    "loadtests/bench/*.rs",
-    "loadtests/bench/*.toml",
-    "services/*.rs",
+    "loadtests/bench/__main__.py",
+    "loadtests/bench/ab.py",
+    "loadtests/bench/cli.py",
+    "loadtests/bench/compare_*.py",
+    "loadtests/bench/instructions/*",
+    "loadtests/bench/mixed/*",
+    "loadtests/bench/ports.py",
+    "loadtests/bench/soak*.py",
+    "loadtests/bench/threads/*",
 )
-"""Folders that do not pass yet: read only where a path names them."""
+"""Files that do not pass yet: read only where a path names them."""
 
 
 def chosen(paths: list[str]) -> list[str]:

@@ -39,8 +39,8 @@ class Balancing(Experiment):
     """A round is a seed; the policies of a shape have replicas and gateways of their own."""
 
     name = "balancing"
-    title = "Balancing policies under trouble"
-    help = "the balancing policies of the gateway, by the load that they carry in trouble"
+    title = "Balancing policies under failures"
+    help = "the balancing policies of the gateway, by the load that they carry under failures"
     rounds = 3
     seconds = 7.0
     quick = 1.0

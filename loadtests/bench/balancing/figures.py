@@ -39,7 +39,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 def capacity(p99: dict[float, float], limit: float = SLO_MS) -> float:
     """The highest load of a ladder whose p99 is within the limit.
 
-    Between the last load within it and the first beyond, log(p99) is taken for a straight line.
+    log(p99) is interpolated linearly between the last load within it and the first beyond.
     Below the ladder it is 0; the top of the ladder means that or more.
     """
     steps = sorted(p99)

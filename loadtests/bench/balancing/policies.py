@@ -1,4 +1,4 @@
-"""What is compared: values of the gateway chart, as somebody would set them."""
+"""The compared policies, as values of the gateway chart."""
 
 DEFAULT = "least-request"
 KEEPING = "least-request, no ejection"

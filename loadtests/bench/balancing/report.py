@@ -75,7 +75,7 @@ def _event(found: Page, record: Record, name: str) -> None:
         return cell([100 * wrong / requests for wrong, requests in pairs], 2)
 
     _table(found, record, name, recovered)
-    found.text("Requests without a right answer, in percent:")
+    found.text("Requests without a correct reply, in percent:")
     _table(found, record, name, wrong)
 
 
@@ -84,8 +84,8 @@ def _disturbance(record: Record) -> str:
     return (
         f"During a scenario the machine was at most {max(record.values('busy')):.0%} busy, and its host took at "
         f"most {max(record.values('stolen')):.1%}. In {late} of {len(record.rows)} samples the generator sent 1% of "
-        f"the requests more than {LAG_MS:.0f} ms late, after up to {TRIES} tries: these say more of the machine "
-        "than of a policy."
+        f"the requests more than {LAG_MS:.0f} ms late, after up to {TRIES} tries. These depend more on the machine "
+        "than on a policy."
     )
 
 
@@ -109,9 +109,9 @@ def _plot(record: Record) -> Plot:
 
 
 CAPACITY = (
-    "Highest offered load in percent of the replicas' nominal capacity. Between the last step of a ladder within the "
-    "objective and the first beyond, log(p99) is interpolated; 0 means less than the first step, and the last step "
-    "means that or more."
+    "Highest offered load in percent of the replicas' nominal capacity. log(p99) is interpolated between the last "
+    "step within the objective and the first one beyond. 0 means less than the first step, and the last step means "
+    "that or more."
 )
 
 CPU = (
@@ -122,18 +122,18 @@ CPU = (
 METHOD = """\
 A replica is a process of the `corelane` library with one lane, its real queue, probes and load reports. A
 request holds the lane for 10 ms of wall-clock time, in which the thread sleeps: a virtual CPU, so that many
-replicas fit on a small machine. Its queue never fills and no time-out is reached, so nothing is shed.
+replicas fit on a small machine. Its queue never fills and no timeout is reached, so nothing is shed.
 
 Gateways are Envoy with the configuration that the chart renders, one worker each. The load is an open loop:
 Poisson arrivals, each sent to a gateway at random, whose latency counts from when it was due. All policies
-have replicas and gateways of their own and run at the same time with the same arrivals, so whatever disturbs
-the machine disturbs all alike.
+have their own replicas and gateways and run at the same time with the same arrivals, so disturbances of the
+machine affect all of them.
 
-The last replica has the trouble. *Half the capacity*: its speed is 0.5 throughout. *Robbed*: its speed is 0.4
-for 4 s of 8 s. *5% of the requests 20 times as long*: 5.1 ms and 103 ms, 10 ms on average; here the
-objective is for the p99 of the fast ones, since the slow ones miss it by themselves. *Joins*: it starts after
-3 s in which the others had 110% of what they can do. *Fails fast*: it answers 500 at once for 5 s.
+The last replica fails. *Half the capacity*: its speed is 0.5 throughout. *Preempted*: its speed is 0.4 for
+4 s of 8 s. *5% of the requests 20 times as long*: 5.1 ms and 103 ms, 10 ms on average. Here the objective
+is for the p99 of the fast requests, because the slow ones always miss it. *Joins*: it starts after 3 s in
+which the others had 110% of their capacity. *Fails fast*: it answers 500 at once for 5 s.
 
-A policy that misses the objective climbs no further; at 70% all are measured. A request without a right answer
-counts as 10 s. Recovery is the begin of the first three windows of 500 ms in a row whose p99 is within the
-objective. A step in which the generator itself was late is taken again, up to three times."""
+A policy that misses the objective climbs no further, except that all are measured at 70%. A request without a
+correct reply counts as 10 s. Recovery is the start of the first three consecutive windows of 500 ms whose p99
+is within the objective. A step in which the generator itself was late is repeated, up to three times."""

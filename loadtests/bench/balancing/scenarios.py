@@ -22,7 +22,7 @@ CLIMB = (50, 60, 70, 80, 90)
 
 @dataclass(frozen=True)
 class Event:
-    """At a time in seconds, what one replica is told: a line, or `stop` and `start`."""
+    """At a time in seconds, a command for one replica: a line, or `stop` and `start`."""
 
     at: float
     line: str
@@ -68,7 +68,7 @@ SCENARIOS = {
         ),
         Scenario(
             "antagonist",
-            "One replica robbed to 0.4 half of the time",
+            "One replica preempted to 0.4 half of the time",
             seconds=8.0,
             events=(Event(1.0, "speed 0.4"), Event(5.0, "speed 1")),
             over=5.0,

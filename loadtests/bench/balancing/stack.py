@@ -144,7 +144,7 @@ class Stack(ExitStack):
         return self._line()
 
     def gateway_seconds(self) -> float:
-        """CPU time of the gateways so far."""
+        """CPU time of the gateways since their start."""
         return sum(cpu.seconds(gateway.pid) for gateway in self._gateways)
 
     def _line(self) -> object:
@@ -187,7 +187,7 @@ def _eventually(check: Callable[[], bool]) -> None:
 
 
 def end_all() -> None:
-    """Ends every process, whereupon whoever waits for one gives up."""
+    """Ends every process, so that waits for one fail."""
     for process in _running:
         process.kill()
 

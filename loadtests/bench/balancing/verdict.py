@@ -17,8 +17,8 @@ TARGET = 10.0
 SLOWED = ("half", "antagonist")
 
 MORE, LESS, CPU = 1.10, 0.97, 1.03
-"""A policy replaces the default if it carries so much more with a slowed replica behind three
-gateways, nowhere else less than so much, and takes at most so much of the gateways' CPU."""
+"""Factors for a policy to replace the default: the minimum load with a slowed replica behind three
+gateways, the minimum load elsewhere, and the maximum CPU time of the gateways."""
 
 
 def ladders(record: Record) -> list[str]:
@@ -46,7 +46,7 @@ def ratios(record: Record, figure: str, policy: str, scenario: str, shape: str) 
 
 
 def target(record: Record) -> Iterator[str]:
-    """The default beside round robin, with one of three or four replicas slowed."""
+    """The default compared with round robin, with one of three or four replicas slowed."""
     shapes = [shape for shape in record.labels("shape") if shape[0] in "34"]
     for name in SLOWED:
         found = [r for shape in shapes for r in ratios(record, "p99", "round-robin", name, shape)]
@@ -58,7 +58,7 @@ def target(record: Record) -> Iterator[str]:
 
 
 def adoption(record: Record) -> Iterator[str]:
-    """Each other policy beside the default."""
+    """Each other policy compared with the default."""
     for policy in record.labels("policy"):
         if policy == DEFAULT or policy in ONLY:
             continue

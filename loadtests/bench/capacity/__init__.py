@@ -1,1 +1,1 @@
-"""The capacity model beside what is measured: the knee, and the p99 at 70% of it."""
+"""The capacity model compared with measurements: the knee, and the p99 at 70% of it."""

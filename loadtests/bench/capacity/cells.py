@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 KINDS = ("page", "load", "save")
-"""What users of projects do in turn."""
+"""The requests of users of projects, in this order."""
 
 USERS = 256
 """Those of the projects, each with a connection."""
@@ -22,9 +22,9 @@ class Cell:
     slots: int = 0
     """Slots of a lane; 0 is the server's default."""
     wait_ms: tuple[int, int] = (0, 0)
-    """How long each `/work` waits without its lane: at least, and how much longer by chance."""
+    """How long each `/work` waits without its lane: minimum, and random addition."""
     low: float = 0.0
-    """Requests per second of the calibration; 0 is what the works alone let expect."""
+    """Requests per second of the calibration; 0 derives it from the works."""
     seconds: float = 6.0
     """Length of the open loop at which the p99 is measured."""
     connections: int = 64
@@ -96,4 +96,4 @@ CELLS = (
         connections=512,
     ),
 )
-"""Two lanes have dearer works: the generator is on one of their CPUs, and is to take little of it."""
+"""Two lanes have more expensive works, because the generator shares one of their CPUs and should use little of it."""

@@ -1,4 +1,4 @@
-"""`capacity`: the capacity model's knee and p99 beside what is measured."""
+"""`capacity`: the capacity model's knee and p99 compared with measurements."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -29,8 +29,8 @@ class Capacity(Experiment):
     """In each round a mix is calibrated at a low load, predicted, and measured at the knee and below."""
 
     name = "capacity"
-    title = "The capacity model beside what is measured"
-    help = "the knee and the p99 that `corelane capacity` predicts, beside what is measured"
+    title = "The capacity model compared with measurements"
+    help = "the knee and the p99 that `corelane capacity` predicts, compared with measurements"
     rounds = 3
     seconds = LOW
     quick = 0.1
@@ -190,19 +190,19 @@ def _plot(record: Record) -> Plot:
 
 
 LEAD = (
-    "For each mix `corelane capacity` reads a replica's metrics from before and after a low load, and says the most "
-    f"that it can answer (the knee) and the p99 at {verdict.USED:.0%} of that. Then both are measured. An error is "
+    "For each mix `corelane capacity` reads a replica's metrics from before and after a low load. It predicts the "
+    f"maximum load (the knee) and the p99 at {verdict.USED:.0%} of that. Then both are measured. An error is "
     f"predicted ÷ measured - 1. Targets: the knee within {verdict.KNEE:.0%}, the p99 within {verdict.P99:.0%}."
 )
 
 METHOD = (
-    "What a request costs a busy lane outside its handler depends on the machine, and a low load cannot tell it "
-    "from what waking up costs: it is found once, by more `/work` of no iterations than a lane can do "
-    "({outside_us:.1f} µs here). In each round every mix has a server of its own: "
-    f"{LOW:g} s at a low load, about a sixth of the knee, between two looks at its metrics; {KNEE:g} s at "
-    f"{measure.TOO_MUCH:g} times the predicted knee, where the rate of replies is the measured knee; and an open "
-    f"loop with Poisson arrivals at {verdict.USED:.0%} of the predicted knee, whose latencies count from when a "
-    "request was due. One lane has a CPU alone and the generator the other; with two lanes the generator takes what "
-    "it needs of one of theirs. Projects are a page, a load and a save in turn by 256 users, on SQLite. Slots are "
-    "used up by requests that a fault delays."
+    "The cost of a request on a busy lane outside its handler depends on the machine, and a low load cannot separate "
+    "it from the cost of waking up. It is measured once, by more `/work` without iterations than a lane can serve "
+    "({outside_us:.1f} µs here). In each round every mix has its own server. It has "
+    f"{LOW:g} s of a low load, about a sixth of the knee, between two reads of its metrics. {KNEE:g} s at "
+    f"{measure.TOO_MUCH:g} times the predicted knee follow, where the rate of replies is the measured knee. Then an open "
+    f"loop has Poisson arrivals at {verdict.USED:.0%} of the predicted knee, and latencies count from when a "
+    "request was due. One lane has its own CPU and the generator the other. With two lanes the generator shares one "
+    "of their CPUs. Projects are a page, a load and a save by each of 256 users, on SQLite. Slots are "
+    "occupied by requests that a fault delays."
 )

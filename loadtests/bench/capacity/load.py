@@ -57,7 +57,7 @@ class Asker:
         options = {"rate": round(part.rate, 1), "seconds": part.seconds, "seed": part.seed}
         options |= {"connections": cell.connections, "warm_up": part.warm_up}
         options |= self._works(cell)
-        # Connections live on a lane, and the model's arrivals at each lane are by chance.
+        # Connections stay on a lane, and the model's arrivals at each lane are random.
         options["next"] = "any"
         with Generator(self.program, place, "open", server.address, **options) as load:
             before, result, after = look(), load.measure(), look()

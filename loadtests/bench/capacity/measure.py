@@ -41,13 +41,13 @@ class CapacityStand(Stand):
     ahead: bool = False
     """Whether servers run ahead of every ordinary thread."""
     outside: float = 0.0
-    """What a busy lane does for a request beside its handler, in seconds."""
+    """Time of a request on a busy lane outside its handler, in seconds."""
 
 
 def outside(stand: CapacityStand) -> float:
-    """What a request costs a busy lane of this machine beside its handler, in seconds.
+    """The cost of a request on a busy lane of this machine outside its handler, in seconds.
 
-    A low load cannot tell it from what waking up costs.
+    A low load cannot separate it from the cost of waking up.
     """
     with (
         tempfile.TemporaryDirectory(prefix="bench-capacity-", dir=home.ELSEWHERE) as folder,
@@ -64,7 +64,7 @@ def outside(stand: CapacityStand) -> float:
 
 
 def measured(stand: CapacityStand, cell: Cell, seed: int) -> dict:
-    """One sample: a prediction beside what was measured."""
+    """One sample: a prediction and its measurement."""
     seconds = stand.plan.seconds
     with tempfile.TemporaryDirectory(prefix="bench-capacity-", dir=home.ELSEWHERE) as name:
         folder = Path(name)

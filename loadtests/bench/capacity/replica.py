@@ -59,14 +59,14 @@ class Ahead(Server):
 def serving(
     cell: Cell, programs: Programs, cpus: list[int], folder: Path, *, ahead: bool
 ) -> Iterator[Replica]:
-    """Starts it; a lane is pinned to its CPU, and what the server has beside lanes to none."""
+    """Starts it. A lane is pinned to its CPU, the server's other threads are not."""
     settings = ["--lanes", str(cell.lanes), "--pin", "on"]
     settings += ["--limits.slots", str(cell.slots)] if cell.slots else []
     settings += ["--faults", "on"] if any(cell.wait_ms) else []
     file = ["--database.kind", "sqlite", "--database.path", str(folder / "projects.db")]
     database = [*file, *EVERYBODY_WAITS] if cell.projects else []
     server = (Ahead if ahead else Server)(settings, free_ports(), database)
-    # SQLite's writer is a thread beside the lanes.
+    # SQLite's writer has its own thread.
     allowed = cpus if cell.projects else cpus[: cell.lanes]
     with running(server, programs, allowed) as process:
         replica = Replica(process, f"{HOST}:{server.admin_port}")

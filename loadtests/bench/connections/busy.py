@@ -1,7 +1,7 @@
-"""Connections that never rest: what parking and moving cost those who do not need them.
+"""Connections that are never idle: the cost of parking and moving for connections that do not need them.
 
-What is to be told apart is small beside what the machine does meanwhile, and a process keeps for its life where its
-start happened to put its memory. So each round starts all servers anew, and measures many short slices of them in turns.
+The difference is small compared with the noise of the machine, and a process keeps its memory layout for its lifetime.
+So each round starts all servers again, and measures many short slices of them alternately.
 """
 
 import math
@@ -23,7 +23,7 @@ from loadtests.compare.signed_rank import SignedRank
 
 CONNECTIONS = 64
 SLICE, WARM_UP = 0.03, 0.1
-"""Seconds: the shorter a slice, the more alike is what the machine does in it and in the next."""
+"""Seconds. Short slices have similar disturbances as their neighbours."""
 
 TURNS = 2
 """Times that each server has four slices in a round."""
@@ -32,8 +32,8 @@ MARGIN = 2.0
 """Percent by which the cost of a busy connection may differ."""
 
 LOOKS = 3
-"""The verdict is asked for after each third of the rounds, by the rules of loadtests/compare: each look may err for
-its part of what is allowed in all."""
+"""The verdict is computed after each third of the rounds, by the rules of loadtests/compare: the allowed error is
+divided among the looks."""
 
 OPEN = (verdict.UNDECIDED, verdict.NO_SLOWER)
 """More rounds may still show that it is within the margin."""
@@ -107,12 +107,12 @@ class Busy(Part):
     rounds = 12
     method = (
         f"Closed loop of {CONNECTIONS} connections to a server on a CPU alone; the generator never sleeps and has the other. In "
-        f"each round all servers are started anew, and have {4 * TURNS} slices of {SLICE:g} s each in turns, forth, back, back "
-        "and forth, in an order that is drawn by lot. A round gives the ratio of the geometric means of the slices. The estimate "
-        "is that of Hodges and Lehmann, interval and verdict are those of "
-        f"[make loadtest-compare](../../loadtests/compare/README.md): each is wrong in at most {verdict.ERROR:.0%} of all runs, "
-        f"if the truth is a difference of {MARGIN:g}%. The control is the same server again. Two lanes share the CPU, and "
-        "connections are even on them. A body has 64 bytes; a connection returns from hyper after four plain requests, and with "
+        f"each round all servers are started again. They have {4 * TURNS} slices of {SLICE:g} s each, alternately forwards "
+        "and backwards, in a random order. A round gives the ratio of the geometric means of the slices. The estimate "
+        "is that of Hodges and Lehmann. Interval and verdict are those of "
+        f"[make loadtest-compare](../../loadtests/compare/README.md). Each is wrong in at most {verdict.ERROR:.0%} of all runs, "
+        f"if the true difference is {MARGIN:g}%. The control is the same server again. Two lanes share the CPU, and "
+        "connections are even on them. A body has 64 bytes. A connection returns from hyper after four plain requests, and with "
         f"`{BY_HYPER}` (`plain_requests` off) never."
     )
 
@@ -204,7 +204,7 @@ def _server(stand: ConnectionsStand, arm: str):
 def _turns(
     stand: ConnectionsStand, servers: dict[str, Fleet], order: Sequence[str], load: Load
 ) -> dict[str, Row]:
-    """Short slices of all servers in turns: what drifts evenly meets all alike (ABBA BAAB, with more letters)."""
+    """Alternate short slices of all servers, so that a steady drift affects all equally (ABBA BAAB, with more letters)."""
     options = {"connections": CONNECTIONS, "seconds": SLICE, "warm_up": WARM_UP, "spin": True}
     options |= load.options(stand)
     if order and order[0].startswith("two lanes"):

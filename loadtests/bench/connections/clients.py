@@ -1,4 +1,4 @@
-"""Who holds connections, and live requests beside them: processes of the load generator."""
+"""Processes of the load generator that hold connections or send live requests."""
 
 import json
 import time
@@ -139,7 +139,7 @@ def holders(
 
 
 class Live:
-    """Live requests to all servers in turn, open loop: a late one counts from when it was due."""
+    """Live requests to all servers alternately, open loop: a late one counts from when it was due."""
 
     def __init__(self, generator: Generator, rate: float) -> None:
         self._generator, self._rate, self._seed = generator, rate, 0
@@ -150,7 +150,7 @@ class Live:
         return self.result()
 
     def begin(self, seconds: float) -> None:
-        """Starts it, so that something else may go on beside it."""
+        """Starts it in the background."""
         self._seed += 1
         turn = {"rate": self._rate, "seconds": seconds, "work_share": 0.0}
         self._generator.tell(json.dumps({**turn, "seed": self._seed}))

@@ -1,4 +1,4 @@
-"""Ever more idle connections with live requests beside them; then all wake, and go."""
+"""A growing number of idle connections during live requests. Then all wake, and close."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -34,13 +34,13 @@ class Climb(Part):
     rounds = 0.6
     tools = ("openssl",)
     method = (
-        f"Live requests come at {RATE:,.0f}/s, open loop, over connections of their own. The replicas have one lane each, "
-        "and are all there from the first rung on; connections go to them in turn, and one is opened as soon as one of 64 "
-        "of its process has been answered. At each rung all connections are parked first, where they are parked; then "
-        f"nobody asks for {QUIET:g} s, which is the CPU of the wait alone; then come live requests for {SECONDS:g} s. At "
-        f"the top every connection asks once, spread evenly at {WAKING:,.0f}/s, and is parked again (that is in its CPU); "
-        "then once more with live requests beside, whose CPU is shared out with theirs. A latency counts from when the "
-        "request was due. Then SIGTERM, with all connections open."
+        f"Live requests arrive at {RATE:,.0f}/s, open loop, over separate connections. All replicas have one lane each and run "
+        "from the first rung. Connections alternate between them, and a process opens one as soon as one of 64 has its "
+        f"reply. At each rung all connections are first parked, if parking is on. Then there are {QUIET:g} s without "
+        f"requests, which show the CPU of waiting alone, and {SECONDS:g} s of live requests. At the top every connection "
+        f"sends one request, spread evenly at {WAKING:,.0f}/s, and is parked again, which its CPU includes. This is "
+        "repeated during live requests, whose CPU is divided among both. A latency counts from when the request was due. "
+        "Then SIGTERM, with all connections open."
     )
 
     def measure(self, stand: ConnectionsStand, arms: Sequence[str], number: int) -> Iterator[Row]:
@@ -61,7 +61,7 @@ class Climb(Part):
             low, top = own[0], own[-1]
             yield (
                 f"{top.capitalize()} connections take {cell(rows.values(top, 'resident_kib'), 0, 1 / 1024)} MiB in all "
-                f"servers. The p99 of live requests is {cell(rows.values(top, 'p99'), 2)} ms beside them, and "
+                f"servers. The p99 of live requests is {cell(rows.values(top, 'p99'), 2)} ms with them, and "
                 f"{cell(rows.values(low, 'p99'), 2)} ms without. A drain takes "
                 f"{cell(rows.values(f'{arm}: drain', 'drain_s'), 2)} s."
             )
@@ -208,7 +208,7 @@ def _wake(serving: Fleet, held: Holders, beside: Live | None, parks: bool) -> Ro
 
 
 def _left(held: Holders) -> int:
-    """Connections whose end their clients have not heard of; the last words may be on their way."""
+    """Connections whose clients have not received the end yet, because it is in transit."""
     deadline = time.monotonic() + 5.0
     while (left := held.look()["open"]) and time.monotonic() < deadline:
         time.sleep(0.1)

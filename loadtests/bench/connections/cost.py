@@ -55,7 +55,7 @@ MOVE_TARGET = 10.0
 
 
 class Cost(Part):
-    """All servers run throughout a round; one is asked at a time."""
+    """All servers run throughout a round, with load on one at a time."""
 
     scenario = "moving"
     name = "cost"
@@ -63,12 +63,12 @@ class Cost(Part):
     arms = tuple(FLAGS)
     works = True
     method = (
-        f"Connections ask for `/hello`, in one moment or spread over 0.1 s, and rest for {REST:g} s or until all are parked "
+        f"Connections request `/hello`, all at once or spread over 0.1 s, and rest for {REST:g} s or until all are parked "
         f"(`park_after` {PARK_AFTER}), {CYCLES} times in a round. Meanwhile a request of {EXPECTED_MS:g} ms waits on one "
-        "lane, on the other the next time: with `parked-only` those that wake there move to the other, because a woken "
-        "connection goes to the lane with the least expected work. CPU time is that of the lanes' threads, from the kernel's "
-        "schedstat, sweeps included. A park and a wake-up are the second row less the first, by parking; a move is the third "
-        "less the second, by move, the target's waking up included where it slept."
+        "lane, alternately. With `parked-only`, connections that wake on this lane move to the other, because a woken "
+        "connection goes to the lane with the least expected work. CPU time is that of the lanes' threads from the kernel's "
+        "schedstat, including sweeps. The cost of a park and a wake-up is the second row less the first, per parking. The "
+        "cost of a move is the third row less the second, per move, including the wake-up of a sleeping target."
     )
 
     def measure(self, stand: ConnectionsStand, arms: Sequence[str], number: int) -> Iterator[Row]:
@@ -172,10 +172,10 @@ def _rest(serving: Fleet, parked: int) -> None:
 
 
 def _let_work_wait(serving: Fleet, ops: int) -> None:
-    """Lets every `/work` wait, after each lane has learned what it takes.
+    """Makes every `/work` wait, after each lane has measured its cost.
 
-    A lane is expected to do a request's work until that has a reply, so one that waits sends all connections that
-    wake on its lane to the other, and takes none of its CPU.
+    The expected work of a lane includes a request until its reply. So a request that waits sends all connections
+    that wake on its lane to the other, without using CPU time.
     """
     for lane in (0, 1):
         with _on_lane(serving, lane, ops):

@@ -169,8 +169,8 @@ def _versions(programs: Programs) -> dict[str, str]:
 LEAD = "The concepts: [connections](../connections.md), [idle connections](../idle-connections.md)."
 
 METHOD = """\
-All of it runs in a network namespace that the run makes, over its loopback, with an accept queue of 16,384 and the
-sysctls of the node tuner's profile web-10k. Numbers of connections are {share:g} times the usual ones. A process here
-holds at most {processes:,} connections, for its limit of open files: more take more replicas, gateways and processes
-of the generator. Servers have CPU {0} and their clients CPU {1}, unless said otherwise. Within a round the arms come
-in an order that is drawn by lot."""
+Everything runs in a network namespace of its own, over loopback, with an accept queue of 16,384 and the sysctls of
+the node tuner's profile web-10k. Numbers of connections are {share:g} times the usual ones. The limit of open files
+allows at most {processes:,} connections per process here, so more need more replicas, gateways and generators.
+Servers have CPU {0} and their clients CPU {1}, unless stated otherwise. The order of the arms within a round is
+random."""

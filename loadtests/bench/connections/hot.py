@@ -1,4 +1,4 @@
-"""Connections that landed unevenly on two lanes: alone, and behind Envoy."""
+"""Unevenly placed connections on two lanes: alone, and behind Envoy."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Start:
     """Where the connections begin, and what the server may do about it."""
 
     seats: str
-    """Lanes of the connections, in turn."""
+    """Lanes of the connections, alternately."""
     moving: str
 
 
@@ -75,7 +75,7 @@ class Hot(Part):
         "Keep-alive connections that were opened again until the wanted lane answered, to a server of two lanes, each on a "
         f"CPU; `/work` of {WORK_MS * 1e3:.0f} µs. {WARM_UP:g} s of the same load are not measured, in which connections "
         "move to where they stay. The generator shares both CPUs with the lanes, ahead of them. In the open loop "
-        f"{RATE:,} requests start each second, by chance, and latency counts from when a request was due."
+        f"{RATE:,} requests start each second at random times, and latency counts from when a request was due."
     )
 
     def measure(self, stand: ConnectionsStand, arms: Sequence[str], number: int) -> Iterator[Row]:
@@ -96,8 +96,8 @@ class Hot(Part):
 
         rate, p99 = "requests_per_second", "latency_us.work.99"
         yield (
-            f"Eight connections on one of two lanes, closed loop: with `active` {ratios(rate, CLOSED, MOVED, STUCK)} times "
-            f"the requests/s of `off`, and {ratios(rate, CLOSED, MOVED, EVEN)} times those of evenly placed ones."
+            f"Eight connections on one of two lanes, closed loop. With `active` there are {ratios(rate, CLOSED, MOVED, STUCK)} "
+            f"times the requests/s of `off`, and {ratios(rate, CLOSED, MOVED, EVEN)} times those of even placement."
         )
         yield (
             f"The same at {RATE:,} requests/s: the p99 is {ratios(p99, OPEN, MOVED, STUCK)} times that of `off`, and "
@@ -185,10 +185,10 @@ class ThroughEnvoy(Part):
     tools = ("helm", "supervisord", "envoy")
     works = True
     method = (
-        f"{CLIENTS} clients, {ENVOY_RATE:,} requests/s of `/work` of {ENVOY_MS:g} ms by chance, through Envoy with what the "
-        "gateway's chart renders with its defaults (one worker, no access log), to one replica of two lanes: generator, Envoy "
-        "and lanes share two CPUs. Replica and Envoy are started anew for each run, so that each has its own luck with where "
-        "connections land. `park_after` is the default, 5 s."
+        f"{CLIENTS} clients, {ENVOY_RATE:,} requests/s of `/work` of {ENVOY_MS:g} ms at random times. They go through Envoy with the "
+        "gateway chart's defaults (one worker, no access log) to one replica of two lanes. Generator, Envoy and lanes share two "
+        "CPUs. Replica and Envoy are started for each run, so that each run has another random placement of its "
+        "connections. `park_after` is the default, 5 s."
     )
 
     def prepare(self, stand: ConnectionsStand) -> None:

@@ -28,20 +28,20 @@ REPLICAS = 2
 """At least; and as many behind the gateways, however many there are."""
 
 GATEWAY_VALUES = {
-    # As the chart asks, less than half of the descriptors that the values tell of.
+    # As the chart requires, less than half of the configured descriptors.
     "listener": {"connections": 30_000, "backlog": network.BACKLOG},
-    # Its own heap is what it is protected from, and that is to be measured.
+    # Large, because its overload protection would affect the measurement.
     "memory": "2Gi",
     "upstream": {
-        # Few: a request then waits for one that is open, which costs less than one more.
+        # Few: a request then waits for an open one, which costs less than another connection.
         "limits": {
             "connections": 256,
             "connectionsPerReplica": 128,
             "pending": 20_000,
             "requests": 20_000,
         },
-        # Its one thread takes in all clients before it looks at an answer to its own SYN. After the
-        # default of 500 ms it would refuse whoever waits for that.
+        # Its one thread accepts all clients before it processes the answer to its own SYN. With the
+        # default of 500 ms it would reject the requests that wait for it.
         "connectTimeout": "10s",
     },
 }
@@ -83,7 +83,7 @@ class Stack(Part):
         return fleet(servers, stand.programs, cpus, gateway=text, gateways=processes)
 
     def page_of(self, name: str) -> dict[str, object]:
-        """What clients ask for."""
+        """The request of clients."""
         return {"page": f"/static/{name}", "file": self._root / name}
 
 
@@ -126,19 +126,19 @@ HELD = {
 
 
 class Held(Stack):
-    """Live requests without the connections, and then beside them."""
+    """Live requests without held connections, and then with them."""
 
     name = "held"
-    title = "Idle and slow connections, and live requests beside them"
+    title = "Idle and slow connections during live requests"
     arms = tuple(HELD)
     rounds = 0.4
     tools = TOOLS
     method = (
-        f"An idle connection asks once and is then silent; {OPENED_PER_SECOND:,.0f} are begun each second. A slow header grows "
-        "by one byte each second and never ends; server and gateway allow 10 s for a whole one. A slow reader has the smallest "
-        f"receive buffer, asks for 4 MiB and takes 512 bytes each second. Beside them are {RATE:,.0f} requests of `/hello` "
-        f"each second, open loop, on connections of their own: for {SECONDS:g} s before the others are opened, and for as "
-        "long beside them."
+        f"An idle connection sends one request and is then silent; {OPENED_PER_SECOND:,.0f} are opened per second. A slow header "
+        "grows by one byte per second and never ends; server and gateway allow 10 s for a whole one. A slow reader has the "
+        f"smallest receive buffer, requests 4 MiB and reads 512 bytes per second. {RATE:,.0f} live requests of `/hello` are "
+        f"sent per second, open loop, on separate connections, for {SECONDS:g} s before the others are opened and for "
+        f"{SECONDS:g} s with them."
     )
 
     def measure(self, stand: ConnectionsStand, arms: Sequence[str], number: int) -> Iterator[Row]:
@@ -199,7 +199,7 @@ class Held(Stack):
     def report(self, page: Page, rows: Rows) -> None:
         opened = (
             *(("all open after, s", "open_s", 2), ("connect p99, ms", "connect_ms.p99", 2)),
-            *(("open beside live requests", "open", 0), ("open at the end", "left", 0)),
+            *(("open during live requests", "open", 0), ("open at the end", "left", 0)),
             *(("refused with 408", "refusals.408", 0), ("lasted p50, s", "lasted_s.p50", 1)),
             ("longest, s", "lasted_s.max", 1),
         )
@@ -207,11 +207,11 @@ class Held(Stack):
         beside = (
             *(("server, KiB each", "kib.server", 1), ("gateway, KiB", "kib.gateway", 1)),
             *(("kernel's objects, KiB", "kib.slab", 1), ("its buffers, KiB", "kib.buffers", 1)),
-            *(("p50 alone, ms", "alone.p50", 2), ("beside", "beside.p50", 2)),
-            *(("p99 alone, ms", "alone.p99", 2), ("beside", "beside.p99", 2)),
+            *(("p50 alone, ms", "alone.p50", 2), ("with them", "beside.p50", 2)),
+            *(("p99 alone, ms", "alone.p99", 2), ("with them", "beside.p99", 2)),
             *(("p99 ×", "p99_ratio", 2), ("live requests that failed", "beside.wrong", 0)),
         )
-        page.text("Memory of each connection, and live requests beside all of them:")
+        page.text("Memory of each connection, and live requests with all of them open:")
         rows.table(page, beside)
 
 
@@ -234,7 +234,7 @@ FIRST = 50
 PROCESSES = 2
 """Of the generator: one for each CPU, and none needs more descriptors than it may have."""
 
-MOMENT, OPEN = "in the same moment", "in the same moment on open connections"
+MOMENT, OPEN = "at the same time", "at the same time on open connections"
 PATTERNS: dict[str, dict[str, float]] = {
     MOMENT: {},
     "as fast as they can": {"burst": 64},
@@ -259,10 +259,10 @@ class AtOnce(Stack):
     rounds = 0.6
     tools = (*TOOLS, "floor")
     method = (
-        f"A file of 4 KiB. Published for 20,000 simultaneous requests: {PUBLISHED}. A time is from the request's own first SYN, or "
-        "where the connections are open already from its own sending, to the last byte of the reply; “since due” counts from the "
-        "moment in which it was to begin, so that the generator's own work is in it. Generator, servers and gateways share both "
-        "CPUs. The floor is one epoll loop that sends the file from an array: what the kernel and the generator alone take."
+        f"A file of 4 KiB. Published for 20,000 simultaneous requests: {PUBLISHED}. A time is from the request's first SYN to the "
+        "last byte of the reply, or from the request itself if connections are already open. “Since due” counts from when the "
+        "request should have started, and includes the generator's own work. Generator, servers and gateways share both "
+        "CPUs. The floor is one epoll loop that sends the file from an array: the cost of kernel and generator alone."
     )
 
     def measure(self, stand: ConnectionsStand, arms: Sequence[str], number: int) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""What one idle connection costs in memory, beside nginx."""
+"""The memory of an idle connection, compared with nginx."""
 
 import time
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The network namespace of a run, its settings, and what the kernel tells of it."""
+"""The network namespace of a run, its settings, and the kernel's counters for it."""
 
 import ctypes
 import os
@@ -21,7 +21,7 @@ SYSCTLS = {
 servers are given here (loadtests/bench/free_ports.py). All of them belong to a namespace."""
 
 BACKLOG = 16384
-"""Accept queues that servers ask for; the kernel caps them at somaxconn."""
+"""Accept queues that servers request. The kernel limits them to somaxconn."""
 
 SPARE_FILES = 500
 """Descriptors that a process keeps for other things than the connections of a run."""

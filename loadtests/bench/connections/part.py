@@ -57,9 +57,9 @@ class Part:
     rounds = 1.0
     """In the benchmark's."""
     tools: Sequence[str] = ()
-    """What it takes beside server and generator."""
+    """Tools that it needs in addition to server and generator."""
     works = False
-    """Whether it takes to know what `/work` costs."""
+    """Whether it needs the cost of `/work`."""
 
     def rounds_of(self, plan: Plan) -> int:
         """So many rounds of a run measure it."""
@@ -77,7 +77,7 @@ class Part:
         return False
 
     def brief(self, row: Row) -> str:
-        """The figures of a row in a few words."""
+        """A short summary of a row."""
         raise NotImplementedError
 
     def reading(self, rows: Rows) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What is measured: replicas, nginx beside them, gateways before them; and what they count."""
+"""The measured processes and their counters: replicas, nginx for comparison, and gateways."""
 
 import http.client
 import json
@@ -171,7 +171,7 @@ class Fleet:
         }
 
     def cpu_seconds(self) -> float:
-        """CPU time of all so far."""
+        """CPU time of all processes."""
         return sum(one.cpu_seconds() for one in (*self.servers, *self.gateways))
 
     def series(self) -> list[dict[str, float]]:
@@ -238,7 +238,7 @@ def fleet(
 
 
 MARK = 60_001
-"""The first of the numbers that stand for the ports of replicas in the configuration of a gateway."""
+"""The first placeholder for a replica's port in the configuration of a gateway."""
 
 
 def configuration(tools: dict[str, Path], replicas: int, more: dict | None = None) -> str:
@@ -266,7 +266,7 @@ class Watch:
     """What processes and the rest of the machine did since it was made."""
 
     used: Callable[[], float]
-    """CPU seconds of the processes so far."""
+    """CPU seconds of the processes since their start."""
 
     def __post_init__(self) -> None:
         self._begun = self._now()

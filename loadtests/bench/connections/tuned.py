@@ -39,12 +39,12 @@ BACKLOG = 4096
 """The server's own default, which is also the kernel's of somaxconn."""
 
 SHOWN = (SOMAXCONN, "net.ipv4.tcp_max_syn_backlog", "net.ipv4.ip_local_port_range")
-"""What is read of the defaults, to be told in the report."""
+"""The defaults that the report shows."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Sysctls of both sides, and the accept queue that the server asks for."""
+    """Sysctls of both sides, and the accept queue that the server requests."""
 
     server: dict[str, str] = field(default_factory=dict)
     client: dict[str, str] = field(default_factory=dict)
@@ -74,14 +74,14 @@ class Tuned(Part):
     tools = ("ab", "node-tuner")
     method = (
         f"`ab -r -n {REQUESTS} -c {CONNECTIONS}` for `/static/`, 10,831 bytes, without keep-alive: the C10k run. ab replaces every "
-        "connection that ends and stops at the last of its replies, so those that were not answered by then are in none of its "
-        "figures. All at once: the load generator begins all connections in the same moment, sends one request on each, and waits "
-        "for every one of them; a time counts from the first SYN. The stopped server gets SIGSTOP just before, and continues half "
-        "a second later, like one whose CPU somebody else had.\n\nFor each run there are two network namespaces, one of the server "
-        "and one of the clients, with a virtual link between them. The sysctls are those that `node-tuner generate` prints for "
-        "pods, without and with `--unsafe`: the server's for the server, the gateway's for the clients, because the gateway is who "
-        "opens connections to the server. Nothing of the machine is changed, so what the profile wants of the host, "
-        "`net.core.netdev_max_backlog` above all, is as it was with all. The server's own limits are above the number of requests."
+        "connection that ends and stops at its last reply, so its figures exclude connections without a reply by "
+        "then. All at once: the load generator opens all connections at the same time, sends one request on each, and waits "
+        "for every one of them. A time counts from the first SYN. The stopped server gets SIGSTOP just before, and continues half "
+        "a second later, like a server whose CPU was preempted.\n\nEach run has two network namespaces, one for the server "
+        "and one for the clients, with a virtual link between them. The sysctls are those that `node-tuner generate` prints for "
+        "pods, without and with `--unsafe`. The server has those of the server, the clients have those of the gateway, which "
+        "opens connections to the server. The profile's settings of the host, such as `net.core.netdev_max_backlog`, are not "
+        "applied. The server's own limits are above the number of requests."
     )
 
     def prepare(self, stand: ConnectionsStand) -> None:
@@ -195,7 +195,7 @@ def _ab(stand: ConnectionsStand, place: Inside) -> Row:
         concurrency=stand.count(CONNECTIONS),
         keep_alive=False,
         before=place.argv(),
-        # -r: what a connection that breaks costs is to be seen, not the end of the run.
+        # -r: a failed connection is counted and does not end the run.
         more=("-r",),
     )
     return {

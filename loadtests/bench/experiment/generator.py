@@ -66,7 +66,7 @@ class Generator:
     def measure(self, part: str = "") -> dict:
         """Runs the measured part; its result. The connections stay open until the end.
 
-        Some modes take several parts, and are told what each is.
+        Some modes take several parts, each described by a line.
         """
         self.tell(part)
         return self.answer()
@@ -77,7 +77,7 @@ class Generator:
         self._process.stdin.flush()
 
     def answer(self) -> dict:
-        """Waits for the result of the part that was told."""
+        """Waits for the result of the last part."""
         return self._line()
 
     def go_first(self) -> None:

@@ -1,4 +1,4 @@
-"""One measured load on one server: the generator's figures beside the CPU time of the server."""
+"""One measured load on one server: the generator's figures and the server's CPU time."""
 
 import time
 from collections.abc import Sequence

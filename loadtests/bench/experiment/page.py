@@ -1,4 +1,4 @@
-"""The report of a record: Markdown with tables, a setting, and pictures beside it."""
+"""The report of a record: Markdown with tables, the setting, and pictures in separate files."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from loadtests.bench.text import spread, table
 LEGEND = "A figure is the median of the rounds, with the lowest and the highest in brackets."
 
 Column = tuple[str, Callable[[str], str]]
-"""Its title, and what stands there for the name of a line."""
+"""Its title, and the cell for the name of a line."""
 
 
 class Page:

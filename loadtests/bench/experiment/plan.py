@@ -104,14 +104,14 @@ class Experiment:
         return number >= plan.rounds
 
     def optional(self, task: Task) -> bool:
-        """Whether the run goes on without a task that cannot be measured; the report names it."""
+        """Whether the run continues without a task that cannot be measured. The report names it."""
         return False
 
     def abort(self) -> None:
-        """Ends what is measured at the same time, whereupon whoever waits for it gives up."""
+        """Ends concurrent measurements, so that waits for them fail."""
 
     def brief(self, row: Row) -> str:
-        """The figures of a row in a few words, for who watches."""
+        """A short summary of a row, for progress messages."""
         return ""
 
     def page(self, record: "Record") -> "Page":

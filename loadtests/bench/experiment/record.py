@@ -18,7 +18,7 @@ Figure = str
 
 @dataclass
 class Record:
-    """Everything that a report tells; written as JSON, and read again to draw the report anew."""
+    """The data of a report, written as JSON, from which the report can be drawn again."""
 
     benchmark: str
     plan: dict[str, Any]

@@ -20,7 +20,7 @@ def run(
 ) -> None:
     """Measures until it is enough. Each round has another order, so that none is always the first.
 
-    `keep` is told the rows of every group and returns all so far; `missing` gets the optional tasks
+    `keep` receives the rows of every group and returns all rows to date; `missing` gets the optional tasks
     that could not be measured, which later rounds leave out.
     """
     waiting, number, rows = groups(tasks, experiment.together), 0, []

@@ -203,7 +203,7 @@ def _wait_until_right(found: Running, server: Startable, output: Path) -> None:
 def _ask(address: str, tls: bool) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(address, timeout=PATIENCE)
     if tls:
-        # Whoever it is: its certificate is its own.
+        # The certificate is self-signed.
         context = ssl._create_unverified_context()
         connection = http.client.HTTPSConnection(address, timeout=PATIENCE, context=context)
     try:

@@ -1,1 +1,1 @@
-"""`field`: Corelane beside what a user would pick instead, on the same machine in one run."""
+"""`field`: Corelane compared with its alternatives, on the same machine in one run."""

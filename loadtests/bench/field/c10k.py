@@ -58,9 +58,9 @@ def measure(stand: FieldStand, process: Running, _round: int) -> Iterator[Row]:
 
 
 def dropped() -> int:
-    """Handshakes that the kernel has dropped because an accept queue was full. Each comes again after
-    a second (RFC 6298 section 2.1), when ab has had its replies from others: it counts none of these
-    connections, and those that got in waited behind fewer."""
+    """Handshakes that the kernel dropped because an accept queue was full. Each is repeated after a
+    second (RFC 6298 section 2.1), when ab has its replies from others. So ab counts none of these
+    connections, and the others waited behind fewer."""
     names, values = (
         line.split()[1:] for line in NETSTAT.read_text().splitlines() if line.startswith("TcpExt:")
     )

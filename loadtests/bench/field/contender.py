@@ -21,7 +21,7 @@ PARTS = (
 """What can be measured of a contender, in the order of the report."""
 
 FILES = (FILE_4K, FILE_10K, C10K)
-"""Those of whoever serves the folder of static files."""
+"""The parts for servers of static files."""
 
 PLAIN = frozenset({HELLO, IDLE})
 COMPUTING = PLAIN | {DIV, WORK, MIXED}
@@ -41,7 +41,7 @@ class Start:
     folder: Path
     """Its own, empty: for its configuration and what it writes."""
     static: Path
-    """Its files are asked for below /static/."""
+    """Its files are requested below /static/."""
 
     def arguments(self) -> list[str]:
         """The command line that all programs of `peers/` share."""
@@ -115,5 +115,5 @@ def without_debug(program: Path) -> int:
 
 
 def one_program(program: Path) -> Installed:
-    """Of a program that needs nothing beside itself."""
+    """A program without other files."""
     return Installed(without_debug(program), what="one program, without line tables")

@@ -1,4 +1,4 @@
-"""`field`: Corelane beside what a user would pick instead, in one run."""
+"""`field`: Corelane compared with its alternatives, in one run."""
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
@@ -30,8 +30,8 @@ class Field(Experiment):
     """Every contender alone on one CPU, some on two; all in each round."""
 
     name = "field"
-    title = "Corelane beside the field"
-    help = "Corelane next to nginx, Apache, Node, Spring Boot, Go and Rust servers"
+    title = "Corelane and other servers"
+    help = "Corelane compared with nginx, Apache, Node, Spring Boot, Go and Rust servers"
     rounds = 3
     seconds = CLOSED
     together = ("server",)
@@ -99,7 +99,7 @@ class Field(Experiment):
 
 
 def _tried(rows: Iterator[Row]) -> Iterator[Row]:
-    """A part that a contender does not carry is told; the others go on."""
+    """Reports a part that a contender fails as a row. The others continue."""
     try:
         yield from rows
     except ToolError as error:

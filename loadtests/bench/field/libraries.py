@@ -1,4 +1,4 @@
-"""The shared libraries that a program takes beside those of every Linux."""
+"""The shared libraries of a program, except those of every Linux."""
 
 import re
 import subprocess

@@ -65,7 +65,7 @@ def requests(workload: Workload) -> Part:
 
 
 def mixed(stand: FieldStand, process: Running, number: int) -> Iterator[Row]:
-    """Latencies of cheap requests beside expensive ones, open loop."""
+    """Latencies of cheap requests during expensive ones, open loop."""
     cpus = len(process.cpus)
     rate = LOADS[cpus] * cpus * 1e3 / (SLOW_SHARE * SLOW_MS)
     options = {"ops": stand.ops(SLOW_MS), "work_share": SLOW_SHARE, "rate": round(rate, 1)}

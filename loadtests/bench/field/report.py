@@ -86,7 +86,7 @@ def _own(record: Record) -> Iterator[str]:
     limited = [name for name, found in busy.items() if found and min(found) < BUSY]
     if limited:
         yield (
-            f"The generator was the limit, or near it, of {', '.join(limited)}: their CPUs were less "
+            f"The generator was the limit, or near it, for {', '.join(limited)}. Their CPUs were less "
             f"than {BUSY:.0%} busy in a closed loop, and waking up is part of their CPU time."
         )
     for name in record.labels("server"):
@@ -280,9 +280,9 @@ LEAD = "[benchmarks.md](../benchmarks.md) has the method, its limits and the con
 
 STANDING = (
     "Ranked by the median. *First* and *behind* need the agreement of all rounds; otherwise they are *level*. "
-    "Two equal servers agree in all of n rounds by chance once in 2^(n-1). The best of many equal servers is the "
-    "luckiest one, so *behind* also needs each round to agree beside the best other of the remaining rounds. The "
-    "ratio is Corelane's figure in that of the best other: below 1 is better, of requests/s above 1. The floor "
+    "Two equal servers agree in all of n rounds at random once in 2^(n-1). The best of many equal servers is the "
+    "luckiest one, so *behind* also needs each round to agree with the best other of the remaining rounds. The "
+    "ratio is Corelane's figure divided by that of the best other: below 1 is better, for requests/s above 1. The floor "
     "is not a usable server, and no other server is built with a profile, so neither is ranked."
 )
 
@@ -307,13 +307,13 @@ METHODS = {
     parts.CORES: scaling.CORES,
     parts.CONNECTIONS: scaling.CONNECTIONS,
     parts.IDLE: (
-        "From the fork to the first right reply; the memory of all processes then, what they share counted once; and "
-        "what {connections:,} idle keep-alive connections add to it, each. Sockets in the kernel are not in it."
+        "Time from the fork to the first correct reply. Memory of all processes then, with shared memory counted once. "
+        "Memory that each of {connections:,} idle keep-alive connections adds, without the kernel's sockets."
     ),
     parts.C10K: (
-        "`ab` with {connections:,} connections and 1.3 times as many requests for the index page, each on a connection "
-        "of its own, as in the published test of C10k.jl, whose figures are of another machine. Where an accept queue "
-        "was full, the kernel dropped handshakes, which come again a second later. `ab` ends before that and counts "
+        "`ab` with {connections:,} connections and 1.3 times as many requests for the index page, each on a new "
+        "connection. The published test of C10k.jl did the same on another machine. If an accept queue "
+        "is full, the kernel drops handshakes, which are repeated a second later. `ab` ends before that and counts "
         "none of these connections, so latencies with more than a hundredth dropped are not ranked."
     ),
 }

@@ -106,9 +106,9 @@ def placed(cpus: Sequence[int]) -> Iterator[None]:
 
 
 def go_ahead(leader: int) -> bool:
-    """Gives the threads of a session the CPU before those of others, where the system allows it
-    (sched(7), autogroup): one that wakes would else wait for the end of a neighbour's slice, some
-    milliseconds. Among each other they take turns as ever, unlike with a real-time priority."""
+    """Gives the threads of a session priority over others, if the system allows it (sched(7), autogroup).
+    Otherwise a thread that wakes waits for the end of a neighbour's slice, some milliseconds. Unlike
+    with a real-time priority, the threads still share the CPU among each other."""
     try:
         Path(f"/proc/{leader}/autogroup").write_text(f"{AHEAD}\n")
     except OSError:
@@ -138,7 +138,7 @@ def wait_until_right(found: Running, workload: Workload, patience: float) -> Non
 
 
 def check(process: Running, workload: Workload) -> None:
-    """Asks once, before anything is measured: a wrong reply is told as it is."""
+    """Sends one request before the measurement. The error shows a wrong reply."""
     try:
         status, body = _ask(process.address, workload.target)
     except (OSError, http.client.HTTPException) as error:

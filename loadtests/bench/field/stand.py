@@ -68,7 +68,7 @@ class FieldStand(Stand):
 
 @contextmanager
 def standing(plan: Plan, names: Iterable[str]) -> Iterator[FieldStand]:
-    """Builds the contenders; the run goes on without those that cannot be built."""
+    """Builds the contenders. The run continues without those that cannot be built."""
     facts: dict = {"servers": {}, "connections": plan.options.connections}
     versions = {"rustc": builds.describe(builds.Programs(Path(), None, Path()), set())["rustc"]}
     stand = FieldStand(plan, first_cpus(2), facts, versions)

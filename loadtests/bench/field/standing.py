@@ -1,4 +1,4 @@
-"""Where Corelane stands in a row: first, level with the best other, or behind it."""
+"""Corelane's place in a row: first, level with the best other, or behind it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Rounds = Mapping[int, float]
 
 @dataclass(frozen=True)
 class Place:
-    """Corelane beside the best of the others."""
+    """Corelane compared with the best of the others."""
 
     best: str
     """Of the others."""
@@ -54,8 +54,8 @@ def place(us: str, values: Mapping[str, Rounds], more_is_better: bool = False) -
 
 
 def _rival(others: Mapping[str, Rounds], number: int, more_is_better: bool) -> str:
-    """The best other by all rounds but this. Whoever is the best of many by the rounds in which it is
-    compared was lucky in them: of eleven equals each was behind it in a third of the rows."""
+    """The best other by all rounds except this one. A best of many that is chosen by the same rounds
+    was lucky in them: of eleven equal servers each was behind it in a third of the rows."""
     there = {name: found for name, found in others.items() if number in found} or others
     rest = {
         name: [value for other, value in found.items() if other != number]

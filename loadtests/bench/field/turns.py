@@ -1,4 +1,4 @@
-"""Contenders that are started once for all rounds, and run only while it is their turn."""
+"""Contenders that are started once, and run only while they are measured."""
 
 import os
 import signal
@@ -25,8 +25,8 @@ AWAKE = 2.0
 class Turns:
     """Keeps what a just-in-time compiler has made of a server, which takes it half a minute.
 
-    Between its turns a contender is stopped (SIGSTOP, signal(7)), so that it takes nothing from
-    whoever is measured. `start` is called for its first one; `prepare` warms it up then.
+    Between its turns a contender is stopped (SIGSTOP, signal(7)), so that it does not
+    disturb the others. `start` is called for its first one; `prepare` warms it up then.
     """
 
     def __init__(

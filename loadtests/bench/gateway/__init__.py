@@ -1,1 +1,1 @@
-"""`gateway`: what a request costs in the gateway, beside other configurations and other proxies."""
+"""`gateway`: the cost of a request in the gateway, compared with other configurations and proxies."""

@@ -30,7 +30,7 @@ class Gateway(Experiment):
 
     name = "gateway"
     title = "What a request costs in the gateway"
-    help = "CPU per request of the gateway, beside a minimal Envoy, nginx and HAProxy"
+    help = "CPU per request of the gateway, compared with a minimal Envoy, nginx and HAProxy"
     rounds = 9
     seconds = 1.5
 
@@ -151,9 +151,9 @@ METHODS = {
         "and wakes up as often as that takes."
     ),
     "closed": (
-        "Closed loop: each connection asks again as soon as it is answered. A proxy whose CPU is busy finds "
-        "several requests whenever it looks and shares the cost of looking; one that is faster than the load "
-        "waits more often (`sleeps`), which makes each request more expensive."
+        "Closed loop: each connection sends its next request as soon as the reply arrives. A proxy whose CPU is busy finds "
+        "several requests in each poll and shares its cost. A proxy that is faster than the load waits more often "
+        "(`sleeps`), which makes each request more expensive."
     ),
 }
 
@@ -167,6 +167,6 @@ CPU time is the CPU clock of the proxy's processes (clock_getcpuclockid(3)), all
 work for their system calls; in loopback that is also TCP's work of the other side, for each packet that the proxy
 sends. User time is split by the kernel's ticks. `sleeps` are voluntary context switches.
 
-nginx and HAProxy keep connections alive on both sides, balance round robin and pass the client's address on
+nginx and HAProxy keep connections alive on both sides, balance round robin and forward the client's address
 (`nginx.conf` and `haproxy.cfg` in `loadtests/bench/gateway`). A full log has one JSON line for each request with
-the same fields as far as each proxy knows them; Envoy and nginx write blocks of 64 KiB, HAProxy each line."""
+the same fields, as far as the proxy has them. Envoy and nginx write blocks of 64 KiB, HAProxy single lines."""

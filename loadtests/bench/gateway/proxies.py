@@ -76,7 +76,7 @@ class Proxy:
 
 
 def libraries(haproxy: Path) -> str:
-    """Where the libraries are that are unpacked beside HAProxy."""
+    """The folders of the libraries that are unpacked next to HAProxy."""
     folders = haproxy.parent.parent.glob("usr/lib/*-linux-gnu")
     return ":".join(map(str, sorted(folders)))
 

@@ -18,7 +18,7 @@ PAIRS = 6
 
 
 class GatewaySettings(Experiment):
-    """Both configurations run on one CPU and are loaded in turns: what disturbs meets both."""
+    """Both configurations run on one CPU and are loaded alternately, so disturbances affect both."""
 
     name = "gateway-settings"
     title = "What each setting of the gateway costs"
@@ -91,7 +91,7 @@ def _changes(record: Record, name: str) -> list[float]:
 
 LEAD = (
     "The shipped configuration with one change each, against the same without it. In each round both are started "
-    "anew and loaded in turns, a fraction of a second each. Percent of the CPU time; below 0 is cheaper. A figure is "
-    "the median of the rounds, each the median of its pairs; the lowest round and the highest are in brackets. "
+    "again and loaded alternately, a fraction of a second each. Percent of the CPU time; below 0 is cheaper. A figure "
+    "is the median of the rounds, each the median of its pairs. The lowest and the highest round are in brackets. "
     "[The comparison of proxies](bench-gateway.md) says how CPU time is measured."
 )

@@ -1,4 +1,4 @@
-"""Who takes part: each module beside this one has a list `CONTENDERS`."""
+"""The contenders: each module in this folder has a list `CONTENDERS`."""
 
 from loadtests.bench.field.contender import Contender
 from loadtests.bench.field.contenders import corelane, go, node, rust, spring, web_servers

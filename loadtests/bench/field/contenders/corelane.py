@@ -21,8 +21,8 @@ PLACEMENTS = ("hashed", "shared", "least-loaded")
 
 SETTINGS = (
     "a lane for each CPU, pinned (`--pin on`, as the chart sets on exclusive CPUs), log level "
-    f"warn, room for {CONNECTIONS:,} connections and as many waiting requests (by default a lane "
-    "sheds requests when 1,024 wait: no peer rejects anything), else defaults"
+    f"warn. Up to {CONNECTIONS:,} connections and as many waiting requests, because no peer rejects requests "
+    "and by default a lane sheds them when 1,024 wait. Otherwise defaults"
 )
 
 

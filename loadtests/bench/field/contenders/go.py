@@ -20,8 +20,8 @@ SOURCES = BENCH / "peers" / "go"
 
 SETTINGS = (
     "http.Server with ServeMux; ReadHeaderTimeout 10 s and IdleTimeout 75 s (pkg.go.dev/net/http#Server: "
-    "without them a client may stay for ever); GOMAXPROCS as many as CPUs, Go's own defaults for the garbage "
-    "collector; built with -trimpath, -s -w, without cgo and without a profile; files: http.FileServer on "
+    "without them a client may stay forever). GOMAXPROCS equals the number of CPUs, the garbage collector has Go's "
+    "defaults. Built with -trimpath, -s -w, without cgo and without a profile. Files: http.FileServer on "
     "http.Dir, which uses sendfile, and http.ServeContent for index.html, which FileServer would redirect"
 )
 

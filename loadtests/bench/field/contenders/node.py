@@ -29,11 +29,11 @@ PRODUCTION = {"NODE_ENV": "production"}
 """As Node's own guide says for every server in production."""
 
 SETTINGS = (
-    "http.createServer with NODE_ENV=production (nodejs.org/learn) on the release with long-term support that "
-    "the lock file names; one process, with more CPUs a cluster of one for each (node:cluster); "
-    "keepAliveTimeout 75 s, longer than a proxy keeps a connection, other time-outs at their defaults, backlog "
-    "4096; files: send, with which Express serves them, since Node has nothing of its own; the loop of /work in "
-    "WebAssembly, since JavaScript has no integers of 64 bits"
+    "http.createServer with NODE_ENV=production (nodejs.org/learn) on the release with long-term support in "
+    "the lock file. One process; with more CPUs a cluster with one process per CPU (node:cluster). "
+    "keepAliveTimeout 75 s, longer than a proxy keeps a connection, other timeouts at their defaults, backlog "
+    "4096. Files: send, as in Express, because Node has no file server. The loop of /work is in "
+    "WebAssembly, because JavaScript has no integers of 64 bits"
 )
 
 
@@ -109,7 +109,7 @@ def _version(program: Path) -> str:
     return f"{found[node]} (send {found[send]})"
 
 
-# V8 has compiled a route for good after some two seconds of CPU time under load.
+# V8 has finished compiling a route after some two seconds of CPU time under load.
 CONTENDERS = [
     Contender(
         name="node-http",

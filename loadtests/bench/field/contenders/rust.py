@@ -18,37 +18,37 @@ from loadtests.bench.field.contender import (
 ENTRY = "its entry in TechEmpower's FrameworkBenchmarks"
 
 BUILT = (
-    "built as corelane-server is without PGO (release, fat LTO, one code generation unit) and with its "
-    "allocator, mimalloc, which the entries of may_minihttp and ntex in TechEmpower's FrameworkBenchmarks have as well; here it asks "
-    "for huge pages, which is its default: two of them are 4 MiB"
+    "Built like corelane-server without PGO (release, fat LTO, one code generation unit) and with its "
+    "allocator, mimalloc, as in the entries of may_minihttp and ntex in TechEmpower's FrameworkBenchmarks. Here it "
+    "requests huge pages, which is its default: two of them are 4 MiB"
 )
 
 SERVE_DIR = "files: ServeDir of tower-http, which axum recommends, and TCP_NODELAY for it"
 
 SETTINGS = {
     "hyper": (
-        "http1::Builder with its defaults on tokio's current_thread runtime, as many of both as "
-        f"CPUs, each with a socket of SO_REUSEPORT and backlog 4096, as {ENTRY} has them; "
-        f"{SERVE_DIR}; {BUILT}"
+        "http1::Builder with its defaults on tokio's current_thread runtime, one of both per "
+        f"CPU, each with a socket of SO_REUSEPORT and backlog 4096, as in {ENTRY}; "
+        f"{SERVE_DIR}. {BUILT}"
     ),
     "may_minihttp": (
         "one coroutine for each connection, as many workers as CPUs, a pool of 1,000 coroutines and "
-        f"stacks of 32 KiB as {ENTRY} has them, backlog 1024 (fixed in may); no files, "
-        f"because it has no handler for them; {BUILT}"
+        f"stacks of 32 KiB as in {ENTRY}, backlog 1024 (fixed in may). No files, "
+        f"because it has no handler for them. {BUILT}"
     ),
     "ntex": (
-        "as many workers as CPUs on its tokio runtime, backlog 4096, keep-alive 75 s; files: Files of ntex-files 3.2.0, with a guard against targets with `%`, which "
-        f"it would let leave the folder; {BUILT}"
+        "as many workers as CPUs on its tokio runtime, backlog 4096, keep-alive 75 s. Files are served by ntex-files "
+        f"3.2.0, with a guard against targets with `%`, which could otherwise leave the folder. {BUILT}"
     ),
     "actix-web": (
-        "as many workers as CPUs, backlog 4096, keep-alive 75 s, TCP_NODELAY; files: actix-files, "
-        "which reads those below 64 KiB on the event loop (read_mode_threshold, which its "
-        "documentation says may gain much; 0 by default: each read goes to another thread); "
+        "as many workers as CPUs, backlog 4096, keep-alive 75 s, TCP_NODELAY. Files: actix-files, "
+        "which reads those below 64 KiB on the event loop (read_mode_threshold, which its documentation "
+        "recommends; by default each read goes to another thread). "
         f"{BUILT}"
     ),
     "axum": (
         "axum::serve with into_make_service on tokio's current_thread runtime for one CPU, on its "
-        f"multi-thread one for more; backlog 4096; {SERVE_DIR}; {BUILT}"
+        f"multi-thread one for more; backlog 4096; {SERVE_DIR}. {BUILT}"
     ),
 }
 
@@ -92,10 +92,10 @@ FLOOR = Contender(
     family="floor",
     parts=COMPUTING | {*FILES, CONNECTIONS},
     settings=(
-        "what the kernel alone costs: one epoll loop with a recv and a send for each request, replies as "
-        "long as corelane-server's, those to /hello and to files made at the start; it reads no "
-        "more of a request than its target, has no time-outs and no limits, and keeps nothing for a "
-        "connection but its descriptor; it has one thread"
+        "the cost of the kernel alone: one epoll loop with a recv and a send for each request. Replies are as "
+        "long as corelane-server's; those to /hello and to files are made at the start. It reads only the "
+        "target of a request, has no timeouts and no limits, and keeps only the descriptor of a "
+        "connection. It has one thread"
     ),
     build=lambda profile: _build("floor", "floor", profile),
     argv=_argv,

@@ -26,10 +26,10 @@ LOCK = PROJECT / "libraries.sha256"
 HEAP = "1g"
 
 SETTINGS = (
-    f"Java 17 with `-XX:ActiveProcessorCount` as many as it has CPUs, `-Xmx{HEAP}` and else what the "
-    "JVM chooses for them (on one CPU the serial collector); the jar extracted, beans resolved when it is "
-    "built (`spring.aot.enabled`) and a class-data archive, as Spring Boot's documentation advises for "
-    "production (Packaging, Efficient Deployments; CDS); annotated controllers; files by Spring's resource "
+    f"Java 17 with `-XX:ActiveProcessorCount` as the number of CPUs, `-Xmx{HEAP}` and otherwise what the "
+    "JVM chooses for them (on one CPU the serial collector). The jar is extracted, beans are resolved at build "
+    "time (`spring.aot.enabled`), and there is a class-data archive, as Spring Boot's documentation advises for "
+    "production (Packaging, Efficient Deployments; CDS). Annotated controllers; files by Spring's resource "
     "handler with its resolver cache; log level warn; connections idle for 75 s at most"
 )
 TOMCAT = (
@@ -56,7 +56,7 @@ def _home() -> Path:
 
 
 def _build(module: str, _profile: str) -> Path:
-    """The extracted jar of a module, with its class-data archive beside it."""
+    """The extracted jar of a module, with its class-data archive."""
     program = PROJECT / module / "target" / "application" / f"{module}-1.jar"
     stamp = program.with_name("built-from")
     state = _state()

@@ -112,14 +112,14 @@ THREADS = 128
 """Of each process."""
 
 APACHE_SETTINGS = (
-    "event MPM, KeepAlive on without an end (MaxKeepAliveRequests 0, 75 s), EnableSendfile on, "
+    "event MPM, unlimited KeepAlive (MaxKeepAliveRequests 0, 75 s), EnableSendfile on, "
     "AllowOverride None and FollowSymLinks everywhere, HostnameLookups off (httpd.apache.org, Performance "
-    "Tuning); the files mapped at the start (MMapFile of mod_file_cache), the fastest way of its Caching "
-    "Guide: a request costs some three quarters of what it does without, but who changes a file must "
-    "restart it; no access log, backlog 4096, AcceptFilter http none, since 10,000 at once stopped it "
-    f"with deferred accept; {PROCESSES} processes of {THREADS} threads for each CPU, and "
+    "Tuning). Files are mapped at the start (MMapFile of mod_file_cache), the fastest option of its Caching "
+    "Guide. This saves a quarter of a request's cost, but a changed file requires a "
+    "restart. No access log, backlog 4096, AcceptFilter http none, because 10,000 connections at once stopped it "
+    f"with deferred accept. {PROCESSES} processes of {THREADS} threads for each CPU, and "
     "AsyncRequestWorkerFactor so that they hold 12,000 connections ((factor + 1) × MaxRequestWorkers, its "
-    "page on the event MPM); only the modules for files; /hello is a file; it computes nothing"
+    "page on the event MPM). Only the modules for files; /hello is a file; it computes nothing"
 )
 
 
@@ -150,7 +150,7 @@ def _argv_nginx(program: Path, start: Start) -> list[str]:
 
 
 def _argv_apache(program: Path, start: Start) -> list[str]:
-    # As root it insists on serving as somebody else, who must be able to read the files.
+    # As root it serves as another user, who must be able to read the files.
     owner = account.choose()
     site = start.folder / "site"
     shutil.copytree(start.static, site / "static")
@@ -178,7 +178,7 @@ def _argv_apache(program: Path, start: Start) -> list[str]:
 
 
 def _modules(program: Path) -> Path:
-    """Beside what was unpacked, or where Debian installs them."""
+    """In the unpacked folder, or where Debian installs them."""
     places = [program.parent.parent / "usr/lib/apache2/modules", Path("/usr/lib/apache2/modules")]
     found = next((place for place in places if place.is_dir()), None)
     if found is None:

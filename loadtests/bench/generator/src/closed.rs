@@ -1,4 +1,4 @@
-//! Closed loop: each connection asks again as soon as it is answered.
+//! Closed loop: each connection sends its next request as soon as the reply arrives.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};

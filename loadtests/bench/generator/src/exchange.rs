@@ -1,33 +1,33 @@
-//! The requests, and the bodies that answer them.
+//! The requests, and their expected reply bodies.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
 
-/// Which request.
+/// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Hello,
-    /// `/work` of so many iterations.
+    /// `/work` with this many iterations.
     Work(u64),
-    /// One of so many routes, each of which answers its number.
+    /// One of `count` routes, each of which replies with its number.
     Route {
         number: u32,
         of: u32,
     },
-    /// The page; each time that `number` is 0, with a body.
+    /// The page. If `number` is 0, the request has a body.
     WithBodies {
         number: u32,
-        /// One in so many requests of a connection has one.
+        /// One in this many requests of a connection has a body.
         every: u32,
     },
 }
 
-/// How far apart routes are that a connection asks one after the other: a prime, so that all come up equally
-/// often, and neighbours not together.
+/// Distance between the routes that a connection requests one after another. It is a prime, so that
+/// all routes are equally frequent and neighbours are not requested together.
 const STRIDE: u32 = 7919;
 
 impl Kind {
-    /// What a connection asks first; `index` is the connection's.
+    /// The first request of a connection; `index` is the connection's.
     pub(crate) fn first(self, index: usize) -> Kind {
         match self {
             Kind::Route { of, .. } => Kind::Route { number: (index % of as usize) as u32, of },
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// What a connection asks after this.
+    /// The request of a connection after this one.
     pub(crate) fn next(self) -> Kind {
         match self {
             Kind::Route { number, of } => Kind::Route { number: (number + STRIDE) % of, of },
@@ -49,7 +49,7 @@ impl Kind {
         }
     }
 
-    /// As what it is counted: routes are so many pages, and a page is one with a body, too.
+    /// The kind as which it is counted: routes and requests with a body count as pages.
     pub(crate) fn counted(self) -> Kind {
         match self {
             Kind::Route { .. } | Kind::WithBodies { .. } => Kind::Hello,
@@ -58,7 +58,7 @@ impl Kind {
     }
 }
 
-/// A request as it is sent, and the body of its right reply.
+/// A request as bytes, and the expected body of the reply.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) request: Vec<u8>,
@@ -66,7 +66,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// The same with a body of so many bytes in the request.
+    /// The same request with a body of this many bytes.
     fn with_body(&self, bytes: usize) -> Self {
         let mut request = self.request.clone();
         request.truncate(request.len() - 2);
@@ -76,18 +76,19 @@ impl Exchange {
     }
 }
 
-/// What each kind sends and expects.
+/// The request and reply of each kind.
 #[derive(Debug)]
 pub(crate) struct Exchanges {
     hello: Exchange,
-    /// The same with a body, where some have one.
+    /// The page with a request body, if some requests have one.
     with_body: Option<Exchange>,
     works: Vec<(u64, Exchange)>,
     routes: Vec<Exchange>,
 }
 
 impl Exchanges {
-    /// Requests to `to`; `/work` of each of these numbers of iterations, whose results are computed here.
+    /// Requests to `to`. `/work` for each of these numbers of iterations, whose results are
+    /// computed here.
     pub(crate) fn new(to: SocketAddr, works: impl IntoIterator<Item = u64>) -> Self {
         let get = |target: &str, body: &str| Exchange {
             request: format!("GET {target} HTTP/1.1\r\nHost: {to}\r\n\r\n").into_bytes(),
@@ -104,7 +105,7 @@ impl Exchanges {
         }
     }
 
-    /// The same with so many routes: `peers/routes` says the same of them.
+    /// Adds this many routes, as in `peers/routes`.
     pub(crate) fn with_routes(mut self, to: SocketAddr, count: u32) -> Self {
         let exchange = |number: u32| {
             let target = format!("/area-{}/kind-{}/7", number / 100, number % 100);
@@ -115,20 +116,20 @@ impl Exchanges {
         self
     }
 
-    /// The same with another page in the place of `/hello`.
+    /// Replaces `/hello` by another page.
     pub(crate) fn with_page(mut self, to: SocketAddr, target: &str, body: Vec<u8>) -> Self {
         let request = format!("GET {target} HTTP/1.1\r\nHost: {to}\r\n\r\n").into_bytes();
         self.hello = Exchange { request, body };
         self
     }
 
-    /// The same with a body of so many bytes in each request for the page.
+    /// Adds a body of this many bytes to each request for the page.
     pub(crate) fn with_body(mut self, bytes: usize) -> Self {
         self.hello = self.hello.with_body(bytes);
         self
     }
 
-    /// The same, where some of the requests for the page have a body of so many bytes.
+    /// Adds a body of this many bytes to some of the requests for the page.
     pub(crate) fn with_bodies(mut self, bytes: usize) -> Self {
         self.with_body = Some(self.hello.with_body(bytes));
         self
@@ -149,7 +150,7 @@ impl Exchanges {
     }
 }
 
-/// The loop of the reference service.
+/// The computation of the reference service.
 fn work(ops: u64) -> u64 {
     let mut state = 1u64;
     for _ in 0..ops {

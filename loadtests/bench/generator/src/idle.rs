@@ -1,4 +1,4 @@
-//! Many connections that ask once and then stay silent.
+//! Many connections that send one request and then stay idle.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::exchange::Kind;
 use crate::pool::{Lost, Pool};
 use crate::tally::Tally;
 
-/// Opened before the next are; far below the length of any accept queue.
+/// Connections opened at a time; far below the length of any accept queue.
 const BATCH: usize = 64;
 
-/// Fills the pool up to `count` connections; every new one asks once.
+/// Fills the pool up to `count` connections. Every new one sends a request.
 pub(crate) fn run(pool: &mut Pool, count: usize) -> Result<Tally, Lost> {
     let mut tally = Tally::default();
     while pool.len() < count {

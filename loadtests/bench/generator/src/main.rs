@@ -1,10 +1,10 @@
-//! Sends requests to a server of `/hello` and `/work`, or of pages and projects, and reports, as JSON,
-//! what came back.
+//! Sends requests to a server of `/hello` and `/work`, or of pages and projects, and reports the
+//! replies as JSON.
 //!
-//! A measurement has three steps, so that the caller can read the server's counters when no
-//! request is in flight: the generator connects, warms the server up and prints `ready`; a line on
-//! standard input starts the measured part, whose result is printed when every request is
-//! answered; further lines start it again, and the connections stay open until standard input ends.
+//! A measurement has three steps, so that the caller can read the server's counters while no
+//! request is in flight. The generator connects, warms the server up and prints `ready`. A line on
+//! standard input starts the measured part, whose result is printed when every request is answered.
+//! Further lines start it again. The connections stay open until standard input ends.
 
 mod closed;
 mod exchange;
@@ -36,7 +36,7 @@ use crate::pool::{Lost, Pool};
 use crate::tally::Tally;
 use crate::trace::{Arrivals, Mix, Plan};
 
-/// Bytes of a body, where requests have one.
+/// Size of the body of requests that have one.
 const BODY: usize = 64;
 
 #[derive(Debug, Parser)]
@@ -48,19 +48,19 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Mode {
-    /// Each connection asks again as soon as it is answered.
+    /// Each connection sends its next request as soon as the reply arrives.
     Closed {
         #[command(flatten)]
         target: Target,
         #[command(flatten)]
         period: Period,
-        /// Look for replies without ever sleeping: no server pays for waking the generator up.
+        /// Poll without sleeping, so that the server does not pay for waking the generator.
         #[arg(long)]
         spin: bool,
-        /// Asks for so many routes in turn instead.
+        /// Number of routes to request one after another, instead of `/hello`.
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["ops", "page"])]
         routes: Option<u32>,
-        /// One in so many requests of a connection comes with a body.
+        /// One in this many requests of a connection has a body.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["ops", "routes"])]
         bodies: Option<u32>,
     },
@@ -73,7 +73,7 @@ enum Mode {
         /// Requests per second.
         #[arg(long)]
         rate: f64,
-        /// How the arrivals are spaced.
+        /// Distribution of the arrivals.
         #[arg(long, value_enum, default_value = "poisson")]
         arrivals: Arrivals,
         /// Share of the requests that are `/work`; the others are `/hello`.
@@ -82,44 +82,43 @@ enum Mode {
         /// Several sizes of `/work` with their shares instead, as in 200000=0.6,4000000=0.1.
         #[arg(long, value_name = "OPS=SHARE,...", conflicts_with_all = ["ops", "work_share"])]
         works: Option<Mix>,
-        /// The same seed gives the same arrivals.
+        /// Seed of the arrivals.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Which of the free connections is asked next.
+        /// Choice of the free connection for the next request.
         #[arg(long, value_enum, default_value = "longest-free")]
         next: Choice,
     },
-    /// Open loops one after the other on the same connections to several servers. Each line of
-    /// standard input is one of them, as JSON: rate, seconds, work_share, seed. The report has
-    /// every answer.
+    /// Several open loops on the same connections to several servers. Each line of standard input
+    /// starts one, as JSON: rate, seconds, work_share, seed. The report lists every reply.
     Turns {
-        /// Addresses of the servers, with commas between.
+        /// Addresses of the servers, separated by commas.
         #[arg(long, value_delimiter = ',', required = true)]
         to: Vec<SocketAddr>,
-        /// Keep-alive connections to each.
+        /// Number of keep-alive connections to each.
         #[arg(long, default_value_t = 64)]
         connections: usize,
     },
-    /// Users with a project each: a page, a load, a save. Each line of standard input is a part of the
-    /// measurement, as JSON: loop (closed, open), kinds, and rounds or rate, seconds, seed.
+    /// Users with a project each: a page, a load, a save. Each line of standard input is a part of
+    /// the measurement, as JSON: loop (closed, open), kinds, and rounds or rate, seconds, seed.
     Users {
         #[command(flatten)]
         options: users::Options,
     },
-    /// Each request on a connection of its own; whoever is answered is replaced.
+    /// Each request has its own connection, and a new one replaces each that is answered.
     Visits {
         #[command(flatten)]
         target: Target,
         #[command(flatten)]
         plan: visits::Plan,
     },
-    /// Connections that are held: idle, slow, or all asking at once. Each line of standard input is
-    /// what they do next, as JSON: do (open, ask, look), and connections, ask, pace.
+    /// Held connections: idle, slow, or all with a request at the same time. Each line of standard
+    /// input is a step, as JSON: do (open, ask, look), and connections, ask, pace.
     Hold {
         #[command(flatten)]
         options: hold::Options,
     },
-    /// One request on each connection, and then silence.
+    /// One request on each connection, which then stays idle.
     Idle {
         #[command(flatten)]
         target: Target,
@@ -131,32 +130,33 @@ struct Target {
     /// Address of the server.
     #[arg(long)]
     to: SocketAddr,
-    /// Keep-alive connections.
+    /// Number of keep-alive connections.
     #[arg(long, default_value_t = 64)]
     connections: usize,
-    /// Iterations of each `/work`; without it, there is only `/hello`.
+    /// Iterations of each `/work`; by default only `/hello` is requested.
     #[arg(long)]
     ops: Option<u64>,
-    /// Asked for instead of `/hello`.
+    /// Path to request instead of `/hello`.
     #[arg(long, requires = "file")]
     page: Option<String>,
-    /// The file that the page has to be.
+    /// File with the expected body of the page.
     #[arg(long, requires = "page")]
     file: Option<PathBuf>,
-    /// Lanes that the connections have to be on, in turn, as in 0,1: they are opened again until they are.
+    /// Lanes of the connections in order, as in 0,1; connections are opened again until they are on
+    /// their lane.
     #[arg(long, value_delimiter = ',', value_name = "LANE,...")]
     seats: Vec<usize>,
 }
 
 #[derive(Debug, Args)]
 struct Period {
-    /// Length of the measured part.
+    /// Length of the measured part in seconds.
     #[arg(long)]
     seconds: f64,
-    /// The same load before it, unmeasured.
+    /// Length of the warm-up in seconds.
     #[arg(long, default_value_t = 1.0)]
     warm_up: f64,
-    /// Also reports the latencies of all requests as a curve.
+    /// Report the latencies of all requests as a curve too.
     #[arg(long)]
     curve: bool,
 }
@@ -172,7 +172,7 @@ fn main() -> ExitCode {
 }
 
 fn run(mode: Mode) -> Result<(), Lost> {
-    // A sleep ends when it is due, not up to 50 µs later (prctl(2), PR_SET_TIMERSLACK).
+    // Sleeps end when they are due instead of up to 50 µs later (prctl(2), PR_SET_TIMERSLACK).
     set_current_timer_slack(NonZeroU64::new(1)).map_err(io::Error::from)?;
     match mode {
         Mode::Closed { target, period, spin, routes, bodies } => {
@@ -227,7 +227,7 @@ impl Target {
         Pool::open(vec![self.to], connections, self.exchanges(self.ops)?)
     }
 
-    /// All connections, on their lanes.
+    /// Opens all connections, on their lanes.
     fn opened(&self, exchanges: Exchanges) -> Result<Pool, Lost> {
         let mut pool = Pool::open(vec![self.to], self.connections, exchanges)?;
         if !self.seats.is_empty() {
@@ -257,7 +257,7 @@ impl Period {
     }
 }
 
-/// The measured part, once for each line of the caller.
+/// Runs the measured part for each line of the caller.
 fn measure<S>(
     mut state: S,
     mut part: impl FnMut(&mut S) -> Result<Tally, Lost>,
@@ -277,7 +277,7 @@ pub(crate) fn say(line: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Waits for a line of the caller; false when there will be no more.
+/// Waits for a line of the caller. Returns false at the end of the input.
 fn told() -> io::Result<bool> {
     Ok(io::stdin().lock().read_line(&mut String::new())? > 0)
 }

@@ -1,6 +1,6 @@
-//! Open loop: requests start when they are due. A request that finds no free connection waits
-//! here, and every latency counts from when the request was due, so that a slow server cannot
-//! slow its own load down (coordinated omission).
+//! Open loop: requests start when they are due. A request that finds no free connection waits here.
+//! Every latency counts from when the request was due, so that a slow server does not reduce its
+//! own load (coordinated omission).
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -15,15 +15,15 @@ use crate::trace::Arrival;
 /// Which of the free connections is asked next.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Choice {
-    /// The one that has been free for longest. Lanes that each have some of the connections are then
-    /// asked more evenly than by chance.
+    /// The connection that has been free for longest. If connections are spread over lanes, this
+    /// loads the lanes more evenly than a random choice.
     LongestFree,
-    /// Any of them, as with many clients that know nothing of each other.
+    /// A random connection, like many independent clients.
     Any,
 }
 
 impl Choice {
-    /// The same seed gives the same choices.
+    /// A choice with this seed.
     pub(crate) fn seeded(self, seed: u64) -> Next {
         match self {
             Choice::LongestFree => Next::LongestFree,
@@ -32,7 +32,7 @@ impl Choice {
     }
 }
 
-/// A choice with what it needs.
+/// A choice and its state.
 #[derive(Debug)]
 pub(crate) enum Next {
     LongestFree,
@@ -44,7 +44,7 @@ pub(crate) fn run(pool: &mut Pool, trace: &[Arrival], next: Next) -> Result<Tall
     run_into(Tally::default(), Instant::now(), pool, trace, next)
 }
 
-/// The same, counted by a given tally from a given begin.
+/// The same, with a given tally and start time.
 pub(crate) fn run_into(
     mut tally: Tally,
     begun: Instant,
@@ -95,9 +95,9 @@ pub(crate) fn run_into(
 
 /// The connections to one server.
 struct Queue<'a> {
-    /// The one that has been free for longest is the first.
+    /// In the order in which they became free.
     free: VecDeque<usize>,
-    /// Requests that are due and found none.
+    /// Due requests that wait for a connection.
     waiting: VecDeque<&'a Arrival>,
 }
 

@@ -1,5 +1,5 @@
-//! Keep-alive connections, each with at most one request in flight; to one server, or in turn to
-//! several that are the same, such as gateways.
+//! Keep-alive connections with at most one request in flight, to one server or to several equal
+//! ones, such as gateways.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -15,14 +15,14 @@ use rustix::time::Timespec;
 use crate::exchange::{Exchanges, Kind};
 use crate::reply::{self, Fault, Reply};
 
-/// Longest wait for any reply.
+/// Maximum wait for a reply.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Longest part of a reply that is read at once: more than has arrived, because there is no second
-/// event for what is left (epoll(7), edge-triggered).
+/// Size of a read: larger than what has arrived, because there is no second event for the rest
+/// (epoll(7), edge-triggered).
 pub(crate) const REPLY: usize = 64 << 10;
 
-/// The server cannot be reached any more.
+/// The server is no longer reachable.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub(crate) struct Lost(#[from] io::Error);
@@ -44,7 +44,7 @@ struct Connection {
     socket: TcpStream,
     /// The request in flight.
     asked: Option<(Kind, Instant)>,
-    /// The first part of a reply that came in several.
+    /// The first part of a reply that arrived in several parts.
     part: Vec<u8>,
 }
 
@@ -57,13 +57,13 @@ pub(crate) struct Pool {
     connections: Vec<Connection>,
     in_flight: usize,
     reopened: u64,
-    /// It never sleeps.
+    /// Poll without sleeping.
     spins: bool,
     buffer: Box<[u8; REPLY]>,
 }
 
 impl Pool {
-    /// Opens `count` connections, in turn to each of `to`.
+    /// Opens `count` connections, alternately to each of `to`.
     pub(crate) fn open(
         to: Vec<SocketAddr>,
         count: usize,
@@ -79,8 +79,8 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Lets every wait look again and again in place of sleeping: whoever sends to a thread that
-    /// sleeps pays for waking it up, on another CPU with an interrupt.
+    /// Makes every wait poll instead of sleep: sending to a sleeping thread includes the cost of
+    /// waking it, with an interrupt on another CPU.
     pub(crate) fn spin(&mut self, spins: bool) {
         self.spins = spins;
     }
@@ -96,7 +96,7 @@ impl Pool {
         self.connections.len()
     }
 
-    /// How many servers there are; connection `index` goes to the server `index % targets`.
+    /// The number of servers. Connection `index` goes to the server `index % targets`.
     pub(crate) fn targets(&self) -> usize {
         self.to.len()
     }
@@ -108,7 +108,8 @@ impl Pool {
     /// Sends a request that was due at `due` on a connection without one in flight.
     pub(crate) fn ask(&mut self, index: usize, kind: Kind, due: Instant) -> Result<(), Lost> {
         let request = &self.exchanges.of(kind).request;
-        // A keep-alive connection that the server has closed takes one more try on a new one.
+        // If the server has closed a keep-alive connection, the request is sent once more on a new
+        // one.
         if send(&self.connections[index].socket, request, SendFlags::NOSIGNAL) != Ok(request.len())
         {
             self.reopen(index)?;
@@ -137,7 +138,7 @@ impl Pool {
         }
     }
 
-    /// Reads what has arrived; an answer when that ends an exchange.
+    /// Reads what has arrived. Returns an answer if that ends an exchange.
     pub(crate) fn receive(&mut self, index: usize) -> Result<Option<Answer>, Lost> {
         let connection = &mut self.connections[index];
         let buffer = &mut self.buffer[..];
@@ -147,7 +148,7 @@ impl Pool {
             Err(_) => 0,
         };
         let Some((kind, due)) = connection.asked else {
-            // Idle: the server has closed it, which it may, or sent what nobody asked for.
+            // Idle: the server has closed it, which is allowed, or sent data without a request.
             self.reopen(index)?;
             return Ok(None);
         };
@@ -177,7 +178,7 @@ impl Pool {
         Ok(Some(answer))
     }
 
-    /// Gives up on every request in flight; how many there were.
+    /// Abandons all requests in flight and returns their number.
     pub(crate) fn give_up(&mut self) -> Result<usize, Lost> {
         for index in 0..self.connections.len() {
             if self.connections[index].asked.take().is_some() {
@@ -187,15 +188,15 @@ impl Pool {
         Ok(std::mem::take(&mut self.in_flight))
     }
 
-    /// How many connections the server closed, so that they were opened again, since the last call.
+    /// How many connections were opened again since the last call, because the server closed them.
     pub(crate) fn take_reopened(&mut self) -> u64 {
         std::mem::take(&mut self.reopened)
     }
 
-    /// Opens a connection again that has nothing in flight; the old one, still open.
+    /// Opens an idle connection again. Returns the old one, which is still open.
     pub(crate) fn replace(&mut self, index: usize) -> Result<TcpStream, Lost> {
         let socket = self.connect(index)?;
-        // Whatever it says from now on is nobody's.
+        // Input on the old connection is ignored from now on.
         let old = std::mem::replace(&mut self.connections[index].socket, socket);
         epoll::delete(&self.poll, &old).map_err(io::Error::from)?;
         Ok(old)
@@ -213,7 +214,7 @@ impl Pool {
         let socket = TcpStream::connect_timeout(&self.to[index % self.to.len()], PATIENCE)?;
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
-        // Edge-triggered: one event for each reply, and no second look at it.
+        // Edge-triggered: one event per reply.
         let flags = EventFlags::IN | EventFlags::ET;
         epoll::add(&self.poll, &socket, EventData::new_u64(index as u64), flags)
             .map_err(io::Error::from)?;

@@ -1,23 +1,23 @@
-//! Reads the reply to one request from what has arrived so far.
+//! Parses the reply to a request from the bytes that have arrived.
 
 use std::str::from_utf8;
 
 use memchr::{memchr, memmem};
 
-/// What is wrong with a reply.
+/// An error of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
     /// It is not HTTP/1.1 with a Content-Length.
     Malformed,
     /// Its status is not 200.
     Status,
-    /// Its body is not the right one.
+    /// Its body is not the expected one.
     Body,
-    /// No connection was made.
+    /// The connection could not be established.
     Connect,
-    /// The connection ended before it.
+    /// The connection ended before the reply.
     Closed,
-    /// It did not come in time.
+    /// The reply did not arrive in time.
     Silence,
 }
 
@@ -34,10 +34,10 @@ impl Fault {
     }
 }
 
-/// A whole reply to a request that has one right answer.
+/// A complete reply to a request with one correct reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
-    /// `None` when it is the right one.
+    /// `None` if it is correct.
     pub(crate) fault: Option<Fault>,
     /// Whether the server closes the connection after it.
     pub(crate) closes: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Reply {
     pub(crate) lane: Option<usize>,
 }
 
-/// The reply in `bytes`, whose body should be `body`; `None` while it is not complete.
+/// The reply in `bytes`, with the expected `body`. `None` while it is incomplete.
 pub(crate) fn read(bytes: &[u8], body: &[u8]) -> Option<Reply> {
     let Ok(message) = parse(bytes) else {
         return Some(Reply { fault: Some(Fault::Malformed), closes: true, lane: None });
@@ -59,7 +59,7 @@ pub(crate) fn read(bytes: &[u8], body: &[u8]) -> Option<Reply> {
     Some(Reply { fault, closes: message.closes, lane: message.lane })
 }
 
-/// A whole reply of any status with a Content-Length.
+/// A complete reply of any status with a Content-Length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Message<'a> {
     pub(crate) status: u16,
@@ -70,13 +70,13 @@ pub(crate) struct Message<'a> {
     pub(crate) lane: Option<usize>,
 }
 
-/// What arrived is no HTTP/1.1 reply with a Content-Length, or more than one.
+/// The input is not an HTTP/1.1 reply with a Content-Length, or more than one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// The message in `bytes`; `None` while it is not complete.
+/// The message in `bytes`; `None` while it is incomplete.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Message<'_>>, Malformed> {
     let Some(head) = memmem::find(bytes, HEAD_END) else { return Ok(None) };
     let (mut message, length) = parse_head(&bytes[..head + 2]).ok_or(Malformed)?;
@@ -110,7 +110,7 @@ fn parse_head(mut lines: &[u8]) -> Option<(Message<'_>, usize)> {
     Some((message, length?))
 }
 
-/// The value of a field line if it has this name.
+/// The value of a header line with this name.
 fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a str> {
     let (start, value) = line.split_at_checked(name.len())?;
     if !start.eq_ignore_ascii_case(name) {

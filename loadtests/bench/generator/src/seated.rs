@@ -1,4 +1,4 @@
-//! Connections on chosen lanes: which lane one lands on is the server's affair, and its replies tell it.
+//! Opens connections on chosen lanes. The server chooses the lane, and its replies name it.
 
 use std::io;
 use std::net::TcpStream;
@@ -8,12 +8,12 @@ use crate::closed;
 use crate::exchange::Kind;
 use crate::pool::{Lost, Pool};
 
-/// So often a connection is opened again: two lanes that are taken by chance need more once in 2^32.
+/// Attempts per connection: with two lanes chosen at random, more are needed once in 2^32.
 const TRIES: usize = 32;
 
 /// Opens each connection of the pool again until it is on its lane: connection `index` on the lane
-/// `lanes[index % lanes.len()]`. Those on other lanes stay open meanwhile, so that a server which
-/// evens its lanes out gives every lane some.
+/// `lanes[index % lanes.len()]`. Connections on other lanes stay open meanwhile, so that a server
+/// which balances its lanes uses all of them.
 pub(crate) fn seat(pool: &mut Pool, lanes: &[usize]) -> Result<(), Lost> {
     let mut elsewhere: Vec<TcpStream> = Vec::new();
     for (index, lane) in (0..pool.len()).zip(lanes.iter().cycle()) {
@@ -30,7 +30,7 @@ pub(crate) fn seat(pool: &mut Pool, lanes: &[usize]) -> Result<(), Lost> {
     Ok(())
 }
 
-/// The lane that answers a connection.
+/// The lane that serves a connection.
 fn lane_of(pool: &mut Pool, index: usize) -> Result<usize, Lost> {
     let tally = closed::run(pool, index..index + 1, Kind::Hello, Duration::ZERO)?;
     let no_lane = || io::Error::other("a reply names no lane").into();
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
     use crate::exchange::Exchanges;
 
-    /// A server whose connections take lanes in turn; it answers `/hello` alone.
+    /// A server whose connections alternate between lanes. It serves only `/hello`.
     fn server(lanes: usize) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -58,7 +58,7 @@ mod tests {
                 let reply = format!("{head}\r\n\r\nHello, World!");
                 thread::spawn(move || -> io::Result<()> {
                     let mut socket = socket?;
-                    // Each request comes in one piece.
+                    // Each request arrives in one piece.
                     while socket.read(&mut [0; 512])? > 0 {
                         socket.write_all(reply.as_bytes())?;
                     }

@@ -1,4 +1,4 @@
-//! Counts what came back.
+//! Counts replies.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,38 +11,38 @@ use crate::exchange::Kind;
 use crate::pool::{Answer, Lost, Pool};
 use crate::reply::Fault;
 
-/// The percentiles that are reported; the first is the least value, the last the greatest.
+/// The reported percentiles: the first is the minimum, the last the maximum.
 const PERCENTILES: [f64; 6] = [0.0, 50.0, 90.0, 99.0, 99.9, 100.0];
 
-/// The percentiles of a curve, which has as much room for each further nine.
+/// The percentiles of a curve, with the same distance for each further nine.
 const CURVE: [f64; 18] = [
     0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.975, 99.99,
     99.995, 99.999, 100.0,
 ];
 
-/// Latencies are kept to three digits, in nanoseconds.
+/// Precision of latencies in digits.
 const DIGITS: u8 = 3;
 
-/// What one part of a measurement saw.
+/// The results of one part of a measurement.
 #[derive(Debug)]
 pub(crate) struct Tally {
     latencies: BTreeMap<Kind, Histogram<u64>>,
     faults: BTreeMap<Fault, u64>,
     /// Replies by the lane that they name.
     lanes: BTreeMap<usize, u64>,
-    /// How long after it was due a request was looked at: the generator's own lag.
+    /// How long after it was due a request was processed: the generator's own lag.
     lag: Histogram<u64>,
     /// Requests that found no free connection.
     queued: u64,
     reopened: u64,
     took: Duration,
-    /// Every answer, where they are to be told one by one.
+    /// All answers, if they are reported one by one.
     samples: Option<Samples>,
-    /// Whether the latencies of all kinds together are told as a curve.
+    /// Whether the latencies of all kinds are reported as a curve.
     curve: bool,
 }
 
-/// Answers one by one, as columns.
+/// Answers in columns.
 #[derive(Debug)]
 struct Samples {
     begun: Instant,
@@ -90,7 +90,7 @@ impl Tally {
         Tally { samples: Some(samples), ..Tally::default() }
     }
 
-    /// The same, told with a curve of its latencies.
+    /// The same, reported with a curve of its latencies.
     pub(crate) fn with_curve(self, curve: bool) -> Self {
         Tally { curve, ..self }
     }
@@ -101,7 +101,7 @@ impl Tally {
         self.queued += u64::from(queued);
     }
 
-    /// Counts an answer. Only a right one has a latency.
+    /// Counts an answer. Only a correct one has a latency.
     pub(crate) fn add(&mut self, answer: &Answer) {
         match answer.fault {
             Some(fault) => self.fault(fault, 1),
@@ -124,7 +124,7 @@ impl Tally {
         self.lanes.keys().copied()
     }
 
-    /// Counts every request in flight as unanswered.
+    /// Counts all requests in flight as unanswered.
     pub(crate) fn give_up(&mut self, pool: &mut Pool) -> Result<(), Lost> {
         let lost = pool.give_up()?;
         self.unsent(lost);
@@ -140,7 +140,7 @@ impl Tally {
         *self.faults.entry(fault).or_default() += count;
     }
 
-    /// Notes how long it took, and how many connections were opened again.
+    /// Records the duration, and how many connections were opened again.
     pub(crate) fn end(&mut self, reopened: u64, took: Duration) {
         self.took = took;
         self.reopened = reopened;
@@ -163,7 +163,7 @@ impl Tally {
         self.took += other.took;
     }
 
-    /// Latencies of `hello`, `work` and `all`; where `/work` has several sizes, of each as well.
+    /// Latencies of `hello`, `work` and `all`, and of each size of `/work` if there are several.
     fn by_name(&self) -> Map<String, Value> {
         let mut merged: BTreeMap<String, Histogram<u64>> = BTreeMap::new();
         let sizes = self.latencies.keys().filter(|kind| **kind != Kind::Hello).count();
@@ -234,13 +234,13 @@ fn add(mine: &mut Histogram<u64>, theirs: &Histogram<u64>) {
 }
 
 fn record(histogram: &mut Histogram<u64>, time: Duration) {
-    // An automatically growing histogram takes every value.
+    // An automatically growing histogram accepts every value.
     let _ = histogram.record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
 }
 
-/// Percentiles and their microseconds, as far as so many times can tell them apart.
+/// Percentiles in microseconds, as far as the number of times allows.
 fn points(times: &Histogram<u64>) -> Value {
-    // At least one of them is longer than what a percentile tells, rounding of the share aside.
+    // At least one time is above a percentile, except for rounding of the share.
     let longer = |percent: f64| (1.0 - percent / 100.0) * times.len() as f64;
     let told = |percent: &&f64| **percent == 100.0 || longer(**percent) > 0.999;
     let point =
@@ -263,7 +263,7 @@ fn summary(times: &Histogram<u64>) -> Value {
     fields.into()
 }
 
-/// CPU time of this process so far.
+/// CPU time of this process.
 pub(crate) fn own_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)

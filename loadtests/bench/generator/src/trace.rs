@@ -1,4 +1,4 @@
-//! When requests are due, and which: the same for every server that is given the same plan.
+//! The arrivals of requests, which are the same for every server with the same plan.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,31 +8,31 @@ use fastrand::Rng;
 
 use crate::exchange::Kind;
 
-/// How arrivals are spaced.
+/// The distribution of arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Arrivals {
     /// All gaps are the same.
     Constant,
-    /// Gaps are exponential: many independent clients.
+    /// Exponential gaps: many independent clients.
     Poisson,
 }
 
 /// One request of the trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Arrival {
-    /// Counted from the begin.
+    /// Relative to the start.
     pub(crate) due: Duration,
     pub(crate) kind: Kind,
-    /// To which of the servers it goes.
+    /// The index of its server.
     pub(crate) target: usize,
 }
 
-/// Which share of the requests is `/work` of how many iterations; the others are `/hello`.
+/// The shares of `/work` by number of iterations. The rest is `/hello`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Mix(Vec<(u64, f64)>);
 
 impl Mix {
-    /// Sizes that can be told apart in a report.
+    /// Maximum number of sizes in a report.
     const MOST: usize = 8;
 
     pub(crate) fn one(ops: u64, share: f64) -> Mix {
@@ -70,20 +70,20 @@ impl FromStr for Mix {
         let again = |place: usize| works[..place].iter().any(|work| work.0 == works[place].0);
         match works.len() {
             ..=Self::MOST if fits && !(0..works.len()).any(again) => Ok(Mix(works)),
-            ..=Self::MOST => Err("sizes are told once, and shares are at most 1 together".into()),
+            ..=Self::MOST => Err("each size may occur once, and shares add up to at most 1".into()),
             _ => Err(format!("at most {} sizes", Self::MOST)),
         }
     }
 }
 
-/// What the trace is made from.
+/// The parameters of a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Requests per second.
     pub(crate) rate: f64,
     pub(crate) arrivals: Arrivals,
     pub(crate) works: Mix,
-    /// Servers, of which each arrival takes one at random.
+    /// Number of servers. Each arrival goes to a random one.
     pub(crate) targets: usize,
 }
 

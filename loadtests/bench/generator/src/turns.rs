@@ -1,5 +1,5 @@
-//! Open loops one after the other, each told by a line: what a load balancer does with one kind of
-//! load after the other is seen on connections that are already there.
+//! Open loops one after another, each started by a line. Shows what a load balancer does with a new
+//! load on existing connections.
 
 use std::io::{self, BufRead};
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ struct Turn {
 
 /// Runs a turn for each line until standard input ends.
 pub(crate) fn run(to: Vec<SocketAddr>, connections: usize) -> Result<(), Lost> {
-    // `/work` for no iterations: what it takes is the server's affair.
+    // `/work` without iterations: its cost is set in the server.
     let exchanges = Exchanges::new(to[0], [0]);
     let targets = to.len();
     let mut pool = Pool::open(to, connections * targets, exchanges)?;

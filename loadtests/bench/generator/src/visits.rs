@@ -1,6 +1,6 @@
-//! Visits: each request on a connection of its own, so many at once; whoever is answered is replaced
-//! at once. Connections open without waiting for one another, so a SYN that is not heard holds up
-//! nobody else.
+//! Each request has its own connection, with a fixed number at the same time. A new connection
+//! replaces each that is answered. Connections open independently, so a lost SYN does not delay
+//! others.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,21 +19,21 @@ use crate::hold::guest::{Guest, State, Way};
 use crate::pool::{Answer, Lost, REPLY};
 use crate::tally::Tally;
 
-/// How many come at once, and when it is enough: after a number of requests, or after a time.
+/// The number of connections at a time, and the end: a number of requests, or a time.
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
-    /// Requests in all, each of which is waited for; without it, seconds decide.
+    /// Requests in total, all of which are awaited; by default --seconds decides.
     #[arg(long, conflicts_with = "seconds", required_unless_present = "seconds")]
     requests: Option<usize>,
-    /// Length of the measured part; who is not answered by then is left out.
+    /// Length of the measured part in seconds; requests without a reply by then are left out.
     #[arg(long)]
     seconds: Option<f64>,
-    /// The same load before it, unmeasured.
+    /// Length of the warm-up in seconds.
     #[arg(long, default_value_t = 0.0)]
     warm_up: f64,
 }
 
-/// Those who are on their way.
+/// The current connections.
 #[derive(Debug)]
 struct Visits {
     to: SocketAddr,
@@ -42,12 +42,12 @@ struct Visits {
     poll: OwnedFd,
     guests: Vec<Guest>,
     buffer: Vec<u8>,
-    /// How many may still come.
+    /// How many may still start.
     to_come: Option<usize>,
 }
 
 impl Visits {
-    /// `count` of them begin.
+    /// Starts `count` connections.
     fn begin(
         to: SocketAddr,
         count: usize,
@@ -65,7 +65,7 @@ impl Visits {
         Ok(visits)
     }
 
-    /// Goes on until this time, or until nobody is left; how many were never answered.
+    /// Runs until this time, or until none is left. Returns how many were never answered.
     fn until(
         &mut self,
         until: Option<Instant>,
@@ -115,7 +115,7 @@ impl Visits {
     }
 }
 
-/// Asks when it is connected, then reads; when its exchange ended, once.
+/// Sends the request once connected, then reads. Returns true once, when the exchange ended.
 fn proceed(guest: &mut Guest, exchange: &Exchange, buffer: &mut [u8]) -> Option<Instant> {
     if guest.state == State::Gone {
         return None;
@@ -123,7 +123,7 @@ fn proceed(guest: &mut Guest, exchange: &Exchange, buffer: &mut [u8]) -> Option<
     if guest.state == State::Connecting && guest.connected() {
         guest.ask(exchange);
     }
-    // A server that refuses may have answered already, and there is no second event for that.
+    // A server that rejects may have replied already, and there is no second event for that.
     let ended = match guest.state {
         State::Connecting => false,
         State::Asked => guest.read(exchange, buffer),
@@ -136,11 +136,11 @@ fn proceed(guest: &mut Guest, exchange: &Exchange, buffer: &mut [u8]) -> Option<
     guest.times.gone
 }
 
-/// Prints `warm` when the warm-up is over and the result at the end, so that the caller can look at
-/// the server's clock at both ends while the load goes on.
+/// Prints `warm` when the warm-up is over and the result at the end, so that the caller can read
+/// the server's clock at both ends under load.
 ///
-/// The measured part begins with the last answer of the warm-up and ends with its own last one: what
-/// is under way at either end counts in neither.
+/// The measured part starts with the last answer of the warm-up and ends with its own last one.
+/// Requests in flight at either end count in neither.
 pub(crate) fn run(
     to: SocketAddr,
     count: usize,
@@ -154,7 +154,7 @@ pub(crate) fn run(
     if plan.warm_up > 0.0 {
         visits.until(Some(after(plan.warm_up)), |answer| {
             last = answer.read;
-            // A wrong answer counts whenever it came.
+            // A wrong answer always counts.
             if answer.fault.is_some() {
                 tally.add(&answer);
             }
@@ -175,8 +175,8 @@ fn after(seconds: f64) -> Instant {
     Instant::now() + Duration::from_secs_f64(seconds)
 }
 
-/// The request that says that it is the only one of its connection (RFC 9112, section 9.6): so the
-/// server closes first, and its side remembers the connection (TIME-WAIT), not the client's ports.
+/// The request with `Connection: close` (RFC 9112 section 9.6). The server then closes first, and
+/// its side keeps the connection in TIME-WAIT, not the client's ports.
 fn closing(exchange: &Exchange) -> Exchange {
     let head = exchange.request.strip_suffix(b"\r\n").unwrap_or(&exchange.request);
     Exchange { request: [head, b"Connection: close\r\n\r\n"].concat(), body: exchange.body.clone() }

@@ -1,4 +1,4 @@
-//! What a connection says of itself when it may be idle, and what it takes with it.
+//! Whether a connection is idle, and the state that it keeps when it parks or moves.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use crate::idle::History;
 use crate::lane::LaneState;
 
 impl Connection {
-    /// One that was at rest.
+    /// Resumes a connection.
     pub(super) fn resumed(lane: Rc<LaneState>, history: History) -> Self {
         let now = lane.clock.get();
         let waited = history.waited.unwrap_or_default();
@@ -29,7 +29,7 @@ impl Connection {
         resumed
     }
 
-    /// What it takes with it.
+    /// The state that the connection keeps.
     pub(super) fn history(&self) -> History {
         let now = self.lane.clock.get();
         let waited = now.saturating_duration_since(self.since.get());
@@ -50,24 +50,25 @@ impl Connection {
         here && !self.told.get()
     }
 
-    /// Whether a request was served since it came to its lane. Only then may it move: it is not
-    /// readable at its first poll, and would move on for ever.
+    /// Whether a request was served since it arrived at its lane. Required for a move: it is not
+    /// readable in its first poll, so it would keep moving.
     pub(crate) fn has_served_here(&self) -> bool {
         self.served.get() > self.brought.get()
     }
 
-    /// Whether it may move to another lane, if it is idle, where it has been for at least so long.
+    /// Whether it may move to another lane if it is idle and has been here for at least
+    /// `residence`.
     pub(crate) fn may_move(&self, residence: Duration) -> bool {
         let stayed = self.lane.clock.get().saturating_duration_since(self.came);
         self.has_served_here() && stayed >= residence && !self.last.get()
     }
 
-    /// Requests that it has carried.
+    /// Requests served on it.
     pub(crate) fn served(&self) -> u64 {
         self.served.get()
     }
 
-    /// Whether it had a request since the sweep before this one, which has looked at it.
+    /// Whether it had a request between the last two sweeps.
     pub(crate) fn is_active(&self) -> bool {
         let touched = self.begun.get() > 0 && self.since.get() == self.lane.clock.get();
         self.activity.get() == Activity::Serving || touched
@@ -79,13 +80,13 @@ impl Connection {
         self.brought.set(self.served.get());
     }
 
-    /// Whether it is to park now, if it is idle.
+    /// Whether it should park now, if it is idle.
     pub(crate) fn is_to_park(&self) -> bool {
         // What came after it was told begins a new wait.
         self.to_park.take() && !self.touched.get()
     }
 
-    /// Whether it has waited for its client for longer than `after`, and may park then.
+    /// Whether it has waited for its client for longer than `after`, so that it may park.
     pub(crate) fn is_long_idle(&self, after: Duration) -> bool {
         let waits = matches!(self.activity.get(), Activity::Idle | Activity::Header);
         let waited = || self.lane.clock.get().saturating_duration_since(self.since.get());
@@ -95,7 +96,7 @@ impl Connection {
         waits && may && !self.touched.get() && !self.unflushed.get() && waited() > after
     }
 
-    /// Tells it to park as soon as it is idle.
+    /// Orders it to park as soon as it is idle.
     pub(crate) fn tell_to_park(&self) {
         self.to_park.set(true);
         self.wake();

@@ -9,16 +9,16 @@ use crate::lane::LaneState;
 use crate::metrics::Moved;
 use crate::random::Random;
 
-/// How often connections rest and move without need.
+/// How often connections park and move without need.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chaos {
-    /// The same connections do the same for the same seed, as far as clients are the same.
+    /// The same seed selects the same connections, as far as the clients behave the same.
     pub seed: u64,
     /// One wait in so many ends with a move to another lane; 0: none.
     pub move_one_in: u64,
     /// One wait in so many ends in the lot; 0: none.
     pub park_one_in: u64,
-    /// A rule that is not kept.
+    /// A rule to ignore.
     pub broken: Option<Rule>,
 }
 

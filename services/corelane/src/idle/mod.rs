@@ -1,4 +1,4 @@
-//! Connections that are idle: what they cost, and how they leave their lane.
+//! Idle connections: parking them, and moving them to other lanes.
 //!
 //! ```text
 //!           accept, or arrival from another lane
@@ -57,16 +57,16 @@ use crate::metrics::Moved;
 use crate::reply::HttpService;
 use crate::socket::Socket;
 
-/// Why connections of a lane are asked whether they are idle: a bit for each reason.
+/// The reasons to check a lane's connections for idleness, one bit each.
 #[derive(Debug, Default)]
 pub(crate) struct Attention(Cell<u8>);
 
 impl Attention {
-    /// Some were told to park.
+    /// Connections have an order to park.
     pub(crate) const PARK: u8 = 1;
-    /// The lane has a part in a plan.
+    /// The lane takes part in a plan.
     pub(crate) const SHED: u8 = 2;
-    /// They rest and move without need.
+    /// Chaos is enabled.
     #[cfg(feature = "chaos")]
     pub(crate) const CHAOS: u8 = 128;
 
@@ -96,7 +96,7 @@ pub(crate) enum Leave {
     Move { lane: usize, why: Moved },
 }
 
-/// Has the poll of a connection timed that is about to begin, if anybody wants to know.
+/// Starts timing a poll of a connection, if the lane measures its connections.
 #[inline]
 pub(crate) fn begin_poll(connection: &Connection) {
     let lane = connection.lane();
@@ -105,7 +105,7 @@ pub(crate) fn begin_poll(connection: &Connection) {
     }
 }
 
-/// The poll has ended of a connection that is not idle.
+/// Ends the poll of a connection that is not idle.
 #[inline]
 pub(crate) fn end_poll(connection: &Connection) {
     let lane = connection.lane();
@@ -141,7 +141,7 @@ fn ask(connection: &Connection) -> Option<Leave> {
     if sheds { lane.shedding.choose(lane, connection) } else { None }
 }
 
-/// Takes an idle connection from its task. `unread` was read from the socket, and begins with a
+/// Takes an idle connection from its task. `unread` was read from the socket and starts with a
 /// message.
 pub(crate) fn leave<S: HttpService>(
     host: &Rc<LaneService<S>>,
@@ -173,8 +173,8 @@ pub(crate) fn leave<S: HttpService>(
     }
 }
 
-/// Goes on with a connection that was parked: here with `order` first if there is one, else on the
-/// lane that has time for it.
+/// Resumes a connection that was parked: here if there is an `order`, otherwise on the lane that
+/// has time for it.
 fn wake<S: HttpService>(host: &Rc<LaneService<S>>, resting: Resting, order: Option<Order>) {
     let elsewhere = if order.is_none() { wake::place(&host.lane) } else { None };
     match elsewhere {

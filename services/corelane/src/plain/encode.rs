@@ -1,4 +1,4 @@
-//! The heads of replies.
+//! Encodes the heads of replies.
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
@@ -11,7 +11,7 @@ use crate::clock::Tick;
 use crate::reply::BoxError;
 use crate::reply_body::ReplyBody;
 
-/// Bytes of an ordinary head.
+/// Size of a typical head.
 const USUAL: usize = 512;
 
 /// How the end of a reply's body is told (RFC 9112 section 6).
@@ -130,7 +130,7 @@ fn number(value: &HeaderValue) -> Option<u64> {
     text.parse().ok()
 }
 
-/// Writes a number that ends a line.
+/// Writes a number and the end of the line.
 fn decimal_line(mut number: u64, out: &mut Vec<u8>) {
     let mut line = *b"00000000000000000000\r\n";
     let mut at = line.len() - 2;

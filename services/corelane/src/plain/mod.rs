@@ -6,7 +6,7 @@
 //! At the first that is not, before the service knows of it, the connection goes to hyper for the
 //! rest of its life, with the bytes that were read and not answered.
 //!
-//! Between two requests a connection holds neither a buffer nor anything of the last request.
+//! Between two requests a connection holds no buffer and nothing of the last request.
 
 mod buffers;
 mod date;
@@ -36,9 +36,9 @@ use crate::idle::{self, Leave};
 use crate::reply::HttpService;
 use crate::socket::Socket;
 
-/// A connection on which every request so far was plain.
+/// A connection whose requests have all been plain.
 pub(crate) struct Plain<S: HttpService> {
-    // Dropped first: a request is in flight until its handler is gone.
+    // Dropped first: a request is in flight until its handler is dropped.
     stage: Stage<S>,
     /// Both are there until the connection leaves its task.
     socket: Option<Socket>,
@@ -46,11 +46,11 @@ pub(crate) struct Plain<S: HttpService> {
     host: Rc<LaneService<S>>,
 }
 
-/// What a connection does. Boxed, because most are idle most of the time.
+/// The stage of a connection. Variants are boxed, because most connections are idle.
 enum Stage<S: HttpService> {
-    /// It waits for a request.
+    /// Waits for a request.
     Idle,
-    /// These bytes are to be looked at.
+    /// These bytes have to be processed.
     Unread(Box<Bytes>),
     /// It waits for the rest of this head.
     Part(Box<BytesMut>),
@@ -58,7 +58,7 @@ enum Stage<S: HttpService> {
     Answering(Box<Answering<S>>),
     /// The service makes the body of a reply.
     Streaming(Box<Streaming<S>>),
-    /// The socket has had no room for the end of a reply.
+    /// The socket could not accept the whole reply.
     Writing(Box<Writing<S>>),
     /// A reply is written, and the body of its request is not read to its end.
     Discarding(Box<Input>),
@@ -71,7 +71,7 @@ enum Stage<S: HttpService> {
 }
 
 impl<S: HttpService> Stage<S> {
-    /// Goes on with what was read.
+    /// Continues with bytes that were read.
     fn unread(bytes: Bytes) -> Self {
         if bytes.is_empty() { Stage::Idle } else { Stage::Unread(Box::new(bytes)) }
     }
@@ -82,11 +82,11 @@ impl<S: HttpService> Stage<S> {
     }
 }
 
-/// What comes of a part of a turn.
+/// The result of one step of a turn.
 enum Step<S: HttpService> {
-    /// The turn goes on.
+    /// Continue the turn.
     Go(Stage<S>),
-    /// It ends, until something happens.
+    /// End the turn and wait.
     Wait(Stage<S>),
 }
 
@@ -99,7 +99,7 @@ struct Answering<S: HttpService> {
 }
 
 impl<S: HttpService> Plain<S> {
-    /// Serves a connection that begins with `prefix`.
+    /// Serves a connection that starts with `prefix`.
     pub(crate) fn new(
         host: Rc<LaneService<S>>,
         registration: Registration,

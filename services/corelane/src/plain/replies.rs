@@ -1,4 +1,4 @@
-//! Replies on their way to the socket.
+//! Writes replies to the socket.
 
 use std::io::{self, IoSlice};
 use std::mem;
@@ -26,7 +26,7 @@ const DISCARDED: u64 = 64 * 1024;
 /// What the socket has not taken yet.
 pub(super) struct Writing<S: HttpService> {
     out: Vec<u8>,
-    /// Bytes of `out` that it took.
+    /// Bytes of `out` that were written.
     at: usize,
     /// Behind `out`.
     part: Part,
@@ -132,7 +132,7 @@ impl<S: HttpService> Turn<'_, S> {
         })
     }
 
-    /// Goes on with a body that comes in parts.
+    /// Continues a body in several parts.
     pub(super) fn stream(
         &mut self,
         mut streaming: Box<Streaming<S>>,
@@ -257,7 +257,7 @@ impl<S: HttpService> Writing<S> {
         self.part.tail = &self.part.tail[taken - of_out - of_data..];
     }
 
-    /// The socket has no room in this turn: what comes next is not looked at before another.
+    /// The socket accepts nothing more in this turn, so the next stage starts in another.
     fn held_up(mut self) -> Self {
         match &mut self.next {
             Stage::Answering(answering) => answering.polled = false,

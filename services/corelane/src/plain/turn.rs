@@ -1,5 +1,4 @@
-//! What a connection does when its task is polled: it reads, answers and writes until it has to
-//! wait.
+//! The turn of a connection: it reads, answers and writes until it has to wait.
 
 use std::error::Error;
 use std::mem;
@@ -26,18 +25,18 @@ use crate::reply::{HttpService, Made, Reply};
 use crate::socket::Socket;
 use crate::stream::read_ahead;
 
-/// Replies to requests that came together are sent together, up to about so many bytes.
+/// Replies to pipelined requests are sent together, up to about this many bytes.
 const TOGETHER: usize = 32 * 1024;
 
-/// Most requests of one connection that are answered in a turn: then others have theirs.
+/// Maximum requests per turn of a connection, so that other tasks run in between.
 pub(super) const REQUESTS: u32 = 32;
 
-/// A connection in its turn.
+/// A turn of a connection.
 pub(super) struct Turn<'a, S: HttpService> {
     pub(super) socket: &'a mut Socket,
     pub(super) connection: &'a Rc<Connection>,
     pub(super) host: &'a LaneService<S>,
-    /// Requests that may still be answered in it.
+    /// Requests that may still be answered in this turn.
     pub(super) left: u32,
 }
 
@@ -61,7 +60,7 @@ pub(super) enum Heard {
 }
 
 impl<S: HttpService> Turn<'_, S> {
-    /// Waits for requests, and answers them.
+    /// Reads requests and answers them.
     pub(super) fn read(&mut self, cx: &mut Context<'_>) -> Step<S> {
         let mut input = self.host.buffers.take_input();
         let mut space = ReadBuf::new(&mut input);
@@ -109,8 +108,8 @@ impl<S: HttpService> Turn<'_, S> {
         }
     }
 
-    /// Answers the requests of which `bytes` consist, in their order. `held` is what they are a
-    /// part of, if that is to be kept for the next turn.
+    /// Answers the requests in `bytes` in order. `held` is the buffer of `bytes` if it may be kept
+    /// for the next turn.
     pub(super) fn serve(
         &mut self,
         bytes: &[u8],
@@ -211,7 +210,7 @@ impl<S: HttpService> Turn<'_, S> {
         Ok((there, upload))
     }
 
-    /// Goes on with a reply that is not made yet.
+    /// Continues a reply that is not ready.
     pub(super) fn answer(
         &mut self,
         mut answering: Box<Answering<S>>,
@@ -288,10 +287,10 @@ impl<S: HttpService> Turn<'_, S> {
         }
     }
 
-    /// Lets the end of the socket drop what the client does not take.
+    /// Makes closing the socket discard what the client does not read.
     pub(super) fn reset(&mut self) {
         self.connection.set_reset();
-        // Fails only for a socket that is gone already.
+        // Fails only if the socket is closed.
         let _ = self.socket.set_zero_linger();
     }
 }

@@ -1,4 +1,4 @@
-//! One connection that is held.
+//! One held connection.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use super::link::{Link, Security};
 use crate::exchange::Exchange;
 use crate::reply::{self, Fault, Reply};
 
-/// As little as the kernel allows, so that a slow reader's window is soon full (tcp(7)).
+/// The kernel's minimum, so that a slow reader's window is soon full (tcp(7)).
 const SMALL: usize = 1;
 
-/// What a slow reader takes at a time.
+/// Bytes per read of a slow reader.
 const SIP: usize = 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,26 +25,26 @@ pub(crate) enum State {
     Connecting,
     Open,
     Asked,
-    /// It failed, or the server has closed it.
+    /// It failed, or the server closed it.
     Gone,
 }
 
-/// When what happened.
+/// The times of a request or connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// When it was to begin.
+    /// When it was due.
     pub(crate) due: Instant,
-    /// When it did: its first SYN, or its request.
+    /// When it began: its first SYN, or its request.
     pub(crate) begun: Instant,
     pub(crate) connected: Option<Instant>,
     pub(crate) answered: Option<Instant>,
     pub(crate) gone: Option<Instant>,
 }
 
-/// How connections are made.
+/// How connections are opened and closed.
 #[derive(Debug, Default)]
 pub(crate) struct Way {
-    /// They end with a reset, so that their ports are free at once for the next run.
+    /// Close with a reset, so that ports are free at once for the next run.
     pub(crate) reset: bool,
     /// With the smallest receive buffer.
     pub(crate) small: bool,
@@ -59,14 +59,14 @@ pub(crate) struct Guest {
     pub(crate) times: Times,
     pub(crate) fault: Option<Fault>,
     pub(crate) lane: Option<usize>,
-    /// The status of a reply that nobody asked for, such as that to a header that took too long.
+    /// The status of a reply without a request, such as one to a header timeout.
     pub(crate) refusal: Option<u16>,
-    /// The first part of a reply that came in several.
+    /// The first part of a reply that arrived in several parts.
     part: Vec<u8>,
 }
 
 impl Guest {
-    /// Begins to connect; `index` is what its events are told by.
+    /// Starts to connect. `index` identifies its events.
     pub(crate) fn come(
         to: SocketAddr,
         from: Option<IpAddr>,
@@ -101,7 +101,7 @@ impl Guest {
         Ok(Guest { link, state, times, fault, lane, refusal, part: Vec::new() })
     }
 
-    /// Whether it has just been connected, with TLS after its handshake.
+    /// Whether the connection has just been established, including the TLS handshake.
     pub(crate) fn connected(&mut self) -> bool {
         let outcome = socket_error(self.link.socket()).and_then(|outcome| outcome);
         match outcome.map_err(|_| ()).and_then(|()| self.link.shake().map_err(|_| ())) {
@@ -127,12 +127,12 @@ impl Guest {
         }
     }
 
-    /// Sends a part of a request; false when the connection does not take it.
+    /// Sends a part of a request. Returns false if the connection does not accept it.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
         self.link.send(bytes)
     }
 
-    /// Reads the reply to its request; true when that has ended, one way or the other.
+    /// Reads the reply to its request. Returns true when the exchange has ended, for any reason.
     pub(crate) fn read(&mut self, exchange: &Exchange, buffer: &mut [u8]) -> bool {
         let arrived = match self.link.receive(buffer) {
             Ok(length) if length > 0 => length,
@@ -163,7 +163,7 @@ impl Guest {
         true
     }
 
-    /// Reads what comes to one that waits for nothing: the server's refusal, or its end.
+    /// Reads input of a connection without a request: the server's rejection, or its end.
     pub(crate) fn overhear(&mut self, buffer: &mut [u8]) {
         loop {
             match self.link.receive(buffer) {
@@ -181,7 +181,7 @@ impl Guest {
         }
     }
 
-    /// Takes a little of a long reply.
+    /// Reads a little of a long reply.
     pub(crate) fn sip(&mut self) {
         let mut sip = [0; SIP];
         match self.link.receive(&mut sip) {
@@ -191,7 +191,7 @@ impl Guest {
         }
     }
 
-    /// Notes that it is gone; not that of one whose request was lost to the end of the measurement.
+    /// Records the end, unless a request was cut by the end of the measurement.
     pub(crate) fn end(&mut self, fault: Option<Fault>) {
         self.state = State::Gone;
         self.fault = self.fault.or(fault);

@@ -1,4 +1,4 @@
-//! The connections that are held, and the event loop that looks after them.
+//! The held connections and their event loop.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,50 +17,50 @@ use crate::exchange::{Exchange, Exchanges, Kind};
 use crate::pool::{Lost, REPLY};
 use crate::reply::Fault;
 
-/// Longest wait for anything to happen; a SYN is sent again after 1, 3, 7 and 15 s (RFC 6298).
+/// Longest time without any event. A SYN is sent again after 1, 3, 7 and 15 s (RFC 6298).
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Events that are taken at a time.
+/// Maximum events per poll.
 const EVENTS: usize = 4096;
 
-/// What the events of the caller's own descriptor are told by.
+/// Identifies events of the caller's descriptor.
 const CALLER: u64 = u64::MAX;
 
 const ENDED: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
 
-/// Once, so that a line that comes too early does not keep a stage awake.
+/// One event only, so that an early line does not keep a stage awake.
 const HEARD: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 
-/// Where connections go and come from, and what they do there.
+/// Addresses of connections, and their behaviour.
 #[derive(Debug)]
 pub(crate) struct Setting {
-    /// Connections go to these in turn,
+    /// Server addresses. Connections alternate between them,
     pub(crate) to: Vec<SocketAddr>,
-    /// and for each of those come from these in turn.
+    /// and between these source addresses for each server.
     pub(crate) from: Vec<IpAddr>,
     pub(crate) manner: Manner,
     pub(crate) way: Way,
-    /// Between two bytes of a slow one.
+    /// Time between two bytes of a slow connection.
     pub(crate) pause: Duration,
     pub(crate) exchanges: Exchanges,
 }
 
-/// One thing that many connections do: they open, they ask, or both.
+/// A step of many connections: they open, send a request, or both.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) begun: Instant,
-    /// From one connection to the next; zero is all at once.
+    /// Interval between connections; zero means all at once.
     pub(crate) gap: Duration,
-    /// So many begin before it is looked at what came back.
+    /// Maximum that begin before replies are read.
     pub(crate) burst: usize,
-    /// None begins while so many are in flight.
+    /// None begins while this many are in flight.
     pub(crate) window: usize,
     pub(crate) ask: bool,
-    /// Who has still to begin, in this order.
+    /// Connections that have not begun, in order.
     pub(crate) coming: VecDeque<usize>,
-    /// How many have begun and not ended.
+    /// Connections that have begun and not ended.
     pub(crate) in_flight: usize,
-    /// The most that were so at a time.
+    /// Maximum of `in_flight`.
     pub(crate) most: usize,
     started: u32,
 }
@@ -71,7 +71,7 @@ impl Stage {
         Stage { begun, gap, burst, window, ask, coming, in_flight: 0, most: 0, started: 0 }
     }
 
-    /// Whether the next waits for its time alone.
+    /// Whether the next one only waits for its time.
     fn is_next_free(&self) -> bool {
         !self.coming.is_empty() && self.in_flight < self.window
     }
@@ -85,7 +85,7 @@ pub(crate) struct Hall {
     setting: Setting,
     poll: OwnedFd,
     pub(crate) guests: Vec<Guest>,
-    /// When a slow one does its next bit; all pause for as long, so they stay in order.
+    /// When each slow connection continues. All pauses are equal, so the queue stays in order.
     slow: VecDeque<(Instant, usize)>,
     buffer: Vec<u8>,
     events: Vec<Event>,
@@ -99,14 +99,15 @@ impl Hall {
         Ok(Hall { setting, poll, guests, slow, buffer, events })
     }
 
-    /// Has `attend` end when the caller writes.
+    /// Makes `attend` return when the caller writes.
     pub(crate) fn listen(&self, caller: impl AsFd) -> Result<(), Lost> {
         epoll::add(&self.poll, caller, EventData::new_u64(CALLER), HEARD)
             .map_err(io::Error::from)?;
         Ok(())
     }
 
-    /// Takes all of them through a stage; who has no answer when nothing happens any more is silent.
+    /// Runs a stage for all connections. Those without a reply count as silent when events
+    /// stop.
     pub(crate) fn run(&mut self, stage: &mut Stage) -> Result<(), Lost> {
         let mut progress = Instant::now();
         while !stage.coming.is_empty() || stage.in_flight > 0 {
@@ -126,7 +127,7 @@ impl Hall {
         Ok(())
     }
 
-    /// Looks after them until the caller has written.
+    /// Handles the connections until the caller has written.
     pub(crate) fn attend(&mut self, caller: impl AsFd) -> Result<(), Lost> {
         epoll::modify(&self.poll, caller, EventData::new_u64(CALLER), HEARD)
             .map_err(io::Error::from)?;
@@ -134,7 +135,7 @@ impl Hall {
         Ok(())
     }
 
-    /// One round of the loop; whether the caller has written.
+    /// One turn of the loop. Returns whether the caller has written.
     fn turn(&mut self, mut stage: Option<&mut Stage>, most: Duration) -> Result<bool, Lost> {
         let mut next = self.feed();
         if let Some(stage) = stage.as_deref_mut() {
@@ -198,7 +199,7 @@ impl Hall {
         guest.ask(exchange);
     }
 
-    /// What an event means for its connection.
+    /// Handles the event of a connection.
     fn proceed(&mut self, event: Event, stage: Option<&mut Stage>) {
         let (index, flags) = (event.data.u64() as usize, event.flags);
         let exchange = self.setting.exchanges.of(Kind::Hello);
@@ -217,7 +218,8 @@ impl Hall {
             }
         }
         match guest.state {
-            // A server that refuses may have answered already, and there is no second event for that.
+            // A server that rejects may have replied already, and there is no second event for
+            // that.
             State::Asked => _ = guest.read(exchange, &mut self.buffer),
             State::Open if before != State::Open => {}
             State::Open if self.setting.manner == Manner::SlowRead => {
@@ -237,7 +239,7 @@ impl Hall {
         }
     }
 
-    /// Lets the slow ones that are due do their next bit; when the next of them is.
+    /// Continues slow connections that are due. Returns when the next one is due.
     fn feed(&mut self) -> Option<Instant> {
         while let Some((due, index)) = self.slow.front().copied() {
             if due > Instant::now() {
@@ -250,7 +252,7 @@ impl Hall {
             }
             match self.setting.manner {
                 Manner::SlowRead => guest.sip(),
-                // What the server does not take ends in an event.
+                // A failed write is reported by an event.
                 _ => _ = guest.send(b"a"),
             }
             self.slow.push_back((due + self.setting.pause, index));
@@ -259,11 +261,12 @@ impl Hall {
     }
 }
 
-/// How a slow one begins.
+/// The start of a slow connection.
 fn slowly(guest: &mut Guest, manner: Manner, exchange: &Exchange) {
     let request = &exchange.request;
     let sent = match manner {
-        // All but the empty line that ends the header, and the begin of a field that grows.
+        // Everything except the empty line that ends the header, and the start of a field that
+        // grows.
         Manner::SlowHead => guest.send(&request[..request.len() - 2]) && guest.send(b"x-slow: "),
         _ => guest.send(request),
     };

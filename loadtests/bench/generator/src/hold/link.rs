@@ -1,4 +1,4 @@
-//! The bytes of one connection: over TCP, or over TLS.
+//! The byte stream of one connection, over TCP or TLS.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
 
-/// What all TLS connections have in common.
+/// The TLS settings of all connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Security {
     config: Arc<ClientConfig>,
@@ -22,8 +22,8 @@ pub(crate) struct Security {
 }
 
 impl Security {
-    /// For a server that has this very certificate. No session is resumed: each connection is a
-    /// client of its own.
+    /// For a server with exactly this certificate. Sessions are not resumed, because each
+    /// connection represents another client.
     pub(crate) fn new(certificate: &Path, to: SocketAddr) -> Result<Self, String> {
         let problem = |error: &dyn std::fmt::Display| format!("{}: {error}", certificate.display());
         let certificate =
@@ -45,7 +45,7 @@ impl Security {
     }
 }
 
-/// Takes one certificate and no other, whatever authority or name is in it.
+/// Accepts one certificate only, whatever its authority or name.
 #[derive(Debug)]
 struct Pinned {
     certificate: CertificateDer<'static>,
@@ -96,13 +96,13 @@ impl ServerCertVerifier for Pinned {
 #[derive(Debug)]
 pub(crate) struct Link {
     socket: TcpStream,
-    /// In a box: most connections have none.
+    /// Boxed, because most connections have none.
     tls: Option<Box<ClientConnection>>,
 }
 
 impl Link {
     pub(crate) fn new(socket: TcpStream, security: Option<&Security>) -> Self {
-        // It fails for settings alone, which are the same for all.
+        // Fails only for invalid settings, which are the same for all.
         let tls = security.map(|security| security.client().expect("a TLS client"));
         Link { socket, tls: tls.map(Box::new) }
     }
@@ -111,13 +111,13 @@ impl Link {
         &self.socket
     }
 
-    /// Goes on with the handshake, if there is one; whether requests may be sent.
+    /// Continues the handshake, if there is one. Returns whether requests may be sent.
     pub(crate) fn shake(&mut self) -> Result<bool, Errno> {
         self.pull()?;
         Ok(self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking()))
     }
 
-    /// Sends all of the bytes; false when the connection does not take them.
+    /// Sends all bytes. Returns false if the connection does not accept them.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
         let Some(tls) = &mut self.tls else {
             return send(&self.socket, bytes, SendFlags::NOSIGNAL) == Ok(bytes.len());
@@ -125,7 +125,7 @@ impl Link {
         tls.writer().write_all(bytes).is_ok() && self.push().is_ok()
     }
 
-    /// Reads what is there, as recv(2) does: 0 bytes are the end.
+    /// Reads available bytes like recv(2): 0 bytes mean the end.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
         if self.tls.is_none() {
             return recv(&self.socket, buffer, RecvFlags::empty()).map(|(_, length)| length);
@@ -135,12 +135,12 @@ impl Link {
         match tls.reader().read(buffer) {
             Ok(length) => Ok(length),
             Err(error) if error.kind() == ErrorKind::WouldBlock => pulled.and(Err(Errno::AGAIN)),
-            // The end without a word of TLS's.
+            // The end without a `close_notify`.
             Err(_) => Ok(0),
         }
     }
 
-    /// Takes records until the socket has no more, and answers those that want an answer.
+    /// Reads records until the socket is empty, and replies where TLS requires it.
     fn pull(&mut self) -> Result<(), Errno> {
         loop {
             let Some(tls) = &mut self.tls else { return Ok(()) };

@@ -1,7 +1,8 @@
-//! Many connections that are held: idle ones, slow ones, and those that all ask in the same moment.
+//! Holds many connections: idle ones, slow ones, and those that all send a request at the same
+//! time.
 //!
-//! Each line of standard input is what they do next, as JSON, and what came of it is a line of
-//! standard output. Between the lines the connections are looked after, until standard input ends.
+//! Each line of standard input is a step of theirs, as JSON. Its result is a line of standard
+//! output. Between the lines the connections are kept open, until standard input ends.
 
 pub(crate) mod guest;
 mod hall;
@@ -28,77 +29,77 @@ pub(crate) use hall::PATIENCE;
 use hall::{Hall, Setting, Stage};
 use link::Security;
 
-/// What a connection does while it is held.
+/// The behaviour of a held connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Manner {
-    /// Nothing, but the requests that it is told to make.
+    /// Idle, except for requests by a line.
     Idle,
-    /// It sends a header that never ends, a byte at a time.
+    /// Sends a header that never ends, one byte at a time.
     SlowHead,
-    /// It takes a long reply, a little at a time.
+    /// Reads a long reply, a little at a time.
     SlowRead,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Addresses of the servers, with commas between; connections go to them in turn.
+    /// Addresses of the servers, separated by commas; connections alternate between them.
     #[arg(long, value_delimiter = ',', required = true)]
     to: Vec<SocketAddr>,
-    /// Own addresses to come from in turn, where one has too few ports.
+    /// Source addresses to alternate between, if one has too few ports.
     #[arg(long, value_delimiter = ',')]
     from: Vec<IpAddr>,
-    /// Asked for instead of `/hello`.
+    /// Path to request instead of `/hello`.
     #[arg(long, requires = "file")]
     page: Option<String>,
-    /// The file that the page has to be.
+    /// File with the expected body of the page.
     #[arg(long, requires = "page")]
     file: Option<PathBuf>,
-    /// A body of so many bytes comes with each request.
+    /// Size of the body of each request in bytes.
     #[arg(long, value_name = "BYTES")]
     body: Option<usize>,
-    /// Over TLS, with this as the server's certificate, in PEM.
+    /// Use TLS, with this file as the server's certificate in PEM.
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// What connections do while they are held.
+    /// Behaviour of held connections.
     #[arg(long, value_enum, default_value = "idle")]
     manner: Manner,
-    /// Seconds between two bytes of a slow one.
+    /// Seconds between two bytes of a slow connection.
     #[arg(long, default_value_t = 1.0)]
     pause: f64,
 }
 
-/// A line.
+/// An input line.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
 enum Line {
-    /// So many more connections, each with a request or without.
+    /// Open more connections, with or without a request.
     Open {
         connections: usize,
         ask: bool,
         #[serde(default)]
         pace: Pace,
     },
-    /// One request on each that is open.
+    /// Send a request on each open connection.
     Ask {
         #[serde(default)]
         pace: Pace,
     },
-    /// What has become of them so far.
+    /// Report the state of the connections.
     Look,
 }
 
-/// When they begin.
+/// The pace of a step.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Pace {
-    /// Spread over so long; without it, all in the same moment.
+    /// Spread over this time; 0 starts all at the same time.
     #[serde(default)]
     seconds: f64,
-    /// Counted from this time of `CLOCK_MONOTONIC`, so that several processes begin together.
+    /// Start at this time of `CLOCK_MONOTONIC`, so that several processes start together.
     at_ns: Option<u64>,
-    /// So many begin before it is looked at what came back; without it, all that are due.
+    /// Maximum that begin before replies are read; by default all that are due.
     burst: Option<usize>,
-    /// None begins while so many are in flight.
+    /// None begins while this many are in flight.
     window: Option<usize>,
 }
 
@@ -116,7 +117,7 @@ impl Pace {
     }
 }
 
-/// Does what each line says until standard input ends.
+/// Runs the step of each line until standard input ends.
 pub(crate) fn run(options: Options) -> Result<(), Lost> {
     let mut exchanges = Exchanges::new(options.to[0], None);
     if let (Some(page), Some(file)) = (&options.page, &options.file) {
@@ -170,7 +171,8 @@ fn obey(hall: &mut Hall, line: Line) -> Result<Value, Lost> {
     Ok(report)
 }
 
-/// What each did, in milliseconds from the begin of the stage; only a right answer has a time.
+/// The result of each, in milliseconds from the start of the stage. Only correct replies have a
+/// time.
 fn columns(guests: &[&Guest], begun: Instant) -> Value {
     let ms =
         |time: Instant| (time.saturating_duration_since(begun).as_secs_f64() * 1e6).round() / 1e3;
@@ -190,7 +192,7 @@ fn columns(guests: &[&Guest], begun: Instant) -> Value {
     })
 }
 
-/// How many are still there, and how long the others lasted.
+/// The number of open connections, and how long the others lasted.
 fn look(guests: &[Guest]) -> Value {
     let mut refusals: BTreeMap<u16, u64> = BTreeMap::new();
     for status in guests.iter().filter_map(|guest| guest.refusal) {
@@ -204,12 +206,12 @@ fn look(guests: &[Guest]) -> Value {
     json!({"connections": guests.len(), "open": open, "refusals": refusals, "lasted_s": lasted})
 }
 
-/// Standard input in lines. What is read of it is kept here alone, so that the loop sees what is not.
+/// The lines of standard input. Buffered only here, so that polling shows whether there is more.
 #[derive(Debug, Default)]
 struct Lines(Vec<u8>);
 
 impl Lines {
-    /// Reads what is there; false at the end.
+    /// Reads available bytes. Returns false at the end.
     fn read(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 4096];
         let length = rustix::io::read(io::stdin(), &mut buffer)?;
@@ -217,7 +219,7 @@ impl Lines {
         Ok(length > 0)
     }
 
-    /// The next whole line.
+    /// The next complete line.
     fn next(&mut self) -> Option<Vec<u8>> {
         let end = memchr(b'\n', &self.0)?;
         Some(self.0.drain(..=end).collect())

@@ -16,19 +16,19 @@ use super::user::{Fault, Kind, Site, User};
 use crate::pool::Lost;
 use crate::reply::{self, Malformed, Message};
 
-/// Longest wait for a reply.
+/// Maximum wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often waits are looked at.
+/// Interval between checks of waiting requests.
 const CHECK: Duration = Duration::from_millis(250);
 
-/// Longest part of a reply that is read at once; more than any reply has.
+/// Size of a read; larger than any reply.
 const BUFFER: usize = 64 << 10;
 
 /// A request of an open loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due {
-    /// Counted from the begin.
+    /// Relative to the start.
     pub(crate) at: Duration,
     pub(crate) user: usize,
     pub(crate) kind: Kind,
@@ -41,7 +41,7 @@ pub(crate) struct Crowd {
     seats: Vec<Seat>,
     poll: OwnedFd,
     tally: Tally,
-    /// Users with something in flight or to do, or whose connection does not stand yet.
+    /// Users with something in flight or to do, or without an established connection.
     busy: usize,
     checked: Instant,
     out: Vec<u8>,
@@ -62,7 +62,7 @@ impl Crowd {
         })
     }
 
-    /// All users connect at once and do these requests so many times, each at its own pace.
+    /// All users connect at once and send these requests in this many rounds, each at its own pace.
     pub(crate) fn closed(&mut self, kinds: &[Kind], rounds: usize) -> Result<Tally, Lost> {
         for seat in &mut self.seats {
             seat.todo = (0..rounds).flat_map(|_| kinds.iter().map(|kind| (*kind, None))).collect();
@@ -73,13 +73,13 @@ impl Crowd {
         Ok(self.end(begun))
     }
 
-    /// Sends requests when they are due, on connections that stand already. One whose user still
-    /// waits for an earlier reply waits too, and its latency counts from when it was due.
+    /// Sends requests when they are due, on established connections. If its user still waits for an
+    /// earlier reply, a request waits too, and its latency counts from when it was due.
     pub(crate) fn open(&mut self, arrivals: &[Due]) -> Result<Tally, Lost> {
         self.connect_all()?;
         self.finish()?;
         for seat in &mut self.seats {
-            // Its first reply waits for the first request, not for the server.
+            // Its first reply depends on the first request, not on the server.
             seat.begun = None;
         }
         let mut events = Vec::with_capacity(self.seats.len());
@@ -102,7 +102,7 @@ impl Crowd {
         Ok(self.end(begun))
     }
 
-    /// Looks at connections between two, so that the first ones need not wait for the last.
+    /// Handles events between connects, so that the first connections need not wait for the last.
     fn connect_all(&mut self) -> Result<(), Lost> {
         self.busy = self.seats.len();
         let mut events = Vec::with_capacity(self.seats.len());
@@ -113,7 +113,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Until nobody has anything to do.
+    /// Runs until nothing is left to do.
     fn finish(&mut self) -> Result<(), Lost> {
         let mut events = Vec::with_capacity(self.seats.len());
         while self.busy > 0 {
@@ -132,7 +132,7 @@ impl Crowd {
         tally
     }
 
-    /// One look at what has happened.
+    /// Polls once and handles the events.
     fn turn(&mut self, events: &mut Vec<Event>, wait: Duration) -> Result<(), Lost> {
         events.clear();
         let timeout = Timespec::try_from(wait.min(CHECK)).map_err(io::Error::other)?;
@@ -172,7 +172,7 @@ impl Crowd {
             Err(_) => 0,
         };
         if seat.asked.is_none() {
-            // Idle: the server may close it, and nothing is lost.
+            // Idle: the server may close it without loss.
             seat.close();
             return Ok(());
         }
@@ -191,7 +191,7 @@ impl Crowd {
         }
     }
 
-    /// What has arrived of a reply so far.
+    /// Handles a part of a reply.
     fn receive(&mut self, index: usize, bytes: &[u8]) -> Result<(), Lost> {
         match reply::parse(bytes) {
             Ok(None) => {
@@ -221,7 +221,7 @@ impl Crowd {
         self.next(index)
     }
 
-    /// The request in flight, or the one that would be next, has failed with its connection.
+    /// The request in flight, or the next one, has failed with its connection.
     fn fail(&mut self, index: usize, fault: Fault) -> Result<(), Lost> {
         let seat = &mut self.seats[index];
         seat.close();
@@ -235,7 +235,7 @@ impl Crowd {
         self.next(index)
     }
 
-    /// After the end of something: goes on, or rests.
+    /// Continues with the next request, or stays idle.
     fn next(&mut self, index: usize) -> Result<(), Lost> {
         if self.seats[index].todo.is_empty() {
             self.busy -= 1;
@@ -244,7 +244,7 @@ impl Crowd {
         self.advance(index)
     }
 
-    /// Sends what is next, unless an earlier request is in flight.
+    /// Sends the next request, unless an earlier one is in flight.
     fn advance(&mut self, index: usize) -> Result<(), Lost> {
         let seat = &mut self.seats[index];
         if seat.asked.is_some() {
@@ -260,14 +260,14 @@ impl Crowd {
         let Some((kind, due)) = seat.todo.pop_front() else { return Ok(()) };
         seat.user.ask(kind, &self.site, &mut self.out);
         seat.asked = Some((kind, due.unwrap_or_else(Instant::now)));
-        // A request is far below the room of an empty socket.
+        // A request is much smaller than an empty send buffer.
         if send(socket, &self.out, SendFlags::NOSIGNAL) != Ok(self.out.len()) {
             return self.fail(index, Fault::Closed);
         }
         Ok(())
     }
 
-    /// Begins a connection.
+    /// Starts a connection.
     fn open_socket(&mut self, index: usize) -> Result<(), Lost> {
         if self.seats[index].connect(&self.site.to, &self.poll, index)? {
             return Ok(());
@@ -289,7 +289,7 @@ mod tests {
 
     const PAGE: &str = "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: 4\r\n\r\npage";
 
-    /// Answers the requests of all connections by their number, from 0; `None` closes instead.
+    /// Answers the requests of all connections by number, from 0. `None` closes instead.
     fn server(answer: fn(usize) -> Option<&'static str>) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -301,7 +301,7 @@ mod tests {
                 while socket.read(&mut [0; 1024]).is_ok_and(|length| length > 0) {
                     number += 1;
                     let Some(reply) = answer(number - 1) else { break };
-                    // In two, which the reader has to join.
+                    // In two parts, which the reader has to join.
                     let (start, rest) = reply.split_at(20);
                     socket.write_all(start.as_bytes()).expect("sent");
                     socket.write_all(rest.as_bytes()).expect("sent");
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn nobody_there_fails_every_request() {
-        // Bound, so that nobody else gets the port, but not listening.
+        // Bound, so that no other process gets the port, but not listening.
         let bound = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
         bind(&bound, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
         let to = getsockname(&bound).and_then(SocketAddr::try_from).expect("an address");

@@ -1,10 +1,10 @@
-//! The projects that users save: seeded text of the size that was published.
+//! The projects that users save: seeded text of the published size.
 
 use fastrand::Rng;
 use memchr::memmem;
 use serde::Serialize;
 
-/// Bytes of every document; the saves of the published test sent about as many.
+/// Size of a document, about that of the published test.
 const SIZE: usize = 5_700;
 
 const TAGS: usize = 6;
@@ -44,13 +44,13 @@ struct Task {
     notes: String,
 }
 
-/// The text of a project. Its revision stands near its begin and near its end, so that a mixture
-/// of two versions is noticed.
+/// The text of a project. Its revision is near its start and near its end, so that a mixture of two
+/// versions is detected.
 #[derive(Debug)]
 pub(crate) struct Document {
     text: Vec<u8>,
     revision: u64,
-    /// Where the digits of the revision are.
+    /// Positions of the digits of the revision.
     digits: Vec<usize>,
 }
 
@@ -75,7 +75,7 @@ impl Document {
         Document { text, revision: 0, digits }
     }
 
-    /// Makes the next revision of it.
+    /// Makes its next revision.
     pub(crate) fn revise(&mut self) {
         self.revision += 1;
         let digits = format!("{:0DIGITS$}", self.revision);
@@ -89,9 +89,9 @@ impl Document {
         &self.text
     }
 
-    /// Whether a reply shows this document, as the project `id`.
+    /// Whether a reply contains this document as the project `id`.
     pub(crate) fn is_shown_by(&self, body: &[u8], id: &str) -> bool {
-        // As it was sent, after the members of the reply's own: no need to look further.
+        // The fast case: as it was sent, after the server's own members.
         if let Some(own) = body.strip_suffix(&self.text[1..]) {
             return memmem::find(own, id.as_bytes()).is_some();
         }
@@ -117,7 +117,7 @@ fn json(project: &Project) -> Vec<u8> {
     serde_json::to_vec(project).expect("text and numbers")
 }
 
-/// Words of about so many bytes in all.
+/// Words of about this many bytes in total.
 fn words(random: &mut Rng, bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + 16);
     while text.len() < bytes {

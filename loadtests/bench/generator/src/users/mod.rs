@@ -1,10 +1,10 @@
-//! Users of a service, each with a connection and a project of its own: a page, a load and a save
-//! in turn.
+//! Users of a service, each with its own connection and project: a page, a load and a save in this
+//! order.
 //!
 //! Every user first creates its project and loads it, which is not measured. Then each line of
-//! standard input is a part, as JSON: in a closed loop, users connect and ask again as soon as they
-//! are answered; in an open one, requests are due at a rate, whether or not earlier ones were
-//! answered. Each part has connections of its own, and ends with a report.
+//! standard input is a part, as JSON. In a closed loop, users send the next request as soon as they
+//! receive a reply. In an open one, requests are due at a rate, whether or not earlier ones were
+//! answered. Each part has its own connections, and ends with a report.
 
 mod crowd;
 mod document;
@@ -32,19 +32,19 @@ pub(crate) struct Options {
     /// Address of the server.
     #[arg(long)]
     to: SocketAddr,
-    /// How many there are.
+    /// Number of users.
     #[arg(long, default_value_t = 1000)]
     users: usize,
     /// The file behind the page.
     #[arg(long)]
     page: PathBuf,
-    /// Where the server has it.
+    /// Path of the page.
     #[arg(long, default_value = "/static/4k.txt")]
     page_target: String,
     /// File with the bearer token of saves.
     #[arg(long)]
     token: PathBuf,
-    /// The same seed gives the same projects.
+    /// Seed of the projects.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -53,9 +53,9 @@ pub(crate) struct Options {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "loop", rename_all = "lowercase", deny_unknown_fields)]
 enum Part {
-    /// Every user does this so many times.
+    /// Every user does this many rounds.
     Closed { kinds: Vec<Kind>, rounds: usize },
-    /// Poisson arrivals; the users come in turn, each round in another order.
+    /// Poisson arrivals. The users alternate, in another order each round.
     Open { kinds: Vec<Kind>, rate: f64, seconds: f64, seed: u64 },
 }
 
@@ -87,8 +87,8 @@ pub(crate) fn run(options: Options) -> Result<(), Lost> {
     Ok(())
 }
 
-/// When requests are due, and whose. Users are at different places of their round, so that pages,
-/// loads and saves mix from the begin.
+/// The times and users of requests. Users start at different places of their round, so that pages,
+/// loads and saves mix from the start.
 fn arrivals(users: usize, kinds: &[Kind], rate: f64, seconds: f64, seed: u64) -> Vec<Due> {
     let mut random = Rng::with_seed(seed);
     let mut order: Vec<usize> = (0..users).collect();

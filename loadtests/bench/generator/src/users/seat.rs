@@ -16,14 +16,14 @@ use super::user::{Kind, User};
 pub(crate) struct Seat {
     pub(crate) user: User,
     pub(crate) socket: Option<OwnedFd>,
-    /// When the connection was begun; `None` after its first reply.
+    /// When the connection was started; `None` after its first reply.
     pub(crate) begun: Option<Instant>,
     pub(crate) stands: bool,
     /// The request in flight, and when it was due.
     pub(crate) asked: Option<(Kind, Instant)>,
-    /// The first part of a reply that came in several.
+    /// The first part of a reply that arrived in several parts.
     pub(crate) part: Vec<u8>,
-    /// What comes next; without a time when it is due, as soon as it can.
+    /// The next requests. One without a due time is sent as soon as possible.
     pub(crate) todo: VecDeque<(Kind, Option<Instant>)>,
 }
 
@@ -45,7 +45,7 @@ impl Seat {
         self.asked.is_some() || !self.todo.is_empty()
     }
 
-    /// Begins a connection without waiting for it; false when it has failed at once.
+    /// Starts a connection without waiting for it. Returns false if it failed at once.
     pub(crate) fn connect(
         &mut self,
         to: &SocketAddr,
@@ -58,7 +58,7 @@ impl Seat {
         sockopt::set_tcp_nodelay(&socket, true)?;
         (self.begun, self.stands) = (Some(Instant::now()), false);
         let result = connect(&socket, to);
-        // Edge-triggered: one event when it stands, and one for each reply.
+        // Edge-triggered: one event when it is established, and one per reply.
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
         epoll::add(poll, &socket, EventData::new_u64(index as u64), flags)?;
         self.socket = Some(socket);

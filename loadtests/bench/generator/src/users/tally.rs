@@ -1,4 +1,4 @@
-//! Counts what came back: every time is kept, so percentiles are exact.
+//! Counts replies. Every time is kept, so percentiles are exact.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use serde_json::{Map, Value, json};
 
 use super::user::{Fault, Kind};
 
-/// The percentiles that are reported; enough of them for a curve.
+/// The reported percentiles, enough for a curve.
 const PERCENTILES: [f64; 18] = [
     0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.8, 99.9,
     99.95, 100.0,
 ];
 
-/// What one part saw.
+/// The results of one part.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Latencies of right replies by kind.
+    /// Latencies of correct replies by kind.
     latencies: [Vec<Duration>; Kind::ALL.len()],
-    /// From the begin of a connection until it stands.
+    /// From the start of a connection until it is established.
     pub(crate) connects: Vec<Duration>,
-    /// From the begin of a connection until its first reply, the wait to be accepted included.
+    /// From the start of a connection until its first reply, including the wait for the accept.
     pub(crate) firsts: Vec<Duration>,
-    /// How long after it was due a request was looked at: the generator's own lag.
+    /// How long after it was due a request was processed: the generator's own lag.
     pub(crate) lags: Vec<Duration>,
     faults: BTreeMap<(Kind, Fault), u64>,
     /// Replies by the lane that they name.
@@ -45,7 +45,7 @@ impl Tally {
         *self.lanes.entry(lane).or_default() += 1;
     }
 
-    /// How many requests were no success.
+    /// The number of failed requests.
     pub(crate) fn errors(&self) -> u64 {
         self.faults.values().sum()
     }
@@ -102,7 +102,7 @@ fn summary(times: &mut [Duration]) -> Value {
     fields.insert("mean".into(), ms(mean));
     fields.insert("sd".into(), ms(variance.sqrt()));
     for percentile in PERCENTILES {
-        // The least time that so many do not exceed.
+        // The smallest time that this share does not exceed.
         let rank = (percentile / 100.0 * count).ceil().max(1.0) as usize;
         fields.insert(percentile.to_string(), ms(times[rank - 1].as_secs_f64()));
     }

@@ -1,4 +1,4 @@
-//! One user: what it asks, and whether the reply is right.
+//! One user: its requests, and the check of their replies.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::document::Document;
 use crate::reply::Message;
 
-/// What a user asks for.
+/// A request of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
@@ -16,9 +16,9 @@ pub(crate) enum Kind {
     Create,
     /// A file.
     Page,
-    /// Its project.
+    /// Get its project.
     Load,
-    /// Its project with the next revision.
+    /// Replace its project by the next revision.
     Save,
 }
 
@@ -41,13 +41,13 @@ pub(crate) enum Fault {
     TimedOut,
     /// The reply is not HTTP/1.1 with a Content-Length.
     Malformed,
-    /// Its status is this instead of the right one.
+    /// It has this status instead of the correct one.
     Status(u16),
     /// Its body has another length.
     Length,
-    /// Its body is not what was saved, or not the file's.
+    /// Its body is not what was saved, or not the file.
     Body,
-    /// Its ETag or Location is missing or not the right one.
+    /// Its ETag or Location is missing or wrong.
     Field,
 }
 
@@ -67,7 +67,7 @@ impl Fault {
     }
 }
 
-/// What all users share.
+/// State that all users share.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) to: SocketAddr,
@@ -80,9 +80,9 @@ pub(crate) struct Site {
 #[derive(Debug)]
 pub(crate) struct User {
     document: Document,
-    /// Target of its project; empty before that is created.
+    /// Path of its project; empty before it is created.
     target: String,
-    /// ETag of its project; `None` when a save failed, so that nobody knows what is stored.
+    /// ETag of its project; `None` after a failed save, when the stored version is unknown.
     etag: Option<String>,
     /// ETag of the file.
     page_etag: Option<String>,
@@ -112,7 +112,7 @@ impl User {
             let length = text.len();
             let _ = write!(out, "Authorization: Bearer {token}\r\n");
             let _ = write!(out, "Content-Type: application/json\r\nContent-Length: {length}\r\n");
-            // From now on until the reply.
+            // Unknown until the reply.
             if let Some(etag) = self.etag.take() {
                 let _ = write!(out, "If-Match: {etag}\r\n");
             }
@@ -123,7 +123,7 @@ impl User {
         }
     }
 
-    /// Looks at the reply, and takes from it what the next request needs.
+    /// Checks the reply, and keeps what the next request needs.
     pub(crate) fn check(
         &mut self,
         kind: Kind,
@@ -149,7 +149,7 @@ impl User {
         match &self.etag {
             Some(known) if known != etag => return Err(Fault::Field),
             Some(_) => {}
-            // A load after a failed save does not know which of the two is stored.
+            // After a failed save, a load may find either version.
             None if kind == Kind::Load => {}
             None => self.etag = Some(etag.to_owned()),
         }
@@ -181,7 +181,7 @@ mod tests {
         Site { to, page: ("/static/4k.txt".into(), b"page".to_vec()), token: "secret".into() }
     }
 
-    /// The reply of a server that stores what the user sent last.
+    /// The reply of a server that stores the user's last document.
     fn body(user: &User, id: &str) -> Vec<u8> {
         let own = format!(r#"{{"id":"{id}","version":1,"#);
         [own.as_bytes(), &user.document.text()[1..]].concat()
