@@ -171,8 +171,8 @@ fn end(mut cut: Cut, buf: &mut ReadBuf<'_>) -> Cut {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.connection.is_reset() {
-            // Otherwise the kernel keeps what the client does not take for minutes (tcp(7),
-            // SO_LINGER in socket(7)). Fails only for a socket that is gone already.
+            // Otherwise the kernel keeps unread bytes for minutes (tcp(7), SO_LINGER in
+            // socket(7)). Fails only if the socket is closed.
             let _ = self.socket.set_zero_linger();
         }
     }

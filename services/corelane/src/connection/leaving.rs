@@ -12,7 +12,7 @@ use crate::socket::Socket;
 /// The end of a connection of HTTP/1.1.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Closing {
-    /// Nothing of the client is waited for: it asked for nothing.
+    /// The client has no request, so it loses nothing if the socket closes at once.
     at_rest: bool,
     /// Whether our side is closed.
     shut: bool,

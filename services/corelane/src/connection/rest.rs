@@ -74,7 +74,7 @@ impl Connection {
         self.activity.get() == Activity::Serving || touched
     }
 
-    /// Its socket cannot leave the lane now. It is not asked again before something happens.
+    /// Its socket cannot leave the lane now. It is not selected again before its next request.
     pub(crate) fn stay(&self) {
         self.to_park.set(false);
         self.brought.set(self.served.get());
@@ -82,7 +82,7 @@ impl Connection {
 
     /// Whether it should park now, if it is idle.
     pub(crate) fn is_to_park(&self) -> bool {
-        // What came after it was told begins a new wait.
+        // Bytes that arrived after the order start a new wait.
         self.to_park.take() && !self.touched.get()
     }
 
@@ -90,8 +90,8 @@ impl Connection {
     pub(crate) fn is_long_idle(&self, after: Duration) -> bool {
         let waits = matches!(self.activity.get(), Activity::Idle | Activity::Header);
         let waited = || self.lane.clock.get().saturating_duration_since(self.since.get());
-        // One that asked nothing yet ends soon, or asks. What woke a connection is looked at before
-        // it is parked again, so that none evades its deadline by bytes now and then.
+        // A connection without a request ends soon, or sends one. A connection that woke is checked
+        // once before it is parked again, so that a few bytes do not evade its deadline.
         let may = self.served.get() > 0 && self.plain.get() && self.looks.get() > 1;
         waits && may && !self.touched.get() && !self.unflushed.get() && waited() > after
     }

@@ -18,8 +18,8 @@
 //! | [`resting`] | a connection without a lane's state |
 //! | [`lot`], [`table`] | where a lane's parked connections wait |
 //! | [`parking`] | wakes them, and ends those that are overdue |
-//! | [`wake`] | which lane goes on with one that wakes |
-//! | [`transit`] | connections on their way from one lane to another |
+//! | [`wake`] | which lane serves a connection that wakes |
+//! | [`transit`] | connections in transit between lanes |
 //! | [`mover`], [`policy`] | when connections in use change lanes, and how many |
 //! | [`shedding`] | which of its connections a lane lets go |
 

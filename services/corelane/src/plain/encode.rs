@@ -14,10 +14,10 @@ use crate::reply_body::ReplyBody;
 /// Size of a typical head.
 const USUAL: usize = 512;
 
-/// How the end of a reply's body is told (RFC 9112 section 6).
+/// How the client finds the end of a reply's body (RFC 9112 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// By its length: so many bytes are still to come.
+    /// Content-Length; the number of bytes that are still to be sent.
     Length(u64),
     Chunked,
 }
@@ -30,8 +30,8 @@ pub(super) struct Encoded {
     pub(super) close: bool,
 }
 
-/// Writes the head of a reply behind what is in `out`. `close`: the connection ends with it,
-/// whatever the service says.
+/// Appends the head of a reply to `out`. `close`: the connection ends with this reply, even if the
+/// service does not say so.
 pub(super) fn head<B>(
     reply: &Response<ReplyBody<B>>,
     close: bool,
@@ -73,7 +73,7 @@ where
         out.extend_from_slice(b"connection: close\r\n");
     }
     ticket.write_names(out);
-    // The length that the body has counts, and what the service says only where that is not known.
+    // The length of the body takes precedence over the Content-Length that the service set.
     let framing = length.or(announced).map_or(Framing::Chunked, Framing::Length);
     match framing {
         _ if ticket.asks_head() || bodiless => {}
@@ -96,7 +96,7 @@ fn status_line(status: StatusCode, extensions: &Extensions, out: &mut Vec<u8>) {
     if status == StatusCode::OK && phrase.is_none() {
         return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
     }
-    // What hyper says of a status without one.
+    // hyper writes the same for a status without a reason phrase.
     let usual = || status.canonical_reason().unwrap_or("<none>").as_bytes();
     let phrase = phrase.map_or_else(usual, ReasonPhrase::as_bytes);
     // Not by `write!`, which takes ten times as long.
@@ -124,7 +124,7 @@ fn closes(value: &HeaderValue) -> bool {
     options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
 }
 
-/// The number that a Content-Length of the service's has, if it is one.
+/// The value of a Content-Length that the service set, if it is a number.
 fn number(value: &HeaderValue) -> Option<u64> {
     let text = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
     text.parse().ok()

@@ -41,7 +41,7 @@ pub(super) enum Found {
     Plain { head: usize, body: usize },
     /// The beginning of a head that may be plain.
     Part,
-    /// Anything else.
+    /// Anything else: hyper reads it.
     Other,
 }
 
@@ -126,9 +126,9 @@ impl Head {
         matches!(self.method, Method::POST | Method::PUT | Method::PATCH)
     }
 
-    /// The request that was found at the beginning of `bytes`, which are copied once, to `memory`,
-    /// up to the end of its body or as much of that as is there; and that part of the body.
-    /// `None`: a value has bytes that are not plain.
+    /// Builds the request that [`Head::read`] found in `bytes`, and returns it with the part of its
+    /// body that has arrived. Copies the bytes once, to `memory`. `None`: a value has bytes that are
+    /// not plain.
     pub(super) fn request(
         &mut self,
         bytes: &[u8],
@@ -160,7 +160,7 @@ impl Head {
 enum Odd {
     /// It is not complete.
     Short,
-    /// It is another's business.
+    /// hyper reads it.
     Other,
 }
 
@@ -171,7 +171,7 @@ fn line(bytes: &[u8], from: usize) -> Result<&[u8], Odd> {
     rest[..end].strip_suffix(b"\r").ok_or(Odd::Other)
 }
 
-/// Whether a plain request line may begin so: what is none is not waited for.
+/// Whether a plain request line can begin with these bytes. If not, the rest is not awaited.
 fn may_begin(bytes: &[u8]) -> bool {
     match memchr(b' ', bytes) {
         Some(space) => method(&bytes[..space]).is_some(),

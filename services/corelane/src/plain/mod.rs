@@ -1,12 +1,14 @@
-//! Plain requests: those of HTTP/1.1 that say nothing which two parsers could read differently
-//! ([`head`] is strict about it), with a body of a known length if they have one. They are most
-//! requests of most clients, and are answered here without hyper, at a third of what it takes.
+//! The fast path for plain requests, which most clients send most of the time. It takes about a
+//! third of the instructions that hyper takes.
 //!
-//! A connection begins here once its protocol is told, and stays as long as its requests are plain.
-//! At the first that is not, before the service knows of it, the connection goes to hyper for the
-//! rest of its life, with the bytes that were read and not answered.
+//! A request is plain if every HTTP/1.1 parser reads its head the same way ([`head`] is strict) and
+//! its body, if any, has a Content-Length. The fast path sends every reply to it.
 //!
-//! Between two requests a connection holds no buffer and nothing of the last request.
+//! An HTTP/1.1 connection starts here. At the first request that is not plain, the connection goes
+//! to hyper for the rest of its life, with its unread bytes. The service has not been called for
+//! that request.
+//!
+//! Between two requests a connection holds no buffer and no part of the last request.
 
 mod buffers;
 mod date;
@@ -40,7 +42,7 @@ use crate::socket::Socket;
 pub(crate) struct Plain<S: HttpService> {
     // Dropped first: a request is in flight until its handler is dropped.
     stage: Stage<S>,
-    /// Both are there until the connection leaves its task.
+    /// Both are set until the connection leaves its task.
     socket: Option<Socket>,
     registration: Option<Registration>,
     host: Rc<LaneService<S>>,
@@ -62,11 +64,11 @@ enum Stage<S: HttpService> {
     Writing(Box<Writing<S>>),
     /// A reply is written, and the body of its request is not read to its end.
     Discarding(Box<Input>),
-    /// It goes to hyper, from these bytes on.
+    /// It goes to hyper with these unread bytes.
     HandOver(Box<Bytes>),
     /// Our side is closed or being closed.
     Leaving(Closing),
-    /// Nothing more can be said.
+    /// It is finished, or failed.
     Broken,
 }
 
@@ -76,7 +78,7 @@ impl<S: HttpService> Stage<S> {
         if bytes.is_empty() { Stage::Idle } else { Stage::Unread(Box::new(bytes)) }
     }
 
-    /// Ends the connection behind a reply.
+    /// Ends the connection after a reply.
     fn closing() -> Self {
         Stage::Leaving(Closing::default())
     }
@@ -110,7 +112,7 @@ impl<S: HttpService> Plain<S> {
         Plain { stage: Stage::unread(prefix), socket, registration, host }
     }
 
-    /// Takes the connection from this task, which has nothing of it but its socket and `unread`.
+    /// Moves the connection, with its unread bytes, out of this task.
     fn leave(&mut self, unread: Bytes, to: Leave) {
         if let (Some(socket), Some(registration)) = (self.socket.take(), self.registration.take()) {
             idle::leave(&self.host, registration, socket, unread, to);
@@ -124,7 +126,7 @@ impl<S: HttpService> Plain<S> {
         }
     }
 
-    /// Follows what the lane has told the connection; `None`: it ends at once.
+    /// Carries out the lane's orders. `None`: the connection ends at once.
     fn obey(turn: &mut Turn<'_, S>, mut stage: Stage<S>, cx: &mut Context<'_>) -> Option<Stage<S>> {
         while let Poll::Ready(order) = turn.connection.poll_order(cx) {
             stage = match (order, stage) {
@@ -173,7 +175,7 @@ impl<S: HttpService> Future for Plain<S> {
         loop {
             let step = match stage {
                 Stage::Idle | Stage::Unread(_) if turn.left == 0 => {
-                    // Others have their turn first.
+                    // Yields to other connections.
                     cx.waker().wake_by_ref();
                     idle::end_poll(turn.connection);
                     this.stage = stage;

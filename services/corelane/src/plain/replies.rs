@@ -14,13 +14,12 @@ use super::turn::{Heard, Input, Turn, broken};
 use super::{Stage, Step};
 use crate::reply::{BoxError, HttpService, Made};
 
-/// A part of a body of up to so many bytes is copied behind what goes before it and sent with it:
-/// cheaper than a vector of both, which the kernel has to fetch and check first (send(2),
-/// writev(2)).
+/// Parts of a body up to this size are copied into the output buffer. This is cheaper than a
+/// vectored write, for which the kernel copies and checks the vector first (writev(2)).
 const JOINED: usize = 4096;
 
-/// Most bytes of a request's body that are read and dropped to keep its connection, where the
-/// service has not read it. More than that costs more than a new connection.
+/// Maximum bytes of an unread request body that are discarded to keep the connection. Discarding
+/// more costs more than a new connection.
 const DISCARDED: u64 = 64 * 1024;
 
 /// What the socket has not taken yet.
@@ -33,7 +32,7 @@ pub(super) struct Writing<S: HttpService> {
     next: Stage<S>,
 }
 
-/// A part of a body that is sent as it is, and what is sent behind it.
+/// A part of a body that is not copied, and the bytes that follow it.
 #[derive(Default)]
 pub(super) struct Part {
     data: Bytes,
@@ -44,27 +43,28 @@ pub(super) struct Part {
 pub(super) struct Streaming<S: HttpService> {
     desk: Desk<S>,
     encoded: Encoded,
-    /// What came behind the request.
+    /// Bytes that the client sent after the head of the request.
     input: Input,
     /// The body was polled in this turn already.
     polled: bool,
 }
 
-/// What a body gave.
+/// Result of polling a body.
 enum Gathered {
-    /// As much as is sent at a time.
+    /// Enough for one write.
     Part(Part),
-    /// All the rest of it.
+    /// The rest of the body.
     End(Part),
-    /// It has no more for now.
+    /// The body is pending.
     Waits,
-    /// It broke off.
+    /// The body failed.
     Failed(BoxError),
 }
 
 impl<S: HttpService> Turn<'_, S> {
-    /// Writes a reply behind what is in `out`. `None`: it is complete, and its request was read to
-    /// its end. Otherwise what follows, and what is to be done when that is written.
+    /// Appends a reply to `out`. `None`: the reply is complete and the next request may follow.
+    /// Otherwise returns a part of the body that is not in `out`, and the stage after the write.
+    /// `ends`: the connection ends with this reply.
     pub(super) fn encode(
         &self,
         mut desk: Desk<S>,
@@ -104,7 +104,7 @@ impl<S: HttpService> Turn<'_, S> {
                 Some((Part::default(), Stage::Streaming(Box::new(streaming))))
             }
             Gathered::Failed(error) => {
-                // Nothing of a reply whose body gave nothing.
+                // Nothing is sent of a reply whose body failed before its first byte.
                 if out.len() == head_ends {
                     out.truncate(begun);
                 }
@@ -113,7 +113,7 @@ impl<S: HttpService> Turn<'_, S> {
         }
     }
 
-    /// What follows a reply that is written. `close`: the connection ends.
+    /// The stage after a complete reply. `close`: the connection ends.
     pub(super) fn after(&self, close: bool, input: Input) -> Stage<S> {
         if close {
             Stage::closing()
@@ -124,8 +124,8 @@ impl<S: HttpService> Turn<'_, S> {
         }
     }
 
-    /// Whether the connection has to end with a reply that is made before all of its request was
-    /// read.
+    /// Whether the connection has to end because the rest of the request body cannot be read, or is
+    /// too large to discard.
     pub(super) fn must_close(input: &Input) -> bool {
         input.upload.as_ref().is_some_and(|upload| {
             upload.is_broken() || (upload.is_dropped() && upload.left() > DISCARDED)
@@ -169,7 +169,7 @@ impl<S: HttpService> Turn<'_, S> {
         }
     }
 
-    /// Writes `out` and `part`, then goes on with `next`.
+    /// Writes `out` and `part`, then continues with `next`.
     pub(super) fn write(
         &mut self,
         out: Vec<u8>,
@@ -269,7 +269,7 @@ impl<S: HttpService> Writing<S> {
 }
 
 impl<S: HttpService> Streaming<S> {
-    /// Writes what the body has behind what is in `out`, up to as much as is sent at a time.
+    /// Appends what the body has ready to `out`, up to the size of one write.
     fn gather(&mut self, out: &mut Vec<u8>, cx: &mut Context<'_>) -> Gathered {
         loop {
             let data = match self.desk.as_mut().poll_data(cx) {
@@ -304,8 +304,8 @@ impl<S: HttpService> Streaming<S> {
 
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Adds a part of a body of which `left` bytes are to come. A service that gives more than it
-/// announced does not shift the next reply.
+/// Appends data to a body of which `left` bytes are still to be sent. Data beyond the announced
+/// length is dropped, so that it does not corrupt the next reply.
 fn of_length(mut data: Bytes, left: &mut u64, out: &mut Vec<u8>) -> Option<Gathered> {
     data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
     *left -= data.len() as u64;
@@ -322,7 +322,7 @@ fn of_length(mut data: Bytes, left: &mut u64, out: &mut Vec<u8>) -> Option<Gathe
     }
 }
 
-/// Adds a chunk, and the last one if the body has `ended`.
+/// Appends a chunk, and the last chunk if the body has `ended`.
 fn chunk(data: Bytes, ended: bool, out: &mut Vec<u8>) -> Option<Gathered> {
     chunk_line(data.len(), out);
     let part = if data.len() <= JOINED {

@@ -40,19 +40,19 @@ pub(super) struct Turn<'a, S: HttpService> {
     pub(super) left: u32,
 }
 
-/// What the client sends behind the head of the request that is being answered.
+/// Bytes that the client sent after the head of the current request.
 #[derive(Default)]
 pub(super) struct Input {
-    /// Read, and not looked at.
+    /// Bytes that were read and not parsed.
     pub(super) unread: Bytes,
-    /// The body of the request, if some of it is still to come.
+    /// The body of the request, until all of it has arrived.
     pub(super) upload: Option<Upload>,
 }
 
-/// What was heard of the client while its request waits.
+/// Result of reading from the client while its request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// The service has more of the request's body.
+    /// The service has a new piece of the request body.
     More,
     Nothing,
     /// The client is gone.
@@ -76,7 +76,7 @@ impl<S: HttpService> Turn<'_, S> {
         step
     }
 
-    /// Waits for the rest of a head.
+    /// Reads the rest of a head.
     pub(super) fn read_on(&mut self, mut part: Box<BytesMut>, cx: &mut Context<'_>) -> Step<S> {
         self.connection.received();
         let mut input = self.host.buffers.take_input();
@@ -89,7 +89,7 @@ impl<S: HttpService> Turn<'_, S> {
                 Poll::Ready(Err(error)) => break Step::Go(broken(&error)),
             };
             part.extend_from_slice(came);
-            // A head without a further line's end is no more complete than it was.
+            // A head cannot become complete without another LF.
             let looks = memchr(b'\n', came).is_some();
             if looks || part.len() >= self.host.lane.limits.header_bytes {
                 break Step::Go(Stage::unread(mem::take(&mut *part).freeze()));
@@ -167,8 +167,7 @@ impl<S: HttpService> Turn<'_, S> {
         self.write(out, Part::default(), Stage::unread(keep(rest)), cx)
     }
 
-    /// [`Turn::encode`] for a reply behind which nothing else is looked at: there is always
-    /// something to do when it is written.
+    /// As [`Turn::encode`], for a reply that ends the batch: there is always a next stage.
     fn encode_last(
         &self,
         desk: super::buffers::Desk<S>,
@@ -184,8 +183,8 @@ impl<S: HttpService> Turn<'_, S> {
         Some(written.unwrap_or_else(|| (Part::default(), self.after(false, take()))))
     }
 
-    /// Reads the plain request that `bytes` begin with: its length, with its body as far as that is
-    /// there, and what of its body is not.
+    /// Reads the plain request at the start of `bytes`. Returns how many bytes belong to it, and the
+    /// rest of its body if that has not arrived.
     fn request(
         &self,
         bytes: &[u8],
@@ -235,7 +234,7 @@ impl<S: HttpService> Turn<'_, S> {
         }
     }
 
-    /// Reads more of the body of a request that waits, or hears its client leave.
+    /// Reads more of the body of a request that waits, or notices that its client disconnected.
     pub(super) fn listen(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Heard {
         if self.feed(input, cx) == Fed::Some {
             return Heard::More;
@@ -257,8 +256,8 @@ impl<S: HttpService> Turn<'_, S> {
         fed
     }
 
-    /// Reads the rest of a body whose request is answered: for a service that still reads it, or to
-    /// find the next request.
+    /// Reads the rest of a body after the reply: for a service that still reads it, or to find the
+    /// next request.
     pub(super) fn discard(&mut self, mut input: Box<Input>, cx: &mut Context<'_>) -> Step<S> {
         self.connection.received();
         loop {
@@ -272,7 +271,7 @@ impl<S: HttpService> Turn<'_, S> {
         }
     }
 
-    /// Answers a head that did not come in time (RFC 9110 section 15.5.9), and ends the connection.
+    /// Answers a head that did not arrive in time (RFC 9110 section 15.5.9), and ends the connection.
     pub(super) fn time_out(&mut self, head: &[u8], cx: &mut Context<'_>) -> Step<S> {
         let problem = Problem::from(StatusCode::REQUEST_TIMEOUT);
         let out = farewell(&self.host.lane, problem, !head.starts_with(b"HEAD "));
@@ -295,7 +294,7 @@ impl<S: HttpService> Turn<'_, S> {
     }
 }
 
-/// An end by an error.
+/// Logs an error that ends the connection.
 pub(super) fn broken<S: HttpService>(error: &dyn Error) -> Stage<S> {
     tracing::debug!(%error, "a connection ended early");
     Stage::Broken

@@ -1,7 +1,7 @@
-//! Request bodies that arrive in pieces, on their way from a connection to its service.
+//! Request bodies that arrive in pieces: a channel from the connection to the service.
 //!
-//! One piece is held at a time: the next is read once the service has asked for it, so a service
-//! that does not read holds its client back (TCP flow control) and costs no memory.
+//! It holds one piece. The connection reads the next one when the service polls for it. A service
+//! that does not read therefore slows its client down (TCP flow control) and costs no memory.
 
 use std::io;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use crate::connection::Connection;
 use crate::socket::Socket;
 
-/// The end of a body that its service reads, on any thread.
+/// The receiving end, which the service reads on any thread.
 #[derive(Debug)]
 pub(crate) struct BodyReader {
     pipe: Arc<Pipe>,
@@ -33,11 +33,11 @@ struct Pipe {
 #[derive(Debug, Default)]
 struct Inside {
     piece: Bytes,
-    /// The reader waits for a piece.
+    /// Set while the reader waits for a piece.
     reader: Option<Waker>,
-    /// No more pieces will come, and this is why.
+    /// Why the body ended early.
     failed: Option<io::ErrorKind>,
-    /// The reader is gone.
+    /// The service dropped the body.
     dropped: bool,
 }
 
@@ -85,7 +85,7 @@ impl Drop for BodyReader {
     }
 }
 
-/// The end of a body that its connection fills.
+/// The sending end, which the connection fills.
 #[derive(Debug)]
 pub(super) struct Upload {
     pipe: Arc<Pipe>,
@@ -93,17 +93,17 @@ pub(super) struct Upload {
     left: u64,
 }
 
-/// What came of an attempt to read more of a body.
+/// Result of reading more of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fed {
-    /// The reader has something new: a piece, or the error that ends it.
+    /// The reader has a new piece, or the error that ends the body.
     Some,
-    /// Nothing: the client has sent no more, or the service wants no more.
+    /// The client has sent nothing, or the service does not want more yet.
     None,
 }
 
 impl Upload {
-    /// A body of `length` bytes, of which `first` has arrived.
+    /// Creates a body of `length` bytes, of which `first` has arrived.
     pub(super) fn new(length: u64, first: Bytes) -> (Upload, BodyReader) {
         let pipe = Arc::new(Pipe::default());
         let left = length - first.len() as u64;
@@ -126,16 +126,17 @@ impl Upload {
         self.pipe.inside().dropped
     }
 
-    /// Whether a piece that is read now would be taken: the service waits for it, or what is left
+    /// Whether to read a piece now: the service waits for it, or dropped the body, so that the rest
     /// is discarded.
     fn is_wanted(&self, cx: &Context<'_>) -> bool {
-        // Registered first, so that no request for a piece is missed.
+        // Registered before the check, so that no wake-up is missed.
         self.pipe.connection.register(cx.waker());
         let inside = self.pipe.inside();
         inside.failed.is_none() && (inside.dropped || inside.reader.is_some())
     }
 
-    /// Reads a piece, from `unread` first, if the service wants one. `buffer` is room to read into.
+    /// Reads a piece if the service wants one: from `unread` first, then from the socket by way of
+    /// `buffer`.
     pub(super) fn feed(
         &mut self,
         socket: &mut Socket,
@@ -172,7 +173,7 @@ impl Upload {
         Fed::None
     }
 
-    /// Hands a piece to the service; whether it was not discarded.
+    /// Passes a piece to the service. Returns `false` if it was discarded.
     fn give(&self, piece: Bytes) -> bool {
         let mut inside = self.pipe.inside();
         if inside.dropped {
@@ -198,7 +199,7 @@ impl Upload {
 impl Drop for Upload {
     fn drop(&mut self) {
         if self.left > 0 {
-            // Whoever reads it elsewhere must not wait for ever.
+            // A reader on another thread must not wait for bytes that cannot arrive.
             self.fail(io::ErrorKind::ConnectionAborted);
         }
     }
