@@ -156,11 +156,11 @@ test-nightly: ## Run the tests that need Kubernetes programs, QEMU or release bu
 	@$(TOOLS) ensure $(TEST_TOOLS) $(NIGHTLY_TOOLS)
 	$(PYTEST) -m nightly
 
-chaos: ## Park and move connections at every opportunity under clients that cut requests: CHAOS_EVENTS=1000000 CHAOS_SEED=1 PROBE=1 (patched hyper)
-	services/corelane/tests/chaos/run $(if $(PROBE),--probe)
+chaos: ## Park and move connections at every opportunity under clients that cut requests: CHAOS_EVENTS=1000000 CHAOS_SEED=1
+	services/corelane/tests/chaos/run
 
 chaos-long:
-	@$(MAKE) --no-print-directory chaos CHAOS_EVENTS=$(or $(CHAOS_EVENTS),1000000) PROBE=1
+	@$(MAKE) --no-print-directory chaos CHAOS_EVENTS=$(or $(CHAOS_EVENTS),1000000)
 
 # A few seconds for each target find what is easily found.
 fuzz: ## Fuzz what reads text from outside: FUZZ_SECONDS=60 TARGETS=div SANITIZER=address

@@ -13,7 +13,7 @@ from statistics import fmean
 
 from loadtests.bench.connections.part import ConnectionsStand, Part
 from loadtests.bench.connections.rows import Rows
-from loadtests.bench.connections.servers import RETURNS, Fleet, Replica, Watch, fleet
+from loadtests.bench.connections.servers import Fleet, Replica, Watch, fleet
 from loadtests.bench.experiment.generator import Generator
 from loadtests.bench.experiment.page import Page, cell
 from loadtests.bench.experiment.plan import Plan, Row
@@ -112,8 +112,7 @@ class Busy(Part):
         "is that of Hodges and Lehmann. Interval and verdict are those of "
         f"[make loadtest-compare](../../loadtests/compare/README.md). Each is wrong in at most {verdict.ERROR:.0%} of all runs, "
         f"if the true difference is {MARGIN:g}%. The control is the same server again. Two lanes share the CPU, and "
-        "connections are even on them. A body has 64 bytes. A connection returns from hyper after four plain requests, and with "
-        f"`{BY_HYPER}` (`plain_requests` off) never."
+        f"connections are even on them. A body has 64 bytes. With `{BY_HYPER}`, `plain_requests` is off."
     )
 
     def rounds_of(self, plan: Plan) -> int:
@@ -161,7 +160,6 @@ class Busy(Part):
             (f"within ± {MARGIN:g}%", said),
             ("rounds", lambda line: str(len(rows.values(line, "cpu_us")))),
             ("requests/s, % of the base", percent("requests_per_second")),
-            ("back from hyper, of 1,000", lambda line: cell(rows.values(line, "returns"), 1)),
         )
 
 
@@ -215,15 +213,13 @@ def _turns(
         for arm in order:
             argv = (stand.programs.generator, stand.clients, "closed", servers[arm].to[0])
             loads[arm] = stack.enter_context(Generator(*argv, **options))
-        returns = {arm: servers[arm].total(RETURNS) for arm in order}
         watch = Watch(lambda: sum(map(Fleet.cpu_seconds, servers.values())))
         back = list(reversed(order))
         for arm in (*order, *back, *back, *order) * TURNS:
             slices[arm].append(_slice(servers[arm], loads[arm]))
         generators = sum(one["generator_cpu_seconds"] for found in slices.values() for one in found)
         seen = watch.seen(generators)
-        returned = {arm: servers[arm].total(RETURNS) - returns[arm] for arm in order}
-    return {arm: {**seen, **_mean(slices[arm], returned[arm])} for arm in order}
+    return {arm: {**seen, **_mean(slices[arm])} for arm in order}
 
 
 def _slice(server: Fleet, load: Generator) -> Row:
@@ -233,19 +229,17 @@ def _slice(server: Fleet, load: Generator) -> Row:
     return {**found, "cpu_us": used / found["requests"] * 1e6}
 
 
-def _mean(slices: Sequence[Row], returned: float) -> Row:
+def _mean(slices: Sequence[Row]) -> Row:
     """The slices of one server in one round. Of geometric means the ratio of two is exactly the inverse of that
     of the two exchanged (as in loadtests/compare/measures.py)."""
 
     def mean(figure: str) -> float:
         return math.exp(fmean(math.log(one[figure]) for one in slices))
 
-    requests = sum(one["requests"] for one in slices)
     return {
-        "requests": requests,
+        "requests": sum(one["requests"] for one in slices),
         "wrong": sum(one["wrong"] for one in slices),
         "cpu_us": mean("cpu_us"),
         "requests_per_second": mean("requests_per_second"),
         "slices": [round(one["cpu_us"], 3) for one in slices],
-        "returns": 1e3 * returned / requests,
     }

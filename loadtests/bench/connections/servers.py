@@ -25,7 +25,6 @@ PARKED = "corelane_connections_parked"
 PARKINGS = "corelane_connection_parkings_total"
 WAKES = "corelane_connection_wakes_total"
 MOVES = "corelane_connection_moves_total"
-RETURNS = "corelane_connection_returns_total"
 
 NGINX = """\
 daemon off;

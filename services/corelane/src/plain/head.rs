@@ -65,7 +65,10 @@ impl Head {
         self.fields.clear();
         let (mut host, mut body) = (false, None);
         loop {
-            let line = line(bytes, next)?;
+            let line = match line(bytes, next) {
+                Err(Odd::Short) if !may_begin_field(&bytes[next..]) => return Err(Odd::Other),
+                line => line?,
+            };
             let begin = next;
             next += line.len() + 2;
             if line.is_empty() {
@@ -173,10 +176,24 @@ fn line(bytes: &[u8], from: usize) -> Result<&[u8], Odd> {
 
 /// Whether a plain request line can begin with these bytes. If not, the rest is not awaited.
 fn may_begin(bytes: &[u8]) -> bool {
-    match memchr(b' ', bytes) {
-        Some(space) => method(&bytes[..space]).is_some(),
-        None => METHODS.iter().any(|method| method.starts_with(bytes)),
-    }
+    let Some(space) = memchr(b' ', bytes) else {
+        return METHODS.iter().any(|method| method.starts_with(bytes));
+    };
+    let rest = &bytes[space + 1..];
+    let target = memchr(b' ', rest).unwrap_or(rest.len());
+    let is_plain = |&byte: &u8| TARGET[usize::from(byte)];
+    method(&bytes[..space]).is_some()
+        && rest[..target].iter().all(is_plain)
+        && matches!(rest.first(), None | Some(b'/'))
+        && (VERSION.starts_with(&rest[target..]) || &rest[target..] == b" HTTP/1.1\r")
+}
+
+/// Whether a plain field can begin with these bytes.
+fn may_begin_field(bytes: &[u8]) -> bool {
+    let line = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+    let name = &line[..memchr(b':', line).unwrap_or(line.len())];
+    let is_name = line.is_empty() || HeaderName::from_bytes(name).is_ok();
+    is_name && line.iter().all(|byte| (b' '..=b'~').contains(byte))
 }
 
 /// Whether a value starts or ends with whitespace, or contains bytes that parsers strip or replace
@@ -319,8 +336,20 @@ mod tests {
     #[test]
     fn what_cannot_become_plain_is_not_waited_for() {
         let long = format!("GET /{}", "a".repeat(limits().header_bytes));
-        let other =
-            ["\x16\x03\x01", "get", "GETS", "BREW / ", "GET / HTTP/1.0\r\nHos", "GET /\n", &long];
+        let other = [
+            "\x16\x03\x01",
+            "get",
+            "GETS",
+            "BREW / ",
+            "GET / HTTP/1.0",
+            "GET /a HTTP|",
+            "GET h",
+            &long,
+            "GET / HTTP/1.1\r\n Ho",
+            "GET / HTTP/1.1\r\n(",
+            "GET / HTTP/1.1\r\nA: \0",
+            "GET / HTTP/1.1\r\rA",
+        ];
         for bytes in other {
             let found = Head::default().read(bytes.as_bytes(), &limits());
             assert_eq!(found, Found::Other, "{bytes:?}");

@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use http::{Request, StatusCode};
-use memchr::memchr;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::buffers::Work;
@@ -80,20 +79,18 @@ impl<S: HttpService> Turn<'_, S> {
     pub(super) fn read_on(&mut self, mut part: Box<BytesMut>, cx: &mut Context<'_>) -> Step<S> {
         self.connection.received();
         let mut input = self.host.buffers.take_input();
-        let step = loop {
-            let mut space = ReadBuf::new(&mut input);
-            let came = match Pin::new(&mut *self.socket).poll_read(cx, &mut space) {
-                Poll::Pending => break Step::Wait(Stage::Part(part)),
-                Poll::Ready(Ok(())) if space.filled().is_empty() => break Step::Go(self.ended()),
-                Poll::Ready(Ok(())) => space.filled(),
-                Poll::Ready(Err(error)) => break Step::Go(broken(&error)),
-            };
-            part.extend_from_slice(came);
-            // A head cannot become complete without another LF.
-            let looks = memchr(b'\n', came).is_some();
-            if looks || part.len() >= self.host.lane.limits.header_bytes {
-                break Step::Go(Stage::unread(mem::take(&mut *part).freeze()));
+        let mut space = ReadBuf::new(&mut input);
+        let step = match Pin::new(&mut *self.socket).poll_read(cx, &mut space) {
+            Poll::Pending => Step::Wait(Stage::Part(part)),
+            // hyper decides what to answer to half a head.
+            Poll::Ready(Ok(())) if space.filled().is_empty() => {
+                Step::Go(Stage::HandOver(Box::new(part.freeze())))
             }
+            Poll::Ready(Ok(())) => {
+                part.extend_from_slice(space.filled());
+                Step::Go(Stage::unread(part.freeze()))
+            }
+            Poll::Ready(Err(error)) => Step::Go(broken(&error)),
         };
         self.host.buffers.return_input(input);
         step
