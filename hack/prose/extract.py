@@ -38,7 +38,10 @@ _SCHEMA = re.compile(r"(?ms)^ *# @schema\n.*?^ *# @schema$")
 """What the chart's schema says of a value, which is YAML."""
 
 _WORDS = re.compile(r"[A-Za-z,]+ [a-z,]+ [a-z]+")
+_WORD = re.compile(r"[(\"'`]*(?:[A-Za-z][a-z'-]*|\{\w*\})[)\"'`.,;:!?]*")
 _QUERY = re.compile(r"\bby \(|\w\(\w+\[|rate\(")
+_NAMES = re.compile(r"(?<=[.:])(\s+)(epoll|h2|hyper|k6|nginx|rustls|tokio)\b")
+"""Names that begin a sentence with a small letter, at which Vale would not end the one before."""
 _MARKS = re.compile(r"(?m)^[ \t]*(?://[/!]?|#+(?: --)?|\*)[ \t]?")
 
 
@@ -54,7 +57,7 @@ def markdown(path: str, source: str) -> str | None:
             first = source.count("\n", 0, offset)
             for number, line in enumerate(text.split("\n"), first):
                 lines[number] = f"{lines[number]} {line.strip()}".strip()
-    return "\n".join(lines)
+    return _NAMES.sub(lambda name: name[1] + name[2].capitalize(), "\n".join(lines))
 
 
 def _patterns(path: str) -> list[re.Pattern]:
@@ -82,11 +85,13 @@ def _pieces(pattern: re.Pattern, source: str) -> Iterator[Piece]:
         if kind:
             text = _CLEANED[kind](match[kind])
             if text:
-                yield match.start(kind), text + _end(kind, source, match.end())
+                yield match.start(kind), text + _end(kind, source, *match.span())
 
 
-def _end(kind: str, source: str, end: int) -> str:
-    """A string ends a sentence, unless another one goes on with it."""
+def _end(kind: str, source: str, start: int, end: int) -> str:
+    """A string ends a sentence, unless another one continues it; so does a comment behind code."""
+    if kind == "comment":
+        return "." if source[source.rfind("\n", 0, start) + 1 : start].strip() else ""
     if kind not in ("string", "text", "title") or re.match(r'\s*[fbr]?"', source[end : end + 80]):
         return ""
     return "."
@@ -97,9 +102,12 @@ def _comment(text: str) -> str:
 
 
 def _message(text: str) -> str:
-    """A string of several words that is no query, without quotes and escapes."""
+    """A string of several words that is no query and no data, without quotes and escapes."""
     words = re.sub(r"\\[nrt\"\\]|\\$", " ", text[1:-1], flags=re.MULTILINE)
-    return words if _WORDS.search(words) and not _QUERY.search(words) else ""
+    if not _WORDS.search(words) or _QUERY.search(words):
+        return ""
+    parts = words.split()
+    return words if 2 * sum(bool(_WORD.fullmatch(part)) for part in parts) > len(parts) else ""
 
 
 _CLEANED: dict[str, Callable[[str], str]] = {

@@ -1,11 +1,11 @@
-//! Fails where hyper is another than the one that was verified. A connection rests and moves by
-//! hyper's internals (`src/idle/tracker.rs` names them), of which no version number warns: a wrong
-//! guess loses replies, or takes a part of a body for a request.
+//! Fails the build if hyper is not the verified version. Parking and moving connections rely on
+//! hyper's internals (see `src/idle/tracker.rs`), which semver does not cover. A wrong assumption
+//! loses replies, or parses part of a body as a request.
 
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What `make chaos PROBE=1` passed with, and what the registry says its bytes are.
+/// The hyper version that passed `make chaos PROBE=1`, and its checksum in the registry.
 const VERSION: &str = "1.12.0";
 const CHECKSUM: &str = "2c3e324da4c95177d6291d4c8730197c0d1822f8a9766814a4a44fa5ab797c9c";
 
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     let lock = Path::new(&folder).join("../Cargo.lock");
     println!("cargo::rerun-if-changed={}", lock.display());
     println!("cargo::rerun-if-changed=build.rs");
-    // A copy of the crate alone has none, and the exact version in Cargo.toml.
+    // The crate alone has no lock file. Cargo.toml then pins the version.
     let Ok(text) = std::fs::read_to_string(lock) else { return ExitCode::SUCCESS };
     match unverified(&text) {
         None => ExitCode::SUCCESS,
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The hyper of a lock file that is not the verified one, if there is one.
+/// The hyper version in a lock file, if it is not the verified one.
 fn unverified(lock: &str) -> Option<String> {
     let packages = lock.split("[[package]]").filter(|text| field(text, "name") == Some("hyper"));
     packages.into_iter().find_map(|package| {

@@ -16,11 +16,11 @@ use crate::metrics::RequestRefusal;
 use crate::settings::Limits;
 
 thread_local! {
-    /// The pool of the lane that runs on this thread.
+    /// The blocking pool of this thread's lane.
     static POOL: RefCell<Option<Pool>> = const { RefCell::new(None) };
 }
 
-/// What bounds the blocking threads of a lane; the threads themselves are its event loop's.
+/// Limits the blocking threads of a lane. The threads themselves belong to its tokio runtime.
 #[derive(Debug)]
 pub(crate) struct Pool {
     lane: Lane,
@@ -38,7 +38,7 @@ impl Pool {
         POOL.set(Some(self));
     }
 
-    /// A place for a call, if there is one.
+    /// Admits a call, if there is room.
     fn admit(&self) -> Option<Call> {
         let shared = self.lane.shared();
         if shared.calls.unfinished.fetch_add(1, Relaxed) < self.allowed {
@@ -53,26 +53,24 @@ impl Pool {
 /// The blocking calls of a lane.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    /// Those that run or wait for a thread.
+    /// Calls that run or wait for a thread.
     unfinished: AtomicU64,
-    /// Those that run though nobody waits for them.
+    /// Running calls whose futures were dropped.
     abandoned: AtomicU64,
 }
 
 impl Calls {
-    /// Calls that run or wait for a thread.
     pub(crate) fn unfinished(&self) -> u64 {
         self.unfinished.load(Relaxed)
     }
 
-    /// Calls that run though nobody waits for them any more.
     pub(crate) fn abandoned(&self) -> u64 {
         self.abandoned.load(Relaxed)
     }
 }
 
-/// Lets a thread that a pinned lane started run on any CPU of the process: what blocks should use
-/// one that is idle, not the lane's. The process's first thread is never pinned.
+/// Lets a thread that a pinned lane started run on any CPU of the process, so that blocking work
+/// uses an idle CPU instead of the lane's. The main thread is never pinned.
 pub(crate) fn unpin_current_thread() {
     let everywhere = sched_getaffinity(Some(rustix::process::getpid()));
     if let Err(error) = everywhere.and_then(|cpus| sched_setaffinity(None, &cpus)) {
@@ -124,10 +122,10 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
     Blocking(Some((result, call)))
 }
 
-/// One call, known to its future and to the thread that makes it.
+/// One call, shared by its future and the thread that runs it.
 #[derive(Debug)]
 struct Call {
-    /// What has happened to it.
+    /// A combination of the bits below.
     state: AtomicU8,
     calls: Arc<Calls>,
 }
@@ -139,7 +137,7 @@ const DONE: u8 = 4;
 const ABANDONED: u8 = BEGUN | LEFT;
 
 impl Call {
-    /// Called once with each.
+    /// Sets a bit. Called once for each.
     fn note(&self, what: u8) {
         let before = self.state.fetch_or(what, Relaxed);
         if before | what == ABANDONED {

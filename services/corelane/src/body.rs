@@ -29,15 +29,15 @@ use crate::reply::BoxError;
 pub struct Incoming {
     /// `None` where the request has no body, or its body has ended.
     inner: Option<Inner>,
-    /// Bytes that may still come; `None` after an error, which ends the body.
+    /// Remaining bytes of the limit. `None` after an error, which ends the body.
     left: Option<u64>,
-    /// For a body of which something is still to come.
+    /// Set while more of the body is expected.
     watch: Option<Arc<BodyWatch>>,
 }
 
 #[derive(Debug)]
 enum Inner {
-    /// The body came with its request.
+    /// The body arrived with its request.
     Whole(Bytes),
     Hyper(hyper::body::Incoming),
 }
@@ -69,14 +69,14 @@ impl Incoming {
         Incoming { inner: Some(Inner::Hyper(inner)), left: Some(limit), watch }
     }
 
-    /// A body of which nothing is still to come.
+    /// A body that was read completely.
     pub(crate) fn whole(body: Bytes) -> Self {
         let left = Some(body.len() as u64);
         let inner = Some(body).filter(|body| !body.is_empty()).map(Inner::Whole);
         Incoming { inner, left, watch: None }
     }
 
-    /// Polls the source; an error when hyper's next bytes did not arrive in time.
+    /// Polls the source. Fails if hyper's next bytes did not arrive in time.
     fn poll_inner(
         &mut self,
         cx: &mut Context<'_>,
@@ -102,8 +102,8 @@ impl Incoming {
                     };
                     if ended {
                         watch.set_seen();
-                        // Where the reply has gone before, hyper tells the end with the next
-                        // request only, and an error if none comes (hyper 1.12.0).
+                        // If the reply was sent first, hyper signals the end of the body only with
+                        // the next request, or an error if there is none (hyper 1.12.0).
                         self.inner = None;
                     }
                 }
@@ -122,7 +122,7 @@ impl Incoming {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        // The service may have dropped it while it waited, and continue without it.
+        // The service may have stopped waiting and dropped the body.
         if let Some(watch) = &self.watch {
             watch.proceed();
         }
@@ -151,7 +151,7 @@ impl Body for Incoming {
         if self.left.is_some() {
             return Poll::Ready(Some(Ok(frame)));
         }
-        // A body without a watch was within its bound when it was read.
+        // The size of a body without a watch was checked when it was read.
         if let Some(watch) = &self.watch {
             watch.set_too_large();
         }

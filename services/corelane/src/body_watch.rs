@@ -1,4 +1,4 @@
-//! Watches the bodies of requests: how long the service has waited for the next bytes of one.
+//! Tracks how long the service has waited for the next bytes of each request body.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use std::time::{Duration, Instant};
 use atomic_waker::AtomicWaker;
 use slab::Slab;
 
-/// What a request body and its lane share. The body may be read on any thread; whoever reads it
-/// is the only one to change `waits`.
+/// State of a request body that its reader shares with the lane. The reader may be on any thread,
+/// and only the reader changes `waits`.
 #[derive(Debug, Default)]
 pub(crate) struct BodyWatch {
-    /// Counts on as the reader begins to wait and as it ends: odd while it waits.
+    /// Incremented when the reader starts and stops waiting: odd while it waits.
     waits: AtomicU32,
     expired: AtomicBool,
     too_large: AtomicBool,
-    /// The reader has seen its end, and not just dropped it.
+    /// The reader has read the body to its end, rather than dropped it.
     seen: AtomicBool,
     reader: AtomicWaker,
 }
 
 impl BodyWatch {
-    /// The reader begins to wait, or goes on doing so.
+    /// The reader starts to wait, or polls again while it waits.
     pub(crate) fn wait(&self, waker: &Waker) {
         self.reader.register(waker);
         let waits = self.waits.load(Ordering::Relaxed);
         self.waits.store(waits | 1, Ordering::Release);
     }
 
-    /// The reader has got something.
+    /// The reader has received data or an error.
     pub(crate) fn proceed(&self) {
         let waits = self.waits.load(Ordering::Relaxed);
         self.waits.store(waits.wrapping_add(waits & 1), Ordering::Release);
@@ -41,7 +41,7 @@ impl BodyWatch {
         self.expired.load(Ordering::Acquire)
     }
 
-    /// The reader got more than is allowed.
+    /// The body exceeds the limit.
     pub(crate) fn set_too_large(&self) {
         self.too_large.store(true, Ordering::Release);
     }
@@ -50,7 +50,7 @@ impl BodyWatch {
         self.too_large.load(Ordering::Acquire)
     }
 
-    /// The reader has got all of it.
+    /// The body was read to its end.
     pub(crate) fn set_seen(&self) {
         self.seen.store(true, Ordering::Release);
     }
@@ -65,11 +65,11 @@ impl BodyWatch {
     }
 }
 
-/// A body as its lane watches it.
+/// The lane's record of a body.
 #[derive(Debug)]
 struct Watched {
     watch: Arc<BodyWatch>,
-    /// The wait that the last sweep found, and when it was first found.
+    /// The value of `waits` at the last sweep, and when it was first seen.
     seen: u32,
     since: Instant,
 }
@@ -96,7 +96,8 @@ impl Bodies {
         bodies.iter().any(|(_, body)| body.watch.waits.load(Ordering::Acquire) & 1 == 1)
     }
 
-    /// Ends the bodies that were waited for longer than `allowed`; how many.
+    /// Expires the bodies whose readers have waited for longer than `allowed`, and returns their
+    /// number.
     pub(crate) fn expire(&self, allowed: Duration, now: Instant) -> u64 {
         let mut expired = 0;
         for (_, body) in self.0.borrow_mut().iter_mut() {

@@ -241,7 +241,7 @@ impl Builder {
         self
     }
 
-    /// Has connections rest and move at any exact idle.
+    /// Makes connections park and move at random points where they are idle.
     #[cfg(feature = "chaos")]
     #[doc(hidden)]
     pub fn chaos(mut self, chaos: crate::Chaos) -> Self {

@@ -5,24 +5,24 @@ use std::time::{Duration, Instant};
 
 use crate::shared::{LaneShared, Shared};
 
-/// How often a sample is to be taken.
+/// Interval between samples.
 pub(crate) const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 
-/// Samples that are kept: the share is over the last 1 to 1.25 s.
+/// Number of samples kept: the busy share covers the last 1 to 1.25 s.
 const SAMPLES: usize = 5;
 
 /// Samples of the lanes' busy times.
 #[derive(Debug, Default)]
 pub(crate) struct BusyShares(VecDeque<(Instant, Vec<Duration>)>);
 
-/// Wall-clock time that a lane was not waiting. The event loop counts when a turn ends, so a
-/// handler that is being polled is added.
+/// Wall-clock time for which a lane was not waiting. The event loop updates its counter at the end
+/// of a turn, so the handler that is being polled is added.
 pub(crate) fn busy(lane: &LaneShared, now: Instant) -> Duration {
     lane.busy() + lane.running.get(now).map_or(Duration::ZERO, |(_, since)| since)
 }
 
 impl BusyShares {
-    /// Takes a sample; to be called every [`SAMPLE_EVERY`].
+    /// Takes a sample. Call it every [`SAMPLE_EVERY`].
     pub(crate) fn sample(&mut self, shared: &Shared, now: Instant) {
         if self.0.len() == SAMPLES {
             self.0.pop_front();

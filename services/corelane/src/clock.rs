@@ -1,20 +1,21 @@
-//! The clock of a request's way.
+//! The clock for request timing.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
-/// A time of the monotonic clock, in nanoseconds: one word. An [`Instant`] is two, and takes
-/// several times the instructions to subtract.
+/// A time of the monotonic clock in nanoseconds, in one word. An [`Instant`] has two, and
+/// subtracting it takes several times as many instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tick(u64);
 
-/// One moment on both clocks, which are the same one to the kernel.
+/// The same time on both clocks, which are one clock in the kernel.
 static EPOCH: LazyLock<(Instant, Tick)> = LazyLock::new(|| {
     loop {
         let (before, instant, after) = (Tick::now(), Instant::now(), Tick::now());
-        // Else the thread was stopped between two of them, and the clocks would differ for good.
+        // Otherwise the thread was preempted between the readings, and the clocks would differ
+        // permanently.
         if after.since(before) < 10_000 {
             return (instant, before);
         }
@@ -24,7 +25,7 @@ static EPOCH: LazyLock<(Instant, Tick)> = LazyLock::new(|| {
 impl Tick {
     pub(crate) fn now() -> Tick {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC);
-        // It fails for a clock that the kernel does not have only (clock_gettime(2)).
+        // Fails only if the kernel does not have the clock (clock_gettime(2)).
         Tick(now.map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64))
     }
 
@@ -38,7 +39,7 @@ impl Tick {
         Tick(self.0.saturating_add(nanos))
     }
 
-    /// Whole microseconds since the process first asked.
+    /// Whole microseconds since the first use of the clock in this process.
     pub(crate) fn micros(self) -> u64 {
         self.since(EPOCH.1) / 1000
     }
@@ -75,7 +76,7 @@ mod tests {
     #[test]
     fn both_clocks_are_one() {
         let (first, tick, last) = (Instant::now(), Tick::now(), Instant::now());
-        // As far as the epoch's two readings may be.
+        // The largest difference between the two readings of the epoch.
         let apart = Duration::from_micros(10);
         assert!(Instant::from(tick) + apart > first && Instant::from(tick) < last + apart);
         assert_eq!(Tick::from(Instant::from(tick)), tick);

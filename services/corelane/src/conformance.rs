@@ -1,4 +1,4 @@
-//! What a request must be, as far as it can be seen once hyper has parsed it.
+//! Checks of a request that are possible after hyper has parsed it.
 
 use std::net::Ipv6Addr;
 
@@ -9,12 +9,12 @@ use http_body::Body;
 
 use crate::problem::Problem;
 
-/// Why a request may not reach the service, if so. Otherwise its Host is what it asks for: an
-/// absolute target takes the place of the field (RFC 9112 section 3.2.2). `secure`: it came
-/// through TLS.
+/// The reason to reject a request, if there is one. Otherwise sets Host to the requested authority:
+/// an absolute target replaces the header (RFC 9112 section 3.2.2). `secure`: the request arrived
+/// over TLS.
 pub(crate) fn refusal<B: Body>(request: &mut Request<B>, secure: bool) -> Option<Problem> {
     if request.version() < Version::HTTP_2 {
-        // Only a body in chunks has no length at this point.
+        // Only a chunked body has no exact length here.
         let chunked =
             !request.body().is_end_stream() && request.body().size_hint().exact().is_none();
         if chunked && let Some(problem) = codings(request.headers()) {
@@ -29,12 +29,12 @@ pub(crate) fn refusal<B: Body>(request: &mut Request<B>, secure: bool) -> Option
     method(request.method()).or_else(|| expectation(request.headers()))
 }
 
-/// Closes the connection: where this message ends is not certain.
+/// Closes the connection, because the end of this message is uncertain.
 fn closing(problem: Problem) -> Problem {
     problem.header(CONNECTION, HeaderValue::from_static("close"))
 }
 
-/// RFC 9112 section 6.1: chunked once and alone, as no other coding is implemented.
+/// RFC 9112 section 6.1: `chunked` must be the only coding, because no other is implemented.
 fn codings(headers: &HeaderMap) -> Option<Problem> {
     let values = headers.get_all(TRANSFER_ENCODING).iter();
     let names = values.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
@@ -58,10 +58,10 @@ fn codings(headers: &HeaderMap) -> Option<Problem> {
     })
 }
 
-/// RFC 9112 section 3.2: one valid Host, which HTTP/1.0 may leave out.
+/// RFC 9112 section 3.2: exactly one valid Host, optional in HTTP/1.0.
 fn host<B>(request: &Request<B>) -> Option<Problem> {
     let headers = request.headers();
-    // Of most requests no field comes twice, which is cheaper to tell than which one does.
+    // In most requests no field is repeated. That is cheaper to check than a single field.
     let twice = headers.len() > headers.keys_len() && headers.get_all(HOST).iter().count() > 1;
     let detail = match headers.get(HOST) {
         Some(value) if !twice && is_host(value.as_bytes()) => return None,
@@ -75,7 +75,7 @@ fn host<B>(request: &Request<B>) -> Option<Problem> {
 /// Whether this is `uri-host [":" port]` (RFC 9110 section 7.2, RFC 3986 section 3.2.2); it may
 /// be empty.
 pub(crate) fn is_host(value: &[u8]) -> bool {
-    // The usual one, in one pass.
+    // Fast path for common hosts.
     let plain = value.iter().position(|&byte| !is_plain(byte)).unwrap_or(value.len());
     match &value[plain..] {
         [] => return true,
@@ -111,7 +111,7 @@ fn is_ip_literal(inside: &[u8]) -> bool {
     }
 }
 
-/// A `reg-name`, which an IPv4 address is as well.
+/// A `reg-name`, which includes IPv4 addresses.
 fn is_name(name: &[u8]) -> bool {
     let mut rest = name;
     loop {
@@ -146,7 +146,7 @@ const PLAIN: [bool; 256] = {
     plain
 };
 
-/// RFC 9112 section 3.2: which form of target goes with which method.
+/// RFC 9112 section 3.2: which request target forms a method allows.
 fn target<B>(request: &mut Request<B>, secure: bool) -> Option<Problem> {
     let uri = request.uri();
     let is_connect = request.method() == Method::CONNECT;
@@ -164,7 +164,7 @@ fn target<B>(request: &mut Request<B>, secure: bool) -> Option<Problem> {
     wrong.map(wrong_target)
 }
 
-/// RFC 9110 section 7.1: only OPTIONS asks the server as a whole.
+/// RFC 9110 section 7.1: `*` is for OPTIONS only.
 fn asterisk<B>(request: &Request<B>) -> Option<Problem> {
     let wrong = request.uri().path() == "*" && request.method() != Method::OPTIONS;
     wrong.then(|| wrong_target("the target * is valid for OPTIONS only"))
@@ -182,7 +182,7 @@ fn absolute<B>(
     secure: bool,
 ) -> Option<Problem> {
     if *scheme == Scheme::HTTPS && !secure {
-        // RFC 9110 section 7.4: what asks for https must come through TLS.
+        // RFC 9110 section 7.4: https requests must arrive over TLS.
         return Some(Problem::from(StatusCode::MISDIRECTED_REQUEST));
     }
     if *scheme != Scheme::HTTP && *scheme != Scheme::HTTPS {
@@ -198,8 +198,8 @@ fn absolute<B>(
     }
 }
 
-/// RFC 9113 section 8.3.1: a Host that differs from `:authority` makes a request malformed, and
-/// either is a host and an optional port, without user information.
+/// RFC 9113 section 8.3.1: a Host that differs from `:authority` makes a request malformed. Both
+/// must be a host and an optional port, without user information.
 fn authority<B>(request: &Request<B>) -> Option<Problem> {
     let mut hosts = request.headers().get_all(HOST).iter().map(HeaderValue::as_bytes);
     let (host, more) = (hosts.next(), hosts.next().is_some());
@@ -217,18 +217,18 @@ fn authority<B>(request: &Request<B>) -> Option<Problem> {
     Some(Problem::new(StatusCode::BAD_REQUEST, "host").detail(detail))
 }
 
-/// RFC 9110 section 15.6.2: no resource of an origin server is reached by a tunnel, and TRACE
-/// would show a script what a browser hides from it (section 9.3.8).
+/// RFC 9110 section 15.6.2: an origin server offers no tunnels. TRACE would expose headers to
+/// scripts that browsers hide from them (section 9.3.8).
 fn method(method: &Method) -> Option<Problem> {
     match *method {
-        // What follows may be meant for the tunnel.
+        // The bytes that follow may be meant for the tunnel.
         Method::CONNECT => Some(closing(Problem::from(StatusCode::NOT_IMPLEMENTED))),
         Method::TRACE => Some(Problem::from(StatusCode::NOT_IMPLEMENTED)),
         _ => None,
     }
 }
 
-/// RFC 9110 section 10.1.1: the only expectation that can be met is 100-continue.
+/// RFC 9110 section 10.1.1: only `100-continue` is supported.
 fn expectation(headers: &HeaderMap) -> Option<Problem> {
     if !headers.contains_key(EXPECT) {
         return None;

@@ -1,7 +1,7 @@
-//! What a lane knows of each of its connections, and how it tells one to end.
+//! The state of a lane's connections, and the orders to end them.
 //!
-//! No time is read on a request's way: what happens raises a flag, and the lane's next sweep takes
-//! its own time for it. So a deadline begins late by one sweep at most, and never early.
+//! Handling a request does not read the clock for this state. Events set flags, and the next sweep
+//! assigns its own time to them. So a deadline starts up to one sweep late, and never early.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -30,85 +30,85 @@ pub(crate) use order::Order;
 pub(crate) use registration::Registration;
 use unwritten::Unwritten;
 
-/// Where a connection is between two requests.
+/// The state of a connection between two requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activity {
-    /// Nothing was asked.
+    /// No request has begun.
     Idle,
     /// The TLS handshake has begun.
     Handshake,
-    /// The first byte of an HTTP/1.1 request came, its header is not complete.
+    /// The first byte of an HTTP/1.1 request arrived, but not the whole header.
     Header,
     /// Requests are in flight.
     Serving,
-    /// Our side is closed; the client's is not yet.
+    /// Our side is closed, the client's side is still open.
     Leaving,
 }
 
-/// One connection, shared by its I/O, its service and its lane; all on one thread.
+/// One connection, shared by its I/O, its service and its lane on one thread.
 #[derive(Debug)]
 pub(crate) struct Connection {
     lane: Rc<LaneState>,
     activity: Cell<Activity>,
-    /// Since when, by the sweep.
+    /// Start of the current activity, as set by a sweep.
     since: Cell<Instant>,
-    /// `since` is to be set by the next sweep.
+    /// The next sweep has to set `since`.
     touched: Cell<bool>,
-    /// Requests that were begun, and that were ended.
+    /// Number of requests that began, and that ended.
     begun: Cell<u64>,
     served: Cell<u64>,
-    /// Sweeps that have looked at it since it was at rest; more if it was not.
+    /// Number of sweeps since the connection was resumed; higher if it was never parked.
     looks: Cell<u8>,
-    /// Requests that were ended before the connection came to this lane.
+    /// Requests that ended before the connection was moved to this lane.
     brought: Cell<u64>,
     pub(crate) tracker: Tracker,
-    /// Of the requests that hyper read.
+    /// Counts requests that hyper parsed and the fast path could have served.
     pub(crate) plain_run: PlainRun,
-    /// It is to park as soon as it is idle.
+    /// The connection parks as soon as it is idle.
     to_park: Cell<bool>,
-    /// When it came to this lane.
+    /// When the connection arrived at this lane.
     came: Instant,
-    /// What it takes of its lane, while that wants to know.
+    /// Its use of the lane, while the lane measures it.
     pub(crate) taken: Cell<Taken>,
-    /// Generation of the last load report that it was sent.
+    /// Generation of the last load report sent on it.
     reported: Cell<u32>,
-    /// A request announced a body, of which some may be unread.
+    /// A request announced a body, part of which may be unread.
     had_body: Cell<bool>,
-    /// Bodies of requests that the service may wait for.
+    /// Request bodies that the service may be waiting for.
     pub(crate) bodies: Bodies,
-    /// The client's side is waited for no longer.
+    /// The connection no longer waits for the client to close its side.
     abandoned: Cell<bool>,
-    /// HTTP/2 frames are not requests: bytes alone do not begin a header.
+    /// HTTP/2: received bytes do not imply that a request header has begun.
     multiplexed: Cell<bool>,
-    /// An HTTP/1.1 connection failed while a request waited: most often the client reset it.
+    /// An HTTP/1.1 connection failed while a request waited, usually by a reset.
     gone: Cell<bool>,
-    /// It ended its side only, or so it seems: a close looks the same at first.
+    /// The client closed its sending side. A full close looks the same at first.
     ended: Cell<bool>,
-    /// What sweeps saw of a request that waits for a client that ended its side.
+    /// How long sweeps have seen a request wait after the client closed its side.
     missed: Cell<Option<Missed>>,
-    /// A request was passed on that hyper has not polled.
+    /// A request was dispatched to hyper's service and not polled yet.
     unpolled: Cell<bool>,
     order: Cell<Option<Order>>,
-    /// An order was given once.
+    /// An order was given.
     told: Cell<bool>,
-    /// When the connection is old enough to go.
+    /// The time at which the connection reaches its maximum age.
     retires: Option<Instant>,
-    /// Its next reply is its last.
+    /// The next reply closes the connection.
     last: Cell<bool>,
     /// Bytes of replies wait for the client to read.
     unflushed: Cell<bool>,
-    /// They did so at the last sweep.
+    /// `unflushed` was already set at the last sweep.
     stalled: Cell<bool>,
-    /// The client took bytes since the last sweep.
+    /// The client has read bytes since the last sweep.
     progressed: Cell<bool>,
-    /// Closing the socket is to drop what it holds.
+    /// Closing the socket discards the data that it holds.
     reset: Cell<bool>,
-    /// What is written belongs to a request that was dispatched, or is ours.
+    /// The output belongs to a dispatched request, or is our own.
     asked: Cell<bool>,
-    /// The stream was cut where its framing is ambiguous.
+    /// The input was cut because its framing is ambiguous.
     ambiguous: Cell<bool>,
     waker: RefCell<Option<Waker>>,
-    /// When it was accepted, until its first request.
+    /// When the connection was accepted; taken by its first request.
     accepted: Cell<Option<Tick>>,
     /// Counts the polls of the connection.
     turn: Cell<u32>,
@@ -159,12 +159,12 @@ impl Connection {
         }
     }
 
-    /// The first byte of a TLS handshake came. Its deadline counts from the accept.
+    /// The first byte of a TLS handshake arrived. The deadline counts from the accept.
     pub(crate) fn begin_handshake(&self) {
         self.activity.set(Activity::Handshake);
     }
 
-    /// The handshake is done. The time it took is part of the time for the first byte of a
+    /// The handshake is complete. Its time counts towards the timeout for the first byte of a
     /// request, except in a drain, whose own deadline is near.
     pub(crate) fn end_handshake(&self, lane: &LaneState) {
         self.activity.set(Activity::Idle);
@@ -177,7 +177,7 @@ impl Connection {
         &self.lane
     }
 
-    /// Bytes came from the client.
+    /// Bytes arrived from the client.
     pub(crate) fn received(&self) {
         if self.activity.get() == Activity::Idle && !self.multiplexed.get() {
             self.enter(Activity::Header);
@@ -199,7 +199,7 @@ impl Connection {
         idle::begin_poll(self);
     }
 
-    /// A request begins; the first of a connection gets to know when that was accepted.
+    /// A request begins. Returns the accept time for the first request of a connection.
     pub(crate) fn begin_request(&self, has_body: bool) -> Option<Tick> {
         self.asked.set(true);
         self.unpolled.set(!self.multiplexed.get());
@@ -212,9 +212,9 @@ impl Connection {
         self.accepted.take()
     }
 
-    /// A request ended; `made` is its kind and when the head of its reply was ready, if it was.
+    /// A request ended. `made` is its kind, and when the head of its reply was ready.
     pub(crate) fn end_request(&self, made: Option<(KindIndex, Tick)>, trail: Option<Box<Trail>>) {
-        // Pipelined: the last bytes of the one before go out with those of this one.
+        // Pipelined: the last bytes of the previous reply are sent with this one.
         self.observe_write(self.unwritten.take());
         let turn = self.turn.get();
         match (made, trail) {
@@ -231,7 +231,7 @@ impl Connection {
         }
     }
 
-    /// Its next reply is its last: by age or number of requests, which is no failure.
+    /// Makes the next reply the last, because of age or number of requests. This is not a failure.
     fn retire(&self, reason: Refusal) {
         if self.last.replace(true) {
             return;
@@ -242,29 +242,30 @@ impl Connection {
         }
     }
 
-    /// The next reply of an HTTP/1.1 connection is its last.
+    /// Makes the next reply of an HTTP/1.1 connection its last.
     pub(crate) fn close_after_reply(&self) {
         self.last.set(true);
     }
 
-    /// Whether the reply that is being made is the last.
+    /// Whether the current reply is the last.
     pub(crate) fn is_last_reply(&self) -> bool {
         self.last.get()
     }
 
-    /// Whether a load report of this generation is new to the client; from now on it is not.
+    /// Whether the client has not yet received a load report of this generation. Marks it as
+    /// received.
     pub(crate) fn is_news(&self, generation: u32) -> bool {
         self.reported.replace(generation) != generation
     }
 
-    /// hyper polls the request that it was given last.
+    /// hyper polls the last dispatched request.
     pub(crate) fn set_polled(&self) {
         self.unpolled.set(false);
     }
 
-    /// Whether hyper may have forgotten a request; asked once for each. One that comes while the
-    /// reply before waits for its client is not polled when that is written, unless something
-    /// wakes the connection.
+    /// Whether hyper may have missed a wake-up for a request; returns true once per request. If a
+    /// request arrives while the previous reply waits for the client, hyper does not poll it once
+    /// that reply is written, unless something wakes the connection.
     pub(crate) fn take_unpolled(&self) -> bool {
         self.unpolled.take()
     }
@@ -274,18 +275,18 @@ impl Connection {
         self.unflushed.get()
     }
 
-    /// Bytes of a reply are to be written.
+    /// Bytes of a reply need to be written.
     pub(crate) fn writing(&self) {
         self.unflushed.set(true);
         self.tracker.writing();
     }
 
-    /// The client's window took bytes of a reply.
+    /// The socket or the HTTP/2 window accepted bytes of a reply.
     pub(crate) fn wrote(&self) {
         self.progressed.set(true);
     }
 
-    /// hyper has handed every byte of its replies to the socket.
+    /// hyper has written all bytes of its replies to the socket.
     pub(crate) fn flushed(&self) {
         self.unflushed.set(false);
         self.tracker.flushed();
@@ -293,8 +294,8 @@ impl Connection {
         self.observe_write(self.unwritten.take());
     }
 
-    /// Whether an HTTP/1.1 request waits for its service, and not for its client: then hyper does
-    /// not read, and cannot hear the client leave.
+    /// Whether an HTTP/1.1 request waits for its service and not for its client. hyper does not
+    /// read then, and does not notice that the client disconnects.
     pub(crate) fn waits_for_service(&self) -> bool {
         self.tracker.in_flight() > 0
             && !self.multiplexed.get()
@@ -302,23 +303,23 @@ impl Connection {
             && !self.bodies.is_awaited()
     }
 
-    /// Nothing can be read of the connection any more.
+    /// The connection failed.
     pub(crate) fn set_gone(&self) {
         self.gone.set(true);
     }
 
-    /// The client closed the connection, or its side of it.
+    /// The client closed the connection, or its sending side.
     pub(crate) fn set_ended(&self) {
         self.ended.set(true);
     }
 
-    /// Whether nobody is there for the reply to a request that waits. A reply that is being
-    /// written is another thing: the client may have closed its side only, and still read.
+    /// Whether the client of a waiting request has disconnected. A reply that is being written does
+    /// not count: the client may have closed only its sending side.
     pub(crate) fn is_deserted(&self) -> bool {
         self.gone.get() && self.waits_for_service()
     }
 
-    /// Whether closing the socket is to drop what it holds.
+    /// Whether closing the socket discards the data that it holds.
     pub(crate) fn is_reset(&self) -> bool {
         self.reset.get()
     }
@@ -327,8 +328,8 @@ impl Connection {
         self.reset.set(true);
     }
 
-    /// Whether hyper writes what no request asked for: its reply to a head that it refuses. One
-    /// that it writes while bytes of the reply before still wait cannot be told from them.
+    /// Whether hyper writes a reply of its own, to a head that it rejects. Such a reply is
+    /// indistinguishable from other output while bytes of the previous reply wait.
     pub(crate) fn is_unasked(&self) -> bool {
         !self.asked.get() && !self.multiplexed.get()
     }
@@ -341,13 +342,13 @@ impl Connection {
         self.ambiguous.get()
     }
 
-    /// What is written next is a reply of ours.
+    /// The next output is a reply of ours.
     pub(crate) fn speak(&self) {
         self.asked.set(true);
     }
 
-    /// Requests that are lost if the connection is cut now: those in flight, or the reply whose
-    /// end the socket has not taken.
+    /// Requests that are lost if the connection is cut now: those in flight, and a reply whose end
+    /// is not in the socket.
     pub(crate) fn unanswered(&self) -> u64 {
         u64::from(self.tracker.in_flight().max(u32::from(self.unflushed.get())))
     }
@@ -357,12 +358,12 @@ impl Connection {
         self.touched.set(true);
     }
 
-    /// Whether a client has begun a request, not finished it, and nothing is being sent to it.
+    /// Whether a client has sent part of a header, and nothing is being sent to it.
     pub(crate) fn in_header(&self) -> bool {
         self.activity.get() == Activity::Header && !self.unflushed.get()
     }
 
-    /// Whether nothing of a first or next HTTP/1.1 request has come.
+    /// Whether nothing of the next HTTP/1.1 request has arrived.
     pub(crate) fn is_silent(&self) -> bool {
         self.activity.get() == Activity::Idle && !self.multiplexed.get()
     }
@@ -370,7 +371,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // The socket did not take the end of this reply.
+        // The end of this reply was not written to the socket.
         if let Some(trail) = self.unwritten.take().and_then(|unwritten| unwritten.trail) {
             self.lane.end_trail(trail, None);
         }

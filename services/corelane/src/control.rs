@@ -45,14 +45,14 @@ pub struct ServerHandle {
 pub(crate) enum Stop {
     /// Begin the drain.
     Drain(&'static str),
-    /// Cut what is left.
+    /// Cut the remaining requests.
     Now(&'static str),
 }
 
 impl ServerHandle {
     /// Starts the drain, as SIGTERM does. Has no effect when a drain has started.
     pub fn drain(&self) {
-        // A server that has ended already needs no drain.
+        // If the server has ended, no drain is needed.
         let _ = self.requests.send(Stop::Drain("the program"));
     }
 
@@ -73,7 +73,7 @@ impl ServerHandle {
     }
 }
 
-/// Forwards SIGTERM and SIGINT: the first begins the drain, the next cuts it short.
+/// Forwards SIGTERM and SIGINT: the first starts the drain, the second stops the server.
 async fn forward_signals(
     [mut terminate, mut interrupt]: [Signal; 2],
     requests: UnboundedSender<Stop>,
@@ -91,8 +91,8 @@ async fn forward_signals(
     }
 }
 
-/// Waits for the first request to stop and walks through the phases. Returns only when what is
-/// left has to be cut.
+/// Waits for the first stop request and runs the phases of the drain. Returns only if the remaining
+/// requests must be cut.
 async fn walk(shared: &Shared, drain: &Drain, mut requests: UnboundedReceiver<Stop>) {
     let who = match requests.recv().await {
         Some(Stop::Drain(who)) => who,
@@ -105,7 +105,7 @@ async fn walk(shared: &Shared, drain: &Drain, mut requests: UnboundedReceiver<St
     let calm = async {
         sleep_until(begun + drain.settle).await;
         shared.listeners.finish_handshakes(begun + drain.deadline).await;
-        // Logged first: lanes with nothing left end at once, and say so.
+        // Log this first: lanes without connections end at once and log that.
         tracing::info!(in_flight = shared.in_flight(), "drain: closing");
         shared.advance(Phase::Closing);
         tokio::select! {
@@ -121,7 +121,7 @@ async fn walk(shared: &Shared, drain: &Drain, mut requests: UnboundedReceiver<St
     tracing::warn!(in_flight, calls, who, "drain: cut short");
 }
 
-/// Who cut the drain short: the second signal, or the program.
+/// The source of the stop request that cut the drain short.
 async fn asked_to_stop(requests: &mut UnboundedReceiver<Stop>) -> &'static str {
     loop {
         match requests.recv().await {
@@ -132,7 +132,7 @@ async fn asked_to_stop(requests: &mut UnboundedReceiver<Stop>) -> &'static str {
     }
 }
 
-/// Says now and then which lanes are held by a handler; the others speak for themselves.
+/// Logs periodically which lanes are held by a handler. The other lanes log their own state.
 async fn report(shared: &Shared, every: Duration) {
     let beats = || shared.lanes.iter().map(|lane| lane.metrics.beats.get()).collect::<Vec<_>>();
     let mut ticks = interval_at(Instant::now() + every, every);
@@ -160,7 +160,7 @@ async fn report(shared: &Shared, every: Duration) {
     }
 }
 
-/// What the admin thread runs; it is not pinned.
+/// The state of the admin thread, which is not pinned.
 pub(crate) struct Controller {
     pub(crate) shared: Arc<Shared>,
     pub(crate) settings: Builder,
@@ -168,7 +168,7 @@ pub(crate) struct Controller {
     pub(crate) signals: Option<UnboundedSender<Stop>>,
     pub(crate) requests: UnboundedReceiver<Stop>,
     pub(crate) certificates: Option<Watch>,
-    /// Notified when signals no longer end the process.
+    /// Notified once the signal handlers are installed.
     pub(crate) armed: mpsc::Sender<()>,
     pub(crate) finished: oneshot::Receiver<()>,
     pub(crate) events: mpsc::Sender<Event>,
@@ -220,7 +220,7 @@ impl Controller {
         };
         let drain = async {
             walk(&self.shared, &self.settings.drain, self.requests).await;
-            // Told first: the lanes end as soon as the phase changes.
+            // Send this first: the lanes end as soon as the phase changes.
             let _ = self.events.send(Event::CutShort);
             self.shared.advance(Phase::Stopped);
             pending::<()>().await;

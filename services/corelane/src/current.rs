@@ -1,4 +1,4 @@
-//! The request that the current thread works on.
+//! The request that the current thread is processing.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use crate::trace_context::TraceContext;
 use crate::trail::Trail;
 
 thread_local! {
-    /// When the request whose handler is being polled began, and how long it may take.
+    /// When the request of the current handler began, and its timeout.
     static CURRENT: Cell<Option<(Tick, Duration)>> = const { Cell::new(None) };
-    /// What is kept of that request, which has lent it to us.
+    /// The trail of that request, on loan to this thread.
     static TRAIL: Cell<Option<Box<Trail>>> = const { Cell::new(None) };
 }
 
@@ -58,7 +58,7 @@ pub fn trace_context() -> Option<TraceContext> {
 }
 
 fn peek<T>(read: impl FnOnce(&Trail) -> Option<T>) -> Option<T> {
-    // Not there any more while its thread ends, when something may still be logged.
+    // Logging may run while the thread-local is being destroyed.
     let peeked = TRAIL.try_with(|lent| {
         let trail = lent.take()?;
         let found = read(&trail);
@@ -68,7 +68,7 @@ fn peek<T>(read: impl FnOnce(&Trail) -> Option<T>) -> Option<T> {
     peeked.ok().flatten()
 }
 
-/// Runs `poll` as a part of the request that began at `begun`.
+/// Runs `poll` with the request that began at `begun` as the current one.
 pub(crate) fn within<T>(
     begun: Tick,
     allowed: Duration,
@@ -79,14 +79,14 @@ pub(crate) fn within<T>(
     lending(trail, poll)
 }
 
-/// Runs `poll` while [`request_id`] and [`trace_context`] know `trail`.
+/// Runs `poll` with `trail` available to [`request_id`] and [`trace_context`].
 pub(crate) fn lending<T>(trail: &Cell<Option<Box<Trail>>>, poll: impl FnOnce() -> T) -> T {
     let Some(lent) = trail.take() else { return poll() };
     let _lent = Lent { trail, before: TRAIL.replace(Some(lent)) };
     poll()
 }
 
-/// Restores what was current before, also after a panic.
+/// Restores the previous value, also after a panic.
 struct Restored(Option<(Tick, Duration)>);
 
 impl Drop for Restored {
@@ -95,7 +95,7 @@ impl Drop for Restored {
     }
 }
 
-/// Gives a trail back, also after a panic.
+/// Returns a trail, also after a panic.
 struct Lent<'a> {
     trail: &'a Cell<Option<Box<Trail>>>,
     before: Option<Box<Trail>>,
@@ -107,12 +107,12 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// What another thread has to know about the current request.
+/// The parts of the current request that another thread needs.
 pub(crate) fn named() -> Option<Box<Trail>> {
     peek(|trail| Some(trail.named()))
 }
 
-/// A thread that works for a request until this is dropped.
+/// Sets the current request of another thread until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OnBehalf(());
 

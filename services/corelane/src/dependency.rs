@@ -32,7 +32,7 @@ pub struct Dependency {
     all: Arc<Dependencies>,
 }
 
-/// What one user finds.
+/// The state that one user reports.
 struct View {
     name: &'static str,
     required: AtomicBool,
@@ -101,12 +101,12 @@ impl Drop for Dependency {
     }
 }
 
-/// A panic leaves nothing half done here.
+/// Panics cannot leave inconsistent state here.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Everything that the service needs. Locked by probes and changes, never on a request's way.
+/// All dependencies of the service. Probes and changes lock it, requests never do.
 #[derive(Default)]
 pub(crate) struct Dependencies(Mutex<Vec<Arc<View>>>);
 
@@ -124,7 +124,7 @@ impl Dependencies {
         Dependency { view, all: Arc::clone(self) }
     }
 
-    /// Whether nothing is pending, and nothing down that the server may not be without.
+    /// Whether nothing is pending and no required dependency is down.
     pub(crate) fn allow_ready(&self) -> bool {
         let missing = |view: &Arc<View>| {
             let required = view.required.load(Relaxed);
@@ -133,7 +133,7 @@ impl Dependencies {
         !lock(&self.0).iter().any(missing)
     }
 
-    /// Each by its name, and whether it is up.
+    /// Each name, and whether the dependency is up.
     pub(crate) fn each(&self) -> Vec<(&'static str, bool)> {
         let mut each: Vec<(&'static str, bool)> = Vec::new();
         for view in lock(&self.0).iter() {
@@ -146,7 +146,8 @@ impl Dependencies {
         each
     }
 
-    /// A line for each that is down or pending: of its users, the first to find it down speaks.
+    /// One line for each dependency that is down or pending, with the reason of the view that was
+    /// first.
     pub(crate) fn describe(&self, now: Instant) -> String {
         let mut each: Vec<(&'static str, Down)> = Vec::new();
         for view in lock(&self.0).iter() {

@@ -39,8 +39,8 @@ pub(crate) fn farewell(lane: &LaneState, problem: Problem, with_body: bool) -> V
     out
 }
 
-/// What to say where hyper refused a head with `status`. `None`: nothing, the client does not
-/// speak HTTP.
+/// The reply to a head that hyper rejected with `status`. `None`: no reply, because the client does
+/// not use HTTP.
 pub(crate) fn refused_head(
     status: StatusCode,
     ambiguity: Option<&'static str>,
@@ -55,7 +55,7 @@ pub(crate) fn refused_head(
     match spoken {
         Spoken::Http1 => Some(Problem::from(status).detail("the request is not valid HTTP/1.1")),
         Spoken::OtherVersion => {
-            // RFC 9110 section 15.6.6: why, and what is supported.
+            // RFC 9110 section 15.6.6: give the reason and the supported versions.
             let problem = Problem::from(StatusCode::HTTP_VERSION_NOT_SUPPORTED);
             Some(problem.detail(
                 "a request line may name HTTP/1.1 or HTTP/1.0 only; HTTP/2 is supported too, \
@@ -66,13 +66,13 @@ pub(crate) fn refused_head(
     }
 }
 
-/// Longest time given to a client to take a last word.
+/// Maximum time for sending a final reply.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Maximum connections that a lane rejects with a reply at a time; further ones are closed.
+/// Maximum connections that a lane rejects with a reply at the same time. Others are closed.
 pub(crate) const REFUSING: usize = 32;
 
-/// Answers a connection that is one too many with 503, and closes it.
+/// Answers a connection above the limit with 503 and closes it.
 pub(crate) fn refuse(lane: &Rc<LaneState>, socket: TcpStream) {
     if lane.refusing.get() >= REFUSING {
         return;
@@ -87,21 +87,21 @@ pub(crate) fn refuse(lane: &Rc<LaneState>, socket: TcpStream) {
     });
 }
 
-/// Answers a connection that is not served, whatever its request, and closes it.
+/// Sends a final reply, whatever the request, and closes the connection.
 pub(crate) async fn dismiss(lane: &LaneState, mut socket: TcpStream, problem: Problem) {
     let farewell = async {
         say(lane, &mut socket, problem, true).await?;
-        // Closing with unread bytes resets the connection, and the reply may be lost with it
-        // (RFC 9112 section 9.6): read until the client closes.
+        // Closing with unread input resets the connection, which may lose the reply (RFC 9112
+        // section 9.6). Read until the client closes.
         let mut unread = [0; 1024];
         while socket.read(&mut unread).await? > 0 {}
         io::Result::Ok(())
     };
-    // Either way the socket closes now.
+    // The socket is closed in either case.
     let _ = tokio::time::timeout(FAREWELL, farewell).await;
 }
 
-/// Writes a whole reply that ends the connection.
+/// Writes a complete reply that ends the connection.
 pub(crate) async fn say(
     lane: &LaneState,
     io: &mut (impl AsyncWriteExt + Unpin),

@@ -92,12 +92,12 @@ impl Finished<'_> {
     }
 }
 
-/// What a lane reports its requests to.
+/// Receives the finished requests of a lane.
 pub(crate) type Observer = Box<dyn Fn(&Finished<'_>)>;
 
 type Factory = dyn Fn(&Lane) -> Observer + Send + Sync;
 
-/// Makes the observer of each lane.
+/// Creates the observer of each lane.
 #[derive(Clone)]
 pub(crate) struct Observers(Arc<Factory>);
 

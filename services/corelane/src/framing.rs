@@ -1,16 +1,15 @@
-//! Follows the message boundaries of an HTTP/1.1 connection beside hyper, and stops what hyper
-//! would make unambiguous without a word.
+//! Tracks the message boundaries of an HTTP/1.1 connection in parallel to hyper, and rejects
+//! ambiguous input that hyper would accept.
 //!
-//! hyper takes a Content-Length back when there is a Transfer-Encoding too, merges equal
-//! Content-Length fields, takes a lone LF for a line's end, cuts a fragment off the target and
-//! ignores white space behind a chunk's size. Another parser in front may read each of these
-//! otherwise, and what one takes for a body the other takes for a request (request smuggling, RFC
-//! 9112 section 11.2). None can be seen once the request is parsed, so the bytes are watched on
-//! their way to hyper: at the first such byte the stream ends for hyper, with bytes that it
-//! refuses.
+//! hyper ignores Content-Length if Transfer-Encoding is present, merges equal Content-Length fields
+//! and accepts a bare LF as line end. It also strips a fragment from the target and ignores
+//! whitespace after a chunk size. A parser in front may read each of these differently, and treat
+//! bytes of a body as a request or vice versa (request smuggling, RFC 9112 section 11.2). These are
+//! invisible in the parsed request, so the tracker reads the bytes before hyper does. At the first
+//! such byte it ends hyper's input with bytes that hyper rejects.
 //!
-//! The tracker need not know what hyper refuses by itself: after that the connection ends, and
-//! the tracker is [lost](State::Lost).
+//! The tracker need not detect input that hyper rejects itself: the connection then ends, and the
+//! tracker is [lost](State::Lost).
 
 mod request_line;
 
@@ -19,25 +18,25 @@ use memchr::{memchr, memchr2};
 use request_line::RequestLine;
 pub(crate) use request_line::Spoken;
 
-/// Ends a head so that hyper refuses it: NUL is allowed nowhere in it (RFC 9110 section 5.5), and
-/// hyper looks at a head that came in parts only when its empty line is there.
+/// Ends a head so that hyper rejects it. NUL is not allowed in a head (RFC 9110 section 5.5). hyper
+/// parses a head that arrives in parts only once its empty line is there.
 const REFUSED_HEAD: &[u8] = b"\0\r\n\r\n";
 
 const CONTENT_LENGTH: &[u8] = b"content-length";
 const TRANSFER_ENCODING: &[u8] = b"transfer-encoding";
 const USUAL_END: &[u8] = b" HTTP/1.1\r\n";
 
-/// Digits of the largest chunk size (16 of base 16 fill 64 bits); more can only be zeros.
+/// Maximum digits of a chunk size: 16 hexadecimal digits fill 64 bits.
 const CHUNK_SIZE_DIGITS: u8 = 16;
 
-/// Where the bytes have to end, and with what.
+/// Where to end the input, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
-    /// Bytes of the chunk that hyper may still see.
+    /// Bytes of the chunk that are passed to hyper.
     pub(crate) at: usize,
-    /// What it sees after them, before the end of the stream.
+    /// Bytes that hyper receives after them, before the end of the stream.
     pub(crate) tail: &'static [u8],
-    /// For the client.
+    /// The reason, for the client.
     pub(crate) reason: &'static str,
 }
 
@@ -45,11 +44,11 @@ pub(crate) struct Cut {
 #[derive(Debug)]
 pub(crate) struct Framing {
     state: State,
-    /// Of the head that is being read.
+    /// The Content-Length of the current head.
     length: Option<u64>,
     coded: bool,
     line: RequestLine,
-    /// A head that hyper may not have parsed yet asks with HEAD.
+    /// A HEAD request that hyper may not have parsed yet.
     asks_head: bool,
     spoken: Spoken,
 }
@@ -61,12 +60,12 @@ enum State {
     StartLf,
     RequestLine,
     FieldStart,
-    /// Within a field's name, as long as it begins like one of the two that matter.
+    /// Within a field name that is a prefix of one of the two framing fields.
     Name {
         expected: &'static [u8],
         matched: usize,
     },
-    /// Within a field that does not matter, or the rest of one.
+    /// Within another field, or the rest of one.
     Field {
         after_cr: bool,
     },
@@ -80,7 +79,7 @@ enum State {
         digits: u8,
         value: u64,
     },
-    /// White space behind a chunk's size, which only an extension may follow.
+    /// Whitespace after a chunk size, which only an extension may follow.
     ChunkSpace(u64),
     ChunkExtension(u64),
     ChunkSizeLf(u64),
@@ -91,11 +90,11 @@ enum State {
     Trailer,
     TrailerLf,
     EndLf,
-    /// hyper refuses what came, or the stream was cut: nothing is followed any more.
+    /// hyper rejects the input, or it was cut. Tracking has stopped.
     Lost,
 }
 
-/// Where in the value of a Content-Length.
+/// Position in the value of a Content-Length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Before,
@@ -104,7 +103,7 @@ enum Place {
     Lf,
 }
 
-/// A step through a chunk: how many bytes were understood, or which one must not be passed on.
+/// The number of bytes consumed, or the offset of the byte to cut at and the reason.
 type Step = Result<usize, (usize, &'static str)>;
 
 const BARE_LF: &str = "a line ends with LF alone";
@@ -121,10 +120,11 @@ impl Framing {
         }
     }
 
-    /// Follows what hyper is about to read. `Some`: the stream ends there.
+    /// Tracks bytes that hyper is about to read. `Some`: the input ends there.
     pub(crate) fn follow(&mut self, chunk: &[u8]) -> Option<Cut> {
         if !self.in_head() {
-            // hyper reads on only when it has no whole head left: those before are dispatched.
+            // hyper reads only if it has no complete head left, so all earlier heads are
+            // dispatched.
             self.asks_head = false;
         }
         let mut at = 0;
@@ -142,22 +142,22 @@ impl Framing {
         None
     }
 
-    /// Whether what was followed ends between two messages, or within a head.
+    /// Whether the tracked input ends between two messages or within a head.
     pub(crate) fn is_between_bodies(&self) -> bool {
         self.state == State::Start || (self.in_head() && self.state != State::Lost)
     }
 
-    /// Whether the reply to a head that hyper refuses must have no body (RFC 9110 section 9.3.2).
+    /// Whether the reply to a rejected head must not have a body (RFC 9110 section 9.3.2).
     pub(crate) fn asks_head(&self) -> bool {
         self.asks_head
     }
 
-    /// What the last request line spoke.
+    /// The protocol of the last request line.
     pub(crate) fn spoken(&self) -> Spoken {
         self.spoken
     }
 
-    /// Whether a head has begun that is not complete, or is refused.
+    /// Whether a head is incomplete or rejected.
     fn in_head(&self) -> bool {
         matches!(
             self.state,
@@ -172,8 +172,8 @@ impl Framing {
         )
     }
 
-    /// Understands a part of `rest`, which is not empty. 0 bytes: only the state changed, to one
-    /// that takes at least one byte.
+    /// Consumes part of `rest`, which is not empty. With 0 bytes only the state changed, to one
+    /// that consumes at least one byte.
     fn step(&mut self, rest: &[u8]) -> Step {
         match self.state {
             State::Start | State::StartLf | State::RequestLine => self.start(rest),
@@ -190,7 +190,7 @@ impl Framing {
         }
     }
 
-    /// Goes on to `next` if `byte` is the only one that hyper takes here.
+    /// Changes to the state `next` if `byte` is the one that hyper accepts here.
     fn expect(&mut self, byte: u8, only: u8, next: impl FnOnce(&mut Self) -> State) -> Step {
         self.state = if byte == only { next(self) } else { State::Lost };
         Ok(1)
@@ -289,7 +289,7 @@ impl Framing {
         Ok(1)
     }
 
-    /// At the colon of one of the fields that say how long the body is.
+    /// Handles the colon of a framing field.
     fn framing_field(&mut self, name: &[u8]) -> Step {
         let is_length = name == CONTENT_LENGTH;
         if self.length.is_some() && is_length {
@@ -302,7 +302,7 @@ impl Framing {
             self.length = Some(0);
             self.state = State::Length { place: Place::Before, value: 0 };
         } else {
-            // Which codings there are is checked once hyper has parsed them.
+            // Codings are checked after hyper has parsed them.
             self.coded = true;
             self.state = State::Field { after_cr: false };
         }
@@ -333,7 +333,7 @@ impl Framing {
         Ok(1)
     }
 
-    /// What comes after the head that has just ended.
+    /// The state after the head that has ended.
     fn body(&self) -> State {
         match self.length {
             _ if self.coded => State::ChunkSize { digits: 0, value: 0 },
@@ -347,7 +347,7 @@ impl Framing {
         Ok(1)
     }
 
-    /// Within a body in chunks (RFC 9112 section 7.1).
+    /// Within a chunked body (RFC 9112 section 7.1).
     fn chunked(&mut self, rest: &[u8]) -> Step {
         let byte = rest[0];
         self.state = match self.state {
@@ -404,14 +404,14 @@ impl Framing {
     }
 }
 
-/// Where the fragment of a target begins. A method may have a number sign, a target may not (RFC
-/// 9112 section 3.2).
+/// The position of the fragment in a target. A method may contain a number sign, a target may not
+/// (RFC 9112 section 3.2).
 fn fragment(part: &[u8], has_method: bool) -> Option<usize> {
     let target = if has_method { 0 } else { memchr(b' ', part)? };
     memchr(b'#', &part[target..]).map(|fragment| target + fragment)
 }
 
-/// Takes up to `left` bytes of `rest`: how many, and how many are then left.
+/// Consumes up to `left` bytes of `rest`. Returns their number, and the new `left`.
 fn take(rest: &[u8], left: u64) -> (usize, u64) {
     let taken = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
     (taken, left - taken as u64)

@@ -1,4 +1,4 @@
-//! Doors to what reads text from outside, for the fuzz targets in `services/fuzz`.
+//! Access to the parsers of external text, for the fuzz targets in `services/fuzz`.
 
 use std::path::PathBuf;
 
@@ -36,8 +36,8 @@ pub fn throttling(text: &str) -> Option<(u64, u64, u128)> {
     Some((counted.periods, counted.throttled_periods, counted.throttled.as_nanos()))
 }
 
-/// For how many CPUs, from 1 to `most`, this could be the `cpu.weight`, then the `cpu.shares`, of
-/// a container that requests them.
+/// The numbers of CPUs, from 1 to `most`, for which `text` could be the `cpu.weight`, and the
+/// `cpu.shares`, of a container that requests them.
 pub fn requests(text: &str, most: usize) -> [Vec<usize>; 2] {
     [Weight::read_weight(text), Weight::read_shares(text)].map(|weight| {
         let fits = |&cpus: &usize| weight.is_some_and(|weight| weight.requests(cpus));
@@ -45,29 +45,29 @@ pub fn requests(text: &str, most: usize) -> [Vec<usize>; 2] {
     })
 }
 
-/// Where the files of a controller are, by the texts of `/proc/self/cgroup` and
+/// The directories of a controller, from the contents of `/proc/self/cgroup` and
 /// `/proc/self/mountinfo`.
 pub fn directories(members: &str, mountinfo: &str, controller: &str) -> Option<Vec<PathBuf>> {
     let (members, mounts) = (cgroup::memberships(members), cgroup::mounts(mountinfo));
     cgroup::place(&members, &mounts, controller).map(|place| place.directories)
 }
 
-/// The load reports of one lane in TEXT and JSON, from its counters: `[elapsed, busy, waits,
+/// The load reports of one lane as TEXT and JSON, from its counters: `[elapsed, busy, waits,
 /// finished, failed, in_flight, expected]`, times in nanoseconds.
 pub fn load_reports(samples: impl Iterator<Item = [u64; 7]>) -> Vec<[String; 2]> {
     load_report::of_one_lane(samples)
 }
 
-/// What is said of the bytes of an HTTP/1 connection.
+/// The result of tracking the bytes of an HTTP/1 connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Followed {
-    /// How many bytes may pass, what follows them, and why.
+    /// The number of bytes that may pass, the bytes that follow them, and the reason.
     pub cut: Option<(usize, &'static [u8], &'static str)>,
-    /// Whether another protocol was spoken, or another version.
+    /// Whether the client used another protocol or version.
     pub other: bool,
 }
 
-/// Follows a connection whose bytes come in these pieces, none of them empty, up to the first cut.
+/// Tracks a connection whose bytes arrive in these non-empty pieces, up to the first cut.
 pub fn follow<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Followed {
     let (mut framing, mut before, mut cut) = (Framing::new(), 0, None);
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! Speaks HTTP on one connection.
+//! Serves HTTP on one connection.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -28,36 +28,34 @@ use crate::stream::{self, Opened, Protocol, Stream};
 use crate::stream_task::StreamExecutor;
 use crate::tls;
 
-/// Streams that an HTTP/2 client may have open at a time. RFC 9113 section 6.5.2 recommends no
-/// less than 100.
+/// Maximum concurrent streams of an HTTP/2 connection. RFC 9113 section 6.5.2 recommends at least
+/// 100.
 const STREAMS: u32 = 100;
 
-/// Bytes of request bodies that an HTTP/2 client may send before the service takes them: for one
-/// stream, and for all of a connection. The default of HTTP/2 (64 KiB) slows uploads down, hyper's
-/// (1 MiB) lets 1,000 connections hold 1 GiB.
+/// Bytes of request bodies that an HTTP/2 client may send before the service reads them, per stream
+/// and per connection. HTTP/2's default (64 KiB) slows uploads down. With hyper's default (1 MiB)
+/// 1,000 connections may hold 1 GiB.
 const STREAM_WINDOW: u32 = 128 * 1024;
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 
-/// How many times [`Limits::header_bytes`](crate::Limits::header_bytes) h2 takes of a header list.
-/// It answers a longer one itself, and nobody learns of it; up to this size the reply counts the
-/// bytes and refuses what is too large. h2 has one number for what it takes and what it advertises
-/// (SETTINGS_MAX_HEADER_LIST_SIZE), so clients are told four times too much, which is advice only
-/// (RFC 9113 section 6.5.2). What a client can have kept is [`STREAMS`] such lists, and those only
-/// until the connection's turn ends.
+/// Multiple of [`Limits::header_bytes`](crate::Limits::header_bytes) that h2 accepts as a header
+/// list. Up to this size our code replies, because replies of h2 itself cannot be counted. Clients
+/// see this size as SETTINGS_MAX_HEADER_LIST_SIZE, which is advisory. A client can make us hold
+/// [`STREAMS`] such lists, until the end of the connection's turn.
 const HEADER_LISTS: u32 = 4;
 
-/// Bytes of a reply that h2 takes ahead of the client's window; hyper's 400 KiB for each of 100
-/// streams would be 40 MB for one client that does not read.
+/// Bytes of a reply that h2 buffers beyond the client's window. With hyper's 400 KiB, 100 streams
+/// of a client that does not read would hold 40 MB.
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// Streams that the client opened and reset before they were looked at, and streams that we reset
-/// for the client's errors: one more ends the connection (rapid reset, CVE-2023-44487, and its
-/// successor "MadeYouReset", CVE-2025-8671). As many as may be open: a proxy may give all of them
-/// up while a handler holds the lane.
+/// Maximum streams that the client opened and reset before they were processed, and maximum streams
+/// that we reset because of client errors. One more ends the connection (rapid reset,
+/// CVE-2023-44487, and "MadeYouReset", CVE-2025-8671). The limit equals the concurrent streams: a
+/// proxy may cancel all of them while a handler holds the lane.
 const RESET_STREAMS: usize = 100;
 const ERROR_STREAMS: usize = 100;
 
-/// hyper's settings, made once for each lane.
+/// hyper's settings, created once per lane.
 #[derive(Clone, Debug)]
 struct HttpSettings {
     http1: http1::Builder,
@@ -68,16 +66,16 @@ impl HttpSettings {
     fn new(lane: &Rc<LaneState>) -> Self {
         let limits = &lane.limits;
         let mut http1 = http1::Builder::new();
-        // Deadlines are the lane's sweep, not a timer of hyper's for each request.
+        // The lane's sweep checks deadlines, instead of a hyper timer per request.
         http1
             .header_read_timeout(None)
-            // Otherwise hyper reads on while a request is in flight, into a buffer allocated for
-            // it, and drops a complete request if the client's close comes with it. Our stream
-            // looks for the close, and only while a request waits.
+            // Otherwise hyper reads while a request is in flight, into a buffer allocated for that,
+            // and drops a complete request that arrives together with a close. Our stream checks
+            // for a close only while a request waits.
             .half_close(true)
             .max_buf_size(limits.header_bytes);
-        // hyper clears its table of fields for each request whose number it was told, at about
-        // 1,000 instructions; its own number costs nothing.
+        // With an explicit limit hyper clears its field table for each request, which takes about
+        // 1,000 instructions. Its default limit costs nothing.
         if limits.headers != HYPER_HEADERS {
             http1.max_headers(limits.headers);
         }
@@ -85,7 +83,7 @@ impl HttpSettings {
         let header_bytes = u32::try_from(limits.header_bytes).unwrap_or(u32::MAX);
         http2
             // h2 answers a longer list with 431, and ends a connection whose CONTINUATION frames
-            // go on for much longer.
+            // far exceed it.
             .max_header_list_size(header_bytes.saturating_mul(HEADER_LISTS))
             .max_concurrent_streams(STREAMS)
             .initial_stream_window_size(STREAM_WINDOW)
@@ -93,17 +91,17 @@ impl HttpSettings {
             .max_send_buf_size(SEND_BUFFER)
             .max_pending_accept_reset_streams(RESET_STREAMS)
             .max_local_error_reset_streams(ERROR_STREAMS)
-            // No ping of hyper's, which takes a timer for each connection: the sweep ends one that
-            // is idle, and one that does not take its replies.
+            // hyper's pings need a timer per connection. The sweep ends idle connections and those
+            // that do not read their replies.
             .keep_alive_interval(None);
         HttpSettings { http1, http2 }
     }
 }
 
-/// Header fields that hyper allows when it is not told a number.
+/// hyper's default limit of header fields.
 const HYPER_HEADERS: usize = 100;
 
-/// What the connections of a lane share.
+/// State that the connections of a lane share.
 pub(crate) struct LaneService<S: HttpService> {
     pub(crate) lane: Rc<LaneState>,
     pub(crate) service: S,
@@ -127,9 +125,8 @@ impl<S: HttpService> LaneService<S> {
     }
 }
 
-/// Serves a connection: tells its protocol, then hands it to a task of its own, because a task is
-/// as large as its largest part for as long as it lives, and most connections are idle most of the
-/// time.
+/// Serves a connection: detects its protocol, then starts a separate task for it. A task is always
+/// as large as its largest state, and most connections are idle most of the time.
 pub(crate) async fn serve<S: HttpService>(
     host: Rc<LaneService<S>>,
     registration: Registration,
@@ -150,14 +147,15 @@ pub(crate) async fn serve<S: HttpService>(
     }
 }
 
-/// Serves a connection of HTTP/1.1 between two requests, from `unread` on, which was read before.
+/// Serves an HTTP/1.1 connection between two requests, starting with `unread`, which was already
+/// read.
 pub(crate) fn go_on<S: HttpService>(
     host: &Rc<LaneService<S>>,
     registration: Registration,
     socket: Socket,
     unread: Bytes,
 ) {
-    // A head that is late is answered by whoever can tell what it asks with.
+    // The hyper path answers a late header, because it tracks the method.
     let is_late = registration.connection.is_told_to_expire();
     if host.lane.plain_requests && !is_late {
         spawn_local(Plain::new(Rc::clone(host), registration, socket, unread));
@@ -166,8 +164,8 @@ pub(crate) fn go_on<S: HttpService>(
     }
 }
 
-/// Gives a connection of HTTP/1.1 to hyper, from `prefix` on, which was read before. `made` is the
-/// reply to the request that it begins with, if that is there.
+/// Passes an HTTP/1.1 connection to hyper, starting with `prefix`, which was already read. `made`
+/// is the reply to its first request, if it is ready.
 pub(crate) fn serve_http1<S: HttpService>(
     host: &Rc<LaneService<S>>,
     registration: Registration,
@@ -182,10 +180,10 @@ pub(crate) fn serve_http1<S: HttpService>(
     spawn_local(run_http1(http, registration, Rc::clone(host)));
 }
 
-/// Counts and logs how a connection ended.
+/// Counts and logs the end of a connection.
 fn ended(connection: &Connection, result: hyper::Result<()>) {
     if let Err(error) = result {
-        // One that was cut for its framing is counted already.
+        // A connection that was cut for ambiguous framing is counted already.
         if let Some(reason) = fault(&error).filter(|_| !connection.is_ambiguous()) {
             connection.lane().metrics().refuse(reason);
         }
@@ -193,9 +191,9 @@ fn ended(connection: &Connection, result: hyper::Result<()>) {
     }
 }
 
-/// What the client did wrong, if hyper gave the connection up for it.
+/// The client's error, if it made hyper end the connection.
 fn fault(error: &hyper::Error) -> Option<Refusal> {
-    // HTTP/1.1: hyper has answered 400 or 431 by itself, before there was a request.
+    // HTTP/1.1: hyper has answered 400 or 431 itself, before there was a request.
     if error.is_parse() {
         let large = error.is_parse_too_large();
         return Some(if large { Refusal::HeaderTooLarge } else { Refusal::BadRequest });
@@ -208,7 +206,8 @@ fn fault(error: &hyper::Error) -> Option<Refusal> {
     }
 }
 
-/// Shakes hands if the port speaks TLS, and tells the protocol. `None`: nobody is to be served.
+/// Performs the TLS handshake if TLS is configured, and detects the protocol. `None`: there is no
+/// connection to serve.
 async fn open(lane: &LaneState, connection: &Rc<Connection>, socket: TcpStream) -> Option<Opened> {
     let ours = Rc::clone(connection);
     let opened = async {
@@ -227,19 +226,20 @@ async fn open(lane: &LaneState, connection: &Rc<Connection>, socket: TcpStream) 
 type Http1<S> = http1::Connection<TokioIo<Stream>, Dispatch<S>>;
 type Http2<S> = http2::Connection<TokioIo<Stream>, Dispatch<S>, StreamExecutor>;
 
-/// How the task of a connection ends.
+/// The result of a connection's task.
 enum End {
-    /// hyper is done with it.
+    /// hyper has finished.
     Done(hyper::Result<()>),
-    /// It is dropped as it is, after 408 where a header had begun.
+    /// Drop the connection, after a 408 if a header had begun.
     Drop,
-    /// It is idle, and leaves.
+    /// The connection is idle and leaves the task.
     Leave(Leave),
-    /// It is idle, and better off without hyper.
+    /// The connection is idle and returns to the fast path.
     Return,
 }
 
-/// Not an async function, which would hold the connection twice: as its argument and as its own.
+/// Not an async function, because that would store the connection twice: as argument and as local
+/// variable.
 fn run_http1<S: HttpService>(
     mut http: Http1<S>,
     registration: Registration,
@@ -286,9 +286,8 @@ fn poll_http1<S: HttpService>(
         if is_cut || connection.is_leaving() {
             return Poll::Ready(End::Done(result));
         }
-        // hyper keeps the wish for an upgrade that was refused, and when the connection ends it
-        // leaves the stream for that as it is, with what it has not written (hyper 1.12.0,
-        // `Dispatched::Upgrade`). It does so once.
+        // hyper keeps a rejected upgrade and leaves the stream to it when the connection ends,
+        // including unwritten bytes (hyper 1.12.0, `Dispatched::Upgrade`). It does this once.
         ended(connection, result);
         return Pin::new(http).poll(cx).map(End::Done);
     }
@@ -302,7 +301,7 @@ fn poll_http1<S: HttpService>(
     }
 }
 
-/// Takes an idle connection from hyper, which has nothing of it but what it read ahead.
+/// Takes an idle connection from hyper, with the bytes that hyper has read ahead.
 fn take_from_hyper<S: HttpService>(
     http: Http1<S>,
     #[cfg_attr(not(feature = "chaos"), allow(unused_variables))] lane: &LaneState,
@@ -314,13 +313,13 @@ fn take_from_hyper<S: HttpService>(
     let before = parts.read_buf;
     #[cfg(feature = "chaos")]
     let (before, behind) = lane.unread(before, behind);
-    // Copied: hyper's buffer is larger than what is in it.
+    // Copied, because hyper's buffer is larger than its contents.
     (socket, Bytes::from([&before[..], &behind].concat()))
 }
 
-/// Answers a header that did not come in time (RFC 9110 section 15.5.9). Best effort: a client
-/// that does not read loses it. Boxed, because few connections come here, and the task of each
-/// would have room for it.
+/// Answers a header that was not complete in time (RFC 9110 section 15.5.9). Best effort: a client
+/// that does not read loses it. Boxed, because this is rare and would enlarge the task of every
+/// connection.
 fn time_out<S: HttpService>(
     http: Http1<S>,
     connection: &Connection,

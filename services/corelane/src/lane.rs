@@ -99,31 +99,31 @@ pub(crate) const LANE: &str = "corelane-lane";
 const REPLICA_NAME: HeaderName = HeaderName::from_static(REPLICA);
 const LANE_NAME: HeaderName = HeaderName::from_static(LANE);
 
-/// What belongs to one lane and never leaves its thread.
+/// The state of a lane, which stays on its thread.
 #[derive(Debug)]
 pub(crate) struct LaneState {
     pub(crate) index: usize,
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
-    /// How long a connection is idle before it parks.
+    /// Idle time after which a connection parks.
     pub(crate) park_after: Option<Duration>,
-    /// Whether plain requests are answered without hyper.
+    /// Whether the fast path is enabled.
     pub(crate) plain_requests: bool,
-    /// Names of the replica and of this lane, for replies.
+    /// The reply headers that name the replica and this lane.
     signature: Option<(HeaderValue, HeaderValue)>,
-    /// The same as lines of a head.
+    /// `signature` as header lines.
     signature_lines: Vec<u8>,
     load_reports: Option<LaneReports>,
     pub(crate) shared: Arc<Shared>,
-    /// The server's phase as this lane has noticed it.
+    /// The server's phase, as seen by this lane.
     pub(crate) phase: Cell<Phase>,
-    /// Those that have a task; parked ones are in the lot.
+    /// Connections with a task. Parked connections are in the lot.
     pub(crate) connections: RefCell<Slab<Rc<Connection>>>,
     pub(crate) lot: Lot,
-    /// Whether connections that have to wait are asked whether they are idle.
+    /// Reasons to check connections for idleness after a poll.
     pub(crate) attention: Attention,
     pub(crate) shedding: Shedding,
-    /// Whether connections may leave for other lanes.
+    /// Whether connections may move to other lanes.
     pub(crate) moving: Moving,
     pub(crate) lately: Lately,
     #[cfg(feature = "chaos")]
@@ -132,18 +132,18 @@ pub(crate) struct LaneState {
     pub(crate) pending: Pending,
     /// HTTP/2 streams that wait for their clients.
     pub(crate) streams: Streams,
-    /// The time of the last sweep, without the time in which the lane could hear no client.
+    /// Time of the last sweep, without periods in which a handler held the lane.
     pub(crate) clock: Cell<Instant>,
     random: Random,
-    /// What follows requests, if anybody wants to know.
+    /// Tracks requests, if ids, traces or observers are enabled.
     pub(crate) trails: Option<Trails>,
-    /// How often a drain says what it waits for.
+    /// Interval between reports of a drain.
     pub(crate) report: Duration,
-    /// Told when the last connection closes.
+    /// Notified when the last connection closes.
     pub(crate) emptied: Notify,
-    /// Told when idle connections have to go at once.
+    /// Notified when idle connections must end at once.
     pub(crate) hurry: Notify,
-    /// Connections being refused at this moment.
+    /// Connections that are being rejected now.
     pub(crate) refusing: Cell<usize>,
 }
 
@@ -181,31 +181,31 @@ impl LaneState {
         }
     }
 
-    /// Whether no connection is open here.
+    /// Whether this lane has no open connections.
     pub(crate) fn is_empty(&self) -> bool {
         self.connections.borrow().is_empty() && self.lot.is_empty()
     }
 
-    /// A connection is here no longer: says so to whoever waits for the last one.
+    /// Notifies `emptied` if no connection is left.
     pub(crate) fn lost_one(&self) {
         if self.is_empty() {
             self.emptied.notify_one();
         }
     }
 
-    /// A random number from 0 to 1, for what needs no secrecy.
+    /// A random number from 0 to 1, not for security.
     pub(crate) fn chance(&self) -> f64 {
         self.random.chance()
     }
 
-    /// A request that was followed has ended, with what [`Trails::end`] says.
+    /// Ends the trail of a request; see [`Trails::end`].
     pub(crate) fn end_trail(&self, trail: Box<Trail>, write: Option<u64>) {
         if let Some(trails) = &self.trails {
             trails.end(self, trail, write);
         }
     }
 
-    /// Names the replica and this lane in a reply.
+    /// Adds the headers that name the replica and this lane to a reply.
     pub(crate) fn sign(&self, headers: &mut HeaderMap) {
         if let Some((replica, lane)) = &self.signature {
             headers.insert(REPLICA_NAME, replica.clone());
@@ -213,7 +213,7 @@ impl LaneState {
         }
     }
 
-    /// What [`LaneState::sign`] adds, as lines of a head.
+    /// The headers of [`LaneState::sign`] as lines.
     pub(crate) fn signature_lines(&self) -> &[u8] {
         &self.signature_lines
     }
@@ -225,7 +225,7 @@ impl LaneState {
         }
     }
 
-    /// What this lane shows to other threads.
+    /// The part of the lane's state that other threads can read.
     pub(crate) fn shared(&self) -> &LaneShared {
         &self.shared.lanes[self.index]
     }
@@ -234,20 +234,21 @@ impl LaneState {
         &self.shared().metrics
     }
 
-    /// Template of the route of a kind of request.
+    /// The route template of a kind of request.
     pub(crate) fn route(&self, kind: KindIndex) -> &str {
         &self.shared.routes.names()[kind.route()]
     }
 }
 
-/// The lines of a head that name the replica and a lane of it.
+/// The header lines that name the replica and a lane.
 fn lines(index: usize, replica: Option<&HeaderValue>) -> Vec<u8> {
     let Some(replica) = replica else { return Vec::new() };
     let lane = format!("\r\n{LANE}: {index}\r\n");
     [REPLICA.as_bytes(), b": ", replica.as_bytes(), lane.as_bytes()].concat()
 }
 
-/// Runs a lane on the calling thread until it is drained or stopped; the requests that were cut.
+/// Runs a lane on the calling thread until it is drained or stopped. Returns the number of requests
+/// that were cut.
 pub(crate) fn run<F, S>(
     lane: Lane,
     source: Source,
@@ -270,7 +271,7 @@ where
         .thread_name(format!("lane-{}-blocking", lane.index))
         .build_local(Default::default())
         .map_err(Error::system("starting a lane's event loop"))?;
-    // The first to be set is this one: each lane has one thread.
+    // Each lane has one thread, so this is the only call.
     let _ = shared.runtime.set(runtime.handle().metrics());
     let ended = runtime.block_on(async {
         let source = source.watch().map_err(Error::system("watching a listener"))?;
@@ -292,7 +293,7 @@ where
         let admission = Admission { state: Rc::clone(&state), host };
         accept_until_drained(admission, source).await;
         let unanswered = state.connections.borrow().iter().map(|(_, c)| c.unanswered()).sum();
-        // A call that is waited for is a part of its request, if one is left.
+        // An awaited call is part of its request, if any request is left.
         let none = unanswered == 0;
         let calls = if none { shared.calls.unfinished() } else { shared.calls.abandoned() };
         let _ = shared.left.set(Left { requests: unanswered, calls });
@@ -300,7 +301,7 @@ where
     });
     let calls = shared.calls.unfinished();
     if calls > 0 {
-        // The end of the event loop waits for them, and nothing else is left to say so.
+        // The runtime waits for these calls when it is dropped, and cannot log that.
         tracing::info!(lane = lane.index, calls, "drain: waiting for blocking calls");
     }
     ended
@@ -317,21 +318,21 @@ pub(crate) async fn next_phase(state: &LaneState, phase: &mut watch::Receiver<Ph
         state.hurry.notify_one();
     }
     for (_, connection) in state.connections.borrow().iter() {
-        // HTTP/1.1 clients are told with their next reply; HTTP/2 has GOAWAY for it.
+        // HTTP/1.1 clients are notified by their next reply, HTTP/2 clients by GOAWAY.
         if now == Phase::Settling && connection.is_multiplexed() {
             connection.tell(Order::Finish);
         }
     }
 }
 
-/// What a new connection is taken in with.
+/// The state needed to admit a connection.
 pub(crate) struct Admission<S: HttpService> {
     pub(crate) state: Rc<LaneState>,
     host: Rc<LaneService<S>>,
 }
 
 impl<S: HttpService> Admission<S> {
-    /// Takes a new connection in, or refuses it when there are too many.
+    /// Admits a connection, or rejects it if there are too many.
     pub(crate) fn admit(&self, socket: TcpStream) {
         let state = &self.state;
         state.metrics().accepted.add(1);
@@ -342,20 +343,20 @@ impl<S: HttpService> Admission<S> {
         }
     }
 
-    /// Refuses a connection that is one too many.
+    /// Rejects a connection above the limit.
     pub(crate) fn refuse(&self, socket: TcpStream) {
         self.state.metrics().refuse(Refusal::Limit);
-        // Nothing can be said before a handshake, which is what the limit is to spare us.
+        // A reply would require a TLS handshake, whose cost the limit avoids.
         if self.state.shared.tls.is_none() {
             refuse(&self.state, socket);
         }
     }
 
-    /// Serves a connection that has its place among the open ones.
+    /// Serves an admitted connection.
     pub(crate) fn serve(&self, socket: TcpStream, place: Option<Place>) {
         let registration = Registration::new(Rc::clone(&self.state), place);
-        // A reply in several writes must not wait for the acknowledgement of the first (RFC 9293
-        // section 3.7.4, Nagle's algorithm). Fails only for a socket that is gone already.
+        // With Nagle's algorithm, a reply in several writes would wait for the acknowledgement of
+        // the first (RFC 9293 section 3.7.4). Fails only if the socket is closed.
         let _ = socket.set_nodelay(true);
         spawn_local(serve(Rc::clone(&self.host), registration, socket));
     }

@@ -17,8 +17,8 @@ pub(crate) fn bind_lanes(
     backlog: u32,
     lanes: usize,
 ) -> Result<Vec<TcpListener>, Error> {
-    // A group is joined silently by any process of the same user; a first bind without the
-    // option tells a port that another server holds from one that is free.
+    // Any process of the same user can silently join a reuseport group. A first bind without the
+    // option detects a port that another server uses.
     if address.port() != 0 {
         socket(address, false).map_err(|source| Error::Bind { address, source })?;
     }
@@ -31,7 +31,7 @@ pub(crate) fn bind_lanes(
     Ok(listeners)
 }
 
-/// Binds one listener, ready for an event loop.
+/// Binds one listener, in non-blocking mode.
 pub(crate) fn bind(address: SocketAddr, backlog: u32, share: bool) -> Result<TcpListener, Error> {
     let open = || {
         let socket = socket(address, share)?;
@@ -41,8 +41,7 @@ pub(crate) fn bind(address: SocketAddr, backlog: u32, share: bool) -> Result<Tcp
     open().map_err(|source| Error::Bind { address, source })
 }
 
-/// Accepts a connection that waits, without blocking. An event loop may not have heard of what
-/// came last; the socket has.
+/// Accepts a pending connection without blocking, even if the event loop has not reported it yet.
 pub(crate) fn accept_now(listener: impl AsFd) -> io::Result<TcpStream> {
     Ok(accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?.into())
 }
@@ -57,17 +56,17 @@ fn socket(address: SocketAddr, share: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Longest accept queue that can be asked for.
+/// Maximum length of the accept queue.
 pub(crate) const MAX_BACKLOG: u32 = 65_535;
 
-/// Files kept for logs, the admin port and the files a service serves.
+/// Files reserved for logs, the admin port and the files a service serves.
 const RESERVED_FILES: u64 = 256;
 
-/// Files that a lane takes by itself: two of its listener, its event loop and its lot.
+/// Files that a lane opens itself: two for its listener, its event loop and its lot.
 const LANE_FILES: u64 = 8;
 
-/// Raises the soft limit of open files to the hard limit, and refuses more connections than fit.
-/// Containers often start with a soft limit of 1,024.
+/// Raises the soft limit of open files to the hard limit, and rejects a connection limit that does
+/// not fit. Containers often start with a soft limit of 1,024.
 pub(crate) fn raise_file_limit(connections: usize, lanes: usize) -> Result<(), Error> {
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(u64::MAX);

@@ -1,16 +1,16 @@
-//! What each kind of request costs, learnt from those that were served.
+//! The cost of each kind of request, estimated from served requests.
 
 use std::time::Duration;
 
 use crate::metrics::{Count, METHODS};
 
-/// The part of a new observation in the mean: one 8th, and in the deviation: one 4th (RFC 6298
-/// section 2, where they smooth round-trip times).
+/// Weight of a new observation: 1/8 in the mean, 1/4 in the deviation (as for round-trip times in
+/// RFC 6298 section 2).
 const MEAN_SHARE: i64 = 8;
 const DEVIATION_SHARE: i64 = 4;
 
-/// An exponentially weighted mean and mean deviation of a duration, in nanoseconds. One thread
-/// writes, any may read.
+/// An exponentially weighted mean and mean deviation of a duration in nanoseconds. Written by one
+/// thread, readable by all.
 #[derive(Debug, Default)]
 pub(crate) struct Estimate {
     mean: Count,
@@ -20,10 +20,11 @@ pub(crate) struct Estimate {
 
 impl Estimate {
     fn observe(&self, nanos: u64) {
-        // Half of the range of a u64 is 292 years.
+        // Half the range of a u64 is 292 years.
         let (new, old) = (nanos as i64, self.mean.get() as i64);
         if self.observations.get() == 0 {
-            // RFC 6298 section 2.2: the first observation is the mean, half of it the deviation.
+            // RFC 6298 section 2.2: the first observation is the mean, and half of it the
+            // deviation.
             self.mean.set(nanos);
             self.deviation.set(nanos / 2);
         } else {
@@ -41,14 +42,14 @@ impl Estimate {
     }
 }
 
-/// Sums of a duration and of its square over all observations: the difference of two readings has
-/// the exact mean and variance of what came between. One thread writes, any may read.
+/// Sums of a duration and of its square over all observations. The difference of two readings gives
+/// the exact mean and variance between them. Written by one thread, readable by all.
 #[derive(Debug, Default)]
 struct Sums {
-    /// A u64 of nanoseconds holds 584 years of time that requests took.
+    /// A u64 of nanoseconds holds 584 years of request time.
     nanos: Count,
-    /// Nanoseconds squared, as the bits of an f64: a u64 would overflow after 18 observations of a
-    /// second. An f64 rounds each addition to 16 digits.
+    /// Nanoseconds squared, as the bits of an f64. A u64 would overflow after 18 observations of
+    /// one second. Each addition is rounded to 16 digits.
     squares: Count,
 }
 
@@ -72,7 +73,7 @@ pub(crate) struct Moments {
     pub(crate) squared_seconds: f64,
 }
 
-/// What a kind of request takes: as it is now, and as it was over all.
+/// Durations of a kind of request: smoothed, and summed over all requests.
 #[derive(Debug, Default)]
 struct Times {
     estimate: Estimate,
@@ -82,18 +83,18 @@ struct Times {
 /// One kind of request: a method and a route.
 #[derive(Debug, Default)]
 struct Kind {
-    /// Time that it held the lane: its handler was being polled.
+    /// Time for which its handler was being polled.
     lane: Times,
-    /// From the start of its handler to the head of its reply, waiting included.
+    /// From the start of its handler to the head of its reply, including waits.
     service: Times,
 }
 
-/// The load table of one lane: what a request of each kind is expected to take.
+/// The load table of one lane: the expected cost of each kind of request.
 #[derive(Debug)]
 pub(crate) struct LoadTable {
-    /// By route, then method.
+    /// Ordered by route, then method.
     kinds: Vec<Kind>,
-    /// Time that a request of any kind held the lane.
+    /// Lane time over all kinds.
     overall: Estimate,
 }
 
@@ -116,7 +117,7 @@ pub(crate) struct KindIndex(u16);
 
 impl KindIndex {
     pub(crate) fn new(route: usize, method: usize) -> Self {
-        // At most 65 routes of 10 methods.
+        // At most 65 routes with 10 methods each.
         KindIndex((route * METHODS.len() + method) as u16)
     }
 
@@ -147,19 +148,19 @@ impl LoadTable {
         LoadTable { kinds, overall: Estimate::default() }
     }
 
-    /// Nanoseconds of the lane that a request is expected to take. A kind that was never seen is
-    /// expected to be like the mean of all; before any request, to take nothing.
+    /// Expected lane time of a request in nanoseconds. An unseen kind uses the mean over all kinds;
+    /// before the first request this is 0.
     pub(crate) fn expect(&self, kind: KindIndex) -> u64 {
         let known = self.kinds.get(usize::from(kind.0)).and_then(|kind| kind.lane.estimate.mean());
         known.unwrap_or_else(|| self.expect_any())
     }
 
-    /// Nanoseconds of the lane that a request of unknown kind is expected to take.
+    /// Expected lane time of a request of unknown kind, in nanoseconds.
     pub(crate) fn expect_any(&self) -> u64 {
         self.overall.mean().unwrap_or(0)
     }
 
-    /// Learns from a request; only the lane's thread may call this.
+    /// Adds an observation. Only the lane's thread may call this.
     pub(crate) fn observe(&self, kind: KindIndex, lane_nanos: u64, service_nanos: u64) {
         let kind = &self.kinds[usize::from(kind.0)];
         for (times, nanos) in [(&kind.lane, lane_nanos), (&kind.service, service_nanos)] {
@@ -231,7 +232,7 @@ mod tests {
     fn the_mean_follows_what_changes() {
         let estimate = Estimate::default();
         (0..100).for_each(|_| estimate.observe(1000));
-        // Whole nanoseconds: the last few of the deviation stay.
+        // Integer arithmetic leaves a few nanoseconds of deviation.
         assert_eq!((estimate.mean.get(), estimate.deviation.get() / 4), (1000, 0));
         (0..100).for_each(|_| estimate.observe(9000));
         assert!((8990..=9000).contains(&estimate.mean.get()), "{estimate:?}");
@@ -254,7 +255,7 @@ mod tests {
     #[test]
     fn sums_have_the_exact_mean_and_variance_of_any_window() {
         let sums = Sums::default();
-        // A day of a busy lane before: what comes after is not lost beside it.
+        // After a day of a busy lane, new observations must still be precise.
         (0..100_000).for_each(|_| sums.observe(864_000_000));
         let before = sums.read();
         (0..1000).for_each(|n| sums.observe(if n % 2 == 0 { 1_000_000 } else { 3_000_000 }));

@@ -1,7 +1,7 @@
-//! The requests of a lane that wait: in the queue, or for something in their handler.
+//! The waiting requests of a lane: in the queue, or inside their handler.
 //!
-//! A request that is answered the first time it is polled never comes here, so the deadline and
-//! the report of what hangs cost it nothing.
+//! Requests that finish in their first poll are not recorded, so that deadlines and drain reports
+//! cost them nothing.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::clock::Tick;
 use crate::lane::LaneState;
 use crate::load_table::KindIndex;
 
-/// One request that waits.
+/// A waiting request.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) kind: KindIndex,
@@ -23,12 +23,12 @@ pub(crate) struct Waiting {
     waker: RefCell<Option<Waker>>,
 }
 
-/// All requests of a lane that wait.
+/// All waiting requests of a lane.
 #[derive(Debug, Default)]
 pub(crate) struct Pending(RefCell<Slab<Rc<Waiting>>>);
 
 impl Pending {
-    /// Wakes the requests that have waited for longer than `allowed`; each then finds itself
+    /// Wakes the requests that have waited for longer than `allowed`, which then see that they
     /// expired.
     pub(crate) fn expire(&self, allowed: Duration, now: Tick) {
         for (_, waiting) in self.0.borrow().iter() {
@@ -41,7 +41,7 @@ impl Pending {
         }
     }
 
-    /// Each request that waits, with its age.
+    /// The kind and age of each waiting request.
     pub(crate) fn ages(&self, now: Tick) -> Vec<(KindIndex, Duration)> {
         let waiting = self.0.borrow();
         let ages = waiting
@@ -67,7 +67,7 @@ impl Entry {
         Entry { lane: Rc::clone(lane), waiting, key }
     }
 
-    /// Whether its deadline has passed; otherwise it is woken when it does.
+    /// Whether the deadline has passed. Otherwise registers the waker for it.
     pub(crate) fn is_expired(&self, cx: &mut Context<'_>) -> bool {
         if self.waiting.expired.get() {
             return true;

@@ -29,12 +29,12 @@ pub struct Problem {
     status: StatusCode,
     /// `None` where it follows from the status.
     kind: Option<String>,
-    /// Members other than type, title and status.
+    /// Members other than `type`, `title` and `status`.
     members: Vec<(Cow<'static, str>, Value)>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// Bytes of a body without members of its own, and some more.
+/// Capacity for a body without extension members.
 const BODY: usize = 256;
 
 impl Problem {
@@ -82,7 +82,7 @@ impl Problem {
 
     pub(crate) fn into_parts(self) -> (StatusCode, HeaderMap, Bytes) {
         let body = Bytes::from(self.body());
-        // Room for what the library adds too, so that the map does not grow.
+        // With room for the library's headers, so that the map does not grow.
         let mut fields = HeaderMap::with_capacity(4 + self.headers.len());
         fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         for (name, value) in self.headers {
@@ -91,7 +91,7 @@ impl Problem {
         (self.status, fields, body)
     }
 
-    /// The members as JSON. Written one by one: a map of values takes several times the
+    /// The members as JSON, written directly: building a map of values takes several times as many
     /// instructions.
     fn body(&self) -> Vec<u8> {
         let phrase = self.status.canonical_reason().unwrap_or("Error");
@@ -127,11 +127,11 @@ impl Problem {
     }
 }
 
-/// What `type` begins with.
+/// Prefix of `type`.
 const TYPE: &str = "urn:corelane:problem:";
 
-/// Writes text as JSON. Most has nothing that is to be escaped, which is seen faster of all bytes than
-/// of each.
+/// Writes text as a JSON string. Most text needs no escapes, which is faster to check for all bytes
+/// at once.
 fn write_text(body: &mut Vec<u8>, text: &str) {
     let escaped = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
     if text.bytes().fold(false, |any, byte| any | escaped(byte)) {
@@ -144,7 +144,7 @@ fn write_text(body: &mut Vec<u8>, text: &str) {
 
 /// Writes text or a value as JSON.
 fn write<T: serde::Serialize + ?Sized>(body: &mut Vec<u8>, value: &T) {
-    // A vector takes all that is written, and neither text nor a value fails to be.
+    // Writing to a vector does not fail, and neither does serialising text or a value.
     let _ = serde_json::to_writer(body, value);
 }
 

@@ -1,8 +1,9 @@
 //! The slots of a lane and the requests that wait for one.
 //!
-//! A brief request starts at once while a slot is free that no other is owed. Any other waits for
-//! its turn: one is started, then the lane looks at its sockets again before the next. So a brief
-//! request waits for one slow handler at most, and never for all that came in the same batch.
+//! A cheap request starts at once if a slot is free that is not reserved for a waiting request.
+//! Other requests are queued. The lane starts one at a time and polls its sockets before the next.
+//! So a cheap request waits for at most one slow handler, not for all that arrived in the same
+//! batch.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::{Ordering, Reverse};
@@ -17,12 +18,13 @@ use tokio::task::yield_now;
 use crate::clock::Tick;
 use crate::lane::LaneState;
 
-/// A request that is expected to hold the lane for less starts without a turn: waiting for one
-/// would cost more than it spares others.
+/// A request with less expected lane time starts without a turn: waiting for one would cost more
+/// than it saves others.
 pub(crate) const BRIEF: u64 = 100_000; // nanoseconds
 
-/// A request waits as if it had come this many times its expected time later. Cheap ones overtake
-/// dear ones, and each starts in the end, because the handicap does not grow while it waits.
+/// A request is queued as if it had arrived later, by this multiple of its expected time. Cheap
+/// requests overtake expensive ones. Each starts eventually, because this delay does not grow while
+/// it waits.
 pub(crate) const HANDICAP: u64 = 8;
 
 /// The slots and the queue of one lane.
@@ -32,16 +34,16 @@ pub(crate) struct Queue {
     capacity: usize,
     running: Cell<usize>,
     waiting: RefCell<BinaryHeap<Reverse<Entry>>>,
-    /// Entries that are still waited for; the heap may hold more.
+    /// Entries that still wait; the heap may also hold abandoned ones.
     length: Cell<usize>,
     arrivals: Cell<u64>,
-    /// One that waits found every slot taken: the next that comes free is its own.
+    /// A waiting request found every slot taken: the next free slot is reserved for it.
     owed: Cell<bool>,
-    /// Told when a slot is given back or a request begins to wait.
+    /// Notified when a slot is released or a request is queued.
     changed: Notify,
 }
 
-/// The answer to a request that wants to run.
+/// The result of admitting a request.
 #[derive(Debug)]
 pub(crate) enum Admission {
     Start(Slot),
@@ -64,17 +66,18 @@ impl Queue {
         }
     }
 
-    /// Admits a request that came `now` and is expected to hold the lane for `expected`
+    /// Admits a request that arrived `now` and is expected to hold the lane for `expected`
     /// nanoseconds.
     pub(crate) fn admit(lane: &Rc<LaneState>, expected: u64, now: Tick) -> Admission {
         let queue = &lane.queue;
         if expected < BRIEF && queue.has_slot_to_spare() {
             return Admission::Start(Slot::take(lane));
         }
-        // One that waits only for its turn, not for a slot, does not fill the queue.
+        // A request that waits only for its turn and not for a slot does not fill the queue.
         let full = queue.slots.saturating_add(queue.capacity);
-        // What it takes itself does not delay its start. Were that counted, a route that once took
-        // longer than is allowed would be turned away for ever, and nothing better be learnt of it.
+        // Excludes the request's own time, which does not delay its start. Otherwise a route whose
+        // estimate once exceeded the timeout would be rejected forever, and the estimate could not
+        // improve.
         let before = lane.metrics().expected.get().saturating_sub(expected);
         let late = Duration::from_nanos(before) > lane.timeouts.request;
         if late || queue.running.get() + queue.length.get() >= full {
@@ -91,8 +94,8 @@ impl Queue {
         Admission::Wait(Place { lane: Rc::clone(lane), turn, started: false })
     }
 
-    /// Whether a slot is free that none of those that wait is owed: requests that are brief for the
-    /// lane may hold their slots for long, and would otherwise take each that comes free.
+    /// Whether a free slot is not reserved for a waiting request. Requests with little lane time
+    /// may hold their slots for long, and would otherwise take every slot that becomes free.
     fn has_slot_to_spare(&self) -> bool {
         let owed = self.owed.get() && self.length.get() > 0;
         self.running.get() + usize::from(owed) < self.slots
@@ -108,7 +111,7 @@ impl Queue {
         lane.metrics().queued.sub(1);
     }
 
-    /// Forgets requests that left once they are the greater part of the heap.
+    /// Removes abandoned requests once they are more than half of the heap.
     fn prune(&self) {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() > 64 + 2 * self.length.get() {
@@ -116,7 +119,7 @@ impl Queue {
         }
     }
 
-    /// Takes the request whose turn it is, if one waits and a slot is free.
+    /// Takes the next request, if one waits and a slot is free.
     fn next(&self) -> Option<Rc<Turn>> {
         self.owed.set(self.running.get() >= self.slots);
         if self.owed.get() {
@@ -132,7 +135,7 @@ impl Queue {
     }
 }
 
-/// Gives each waiting request its turn, one at a time.
+/// Starts the waiting requests one at a time.
 pub(crate) async fn run(lane: Rc<LaneState>) {
     loop {
         let Some(turn) = lane.queue.next() else {
@@ -144,12 +147,12 @@ pub(crate) async fn run(lane: Rc<LaneState>) {
         if let Some(waker) = turn.waker.take() {
             waker.wake();
         }
-        // Comes back only after the event loop has looked at its sockets.
+        // Continues after the event loop has polled its sockets.
         yield_now().await;
     }
 }
 
-/// A request in the heap; the least `since` is the next to start.
+/// A request in the heap. The one with the smallest `since` starts next.
 #[derive(Debug)]
 struct Entry {
     since: Tick,
@@ -177,17 +180,17 @@ impl PartialEq for Entry {
 
 impl Eq for Entry {}
 
-/// What a waiting request and the heap share.
+/// State that a waiting request and the heap share.
 #[derive(Debug, Default)]
 struct Turn {
-    /// Set when its turn has come.
+    /// Set when the request may start.
     slot: RefCell<Option<Slot>>,
-    /// Nobody waits for it any more.
+    /// The request was dropped.
     left: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
-/// A request's place in the queue, given up when dropped.
+/// A request's place in the queue, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     lane: Rc<LaneState>,
@@ -209,7 +212,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // A turn that has come but was not taken gives its slot back as it is dropped.
+        // If the turn came but was not taken, its slot is released here.
         if self.started || self.turn.slot.take().is_some() {
             return;
         }
@@ -219,7 +222,7 @@ impl Drop for Place {
     }
 }
 
-/// A slot of a lane, given back when dropped.
+/// A slot of a lane, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     lane: Rc<LaneState>,

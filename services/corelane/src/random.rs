@@ -1,10 +1,10 @@
-//! Random numbers for what needs no secrecy.
+//! Random numbers, not for security.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014),
-/// begun at a place that the system's random numbers choose.
+/// seeded from the system's random numbers.
 #[derive(Debug)]
 pub(crate) struct Random(Cell<u64>);
 
@@ -13,7 +13,7 @@ impl Random {
         Random(Cell::new(RandomState::new().build_hasher().finish()))
     }
 
-    /// The same numbers for the same seed.
+    /// A generator with a fixed seed.
     pub(crate) fn seeded(seed: u64) -> Self {
         Random(Cell::new(seed))
     }
@@ -32,8 +32,8 @@ impl Random {
     }
 }
 
-/// Identifiers of 128 bits. Of two generators: lanes of many replicas would meet in the 64 bits of
-/// one, after some thousand million identifiers.
+/// Identifiers of 128 bits, from two generators: the lanes of many replicas would collide in the 64
+/// bits of one after some thousand million identifiers.
 #[derive(Debug)]
 pub(crate) struct Identifiers(Random, Random);
 
@@ -47,12 +47,12 @@ impl Identifiers {
         both.to_be_bytes()
     }
 
-    /// One that is not 0.
+    /// A non-zero identifier of 64 bits.
     pub(crate) fn narrow(&self) -> [u8; 8] {
         self.0.next().max(1).to_be_bytes()
     }
 
-    /// Whether to do what is to be done with this share of all.
+    /// Returns true with probability `ratio`.
     pub(crate) fn falls_to(&self, ratio: f64) -> bool {
         ratio > 0.0 && self.1.chance() <= ratio
     }

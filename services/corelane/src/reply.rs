@@ -1,4 +1,4 @@
-//! Each request on its way through the user's service: checked, counted, answered.
+//! Runs each request through the user's service: checks it, counts it and produces the reply.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -35,7 +35,7 @@ use crate::ticket::Ticket;
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// What [`Server::serve`](crate::Server::serve) asks of a service, under one name.
+/// The requirements of [`Server::serve`](crate::Server::serve) on a service, under one name.
 pub(crate) trait HttpService:
     Service<Request<Incoming>, Response = Response<Self::Body>, Error: Into<BoxError>> + Clone + 'static
 {
@@ -50,15 +50,15 @@ where
     type Body = B;
 }
 
-/// A reply whose head is made.
+/// A reply whose head is ready.
 pub(crate) type Made<S> = Response<ReplyBody<<S as HttpService>::Body>>;
 
-/// The user's service for one connection of hyper's.
+/// The user's service for one hyper connection.
 pub(crate) struct Dispatch<S: HttpService> {
     pub(crate) service: S,
     pub(crate) connection: Rc<Connection>,
     pub(crate) lane: Rc<LaneState>,
-    /// The reply to the next request, where that was asked before hyper took the connection.
+    /// The reply to the next request, if the service produced it before hyper took the connection.
     pub(crate) made: Cell<Option<Box<Made<S>>>>,
 }
 
@@ -81,15 +81,15 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
             None => {
                 let watch = ticket.body_watch();
                 let limit = lane.limits.body_bytes;
-                // A service that drops a body here would drop it before hyper has read any of it,
-                // and hyper then ends the connection.
+                // If a service drops a body here, hyper has not read any of it, and ends the
+                // connection.
                 let has_body = watch.is_some();
                 let request = request.map(|body| Incoming::new(body, limit, watch));
                 if ticket.is_http2() || has_body || connection.is_unflushed() {
                     Work::Arrived { call: Some(Box::new((service.clone(), request))) }
                 } else {
-                    // Nothing is left of the reply before, so hyper polls the future at once, with
-                    // a waker that wakes.
+                    // The previous reply is complete, so hyper polls the future at once, with a
+                    // working waker.
                     Work::admitted(service, lane, &mut Some(request), &ticket)
                 }
             }
@@ -98,15 +98,14 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
     }
 }
 
-/// Whether the fields of an HTTP/1.1 message say nothing about the connection but that it is kept
-/// (RFC 9112 section 9.3). Of an older message that is not looked at.
+/// Whether the headers of an HTTP/1.1 message keep the connection open and contain no other
+/// connection option (RFC 9112 section 9.3). False for older versions.
 pub(crate) fn keeps_alive(version: Version, fields: &HeaderMap) -> bool {
     let keeps = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"keep-alive");
     version >= Version::HTTP_11 && fields.get(CONNECTION).is_none_or(keeps)
 }
 
-/// Answers that the lane has more to do than it can; when to come again is what it expects to
-/// need for what it has.
+/// Overload reply. `Retry-After` is the time that the lane needs for its expected work.
 fn overloaded(lane: &LaneState) -> Problem {
     let wait = Duration::from_nanos(lane.metrics().expected.get()).as_secs().clamp(1, 60);
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
@@ -114,19 +113,19 @@ fn overloaded(lane: &LaneState) -> Problem {
         .header(RETRY_AFTER, HeaderValue::from(wait))
 }
 
-/// Answers that the request's deadline passed.
+/// Reply for a request whose deadline passed.
 fn expired() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "deadline-exceeded")
         .detail("the request took longer than the server allows")
         .header(RETRY_AFTER, HeaderValue::from_static("1"))
 }
 
-/// Answers that the body stopped coming.
+/// Reply for a request whose body did not arrive in time.
 fn body_timed_out() -> Problem {
     Problem::from(StatusCode::REQUEST_TIMEOUT).detail("timed out waiting for the request body")
 }
 
-/// Why a request may not reach the service, if so.
+/// The reason to reject a request, if there is one.
 fn refusal(
     request: &mut Request<hyper::body::Incoming>,
     lane: &LaneState,
@@ -134,7 +133,7 @@ fn refusal(
     if let Some(problem) = conformance::refusal(request, lane.shared.tls.is_some()) {
         return Some((RequestRefusal::Invalid, problem));
     }
-    // hyper bounds those of HTTP/1.1 as it parses them.
+    // For HTTP/1.1 hyper enforces this limit while parsing.
     if request.version() == Version::HTTP_2 {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         let (fields, bytes) = (lane.limits.headers, lane.limits.header_bytes);
@@ -182,12 +181,12 @@ fn too_large(lane: &LaneState) -> Problem {
         .detail(format!("a request body may have at most {allowed} bytes"))
 }
 
-/// Answers what went wrong inside the service, and logs what the client must not see.
+/// Reply for an error of the service. Logs the details, which the client must not see.
 fn failure(error: BoxError, ticket: &Ticket) -> Problem {
     let lane = &ticket.lane;
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error.as_ref());
     while let Some(error) = cause {
-        // Each of these is counted where it is found.
+        // These errors are counted where they occur.
         if error.is::<BlockingError>() {
             return overloaded(lane);
         }
@@ -198,7 +197,7 @@ fn failure(error: BoxError, ticket: &Ticket) -> Problem {
                 current::lending(&ticket.trail, || {
                     tracing::debug!(lane = lane.index, %error, "failed to read a request body");
                 });
-                // Nothing can be read of this connection any more.
+                // Nothing more can be read from this connection.
                 let close = HeaderValue::from_static("close");
                 return Problem::from(StatusCode::BAD_REQUEST).header(CONNECTION, close);
             }
@@ -212,31 +211,31 @@ fn failure(error: BoxError, ticket: &Ticket) -> Problem {
 }
 
 pin_project! {
-    /// The reply to one request, being made.
+    /// The reply to one request in progress.
     pub(crate) struct Reply<S: HttpService> {
-        // Dropped before the ticket: a request is in flight until its handler is gone.
+        // Dropped before the ticket: a request is in flight until its handler is dropped.
         #[pin]
         work: Work<S>,
-        // `None` once the reply is made.
+        // `None` once the reply is ready.
         ticket: Option<Ticket>,
         // When its handler started.
         started: Tick,
-        // Set while it waits for something.
+        // Set while it waits.
         pending: Option<pending::Entry>,
     }
 }
 
 pin_project! {
-    // What is large is boxed where it is rare: a request is moved as often as its future is.
+    // Large and rare variants are boxed, because a request is moved as often as its future.
     #[project = WorkProjection]
     enum Work<S: HttpService> {
         Refused { problem: Option<Box<Problem>> },
-        // Not polled yet. Streams of HTTP/2 are called many at once and polled one by one: what the
-        // first of them show of their cost is known when the others are admitted. A request of
-        // HTTP/1.1 may be called while the reply before it still waits for its client.
+        // Not polled yet. hyper calls the service for many HTTP/2 streams at once and polls them
+        // one by one, so the admission of later ones can use the costs of the first. An HTTP/1.1
+        // request may be called while the previous reply still waits for its client.
         Arrived { call: Option<Box<(S, Request<Incoming>)>> },
         Waiting { place: Place, call: Option<Box<(S, Request<Incoming>)>> },
-        // The service was not ready when it was first asked.
+        // The service was not ready when it was first polled.
         Unready { future: Pin<Box<Oneshot<S, Request<Incoming>>>>, slot: Slot },
         Running { #[pin] future: S::Future, slot: Slot },
         Made { reply: Option<Box<Made<S>>>, body: hyper::body::Incoming },
@@ -245,8 +244,8 @@ pin_project! {
 }
 
 impl<S: HttpService> Reply<S> {
-    /// The reply to a plain request, which is there, and has to be polled at once. Moving it from
-    /// hand to hand would take longer than reading it did.
+    /// The reply to a plain request, which is complete and has to be polled at once. Takes a
+    /// reference, because moving the request between functions costs more than parsing it.
     pub(crate) fn plain(
         service: &S,
         lane: &Rc<LaneState>,
@@ -264,7 +263,7 @@ impl<S: HttpService> Reply<S> {
         Reply { started: ticket.begun, ticket: Some(ticket), pending: None, work }
     }
 
-    /// A reply that was made before, to a request whose body was read then.
+    /// A reply that was made earlier, to a request whose body was read then.
     fn made(reply: Box<Made<S>>, body: hyper::body::Incoming) -> Self {
         let work = Work::Made { reply: Some(reply), body };
         Reply { started: Tick::now(), ticket: None, pending: None, work }
@@ -285,7 +284,7 @@ impl<S: HttpService> Work<S> {
         Work::refused(lane, RequestRefusal::QueueFull, overloaded(lane))
     }
 
-    /// Starts a request that is polled at once, or lets it wait its turn.
+    /// Starts a request that is polled at once, or queues it.
     fn admitted(
         service: &S,
         lane: &Rc<LaneState>,
@@ -341,12 +340,12 @@ impl<S: HttpService> Future for Reply<S> {
             let WorkProjection::Made { reply, body } = this.work.project() else {
                 unreachable!("a future is not polled after it is ready")
             };
-            // All of it was read before. If it were dropped, hyper would end the connection.
+            // The body was already read once. If it were dropped, hyper would end the connection.
             while let Some(Ok(_)) = ready!(Pin::new(&mut *body).poll_frame(cx)) {}
             return Poll::Ready(Ok(*reply.take().expect("a reply is made once")));
         };
         ticket.set_polled();
-        // Of a request that was started as it came, the first poll follows at once.
+        // The first poll of a request that starts on arrival follows immediately.
         let mut polled = ticket.begun;
         if let WorkProjection::Arrived { call } = this.work.as_mut().project() {
             let call = call.take().expect("it arrives once");
@@ -369,7 +368,7 @@ impl<S: HttpService> Future for Reply<S> {
                 this.work.set(Work::refused(lane, RequestRefusal::Timeout, expired()));
             }
         }
-        // The handler may make anything of the error that its body ends with: not asked any more.
+        // The handler may convert the error of its body to anything, so it is not polled again.
         if ticket.body_timed_out() && !matches!(*this.work, Work::Refused { .. }) {
             this.work.set(Work::failed(body_timed_out()));
         }
@@ -395,7 +394,7 @@ impl<S: HttpService> Future for Reply<S> {
         };
         let Poll::Ready(result) = result else {
             let entry = || pending::Entry::new(&ticket.lane, ticket.kind, ticket.begun);
-            // Entered now or before; nothing can have expired since this poll began.
+            // Registered now or earlier. Nothing can have expired since this poll began.
             let _ = this.pending.get_or_insert_with(entry).is_expired(cx);
             return Poll::Pending;
         };
@@ -405,7 +404,7 @@ impl<S: HttpService> Future for Reply<S> {
         } else {
             ticket.learn(*this.started, polled, now);
         }
-        // Gives the slot back, and what the handler held.
+        // Releases the slot and everything that the handler holds.
         this.work.set(Work::Done);
         *this.pending = None;
         let response = match result {
@@ -435,7 +434,7 @@ where
         return Poll::Pending;
     }
     let lane = &ticket.lane;
-    // What the handler makes of this is its own: an axum extractor makes it a 400, for instance.
+    // The handler's reply is ignored: an axum extractor replies 400, for instance.
     if ticket.body_is_too_large() {
         lane.metrics().refuse_request(RequestRefusal::BodyTooLarge);
         return Poll::Ready(Err(too_large(lane)));
@@ -443,8 +442,8 @@ where
     made?.map(|result| result.map_err(|error| failure(error.into(), ticket)))
 }
 
-/// Runs code of the service as a part of its request. A panic is this request's alone: nothing of
-/// what panicked is used again.
+/// Runs code of the service for one request. A panic affects only this request, because the state
+/// involved is not used again.
 fn guard<T>(ticket: &Ticket, code: impl FnOnce() -> T) -> Result<T, Problem> {
     let lane = &ticket.lane;
     let caught = || catch_unwind(AssertUnwindSafe(code));

@@ -1,4 +1,4 @@
-//! The body of a reply on its way to the client.
+//! The body of a reply while it is sent.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -14,17 +14,18 @@ use crate::reply::BoxError;
 use crate::stream_task::BodyStep;
 use crate::ticket::Ticket;
 
-/// Most bytes that an HTTP/2 stream hands over at a time. hyper keeps what it was given until the
-/// client's window takes it, where nothing can see how long it waits; so it is given little. With
-/// much less, more of the client's windows would end inside a piece, each with a small frame.
+/// Maximum bytes that an HTTP/2 stream hands to hyper at a time. hyper keeps them until the
+/// client's window accepts them, and does not show how long they wait, so the amount is small. With
+/// a much smaller piece, more windows of the client would end within a piece, each with a small
+/// frame.
 const PIECE: usize = 64 * 1024;
 
 pin_project! {
-    /// The body of a reply; its request ends when it is dropped.
+    /// The body of a reply. The request ends when it is dropped.
     pub(crate) struct ReplyBody<B> {
         #[pin]
         inner: Either<B, Full<Bytes>>,
-        // What is left of the last frame, over HTTP/2.
+        // The rest of the last frame, over HTTP/2.
         rest: Bytes,
         ticket: Ticket,
     }
@@ -35,7 +36,7 @@ impl<B> ReplyBody<B> {
         ReplyBody { inner, rest: Bytes::new(), ticket }
     }
 
-    /// The request that it answers.
+    /// The ticket of the request.
     pub(crate) fn ticket(&self) -> &Ticket {
         &self.ticket
     }
@@ -73,7 +74,7 @@ where
                     let ended = inner.is_end_stream() || inner.size_hint().exact() == Some(0);
                     trail.give(frame.data_ref().map_or(0, Bytes::len), ended);
                 }
-                // Broken off; one that panicked is not asked for anything more.
+                // Aborted. A body that panicked is not polled again.
                 Some(Err(_)) => {}
                 None => trail.give(0, true),
             }

@@ -7,10 +7,10 @@ use http::{HeaderName, HeaderValue};
 pub(crate) const ID_FIELD: &str = "x-request-id";
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static(ID_FIELD);
 
-/// Most characters of a request id: what a client sends must not fill a log.
+/// Maximum length of a request id: a client must not be able to fill a log.
 const MOST: usize = 128;
 
-/// Characters of a UUID.
+/// Length of a UUID.
 const UUID: usize = 36;
 
 /// The id of a request: its `x-request-id` header, or a generated id.
@@ -43,31 +43,31 @@ impl RequestId {
 
     /// The id as a string.
     pub fn as_str(&self) -> &str {
-        // All of it is ASCII.
+        // The text is ASCII.
         str::from_utf8(&self.text[..self.length.into()]).unwrap_or_default()
     }
 }
 
-/// An id as its request carries it. The text of a generated id is written when it is needed.
+/// The id of a request. The text of a generated id is written when it is needed.
 #[derive(Clone, Debug)]
 pub(crate) enum Id {
-    /// The client's own value, which goes back as it is, without a copy.
+    /// The client's value, which is returned unchanged and not copied.
     Taken(HeaderValue),
     /// Random bytes.
     Made([u8; 16]),
 }
 
 impl Id {
-    /// The id that a client chose, if it is one.
+    /// The client's value, if it is a valid id.
     pub(crate) fn taken(value: &HeaderValue) -> Option<Self> {
         let bytes = value.as_bytes();
-        // To its end in any case, so that many bytes are checked at once.
+        // Checks all bytes without an early exit, so that the loop is vectorised.
         let odd = bytes.iter().fold(false, |odd, byte| odd | !byte.is_ascii_graphic());
         let fits = (1..=MOST).contains(&bytes.len()) && !odd;
         fits.then(|| Id::Taken(value.clone()))
     }
 
-    /// Reads its text.
+    /// Passes its text to `read`.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&[u8]) -> T) -> T {
         match self {
             Id::Taken(value) => read(value.as_bytes()),
@@ -75,7 +75,7 @@ impl Id {
         }
     }
 
-    /// What a reply names it with.
+    /// The header value for the reply.
     pub(crate) fn header(&self) -> Option<HeaderValue> {
         match self {
             Id::Taken(value) => Some(value.clone()),
@@ -88,19 +88,19 @@ impl Id {
     }
 }
 
-/// A random UUID (RFC 9562 section 5.4), as Envoy makes them.
+/// A random UUID (RFC 9562 section 5.4), like Envoy's.
 fn uuid(mut random: [u8; 16]) -> [u8; UUID] {
     random[6] = random[6] & 0x0f | 0x40;
     random[8] = random[8] & 0x3f | 0x80;
     let mut text = [b'-'; UUID];
-    // Not by `write!`, which takes longer than the rest of what is done for an id.
+    // Without `write!`, which takes longer than all other work for an id.
     for (place, byte) in PLACES.into_iter().zip(random) {
         text[place..place + 2].copy_from_slice(&HEX[usize::from(byte)]);
     }
     text
 }
 
-/// Where the digits of each byte of a UUID are.
+/// Positions of the digits of each byte of a UUID.
 const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 
 /// The hexadecimal digits of each byte.

@@ -1,9 +1,9 @@
-//! Route templates: the bounded set of names that metrics give to paths.
+//! Route templates: the bounded set of path labels in metrics.
 
 /// The label of a path that no template matches.
 pub(crate) const OTHER: &str = "other";
 
-/// Most templates a server may have: each costs memory per lane for its counters.
+/// Maximum number of templates: each needs memory for its counters in every lane.
 pub(crate) const MAX_ROUTES: usize = 64;
 
 /// Maps a path to the template that matches it.
@@ -29,7 +29,7 @@ impl Routes {
         Ok(Routes { matcher, names })
     }
 
-    /// Index of the template that matches `path`; of [`OTHER`] when none does.
+    /// Index of the template that matches `path`, or of [`OTHER`].
     pub(crate) fn find(&self, path: &str) -> usize {
         self.matcher.at(path).map_or(self.names.len() - 1, |found| *found.value)
     }

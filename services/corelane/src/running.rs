@@ -1,4 +1,4 @@
-//! What a lane is doing at this moment, shown to other threads.
+//! The current work of a lane, readable by other threads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use crate::clock::Tick;
 use crate::load_table::KindIndex;
 
-/// The request whose handler a lane is polling, and since when: one word, so that a reader never
-/// sees the parts of two requests.
+/// The request whose handler a lane is polling, and since when. It is one word, so a reader never
+/// mixes two requests.
 #[derive(Debug)]
 pub(crate) struct Running {
     word: AtomicU64,
 }
 
-/// Bits of the time, in microseconds since the process began: enough for 8 years.
+/// Bits for the time in microseconds since the start of the process: enough for 8 years.
 const TIME_BITS: u32 = 48;
 
 impl Running {
@@ -21,18 +21,18 @@ impl Running {
         Running { word: AtomicU64::new(0) }
     }
 
-    /// The lane begins to poll a handler.
+    /// The lane starts to poll a handler.
     pub(crate) fn begin(&self, kind: KindIndex, now: Tick) {
         let kind = u64::from(kind.bits()) + 1; // 0 is nothing
         self.word.store(kind << TIME_BITS | now.micros() & ((1 << TIME_BITS) - 1), Relaxed);
     }
 
-    /// It does no longer.
+    /// The poll has ended.
     pub(crate) fn end(&self) {
         self.word.store(0, Relaxed);
     }
 
-    /// What is being polled and for how long, if anything.
+    /// The kind of the request that is being polled, and for how long.
     pub(crate) fn get(&self, now: Instant) -> Option<(KindIndex, Duration)> {
         let word = self.word.load(Relaxed);
         let kind = (word >> TIME_BITS).checked_sub(1)?;
@@ -54,7 +54,7 @@ mod tests {
         running.begin(KindIndex::from_bits(649), begun.into());
         let (kind, since) = running.get(begun + Duration::from_secs(7)).expect("it runs");
         assert_eq!(kind.bits(), 649);
-        // Microseconds are cut off, so up to one more.
+        // Rounding to microseconds adds up to one.
         assert_eq!(since.as_micros() / 2, 7_000_000 / 2);
         running.end();
         assert_eq!(running.get(begun), None);

@@ -128,7 +128,7 @@ impl Server {
         self.log_start();
         let shared = Arc::clone(&self.handle.shared);
         let outcome = self.run(factory);
-        // Whatever went wrong, nothing keeps the port.
+        // Closes the port, whatever the error.
         shared.advance(Phase::Stopped);
         outcome
     }
@@ -166,8 +166,9 @@ impl Server {
             placement::sources(self.settings.placement, self.listeners, lanes)
                 .map_err(Error::system("copying a listener"))?;
         let controller = spawn(Thread::Admin, &events, move || controller.run())?;
-        // Before the first answer: a signal that came then would end the process without a drain.
-        // Without the thread nobody tells; its end is reported like any other.
+        // Wait before serving: a signal before the handlers are installed would end the process
+        // without a drain. If the thread fails to start, `recv` fails, and the end of the thread is
+        // reported like any other.
         let _ = is_armed.recv();
         let (started, mut refused) =
             start_lanes(sources, &self.settings, &shared, &Arc::new(factory), &events);
@@ -183,14 +184,14 @@ impl Server {
             }
         }
         if refused.is_some() {
-            // The threads that have begun must not continue without the others.
+            // The threads that have started must not continue without the others.
             shared.advance(Phase::Stopped);
         }
         let outcome = wait_for_end(&inbox, &shared, started);
-        // It has ended already if it was what ended the lanes.
+        // It may have ended already and so have ended the lanes.
         let _ = finish.send(());
         let _ = controller.join();
-        // It ends with the lanes, and the listener with it.
+        // The acceptor thread ends with the lanes and closes its listener.
         let _ = acceptor_thread.map(JoinHandle::join);
         refused.map_or(outcome, Err)
     }
@@ -213,7 +214,7 @@ impl Server {
     }
 }
 
-/// Starts a thread for each lane: how many there are, and why a further one is missing.
+/// Starts a thread per lane. Returns their number, and the error if one could not be started.
 fn start_lanes<F, S>(
     sources: Vec<Source>,
     settings: &Builder,

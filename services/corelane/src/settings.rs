@@ -8,7 +8,7 @@ use std::time::Duration;
 /// pauses between two requests of one page is not parked.
 pub(crate) const PARK_AFTER: Duration = Duration::from_secs(5);
 
-/// Below this the sweep would park connections that are in use.
+/// With a shorter time the sweep would park connections that are in use.
 pub(crate) const LEAST_PARK_AFTER: Duration = Duration::from_millis(100);
 
 /// How new connections are assigned to lanes.
@@ -283,7 +283,7 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// Each by the name of its field; `None` for one that is not set.
+    /// Each timeout by the name of its field; `None` if it is not set.
     pub(crate) fn named(&self) -> [(&'static str, Option<Duration>); 7] {
         [
             ("header", Some(self.header)),

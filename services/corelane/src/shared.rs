@@ -1,5 +1,5 @@
-//! What the threads of a server share. A request reads its route and the generation of the load
-//! report, and writes its own lane's counters; nothing else here is touched by a request.
+//! State shared by the threads of a server. A request reads its route and the generation of the
+//! load report, and writes the counters of its lane. It accesses nothing else here.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -47,29 +47,29 @@ impl Phase {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// As decided at the start; [`LaneShared::cpu`] is what holds now.
+    /// The plan at the start. [`LaneShared::cpu`] is the current state.
     pub(crate) plan: Plan,
     pub(crate) cpus: Cpus,
     pub(crate) routes: Routes,
-    /// Set where the port speaks TLS.
+    /// Set if the port uses TLS.
     pub(crate) tls: Option<Termination>,
     pub(crate) lanes: Vec<LaneShared>,
-    /// What replies tell a load balancer in front.
+    /// The load report for replies.
     pub(crate) load_report: Published,
     pub(crate) listeners: ListenerGroup,
-    /// Where an acceptor hands connections to lanes.
+    /// The inboxes of the lanes, if an acceptor fills them.
     pub(crate) inboxes: Option<Inboxes>,
-    /// Plans to move connections between lanes that have ended.
+    /// Counters of finished plans to move connections between lanes.
     pub(crate) plans: Plans,
     /// Dependencies of the service.
     pub(crate) dependencies: Arc<Dependencies>,
     phase: watch::Sender<Phase>,
     drain_started: OnceLock<SystemTime>,
-    /// Open connections over all lanes, for the limit: changed at accept and close only.
+    /// Open connections over all lanes, for the limit. Changed only on accept and close.
     open: AtomicUsize,
 }
 
-/// What one lane shows to the other threads.
+/// The part of a lane's state that other threads can read.
 #[derive(Debug)]
 pub(crate) struct LaneShared {
     pub(crate) metrics: LaneMetrics,
@@ -78,30 +78,30 @@ pub(crate) struct LaneShared {
     pub(crate) cpu: LaneCpu,
     pub(crate) stalls: Stalls,
     pub(crate) calls: Arc<Calls>,
-    /// Set when the event loop ends; its thread may then still wait for blocking calls.
+    /// Set when the event loop ends. The thread may then still wait for blocking calls.
     pub(crate) left: OnceLock<Left>,
-    /// Of the lane's event loop; set when it runs.
+    /// Metrics of the lane's event loop, set when it runs.
     pub(crate) runtime: OnceLock<RuntimeMetrics>,
-    /// Where other lanes leave connections for this one.
+    /// Connections that other lanes have sent to this one.
     pub(crate) mailbox: Mailbox,
-    /// The readiness latch: set when the lane accepts.
+    /// Set when the lane accepts connections; required for readiness.
     listening: AtomicBool,
 }
 
-/// What a lane had not finished when its event loop ended.
+/// Work that a lane had not finished when its event loop ended.
 #[derive(Debug)]
 pub(crate) struct Left {
     pub(crate) requests: u64,
-    /// Blocking calls that are no part of these.
+    /// Blocking calls that do not belong to these requests.
     pub(crate) calls: u64,
 }
 
 impl LaneShared {
-    /// What is cut if the lane is left as it is: requests, and blocking calls whose requests have
-    /// ended.
+    /// Work that is cut if the lane is abandoned now: requests, and blocking calls whose requests
+    /// have ended.
     pub(crate) fn unfinished(&self) -> u64 {
         match self.left.get() {
-            // Those that the loop had not begun are not made.
+            // Calls that had not started do not run.
             Some(left) => left.requests + left.calls.min(self.calls.abandoned()),
             None => self.metrics.in_flight.get() + self.calls.abandoned(),
         }
@@ -111,18 +111,18 @@ impl LaneShared {
         self.listening.load(Ordering::Acquire)
     }
 
-    /// Wall-clock time that the event loop was not waiting, up to its last turn.
+    /// Wall-clock time for which the event loop was not waiting, up to its last turn.
     pub(crate) fn busy(&self) -> Duration {
         self.runtime.get().map_or(Duration::ZERO, |runtime| runtime.worker_total_busy_duration(0))
     }
 
-    /// Times that the event loop had nothing left to do and waited.
+    /// Number of times that the event loop had no work and waited.
     pub(crate) fn sleeps(&self) -> u64 {
         self.runtime.get().map_or(0, |runtime| runtime.worker_park_count(0))
     }
 
-    /// Time that the lane is expected to need for queued and running requests. It is the sum of
-    /// the load table's estimates, less the time that the running handler has had.
+    /// Time that the lane is expected to need for its queued and running requests: the sum of the
+    /// load table's estimates, less the elapsed time of the running handler.
     pub(crate) fn expected_work(&self, now: Instant) -> Duration {
         let all = Duration::from_nanos(self.metrics.expected.get());
         let had = self.running.get(now).map_or(Duration::ZERO, |(kind, since)| {
@@ -185,20 +185,20 @@ impl Shared {
         self.phase.subscribe()
     }
 
-    /// Begins the drain.
+    /// Starts the drain.
     pub(crate) fn begin_drain(&self) {
-        // Before the phase: a reader of the phase then knows since when.
+        // Set before the phase, so that a reader of the phase finds it set.
         let _ = self.drain_started.set(SystemTime::now());
         self.advance(Phase::Settling);
     }
 
-    /// When the drain began, since the Unix epoch; 0 while none has.
+    /// When the drain started, since the Unix epoch; 0 if it has not.
     pub(crate) fn drain_started(&self) -> Duration {
         let since = |at: &SystemTime| at.duration_since(SystemTime::UNIX_EPOCH).ok();
         self.drain_started.get().and_then(since).unwrap_or_default()
     }
 
-    /// Moves on to `to`; a move backwards is ignored.
+    /// Advances to `to`. Ignored if that would go backwards.
     pub(crate) fn advance(&self, to: Phase) {
         if to >= Phase::Closing {
             self.listeners.release();
@@ -216,15 +216,15 @@ impl Shared {
         self.lanes[lane].listening.store(true, Ordering::Release);
     }
 
-    /// Whether new requests are welcome: every lane listens, no drain has begun, and nothing is down
-    /// that the service may not be without.
+    /// Whether the server is ready: every lane listens, no drain has started, and no required
+    /// dependency is down.
     pub(crate) fn ready(&self) -> bool {
         self.phase() == Phase::Serving
             && self.lanes.iter().all(LaneShared::is_listening)
             && self.dependencies.allow_ready()
     }
 
-    /// Takes a place among the open connections, if there is one.
+    /// Reserves a place among the open connections, if the limit allows.
     pub(crate) fn try_open(&self, limit: usize) -> bool {
         if self.open.fetch_add(1, Ordering::Relaxed) < limit {
             return true;
@@ -247,9 +247,10 @@ impl Shared {
         self.lanes.iter().map(|lane| lane.metrics.in_flight.get()).sum()
     }
 
-    /// Connections that have departed from a lane and not arrived yet.
+    /// Connections that have left a lane and not arrived at another.
     pub(crate) fn in_transit(&self) -> u64 {
-        // In this order, so that one which departs and arrives meanwhile does not count below 0.
+        // In this order, so that a connection which departs and arrives in between does not make
+        // the result negative.
         let arrived: u64 = self.lanes.iter().map(|lane| lane.metrics.arrived.get()).sum();
         let departed: u64 = self.lanes.iter().map(|lane| lane.metrics.departed()).sum();
         departed.saturating_sub(arrived)

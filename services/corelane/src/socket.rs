@@ -1,4 +1,4 @@
-//! A client's socket, with TLS or without.
+//! A client's socket, with or without TLS.
 
 use std::io::{self, Write};
 use std::pin::Pin;
@@ -16,15 +16,15 @@ mod tests;
 pub(crate) use still::StillSocket;
 pub(crate) use tcp::Tcp;
 
-/// A socket whose handshake, if it needs one, is done.
+/// A socket after its TLS handshake, if there is one.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Plain(TcpStream),
-    /// Boxed: the state of TLS takes more than a kilobyte, which a plain connection must not pay.
+    /// Boxed: the TLS state is larger than a kilobyte, which plain connections should not pay for.
     Tls(Box<TlsStream<Tcp>>),
 }
 
-/// Calls a method of whichever it is.
+/// Calls a method of the inner stream.
 macro_rules! each {
     ($socket:expr, $io:ident => $call:expr) => {
         match $socket.get_mut() {
@@ -41,15 +41,15 @@ macro_rules! each {
 }
 
 impl Socket {
-    /// Whether nothing waits in it of which the socket itself would not tell: bytes that TLS has
-    /// decrypted and nobody has read, its end or its failure, or records that are not sent.
+    /// Whether TLS holds nothing that the socket does not signal: decrypted bytes that were not
+    /// read, an end or error of the stream, or unsent records.
     pub(crate) fn is_quiet(&mut self) -> bool {
         match self {
             Socket::Plain(_) => true,
             Socket::Tls(tls) => {
                 let session = tls.get_mut().1;
-                // rustls wants bytes only while none that it decrypted is unread, and no
-                // `close_notify` came. Its writer tells of a failure.
+                // `wants_read` implies that all decrypted bytes were read and no `close_notify`
+                // arrived. An error of the session shows in its writer.
                 session.wants_read()
                     && !session.wants_write()
                     && !session.is_handshaking()
@@ -58,8 +58,8 @@ impl Socket {
         }
     }
 
-    /// Takes it out of the lane's event loop. What TLS holds goes with it, so that a socket which
-    /// is not quiet must be woken at once.
+    /// Removes it from the lane's event loop, with its TLS state. A socket that is not quiet must
+    /// be woken at once.
     pub(crate) fn rest(self) -> io::Result<StillSocket> {
         Ok(match self {
             Socket::Plain(tcp) => StillSocket::Plain(tcp.into_std()?),
@@ -70,7 +70,7 @@ impl Socket {
         })
     }
 
-    /// Lets its end drop what the client has not taken.
+    /// Makes closing discard the data that the client has not received.
     pub(crate) fn set_zero_linger(&self) -> io::Result<()> {
         match self {
             Socket::Plain(tcp) => tcp.set_zero_linger(),
@@ -78,7 +78,7 @@ impl Socket {
         }
     }
 
-    /// Reads bytes as the network has them.
+    /// Reads raw bytes from the network.
     pub(crate) fn poll_read_raw(
         &mut self,
         cx: &mut Context<'_>,
@@ -125,12 +125,12 @@ impl AsyncWrite for Socket {
         }
     }
 
-    /// Ready when the kernel has every byte: TLS keeps records that the socket had no room for.
+    /// Ready when the kernel has every byte: TLS buffers records if the socket is full.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, io => io.poll_flush(cx))
     }
 
-    /// Ends our side; with TLS after a `close_notify` (RFC 8446 section 6.1).
+    /// Closes our side, with TLS after a `close_notify` (RFC 8446 section 6.1).
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, io => io.poll_shutdown(cx))
     }

@@ -1,4 +1,4 @@
-//! The bytes of a connection, and which protocol they speak.
+//! The byte stream of a connection, and the detection of its protocol.
 
 use std::future::poll_fn;
 use std::io;
@@ -18,17 +18,17 @@ use crate::framing::{Cut, Framing};
 use crate::metrics::Refusal;
 use crate::socket::Socket;
 
-/// How an HTTP/2 client without TLS begins (RFC 9113 section 3.4).
+/// The preface of an HTTP/2 client without TLS (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Most bytes read ahead while a request waits: a client's close behind more is heard later.
+/// Maximum bytes read ahead while a request waits. A close behind more input is noticed later.
 const READ_AHEAD: usize = 2048;
 
-/// Room for the first read: an ordinary request's header in one go.
+/// Buffer for the first read: large enough for the header of an ordinary request.
 const FIRST_READ: usize = 2048;
 
-/// A reply of up to this many bytes is copied together and sent: cheaper than a vector of its
-/// parts, which the kernel has to fetch and check first (send(2), writev(2)).
+/// A reply of up to this size is copied into one buffer and sent. That is cheaper than a vectored
+/// write, for which the kernel copies and checks the vector first (send(2), writev(2)).
 const JOINED: usize = 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,16 +37,16 @@ pub(crate) enum Protocol {
     Http2,
 }
 
-/// A connection whose protocol is certain.
+/// A connection whose protocol is known.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) protocol: Protocol,
     pub(crate) socket: Socket,
-    /// What was read to tell the protocol.
+    /// The bytes read to detect the protocol.
     pub(crate) prefix: Bytes,
 }
 
-/// Reads until the protocol is certain. `None`: the client went away first.
+/// Reads until the protocol is known. `None`: the client disconnected first.
 pub(crate) async fn open(
     mut socket: Socket,
     connection: Rc<Connection>,
@@ -63,8 +63,8 @@ pub(crate) async fn open(
     }
 }
 
-/// Adds to `prefix`, which takes no memory before the first byte is there: a client may open a
-/// connection long before it asks.
+/// Reads into `prefix`, which allocates no memory before the first byte: a client may open a
+/// connection long before its first request.
 fn poll_first(
     socket: &mut Socket,
     prefix: &mut BytesMut,
@@ -77,29 +77,29 @@ fn poll_first(
     Poll::Ready(Ok(first.filled().len()))
 }
 
-/// A socket that gives back the bytes that were read before hyper asked for them: to tell the
-/// protocol, or to hear a client leave. It reports each arrival. On an HTTP/1.1 connection it ends
-/// the stream where the framing is ambiguous, and puts our words in place of the reply that hyper
-/// makes by itself to a head that it refuses.
+/// A socket that returns bytes that were read before hyper requested them: to detect the protocol,
+/// or to notice a disconnect. It reports each arrival to its connection. On HTTP/1.1 it ends the
+/// input where the framing is ambiguous. It also replaces hyper's own reply to a rejected head with
+/// ours.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// There until the stream is at rest.
+    /// `None` once the stream is at rest.
     socket: Option<Socket>,
     prefix: Bytes,
     connection: Rc<Connection>,
     framing: Framing,
-    /// Where the stream was cut.
+    /// Set where the stream was cut.
     cut: Option<Cut>,
-    /// What of our words in place of hyper's is not written yet.
+    /// The unwritten part of our reply that replaces hyper's.
     instead: Option<Bytes>,
     /// Whether our side is closed.
     shut: bool,
-    /// Whether what the client still sends is to be read before the socket is closed.
+    /// Whether to read the client's remaining input before the socket is closed.
     unread: bool,
 }
 
 impl Stream {
-    /// A stream that begins with `prefix`, which was read from the socket before.
+    /// A stream that starts with `prefix`, which was already read from the socket.
     pub(crate) fn new(socket: Socket, connection: Rc<Connection>, prefix: Bytes) -> Stream {
         Stream {
             socket: Some(socket),
@@ -113,22 +113,22 @@ impl Stream {
         }
     }
 
-    /// Takes the stream apart between two messages: its socket, and what was read of it that hyper
-    /// has not.
+    /// Takes the stream apart between two messages, into its socket and the bytes that hyper has
+    /// not read.
     pub(crate) fn rest(mut self) -> (Socket, Bytes) {
         let socket = self.socket.take().expect("it is taken apart once");
         (socket, mem::take(&mut self.prefix))
     }
 
-    /// Whether the request whose head is being read must get a reply without a body.
+    /// Whether the reply to the head that is being read must not have a body.
     pub(crate) fn asks_head(&mut self) -> bool {
-        // Where hyper was never polled it has not read any of it.
+        // If hyper was never polled, it has not read the prefix.
         self.framing.follow(&mem::take(&mut self.prefix));
         self.framing.asks_head()
     }
 
-    /// Looks at the bytes behind the first `known` of `buf`, and takes back what hyper must not
-    /// see.
+    /// Tracks the bytes of `buf` after the first `known`, and removes those that hyper must not
+    /// read.
     fn follow(&mut self, buf: &mut ReadBuf<'_>, known: usize) {
         if self.connection.is_multiplexed() {
             return;
@@ -142,7 +142,7 @@ impl Stream {
         self.cut = Some(cut).map(|cut| end(cut, buf));
     }
 
-    /// Writes our reply in place of `hypers`, which is taken as written with the last of ours.
+    /// Writes our reply instead of `hypers`, which counts as written when ours is.
     fn poll_instead(
         &mut self,
         cx: &mut Context<'_>,
@@ -175,12 +175,12 @@ impl Stream {
     }
 }
 
-/// The socket of a stream that hyper has.
+/// The socket of a stream that is not at rest.
 fn live(socket: &mut Option<Socket>) -> Pin<&mut Socket> {
     Pin::new(socket.as_mut().expect("it is not at rest"))
 }
 
-/// Gives hyper what fits of the end of a stream that was cut; what is left.
+/// Passes the end of a cut stream to hyper, as far as it fits. Returns the rest.
 fn end(mut cut: Cut, buf: &mut ReadBuf<'_>) -> Cut {
     let (now, later) = cut.tail.split_at(cut.tail.len().min(buf.remaining()));
     buf.put_slice(now);
@@ -191,15 +191,15 @@ fn end(mut cut: Cut, buf: &mut ReadBuf<'_>) -> Cut {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.connection.is_reset() {
-            // Otherwise the kernel keeps what the client does not take for minutes (tcp(7),
-            // SO_LINGER in socket(7)). Fails only for a socket that is gone already.
+            // Otherwise the kernel keeps unread data for minutes (tcp(7), SO_LINGER in socket(7)).
+            // Fails only if the socket is closed.
             let _ = self.socket.as_ref().map(Socket::set_zero_linger);
         }
     }
 }
 
-/// Reads what comes while a request waits for its service, to hear its client leave. It is added to
-/// what was read before, up to [`READ_AHEAD`] bytes; whether anything was.
+/// Reads input while a request waits for its service, to notice that the client disconnects. Keeps
+/// up to [`READ_AHEAD`] bytes. Returns whether anything arrived.
 pub(crate) fn read_ahead(
     socket: &mut Socket,
     connection: &Connection,
@@ -216,7 +216,7 @@ pub(crate) fn read_ahead(
         };
         match read {
             Ok(()) if !ahead.filled().is_empty() => {}
-            // So rustls calls an end without its alert (RFC 8446 section 6.1).
+            // The error of rustls for an end without a `close_notify` (RFC 8446 section 6.1).
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
                 connection.set_gone();
                 break;
@@ -232,7 +232,7 @@ pub(crate) fn read_ahead(
     came
 }
 
-/// The protocol that begins with `bytes`; `None` while they fit both.
+/// The protocol that starts with `bytes`; `None` while both are possible.
 fn protocol_of(bytes: &[u8]) -> Option<Protocol> {
     if bytes.starts_with(PREFACE) {
         Some(Protocol::Http2)
@@ -321,8 +321,7 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // hyper flushes the socket only when its own buffer is empty, and each time that it is
-        // polled.
+        // hyper flushes the socket in each poll, and only if its own buffer is empty.
         ready!(live(&mut self.socket).poll_flush(cx))?;
         self.connection.flushed();
         if self.connection.take_unpolled() {
@@ -332,7 +331,7 @@ impl AsyncWrite for Stream {
         if connection.waits_for_service()
             && read_ahead(live(socket).get_mut(), connection, prefix, cx)
         {
-            // hyper may wait for these very bytes by now, and the socket will not tell it.
+            // hyper may be waiting for these bytes, which the socket does not signal again.
             cx.waker().wake_by_ref();
         }
         Poll::Ready(Ok(()))
@@ -346,7 +345,7 @@ impl AsyncWrite for Stream {
             let refused = self.instead.is_some() || self.cut.is_some();
             self.unread = self.connection.leave() || refused;
         }
-        // Until the client closes, or the sweep ends it.
+        // Until the client closes, or the sweep ends the connection.
         let mut discarded = [0; 4096];
         while self.unread && !self.connection.is_abandoned() {
             let mut discarded = ReadBuf::new(&mut discarded);

@@ -1,5 +1,6 @@
-//! The streams of HTTP/2 connections. Each is a task of its own, and waits while its client takes
-//! nothing of the reply: its window may stay closed while other streams of the connection flow.
+//! The streams of HTTP/2 connections. Each is a separate task. It waits while its client accepts no
+//! data, because the window of one stream may stay closed while other streams of the connection
+//! continue.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -30,19 +31,19 @@ where
     }
 }
 
-/// What a stream's poll did last with the body of its reply.
+/// The last step of a stream's poll on the body of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyStep {
-    /// It gave hyper bytes, which hyper keeps until the client's window takes them.
+    /// It gave bytes to hyper, which keeps them until the client's window accepts them.
     Gave,
-    /// The service has no more for now.
+    /// The service has no data for now.
     Waits,
 }
 
-/// A stream whose client has to take bytes before it goes on.
+/// A stream whose client must accept bytes before it can continue.
 #[derive(Debug, Default)]
 struct Stalled {
-    /// By the sweep that saw it first.
+    /// Set by the sweep that saw it first.
     since: Cell<Option<Instant>>,
     expired: Cell<bool>,
     waker: RefCell<Option<Waker>>,
@@ -52,7 +53,7 @@ struct Stalled {
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     stalled: RefCell<Slab<Rc<Stalled>>>,
-    /// Left by the reply's body for the stream that polls it.
+    /// Set by the reply's body for the task that polls it.
     step: Cell<Option<BodyStep>>,
 }
 
@@ -62,7 +63,7 @@ impl Streams {
         self.step.set(Some(step));
     }
 
-    /// Ends the streams whose clients have taken nothing for longer than the lane allows.
+    /// Resets the streams whose clients have accepted nothing for longer than the lane allows.
     pub(crate) fn expire(&self, lane: &LaneState, now: Instant) {
         for (_, stalled) in self.stalled.borrow().iter() {
             let since = stalled.since.get().unwrap_or(now);
@@ -79,7 +80,7 @@ impl Streams {
     }
 }
 
-/// A stream's entry among those that wait, removed when dropped.
+/// The entry of a stream that waits, removed when dropped.
 struct Entry {
     lane: Rc<LaneState>,
     stalled: Rc<Stalled>,
@@ -101,8 +102,8 @@ impl Drop for Entry {
 }
 
 pin_project! {
-    /// A stream of hyper's. Dropped before its end it resets the stream (RFC 9113 section 8.7,
-    /// CANCEL), which frees what hyper keeps of its reply.
+    /// A hyper stream. Dropping it early resets the stream (RFC 9113 section 8.7, CANCEL), which
+    /// frees hyper's part of its reply.
     struct StreamTask<F> {
         #[pin]
         future: F,
@@ -125,7 +126,7 @@ impl<F: Future> Future for StreamTask<F> {
             return Poll::Ready(());
         }
         match this.lane.streams.step.take() {
-            // It gave more than before, so the client has taken something.
+            // More bytes were handed over, so the client has accepted some.
             Some(BodyStep::Gave) => *this.stalled = Some(Entry::new(this.lane)),
             Some(BodyStep::Waits) => *this.stalled = None,
             None => {}

@@ -1,4 +1,4 @@
-//! Finds what is overdue on a lane.
+//! Finds overdue connections and requests of a lane.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -13,14 +13,14 @@ use crate::metrics::{Handshake, Refusal, RequestRefusal};
 use crate::settings::Timeouts;
 use crate::shared::Phase;
 
-/// Time between two sweeps of a lane that closes, so that it ends as soon as it is empty.
+/// Interval between sweeps of a closing lane, so that it ends as soon as it is empty.
 const HURRIED: Duration = Duration::from_millis(10);
 
-/// Most requests that a report of a drain names.
+/// Maximum number of requests in a drain report.
 const NAMED: usize = 5;
 
-/// Time between two sweeps: a quarter of the shortest deadline, at most half a second. A deadline
-/// begins with one sweep and ends with another, so it is late by at most a second.
+/// Interval between sweeps: a quarter of the shortest deadline, at most half a second. A deadline
+/// starts in one sweep and ends in another, so it is up to a second late.
 fn interval(timeouts: &Timeouts, park_after: Option<Duration>) -> Duration {
     let Timeouts { header, body, request, write, idle, .. } = timeouts;
     let shortest = header.min(body).min(request).min(write).min(idle);
@@ -28,12 +28,12 @@ fn interval(timeouts: &Timeouts, park_after: Option<Duration>) -> Duration {
     (shortest / 4).clamp(Duration::from_millis(25), Duration::from_millis(500))
 }
 
-/// Connections that a sweep looks at in a turn of the event loop: their memory is cold, and a lane
-/// may have many thousands, while others wait for an answer.
+/// Connections per turn of the event loop: their memory is not cached, and a lane may have many
+/// thousands while requests wait.
 pub(crate) const SLICE: usize = 1024;
 
-/// Ends what is overdue, for as long as the lane runs. One pass over all connections costs some
-/// nanoseconds each, where a timer per request would cost every request two timer operations.
+/// Ends what is overdue, for as long as the lane runs. A pass takes some nanoseconds per
+/// connection. A timer per request would cost each request two timer operations.
 pub(crate) async fn run(state: Rc<LaneState>) {
     let usual = interval(&state.timeouts, state.park_after);
     let mut last = Instant::now();
@@ -42,13 +42,14 @@ pub(crate) async fn run(state: Rc<LaneState>) {
         let pause = if state.phase.get() == Phase::Closing { HURRIED } else { usual };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            // Not at once: requests that wait in their sockets are read first.
+            // After a delay, so that requests which wait in their sockets are read first.
             () = state.hurry.notified() => tokio::time::sleep(HURRIED).await,
         }
-        // What came while the lane was busy is looked at before it is found missing.
+        // Input that arrived while the lane was busy is processed before it counts as missing.
         yield_now().await;
         let now = Instant::now();
-        // While a handler held the lane no client could be heard: that is not the client's time.
+        // The lane could not read while a handler held it, so that time does not count against
+        // clients.
         let passed = now.duration_since(last).min(2 * pause);
         last = now;
         state.clock.set(state.clock.get() + passed);
@@ -78,8 +79,8 @@ pub(crate) async fn run(state: Rc<LaneState>) {
     }
 }
 
-/// Looks at some connections from the one with this key on, counts those in use, and notes those
-/// that may park; the key to go on with, if there are more.
+/// Checks some connections, starting with this key. Counts active ones and collects those that may
+/// park. Returns the key to continue with, if there are more.
 fn look_at_some(
     state: &LaneState,
     from: usize,
@@ -103,19 +104,20 @@ fn look_at_some(
     None
 }
 
-/// Ends a connection, or the wait for its requests' bodies, if it is overdue.
+/// Ends a connection if it is overdue, or the wait for its requests' bodies.
 fn look_at(connection: &Connection, state: &LaneState, now: Instant) {
     let metrics = state.metrics();
     let late = connection.bodies.expire(state.timeouts.body, now);
     metrics.refuse_requests(RequestRefusal::BodyTimeout, late);
     let Some(due) = connection.due(state, now) else { return };
-    // With no request to answer it is a close like any other, by the rules of TLS and HTTP/2 too.
+    // Without a request to answer this is an ordinary close, which also follows the rules of TLS
+    // and HTTP/2.
     let is_silent = connection.is_silent() || connection.is_multiplexed();
     connection.tell(sentence(state, due, is_silent));
 }
 
-/// Counts what is due, and says how the connection has to go. `is_silent`: no request has begun
-/// that could be answered.
+/// Counts what is due, and returns how to end the connection. `is_silent`: there is no request to
+/// answer.
 pub(crate) fn sentence(state: &LaneState, due: Due, is_silent: bool) -> Order {
     let metrics = state.metrics();
     match due {
@@ -141,10 +143,10 @@ pub(crate) fn sentence(state: &LaneState, due: Due, is_silent: bool) -> Order {
     }
 }
 
-/// Connections that are told to park in a turn of the event loop: others have theirs in between.
+/// Maximum connections to park per turn of the event loop, so that other tasks run in between.
 const PARKED_IN_A_TURN: usize = 32;
 
-/// Has the connections with these keys park.
+/// Parks the connections with these keys.
 async fn park(state: &LaneState, keys: &[usize]) {
     if keys.is_empty() {
         return;
@@ -155,18 +157,18 @@ async fn park(state: &LaneState, keys: &[usize]) {
             break;
         }
         for &key in keys {
-            // Another may have come to its place meanwhile: parking asks for itself.
+            // The key may belong to another connection now; parking checks again.
             if let Some(connection) = state.connections.borrow().get(key) {
                 connection.tell_to_park();
             }
         }
-        // Their tasks come before this one.
+        // Their tasks run before this one.
         yield_now().await;
     }
     state.attention.lower(Attention::PARK);
 }
 
-/// Says what a lane that closes still waits for.
+/// Logs what a closing lane still waits for.
 fn report(state: &LaneState, now: Instant) {
     if state.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! The threads of a server, and what the one that waits for them hears.
+//! The threads of a server, and their messages to the thread that waits for them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,9 +14,9 @@ use crate::shared::{Phase, Shared};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Thread {
     Lane(usize),
-    /// The one beside the lanes that accepts for them.
+    /// Accepts connections for the lanes.
     Acceptor,
-    /// The one beside the lanes: admin port, signals, drain.
+    /// Runs the admin port, signals and the drain.
     Admin,
 }
 
@@ -30,12 +30,11 @@ impl fmt::Display for Thread {
     }
 }
 
-/// What the threads of a server tell the one that called [`Server::serve`](crate::Server::serve).
+/// Messages from the threads of a server to the caller of [`Server::serve`](crate::Server::serve).
 pub(crate) enum Event {
-    /// A thread ended, with the number of requests that it had to cut; without a result it
-    /// panicked.
+    /// A thread ended, with the number of requests that it cut. Without a result it panicked.
     Ended { thread: Thread, result: Option<Result<u64, Error>> },
-    /// What is left is being cut.
+    /// The remaining requests are being cut.
     CutShort,
 }
 
@@ -49,12 +48,12 @@ struct Ended {
 impl Drop for Ended {
     fn drop(&mut self) {
         let event = Event::Ended { thread: self.thread, result: self.result.take() };
-        // Nobody listens any more when `serve` has returned.
+        // `serve` may have returned already.
         let _ = self.events.send(event);
     }
 }
 
-/// Starts a thread whose end is reported.
+/// Starts a thread and reports its end.
 pub(crate) fn spawn(
     thread: Thread,
     events: &mpsc::Sender<Event>,
@@ -70,11 +69,11 @@ pub(crate) fn spawn(
         .map_err(Error::system("starting a thread"))
 }
 
-/// How long lanes may take to stop once they are told; a handler that blocks its lane is left, and
-/// so are blocking calls.
+/// Maximum time for lanes to stop. A lane whose handler blocks it is abandoned, as are blocking
+/// calls.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// Waits until the first `started` lanes have ended, or the rest had to be cut.
+/// Waits until the first `started` lanes have ended, or the rest was cut.
 pub(crate) fn wait_for_end(
     inbox: &mpsc::Receiver<Event>,
     shared: &Shared,
@@ -111,7 +110,7 @@ pub(crate) fn wait_for_end(
         }
     }
     shared.advance(Phase::Stopped);
-    // A lane that does not stop is left with what it has not finished.
+    // A lane that does not stop is abandoned, with its unfinished work.
     cut += running.iter().map(|&lane| shared.lanes[lane].unfinished()).sum::<u64>();
     if let Some(error) = failure {
         return Err(error);

@@ -1,4 +1,4 @@
-//! A request in flight: what is counted of it, and when.
+//! A request in flight: its counters and times.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,34 +22,34 @@ use crate::request_id::{ID_FIELD, X_REQUEST_ID};
 use crate::shared::Phase;
 use crate::trail::{Trail, Trails};
 
-/// How the line of a reply begins that names its request: [`ID_FIELD`].
+/// The start of the header line with the request id ([`ID_FIELD`]).
 const ID_LINE: &[u8] = b"x-request-id: ";
 
-/// A request in flight: counted from here until it is dropped.
+/// A request in flight, counted until it is dropped.
 pub(crate) struct Ticket {
     pub(crate) lane: Rc<LaneState>,
     connection: Rc<Connection>,
     pub(crate) kind: KindIndex,
     head: bool,
-    /// The names of its reply are not among the fields, but written behind them.
+    /// The identifying headers are written after the other fields instead of inserted.
     plain: bool,
     version: Version,
     pub(crate) begun: Tick,
-    /// When the head of the reply was made.
+    /// When the head of the reply was ready.
     made: Option<Tick>,
     status: Option<StatusCode>,
-    /// Nanoseconds by which this request raised what its lane is expected to do.
+    /// Nanoseconds that this request adds to the expected work of its lane.
     expected: u64,
-    /// Nanoseconds that its handler has held the lane in earlier polls.
+    /// Nanoseconds for which its handler held the lane in earlier polls.
     held: u64,
-    /// Its body, under this key of its connection, if it has one.
+    /// The body and its key on the connection, if there is one.
     body: Option<(usize, Arc<BodyWatch>)>,
-    /// What is kept of it, if anybody wants to know; lent to this thread while it is polled.
+    /// Its trail, if enabled; on loan to this thread while the request is polled.
     pub(crate) trail: Cell<Option<Box<Trail>>>,
 }
 
 impl Ticket {
-    /// A request that begins; whether some of its body has not been read.
+    /// Begins a request. `has_body`: part of its body has not been read.
     pub(crate) fn new<B: Body>(
         lane: &Rc<LaneState>,
         connection: &Rc<Connection>,
@@ -89,18 +89,18 @@ impl Ticket {
         }
     }
 
-    /// Leaves it to whoever writes the reply to [name](Ticket::name) it.
+    /// Leaves the headers of [`Ticket::name`] to the writer of the reply.
     pub(crate) fn set_plain(&mut self) {
         self.plain = true;
     }
 
-    /// What watches the request's body.
+    /// The watch of the request's body.
     pub(crate) fn body_watch(&self) -> Option<Arc<BodyWatch>> {
         self.body.as_ref().map(|(_, watch)| Arc::clone(watch))
     }
 
-    /// Whether the request's body did not come in time. Then the rest of it cannot be told from
-    /// a next request: an HTTP/1.1 connection ends with this reply.
+    /// Whether the request's body timed out. The rest of it is then indistinguishable from a next
+    /// request, so an HTTP/1.1 connection ends with this reply.
     pub(crate) fn body_timed_out(&self) -> bool {
         let timed_out = self.body.as_ref().is_some_and(|(_, watch)| watch.is_expired());
         if timed_out && self.version < Version::HTTP_2 {
@@ -109,7 +109,7 @@ impl Ticket {
         timed_out
     }
 
-    /// Whether the service was told that the request's body is too large.
+    /// Whether the service received the error that the body is too large.
     pub(crate) fn body_is_too_large(&self) -> bool {
         self.body.as_ref().is_some_and(|(_, watch)| watch.is_too_large())
     }
@@ -119,12 +119,12 @@ impl Ticket {
         self.version == Version::HTTP_2
     }
 
-    /// Nanoseconds of the lane that the request is expected to take.
+    /// Expected lane time of the request in nanoseconds.
     pub(crate) fn expected(&self) -> u64 {
         self.expected
     }
 
-    /// The same by what the load table knows by now.
+    /// Updates the expected lane time from the load table and returns it.
     pub(crate) fn expect_anew(&mut self) -> u64 {
         self.settle_expected();
         self.expected = self.lane.shared().load_table.expect(self.kind);
@@ -132,7 +132,7 @@ impl Ticket {
         self.expected
     }
 
-    /// When the head of the reply was made.
+    /// When the head of the reply was ready.
     pub(crate) fn made(&self) -> Option<Tick> {
         self.made
     }
@@ -155,23 +155,24 @@ impl Ticket {
         }
     }
 
-    /// The lane begins to poll the handler.
+    /// The lane starts to poll the handler.
     pub(crate) fn begin_poll(&self, now: Tick) {
         self.lane.shared().running.begin(self.kind, now);
     }
 
-    /// It has been polled since `begun` and is not ready.
+    /// The handler was polled since `begun` and is not ready.
     pub(crate) fn end_poll(&mut self, begun: Tick) {
         self.held += Tick::now().since(begun);
         self.lane.shared().running.end();
     }
 
-    /// The handler is polled no more, if it ever was, and made no reply.
+    /// The handler will not be polled again and made no reply.
     pub(crate) fn abandon_poll(&self) {
         self.lane.shared().running.end();
     }
 
-    /// The handler, started at `started` and last polled since `polled`, has made its reply `now`.
+    /// Updates the load table: the handler started at `started`, was last polled since `polled`,
+    /// and returned `now`.
     pub(crate) fn learn(&mut self, started: Tick, polled: Tick, now: Tick) {
         let shared = self.lane.shared();
         shared.running.end();
@@ -183,7 +184,7 @@ impl Ticket {
         shared.metrics.observe_phase(self.kind, Part::Handler, service);
     }
 
-    /// Finishes the head of a reply and hangs this ticket on its body.
+    /// Completes the head of a reply and attaches this ticket to its body.
     pub(crate) fn reply<B>(
         mut self,
         response: Response<Either<B, Full<Bytes>>>,
@@ -199,7 +200,7 @@ impl Ticket {
         self.settle_expected();
         self.lane.metrics().observe_duration(self.kind, now.since(self.begun));
         if self.head {
-            // RFC 9110 section 9.3.2: the fields of the GET, without its body.
+            // RFC 9110 section 9.3.2: HEAD has the header fields of GET without a body.
             if !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
                 && let Some(length) = body.size_hint().exact()
                 && !head.headers.contains_key(CONTENT_LENGTH)
@@ -234,7 +235,7 @@ impl Ticket {
         Response::from_parts(head, ReplyBody::new(body, self))
     }
 
-    /// Names the replica, the lane and the request in its reply.
+    /// Adds the headers that identify the replica, the lane and the request to a reply.
     pub(crate) fn name(&self, fields: &mut HeaderMap) {
         self.lane.sign(fields);
         let trail = self.trail.take();
@@ -244,7 +245,7 @@ impl Ticket {
         self.trail.set(trail);
     }
 
-    /// Writes what [`Ticket::name`] adds, as lines.
+    /// Writes the headers of [`Ticket::name`] as lines.
     pub(crate) fn write_names(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.lane.signature_lines());
         let trail = self.trail.take();
@@ -256,7 +257,7 @@ impl Ticket {
         self.trail.set(trail);
     }
 
-    /// Whether a field of the service's is one that [`Ticket::name`] would put in its place.
+    /// Whether [`Ticket::name`] would replace this header of the service.
     pub(crate) fn names(&self, field: &str) -> bool {
         match field {
             REPLICA | LANE => !self.lane.signature_lines().is_empty(),
@@ -265,7 +266,7 @@ impl Ticket {
         }
     }
 
-    /// The lane is expected to do this request's work no longer.
+    /// Subtracts this request from the lane's expected work.
     fn settle_expected(&mut self) {
         self.lane.metrics().expected.sub(std::mem::take(&mut self.expected));
     }
@@ -275,7 +276,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         self.settle_expected();
         let metrics = self.lane.metrics();
-        // Whoever sees that it is gone sees how it ended.
+        // Counted before it is removed, so that no reader misses its result.
         metrics.finish(self.kind, self.status);
         metrics.in_flight.sub(1);
         if let Some((key, _)) = self.body {

@@ -1,4 +1,5 @@
-//! W3C Trace Context, <https://www.w3.org/TR/trace-context-2/>: which trace a request belongs to.
+//! W3C Trace Context (<https://www.w3.org/TR/trace-context-2/>): the trace that a request belongs
+//! to.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,15 +9,16 @@ use http::{HeaderMap, HeaderValue};
 pub(crate) const PARENT_FIELD: &str = "traceparent";
 const STATE_FIELD: &str = "tracestate";
 
-/// What version 00 defines of the flags: sampled, and that the trace id is random (section
-/// 3.2.2.5). Others are unknown to us, and passed on as 0.
+/// The flags of version 00: sampled, and random trace id (section 3.2.2.5). Others are passed on as
+/// 0.
 const SAMPLED: u8 = 1;
 const RANDOM: u8 = 2;
 
-/// Bytes of version 00; later ones begin with the same (section 4.2).
+/// Length of version 00. Later versions start with the same fields (section 4.2).
 const LENGTH: usize = 55;
 
-/// What everybody has to pass on of a `tracestate`, at least (section 3.3.1.5); more is dropped.
+/// The minimum length of a `tracestate` that must be passed on (section 3.3.1.5). A longer one is
+/// dropped.
 const STATE_LENGTH: usize = 512;
 const STATE_MEMBERS: usize = 32;
 
@@ -50,12 +52,12 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// A trace that begins with this span. Its id is random.
+    /// A trace that starts with this span and has a random id.
     pub(crate) fn begin(trace: [u8; 16], span: [u8; 8]) -> Self {
         TraceContext { trace, span, flags: SAMPLED | RANDOM, state: None }
     }
 
-    /// What a request's header fields say, if they are valid.
+    /// Parses the header fields of a request.
     pub(crate) fn read(headers: &HeaderMap) -> Option<Self> {
         let (mut parent, mut stated) = (None, false);
         for (name, value) in headers {
@@ -90,7 +92,7 @@ impl TraceContext {
         })
     }
 
-    /// The same trace, with another span as the parent of what is called.
+    /// The same trace, with another span as the parent of calls.
     pub(crate) fn below(mut self, span: [u8; 8]) -> Self {
         self.span = span;
         self
@@ -120,7 +122,7 @@ impl TraceContext {
     /// The value of `traceparent`.
     pub fn traceparent(&self) -> HeaderValue {
         let text = format!("00-{}-{}-{:02x}", Hex(&self.trace), Hex(&self.span), self.flags);
-        // Hexadecimal digits and hyphens are a header value.
+        // Hexadecimal digits and hyphens are a valid header value.
         HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
     }
 
@@ -130,7 +132,7 @@ impl TraceContext {
     }
 }
 
-/// Bytes as lower-case hexadecimal digits.
+/// Formats bytes as lower-case hexadecimal digits.
 struct Hex<'a>(&'a [u8]);
 
 impl fmt::Display for Hex<'_> {
@@ -139,7 +141,7 @@ impl fmt::Display for Hex<'_> {
     }
 }
 
-/// Reads lower-case hexadecimal digits, twice as many as there are bytes.
+/// Parses lower-case hexadecimal digits, two per byte.
 fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let mut all = 0;
@@ -151,7 +153,7 @@ fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     (all < 16).then_some(bytes)
 }
 
-/// The value of each lower-case hexadecimal digit; 16 for what is none.
+/// The value of each lower-case hexadecimal digit; 16 for other bytes.
 const DIGITS: [u8; 256] = {
     let digits = b"0123456789abcdef";
     let mut values = [16; 256];
@@ -163,7 +165,7 @@ const DIGITS: [u8; 256] = {
     values
 };
 
-/// The `tracestate` to pass on: its fields as one, or nothing where it is invalid or too long.
+/// The `tracestate` to pass on: all fields joined, or nothing if it is invalid or too long.
 fn state(headers: &HeaderMap) -> Option<HeaderValue> {
     let mut values = headers.get_all(STATE_FIELD).iter();
     let (first, second) = (values.next()?, values.next());
@@ -183,7 +185,7 @@ fn state(headers: &HeaderMap) -> Option<HeaderValue> {
     }
 }
 
-/// Whether this is a list of members (section 3.3.1) that may be passed on.
+/// Whether this is a valid list of members (section 3.3.1).
 fn is_state(list: &[u8]) -> bool {
     let mut keys: [&[u8]; STATE_MEMBERS] = [b""; STATE_MEMBERS];
     let mut known = 0;
@@ -214,7 +216,7 @@ fn is_key(key: &[u8]) -> bool {
     is_start(*first) && key.len() <= 256 && rest_fits
 }
 
-/// Section 3.3.1.3.2. Spaces at its end went with those around the member.
+/// Section 3.3.1.3.2. Trailing spaces were trimmed from the member.
 fn is_value(value: &[u8]) -> bool {
     let fits = |&byte: &u8| matches!(byte, b' '..=b'~') && byte != b'=';
     (1..=256).contains(&value.len()) && value.iter().all(fits)

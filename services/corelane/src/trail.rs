@@ -1,7 +1,7 @@
-//! What is kept of a request for those who look for it later: its id, its trace, its times.
+//! The trail of a request: the id, trace and times that are kept for observers.
 //!
-//! Kept in a box of its own, so that a request of a server without any of this carries an empty
-//! word; and used again for a later request, so that one costs no allocation.
+//! A trail is boxed, so a request without one carries only an empty word. Boxes are reused to avoid
+//! allocations.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -22,10 +22,10 @@ use crate::request_id::{ID_FIELD, Id};
 use crate::settings::Traces;
 use crate::trace_context::{PARENT_FIELD, TraceContext};
 
-/// Most boxes that a lane keeps for its next requests.
+/// Maximum boxes that a lane keeps for reuse.
 const SPARE: usize = 256;
 
-/// What is kept of one request.
+/// The trail of one request.
 #[derive(Debug)]
 pub(crate) struct Trail {
     pub(crate) id: Option<Id>,
@@ -34,13 +34,13 @@ pub(crate) struct Trail {
     kind: KindIndex,
     version: Version,
     begun: Tick,
-    /// Nanoseconds from the accept of its connection.
+    /// Nanoseconds since the accept of its connection.
     accept: Option<u64>,
     started: Option<Tick>,
     made: Option<Tick>,
     status: Option<StatusCode>,
     body_bytes: u64,
-    /// The service has given the whole body of its reply.
+    /// The service has produced the whole body of its reply.
     whole: bool,
 }
 
@@ -56,20 +56,20 @@ impl Trail {
         self.started = Some(now);
     }
 
-    /// The head of its reply is made.
+    /// The head of the reply is ready.
     pub(crate) fn answer(&mut self, status: StatusCode, now: Tick) {
         (self.status, self.made) = (Some(status), Some(now));
-        // hyper sends no body with these, and does not ask for one.
+        // hyper sends no body with these and does not poll it.
         self.whole = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     }
 
-    /// The body of its reply gave so many bytes more, and may have come to its end.
+    /// The body of the reply produced `bytes` bytes; `whole` if it has ended.
     pub(crate) fn give(&mut self, bytes: usize, whole: bool) {
         self.body_bytes += bytes as u64;
         self.whole |= whole;
     }
 
-    /// What belongs to it in another thread.
+    /// The parts that another thread needs.
     pub(crate) fn named(&self) -> Box<Trail> {
         let (id, trace) = (self.id.clone(), self.trace.clone());
         Box::new(Trail { id, trace, ..Trail::new(self.kind, self.version, self.begun) })
@@ -92,14 +92,14 @@ impl Trail {
         }
     }
 
-    /// What holds nothing of a request any more is used again for another.
+    /// Resets a reused trail for a new request.
     fn begin(&mut self, kind: KindIndex, version: Version, begun: Tick) {
         (self.kind, self.version, self.begun) = (kind, version, begun);
         (self.accept, self.started, self.made, self.status) = (None, None, None, None);
         (self.body_bytes, self.whole) = (0, false);
     }
 
-    /// Its times, when the write of its reply took `write` nanoseconds, or it ends now without.
+    /// The durations, if writing the reply took `write` nanoseconds, or if it was not written.
     fn times(&self, write: Option<u64>) -> Times {
         let between = |from: Tick, to: Tick| Duration::from_nanos(to.since(from));
         let made = self.made.unwrap_or_else(Tick::now);
@@ -129,7 +129,7 @@ impl fmt::Debug for Trails {
 }
 
 impl Trails {
-    /// `None` where nobody wants to know anything.
+    /// `None` if ids, traces and observers are disabled.
     pub(crate) fn new(settings: &Builder, lane: &Lane) -> Option<Self> {
         let (ids, traces) = (settings.request_ids, settings.traces);
         let observer = settings.observers.as_ref().map(|observers| observers.of(lane));
@@ -143,7 +143,7 @@ impl Trails {
         self.ids
     }
 
-    /// Follows a request, which came at `begun`, `accept` nanoseconds after its connection.
+    /// Tracks a request that began at `begun`, `accept` nanoseconds after its connection.
     pub(crate) fn follow<B: Body>(
         &self,
         request: &Request<B>,
@@ -156,7 +156,7 @@ impl Trails {
             spare.unwrap_or_else(|| Box::new(Trail::new(kind, request.version(), begun)));
         trail.begin(kind, request.version(), begun);
         trail.accept = accept;
-        // One pass over the fields takes less than a look-up by a name, which hashes it.
+        // One pass over the fields is cheaper than a lookup by name, which hashes it.
         let (mut theirs, mut traced) = (None, false);
         for (name, value) in request.headers() {
             match name.as_str() {
@@ -176,7 +176,7 @@ impl Trails {
         trail
     }
 
-    /// Finds the request's own place in its trace, or begins one.
+    /// Sets the span of the request within its trace, or starts a trace.
     fn place<B>(&self, trail: &mut Trail, request: &Request<B>) {
         let Traces::Record { ratio } = self.traces else { return };
         let parent = match &trail.trace {
@@ -197,11 +197,11 @@ impl Trails {
         trail.span = Some(OwnSpan { parent, authority });
     }
 
-    /// A request has ended; the write of its reply took `write` nanoseconds, if it was written.
+    /// Ends a request whose reply took `write` nanoseconds to write, if it was written.
     pub(crate) fn end(&self, lane: &LaneState, mut trail: Box<Trail>, write: Option<u64>) {
         if let Some(observer) = &self.observer {
             let finished = finished(lane, &trail, write);
-            // Who only looks on must not end the lane.
+            // A panic of an observer must not end the lane.
             if catch_unwind(AssertUnwindSafe(|| observer(&finished))).is_err() {
                 lane.metrics().panics.add(1);
                 tracing::error!(lane = lane.index, "the observer of requests panicked");
@@ -209,7 +209,7 @@ impl Trails {
         }
         let mut spare = self.spare.borrow_mut();
         if spare.len() < SPARE {
-            // What it holds of the request's memory goes now.
+            // Drops the references to the request's memory now.
             (trail.id, trail.trace, trail.span) = (None, None, None);
             spare.push(trail);
         }

@@ -1,7 +1,7 @@
-//! The stall watchdog: notices a lane that a handler holds, or whose event loop does not turn.
+//! The stall watchdog: detects a lane that a handler holds, or whose event loop does not turn.
 //!
-//! It runs beside the lanes and looks at them four times in the allowed time, so it finds a stall
-//! late by up to a quarter of that, and may miss one that is over by then.
+//! It runs outside the lanes and checks them four times per `timeouts.stall`. So it detects a stall
+//! up to a quarter of that time late, and may miss one that ends before.
 
 use std::time::{Duration, Instant};
 
@@ -11,16 +11,17 @@ use crate::load_table::KindIndex;
 use crate::metrics::{Count, METHODS};
 use crate::shared::{LaneShared, Phase, Shared};
 
-/// The route of a stall that no handler made: a body, a destructor, or a CPU that others hold.
+/// The route of a stall without a handler, such as in a body, a destructor, or with a preempted
+/// CPU.
 pub(crate) const NO_ROUTE: &str = "none";
 
-/// A lane's sweep shows at least this often that the event loop turns.
+/// Longest interval between sweeps, which show that the event loop turns.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// What the watchdog found of a lane. It alone writes.
+/// The stalls of a lane. Only the watchdog writes them.
 #[derive(Debug)]
 pub(crate) struct Stalls {
-    /// By route; the last is [`NO_ROUTE`].
+    /// Stalls by route; the last is [`NO_ROUTE`].
     counts: Vec<Count>,
     stalled: Count,
 }
@@ -31,12 +32,12 @@ impl Stalls {
         Stalls { counts, stalled: Count::default() }
     }
 
-    /// Stalls of each route, then those of none.
+    /// The number of stalls by route; the last is [`NO_ROUTE`].
     pub(crate) fn counts(&self) -> impl Iterator<Item = u64> {
         self.counts.iter().map(Count::get)
     }
 
-    /// Whether the lane is stalled at present.
+    /// Whether the lane is stalled now.
     pub(crate) fn is_stalled(&self) -> bool {
         self.stalled.get() > 0
     }
@@ -52,7 +53,7 @@ impl Stalls {
     }
 }
 
-/// Watches every lane for as long as its event loop runs.
+/// Watches every lane while its event loop runs.
 pub(crate) async fn run(shared: &Shared, allowed: Duration) {
     let period = (allowed / 4).clamp(Duration::from_millis(5), Duration::from_millis(250));
     let mut ticks = interval(period);
@@ -62,7 +63,7 @@ pub(crate) async fn run(shared: &Shared, allowed: Duration) {
     loop {
         ticks.tick().await;
         let now = Instant::now();
-        // Whoever stopped the whole process, or took its CPUs, is no fault of the lanes.
+        // The lanes did not cause it if the whole process was stopped or lost its CPUs.
         let slept = now.saturating_duration_since(looked) > BEAT;
         looked = now;
         for (index, (lane, watch)) in shared.lanes.iter().zip(&mut watches).enumerate() {
@@ -76,13 +77,13 @@ pub(crate) async fn run(shared: &Shared, allowed: Duration) {
 }
 
 fn sight(shared: &Shared, lane: &LaneShared, now: Instant) -> Sight {
-    // A lane that has drained has ended while others still drain.
+    // Some lanes have drained and ended while others still drain.
     let ended = shared.phase() >= Phase::Closing && lane.metrics.open.get() == 0;
     let turns = lane.is_listening() && !ended;
     Sight { running: lane.running.get(now), beats: turns.then(|| lane.metrics.beats.get()) }
 }
 
-/// Counts and logs what has changed.
+/// Counts and logs a change.
 fn tell(shared: &Shared, lane: usize, change: Option<Change>) {
     let stalls = &shared.lanes[lane].stalls;
     let name = |kind: Option<KindIndex>| match kind {
@@ -104,11 +105,12 @@ fn tell(shared: &Shared, lane: usize, change: Option<Change>) {
     }
 }
 
-/// What is seen of a lane at a moment.
+/// The state of a lane as the watchdog reads it.
 struct Sight {
     /// The handler that is being polled, and for how long.
     running: Option<(KindIndex, Duration)>,
-    /// What counts on while the event loop turns; `None` before it listens and after its end.
+    /// A counter that changes while the event loop turns; `None` before the lane listens and after
+    /// it ends.
     beats: Option<u64>,
 }
 
@@ -116,7 +118,7 @@ struct Sight {
 struct Stall {
     kind: Option<KindIndex>,
     begun: Instant,
-    /// A single poll of a handler makes it; otherwise the event loop does not turn.
+    /// Whether a single poll of a handler causes it. Otherwise the event loop does not turn.
     in_handler: bool,
 }
 
@@ -126,7 +128,7 @@ enum Change {
         kind: Option<KindIndex>,
         lasted: Duration,
     },
-    /// `lasted` includes the time until this was noticed.
+    /// `lasted` includes the time until detection.
     Ended {
         kind: Option<KindIndex>,
         lasted: Duration,
@@ -136,7 +138,7 @@ enum Change {
 /// What the watchdog remembers of a lane.
 struct Watch {
     beats: u64,
-    /// When the event loop was last seen to have turned.
+    /// When the event loop was last seen to turn.
     turned: Instant,
     stall: Option<Stall>,
 }
@@ -186,11 +188,11 @@ mod tests {
     const ALLOWED: Duration = Duration::from_millis(500);
     const SLOW: KindIndex = KindIndex::from_bits(7);
 
-    /// A lane as the watchdog sees it: at `.0` milliseconds, the handler being polled since `.1`,
-    /// the beats of its event loop.
+    /// A reading of a lane: the time in milliseconds, the start of the handler's poll, and the
+    /// beats of its event loop.
     type Moment = (u64, Option<u64>, Option<u64>);
 
-    /// What is found: at which moment, whether a stall began, in a handler, and its length in
+    /// The events: their time, whether a stall began, whether in a handler, and its length in
     /// milliseconds.
     fn watch(moments: &[Moment]) -> Vec<(u64, bool, bool, u128)> {
         let start = Instant::now();

@@ -11,7 +11,7 @@ use hyper::header::HOST;
 use hyper::{Method, Request, StatusCode};
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Time limit of one request; the admin shares a thread with Envoy's other chores.
+/// Time limit of one request. The admin interface shares a thread with other work of Envoy.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// Pause before an unanswered request is sent again.
@@ -35,7 +35,7 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// Posts, again and again until there is an answer or the time is up.
+    /// Repeats a POST until there is a reply or the time is up.
     pub(crate) async fn post(&self, path: &str, until: Instant) -> Result<(), AdminError> {
         loop {
             let error = match self.ask(Method::POST, path, until).await {
@@ -50,7 +50,7 @@ impl Admin {
         }
     }
 
-    /// The values of those of the named statistics that Envoy keeps.
+    /// The values of those named statistics that Envoy has.
     pub(crate) async fn statistics(
         &self,
         names: &[String],

@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use crate::admin::{Admin, AdminError};
 use crate::settings::Drain;
 
-/// Time between two reads of the statistics.
+/// Interval between reads of the statistics.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What Envoy still serves.
@@ -18,16 +18,17 @@ struct Left {
     requests: u64,
 }
 
-/// Drains Envoy. The error means that Envoy did not start to drain; reaching the deadline is none.
+/// Drains Envoy. An error means that the drain did not start. Reaching the deadline is not an
+/// error.
 pub(crate) async fn drain(settings: &Drain) -> Result<(), AdminError> {
     let admin = Admin { address: settings.admin };
     let began = Instant::now();
     let deadline = began + settings.deadline;
 
-    // From here on /ready fails, and every reply says `Connection: close`, or GOAWAY over HTTP/2.
+    // From here on /ready fails, and every reply has `Connection: close`, or GOAWAY over HTTP/2.
     admin.post("/healthcheck/fail", deadline).await?;
-    // The same by Envoy's own drain. Without `skip_exit` it would close its listeners at --drain-time-s,
-    // while Services may still send connections here.
+    // Envoy's own drain does the same. Without `skip_exit` it would close its listeners at
+    // --drain-time-s, while Services may still send connections here.
     admin.post("/drain_listeners?graceful&skip_exit", deadline).await?;
     info!(?settings.settle, ?settings.deadline, "drain: begun");
 
@@ -36,27 +37,27 @@ pub(crate) async fn drain(settings: &Drain) -> Result<(), AdminError> {
     let (after_ms, connections, requests) = figures(began, last);
     info!(after_ms, connections, requests, "drain: settled");
 
-    // The last read has time for its answer.
+    // Leaves time for the reply to the last read.
     while last.is_none_or(|left| left.connections > 0) && Instant::now() + 2 * LOOK < deadline {
         sleep(LOOK).await;
         last = left(&admin, settings, deadline).await;
     }
     let (after_ms, connections, requests) = figures(began, last);
     match requests {
-        // Connections that are still there are idle: their clients lose nothing.
+        // The remaining connections are idle, so their clients lose nothing.
         Some(0) => info!(after_ms, connections, requests, "drain: ended"),
         _ => warn!(after_ms, connections, requests, "drain: cut at its deadline"),
     }
     Ok(())
 }
 
-/// Fields of log lines: the time since the start, and what is left, if that is known.
+/// Fields of log lines: the elapsed time, and what is left, if known.
 fn figures(began: Instant, left: Option<Left>) -> (u64, Option<u64>, Option<u64>) {
     let after_ms = began.elapsed().as_millis() as u64;
     (after_ms, left.map(|it| it.connections), left.map(|it| it.requests))
 }
 
-/// What is left at all listeners together; none if the statistics of one are missing.
+/// What is left on all listeners; `None` if the statistics of one are missing.
 async fn left(admin: &Admin, settings: &Drain, until: Instant) -> Option<Left> {
     let connections = |listener| format!("listener.{listener}.downstream_cx_active");
     let requests = |listener| format!("http.{listener}.downstream_rq_active");

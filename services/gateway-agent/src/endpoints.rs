@@ -1,7 +1,8 @@
-//! Envoy's endpoints: from the EndpointSlices of a Service into a file.
+//! Writes Envoy's endpoints from the EndpointSlices of a Service to a file.
 //!
-//! Only a complete list and the changes after it replace the file. While the API server is unreachable, the
-//! last file stays, and Envoy's own health checks judge the endpoints in it.
+//! Only a complete list, and the changes after it, replace the file. While the API server is
+//! unreachable, the last file stays, and Envoy's own health checks decide which of its endpoints
+//! are used.
 
 mod assignment;
 mod file;
@@ -29,7 +30,7 @@ use self::status::Status;
 use self::watch::{ConfigError, Watch};
 use crate::settings::Endpoints;
 
-/// Why it could not start.
+/// Why the agent cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EndpointsError {
     #[error("{0}")]
@@ -40,13 +41,13 @@ pub(crate) enum EndpointsError {
     Signals(io::Error),
 }
 
-/// Waits so long for more changes, because one step of a rollout often is several.
+/// How long to wait for more changes, because one step of a rollout often makes several.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// Least time between two files: each is read by Envoy's main thread.
+/// Minimum time between two files, each of which Envoy's main thread reads.
 const BETWEEN: Duration = Duration::from_millis(50);
 
-/// Pause after a file that could not be written.
+/// Pause after a failed write.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Keeps the file up to date until SIGTERM or SIGINT.
@@ -82,7 +83,7 @@ async fn watch_of(settings: &Endpoints, status: &Arc<Status>) -> Result<Watch, C
         api,
         service: settings.service.clone(),
         ports: Ports { traffic: settings.port.clone(), health: settings.health_port.clone() },
-        // Some may be known twice, or not serve.
+        // Some may be listed twice, or not serve.
         limit: 4 * settings.limit as usize,
         status: Arc::clone(status),
         store: Mutex::new(None),
@@ -90,7 +91,7 @@ async fn watch_of(settings: &Endpoints, status: &Arc<Status>) -> Result<Watch, C
     })
 }
 
-/// Writes the file after each change, at most one for all changes of a moment.
+/// Writes the file after changes, at most once for changes that arrive together.
 async fn write(settings: &Endpoints, watch: &Watch, mut file: File) {
     let mut earliest = Instant::now();
     loop {

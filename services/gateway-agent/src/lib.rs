@@ -20,7 +20,7 @@ use crate::settings::{Command, Settings};
 
 const NAME: &str = "gateway-agent";
 
-/// Runs the program as its command line and environment say.
+/// Runs the program with its command line and environment.
 pub fn main() -> ExitCode {
     let Settings { log_format: format, log_file: file, command } = match settings::read() {
         Ok(settings) => settings,

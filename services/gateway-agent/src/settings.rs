@@ -111,7 +111,7 @@ pub(crate) struct Endpoints {
     pub(crate) listen: SocketAddr,
 }
 
-/// Reads the command line and the environment, or returns how to exit.
+/// Reads the command line and the environment, or returns the exit code.
 pub(crate) fn read() -> Result<Settings, ExitCode> {
     let settings: Settings = flags::parse(&[PREFIX])?;
     if let Command::Drain(Drain { settle, deadline, .. }) = &settings.command

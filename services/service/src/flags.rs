@@ -9,17 +9,18 @@ use clap::{ArgMatches, Command, Parser};
 
 use crate::process;
 
-/// Reads a program's command line and environment, or returns how to exit: after `--help` and
-/// `--version` with 0, after an error, which is printed, with 64.
+/// Reads a program's command line and environment, or returns the exit code: 0 after `--help` and
+/// `--version`, 64 after an error, which is printed.
 ///
-/// Variables that begin with one of `prefixes` but belong to no flag are errors: they are misspelt flags.
+/// Variables with one of `prefixes` that belong to no flag are errors, because they are probably
+/// misspelt.
 pub fn parse<T: Parser>(prefixes: &[&str]) -> Result<T, ExitCode> {
     let command = T::command();
     let matches = read(&command, prefixes)?;
     T::from_arg_matches(&matches).map_err(|error| exit(error.format(&mut T::command())))
 }
 
-/// As [`parse`], for a command that is not derived.
+/// Like [`parse`], for a command that is not derived.
 pub fn read(command: &Command, prefixes: &[&str]) -> Result<ArgMatches, ExitCode> {
     let matches = command.clone().try_get_matches().map_err(exit)?;
     match unknown(command, prefixes, std::env::vars_os()) {
@@ -28,14 +29,14 @@ pub fn read(command: &Command, prefixes: &[&str]) -> Result<ArgMatches, ExitCode
     }
 }
 
-/// Prints an error of a command line, or the help, and returns how to exit.
+/// Prints a command line error or the help, and returns the exit code.
 pub fn exit(error: clap::Error) -> ExitCode {
-    // Nobody may read it any more.
+    // The reader may have gone.
     let _ = error.print();
     if error.use_stderr() { process::usage() } else { ExitCode::SUCCESS }
 }
 
-/// Prints that a value is not allowed, with the usage of the command, and returns how to exit: with 64.
+/// Prints that a value is not allowed, with the usage of the command. Returns exit code 64.
 pub fn reject(mut command: Command, message: impl std::fmt::Display) -> ExitCode {
     exit(command.error(ErrorKind::ValueValidation, message))
 }
@@ -47,7 +48,7 @@ pub fn allowed<T, E: std::fmt::Display>(
     move |text| parse(text).map_err(|allowed| format!("allowed is {allowed}"))
 }
 
-/// The error of the first variable with one of these prefixes that no flag has.
+/// The error for the first variable with one of these prefixes that belongs to no flag.
 fn unknown(
     command: &Command,
     prefixes: &[&str],

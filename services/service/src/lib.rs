@@ -1,4 +1,4 @@
-//! What the programs of Corelane share.
+//! Code that the programs of Corelane share.
 //!
 //! - [`config`]: a table of keys, filled from a TOML file, the environment and flags;
 //! - [`flags`]: flags and environment variables of programs without a file;

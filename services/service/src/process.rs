@@ -15,26 +15,26 @@ pub fn usage() -> ExitCode {
     ExitCode::from(EXIT_USAGE)
 }
 
-/// Writes text to standard output. Unlike `print!` it does not panic when nobody reads it any more.
+/// Writes text to standard output. Unlike `print!` it does not panic if the reader has gone.
 pub fn print(text: &str) {
     let _ = io::stdout().write_all(text.as_bytes());
 }
 
-/// Writes `program: line` to standard error for each line of an error. Unlike `eprintln!` it does not
-/// panic when nobody reads it any more.
+/// Writes `program: line` to standard error for each line of an error. Unlike `eprintln!` it does
+/// not panic if the reader has gone.
 pub fn report(program: &str, error: &dyn Display) {
     for line in error.to_string().lines().filter(|line| !line.is_empty()) {
         let _ = writeln!(io::stderr(), "{program}: {line}");
     }
 }
 
-/// Runs a future to its end on a new runtime of this thread.
+/// Runs a future on a new runtime of this thread.
 ///
-/// When it has ended, blocking tasks that run are waited for; those that hang are not if `detach`.
+/// It then waits for running blocking tasks, unless `detach` is set.
 ///
 /// # Errors
 ///
-/// The runtime could not be made.
+/// The runtime cannot be created.
 pub fn block_on<F: Future>(future: F, detach: bool) -> io::Result<F::Output> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let output = runtime.block_on(future);
@@ -44,7 +44,7 @@ pub fn block_on<F: Future>(future: F, detach: bool) -> io::Result<F::Output> {
     Ok(output)
 }
 
-/// SIGTERM and SIGINT, caught from the moment this is made.
+/// Receives SIGTERM and SIGINT once created.
 #[derive(Debug)]
 pub struct Termination {
     terminate: Signal,
@@ -52,11 +52,11 @@ pub struct Termination {
 }
 
 impl Termination {
-    /// Catches the signals, which do not end the process any more.
+    /// Installs handlers for the signals, which then no longer end the process.
     ///
     /// # Errors
     ///
-    /// The operating system did not allow it.
+    /// The system call failed.
     pub fn new() -> io::Result<Self> {
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;

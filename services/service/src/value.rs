@@ -1,7 +1,7 @@
 //! Parsers of values with units and bounds.
 //!
-//! The error of each says what is allowed, as in "a whole number from 1 to 5", without a period. For flags
-//! of clap, [`flags::allowed`](crate::flags::allowed) makes a sentence of it.
+//! Each error says what is allowed, as in "a whole number from 1 to 5", without a period.
+//! [`flags::allowed`](crate::flags::allowed) turns it into a sentence for clap.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub fn name(text: &str) -> Result<String, String> {
     Err("at most 253 printable ASCII characters without spaces".to_owned())
 }
 
-/// One of the words of a type, such as an enum.
+/// A word that a type parses, such as an enum's.
 ///
 /// # Errors
 ///

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::arguments::{Load, Question};
 
-/// The figures of an answer, and the model they are of.
+/// The figures of an answer, and their model.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) model: Model,
@@ -17,18 +17,18 @@ pub(crate) struct Answer {
     pub(crate) growth: f64,
     pub(crate) plan: Option<Plan>,
     pub(crate) autoscaling: Option<Autoscaling>,
-    /// A number of replicas at the load.
+    /// The figures for a number of replicas at the load.
     pub(crate) at: Option<At>,
 }
 
-/// A number of replicas at the load.
+/// The figures for a number of replicas at the load.
 #[derive(Debug)]
 pub(crate) struct At {
     pub(crate) replicas: u64,
     /// Requests per second of each.
     pub(crate) rate: f64,
     pub(crate) estimated: Estimated,
-    /// None from the knee on: the wait grows for as long as it is simulated.
+    /// `None` at or above the knee, where the wait grows with the simulated time.
     pub(crate) simulated: Option<Simulated>,
     pub(crate) met: Option<bool>,
 }
@@ -46,7 +46,7 @@ impl Answer {
         });
         let simulation = &question.simulation();
         let plan = match &target {
-            // Without a load, one replica is as many as it takes.
+            // Without a load, one replica is sufficient.
             Some(target) => {
                 Some(model.plan(load.unwrap_or_default(), target, question.spare, simulation)?)
             }
@@ -63,8 +63,8 @@ impl Answer {
         Ok(Answer { model, load, target, spare, growth, plan, autoscaling, at })
     }
 
-    /// Whether the load is carried: by the replicas that were given, or by any number. Without a
-    /// target, whether it is below the knee.
+    /// Whether the load is carried: by the given replicas, or by any number. Without a target,
+    /// whether it is below the knee.
     pub(crate) fn met(&self) -> bool {
         match (&self.at, &self.plan) {
             (Some(at), _) => at.met.unwrap_or(at.rate < self.model.knee().rate),
@@ -93,20 +93,21 @@ impl At {
         let estimated = model.estimate(rate);
         let stays = rate < model.knee().rate || estimated.shed > 0.0;
         let simulated = stays.then(|| model.simulate(&question.simulation(), rate));
-        // Above the knee a queue that is not full yet still grows: how long depends on when one looks.
+        // Above the knee a queue that is not full still grows, so the result depends on the
+        // simulated time.
         let simulated = simulated.filter(|seen| rate < model.knee().rate || seen.shed > 0.0);
         let met = target.map(|target| simulated.as_ref().is_some_and(|seen| target.is_met(seen)));
         At { replicas, rate, estimated, simulated, met }
     }
 
-    /// The time within which a share of a kind's requests, or of all, is answered; endless from the
-    /// knee on.
+    /// The time within which a share of the requests of a kind, or of all, is answered; infinite
+    /// from the knee on.
     pub(crate) fn quantile(&self, kind: Option<usize>, share: f64) -> f64 {
         self.simulated.as_ref().map_or(f64::INFINITY, |seen| seen.quantile(kind, share))
     }
 }
 
-/// The JSON of an answer; times are in seconds, rates per second. What is endless is null.
+/// The JSON of an answer. Times are in seconds, rates per second. Infinite values are null.
 #[derive(Serialize)]
 struct Document<'a> {
     knee_rps: f64,

@@ -142,7 +142,7 @@ pub(super) enum Form {
 }
 
 impl Question {
-    /// What flags by themselves cannot rule out.
+    /// Checks the rules that clap cannot express.
     pub(super) fn validate(&self) -> Result<(), String> {
         if let Some(third) = self.from.get(2) {
             return Err(format!("--from {third}: allowed are one reading or two"));
@@ -153,7 +153,7 @@ impl Question {
         Ok(())
     }
 
-    /// The mix that is given as text or in a file.
+    /// The mix from text or a file.
     pub(super) fn mix(&self) -> Result<Option<Mix>, String> {
         match (&self.mix, &self.mix_file) {
             (Some(text), _) => text::mix("--mix", text).map(Some),

@@ -5,7 +5,7 @@ use corelane::capacity::{Autoscaling, Bound};
 use super::answer::Answer;
 use super::text::whole;
 
-/// Writes the values, or says why there are none.
+/// Writes the values, or the reason why there are none.
 pub(crate) fn render(answer: &Answer, arguments: &[String]) -> Result<String, String> {
     if answer.model.knee().bound == Bound::Slots {
         return Err(format!(
@@ -20,7 +20,7 @@ pub(crate) fn render(answer: &Answer, arguments: &[String]) -> Result<String, St
         );
     };
     let Autoscaling { busy, rate, min, max } = hpa;
-    // Rounded down: a little early is not too late.
+    // Rounded down: scaling up early is better than late.
     let busy = (busy * 1000.0).floor().max(1.0);
     Ok(format!(
         "\
@@ -61,7 +61,7 @@ fn command(arguments: &[String]) -> String {
         if !word.is_empty() && word.chars().all(plain) {
             word.clone()
         } else {
-            // On one line, as a comment has to be.
+            // On one line, because it is a comment.
             format!("'{}'", word.replace('\'', r"'\''").replace('\n', ", "))
         }
     });

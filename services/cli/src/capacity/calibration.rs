@@ -8,13 +8,13 @@ use super::arguments::{Question, Settings};
 use super::exposition::{Exposition, Series};
 use super::source::{self, Source};
 
-/// Shorter waits are ignored: it is the time between two readings of the clock.
+/// Shorter waits are ignored: they are the time between two readings of the clock.
 const NO_WAIT: f64 = 1e-6;
 
-/// Start times of one process differ by less, in seconds: the kernel counts them from the boot.
+/// Start times of one process differ by less, in seconds: the kernel counts them from boot.
 const SAME_START: f64 = 2.0;
 
-/// Counters that are read at both ends of a time.
+/// Counters that are read at both ends of the window.
 const COUNTERS: [&str; 7] = [
     "corelane_load_table_observations_total",
     "corelane_load_table_lane_time_seconds_total",
@@ -25,10 +25,10 @@ const COUNTERS: [&str; 7] = [
     "corelane_lane_sleeps_total",
 ];
 
-/// A lane that slept less often than this share of its requests was busy all the time.
+/// A lane that slept less often than this share of its requests was always busy.
 const SELDOM: f64 = 0.05;
 
-/// The mix and the replica that a question is about.
+/// The mix and the replica of a question.
 pub(crate) fn model(question: &Question) -> Result<Model, Failure> {
     let mix = question.mix().map_err(Failure::Usage)?;
     let (given, mix) = match (question.from.last(), &mix) {
@@ -53,7 +53,7 @@ pub(crate) fn model(question: &Question) -> Result<Model, Failure> {
 }
 
 impl Settings {
-    /// A replica with what is given in place of what it has.
+    /// Applies the given settings to a replica.
     fn over(&self, mut replica: Replica, placement: Option<Placement>) -> Replica {
         let set = |to: &mut usize, from: Option<u64>| *to = from.map_or(*to, |n| n as usize);
         set(&mut replica.lanes, self.lanes);
@@ -68,7 +68,7 @@ impl Settings {
             replica.sharing = sharing(placement);
         }
         if self.keep_alive {
-            // A connection stays in its lane, even if others are idle.
+            // A connection stays on its lane, even if others are idle.
             replica.sharing = Sharing::Apart;
         }
         replica
@@ -82,7 +82,7 @@ fn sharing(placement: Placement) -> Sharing {
     }
 }
 
-/// The kinds of a mix, with times that the replica has measured where the mix gives none. Without a mix,
+/// The kinds of a mix, with the replica's measured times where the mix gives none. Without a mix,
 /// all kinds that it has measured.
 fn learnt_mix(
     mix: Option<&Mix>,
@@ -116,7 +116,7 @@ fn learnt_mix(
     Mix::new(kinds).map_err(usage)
 }
 
-/// The metrics of a replica at both ends of a time; empty at its start.
+/// The metrics of a replica at both ends of a window; empty at the replica's start.
 #[derive(Debug)]
 struct Told {
     before: Exposition,
@@ -124,7 +124,7 @@ struct Told {
 }
 
 impl Told {
-    /// Whether both are readings of one replica, and in this order: a counter that fell was reset.
+    /// Checks that both are readings of one replica in this order: a counter that fell was reset.
     fn check(&self, source: &Source) -> Result<(), Failure> {
         let refuse = |words: &str| Err(Failure::NoAnswer(format!("--from {source}: {words}")));
         if self.now.series("corelane_lane_info").is_empty() {
@@ -147,7 +147,7 @@ impl Told {
         Ok(())
     }
 
-    /// By how much the sum of a counter's series that are alike grew.
+    /// The increase of a counter, summed over the series that match.
     fn grown(&self, name: &str, like: impl Fn(&Series) -> bool) -> f64 {
         let sum = |all: &Exposition| -> f64 {
             all.series(name).iter().filter(|each| like(each)).map(|each| each.value).sum()
@@ -184,7 +184,7 @@ impl Told {
         rows.collect()
     }
 
-    /// Its settings, and the cost of a request outside its handler, over so many requests.
+    /// Its settings, and the cost per request outside handlers over this number of requests.
     fn replica(&self, requests: f64) -> Replica {
         let usual = Replica::default();
         let setting = |name: &str| self.now.sum(name).map(|value| value as usize);
@@ -192,12 +192,13 @@ impl Told {
         let placement = config.and_then(|info| info.label("placement").parse().ok());
         let total = |name: &str| self.grown(name, |_| true);
         let lane_time = total("corelane_load_table_lane_time_seconds_total");
-        // Not busy time, which excludes going to sleep and waking up, and grows in a lane that is preempted.
+        // Not the busy time, which excludes sleeping and waking up, and grows while a lane is
+        // preempted.
         let taken = total("corelane_lane_cpu_seconds_total");
         let besides = (taken - lane_time).max(0.0) / requests.max(1.0);
         let sleeps = total("corelane_lane_sleeps_total");
-        // What a busy lane spends on each request shows where it hardly ever slept. Elsewhere it cannot
-        // be separated from waking up, and the default is used.
+        // The cost per request on a busy lane is measurable only if the lane rarely slept.
+        // Otherwise it cannot be separated from waking up, and the default is used.
         let awake = sleeps < SELDOM * requests;
         let outside = if awake { besides } else { besides.min(usual.outside) };
         let wake =
@@ -214,7 +215,7 @@ impl Told {
     }
 }
 
-/// What of its service time a handler waits, if what it waits does not depend on what it computes.
+/// The waiting part of a handler's service time, assuming that it is independent of the lane time.
 fn wait(lane: Time, service: Time) -> Time {
     let mean = service.mean() - lane.mean();
     if mean < NO_WAIT {

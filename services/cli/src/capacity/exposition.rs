@@ -1,4 +1,4 @@
-//! Series of a text of Prometheus or OpenMetrics.
+//! Parses Prometheus and OpenMetrics text.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ impl Series {
         self.labels.get(name).map_or("", String::as_str)
     }
 
-    /// Whether it is the other one at another time.
+    /// Whether both have the same labels.
     pub(crate) fn is(&self, other: &Series) -> bool {
         self.labels == other.labels
     }
@@ -25,7 +25,7 @@ impl Series {
 pub(crate) struct Exposition(HashMap<String, Vec<Series>>);
 
 impl Exposition {
-    /// Reads a text. What is no series is passed over.
+    /// Parses a text. Skips lines that are not series.
     pub(crate) fn read(text: &str) -> Exposition {
         let mut all = Exposition::default();
         for (name, series) in text.lines().filter_map(line) {
@@ -45,7 +45,7 @@ impl Exposition {
     }
 }
 
-/// Reads `name{label="value",...} number`.
+/// Parses `name{label="value",...} number`.
 fn line(line: &str) -> Option<(String, Series)> {
     let end = line.find(['{', ' ']).filter(|_| !line.starts_with('#'))?;
     let (name, mut rest) = line.split_at(end);
@@ -65,7 +65,7 @@ fn line(line: &str) -> Option<(String, Series)> {
     Some((name.to_owned(), Series { labels, value }))
 }
 
-/// Reads up to the closing quote: the value, and what follows.
+/// Parses up to the closing quote. Returns the value and the rest.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = text.char_indices();

@@ -19,7 +19,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Parses a URL or the name of a file; the error says what is allowed.
+    /// Parses a URL or a file name. The error says what is allowed.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         if text.contains("://") {
             let url = text.parse().ok();
@@ -78,7 +78,8 @@ enum Why {
     File(std::io::Error),
 }
 
-/// Reads one source, or two, or one at both ends of a window: what was before, and what is now.
+/// Reads one source, or two, or one at both ends of a window. Returns the earlier and the later
+/// reading.
 pub(crate) fn read(
     sources: &[Source],
     window: Option<Duration>,

@@ -82,7 +82,7 @@ fn carried(out: &mut String, answer: &Answer) -> std::fmt::Result {
     writeln!(out, "{load} requests/s need {needed} {replicas}; {all} if {spare} may be away.")
 }
 
-/// A quantile in percent, as short as it can be written.
+/// A quantile in percent, in its shortest form.
 fn trimmed(share: f64) -> f64 {
     (share * 1e5).round() / 1e3
 }

@@ -1,11 +1,11 @@
-//! Values on the command line, and how figures are written.
+//! Parses values of the command line, and formats figures.
 
 use std::fs;
 use std::path::Path;
 
 use corelane::capacity::{CapacityError, Mix};
 
-/// Reads a mix; the error names where it is from.
+/// Parses a mix. The error names its source.
 pub(crate) fn mix(from: &str, text: &str) -> Result<Mix, String> {
     text.parse().map_err(|error: CapacityError| format!("{from}: {error}"))
 }
@@ -21,7 +21,7 @@ pub(crate) fn mix_file(file: &Path) -> Result<Mix, String> {
 
 /// Reads a duration of at most an hour, in seconds.
 pub(crate) fn duration(text: &str) -> Result<f64, &'static str> {
-    // The form of a kind's mean is that of every duration here.
+    // Durations have the same form as the mean of a kind.
     let mix = format!("a=100%:{text}").parse::<Mix>();
     let plain = !text.contains([':', '+', ',', '=', '\n']);
     let mean = mix.ok().filter(|_| plain).map(|mix| mix.kinds()[0].lane.mean());
@@ -44,7 +44,7 @@ pub(crate) fn rate(text: &str) -> Result<f64, &'static str> {
     bounded(text, 1e-3, 1e9, "allowed is a number from 0.001 to 1e9")
 }
 
-/// Reads how uneven lanes are.
+/// Reads the unevenness of lanes.
 pub(crate) fn unevenness(text: &str) -> Result<f64, &'static str> {
     bounded(text, 1.0, 1024.0, "allowed is a number from 1 to the number of lanes")
 }
@@ -55,13 +55,13 @@ pub(crate) fn share(text: &str) -> Result<f64, &'static str> {
     Ok(bounded(text.strip_suffix('%').ok_or(allowed)?, 0.0, 99.0, allowed)? / 100.0)
 }
 
-/// Reads what part of a replica is used.
+/// Reads the used share of a replica.
 pub(crate) fn used(text: &str) -> Result<f64, &'static str> {
     let allowed = "allowed is a percentage from 0.1% to 1000%";
     Ok(bounded(text.strip_suffix('%').ok_or(allowed)?, 0.1, 1000.0, allowed)? / 100.0)
 }
 
-/// Reads by what share a load grows.
+/// Reads the growth of a load.
 pub(crate) fn growth(text: &str) -> Result<f64, &'static str> {
     let allowed = "allowed is a percentage from 0% to 1000%";
     Ok(bounded(text.strip_suffix('%').ok_or(allowed)?, 0.0, 1000.0, allowed)? / 100.0)

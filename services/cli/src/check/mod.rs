@@ -1,7 +1,8 @@
-//! `corelane check`: requests a URL until the reply is the expected one; the client of `helm test` pods.
+//! `corelane check`: requests a URL until the reply is the expected one. The client of `helm test`
+//! pods.
 //!
-//! Linked statically, it resolves names in an image that holds nothing but `/etc/resolv.conf` and
-//! `/etc/hosts`: musl always does, glibc has files and DNS built in since 2.34.
+//! Linked statically, it resolves names in an image with only `/etc/resolv.conf` and `/etc/hosts`:
+//! musl always does, glibc includes files and DNS since 2.34.
 
 mod progress;
 
@@ -64,7 +65,7 @@ fn header(text: &str) -> Result<HeaderName, &'static str> {
 
 /// Runs the subcommand.
 pub(crate) fn run(check: &Check) -> ExitCode {
-    // A name lookup that hangs in its thread must not outlive the deadline.
+    // A name lookup that hangs in its thread must not delay the exit.
     match process::block_on(check.until_expected(), true) {
         Ok(Ok(message)) => {
             process::print(&format!("{message}\n"));
@@ -81,7 +82,7 @@ fn failed(message: &dyn std::fmt::Display) -> ExitCode {
 }
 
 impl Check {
-    /// Requests until the reply is as expected, or returns what was seen until the deadline.
+    /// Requests until the reply is as expected, or returns what was missing at the deadline.
     async fn until_expected(&self) -> Result<String, String> {
         let deadline = Instant::now() + self.deadline;
         let mut progress = Progress::new(self);

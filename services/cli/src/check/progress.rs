@@ -1,4 +1,4 @@
-//! What was expected, and what was seen of it.
+//! What is expected of the replies, and what was seen.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,7 +24,7 @@ impl<'c> Progress<'c> {
         Self { expected, values: BTreeSet::new(), replies: 0, last: None }
     }
 
-    /// Takes a reply or its error, and returns whether all that is expected was seen.
+    /// Records a reply or its error. Returns whether everything expected was seen.
     pub(super) fn note(&mut self, reply: Result<Response<Bytes>, GetError>) -> bool {
         let reply = match reply {
             Ok(reply) => reply,
@@ -45,7 +45,7 @@ impl<'c> Progress<'c> {
                 || self.values.len() as u64 >= self.expected.distinct)
     }
 
-    /// What the reply does not have; a value of the header counts.
+    /// What is missing in the reply. Counts the value of its header.
     fn missing(&mut self, reply: &Response<Bytes>, body: &str) -> Option<String> {
         let Check { header, body: text, status, .. } = self.expected;
         if let Some(text) = text.as_ref().filter(|text| !body.contains(text.as_str())) {

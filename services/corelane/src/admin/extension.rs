@@ -13,15 +13,15 @@ use tokio::time::timeout;
 
 use crate::problem::Problem;
 
-/// Most bytes of a request's body.
+/// Maximum size of a request body.
 const BODY_BYTES: usize = 64 * 1024;
 
-/// Longest time for a body to come.
+/// Maximum time to receive a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) type Handler = dyn Fn(Request<Bytes>) -> Response<Full<Bytes>> + Send + Sync;
 
-/// A path of the admin port that the service answers.
+/// A path of the admin port that the service serves.
 #[derive(Clone)]
 pub(crate) struct Page {
     pub(crate) path: &'static str,
@@ -35,7 +35,7 @@ impl fmt::Debug for Page {
 }
 
 impl Page {
-    /// Reads the whole body, then answers.
+    /// Reads the whole body, then calls the handler.
     pub(super) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
@@ -62,7 +62,7 @@ fn too_large() -> Response<Full<Bytes>> {
     refused(problem.detail(format!("a request body may have at most {BODY_BYTES} bytes")))
 }
 
-/// What is left of the body cannot be told from a next request.
+/// Closes the connection: the rest of the body is indistinguishable from a next request.
 fn refused(problem: Problem) -> Response<Full<Bytes>> {
     let close = HeaderValue::from_static("close");
     problem.header(http::header::CONNECTION, close).into_response()

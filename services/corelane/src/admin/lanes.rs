@@ -10,10 +10,10 @@ use crate::load_table::{LoadTable, Row};
 use crate::metrics::{METHODS, RequestRefusal};
 use crate::shared::{Phase, Shared};
 
-/// Rows of its load table that a lane shows.
+/// Number of load table rows per lane.
 const TOP: usize = 10;
 
-/// The server as a whole, and its lanes.
+/// The server and its lanes.
 #[derive(Debug, Serialize)]
 pub(super) struct View {
     pub(super) version: &'static str,
@@ -44,7 +44,7 @@ pub(super) struct Limits {
     pub(super) body_bytes: u64,
 }
 
-/// As a JSON object, in the order of the settings.
+/// A JSON object, in the order of the settings.
 #[derive(Debug)]
 pub(super) struct Timeouts(pub(super) Vec<(&'static str, Option<f64>)>);
 
@@ -64,7 +64,7 @@ pub(super) struct LaneView {
     pub(super) polling: Option<Polling>,
     pub(super) connections: u64,
     pub(super) connections_parked: u64,
-    /// In its inbox; `None` without an acceptor.
+    /// Connections in its inbox; `None` without an acceptor.
     pub(super) connections_queued: Option<usize>,
     pub(super) in_flight: u64,
     pub(super) queued: u64,
@@ -81,7 +81,7 @@ pub(super) struct Polling {
     pub(super) for_ms: f64,
 }
 
-/// Counted since the start.
+/// Counters since the start.
 #[derive(Debug, Serialize)]
 pub(super) struct Totals {
     pub(super) accepted: u64,
@@ -194,7 +194,7 @@ impl LaneView {
     }
 }
 
-/// The kinds of request that have held the lane longest, by number and mean.
+/// The kinds of request with the most lane time (number times mean).
 fn top(table: &LoadTable, route: impl Fn(usize) -> String) -> Vec<RouteView> {
     let held = |row: &Row| row.lane.0.as_secs_f64() * row.observations as f64;
     let mut rows = LoadTable::merge([table].into_iter());
@@ -217,12 +217,12 @@ impl Spread {
     }
 }
 
-/// In milliseconds, to the microsecond.
+/// In milliseconds, rounded to the microsecond.
 fn millis(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1e3
 }
 
-/// To a thousandth.
+/// Rounded to a thousandth.
 fn rounded(share: f64) -> f64 {
     (share * 1e3).round() / 1e3
 }

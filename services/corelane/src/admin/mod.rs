@@ -1,6 +1,6 @@
-//! The admin port: probes, metrics and `/lanes`, on a thread of its own that is never pinned.
+//! The admin port: probes, metrics and `/lanes`, on a separate thread that is never pinned.
 //!
-//! A lane that is saturated, or stuck in a handler, therefore never fails a probe or a scrape.
+//! So a lane that is saturated, or stuck in a handler, does not fail a probe or a scrape.
 
 mod extension;
 mod lanes;
@@ -34,19 +34,19 @@ use crate::shared::Shared;
 pub(crate) use extension::Page;
 use lanes::View;
 
-/// The paths that the server answers itself.
+/// The server's own paths.
 pub(crate) const PATHS: [&str; 5] = ["/healthz", "/readyz", "/metrics", "/lanes", "/lanes.html"];
 
-/// Most connections to the admin port at a time; further ones wait in the accept queue.
+/// Maximum connections to the admin port. Others wait in the accept queue.
 const CONNECTIONS: usize = 256;
 
 /// For a whole header, and between two requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Oldest that a connection gets, so that nobody can hold the port: probes must get through.
+/// Maximum age of a connection, so that no client occupies the port: probes must get through.
 const CONNECTION_AGE: Duration = Duration::from_secs(60);
 
-/// For the request in flight when a connection has reached its age.
+/// For the request in flight when a connection reaches its age.
 const LAST_REQUEST: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -61,7 +61,7 @@ struct Admin {
     busy: RefCell<BusyShares>,
 }
 
-/// Serves the admin port for as long as its event loop runs.
+/// Serves the admin port while its event loop runs.
 pub(crate) async fn run(
     listener: TcpListener,
     shared: Arc<Shared>,
@@ -105,7 +105,7 @@ pub(crate) async fn run(
             http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
             let mut connection =
                 std::pin::pin!(http.serve_connection(TokioIo::new(socket), service));
-            // How it ends, and whether its client breaks off, is no event.
+            // Errors and disconnects of admin clients are not logged.
             if timeout(CONNECTION_AGE, connection.as_mut()).await.is_err() {
                 connection.as_mut().graceful_shutdown();
                 let _ = timeout(LAST_REQUEST, connection).await;
@@ -115,7 +115,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Samples how busy the lanes are, for as long as the event loop runs.
+/// Samples how busy the lanes are while the event loop runs.
 async fn sample(admin: Rc<Admin>) {
     let mut ticks = interval(SAMPLE_EVERY);
     loop {
@@ -186,8 +186,8 @@ impl Admin {
     }
 }
 
-/// Whether a page is asked for, as browsers do. Whoever names HTML gets it: the order of
-/// preference (RFC 9110 section 12.5.1) would matter only to a client that takes both.
+/// Whether the client accepts HTML, as browsers do. The order of preference (RFC 9110 section
+/// 12.5.1) is ignored: it matters only to clients that accept both formats.
 fn wants_html<B>(request: &Request<B>) -> bool {
     let accepted = request.headers().get_all(ACCEPT).iter();
     accepted.filter_map(|value| value.to_str().ok()).any(|value| value.contains("text/html"))

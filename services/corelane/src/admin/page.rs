@@ -1,10 +1,10 @@
-//! `/lanes` as a page to read: HTML without scripts or anything to load.
+//! Renders `/lanes` as HTML, without scripts or external resources.
 
 use std::fmt::{self, Display, Write};
 
 use super::lanes::{LaneView, View};
 
-/// Nothing may run or be loaded: the page is all there is.
+/// Blocks scripts and external resources: the page has none.
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 const HEAD: &str = "<!doctype html>
@@ -31,7 +31,7 @@ dd { margin: 0; }
 <h1>Lanes</h1>
 ";
 
-/// Text with what HTML takes for markup written as references.
+/// Escapes text for HTML.
 struct Escaped<T>(T);
 
 impl<T: Display> Display for Escaped<T> {

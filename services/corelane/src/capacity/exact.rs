@@ -1,23 +1,23 @@
-//! The whole distribution of the wait for one lane that serves in the order of arrival.
+//! The distribution of the wait for one lane that serves in the order of arrival.
 //!
-//! Pollaczek and Khinchine's series says that the wait is a sum of residual service times, as many
-//! as a geometric number with the load for its ratio. On a grid, such a sum is counted exactly by
-//! the recursion of H. H. Panjer, "Recursive evaluation of a family of compound distributions",
-//! ASTIN Bulletin 12, 1981.
+//! By the series of Pollaczek and Khinchine the wait is a sum of residual service times, whose
+//! number is geometric with the load as its ratio. On a grid, the recursion of H. H. Panjer
+//! computes such a sum exactly ("Recursive evaluation of a family of compound distributions", ASTIN
+//! Bulletin 12, 1981).
 
 use super::Time;
 
-/// Points of the grid. The recursion takes the square of it.
+/// Points of the grid. The cost of the recursion is its square.
 const POINTS: usize = 4096;
 
-/// The probability that lies beyond the grid, at most, where the tail is exponential.
+/// Maximum probability beyond the grid for an exponential tail.
 const BEYOND: f64 = 1e-6;
 
 /// The distribution of the wait for one lane, on a grid.
 #[derive(Clone, Debug)]
 pub struct Waiting {
     step: f64,
-    /// Of a wait of that many steps.
+    /// The probability of a wait of that many steps.
     probabilities: Vec<f64>,
 }
 
@@ -102,8 +102,8 @@ mod tests {
 
     #[test]
     fn its_tail_is_that_of_fixed_times() {
-        // Erlang's series of 1909 for M/D/1, for a wait of x service times: P(W <= x) =
-        // (1 - r) sum over j to x of (-r (x - j))^j / j! exp(r (x - j)).
+        // Erlang's series of 1909 for M/D/1, for a wait of x service times: `P(W <= x) = (1 - r)
+        // sum over j to x of (-r (x - j))^j / j! exp(r (x - j))`.
         let (busy, x) = (0.7f64, 4.0f64);
         let mut factorial = 1.0;
         let within: f64 = (0..=x as i32)

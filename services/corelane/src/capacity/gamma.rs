@@ -25,7 +25,7 @@ impl Time {
         }
     }
 
-    /// `t` in units of the scale, in the bounds of the gamma function.
+    /// `t` in units of the scale, within the domain of the gamma function.
     fn scaled(self, t: f64) -> f64 {
         (t / self.scale()).clamp(f64::MIN_POSITIVE, f64::MAX)
     }
@@ -37,12 +37,12 @@ impl Time {
         } else if self.is_fixed() {
             t.min(self.mean())
         } else {
-            // The density times its argument is that of the next shape.
+            // The density times its argument is the density of the next shape.
             self.mean() * gamma_lr(self.shape() + 1.0, self.scaled(t)) + t * self.tail(t)
         }
     }
 
-    /// A random one.
+    /// A random duration.
     pub(super) fn draw(self, random: &Random) -> f64 {
         if self.is_fixed() { self.mean() } else { self.scale() * gamma(self.shape(), random) }
     }

@@ -1,8 +1,9 @@
-//! A lane as the simulation has it: `queue.rs` in simulated time.
+//! A lane in the simulation: `queue.rs` in simulated time.
 //!
-//! The event loop looks at its sockets and takes what has come. It reads each request; a cheap one
-//! runs at once while a slot is free, any other waits for its turn. When all that came is read, one
-//! that waits has its turn, and the loop looks again. It sleeps when there is nothing to do.
+//! The event loop polls its sockets and takes what has arrived. It reads each request. A cheap one
+//! runs at once if a slot is free, any other waits for its turn. When everything that arrived is
+//! read, one waiting request has its turn, and the loop polls again. It sleeps when there is
+//! nothing to do.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -13,19 +14,19 @@ use crate::queue::{BRIEF, HANDICAP};
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Job {
-    /// Its place in the mix.
+    /// Its index in the mix.
     pub(super) kind: usize,
     pub(super) counted: bool,
-    /// When it comes.
+    /// When it arrives.
     pub(super) at: f64,
-    /// What it takes of the lane, and how long it waits without it.
+    /// Its lane time, and how long it waits without the lane.
     pub(super) lane: f64,
     pub(super) wait: f64,
-    /// What the load table expects it to take of the lane.
+    /// Its lane time according to the load table.
     pub(super) expected: f64,
 }
 
-/// What the event loop has to do.
+/// A task of the event loop.
 #[derive(Clone, Copy, Debug)]
 enum Task {
     /// Read a request.
@@ -34,7 +35,7 @@ enum Task {
     Resume(Job),
 }
 
-/// A time, then the number of what it belongs to: an order for the heaps.
+/// A time and a sequence number: the order of the heaps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Order(f64, u64);
 
@@ -52,7 +53,7 @@ impl Ord for Order {
     }
 }
 
-/// Jobs by their order; the least is first.
+/// Jobs in order; the smallest is first.
 #[derive(Debug, Default)]
 struct Heap {
     orders: BinaryHeap<Reverse<(Order, usize)>>,
@@ -94,26 +95,26 @@ impl Heap {
 pub(super) struct LaneModel {
     slots: usize,
     queue: usize,
-    /// What a request costs before its handler, and again after it.
+    /// Cost of a request before its handler, and again after it.
     half_outside: f64,
     wake: f64,
-    /// Until when it has been simulated.
+    /// The simulated time.
     now: f64,
     /// Time that it has slept.
     pub(super) asleep: f64,
-    /// Work that has come and is not done.
+    /// Work that has arrived and is not done.
     backlog: f64,
     /// Requests that have arrived and were not read.
     sockets: VecDeque<Job>,
     ready: VecDeque<Task>,
-    /// Handlers that wait for something else.
+    /// Handlers that wait without the lane.
     away: Heap,
     /// Requests that wait for their turn.
     waiting: Heap,
     running: usize,
-    /// One that waits found every slot taken: the next that comes free is its own.
+    /// A waiting request found every slot taken: the next free slot is reserved for it.
     owed: bool,
-    /// One had its turn: the sockets are polled before anything else.
+    /// A request had its turn: the sockets are polled next.
     to_look: bool,
 }
 
@@ -142,7 +143,7 @@ impl LaneModel {
         self.sockets.push_back(job);
     }
 
-    /// Time that the lane needs from `at` on to have done all that has come.
+    /// Time that the lane needs from `at` to finish everything that has arrived.
     pub(super) fn left(&self, at: f64) -> f64 {
         self.backlog + (self.now - at).max(0.0)
     }
@@ -151,7 +152,7 @@ impl LaneModel {
         job.lane + 2.0 * self.half_outside
     }
 
-    /// Runs until a time up to which all arrivals are known. Requests that end are added to `finished`
+    /// Runs until a time up to which all arrivals are known. Adds requests that end to `finished`,
     /// with the time of their end, or none if they were shed.
     pub(super) fn run_until(&mut self, until: f64, finished: &mut Vec<(Job, Option<f64>)>) {
         while self.now < until {
@@ -172,7 +173,7 @@ impl LaneModel {
         }
     }
 
-    /// Takes what has come by now.
+    /// Takes what has arrived by now.
     fn look(&mut self) {
         while let Some(job) = self.sockets.front().copied().filter(|job| job.at <= self.now) {
             self.sockets.pop_front();
@@ -183,7 +184,7 @@ impl LaneModel {
         }
     }
 
-    /// Sleeps until something comes; whether anything does before `until`.
+    /// Sleeps until something arrives. Returns whether that is before `until`.
     fn sleep(&mut self, until: f64) -> bool {
         let socket = self.sockets.front().map(|job| job.at);
         let next = [socket, self.away.first()].into_iter().flatten().min_by(f64::total_cmp);
@@ -195,7 +196,7 @@ impl LaneModel {
         true
     }
 
-    /// The request whose turn it is, if one waits and a slot is free.
+    /// The next request, if one waits and a slot is free.
     fn turn(&mut self) -> Option<Job> {
         self.owed = self.running >= self.slots;
         if self.owed { None } else { self.waiting.pop() }
@@ -208,7 +209,7 @@ impl LaneModel {
         }
     }
 
-    /// Reads a request and lets it start, wait or go.
+    /// Reads a request, which starts, waits or is shed.
     fn read(&mut self, job: Job, finished: &mut Vec<(Job, Option<f64>)>) {
         self.spend(self.half_outside);
         let owed = self.owed && self.waiting.len() > 0;
@@ -223,7 +224,7 @@ impl LaneModel {
         }
     }
 
-    /// Starts a handler. One that waits is taken to hold the lane for half of its time before.
+    /// Starts a handler. One that waits holds the lane for half of its lane time before that.
     fn start(&mut self, job: Job, finished: &mut Vec<(Job, Option<f64>)>) {
         self.running += 1;
         if job.wait > 0.0 {
@@ -234,7 +235,7 @@ impl LaneModel {
         }
     }
 
-    /// Ends a handler that still needs this much of the lane, and writes its reply.
+    /// Ends a handler that needs the lane for another `rest`, and writes its reply.
     fn end(&mut self, job: Job, rest: f64, finished: &mut Vec<(Job, Option<f64>)>) {
         self.spend(rest);
         self.running -= 1;

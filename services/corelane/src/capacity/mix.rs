@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use super::{CapacityError, Time};
 
-/// Most kinds of a mix: as many as the load table has.
+/// Maximum kinds of a mix: as many as the load table has.
 pub(super) const KINDS: usize = 650;
 
-/// The form of one kind.
+/// The text form of one kind.
 pub(super) const FORM: &str = "KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]], such as \
-                               GET /work=10%:7ms:500us, or GET /projects=5%:200us+2ms:1ms; times \
-                               with a unit (ns, us, ms, s) up to 3600s, a deviation up to 1000000 \
-                               times its mean";
+                               GET /work=10%:7ms:500us, or GET /projects=5%:200us+2ms:1ms. Times \
+                               have a unit (ns, us, ms, s) and are at most 3600s, deviations at \
+                               most 1000000 times the mean";
 
 /// A kind of request: its cost and its share.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,7 +83,7 @@ impl Mix {
         &self.kinds
     }
 
-    /// The mean of something over all requests.
+    /// The mean over all requests.
     pub(super) fn mean(&self, of: impl Fn(&Kind) -> f64) -> f64 {
         self.kinds.iter().map(|kind| kind.share * of(kind)).sum()
     }
@@ -99,7 +99,7 @@ impl FromStr for Mix {
     }
 }
 
-/// Reads one kind.
+/// Parses one kind.
 fn kind(text: &str) -> Result<Kind, CapacityError> {
     let read = || {
         let (name, rest) = text.rsplit_once('=')?;
@@ -119,7 +119,7 @@ fn kind(text: &str) -> Result<Kind, CapacityError> {
     read().ok_or_else(|| CapacityError::Form(text.to_owned()))
 }
 
-/// Reads `MEAN[:DEVIATION]`; nothing is 0.
+/// Parses `MEAN[:DEVIATION]`; an empty text is 0.
 fn time(text: &str) -> Option<Time> {
     if text.is_empty() {
         return Some(Time::ZERO);
@@ -129,13 +129,13 @@ fn time(text: &str) -> Option<Time> {
     parts.next().is_none().then(|| Time::new(mean, deviation).ok())?
 }
 
-/// Units of a duration, and how many nanoseconds each has.
+/// Units of a duration in nanoseconds.
 const UNITS: [(&str, f64); 5] = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
 
-/// Longest duration that is read: beyond an hour no request is served.
+/// Maximum duration: no request is served after an hour.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Reads a decimal number with a unit (ns, us, ms, s).
+/// Parses a decimal number with a unit (ns, us, ms, s).
 fn seconds(text: &str) -> Option<f64> {
     let (unit, nanos) = UNITS.iter().find(|(unit, _)| text.ends_with(unit))?;
     let number = text[..text.len() - unit.len()].trim_end();
@@ -145,7 +145,7 @@ fn seconds(text: &str) -> Option<f64> {
 }
 
 impl fmt::Display for Mix {
-    /// Writes the text that is read as this mix.
+    /// Writes the text that parses as this mix.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, kind) in self.kinds.iter().enumerate() {
             let comma = if index > 0 { ", " } else { "" };

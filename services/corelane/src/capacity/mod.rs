@@ -1,8 +1,8 @@
 //! Capacity of a replica, and replicas for a load.
 //!
 //! In terms of queueing theory a lane is a single server. The model computes its capacity and its
-//! waiting times from what the load table has learnt about each kind of request.
-//! `docs/capacity.md` describes the assumptions and how well they hold.
+//! waiting times from the load table's data about each kind of request. `docs/capacity.md`
+//! describes the assumptions and how well they hold.
 //!
 //! | question | answered by |
 //! |---|---|

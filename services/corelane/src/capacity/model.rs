@@ -5,7 +5,7 @@ use super::wait::{cobham, lee_longton, shed_share, wake_up};
 use super::{CapacityError, Kind, Mix, Replica, Time};
 use crate::queue::BRIEF;
 
-/// Shortest mean time of a request, in seconds: with less, rates are no numbers any more.
+/// Minimum mean time of a request, in seconds. With less, rates overflow.
 const SHORTEST: f64 = 1e-9;
 
 /// What limits the load of a replica.
@@ -125,7 +125,7 @@ impl Model {
         let slots = servers * self.replica.slots;
         let for_slot = lee_longton(rate, slots, slot);
         let slot_busy = rate * slot.mean() / slots as f64;
-        // Who waits for a slot waits for the lane as well: the longer of both is the queue.
+        // A request that waits for a slot also waits for the lane: the longer of both is the queue.
         let wait = |kind: &Kind| if is_brief(kind) { first } else { after }.max(for_slot);
         let (taken, load) = if slot_busy > lane_busy {
             (slots, rate * slot.mean())
@@ -133,7 +133,8 @@ impl Model {
             (servers, rate * lane.mean())
         };
         let places = servers * (self.replica.slots + self.replica.queue);
-        // Cheap ones that wait for their lane wait in its sockets, which are no queue of its own.
+        // Cheap requests that wait for their lane wait in its sockets, which are not a separate
+        // queue.
         let queues = slot_busy > lane_busy || !self.mix.kinds().iter().all(is_brief);
         let shed = || shed_share(taken, places - taken.min(places), load);
         Estimated {

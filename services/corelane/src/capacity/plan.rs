@@ -38,7 +38,7 @@ pub struct Autoscaling {
     pub max: u64,
 }
 
-/// How near the highest load is searched for.
+/// Relative precision of the search for the highest load.
 const NEAR: f64 = 0.005;
 
 impl Target {
@@ -114,7 +114,8 @@ impl Model {
 
 impl Plan {
     fn of(load: f64, carried: f64, spare: u64) -> Plan {
-        // Loads and rates are never known to a thousandth: that much more is no replica more.
+        // Loads and rates are not known to a thousandth, so a smaller excess needs no further
+        // replica.
         let needed = (load / carried - 1e-3).ceil().max(1.0) as u64;
         let needed = (carried > 0.0).then_some(needed);
         Plan { carried, needed, replicas: needed.map(|needed| needed.saturating_add(spare)) }
@@ -140,7 +141,7 @@ mod tests {
         let carried = model().highest(&TARGET, &simulation).expect("a target");
         let exact = 1000.0 + 0.01f64.ln() / 0.02;
         assert!((carried / exact - 1.0).abs() < 0.04, "{carried}, not {exact}");
-        // A millisecond's work within a millisecond, 99 times of 100: never.
+        // A millisecond of work within a millisecond, 99 times of 100: never.
         let never = Target { within: 1e-3, ..TARGET };
         assert_eq!(model().highest(&never, &simulation), Ok(0.0));
         assert_eq!(Plan::of(100.0, 0.0, 1).replicas, None);

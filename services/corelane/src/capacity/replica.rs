@@ -80,7 +80,7 @@ impl Replica {
         })
     }
 
-    /// Lanes that a queue is shared by.
+    /// Lanes that share a queue.
     pub(super) fn servers(&self) -> usize {
         match self.sharing {
             Sharing::Apart => 1,
@@ -88,7 +88,7 @@ impl Replica {
         }
     }
 
-    /// The part of the replica's load that comes to the busiest queue.
+    /// The part of the replica's load that goes to the busiest queue.
     pub(super) fn busiest(&self) -> f64 {
         match self.sharing {
             Sharing::Apart => self.unevenness / self.lanes as f64,

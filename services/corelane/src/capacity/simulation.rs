@@ -74,7 +74,8 @@ impl Simulation {
             if number == warm_up {
                 (begun, idle) = (now, asleep(&lanes));
             }
-            // With one queue, to the lane that would be done first, which is equivalent to waiting for it.
+            // With one queue, to the lane that would finish first, which is equivalent to waiting
+            // for it.
             let least =
                 |a: &&mut LaneModel, b: &&mut LaneModel| a.left(now).total_cmp(&b.left(now));
             let chosen = lanes.iter_mut().min_by(least).expect("a replica has a lane");
@@ -128,7 +129,7 @@ mod tests {
     use crate::capacity::wait::{lee_longton, pollaczek_khinchine, wake_up};
     use crate::capacity::{Kind, Sharing, Time};
 
-    /// A replica of which a request costs nothing but its handler.
+    /// A replica whose requests cost nothing outside their handler.
     fn bare(lanes: usize, sharing: Sharing) -> Replica {
         let slots = 1 << 20;
         Replica { lanes, slots, sharing, outside: 0.0, wake: 0.0, ..Replica::default() }
@@ -147,7 +148,8 @@ mod tests {
 
     #[test]
     fn one_lane_is_an_m_m_1_queue() {
-        // Cheap ones, which are served as they come: the time in an M/M/1 queue is exponential.
+        // Cheap requests, served in the order of arrival: the time in an M/M/1 queue is
+        // exponential.
         let mean = 50e-6;
         for busy in [0.3, 0.8] {
             let time = Time::exponential(mean).expect("a time");
@@ -162,7 +164,7 @@ mod tests {
 
     #[test]
     fn one_lane_is_an_m_g_1_queue() {
-        // Expensive ones of one kind: each waits its turn, which does not change the order.
+        // Expensive requests of one kind: each waits for its turn, which does not change the order.
         for (mean, scv) in [(50e-6, 0.0), (7e-3, 0.0), (7e-3, 0.25), (1e-3, 4.0)] {
             let time = Time::new(mean, mean * f64::sqrt(scv)).expect("a time");
             let seen = simulate(time, &bare(1, Sharing::Apart), 0.8 / mean);
@@ -205,8 +207,8 @@ mod tests {
         let mix = Mix::new(vec![kind]).expect("a mix");
         let seen = Simulation { requests: 30_000, seed: 3 }.run(&mix, &replica, 500.0);
         close(seen.shed, crate::capacity::wait::shed_share(4, 6, 5.0), 0.03, "shed");
-        // One lane at its knee and a half: it cannot serve more, and sheds expensive requests. Cheap
-        // ones wait in its sockets.
+        // One lane at 1.5 times its knee: it sheds expensive requests. Cheap ones wait in its
+        // sockets.
         let replica = Replica { slots: 1, queue: 9, ..bare(1, Sharing::Apart) };
         let dear = Time::exponential(1e-3).expect("a time");
         close(simulate(dear, &replica, 1500.0).shed, 1.0 / 3.0, 0.05, "shed");

@@ -2,10 +2,10 @@
 
 use super::CapacityError;
 
-/// Below this square of the coefficient of variation a duration is taken as fixed: 0.1%.
+/// Below this square of the coefficient of variation a duration counts as fixed: 0.1%.
 const FIXED: f64 = 1e-6;
 
-/// Largest deviation, in means: a million observations of which one takes all the time have 1,000.
+/// Maximum deviation, in means: a million observations of which one takes all the time have 1,000.
 const WIDEST: f64 = 1e6;
 
 /// A random duration in seconds, given by its first two moments. Where the distribution matters, it is
@@ -44,7 +44,7 @@ impl Time {
     /// seconds squared.
     pub fn from_sums(count: u64, sum: f64, squares: f64) -> Result<Time, CapacityError> {
         let mean = if count == 0 { 0.0 } else { sum / count as f64 };
-        // Of equal observations, rounding may leave less than nothing.
+        // Rounding can make the variance of equal observations negative.
         let variance = (squares / count.max(1) as f64 - mean * mean).max(0.0);
         Time::new(mean, variance.sqrt())
     }

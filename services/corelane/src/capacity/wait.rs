@@ -106,8 +106,9 @@ pub fn shed_share(servers: usize, places: usize, load: f64) -> f64 {
     if load <= 0.0 {
         return 0.0;
     }
-    // Each place more: p' = r p / (1 + r p), with the load r of a server. So 1 / p grows by a
-    // geometric series, 1 + 1/r + 1/r² + ..., which is added up at once: places may be millions.
+    // Each additional place: p' = r p / (1 + r p), with the load r of a server. So 1 / p grows by a
+    // geometric series, 1 + 1/r + 1/r² + ..., which has a closed form: there may be millions of
+    // places.
     let (each, places) = ((load / servers as f64).ln(), places as f64);
     let series = if each == 0.0 { places } else { (-places * each).exp_m1() / (-each).exp_m1() };
     1.0 / (series + (-places * each).exp() / erlang_b(servers, load))
@@ -158,7 +159,7 @@ mod tests {
             assert!((shed_share(servers, places, load) / counted - 1.0).abs() < 1e-9);
         }
         assert_eq!(shed_share(1, 8, 0.0), 0.0);
-        // As many as there may be: at once.
+        // The maximum, in constant time.
         assert_eq!(shed_share(1024, 1 << 31, 900.0), 0.0);
         assert!((erlang_b(1 << 40, 10.0)).abs() < 1e-300);
     }

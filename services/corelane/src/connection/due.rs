@@ -1,4 +1,4 @@
-//! What a sweep finds of a connection.
+//! The deadlines of a connection, as a sweep evaluates them.
 
 use std::time::{Duration, Instant};
 
@@ -7,38 +7,39 @@ use crate::lane::LaneState;
 use crate::metrics::Refusal;
 use crate::shared::Phase;
 
-/// How long a closing lane waits for the first request of a connection it has just accepted.
+/// How long a closing lane waits for the first request of a new connection.
 const FRESH_GRACE: Duration = Duration::from_secs(1);
 
 /// How long a client may take to close after we did.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// How long, and for how many sweeps, a request may wait for a client that ended its side. The
-/// lane may have been held between two sweeps, and sweeps are close to each other in a drain.
+/// How long, and for how many sweeps, a request may wait after its client closed its sending side.
+/// Both limits apply: the lane may have been blocked between two sweeps, and sweeps are frequent in
+/// a drain.
 const DESERTED: Duration = Duration::from_millis(400);
 const DESERTED_SWEEPS: u32 = 3;
 
-/// A request that waits for a client that ended its side, as sweeps saw it.
+/// A waiting request whose client closed its sending side, as sweeps saw it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missed {
-    /// By its number on the connection.
+    /// Its number on the connection.
     request: u64,
     since: Instant,
     sweeps: u32,
 }
 
-/// How old a connection gets that may be `age` old: less by up to a tenth, by a `chance` from 0
-/// to 1, so that those that came together do not go together.
+/// The maximum age of a connection: `age` less up to a tenth, by a random `chance` from 0 to 1, so
+/// that connections opened together do not end together.
 pub(super) fn retire_after(age: Duration, chance: f64) -> Duration {
     age - age.mul_f64(0.1 * chance)
 }
 
-/// How a connection waits of which no request is in flight.
+/// How a connection without requests in flight waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
-    /// For the rest of a head, and not for a request.
+    /// For the rest of a head rather than for a request.
     pub(crate) in_header: bool,
-    /// No request was served on it yet.
+    /// It has not served a request.
     pub(crate) is_fresh: bool,
     pub(crate) waited: Duration,
 }
@@ -50,8 +51,7 @@ impl Wait {
         if in_header {
             return (waited > lane.timeouts.header).then_some(Due::HeaderTimeout);
         }
-        // A connection that asked nothing yet may have its first request under way: closing it at
-        // once would lose that request.
+        // The first request of a new connection may be in transit. Closing at once would lose it.
         if lane.phase.get() == Phase::Closing {
             return (!is_fresh || waited > FRESH_GRACE).then_some(Due::Drain);
         }
@@ -62,23 +62,23 @@ impl Wait {
     }
 }
 
-/// What of its client a connection waits for.
+/// What a connection waits for from its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HangsOn {
     /// The rest of a header.
     Header,
-    /// That it takes its reply.
+    /// The client has to read its reply.
     Reader,
 }
 
-/// Why a connection has to go.
+/// Why a connection has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     HandshakeTimeout,
     HeaderTimeout,
     IdleTimeout,
     WriteTimeout,
-    /// A request waits, and its client is not there any more.
+    /// A request waits, but its client has disconnected.
     Deserted,
     Drain,
     Unheeded,
@@ -109,19 +109,19 @@ impl Connection {
         if self.activity.get() == Activity::Leaving {
             return (waited > LAST_WORD).then_some(Due::Unheeded);
         }
-        // An idle one of HTTP/1.1 waits for its next reply to be told so: closed before, it would
-        // lose a request that is on its way.
+        // An idle HTTP/1.1 connection ends with its next reply. Closing it now would lose a request
+        // in transit.
         let old = self.retires.is_some_and(|at| at <= now);
         if old && !fresh && !self.told.get() {
             self.retire(Refusal::Age);
         }
         match self.activity.get() {
             Activity::Serving | Activity::Leaving => None,
-            // It was told to finish and has nothing to do, but its client keeps it: an HTTP/2
-            // client that never answers the ping of a GOAWAY, or keeps a stream's window shut.
+            // It has an order to finish and no work, but its client keeps it open. Such an HTTP/2
+            // client does not answer the ping after GOAWAY, or keeps a stream's window closed.
             _ if self.told.get() => (waited > lane.timeouts.header).then_some(Due::Unheeded),
             Activity::Handshake => (waited > lane.timeouts.header).then_some(Due::HandshakeTimeout),
-            // It may have woken for bytes that the event loop has not told it of.
+            // It may have woken for input that the event loop has not reported yet.
             _ if looks == 1 => None,
             activity => {
                 let in_header = activity == Activity::Header;
@@ -130,8 +130,8 @@ impl Connection {
         }
     }
 
-    /// Whether a request has waited for too long for a client that ended its side. A reply that is
-    /// soon there, or flows, is not lost to a client that only said all it had to say.
+    /// Whether a request has waited too long after its client closed its sending side. A client
+    /// that only finished sending still receives a reply that is soon ready or being sent.
     fn is_missed(&self, progressed: bool, now: Instant) -> bool {
         if progressed || !self.ended.get() || !self.waits_for_service() {
             self.missed.set(None);
@@ -146,7 +146,7 @@ impl Connection {
         waited >= DESERTED && missed.sweeps >= DESERTED_SWEEPS
     }
 
-    /// What the connection waits for, if anything, in the words of the drain's report.
+    /// What the connection waits for, for the drain report.
     pub(crate) fn hangs_on(&self) -> Option<HangsOn> {
         match self.activity.get() {
             _ if self.unflushed.get() => Some(HangsOn::Reader),
@@ -178,7 +178,7 @@ mod tests {
             let early = hour - after;
             minutes[(early.as_secs() / 60).min(5) as usize] += 1;
         }
-        // The six minutes before the hour share them: no minute has twice what is fair.
+        // The six minutes before the hour share them: none gets twice its share.
         assert!(minutes.iter().all(|&connections| (1..=33).contains(&connections)), "{minutes:?}");
     }
 }

@@ -3,11 +3,11 @@
 use super::{Activity, Connection};
 
 impl Connection {
-    /// Our side is closed. Whether bytes of the client may be unread, or come yet: closing then
-    /// resets the connection, and the reply may be lost with it (RFC 9112 section 9.6).
+    /// Our side is closed. Returns whether more input may follow. Closing would then reset the
+    /// connection, which may lose the reply (RFC 9112 section 9.6).
     pub(crate) fn leave(&self) -> bool {
         let unread = self.had_body.get() || self.activity.get() == Activity::Header;
-        // It did not ask for the end, and may have sent more before it hears of it; over HTTP/2 it
+        // The client did not request the end, and may send more before it notices. An HTTP/2 client
         // sends frames for as long as the connection is open.
         let told = self.told.get();
         let surprised =
@@ -16,12 +16,12 @@ impl Connection {
         unread || surprised
     }
 
-    /// Whether our side is closed, and nothing but the client's is waited for.
+    /// Whether our side is closed and only the client's is open.
     pub(crate) fn is_leaving(&self) -> bool {
         self.activity.get() == Activity::Leaving
     }
 
-    /// Waits for the client's side no longer.
+    /// Stops waiting for the client's side.
     pub(crate) fn abandon(&self) {
         self.abandoned.set(true);
     }

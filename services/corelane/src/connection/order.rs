@@ -1,18 +1,18 @@
-//! How a lane tells a connection to end.
+//! Orders from a lane to its connections.
 
 use std::task::{Context, Poll};
 
 use super::{Activity, Connection};
 
-/// What a lane tells a connection to do.
+/// An order to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// End as soon as nothing is in flight (HTTP/2: after GOAWAY).
     Finish,
-    /// The client did not send its header in time, or is not there any more: end now, with 408
-    /// where a header had begun.
+    /// The client did not complete its header in time, or has disconnected: end now, after a 408 if
+    /// a header had begun.
     Expire,
-    /// The client takes nothing of its replies: drop them, and what the kernel holds of them.
+    /// The client does not read its replies: drop them, including the kernel's part.
     Reset,
 }
 
@@ -21,20 +21,20 @@ impl Connection {
     pub(crate) fn tell(&self, order: Order) {
         self.order.set(Some(order));
         if !self.told.replace(true) && self.activity.get() == Activity::Idle {
-            // What is due next counts from the order.
+            // The next deadline counts from the order.
             self.touched.set(true);
         }
         self.wake();
     }
 
-    /// Has its task polled.
+    /// Wakes its task.
     pub(super) fn wake(&self) {
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
         }
     }
 
-    /// Takes an order, or arranges to be woken by the next.
+    /// Takes the order, or registers the waker for the next one.
     pub(crate) fn poll_order(&self, cx: &mut Context<'_>) -> Poll<Order> {
         if let Some(order) = self.order.take() {
             return Poll::Ready(order);
@@ -47,7 +47,7 @@ impl Connection {
         Poll::Pending
     }
 
-    /// Whether it is told to end at once, and has not heard it.
+    /// Whether the order to expire was given and not taken.
     pub(crate) fn is_told_to_expire(&self) -> bool {
         self.order.get() == Some(Order::Expire)
     }

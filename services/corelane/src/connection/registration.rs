@@ -1,4 +1,4 @@
-//! A connection's entry among those of its lane.
+//! The registration of a connection with its lane.
 
 use std::rc::Rc;
 
@@ -9,24 +9,24 @@ use crate::idle::{History, Seat};
 use crate::lane::LaneState;
 use crate::placement::Place;
 
-/// A connection's place in its lane, given up when dropped.
+/// A connection's place in its lane, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Registration {
     pub(crate) connection: Rc<Connection>,
     lane: Rc<LaneState>,
     key: usize,
-    /// Gone once the connection has left for where it rests.
+    /// `None` once the connection has left to park or move.
     seat: Option<Seat>,
 }
 
 impl Registration {
-    /// Enters a connection that [`Shared::try_open`](crate::shared::Shared::try_open) allowed.
+    /// Registers a connection that [`Shared::try_open`](crate::shared::Shared::try_open) allowed.
     pub(crate) fn new(lane: Rc<LaneState>, place: Option<Place>) -> Self {
         let seat = Seat::new(&lane.shared, lane.index, place);
         Registration::enter(Connection::accepted(Rc::clone(&lane)), lane, seat)
     }
 
-    /// Enters one that was at rest.
+    /// Registers a connection that was parked or moved.
     pub(crate) fn resume(lane: &Rc<LaneState>, seat: Seat, history: History) -> Self {
         let connection = Connection::resumed(Rc::clone(lane), history);
         Registration::enter(connection, Rc::clone(lane), seat)
@@ -38,7 +38,7 @@ impl Registration {
         Registration { connection, lane, key, seat: Some(seat) }
     }
 
-    /// Leaves the lane, with what the connection takes along.
+    /// Leaves the lane. Returns the state that the connection keeps.
     pub(crate) fn leave(mut self) -> (History, Seat) {
         let seat = self.seat.take().expect("it leaves once");
         (self.connection.history(), seat)
@@ -46,7 +46,7 @@ impl Registration {
 }
 
 impl Connection {
-    /// One that was just accepted.
+    /// A new connection.
     fn accepted(lane: Rc<LaneState>) -> Self {
         let age = lane.timeouts.connection_age;
         let after = |age| lane.clock.get().checked_add(retire_after(age, lane.chance()));

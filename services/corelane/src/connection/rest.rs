@@ -1,4 +1,4 @@
-//! What a connection says of itself when it may be idle, and what it takes with it.
+//! Whether a connection is idle, and the state that it keeps when it parks or moves.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use crate::idle::History;
 use crate::lane::LaneState;
 
 impl Connection {
-    /// One that was at rest.
+    /// Resumes a connection.
     pub(super) fn resumed(lane: Rc<LaneState>, history: History) -> Self {
         let now = lane.clock.get();
         let waited = history.waited.unwrap_or_default();
@@ -29,7 +29,7 @@ impl Connection {
         resumed
     }
 
-    /// What it takes with it.
+    /// The state that the connection keeps.
     pub(super) fn history(&self) -> History {
         let now = self.lane.clock.get();
         let waited = now.saturating_duration_since(self.since.get());
@@ -44,8 +44,8 @@ impl Connection {
         }
     }
 
-    /// Whether it is exactly idle: nothing of it is anywhere but in its socket and in what was
-    /// read ahead. Asked only when it was just polled and has to wait.
+    /// Whether it is exactly idle: all its data is in its socket and its read-ahead. Valid only if
+    /// it was just polled and waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.goes_on() && self.has_replied() && self.tracker.is_idle()
     }
@@ -65,69 +65,70 @@ impl Connection {
         waits && self.tracker.has_replied()
     }
 
-    /// Whether a request was served since it came to its lane. Only then may it move: it is not
-    /// readable at its first poll, and would move on for ever.
+    /// Whether a request was served since it arrived at its lane. Required for a move: it is not
+    /// readable in its first poll, so it would keep moving.
     pub(crate) fn has_served_here(&self) -> bool {
         self.served.get() > self.brought.get()
     }
 
-    /// Whether it may move to another lane, if it is idle, where it has been for at least so long.
+    /// Whether it may move to another lane if it is idle and has been here for at least
+    /// `residence`.
     pub(crate) fn may_move(&self, residence: Duration) -> bool {
         let stayed = self.lane.clock.get().saturating_duration_since(self.came);
         self.has_served_here() && stayed >= residence && !self.last.get()
     }
 
-    /// Requests that it has carried.
+    /// Requests served on it.
     pub(crate) fn served(&self) -> u64 {
         self.served.get()
     }
 
-    /// Whether it had a request since the sweep before this one, which has looked at it.
+    /// Whether it had a request between the last two sweeps.
     pub(crate) fn is_active(&self) -> bool {
         let touched = self.begun.get() > 0 && self.since.get() == self.lane.clock.get();
         self.activity.get() == Activity::Serving || touched
     }
 
-    /// Whether it is better off without hyper again.
+    /// Whether it should return to the fast path.
     pub(crate) fn is_to_return(&self) -> bool {
         let waits = || self.is_silent() && self.tracker.is_blocked() && self.is_idle();
         self.plain_run.is_enough() && self.lane.plain_requests && waits()
     }
 
-    /// It goes back to where plain requests are answered.
+    /// It returns to the fast path.
     pub(crate) fn set_returned(&self) {
         self.plain_run.set_returned(self.served.get());
         self.lane.metrics().returned.add(1);
     }
 
-    /// It goes from there to hyper.
+    /// It moves from the fast path to hyper.
     pub(crate) fn hand_over(&self) {
         self.plain_run.hand_over(self.served.get());
     }
 
-    /// Its socket cannot leave the lane now. It is not asked again before something happens.
+    /// Its socket cannot leave the lane now. Not retried before the next event.
     pub(crate) fn stay(&self) {
         self.to_park.set(false);
         self.brought.set(self.served.get());
     }
 
-    /// Whether it is to park now, if it is idle.
+    /// Whether it should park now, if it is idle.
     pub(crate) fn is_to_park(&self) -> bool {
-        // What came after it was told begins a new wait.
+        // Later activity cancels the order.
         self.to_park.take() && !self.touched.get() && self.tracker.is_blocked()
     }
 
-    /// Whether it has waited for its client for longer than `after`, and may park then.
+    /// Whether it has waited for its client for longer than `after`, so that it may park.
     pub(crate) fn is_long_idle(&self, after: Duration) -> bool {
         let waits = matches!(self.activity.get(), Activity::Idle | Activity::Header);
         let waited = || self.lane.clock.get().saturating_duration_since(self.since.get());
-        // One that asked nothing yet ends soon, or asks. What woke a connection is looked at before
-        // it is parked again, so that none evades its deadline by bytes now and then.
+        // A connection without a request soon ends or gets one. A connection that woke is checked
+        // by a sweep before it parks again, so that occasional bytes do not reset its deadline.
         let may = self.served.get() > 0 && !self.multiplexed.get() && self.looks.get() > 1;
         waits && may && !self.touched.get() && !self.unflushed.get() && waited() > after
     }
 
-    /// Tells it to park as soon as it is idle.
+    /// Orders it to park as soon as it is idle.
     pub(crate) fn tell_to_park(&self) {
         self.to_park.set(true);
         self.wake();

@@ -1,4 +1,4 @@
-//! How long replies take to be written.
+//! The time that replies take to be written.
 
 use super::Connection;
 use crate::clock::Tick;
@@ -6,7 +6,7 @@ use crate::load_table::KindIndex;
 use crate::metrics::Phase;
 use crate::trail::Trail;
 
-/// A reply that was made in one of the connection's turns and is not written yet.
+/// A reply that was made in a turn of the connection and is not written yet.
 #[derive(Debug)]
 pub(super) struct Unwritten {
     pub(super) kind: KindIndex,
@@ -16,8 +16,8 @@ pub(super) struct Unwritten {
 }
 
 impl Connection {
-    /// Observes how long a reply took to be written. One that the socket took in the turn that
-    /// made it took no time that is worth reading a clock for.
+    /// Records how long a reply took to be written. If the socket accepted it in the same turn, the
+    /// time is too short to read the clock for.
     pub(super) fn observe_write(&self, written: Option<Unwritten>) {
         if let Some(Unwritten { kind, made, turn, trail }) = written {
             let at_once = turn == self.turn.get();

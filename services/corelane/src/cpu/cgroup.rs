@@ -1,23 +1,24 @@
-//! Readers of the kernel's texts on cgroups and CPUs. No file is touched here, and any text has
-//! an answer: what cannot be read says nothing.
+//! Parsers of the kernel's files on cgroups and CPUs. They access no files and accept any text:
+//! unreadable input means unknown.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
-/// CPUs beyond this are not read: more than any kernel is built for (`CONFIG_NR_CPUS`).
+/// Maximum CPU number: more than any kernel supports (`CONFIG_NR_CPUS`).
 const MAX_CPUS: usize = 1 << 16;
 
-/// Paths beyond this are not read (`PATH_MAX`).
+/// Maximum length of a path (`PATH_MAX`).
 const MAX_PATH: usize = 4096;
 
-/// A list of CPUs or NUMA nodes such as `0-3,8` (cpuset(7), "List format"), ascending; `None`
-/// when it is none.
+/// Parses a list of CPUs or NUMA nodes such as `0-3,8` (cpuset(7), "List format") in ascending
+/// order. `None` if it is invalid.
 pub(crate) fn cpu_list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (number(first)?, number(last)?);
-        // Ascending without overlap, as the kernel writes it. Else a short text could grow large.
+        // Ascending without overlap, as the kernel writes it. Otherwise a short text could expand
+        // to a long list.
         if first > last || last >= MAX_CPUS || cpus.last().is_some_and(|&before| first <= before) {
             return None;
         }
@@ -26,7 +27,7 @@ pub(crate) fn cpu_list(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// Digits alone: `parse` would take a sign too.
+/// Digits only: `parse` would accept a sign too.
 fn number(text: &str) -> Option<usize> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
@@ -35,7 +36,7 @@ fn number(text: &str) -> Option<usize> {
 pub(crate) fn cpu_max(text: &str) -> Option<f64> {
     let mut words = text.split_ascii_whitespace();
     let quota = words.next()?;
-    // The period may be left out when the file is written, never when it is read.
+    // The period is optional in writes, but always present in reads.
     cfs_quota(quota, words.next()?)
 }
 
@@ -51,7 +52,7 @@ pub(crate) fn is_partition(text: &str) -> bool {
     matches!(text.trim(), "root" | "isolated")
 }
 
-/// What a cgroup asks for when CPUs are short.
+/// A cgroup's share of CPU time under contention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
     /// `cpu.shares` of cgroup v1; 1024 is both the default and a request of one CPU.
@@ -69,9 +70,9 @@ impl Weight {
         number(text.trim()).map(|n| Weight::Weight(n as u64))
     }
 
-    /// Whether it is what a container gets that requests exactly `cpus` CPUs from Kubernetes:
-    /// 1024 shares each. For cgroup v2 the container runtime converts them, linearly at first
-    /// (KEP-2254), by a curve through 1024 -> 100 since runc 1.3.2 and crun 1.23.
+    /// Whether this is the value of a container that requests exactly `cpus` CPUs from Kubernetes:
+    /// 1024 shares each. For cgroup v2 the container runtime converts them: linearly at first
+    /// (KEP-2254), and by a curve through 1024 -> 100 since runc 1.3.2 and crun 1.23.
     pub(crate) fn requests(self, cpus: usize) -> bool {
         let shares = cpus as f64 * 1024.0;
         match self {
@@ -86,7 +87,7 @@ impl Weight {
         }
     }
 
-    /// Whether it may never have been set.
+    /// Whether it may be unset.
     pub(crate) fn is_default(self) -> bool {
         matches!(self, Weight::Shares(1024) | Weight::Weight(100))
     }
@@ -109,7 +110,7 @@ pub(crate) struct Membership {
     path: String,
 }
 
-/// Reads `/proc/self/cgroup`; lines that make no sense are left out.
+/// Parses `/proc/self/cgroup`. Skips invalid lines.
 pub(crate) fn memberships(text: &str) -> Vec<Membership> {
     let read = |line: &str| {
         let mut fields = line.splitn(3, ':');
@@ -126,14 +127,14 @@ pub(crate) fn memberships(text: &str) -> Vec<Membership> {
 /// A mounted cgroup hierarchy, a line of `/proc/self/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// The cgroup that is shown at the mount point.
+    /// The cgroup that is visible at the mount point.
     root: String,
     point: String,
     /// `None` for v2; for v1 the options, which name the controllers.
     options: Option<Vec<String>>,
 }
 
-/// Reads the cgroup mounts of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+/// Parses the cgroup mounts of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 pub(crate) fn mounts(text: &str) -> Vec<Mount> {
     let read = |line: &str| {
         // Optional fields end at a lone hyphen.
@@ -151,15 +152,15 @@ pub(crate) fn mounts(text: &str) -> Vec<Mount> {
     text.lines().filter_map(read).collect()
 }
 
-/// Undoes the octal escapes of space, tab, newline and backslash.
+/// Decodes the octal escapes of space, tab, newline and backslash.
 fn unescape(field: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     let plain = |text: String, (from, to): (&str, &str)| text.replace(from, to);
-    // The backslash comes last, so that it begins no other escape.
+    // The backslash is decoded last, so that it does not start another escape.
     escapes.into_iter().fold(field.to_owned(), plain)
 }
 
-/// Where the files of a controller are.
+/// The location of a controller's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) v1: bool,
@@ -167,8 +168,8 @@ pub(crate) struct Place {
     pub(crate) directories: Vec<PathBuf>,
 }
 
-/// Finds the directories of `controller`, for example `cpu`. A hybrid machine has it in v1 or in
-/// v2, never in both; a controller that no v1 hierarchy has is looked for in v2.
+/// Finds the directories of `controller`, for example `cpu`. In hybrid mode a controller is in v1
+/// or in v2, never in both. If no v1 hierarchy has it, v2 is used.
 pub(crate) fn place(members: &[Membership], mounts: &[Mount], controller: &str) -> Option<Place> {
     let names = |list: &Vec<String>| list.iter().any(|name| name == controller);
     let v1 = members.iter().find(|member| names(&member.controllers));
@@ -179,7 +180,7 @@ pub(crate) fn place(members: &[Membership], mounts: &[Mount], controller: &str) 
     };
     let path = Path::new(&member.path);
     let shows = |mount: &&Mount| path.starts_with(&mount.root);
-    // A container may see other hierarchies too, such as the host's under another directory.
+    // A container may see other hierarchies too, such as the host's in another directory.
     let mount = mounts.iter().filter(fits).find(shows).or_else(|| mounts.iter().find(fits))?;
     let directories = below(path, &mount.root).into_iter().map(|directory| {
         let point = Path::new(&mount.point);
@@ -189,9 +190,9 @@ pub(crate) fn place(members: &[Membership], mounts: &[Mount], controller: &str) 
     Some(Place { v1: v1.is_some(), directories: directories.collect() })
 }
 
-/// `path` below `root`, and what lies between: `/a/b/c` below `/a` is `b/c`, `b` and nothing.
-/// A path outside, such as `/../x` of a process that was moved out of its cgroup namespace
-/// (cgroup_namespaces(7)), leaves the mount point itself.
+/// `path` relative to `root`, and its ancestors: for `/a/b/c` and `/a` they are `b/c`, `b` and the
+/// empty path. A path outside of `root` gives the mount point itself. An example is `/../x` of a
+/// process that was moved out of its cgroup namespace (cgroup_namespaces(7)).
 fn below<'a>(path: &'a Path, root: &str) -> Vec<&'a Path> {
     let relative = path.strip_prefix(root).unwrap_or(Path::new(""));
     let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
@@ -259,7 +260,7 @@ mod tests {
 
     #[test]
     fn requests() {
-        // Weights of both conversions as the runtimes write them, and their neighbours.
+        // Weights of both conversions, as written by the runtimes, and their neighbours.
         let cases = [
             (Weight::Shares(1024), 1, true),
             (Weight::Shares(4096), 4, true),
@@ -310,7 +311,7 @@ mod tests {
         let (_, cpuset) = place(V1_MEMBERS, V1_MOUNTS, "cpuset");
         assert_eq!(cpuset, ["/sys/fs/cgroup/cpuset/c", "/sys/fs/cgroup/cpuset"]);
 
-        // What v1 does not have is v2's.
+        // Controllers that v1 does not have are in v2.
         let (v1, memory) = place(V1_MEMBERS, V1_MOUNTS, "memory");
         assert!(!v1);
         assert_eq!(memory[0], "/sys/fs/cgroup/unified/system.slice/a:b.service");
@@ -319,7 +320,7 @@ mod tests {
                   2 0 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw";
         assert_eq!(place("0::/\n", v2, "cpu").1, ["/sys/fs/cgroup"]);
         assert_eq!(place("0::/a\n", v2, "cpu").1, ["/sys/fs/cgroup/a", "/sys/fs/cgroup"]);
-        // Moved out of its cgroup namespace: no path leads there from the mount point.
+        // Moved out of its cgroup namespace: the mount point shows no path to it.
         assert_eq!(place("0::/../x\n", v2, "cpu").1, ["/sys/fs/cgroup"]);
         let escaped = v2.lines().next().expect("a line");
         assert_eq!(place("0::/\n", escaped, "cpu").1, ["/mnt/a b"]);
@@ -333,7 +334,7 @@ mod tests {
         assert_eq!(unescape("a\\040b\\134040"), "a b\\040");
     }
 
-    /// Every text that is one edit away from a good one has an answer.
+    /// Parses every text that is one edit away from a valid one.
     #[test]
     fn no_text_makes_a_reader_panic() {
         let lists = ["0-3,8", "150000 100000", "max 100000", "root invalid (x)", "-1"];
@@ -346,7 +347,7 @@ mod tests {
             let _ = places(text, V1_MOUNTS, "cpu");
             let _ = places(V1_MEMBERS, text, "cpu");
         };
-        // Miri takes a second for what takes a millisecond.
+        // Miri is about 1,000 times slower.
         let step = if cfg!(miri) { 251 } else { 1 };
         for good in lists.into_iter().chain([V1_MEMBERS, V1_MOUNTS]) {
             for at in (0..good.len()).step_by(step) {

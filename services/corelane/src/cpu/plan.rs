@@ -1,15 +1,15 @@
-//! How many lanes, and on which CPUs: pure functions of a [`CpuView`].
+//! Decides the number of lanes and their CPUs: pure functions of a [`CpuView`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::view::CpuView;
 use super::{Lanes, MAX_LANES, Pin};
 
-/// The lanes of a server: one entry a lane, holding the CPU that it is pinned to, if any.
+/// The lanes of a server: one entry per lane, with the CPU that it is pinned to, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) lanes: Vec<Option<usize>>,
-    /// Why lanes are not pinned, for the log; `None` when they are or when it was asked for.
+    /// Why lanes are not pinned, for the log. `None` if they are pinned, or configured not to be.
     pub(crate) unpinned_because: Option<String>,
 }
 
@@ -33,8 +33,8 @@ pub(crate) fn plan(view: &CpuView, lanes: Lanes, pin: Pin) -> Result<Plan, Strin
     Ok(assign(view, count, lanes, pin))
 }
 
-/// Decides the CPUs anew for lanes that run: their number stays, and a lane whose CPU is chosen
-/// again keeps it, with what its cache holds.
+/// Decides the CPUs again for running lanes. Their number does not change. A lane whose CPU is
+/// chosen again keeps it, with its cache.
 pub(crate) fn replan(view: &CpuView, lanes: Lanes, pin: Pin, present: &[Option<usize>]) -> Plan {
     let mut plan = assign(view, present.len(), lanes, pin);
     let mut free: BTreeSet<usize> = plan.lanes.iter().copied().flatten().collect();
@@ -43,15 +43,15 @@ pub(crate) fn replan(view: &CpuView, lanes: Lanes, pin: Pin, present: &[Option<u
     plan
 }
 
-/// One lane per CPU, at most as many as the quota can keep running. A part of a CPU makes no
-/// lane: lanes that need more than the quota are all stopped at once for the rest of each period
-/// (sched-bwc.rst), and what is left over serves the admin thread.
+/// One lane per CPU, at most as many as the quota can keep running. A fraction of a CPU does not
+/// make a lane. Lanes that need more than the quota are all stopped for the rest of each period
+/// (sched-bwc.rst), and the remainder serves the admin thread.
 fn lanes_for(cpus: usize, quota: Option<f64>) -> usize {
-    // A float turns into the nearest whole number that there is, so this cannot overflow.
+    // Converting a float saturates, so this cannot overflow.
     quota.map_or(cpus, |quota| cpus.min(quota.floor() as usize)).max(1)
 }
 
-/// Pins `count` lanes or says why not.
+/// Pins `count` lanes, or gives the reason not to.
 fn assign(view: &CpuView, count: usize, lanes: Lanes, pin: Pin) -> Plan {
     let cpus = view.cpus();
     let because = match pin {
@@ -74,13 +74,12 @@ fn share(lanes: usize, cpus: usize) -> String {
     format!("{lanes} lane(s) for {cpus} CPU(s)")
 }
 
-/// Why the CPUs may not be ours alone; `None` when all that can be seen says that they are.
+/// The reason why the CPUs may not be exclusive; `None` if all evidence says that they are.
 ///
-/// From inside nothing tells for sure what the kubelet's static CPU manager gave away. What can
-/// be seen then: a cpuset smaller than the machine, no quota below it (none at all since
-/// Kubernetes 1.33), and a request of exactly its CPUs. Containers in the pool that is left over
-/// see a cpuset too, but their requests add up to less than the pool, which always holds CPUs
-/// that are reserved for the system.
+/// A container cannot see for certain what the kubelet's static CPU manager assigned. The evidence
+/// is a cpuset smaller than the machine, no quota below it (none at all since Kubernetes 1.33), and
+/// a request of exactly its CPUs. Containers in the shared pool have a cpuset too, but their
+/// requests add up to less than the pool, which always holds CPUs reserved for the system.
 fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) -> Option<String> {
     let n = cpus.len();
     if let Some(quota) = view.quota.filter(|&quota| quota < n as f64) {
@@ -108,15 +107,15 @@ fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) ->
         Some(weight) if !weight.is_default() => {
             Some(format!("the cgroup's {weight} does not match a request of {n} CPUs"))
         }
-        // Whoever sets as many lanes as there are CPUs knows of the CPUs.
+        // An operator who sets as many lanes as there are CPUs knows the CPUs.
         _ if lanes != Lanes::Auto => None,
         _ => Some("nothing shows that this process has its CPUs to itself, not even an explicit number of lanes".into()),
     }
 }
 
-/// Chooses `count` of `cpus`, ascending. No two share a core while there are other cores: a lane
-/// loses more to a busy SMT sibling than to another lane's memory, which it never reads. Then as
-/// few NUMA nodes as possible.
+/// Chooses `count` of `cpus`, in ascending order. No two share a core while there are other cores,
+/// then they are on as few NUMA nodes as possible. A lane loses more to a busy SMT sibling than to
+/// other lanes on another node, whose memory it does not read.
 fn choose(view: &CpuView, cpus: &[usize], count: usize) -> Vec<usize> {
     // Node, then core, then the CPUs of the core.
     let mut nodes = BTreeMap::<usize, BTreeMap<usize, Vec<usize>>>::new();
@@ -125,7 +124,7 @@ fn choose(view: &CpuView, cpus: &[usize], count: usize) -> Vec<usize> {
         nodes.entry(at.node).or_default().entry(at.core).or_default().push(cpu);
     }
     let mut nodes: Vec<_> = nodes.into_values().collect();
-    // The smallest node that is large enough, else the largest ones.
+    // The smallest node that is large enough, otherwise the largest ones.
     nodes.sort_by_key(|cores| match cores.len() {
         enough if enough >= count => (false, enough),
         short => (true, usize::MAX - short),
@@ -135,7 +134,7 @@ fn choose(view: &CpuView, cpus: &[usize], count: usize) -> Vec<usize> {
         cores.values().flat_map(ranked).collect::<Vec<_>>()
     };
     let mut ranked: Vec<_> = nodes.iter().flat_map(siblings).collect();
-    // Stable: the order of the nodes stays within the first CPUs of all cores, then the second.
+    // Stable: keeps the order of nodes among the first CPUs of all cores, then among the second.
     ranked.sort_by_key(|&(rank, _)| rank);
     let mut chosen: Vec<_> = ranked.into_iter().take(count).map(|(_, cpu)| cpu).collect();
     chosen.sort_unstable();
@@ -222,20 +221,20 @@ mod tests {
         check([
             (on("0-1", "0-1"), AUTO, Off, "- -", None),
             (on("4-5,9", "0-15"), AUTO, Off, "- - -", None),
-            // The kernel cuts the mask to the cpuset; both are looked at all the same.
+            // The kernel limits the mask to the cpuset; both are checked anyway.
             (on("0-7", "0-7").cpuset("2-4"), AUTO, Off, "- - -", None),
             (on("0-1", "0-7").cpuset("1-4"), AUTO, Off, "-", None),
-            // A cpuset that has nothing of the mask is that of others.
+            // A cpuset without any CPU of the mask belongs to another cgroup.
             (on("0-1", "0-7").cpuset("4-7"), AUTO, Off, "- -", None),
             (on("0-1", "0-7").cpuset(""), AUTO, Off, "- -", None),
-            // A quota makes no lane of a part of a CPU, and always one lane.
+            // A quota rounds down to whole lanes, and there is at least one.
             (on("0-7", "0-7").quota(4.0), AUTO, Off, "- - - -", None),
             (on("0-7", "0-7").quota(2.99), AUTO, Off, "- -", None),
             (on("0-7", "0-7").quota(0.25), AUTO, Off, "-", None),
             (on("0-1", "0-7").quota(64.0), AUTO, Off, "- -", None),
             (on("0-1", "0-7").quota(f64::INFINITY), AUTO, Off, "- -", None),
             (on("0-1", "0-7").quota(f64::NAN), AUTO, Off, "-", None),
-            // What was set is set.
+            // An explicit number is used unchanged.
             (on("0-1", "0-1").quota(1.0), n(3), Off, "- - -", None),
             (on("0-7", "0-7"), n(1), Off, "-", None),
         ]);
@@ -255,10 +254,10 @@ mod tests {
             (pod().weight(174), AUTO, Auto, "3 7", None),
             (on("5", "0-7").weight(39), AUTO, Auto, "5", None),
             (on("5", "0-7").weight(100), AUTO, Auto, "5", None),
-            // The kernel says so, whatever the request.
+            // The kernel guarantees it, whatever the request.
             (pod().exclusive(), AUTO, Auto, "3 7", None),
             (pod().exclusive().weight(20), AUTO, Auto, "3 7", None),
-            // A number of lanes was set; the request is unknown or was never set.
+            // The number of lanes was set; the request is unknown or unset.
             (pod(), n(2), Auto, "3 7", None),
             (on("3,7", "0-7"), n(2), Auto, "3 7", None),
             (pod().shares(1024), n(2), Auto, "3 7", None),
@@ -273,7 +272,7 @@ mod tests {
         let part = || on("0-1", "0-7").cpuset("0-1");
         let whole = Some("all 2 CPUs of the machine");
         check([
-            // The whole machine, whatever else is said of it.
+            // The whole machine, whatever the other evidence.
             (all(), AUTO, Auto, "- -", whole),
             (all(), n(2), Auto, "- -", whole),
             (all().cpuset("0-1").shares(2048).exclusive(), n(2), Auto, "- -", whole),
@@ -283,17 +282,17 @@ mod tests {
             // A quota below the cpuset.
             (part().quota(1.5).shares(2048), n(2), Auto, "- -", Some("quota of 1.5")),
             (on("3", "0-7").quota(0.5).shares(1024), AUTO, Auto, "-", Some("quota of 0.5")),
-            // Not one lane for each CPU.
+            // Fewer lanes than CPUs.
             (on("0-2", "0-7"), n(1), Auto, "-", Some("1 lane(s) for 3")),
             (on("1", "0-1"), n(3), Auto, "- - -", Some("3 lane(s) for 1")),
             (part().quota(1.0), AUTO, Auto, "-", Some("quota of 1")),
-            // The shared pool of the static CPU manager: the request is not that of these CPUs.
+            // The shared pool of the static CPU manager: the request does not match these CPUs.
             (part().shares(2), AUTO, Auto, "- -", Some("cpu.shares of 2 ")),
             (part().shares(512), n(2), Auto, "- -", Some("cpu.shares of 512")),
             (part().shares(3072), n(2), Auto, "- -", Some("cpu.shares of 3072")),
             (part().weight(1), n(2), Auto, "- -", Some("cpu.weight of 1 ")),
             (part().weight(80), n(2), Auto, "- -", Some("cpu.weight of 80")),
-            // Nothing known of the request, and nobody said how many lanes.
+            // The request is unknown, and the number of lanes was not set.
             (part(), AUTO, Auto, "- -", Some("nothing shows")),
             (part().weight(100), AUTO, Auto, "- -", Some("nothing shows")),
             (on("0-1", ""), n(2), Auto, "- -", Some("unknown")),
@@ -312,14 +311,14 @@ mod tests {
             (on("4-5,9", "0-15"), n(2), On, "4 5", None),
             (on("0-3", "0-3").quota(2.5).shares(2), AUTO, On, "0 1", None),
             (on("0-3", ""), n(1), On, "0", None),
-            // A core each while there are cores, then siblings.
+            // One core each while there are cores, then siblings.
             (smt(), n(2), On, "0 1", None),
             (smt(), n(4), On, "0 1 2 3", None),
             (smt(), n(5), On, "0 1 2 3 4", None),
             (smt(), AUTO, On, "0 1 2 3 4 5 6 7", None),
             (on("0,4-5", "0-7").node(0, &["0,4", "1,5"]), n(2), On, "0 5", None),
             (two(), n(1), On, "0", None),
-            // One node while it has the cores, then the other's cores before siblings.
+            // One node while it has cores, then the other's cores before siblings.
             (two(), n(2), On, "0 2", None),
             (two(), n(3), On, "0 2 4", None),
             (two(), n(5), On, "0 1 2 4 6", None),
@@ -352,7 +351,7 @@ mod tests {
             (on("1", "0-3"), On, &two, "- -"),
             (on("0-1", "0-3"), On, &[None, None], "0 1"),
             (on("0-1", "0-3"), Off, &[None, None], "- -"),
-            // Auto asks for the evidence again, and a number that was decided is not one set.
+            // `Auto` checks the evidence again, and an automatic number does not count as set.
             (on("1-2", "0-3").shares(2048), Auto, &two, "2 1"),
             (on("1-2", "0-3"), Auto, &two, "- -"),
             (on("1-2", "0-3").shares(2048).quota(1.0), Auto, &two, "- -"),

@@ -1,8 +1,8 @@
 //! Keeps lanes on their CPUs while the server runs.
 //!
-//! The kubelet rewrites cpusets under running containers. The kernel then moves threads off CPUs
-//! that are gone, and before Linux 6.2 it forgot what they were pinned to as well. The thread
-//! beside the lanes is never pinned, so its own mask shows the new cpuset.
+//! The kubelet rewrites cpusets of running containers. The kernel then moves threads off removed
+//! CPUs, and before Linux 6.2 it also discarded their affinity. The admin thread is never pinned,
+//! so its own mask shows the new cpuset.
 
 use std::fmt;
 use std::io;
@@ -19,16 +19,16 @@ use super::view::{CpuView, affinity_of_this_thread};
 use super::{Lanes, Pin};
 use crate::shared::Shared;
 
-/// How often the masks are looked at: one system call for each lane, about a microsecond.
+/// Interval between checks of the masks: one system call per lane, about a microsecond.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// [`LaneCpu::cpu`] of a lane that is not pinned.
 const UNPINNED: usize = usize::MAX;
 
-/// Where a lane runs: set by the admin thread, read by anybody.
+/// The CPU of a lane: written by the admin thread, readable by all.
 #[derive(Debug)]
 pub(crate) struct LaneCpu {
-    /// Id of the lane's thread; 0 while there is none.
+    /// Id of the lane's thread; 0 if there is none.
     thread: AtomicI32,
     cpu: AtomicUsize,
     repins: AtomicU64,
@@ -43,26 +43,27 @@ impl LaneCpu {
         }
     }
 
-    /// The CPU that the lane is pinned to at present.
+    /// The CPU that the lane is currently pinned to.
     pub(crate) fn get(&self) -> Option<usize> {
         Some(self.cpu.load(Relaxed)).filter(|&cpu| cpu != UNPINNED)
     }
 
-    /// How often the lane's mask was set anew.
+    /// How often the lane was pinned again.
     pub(crate) fn repins(&self) -> u64 {
         self.repins.load(Relaxed)
     }
 
-    /// CPU time of the lane's thread; 0 while there is none.
+    /// CPU time of the lane's thread; 0 if there is none.
     pub(crate) fn time(&self) -> Duration {
         let Some(thread) = self.thread() else { return Duration::ZERO };
-        // What pthread_getcpuclockid(3) makes of the id of a thread of this process: its bits
-        // inverted, then a thread's clock (4) of the scheduler's time (2).
+        // The result of pthread_getcpuclockid(3) for a thread id of this process: its inverted
+        // bits, then the flags of a per-thread clock (4) for scheduler time (2).
         let clock = ClockId::from_raw(!thread.as_raw_nonzero().get() << 3 | 4 | 2);
         clock.now().map_or(Duration::ZERO, Duration::from)
     }
 
-    /// Makes the calling thread the lane's, pinned to its CPU, until the guard is dropped.
+    /// Registers the calling thread as the lane's and pins it to the lane's CPU, until the guard is
+    /// dropped.
     pub(crate) fn enter(&self) -> io::Result<Occupied<'_>> {
         self.thread.store(gettid().as_raw_nonzero().get(), Relaxed);
         let occupied = Occupied(self);
@@ -82,7 +83,7 @@ impl LaneCpu {
     }
 }
 
-/// A lane has a thread while this lives: the id of one that has ended may become another's.
+/// Marks that the lane has a thread. The id of a thread that has ended may be reused.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Occupied<'a>(&'a LaneCpu);
@@ -96,11 +97,11 @@ impl Drop for Occupied<'_> {
 /// Called with the CPU of each lane.
 type Hook = Box<dyn Fn(&[Option<usize>]) + Send + Sync>;
 
-/// What was asked for and what there is.
+/// The configured lanes and the available CPUs.
 pub(crate) struct Cpus {
     lanes: Lanes,
     pin: Pin,
-    /// As last looked at.
+    /// As of the last check.
     view: Mutex<CpuView>,
     changed: OnceLock<Hook>,
 }
@@ -118,19 +119,19 @@ impl Cpus {
         Cpus { lanes, pin, view: Mutex::new(view), changed: OnceLock::new() }
     }
 
-    /// What there was when the CPUs were last looked at: at the start, and when a mask changed.
+    /// The CPUs as of the start, or of the last change of a mask.
     pub(crate) fn view(&self) -> CpuView {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sets what is called, on the admin thread, each time after the CPU of a lane has changed.
-    /// The first to be set is kept.
+    /// Sets the function that the admin thread calls after each change of a lane's CPU. Only the
+    /// first call has an effect.
     pub(crate) fn on_change(&self, hook: impl Fn(&[Option<usize>]) + Send + Sync + 'static) {
         let _ = self.changed.set(Box::new(hook));
     }
 }
 
-/// Looks at the masks again and again. To be run on a thread that is not pinned.
+/// Checks the masks periodically. Must run on a thread that is not pinned.
 pub(crate) async fn watch(shared: &Shared) {
     let mut watch = Watch::new(shared);
     let mut ticks = interval(EVERY);
@@ -145,9 +146,9 @@ pub(crate) async fn watch(shared: &Shared) {
 
 struct Watch<'a> {
     shared: &'a Shared,
-    /// The mask of this thread when it was last looked at.
+    /// The mask of this thread at the last check.
     affinity: Vec<usize>,
-    /// The mask of each lane that was ever set.
+    /// The mask of each lane, if it was ever set.
     masks: Vec<Option<CpuSet>>,
 }
 
@@ -186,32 +187,32 @@ impl<'a> Watch<'a> {
         self.shared.lanes.iter().map(|lane| lane.cpu.get()).collect()
     }
 
-    /// Whether a lane may run elsewhere than it was told to.
+    /// Whether a lane may run on other CPUs than configured.
     fn has_strayed(&self, lane: usize) -> bool {
-        // A thread that cannot be asked has ended.
+        // The call fails for a thread that has ended.
         let mask = || sched_getaffinity(Some(self.shared.lanes[lane].cpu.thread()?)).ok();
         self.masks[lane].is_some_and(|wanted| mask().is_some_and(|mask| mask != wanted))
     }
 
-    /// Sets the mask of a lane where it has to change: to its CPU, or to all CPUs of the view if
-    /// it was pinned before.
+    /// Sets the mask of a lane if it has to change: to its CPU, or to all CPUs of the view if it
+    /// was pinned.
     fn settle(&mut self, lane: usize, cpu: Option<usize>, view: &CpuView) {
         let all = || self.masks[lane].map(|_| mask(&view.cpus()));
         let Some(wanted) = cpu.map(|cpu| mask(&[cpu])).or_else(all) else { return };
         let state = &self.shared.lanes[lane].cpu;
-        // All CPUs may be one: the same mask then pins a lane or does not.
+        // With a single CPU the same mask means pinned or unpinned.
         let same = self.masks[lane] == Some(wanted) && state.get() == cpu;
         if same && !self.has_strayed(lane) {
             return;
         }
-        // A lane whose thread has yet to begin pins itself.
+        // A lane whose thread has not started pins itself.
         let set = state.thread().map_or(Ok(()), |thread| sched_setaffinity(Some(thread), &wanted));
         match set {
             Ok(()) => {
                 self.masks[lane] = Some(wanted);
                 state.set(cpu);
             }
-            // The cpuset has changed again, which the next look will show.
+            // The cpuset has changed again, which the next check detects.
             Err(error) => tracing::warn!(lane, ?cpu, %error, "cannot pin a lane again"),
         }
     }
@@ -276,7 +277,7 @@ mod tests {
         assert_eq!(lane.join().expect("a mask"), [first]);
         assert_eq!(shared.lanes[0].cpu.get(), Some(first));
         assert_eq!(shared.lanes[0].cpu.thread(), None, "the lane has ended");
-        // On a machine with one CPU there is nowhere to go.
+        // With a single CPU a lane cannot move.
         let moved = first != last;
         assert_eq!(told.try_recv().ok(), moved.then(|| vec![Some(first)]));
         assert_eq!(shared.lanes[0].cpu.repins(), u64::from(moved));

@@ -1,36 +1,37 @@
-//! How often a CFS quota has stopped the server.
+//! Reads how often a CFS quota has throttled the server.
 
 use std::path::Path;
 use std::time::Duration;
 
 use super::view::Files;
 
-/// What the kernel counts of a cgroup that may have a quota.
+/// The kernel's throttling counters of a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Throttling {
-    /// Periods of the quota in which something ran.
+    /// Periods of the quota in which the cgroup ran.
     pub(crate) periods: u64,
-    /// Of these, such in which the quota was used up before its end.
+    /// Periods in which the quota was used up.
     pub(crate) throttled_periods: u64,
-    /// Time for which threads that wanted to run were not let, added up over CPUs.
+    /// Total time for which runnable threads were throttled, over all CPUs.
     pub(crate) throttled: Duration,
 }
 
 impl Throttling {
-    /// Of the cgroup that this process is in now; `None` where it counts no quota.
+    /// The counters of this process's cgroup; `None` if it has no quota counters.
     pub(crate) fn read() -> Option<Self> {
         Self::read_below(Path::new("/"))
     }
 
-    /// Not of ancestors: what stops all of a pod stops others too, and is told of the pod.
+    /// Excludes ancestors: throttling of a whole pod affects other containers too, and is reported
+    /// for the pod.
     fn read_below(root: &Path) -> Option<Self> {
         let files = Files { root };
         let place = files.cgroups().place("cpu")?;
         Self::parse(&files.text(place.directories.first()?.join("cpu.stat"))?)
     }
 
-    /// Reads `cpu.stat` of cgroup v1 (sched-bwc.rst), in nanoseconds, or v2 (cgroup-v2.rst), in
-    /// microseconds. In v2 the lines are there only if the cgroup has the controller.
+    /// Parses `cpu.stat` of cgroup v1 (sched-bwc.rst), in nanoseconds, or v2 (cgroup-v2.rst), in
+    /// microseconds. In v2 the lines exist only if the cgroup has the controller.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let value = |name: &str| {
             let mut values = text.lines().filter_map(|line| line.strip_prefix(name));

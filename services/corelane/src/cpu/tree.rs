@@ -1,4 +1,4 @@
-//! Files for tests of what reads a machine.
+//! File trees for tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};

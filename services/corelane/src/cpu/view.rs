@@ -1,4 +1,4 @@
-//! What there is to know of CPUs before lanes are made.
+//! Reads the CPU topology and limits before the lanes start.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,28 +9,28 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::cgroup::{self, Membership, Mount, Place, Weight};
 
-/// What [`plan`](super::plan::plan) decides from: nothing else is looked at, so it can be tested
-/// with a table.
+/// The input of [`plan`](super::plan::plan), which reads nothing else, so that tests can use
+/// tables.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CpuView {
-    /// CPUs that this thread may run on, ascending. The kernel has cut it to the cpuset.
+    /// The affinity of this thread in ascending order, which the kernel limits to the cpuset.
     pub(crate) affinity: Vec<usize>,
     /// CPUs of the machine that are online; empty when unknown.
     pub(crate) online: Vec<usize>,
     /// CPUs of the cgroup's cpuset, if it can be read.
     pub(crate) cpuset: Option<Vec<usize>>,
-    /// Whether the kernel keeps the CPUs of the cpuset from other cgroups. The kubelet does not
-    /// ask for that: false says nothing.
+    /// Whether the kernel reserves the CPUs of the cpuset for this cgroup. The kubelet does not use
+    /// that, so false means nothing.
     pub(crate) exclusive: bool,
-    /// CPUs' worth of time that the tightest CFS quota allows; `None` without one.
+    /// The tightest CFS quota in CPUs; `None` without one.
     pub(crate) quota: Option<f64>,
-    /// The cgroup's claim when CPUs are short, if it can be read.
+    /// The cgroup's share under contention, if it can be read.
     pub(crate) weight: Option<Weight>,
-    /// Where each CPU of `affinity` is. One that is missing is a core of its own on node 0.
+    /// The position of each CPU of `affinity`. A missing CPU counts as a separate core on node 0.
     pub(crate) topology: BTreeMap<usize, Position>,
 }
 
-/// Where a CPU is in the machine.
+/// The position of a CPU in the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     /// Its core, named by the lowest of the CPUs (SMT siblings) that share it.
@@ -40,13 +40,13 @@ pub(crate) struct Position {
 }
 
 impl CpuView {
-    /// Looks at the calling thread and the machine.
+    /// Reads the state of the calling thread and the machine.
     pub(crate) fn read() -> io::Result<Self> {
         Ok(Self::read_below(Path::new("/"), affinity_of_this_thread()?))
     }
 
-    /// Looks at the files below `root`, for a thread that may run on `affinity`. What cannot be
-    /// read is unknown, never an error: a container may hide any of it.
+    /// Reads the files below `root`, for a thread with this affinity. What cannot be read is
+    /// unknown and not an error, because a container may hide any of it.
     pub(crate) fn read_below(root: &Path, affinity: Vec<usize>) -> Self {
         let files = Files { root };
         let cgroups = files.cgroups();
@@ -65,15 +65,15 @@ impl CpuView {
         }
     }
 
-    /// CPUs that are ours to run on, ascending.
+    /// The usable CPUs in ascending order.
     pub(crate) fn cpus(&self) -> Vec<usize> {
         let inside = |cpu: &usize| self.cpuset.as_ref().is_none_or(|set| set.contains(cpu));
         let cpus: Vec<_> = self.affinity.iter().copied().filter(inside).collect();
-        // The mask is what the kernel goes by; a cpuset elsewhere is not that of this thread.
+        // The kernel enforces the mask. A cpuset elsewhere does not apply to this thread.
         if cpus.is_empty() { self.affinity.clone() } else { cpus }
     }
 
-    /// How many CPUs there are by each source that is known, as the metric names them.
+    /// The number of CPUs by each known source, with the labels of the metric.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let known = |cpus: &Vec<usize>| (!cpus.is_empty()).then_some(cpus.len() as f64);
         let counts = [
@@ -90,17 +90,17 @@ impl CpuView {
     }
 }
 
-/// The CPUs that the calling thread may run on, ascending.
+/// The affinity of the calling thread in ascending order.
 pub(super) fn affinity_of_this_thread() -> io::Result<Vec<usize>> {
     Ok(members(&sched_getaffinity(None)?))
 }
 
-/// The CPUs of a mask, ascending.
+/// The CPUs of a mask in ascending order.
 fn members(mask: &CpuSet) -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)).collect()
 }
 
-/// The cgroups that this process is in, and where they are shown.
+/// The cgroups of this process and their mounts.
 pub(super) struct Cgroups {
     members: Vec<Membership>,
     mounts: Vec<Mount>,
@@ -112,7 +112,7 @@ impl Cgroups {
     }
 }
 
-/// A file system, or the part of one that a test made.
+/// The root file system, or a tree of a test.
 pub(super) struct Files<'a> {
     pub(super) root: &'a Path,
 }
@@ -136,10 +136,10 @@ impl Files<'_> {
         cgroup::cpu_list(&self.text(path)?)
     }
 
-    /// CPUs of the cpuset, and whether the kernel keeps them from others.
+    /// The CPUs of the cpuset, and whether they are exclusive.
     fn cpuset(&self, place: &Place) -> (Option<Vec<usize>>, bool) {
-        // Effective ones first: in v2 those that were asked for are often not set, and in v1 they
-        // may be offline (cpusets.rst, cgroup-v2.rst of the kernel's admin guide).
+        // Effective CPUs first. The configured ones are often unset in v2, and may be offline in v1
+        // (cpusets.rst, cgroup-v2.rst of the kernel's admin guide).
         let names: &[&str] = match place.v1 {
             true => &["cpuset.effective_cpus", "cpuset.cpus"],
             false => &["cpuset.cpus.effective"],
@@ -147,7 +147,7 @@ impl Files<'_> {
         // A v2 cgroup without the controller has the cpuset of the nearest ancestor with it.
         let files = place.directories.iter().flat_map(|at| names.iter().map(|name| at.join(name)));
         let cpus = files.filter_map(|file| self.list(file)).find(|cpus| !cpus.is_empty());
-        // Of this cgroup alone: an ancestor's CPUs are shared by all cgroups below it.
+        // Of this cgroup only: all cgroups below an ancestor share its CPUs.
         let own = |name: &str| self.text(place.directories.first()?.join(name));
         let exclusive = match place.v1 {
             true => own("cpuset.cpu_exclusive").is_some_and(|text| text.trim() == "1"),
@@ -156,7 +156,8 @@ impl Files<'_> {
         (cpus, exclusive)
     }
 
-    /// The tightest quota of the cgroup and its visible ancestors: each limits all below it.
+    /// The tightest quota of the cgroup and its visible ancestors, each of which limits its
+    /// descendants.
     fn quota(&self, place: &Place) -> Option<f64> {
         let quota = |at: &PathBuf| match place.v1 {
             true => {
@@ -176,8 +177,8 @@ impl Files<'_> {
         }
     }
 
-    /// Core and node of each CPU (sysfs-devices-system-cpu, sysfs-devices-node in the kernel's
-    /// ABI documents).
+    /// The core and node of each CPU. See sysfs-devices-system-cpu and sysfs-devices-node in the
+    /// kernel's ABI documents.
     fn topology(&self, cpus: &[usize]) -> BTreeMap<usize, Position> {
         let nodes = self.list("/sys/devices/system/node/online").unwrap_or_default();
         let nodes: Vec<_> = nodes.into_iter().map(|node| (node, self.node_cpus(node))).collect();

@@ -1,33 +1,33 @@
-//! The first line of a request, as it comes in parts.
+//! Parses the first line of a request incrementally.
 
 /// RFC 9112 section 3.1: methods are case-sensitive.
 const HEAD_METHOD: &[u8] = b"HEAD ";
 
-/// What the request line at fault speaks, as far as it was understood.
+/// The protocol of the invalid request line, as far as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spoken {
-    /// HTTP/1, or nothing that can be told.
+    /// HTTP/1, or unknown.
     Http1,
-    /// HTTP of a version without support.
+    /// An unsupported HTTP version.
     OtherVersion,
     /// A protocol that is not HTTP.
     Other,
 }
 
-/// What is known of a request line so far.
+/// The part of a request line that was read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RequestLine {
-    /// Bytes of [`HEAD_METHOD`] that it began with.
+    /// Length of the prefix that it shares with [`HEAD_METHOD`].
     head: u8,
     spaces: u8,
-    /// The third word and what follows it, as far as it fits.
+    /// The start of the third word.
     version: [u8; 10],
     version_len: u8,
     after_cr: bool,
 }
 
 impl RequestLine {
-    /// Whether a part that was noted goes on behind the method.
+    /// Whether the recorded part includes the method.
     pub(super) fn has_method(&self) -> bool {
         self.spaces > 0
     }
@@ -40,7 +40,7 @@ impl RequestLine {
         self.after_cr
     }
 
-    /// Compares the beginning with HEAD, over as many parts as it comes in.
+    /// Compares the start with HEAD, across parts.
     pub(super) fn note_method(&mut self, part: &[u8]) {
         if self.spaces > 0 {
             return;
@@ -57,7 +57,7 @@ impl RequestLine {
         }
     }
 
-    /// Goes through a part of a line that is split, or not the usual one.
+    /// Records a part of a line that is split or unusual.
     pub(super) fn note(&mut self, part: &[u8]) {
         for &byte in part {
             if byte == b' ' {
@@ -75,7 +75,7 @@ impl RequestLine {
         }
     }
 
-    /// What the line speaks once all of it was noted.
+    /// The protocol of the complete line.
     pub(super) fn spoken(&self) -> Spoken {
         let word = self.version[..usize::from(self.version_len)].trim_ascii_end();
         match word {
@@ -85,7 +85,7 @@ impl RequestLine {
                     _ => Spoken::OtherVersion,
                 }
             }
-            // Whatever has not three words is no request line of any protocol.
+            // A line without three words is not a request line of any protocol.
             _ if self.spaces != 2 || word.is_empty() => Spoken::Http1,
             _ if word.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"HTTP/")) => {
                 Spoken::Http1

@@ -1,4 +1,4 @@
-//! The tracker alone, and beside hyper.
+//! Tests of the tracker alone, and in parallel to hyper.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// Where a stream is cut that comes in these parts, and why.
+/// The position and reason of the cut for a stream in these parts.
 fn cut(parts: &[&[u8]]) -> Option<(usize, &'static str)> {
     let mut framing = Framing::new();
     let mut before = 0;
@@ -104,7 +104,7 @@ fn a_head_request_is_told_from_others() {
     assert!(!framing.asks_head(), "the HEAD before is dispatched");
 }
 
-/// Numbers that look random, the same in every run (splitmix64).
+/// Pseudo-random numbers with a fixed seed (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -120,7 +120,7 @@ impl Random {
         from[self.below(from.len())]
     }
 
-    /// Messages of HTTP/1.1, some of them damaged.
+    /// HTTP/1.1 messages, some of them damaged.
     fn stream(&mut self) -> Vec<u8> {
         let mut text = String::new();
         for message in 0..1 + self.below(4) {
@@ -173,7 +173,7 @@ impl Random {
     }
 }
 
-/// The requests that hyper finds in `bytes`, by method and target.
+/// The method and target of the requests that hyper parses from `bytes`.
 async fn parsed(bytes: Vec<u8>) -> Vec<String> {
     let requests = Rc::new(RefCell::new(Vec::new()));
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
@@ -194,7 +194,7 @@ async fn parsed(bytes: Vec<u8>) -> Vec<String> {
     requests.take()
 }
 
-/// Where messages begin, as the tracker sees them, and what hyper may see.
+/// Where messages start according to the tracker, and the bytes that are passed to hyper.
 fn followed(bytes: &[u8]) -> (Vec<usize>, Vec<u8>) {
     let mut framing = Framing::new();
     let mut begins = Vec::new();

@@ -1,5 +1,5 @@
-//! Connections that rest and move at any exact idle, by a seeded chance, and rules that can be
-//! broken: what the tests of [`super::tracker`]'s rules need, and no server.
+//! Parks and moves connections at random points where they are idle, and can disable single rules.
+//! For tests of the rules in [`super::tracker`] only.
 
 use bytes::Bytes;
 
@@ -9,35 +9,35 @@ use crate::lane::LaneState;
 use crate::metrics::Moved;
 use crate::random::Random;
 
-/// How often connections rest and move without need.
+/// How often connections park and move without need.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chaos {
-    /// The same connections do the same for the same seed, as far as clients are the same.
+    /// The same seed selects the same connections, as far as the clients behave the same.
     pub seed: u64,
-    /// One exact idle in so many ends with a move to another lane; 0: none.
+    /// One in this many idle points ends with a move to another lane; 0 disables moves.
     pub move_one_in: u64,
-    /// One exact idle in so many ends in the lot; 0: none.
+    /// One in this many idle points ends in the lot; 0 disables parking.
     pub park_one_in: u64,
-    /// A rule that is not kept.
+    /// A rule to ignore.
     pub broken: Option<Rule>,
 }
 
-/// What makes a connection exactly idle, and what leaves with it.
+/// The rules that make a connection idle, and the data that moves with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The reply's body is dropped.
+    /// The body of the reply was dropped.
     ReplyEnded,
-    /// The request's body was seen to its end.
+    /// The body of the request was read to its end.
     BodySeen,
-    /// That it was seen is said of this request, not of the one before.
+    /// That it was read applies to this request, not to the previous one.
     Generation,
-    /// The socket has all that was written.
+    /// The socket has all output.
     Flushed,
-    /// A request was served since the connection came.
+    /// A request was served since the connection arrived at the lane.
     ServedHere,
-    /// What hyper read ahead goes along.
+    /// hyper's read-ahead is kept.
     ReadBuffer,
-    /// That comes before what the stream read ahead.
+    /// hyper's read-ahead precedes the stream's.
     Order,
 }
 
@@ -62,7 +62,7 @@ impl LaneChaos {
         count > 0 && self.random.next().is_multiple_of(count)
     }
 
-    /// [`Connection::is_idle`], without the rule that is broken.
+    /// [`Connection::is_idle`], without the disabled rule.
     fn is_idle(&self, connection: &Connection) -> bool {
         let tracker = &connection.tracker;
         let seen = if self.breaks(Rule::Generation) {
@@ -76,7 +76,7 @@ impl LaneChaos {
             && seen
     }
 
-    /// Where a connection goes that has to wait.
+    /// The destination of a connection that waits.
     pub(super) fn ask(&self, connection: &Connection) -> Option<Leave> {
         if !self.is_idle(connection) {
             return None;
@@ -88,12 +88,12 @@ impl LaneChaos {
             let lane = (connection.lane().index as u64 + others) % lanes;
             return Some(Leave::Move { lane: lane as usize, why: Moved::Busy });
         }
-        // What was read and is whole would wait for ever.
+        // Complete input that was already read would wait forever.
         let waits = connection.tracker.is_blocked();
         (waits && self.one_in(self.settings.park_one_in)).then_some(Leave::Park)
     }
 
-    /// What was read of a connection that leaves: by hyper, then by the stream.
+    /// The unread input of a connection that leaves: hyper's first, then the stream's.
     pub(crate) fn unread(&self, hypers: Bytes, streams: Bytes) -> (Bytes, Bytes) {
         if self.breaks(Rule::ReadBuffer) {
             (Bytes::new(), streams)
@@ -106,7 +106,7 @@ impl LaneChaos {
 }
 
 impl LaneState {
-    /// The rules are kept where nothing else is said.
+    /// Without chaos all rules apply.
     pub(crate) fn unread(&self, hypers: Bytes, streams: Bytes) -> (Bytes, Bytes) {
         match &self.chaos {
             Some(chaos) => chaos.unread(hypers, streams),

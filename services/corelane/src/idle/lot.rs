@@ -1,9 +1,9 @@
-//! Where a lane's parked connections wait: each is an entry of a table and an item of an epoll of
-//! the lot's own, without a task and without the event loop's own state for a socket.
+//! The parked connections of a lane. Each is an entry of a table and of the lot's own epoll,
+//! without a task and without the event loop's state for a socket.
 //!
-//! The event loop watches the lot's epoll as one descriptor (epoll(7): an epoll is readable when
-//! one of its items is ready). Its items are level-triggered: what was ready and could not be
-//! looked at in a turn is told again in the next.
+//! The event loop watches the lot's epoll as one descriptor: an epoll is readable when one of its
+//! items is ready (epoll(7)). The items are level-triggered, so what could not be processed in one
+//! turn is reported again in the next.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
@@ -24,22 +24,22 @@ use crate::lane::LaneState;
 use crate::metrics::{Refusal, Woken};
 use crate::sweep::SLICE;
 
-/// What wakes a parked connection: bytes, or the end of its client's side.
+/// Events that wake a parked connection: input, or the end of the client's side.
 const WAKES: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 
-/// How long none is parked after the kernel would not watch one (epoll_ctl(2): `ENOSPC`, `ENOMEM`):
-/// it would not watch the others either, and each try costs as much as a rest and a wake.
+/// Pause of parking after the kernel rejected a connection (epoll_ctl(2): `ENOSPC`, `ENOMEM`). It
+/// would reject others too, and each attempt costs as much as parking and waking.
 pub(super) const PAUSE: Duration = Duration::from_secs(10);
 
 /// The parked connections of a lane.
 #[derive(Debug, Default)]
 pub(crate) struct Lot {
     parked: RefCell<Table<Parked>>,
-    /// When the kernel last refused to watch one, by the clock of the lane's sweeps.
+    /// When the kernel last rejected one, by the clock of the lane's sweeps.
     refused: Cell<Option<Instant>>,
-    /// There when the lane parks connections, and its event loop runs.
+    /// Set if the lane parks connections and its event loop runs.
     epoll: OnceCell<AsyncFd<OwnedFd>>,
-    /// Told when the lane's sweep comes to the lot.
+    /// Notified when the lane's sweep reaches the lot.
     pub(super) swept: Notify,
 }
 
@@ -51,7 +51,7 @@ struct Parked {
 }
 
 impl Lot {
-    /// Has the event loop of the calling thread watch it.
+    /// Registers the epoll with the event loop of the calling thread.
     pub(crate) fn open(&self) -> io::Result<()> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         #[expect(deprecated, reason = "sound for an OwnedFd, which is the same file for its life")]
@@ -72,24 +72,24 @@ impl Lot {
         self.parked.borrow().len()
     }
 
-    /// Parked connections that wait for the rest of a head.
+    /// Number of parked connections that wait for the rest of a head.
     pub(crate) fn unfinished_headers(&self) -> usize {
         let parked = self.parked.borrow();
         parked.iter().filter(|parked| parked.resting.history.in_header).count()
     }
 
-    /// The sweep looks at parked connections too, as soon as the lane has time.
+    /// Requests a sweep of the parked connections.
     pub(crate) fn sweep(&self) {
         self.swept.notify_one();
     }
 
-    /// Whether connections are to be parked at all.
+    /// Whether to park connections now.
     pub(crate) fn takes(&self, lane: &LaneState) -> bool {
         let since = |refused| lane.clock.get().saturating_duration_since(refused);
         self.refused.get().is_none_or(|refused| since(refused) > PAUSE)
     }
 
-    /// Parks a connection; gives back one that the kernel will not watch.
+    /// Parks a connection. Returns it if the kernel rejects it.
     pub(super) fn park(&self, lane: &LaneState, resting: Resting) -> Option<Resting> {
         let Some(epoll) = self.epoll.get() else { return Some(resting) };
         let mut parked = self.parked.borrow_mut();
@@ -106,22 +106,22 @@ impl Lot {
         None
     }
 
-    /// Keys of connections that are to be woken, up to as many as `events` has room for, with what
-    /// happened to each; whether there may be more.
+    /// Fills `events` with the keys and events of connections to wake. Returns whether there may be
+    /// more.
     pub(super) fn ready(&self, events: &mut Vec<Event>) -> bool {
         events.clear();
         let Some(epoll) = self.epoll.get() else { return false };
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let told = epoll::wait(epoll, rustix::buffer::spare_capacity(events), Some(&at_once));
-        // Fails only for a signal: then nothing is known.
+        // Fails only for a signal, and then there may be events.
         told.is_err() || events.len() == events.capacity()
     }
 
-    /// Takes a connection out; its history then tells how long it has waited in all.
+    /// Removes a connection, and updates the time that it has waited in its history.
     pub(super) fn take(&self, lane: &LaneState, key: usize, why: Woken) -> Option<Resting> {
         let Parked { mut resting, since } = self.parked.borrow_mut().remove(key)?;
         if let Some(epoll) = self.epoll.get() {
-            // Fails only for a descriptor that is not in it.
+            // Fails only if the descriptor is not registered.
             let _ = epoll::delete(epoll, &resting.socket);
         }
         lane.metrics().wake(why);
@@ -132,8 +132,8 @@ impl Lot {
         Some(resting)
     }
 
-    /// Looks at some connections from the one with this key on: what is due of those that have to
-    /// go, up to `most` of them, and the key to go on with, if there are more.
+    /// Checks some connections, starting with this key. Returns up to `most` that are overdue, and
+    /// the key to continue with, if there are more.
     pub(super) fn overdue(
         &self,
         lane: &LaneState,

@@ -1,4 +1,4 @@
-//! Connections that are idle: what they cost, and how they leave their lane.
+//! Idle connections: parking them, and moving them to other lanes.
 //!
 //! ```text
 //!           accept, or arrival from another lane
@@ -15,15 +15,15 @@
 //!
 //! | part | does |
 //! |---|---|
-//! | [`tracker`] | tells when a connection is exactly idle: between two requests, with nothing under way |
+//! | [`tracker`] | detects when a connection is exactly idle: between two requests, with nothing pending |
 //! | [`resting`] | a connection without a lane's state |
-//! | [`lot`], [`table`] | where a lane's parked connections wait |
-//! | [`plain_run`] | when a connection that hyper has returns to where plain requests are answered |
-//! | [`parking`] | wakes them, and ends those that are overdue |
-//! | [`wake`] | which lane goes on with one that wakes |
-//! | [`transit`] | connections on their way from one lane to another |
-//! | [`mover`], [`policy`] | when connections in use change lanes, and how many |
-//! | [`shedding`] | which of its connections a lane lets go |
+//! | [`lot`], [`table`] | hold a lane's parked connections |
+//! | [`plain_run`] | decides when a connection returns from hyper to the fast path |
+//! | [`parking`] | wakes parked connections, and ends those that are overdue |
+//! | [`wake`] | chooses the lane for a connection that wakes |
+//! | [`transit`] | connections in transit between lanes |
+//! | [`mover`], [`policy`] | when active connections change lanes, and how many |
+//! | [`shedding`] | which of its connections a lane sheds |
 
 #[cfg(feature = "chaos")]
 mod chaos;
@@ -63,16 +63,16 @@ use crate::metrics::Moved;
 use crate::reply::HttpService;
 use crate::socket::Socket;
 
-/// Why connections of a lane are asked whether they are idle: a bit for each reason.
+/// The reasons to check a lane's connections for idleness, one bit each.
 #[derive(Debug, Default)]
 pub(crate) struct Attention(Cell<u8>);
 
 impl Attention {
-    /// Some were told to park.
+    /// Connections have an order to park.
     pub(crate) const PARK: u8 = 1;
-    /// The lane has a part in a plan.
+    /// The lane takes part in a plan.
     pub(crate) const SHED: u8 = 2;
-    /// They rest and move without need.
+    /// Chaos is enabled.
     #[cfg(feature = "chaos")]
     pub(crate) const CHAOS: u8 = 128;
 
@@ -93,7 +93,7 @@ impl Attention {
     }
 }
 
-/// Where a connection that is exactly idle goes.
+/// The destination of a connection that is exactly idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// To the lot.
@@ -102,7 +102,7 @@ pub(crate) enum Leave {
     Move { lane: usize, why: Moved },
 }
 
-/// Has the poll of a connection timed that is about to begin, if anybody wants to know.
+/// Starts timing a poll of a connection, if the lane measures its connections.
 #[inline]
 pub(crate) fn begin_poll(connection: &Connection) {
     let lane = connection.lane();
@@ -111,7 +111,7 @@ pub(crate) fn begin_poll(connection: &Connection) {
     }
 }
 
-/// The poll has ended of a connection that is not idle.
+/// Ends the poll of a connection that is not idle.
 #[inline]
 pub(crate) fn end_poll(connection: &Connection) {
     let lane = connection.lane();
@@ -120,8 +120,8 @@ pub(crate) fn end_poll(connection: &Connection) {
     }
 }
 
-/// Where a connection is to go that was just polled and has to wait. Asked after each poll of a
-/// connection of HTTP/1.1: nothing but one cell is read while nothing is to be done.
+/// The destination of a connection that was just polled and waits. Called after each poll of an
+/// HTTP/1.1 connection: normally it reads a single cell.
 #[inline]
 pub(crate) fn due(connection: &Connection) -> Option<Leave> {
     if connection.lane().attention.is_raised() { ask(connection) } else { None }
@@ -147,7 +147,7 @@ fn ask(connection: &Connection) -> Option<Leave> {
     if sheds { lane.shedding.choose(lane, connection) } else { None }
 }
 
-/// Takes an idle connection from its task. `unread` was read from the socket, and begins with a
+/// Takes an idle connection from its task. `unread` was read from the socket and starts with a
 /// message.
 pub(crate) fn leave<S: HttpService>(
     host: &Rc<LaneService<S>>,
@@ -177,8 +177,8 @@ pub(crate) fn leave<S: HttpService>(
     }
 }
 
-/// Goes on with a connection that was parked: here with `order` first if there is one, else on the
-/// lane that has time for it.
+/// Resumes a connection that was parked: here if there is an `order`, otherwise on the lane that
+/// has time for it.
 fn wake<S: HttpService>(host: &Rc<LaneService<S>>, resting: Resting, order: Option<Order>) {
     let elsewhere = if order.is_none() { wake::place(&host.lane) } else { None };
     match elsewhere {

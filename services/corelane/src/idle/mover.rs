@@ -1,5 +1,5 @@
-//! Looks at the lanes and has the busy ones shed connections in use, as the [policy](super::policy)
-//! decides. It runs beside the lanes, on the thread of the admin port.
+//! Makes busy lanes shed active connections, as the [policy](super::policy) decides. Runs on the
+//! admin thread.
 
 use std::future::pending;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use crate::busy::busy;
 use crate::settings::Moving;
 use crate::shared::Shared;
 
-/// Moves connections for as long as the server serves.
+/// Moves connections while the server serves.
 pub(crate) async fn run(shared: &Shared, moving: Moving) {
     let mut policy = Policy::new(shared.lanes.len());
     while moving == Moving::Active && is_open(shared) {

@@ -1,5 +1,5 @@
-//! What a lane does for its parked connections: wakes those that something came for, and ends
-//! those that are overdue.
+//! The tasks for a lane's parked connections: waking them on events, and ending those that are
+//! overdue.
 
 use std::rc::Rc;
 
@@ -15,10 +15,11 @@ use crate::reply::HttpService;
 use crate::shared::Phase;
 use crate::sweep;
 
-/// Most connections that are woken, or ended, in a turn of the event loop: then others have theirs.
+/// Maximum connections to wake or end per turn of the event loop, so that other tasks run in
+/// between.
 const IN_A_TURN: usize = 64;
 
-/// Looks after the lane's parked connections for as long as it runs.
+/// Handles the lane's parked connections while it runs.
 pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {
     let lot = &host.lane.lot;
     let Some(epoll) = lot.epoll() else { return };
@@ -37,7 +38,7 @@ pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {
     }
 }
 
-/// Wakes connections that something came for; whether there may be more of them.
+/// Wakes connections with events. Returns whether there may be more.
 fn wake_ready<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Vec<Event>) -> bool {
     let lane = &host.lane;
     let more = lane.lot.ready(events);
@@ -53,8 +54,9 @@ fn wake_ready<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Vec<Event>
     more
 }
 
-/// Ends what is overdue. Requests that wait in their sockets come first, in each turn: a lane that
-/// was held up is to find none missing that is there, and no client waits for the whole sweep.
+/// Ends overdue connections. Each turn first handles requests that wait in their sockets. So a lane
+/// that was blocked does not time out input that has arrived, and no client waits for the whole
+/// sweep.
 async fn sweep_parked<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Vec<Event>) {
     let lane = &host.lane;
     let mut from = 0;
@@ -80,18 +82,18 @@ async fn sweep_parked<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Ve
     }
 }
 
-/// Closes a connection that nothing is to be said to.
+/// Closes a connection without a reply.
 fn close<S: HttpService>(host: &Rc<LaneService<S>>, resting: Resting) {
     drop(resting);
     host.lane.lost_one();
 }
 
 impl Resting {
-    /// Whether its client is gone, by what the kernel tells of its socket: it closed its side, and
-    /// nothing that it sent before is unread.
+    /// Whether the kernel's events show that the client disconnected: it closed its side, and all
+    /// earlier input was read.
     fn has_ended(&self, flags: EventFlags) -> bool {
         let end = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
-        // Of a head that goes no further hyper has to tell.
+        // hyper must answer an incomplete head.
         if !flags.intersects(end) || !self.unread.is_empty() {
             return false;
         }
@@ -102,8 +104,8 @@ impl Resting {
         }
     }
 
-    /// Whether nothing is said to its client at its end: with TLS each side says that it ends (RFC
-    /// 8446 section 6.1).
+    /// Whether to close without a message. With TLS each side sends an alert (RFC 8446 section
+    /// 6.1).
     fn goes_without_words(&self) -> bool {
         !self.socket.is_tls()
     }

@@ -1,25 +1,26 @@
-//! When a connection that hyper has is better off without it again.
+//! Decides when a connection returns from hyper to the fast path.
 //!
-//! A plain request takes hyper about three times as long, and a connection goes to hyper at its
-//! first request that is not plain. Most clients that send one send many that are. So a connection
-//! returns once the last few would all have been plain, and for longer each time that this was
-//! wrong: a client whose heads come in pieces is plain nowhere.
+//! hyper takes about three times as long for a plain request, and a connection goes to hyper at its
+//! first request that is not plain. Most clients that send one such request send many. So a
+//! connection returns after several requests in a row that would have been plain. Each return that
+//! turns out wrong doubles that number: if a client's heads arrive in pieces, all its requests are
+//! for hyper.
 
 use std::cell::Cell;
 
-/// Requests in a row that would have been plain, before a connection returns.
+/// Plain requests in a row before a connection returns.
 const ENOUGH: u8 = 4;
 
-/// What a connection waits for that has returned in vain again and again.
+/// The maximum of that number, after repeated returns in vain.
 const MOST: u8 = 128;
 
-/// The requests of a connection that hyper has.
+/// Counts the plain requests of a connection that hyper serves.
 #[derive(Debug)]
 pub(crate) struct PlainRun {
-    /// Those in a row, up to now, that would have been plain.
+    /// Current number in a row.
     length: Cell<u8>,
     enough: Cell<u8>,
-    /// Requests that were served when it returned, if it has.
+    /// Requests served when the connection returned, if it did.
     returned: Cell<Option<u64>>,
 }
 
@@ -28,12 +29,12 @@ impl PlainRun {
         PlainRun { length: Cell::new(0), enough: Cell::new(ENOUGH), returned: Cell::new(None) }
     }
 
-    /// hyper has read a request; whether that would have been plain.
+    /// hyper has read a request. `plain`: the fast path could have served it.
     pub(crate) fn add(&self, plain: bool) {
         self.length.set(if plain { self.length.get().saturating_add(1) } else { 0 });
     }
 
-    /// The reply to it would not have been.
+    /// Its reply could not have been sent by the fast path.
     pub(crate) fn end(&self) {
         self.length.set(0);
     }
@@ -43,13 +44,13 @@ impl PlainRun {
         self.length.get() >= self.enough.get()
     }
 
-    /// It returns, after so many requests.
+    /// The connection returns after `served` requests.
     pub(crate) fn set_returned(&self, served: u64) {
         self.length.set(0);
         self.returned.set(Some(served));
     }
 
-    /// It goes to hyper, after so many requests.
+    /// The connection goes to hyper after `served` requests.
     pub(crate) fn hand_over(&self, served: u64) {
         let Some(returned) = self.returned.take() else { return };
         let in_vain = served - returned < u64::from(ENOUGH);

@@ -1,4 +1,5 @@
-//! When connections in use change lanes: what the mover decides by, without clocks and threads.
+//! Decides when active connections change lanes. This is the logic of the mover, without clocks and
+//! threads.
 //!
 //! ```text
 //!  calm ──uneven for 50 ms──► observing ──30 ms──► shedding ──50 ms, or enough──► cooling down
@@ -8,104 +9,104 @@
 //!    └──────────────────────────────────────────────────────────────────it helped────┘
 //! ```
 //!
-//! A plan takes half of what two lanes differ by from the one to the other, so it cannot turn
-//! their difference round. Which connections that are is not decided here: those of the lane
-//! compare what they took while they were observed with [what is left](Shed::take) of the plan.
-//! So a lane that is busy for one connection alone sheds nothing, and the plan is futile.
+//! A plan moves half of the difference between two lanes, so it cannot reverse the difference. The
+//! lane itself chooses the connections: it compares the load that each caused during the
+//! observation with [what is left](Shed::take) of the plan. So a lane that is busy because of a
+//! single connection sheds nothing, and the plan fails.
 
 use std::time::{Duration, Instant};
 
 use crate::metrics::{Moved, Plan};
 
-/// How often lanes are looked at while one is busy, and otherwise.
+/// Interval between checks of the lanes while one is busy, and otherwise.
 const TICK: Duration = Duration::from_millis(10);
 const SLOW_TICK: Duration = Duration::from_millis(100);
 
-/// A lane that is less busy than this cannot be far from [`BUSY`] for long.
+/// A lane below this busy share cannot exceed [`BUSY`] soon.
 const STIRRING: f64 = 0.4;
 
-/// The part of a new tick in the busy share of a lane.
+/// Weight of a new tick in the busy share of a lane.
 const TICK_SHARE: f64 = 0.3;
 
-/// Time over which the rounds of saturated lanes are smoothed: they are compared by how much they
-/// have to do and not by how soon, and a lane that loses its CPU for a moment is to shed nothing.
+/// Smoothing time for the rounds of saturated lanes. They are compared by their amount of work, not
+/// by its timing, and a lane that briefly loses its CPU should not shed connections.
 const ROUND_WINDOW: f64 = 0.5;
 
-/// Lanes are uneven when one is busier than this, and by [`DIFFERENCE`] busier than another.
+/// Lanes are uneven if one is busier than this, and busier than another by [`DIFFERENCE`].
 pub(super) const BUSY: f64 = 0.6;
 pub(super) const DIFFERENCE: f64 = 0.25;
 
-/// Lanes that are all busier than this do not differ by how busy they are, however their
-/// connections are spread: their rounds are compared.
+/// Above this busy share lanes are saturated. Their busy shares no longer differ, so their rounds
+/// are compared.
 const SATURATED: f64 = 0.9;
 
-/// Rounds are uneven when one takes so many times as long as another, and by [`GRAIN`] longer.
+/// Rounds are uneven if one is this many times as long as another, and longer by [`GRAIN`].
 const ROUNDS: f64 = 1.5;
 const GRAIN: f64 = 100e-6;
 
-/// How long lanes have to have been uneven.
+/// How long lanes must be uneven before a plan starts.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// How long connections are observed, and how long they may then go: at least, and until each of
-/// them should have had a request or two; at most [`LONGEST`], where handlers take that long.
+/// Time for observing connections, and then for shedding them. It is extended until each connection
+/// should have had one or two requests, at most to [`LONGEST`].
 const OBSERVATION: Duration = Duration::from_millis(30);
 const SHEDDING: Duration = Duration::from_millis(50);
 const REQUESTS: f64 = 1.5;
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Most connections that a plan moves.
+/// Maximum connections that a plan moves.
 const MOST: u32 = 4;
 
-/// A plan's first connection may take so much more than its budget: of two that share a lane, one
-/// takes about half, which may be a little more.
+/// Factor by which the first connection of a plan may exceed its budget: if two connections share a
+/// lane, each causes about half of the load, or a little more.
 const SLACK: f64 = 1.25;
 
-/// Time from a plan that moved something to the next; twice as long after each plan in a row that
-/// came to nothing, this often.
+/// Time from a plan that moved something to the next. Each consecutive plan without effect doubles
+/// it, up to this many times.
 const COOL_DOWN: Duration = Duration::from_millis(150);
 const DOUBLINGS: u32 = 6;
 
-/// What is seen of a lane at a tick.
+/// The state of a lane at a tick.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
-    /// Wall-clock time that it was busy since its start, with the handler that runs.
+    /// Wall-clock time that it was busy since its start, including the running handler.
     pub(super) busy: Duration,
     /// Requests that ended since its start.
     pub(super) requests: u64,
     /// Connections with a request since the last sweep.
     pub(super) active: u64,
-    /// What it has shed for the plan that concerns it.
+    /// Load that it has shed for its current plan.
     pub(super) shed: Spent,
-    /// It was held up since it was told something, and has not heard it.
+    /// The lane was blocked since the last step was sent, and has not received it.
     pub(super) deaf: bool,
 }
 
-/// What a lane has shed for a plan.
+/// The connections and load that a lane has shed for a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Spent {
     pub(super) connections: u32,
-    /// What they took, as [`Shed::left`] counts.
+    /// Their load, in the unit of [`Shed::left`].
     pub(super) taken: f64,
 }
 
-/// What a lane is told.
+/// A step of a plan, sent to a lane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Step {
-    /// Time the polls of your connections.
+    /// Measure the polls of its connections.
     Observe,
-    /// Let connections go.
+    /// Shed connections.
     Shed(Shed),
-    /// The plan is over.
+    /// End the plan.
     Finish,
 }
 
-/// What a plan moves.
+/// The connections that a plan moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Shed {
     pub(crate) to: usize,
     pub(crate) why: Moved,
-    /// Of [`Moved::Busy`] the share of the lane's time; of [`Moved::Saturated`] the seconds of its
-    /// round.
+    /// The remaining budget: a share of the lane's time for [`Moved::Busy`], seconds of its round
+    /// for [`Moved::Saturated`].
     left: f64,
     connections: u32,
     begun: bool,
@@ -116,8 +117,8 @@ impl Shed {
         Shed { to, why, left, connections: MOST, begun: false }
     }
 
-    /// Whether a connection that takes so much goes. One that takes nothing stays: it would change
-    /// nothing.
+    /// Whether a connection with this load leaves. One without load stays, because moving it would
+    /// change nothing.
     pub(crate) fn take(&mut self, takes: f64) -> bool {
         let slack = if self.begun { 1.0 } else { SLACK };
         let goes = self.connections > 0 && takes > 0.0 && takes <= self.left * slack;
@@ -139,7 +140,7 @@ struct Uneven {
     by: f64,
 }
 
-/// What the policy waits for.
+/// The state of the policy.
 #[derive(Clone, Copy, Debug)]
 enum State {
     Calm,
@@ -150,15 +151,15 @@ enum State {
     BackingOff { until: Instant },
 }
 
-/// One lane, smoothed.
+/// The smoothed measurements of one lane.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gauge {
     last: Sample,
-    /// Seconds of busy time that came with a tick and belong to those before: an event loop tells
-    /// only after many polls.
+    /// Seconds of busy time that were reported with one tick and belong to earlier ones: an event
+    /// loop updates its counter only after many polls.
     owed: f64,
     busy: f64,
-    /// Busy time, and requests, per second, over [`ROUND_WINDOW`].
+    /// Busy time and requests per second, smoothed over [`ROUND_WINDOW`].
     work: f64,
     rate: f64,
 }
@@ -174,28 +175,28 @@ impl Gauge {
         self.work += weight * (busy - self.work);
         let ended = sample.requests.saturating_sub(self.last.requests) as f64;
         self.rate += weight * (ended / passed - self.rate);
-        // A handler that has ended counts again when the event loop tells of its turn.
+        // A handler that has ended counts again once the event loop updates its counter.
         let busy = sample.busy.max(self.last.busy);
         self.last = Sample { busy, ..sample };
     }
 
-    /// Seconds until a request of an active connection is served, if all of them ask at once.
+    /// Time to serve one request of each active connection, in seconds.
     fn round(&self) -> f64 {
         if self.rate > 0.0 { self.last.active as f64 * self.work / self.rate } else { 0.0 }
     }
 }
 
-/// Decides which lane sheds what, tick by tick.
+/// Decides at each tick which lane sheds what.
 #[derive(Debug)]
 pub(super) struct Policy {
     lanes: Vec<Gauge>,
     last: Option<Instant>,
     state: State,
-    /// Plans in a row that came to nothing and are not forgiven.
+    /// Consecutive plans without effect that are not yet forgiven.
     failures: u32,
     /// When lanes were last uneven, or a failure was forgiven.
     restless: Option<Instant>,
-    /// What came of the last plan, until it is asked for.
+    /// The result of the last plan, until it is read.
     outcome: Option<Plan>,
 }
 
@@ -211,12 +212,12 @@ impl Policy {
         }
     }
 
-    /// What came of a plan that has ended since this was last asked.
+    /// Takes the result of a plan that has ended since the last call.
     pub(super) fn take_outcome(&mut self) -> Option<Plan> {
         self.outcome.take()
     }
 
-    /// When to look next.
+    /// Time until the next tick.
     pub(super) fn pause(&self) -> Duration {
         let waits = matches!(self.state, State::Calm | State::BackingOff { .. });
         let busy = self.lanes.iter().any(|lane| lane.busy > STIRRING);
@@ -227,7 +228,7 @@ impl Policy {
         }
     }
 
-    /// Looks at all lanes: which is told what.
+    /// Evaluates all lanes. Returns the lane to send a step to, and the step.
     pub(super) fn tick(&mut self, now: Instant, samples: &[Sample]) -> Option<(usize, Step)> {
         let passed = self.last.replace(now).map(|last| now.saturating_duration_since(last));
         let Some(passed) = passed.filter(|passed| !passed.is_zero()) else {
@@ -297,7 +298,7 @@ impl Policy {
             }
             State::CoolingDown { until, .. } if now < until => None,
             State::CoolingDown { uneven, spent, .. } => {
-                // A plan that keeps what it promised takes twice that off the difference.
+                // A plan that works reduces the difference by twice what it moved.
                 let helped = uneven.by - self.difference(&uneven) >= spent.taken / 2.0;
                 self.end(if helped { Plan::Helped } else { Plan::NoHelp }, now);
                 None
@@ -307,16 +308,16 @@ impl Policy {
         }
     }
 
-    /// Whether a lane has not heard what it was told, and is waited for.
+    /// Whether a lane has not received its last step and should be waited for.
     fn is_deaf(&self, uneven: &Uneven, told: Instant, now: Instant) -> bool {
         self.lanes[uneven.from].last.deaf && now < told + LONGEST
     }
 
-    /// How long the lane is given for what takes at least so long.
+    /// The time to allow the lane, at least `least`.
     fn patience(&self, uneven: &Uneven, least: Duration) -> Duration {
         let Gauge { last, rate, .. } = self.lanes[uneven.from];
         let longest = LONGEST.as_secs_f64();
-        // No request has ended yet: they take long.
+        // No request has ended yet, so requests take long.
         let each = if last.active > 0 { REQUESTS * last.active as f64 / rate } else { 0.0 };
         least.max(Duration::from_secs_f64(each.min(longest)))
     }
@@ -341,7 +342,7 @@ impl Policy {
         COOL_DOWN * 2u32.pow(self.failures)
     }
 
-    /// Forgives a failure once lanes have been calm for as long as it made them wait.
+    /// Forgives a failure after lanes have been even for as long as its pause.
     fn forgive(&mut self, now: Instant) {
         let since = *self.restless.get_or_insert(now);
         let calm = matches!(self.state, State::Calm);
@@ -354,7 +355,7 @@ impl Policy {
         }
     }
 
-    /// The lanes that differ by too much, if any do.
+    /// The two lanes that differ too much, if any do.
     fn uneven(&self) -> Option<Uneven> {
         let lanes = || 0..self.lanes.len();
         let round =
@@ -366,7 +367,7 @@ impl Policy {
             let uneven = Uneven { from, to, why: Moved::Saturated, by: most - least };
             return (most > ROUNDS * least && uneven.by > GRAIN).then_some(uneven);
         }
-        // Of several that are saturated, the one that has most to do.
+        // Of several saturated lanes, the one with the most work.
         let from = lanes().filter(|&lane| self.lanes[lane].busy > SATURATED).max_by(round);
         let (from, to) = (from.or_else(|| lanes().max_by(busy))?, lanes().min_by(busy)?);
         let by = self.lanes[from].busy - self.lanes[to].busy;
@@ -374,7 +375,7 @@ impl Policy {
         (self.lanes[from].busy > BUSY && by > DIFFERENCE).then_some(uneven)
     }
 
-    /// By how much two lanes differ that a plan took for uneven.
+    /// The current difference of the two lanes of a plan.
     fn difference(&self, uneven: &Uneven) -> f64 {
         let of = |lane: &Gauge| match uneven.why {
             Moved::Saturated => lane.round(),
@@ -385,7 +386,7 @@ impl Policy {
 }
 
 impl Uneven {
-    /// Whether it is the same lane, for the same reason.
+    /// Whether this is the same source lane, for the same reason.
     fn is(&self, other: &Uneven) -> bool {
         (self.from, self.why) == (other.from, other.why)
     }

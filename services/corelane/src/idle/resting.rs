@@ -14,7 +14,7 @@ use crate::reply::HttpService;
 use crate::shared::Shared;
 use crate::socket::{Socket, StillSocket};
 
-/// A connection of HTTP/1.1 between two requests, which any lane may go on with.
+/// An HTTP/1.1 connection between two requests, which any lane can resume.
 #[derive(Debug)]
 pub(crate) struct Resting {
     pub(crate) socket: StillSocket,
@@ -23,7 +23,7 @@ pub(crate) struct Resting {
     pub(crate) seat: Seat,
 }
 
-/// What was read and not looked at: a part of a head, or pipelined requests. Most often nothing,
+/// Input that was read and not processed: part of a head, or pipelined requests. Usually empty,
 /// which takes one word.
 #[derive(Debug)]
 pub(crate) struct Unread(Option<Box<Bytes>>);
@@ -42,39 +42,39 @@ impl Unread {
     }
 }
 
-/// What a connection takes with it.
+/// The state that a connection keeps across lanes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct History {
-    /// How long it has waited for its client. `None`: the next sweep begins to count.
+    /// How long it has waited for its client. `None`: the next sweep starts to count.
     pub(crate) waited: Option<Duration>,
-    /// Whether it waits for the rest of a head, and not for a request.
+    /// Whether it waits for the rest of a head rather than for a request.
     pub(crate) in_header: bool,
-    /// When it is old enough to go.
+    /// Time until it reaches its maximum age.
     pub(crate) retires_in: Option<Duration>,
-    /// Requests that it has carried.
+    /// Requests served on it.
     pub(crate) requests: u64,
     /// A request announced a body.
     pub(crate) had_body: bool,
-    /// Its next reply is its last.
+    /// The next reply closes the connection.
     pub(crate) last: bool,
-    /// Generation of the last load report that it was sent.
+    /// Generation of the last load report sent on it.
     pub(crate) reported: u32,
 }
 
 impl Resting {
-    /// Takes a connection off its lane.
+    /// Detaches a connection from its lane.
     pub(crate) fn new(
         registration: Registration,
         socket: Socket,
         unread: Bytes,
     ) -> io::Result<Resting> {
         let (mut history, seat) = registration.leave();
-        // It may have come together with the request before.
+        // The part of a head may have arrived together with the previous request.
         history.in_header |= !unread.is_empty();
         Ok(Resting { socket: socket.rest()?, unread: Unread::new(unread), history, seat })
     }
 
-    /// Goes on with it on the lane that this is called on, with `order` first if there is one.
+    /// Resumes it on the calling lane, with `order` first if there is one.
     pub(crate) fn resume<S: HttpService>(self, host: &Rc<LaneService<S>>, order: Option<Order>) {
         let Resting { socket, unread, history, seat } = self;
         let socket = match socket.wake() {
@@ -93,25 +93,25 @@ impl Resting {
     }
 }
 
-/// A place among the open connections of the server, given up when dropped.
+/// A place among the open connections of the server, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Seat {
     shared: Arc<Shared>,
-    /// Where it is open; `None` on its way between two lanes.
+    /// The lane on which it is open; `None` in transit.
     lane: Option<u32>,
-    /// In the count of its lane, where an acceptor counts.
+    /// The place in the lane's count, if there is an acceptor.
     place: Option<Place>,
 }
 
 impl Seat {
-    /// One that [`Shared::try_open`] allowed.
+    /// A place that [`Shared::try_open`] reserved.
     pub(crate) fn new(shared: &Arc<Shared>, lane: usize, place: Option<Place>) -> Self {
         let mut seat = Seat { shared: Arc::clone(shared), lane: None, place };
         seat.arrive(lane);
         seat
     }
 
-    /// Leaves its lane for another. Only the thread of the one may call this.
+    /// Leaves its lane for another. Only the old lane's thread may call this.
     pub(super) fn depart(&mut self, to: usize) {
         self.leave();
         if let Some(place) = &mut self.place {
@@ -119,7 +119,7 @@ impl Seat {
         }
     }
 
-    /// Has come to a lane. Only the thread of that may call this.
+    /// Arrives at a lane. Only the new lane's thread may call this.
     pub(super) fn arrive(&mut self, lane: usize) {
         self.lane = Some(lane as u32);
         self.shared.lanes[lane].metrics.open.add(1);

@@ -1,7 +1,7 @@
-//! A lane's part in a plan: it times its connections' polls for a moment, and lets some go.
+//! A lane's part in a plan: it measures the polls of its connections for a short time, and sheds
+//! some.
 //!
-//! Nothing of it is in the way of a request but the lane's [`Attention`], which is low while there
-//! is no plan.
+//! Outside plans this costs a request nothing except the check of [`Attention`].
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -14,29 +14,28 @@ use crate::lane::LaneState;
 use crate::metrics::Moved;
 use crate::shared::Phase;
 
-/// How long a connection stays on a lane at least: what it does there is to be seen first, and it
-/// is not to go to and fro.
+/// Minimum time of a connection on a lane: its load must be measured first, and it must not move
+/// back and forth.
 const RESIDENCE: Duration = Duration::from_secs(1);
 
-/// What a lane knows of the plan that it has a part in.
+/// A lane's state of its current plan.
 #[derive(Debug)]
 pub(crate) struct Shedding {
     plan: Cell<u32>,
-    /// What is to go, once that is told.
+    /// The connections to shed, once that step has arrived.
     shed: Cell<Option<Shed>>,
-    /// When it began to observe.
+    /// When the observation started.
     begun: Cell<Tick>,
-    /// When the poll began that is timed, if one is, and how many requests its connection had
-    /// carried.
+    /// The start of the poll that is being timed, and how many requests its connection had served.
     polled: Cell<Option<(Tick, u64)>>,
 }
 
-/// What a connection has taken since its lane observes it.
+/// The load of a connection since the observation started.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
     plan: u32,
     nanos: u32,
-    /// How many requests it had carried before.
+    /// Requests that it had served before.
     carried: u64,
 }
 
@@ -50,7 +49,7 @@ impl Shedding {
         }
     }
 
-    /// Takes a step of a plan.
+    /// Handles a step of a plan.
     pub(super) fn hear(&self, attention: &Attention, plan: u32, step: Step) {
         match step {
             Step::Observe => {
@@ -60,7 +59,7 @@ impl Shedding {
                 self.polled.set(None);
                 attention.raise(Attention::SHED);
             }
-            // Of a plan that it has not observed for, it knows nothing.
+            // The lane has no measurements for other plans.
             Step::Shed(shed) if plan == self.plan.get() => self.shed.set(Some(shed)),
             Step::Shed(_) => {}
             Step::Finish => attention.lower(Attention::SHED),
@@ -72,7 +71,7 @@ impl Shedding {
         self.polled.set(Some((Tick::now(), connection.served())));
     }
 
-    /// It was polled, and has to wait.
+    /// A connection was polled and waits.
     pub(super) fn end_poll(&self, connection: &Connection) {
         let Some((begun, carried)) = self.polled.take() else { return };
         let took = u32::try_from(Tick::now().since(begun)).unwrap_or(u32::MAX);
@@ -82,7 +81,7 @@ impl Shedding {
         connection.taken.set(Taken { nanos: before.nanos.saturating_add(took), ..before });
     }
 
-    /// Where a connection goes that is idle, if it is to go.
+    /// The destination of an idle connection, if it should leave.
     pub(super) fn choose(&self, lane: &LaneState, connection: &Connection) -> Option<Leave> {
         let mut shed = self.shed.get()?;
         let serves = lane.phase.get() == Phase::Serving;
@@ -99,7 +98,7 @@ impl Shedding {
         Some(Leave::Move { lane: shed.to, why: shed.why })
     }
 
-    /// What a connection takes, in the measure of a plan: a share of the lane's time, or the seconds
+    /// The load of a connection in the unit of the plan: a share of the lane's time, or the seconds
     /// of a request.
     fn takes(&self, connection: &Connection, why: Moved) -> Option<f64> {
         let taken = connection.taken.get();

@@ -1,21 +1,21 @@
-//! A table whose entries stay where they are while it grows, and whose memory goes when they do.
+//! A table whose entries do not move when it grows, and whose memory is freed with them.
 //!
-//! One slab would be copied each time that it grows, which holds a lane for milliseconds where it
-//! has many thousand entries, and it never shrinks.
+//! A single slab is copied each time that it grows, which blocks a lane for milliseconds with many
+//! thousands of entries, and it never shrinks.
 
 use std::collections::BTreeSet;
 
 use slab::Slab;
 
-/// Entries of a block.
+/// Entries per block.
 const BLOCK: usize = 256;
 
-/// Entries with a key each.
+/// A table of entries with keys.
 #[derive(Debug)]
 pub(super) struct Table<T> {
     blocks: Vec<Slab<T>>,
-    /// Those with room and memory: the first is filled first, so that others become empty and lose
-    /// theirs.
+    /// Allocated blocks with room. The first is filled first, so that others become empty and are
+    /// freed.
     open: BTreeSet<usize>,
     len: usize,
 }
@@ -35,7 +35,7 @@ impl<T> Table<T> {
         self.len == 0
     }
 
-    /// No key is as large.
+    /// An upper bound of all keys.
     pub(super) fn end(&self) -> usize {
         self.blocks.len() * BLOCK
     }
@@ -48,7 +48,7 @@ impl<T> Table<T> {
         self.blocks.get_mut(key / BLOCK)?.get_mut(key % BLOCK)
     }
 
-    /// The key that the next entry gets.
+    /// The key of the next entry.
     pub(super) fn next_key(&mut self) -> usize {
         let block = self.open.first().copied().unwrap_or_else(|| self.add_block());
         block * BLOCK + self.blocks[block].vacant_key()
@@ -79,7 +79,7 @@ impl<T> Table<T> {
         let entry = self.blocks.get_mut(at)?.try_remove(key % BLOCK)?;
         self.len -= 1;
         self.open.insert(at);
-        // One with room is kept for those who come next.
+        // One empty block is kept for the next entries.
         if self.blocks[at].is_empty() && self.open.len() > 1 {
             self.open.remove(&at);
             self.blocks[at] = Slab::new();
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// Entries that the table has memory for.
+    /// Number of entries that fit into the allocated memory.
     fn room<T>(table: &Table<T>) -> usize {
         table.blocks.iter().map(Slab::capacity).sum()
     }
@@ -107,7 +107,7 @@ mod tests {
     fn entries_are_found_by_their_keys_until_they_are_removed() {
         let (random, mut table, mut model) = (Random::seeded(1), Table::default(), BTreeMap::new());
         for round in 0..100_000_u64 {
-            // It grows for a while, then it shrinks, to and fro.
+            // The table grows and shrinks alternately.
             let grows = (round / 5000).is_multiple_of(2);
             if random.chance() < if grows { 0.8 } else { 0.2 } {
                 let key = table.next_key();

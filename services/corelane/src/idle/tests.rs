@@ -1,4 +1,4 @@
-//! Connections that the kernel refuses to watch.
+//! Tests of connections that the kernel does not accept into an epoll.
 
 use std::convert::Infallible;
 use std::fs::{File, OpenOptions};
@@ -44,7 +44,7 @@ fn resting(lane: &LaneState, socket: impl Into<OwnedFd>) -> Resting {
     }
 }
 
-/// No epoll takes it (epoll_ctl(2): `EPERM`).
+/// A file that epoll does not accept (epoll_ctl(2): `EPERM`).
 fn refused() -> File {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/null");
     file.expect("a file")
@@ -76,7 +76,7 @@ async fn a_lane_that_waits_for_its_last_connection_hears_of_one_that_cannot_go_o
     assert_eq!(lane.metrics().open.get(), 0);
 }
 
-/// Of each connection a lot has one, in a table without gaps.
+/// A lot has one entry per connection, in a table without gaps.
 #[test]
 fn a_parked_connection_takes_little() {
     assert!(size_of::<Resting>() <= 104, "{}", size_of::<Resting>());

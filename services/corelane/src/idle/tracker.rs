@@ -1,57 +1,57 @@
-//! Tells from outside when a connection of HTTP/1.1 is exactly idle.
+//! Detects when an HTTP/1.1 connection is exactly idle.
 //!
-//! hyper does not say when it has nothing left of a message, neither read nor to be written. It
-//! follows from these rules, which rely on hyper 1.12.0 (`proto/h1/{dispatch,conn,io}.rs`):
+//! hyper does not report that it has nothing left of a message to read or to write. It follows from
+//! these rules, which rely on hyper 1.12.0 (`proto/h1/{dispatch,conn,io}.rs`):
 //!
-//! 1. The body of the last reply was dropped. hyper drops it when it has put the end of the message
-//!    into its buffer, and before that the future of the service.
-//! 2. The body of the last request is empty, or was *seen to its end*: hyper has left the message
-//!    before it gives its last bytes, or its end, to the service. A body that was dropped is not
-//!    seen: what is left of it may wait in hyper's buffer, and would be taken for a request. But
-//!    hyper has left that too once it asks the socket for more, when all that it has read ended
-//!    between two messages or within a head: for a body it asks only when its buffer is empty.
-//! 3. The socket was flushed after the last write, and after the last end of a reply: hyper flushes
-//!    it only when its own buffer is empty, and tries to in each of its turns.
-//! 4. For a move, a request was served since the connection came to its lane: a socket that was
-//!    just registered never seems readable in its first turn, and would move on for ever.
+//! 1. The body of the last reply was dropped. hyper drops the service's future first. It drops the
+//!    body after it has put the end of the message into its buffer.
+//! 2. The body of the last request is empty or was *read to its end*: hyper finishes the message
+//!    before it passes its last bytes or its end to the service. A body that was dropped does not
+//!    count, because the rest of it may be in hyper's buffer, and would be parsed as a request.
+//!    However, hyper has finished it once it reads from the socket, if its input ends between two
+//!    messages or within a head. For a body it reads only when its buffer is empty.
+//! 3. The socket was flushed after the last write, and after the last end of a reply. hyper flushes
+//!    it only when its own buffer is empty, and tries to in each poll.
+//! 4. To move, the connection must have served a request on its lane: a newly registered socket is
+//!    not readable in its first turn, so the connection would keep moving.
 //!
-//! All of it holds only when hyper was polled and has to wait: then it has gone as far as it can.
-//! What hyper decides by itself ends the connection in the same turn, and with
-//! [`Tracker::end`]: an end of the stream, a head that it refuses, `Connection: close`.
+//! The rules hold only if hyper was polled and waits, because it has then made all possible
+//! progress. If hyper itself decides to stop, the connection ends in the same turn with
+//! [`Tracker::end`]: at the end of the stream, on a rejected head, or with `Connection: close`.
 //!
-//! Two more are not needed if these are right: the bytes that hyper has read end between two
-//! messages or within a head, and no message said that it is the last.
+//! Two more conditions follow from these rules: hyper's input ends between two messages or within a
+//! head, and no message was marked as the last.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::body_watch::BodyWatch;
 
-/// What of a connection decides whether it is idle.
+/// The state of a connection that decides whether it is idle.
 #[derive(Debug, Default)]
 pub(crate) struct Tracker {
     in_flight: Cell<u32>,
-    /// Something of a reply may not have left hyper's buffer, or the socket's.
+    /// Part of a reply may be in hyper's or the socket's buffer.
     unsettled: Cell<bool>,
-    /// The body of the last request, if it has one. hyper reads no further request before it has
-    /// left this one, so there is but one to be watched; and each has its own watch, so that a late
-    /// reader of one says nothing of the next.
+    /// The body of the last request, if it has one. hyper reads no further request until it has
+    /// finished this one, so one is enough. Each body has its own watch, so a late reader of an
+    /// earlier body does not affect the next.
     body: RefCell<Option<Arc<BodyWatch>>>,
-    /// That of the request before, if it was not seen when the last one began.
+    /// The body of the previous request, if it was not read to its end when the last one began.
     #[cfg(feature = "chaos")]
     before: RefCell<Option<Arc<BodyWatch>>>,
-    /// The socket had nothing when it was last read.
+    /// The last read from the socket returned no data.
     blocked: Cell<bool>,
-    /// What was read ends within a body.
+    /// The input ends within a body.
     within_body: Cell<bool>,
-    /// The last request is the last of its connection, or may be.
+    /// The last request is or may be the last of its connection.
     last: Cell<bool>,
-    /// The connection ends.
+    /// The connection is ending.
     ending: Cell<bool>,
 }
 
 impl Tracker {
-    /// A request begins, with this body.
+    /// A request with this body begins.
     pub(crate) fn begin_request(&self, body: Option<Arc<BodyWatch>>) {
         self.in_flight.set(self.in_flight.get() + 1);
         #[cfg(not(feature = "chaos"))]
@@ -60,12 +60,12 @@ impl Tracker {
         self.before.replace(self.body.replace(body).filter(|body| !body.is_seen()));
     }
 
-    /// A request was read; whether its fields leave it open that another comes.
+    /// A request was read. `last`: its headers end the connection.
     pub(crate) fn set_last(&self, last: bool) {
         self.last.set(last);
     }
 
-    /// Whether the last request is the last of its connection, or may be.
+    /// Whether the last request is or may be the last of its connection.
     pub(crate) fn is_last(&self) -> bool {
         self.last.get()
     }
@@ -76,44 +76,44 @@ impl Tracker {
         self.unsettled.set(true);
     }
 
-    /// Requests whose replies are not made, or not handed to hyper to their end.
+    /// Requests whose replies are not ready, or not completely passed to hyper.
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight.get()
     }
 
-    /// Bytes are to be written.
+    /// Bytes are about to be written.
     pub(crate) fn writing(&self) {
         self.unsettled.set(true);
     }
 
-    /// The socket has every byte that was to be written.
+    /// The socket has all output.
     pub(crate) fn flushed(&self) {
         self.unsettled.set(false);
     }
 
-    /// hyper asks the socket for more.
+    /// hyper reads from the socket.
     pub(crate) fn asks(&self) {
         if !self.within_body.get() {
             self.body.take();
         }
     }
 
-    /// The socket was read; whether it had nothing.
+    /// The socket was read. `blocked`: it had no data.
     pub(crate) fn read(&self, blocked: bool) {
         self.blocked.set(blocked);
     }
 
-    /// Whether everything that came was read.
+    /// Whether all received data was read.
     pub(crate) fn is_blocked(&self) -> bool {
         self.blocked.get()
     }
 
-    /// What was read was followed; whether it ends between two messages, or within a head.
+    /// Input was tracked. `between_bodies`: it ends between two messages, or within a head.
     pub(crate) fn followed(&self, between_bodies: bool) {
         self.within_body.set(!between_bodies);
     }
 
-    /// The connection is never idle again.
+    /// The connection will not be idle again.
     pub(crate) fn end(&self) {
         self.ending.set(true);
     }
@@ -133,20 +133,19 @@ impl Tracker {
         !self.unsettled.get()
     }
 
-    /// Whether hyper has left the body of the last request, if it has one (rule 2).
+    /// Whether hyper has finished the body of the last request, if it has one (rule 2).
     pub(crate) fn is_body_seen(&self) -> bool {
         let seen = self.body.borrow().as_ref().is_none_or(|body| body.is_seen());
         seen && !self.within_body.get()
     }
 
-    /// The same if it made no difference whose body it was that was seen since the request began.
+    /// The same, if a body of another request that was read since then counted too.
     #[cfg(feature = "chaos")]
     pub(crate) fn is_body_seen_by_anyone(&self) -> bool {
         self.is_body_seen() || self.before.borrow().as_ref().is_some_and(|body| body.is_seen())
     }
 
-    /// Whether nothing of a message is left. Asked only when the connection was polled and has to
-    /// wait.
+    /// Whether nothing of a message is left. Valid only if the connection was polled and waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.goes_on() && self.has_replied() && self.is_flushed() && self.is_body_seen()
     }

@@ -1,8 +1,8 @@
-//! Connections on their way from one lane to another.
+//! Connections in transit between lanes.
 //!
-//! None can be lost between two lanes: a lane that ends closes its mailbox under the lock that
-//! others put connections in under, and only when nothing is left in it. One that comes too late is
-//! given back, and is served where it was.
+//! No connection is lost: a lane that ends closes its mailbox only when it is empty, under the same
+//! lock under which others add connections. A connection that arrives later is returned and stays
+//! where it was.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -18,25 +18,25 @@ use crate::metrics::Moved;
 use crate::reply::HttpService;
 use crate::shared::{Phase, Shared};
 
-/// Most connections that a lane takes in a turn of its event loop: then others have theirs.
+/// Maximum connections that a lane accepts per turn of its event loop, so that other tasks run in
+/// between.
 const IN_A_TURN: usize = 32;
 
-/// Where other threads leave connections for a lane, and what it is to do about its own, on cache
-/// lines of its own.
+/// A lane's mailbox for connections and for steps of plans, on its own cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Mailbox<R = Resting> {
     inside: Mutex<Inside<R>>,
-    /// Tells the lane to look.
+    /// Wakes the lane.
     wake: Notify,
 }
 
 #[derive(Debug)]
 struct Inside<R> {
     resting: VecDeque<R>,
-    /// The lane ends, or has ended.
+    /// The lane is ending or has ended.
     closed: bool,
-    /// What the lane is told and has not heard, and the number of the plan that it is part of.
+    /// The step that the lane has not received yet, and the number of its plan.
     step: Option<Step>,
     plan: u32,
     /// What the lane has shed for that plan.
@@ -59,7 +59,7 @@ impl<R> Mailbox<R> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves a connection for the lane, or gives it back if that takes none.
+    /// Sends a connection to the lane, or returns it if the mailbox is closed.
     fn offer(&self, resting: R) -> Result<(), R> {
         let mut inside = self.inside();
         if inside.closed {
@@ -71,7 +71,7 @@ impl<R> Mailbox<R> {
         Ok(())
     }
 
-    /// Connections that wait here.
+    /// Number of connections in the mailbox.
     pub(super) fn length(&self) -> usize {
         self.inside().resting.len()
     }
@@ -85,14 +85,14 @@ impl<R> Mailbox<R> {
         taken
     }
 
-    /// Takes no more connections from here on, unless some wait; whether that is so.
+    /// Closes the mailbox unless connections wait in it. Returns whether it was closed.
     pub(crate) fn close(&self) -> bool {
         let mut inside = self.inside();
         inside.closed |= inside.resting.is_empty();
         inside.closed
     }
 
-    /// Takes no more connections, and drops those that wait: what is left of the server is cut.
+    /// Closes the mailbox and drops the connections in it: the server is stopping.
     pub(crate) fn abandon(&self) {
         let left = {
             let mut inside = self.inside();
@@ -102,7 +102,7 @@ impl<R> Mailbox<R> {
         drop(left);
     }
 
-    /// Tells the lane to take a step of a plan. Only the mover may call this.
+    /// Sends a step of a plan to the lane. Only the mover may call this.
     pub(super) fn tell(&self, step: Step) {
         let mut inside = self.inside();
         if step == Step::Observe {
@@ -114,19 +114,19 @@ impl<R> Mailbox<R> {
         self.wake.notify_one();
     }
 
-    /// What the lane was told since it last looked, and the number of the plan.
+    /// Takes the step sent since the last call, and the number of its plan.
     fn step(&self) -> Option<(u32, Step)> {
         let mut inside = self.inside();
         let plan = inside.plan;
         inside.step.take().map(|step| (plan, step))
     }
 
-    /// Whether the lane was told something and has not looked.
+    /// Whether the lane has not received the last step.
     pub(super) fn is_unheard(&self) -> bool {
         self.inside().step.is_some()
     }
 
-    /// Notes that a connection left for a plan.
+    /// Records that a connection left for a plan.
     pub(super) fn spend(&self, plan: u32, taken: f64) {
         let mut inside = self.inside();
         if inside.plan == plan {
@@ -141,7 +141,7 @@ impl<R> Mailbox<R> {
     }
 }
 
-/// Takes in what comes from other lanes, and hears of plans, for as long as the lane runs.
+/// Receives connections from other lanes and steps of plans while the lane runs.
 pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {
     let lane = &host.lane;
     let mailbox = &lane.shared().mailbox;
@@ -161,12 +161,12 @@ pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {
     }
 }
 
-/// Whether connections may move at all. In a drain each stays where it is: lanes end.
+/// Whether connections may move. They do not move in a drain, because lanes end.
 pub(super) fn is_open(shared: &Shared) -> bool {
     shared.lanes.len() > 1 && shared.phase() == Phase::Serving
 }
 
-/// Sends a connection to another lane; it stays if that takes none.
+/// Sends a connection to another lane. It stays if that lane does not accept it.
 pub(super) fn depart<S: HttpService>(
     host: &Rc<LaneService<S>>,
     mut resting: Resting,

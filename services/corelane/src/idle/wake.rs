@@ -1,4 +1,4 @@
-//! Which lane goes on with a parked connection that wakes.
+//! Chooses the lane for a parked connection that wakes.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -9,16 +9,16 @@ use crate::lane::LaneState;
 use crate::settings::Moving;
 use crate::shared::LaneShared;
 
-/// Expected work that differs by less is the same: a move costs some microseconds, and as many
-/// tens of them until the other lane wakes.
+/// Differences in expected work below this are ignored: a move takes some microseconds, and waking
+/// the other lane takes some tens of microseconds.
 const GRAIN: Duration = Duration::from_millis(1);
 
-/// What a lane knows of its last moments.
+/// The recent history of a lane.
 #[derive(Debug)]
 pub(crate) struct Lately {
-    /// Connections that woke here, whose requests may not have begun, and since when they count.
+    /// Connections that woke here and whose requests may not have begun, and since when they count.
     woken: Cell<(Instant, u64)>,
-    /// When the lane was last swept, and for how long it had been busy since its start.
+    /// Time of the last sweep, and the total busy time of the lane then.
     swept: Cell<(Instant, Duration)>,
 }
 
@@ -28,7 +28,7 @@ impl Lately {
         Lately { woken: Cell::new((now, 0)), swept: Cell::new((now, Duration::ZERO)) }
     }
 
-    /// The lane is swept, and has so many connections in use.
+    /// Records a sweep that found `active` connections in use.
     pub(crate) fn sweep(&self, lane: &LaneState, active: usize) {
         let now = Instant::now();
         let (before, busy_before) = self.swept.get();
@@ -40,8 +40,8 @@ impl Lately {
         lane.metrics().active.set(active as u64);
     }
 
-    /// Connections that woke here a moment ago; they count for as long as all of them are expected
-    /// to take.
+    /// Connections that woke here recently. They count for as long as all of them are expected to
+    /// take.
     fn woken(&self, now: Instant, each: Duration) -> u64 {
         let (since, count) = self.woken.get();
         let over = now.saturating_duration_since(since) > GRAIN + each * count as u32;
@@ -59,21 +59,21 @@ impl Lately {
 
 const MILLION: f64 = 1e6;
 
-/// What a lane is chosen by.
+/// The criteria for choosing a lane.
 #[derive(Clone, Copy, Debug)]
 struct Load {
-    /// Whether it can be chosen at all.
+    /// Whether it can be chosen.
     open: bool,
-    /// What its requests are expected to take, those of connections on their way to it included.
+    /// Expected time for its requests, including those of connections in transit to it.
     expected: Duration,
-    /// The share of its time for which it was busy lately.
+    /// The share of recent time for which it was busy.
     busy: f64,
 }
 
 impl Load {
-    /// Of a lane that so many connections are on their way to.
+    /// The load of a lane with `coming` connections in transit to it.
     fn of(lane: &LaneShared, now: Instant, coming: u64) -> Load {
-        // What has held its lane for longer than was expected may do so for as long again.
+        // A handler that exceeded its expected time may continue for as long again.
         let overdue = lane.running.get(now).map_or(Duration::ZERO, |(kind, held)| {
             let expected = Duration::from_nanos(lane.load_table.expect(kind));
             if held > expected { held } else { Duration::ZERO }
@@ -86,12 +86,12 @@ impl Load {
     }
 }
 
-/// What a request of any kind is expected to take.
+/// Expected time of a request of any kind.
 fn any(lane: &LaneShared) -> Duration {
     Duration::from_nanos(lane.load_table.expect_any())
 }
 
-/// The lane that is to go on with a connection that wakes on `lane`; `None`: this one.
+/// The lane that should resume a connection which wakes on `lane`; `None` for `lane` itself.
 pub(super) fn place(lane: &LaneState) -> Option<usize> {
     let (shared, own) = (&lane.shared, lane.index);
     if lane.moving == Moving::Off || !is_open(shared) {
@@ -110,8 +110,8 @@ pub(super) fn place(lane: &LaneState) -> Option<usize> {
     chosen
 }
 
-/// The lane with the least expected work, and of those that have the same the one that was least
-/// busy; `None` where `own` is as good.
+/// The lane with the least expected work, and among equals the least busy one. `None` if `own` is
+/// as good.
 fn choose(loads: &[Load], own: usize) -> Option<usize> {
     let here = loads[own];
     let grains = |load: &Load| load.expected.as_nanos() / GRAIN.as_nanos();
@@ -143,7 +143,7 @@ mod tests {
             (vec![(1.1, 0.0), (0.9, 0.0)], None),
             (vec![(9.0, 0.0), (9.5, 0.0), (7.0, 1.0)], Some(2)),
             (vec![(5.0, 1.0), (9.0, 0.0)], None),
-            // With the same work, by how busy they were.
+            // Equal work: the busy shares decide.
             (vec![(0.0, 1.0), (0.5, 0.3), (0.0, 0.2)], Some(2)),
             (vec![(0.0, 0.5), (0.0, 0.0)], None),
             (vec![(0.0, 0.9), (0.0, 0.7)], None),

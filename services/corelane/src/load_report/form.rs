@@ -1,14 +1,14 @@
-//! A report as the value of its header.
+//! Encodes a report as a header value.
 
 use http::HeaderValue;
 
 use super::LoadReports;
 use super::sampler::Report;
 
-/// The header value of a report; none when reports are off.
+/// The header value of a report; `None` if reports are off.
 ///
-/// The keys are the field names of `xds.data.orca.v3.OrcaLoadReport`. Envoy drops a report for
-/// one that it does not know (source/common/orca/orca_parser.cc).
+/// The keys are the fields of `xds.data.orca.v3.OrcaLoadReport`. Envoy drops a report with an
+/// unknown key (source/common/orca/orca_parser.cc).
 pub(super) fn header_value(report: &Report, form: LoadReports) -> Option<HeaderValue> {
     let Report { utilization, rps, eps, expected_wait, in_flight } = report;
     let text = match form {

@@ -1,7 +1,7 @@
-//! Load reports: replies tell the load balancer in front how busy this server is.
+//! Load reports: replies report to the load balancer in front how busy this server is.
 //!
 //! The admin thread reads the lanes' counters ten times a second ([`sampler`]) and publishes one
-//! header value ([`form`]); each lane puts it into the replies of its connections ([`publish`]).
+//! header value ([`form`]). Each lane adds it to the replies of its connections ([`publish`]).
 
 mod form;
 mod publish;
@@ -19,7 +19,7 @@ use sampler::{Reading, Sampler};
 
 use crate::shared::{LaneShared, Shared};
 
-/// How often a report is made.
+/// Interval between reports.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// Whether replies carry load reports, and in which format.
@@ -134,7 +134,7 @@ fn read(lane: &LaneShared, now: Instant) -> Reading {
     let (metrics, runtime) = (&lane.metrics, lane.runtime.get());
     Reading {
         busy: runtime.map_or(Duration::ZERO, |runtime| runtime.worker_total_busy_duration(0)),
-        // A lane that has yet to begin waits.
+        // A lane that has not started counts as waiting.
         waits: runtime.map_or(1, |runtime| runtime.worker_park_unpark_count(0)),
         finished: metrics.finished.get(),
         failed: metrics.failed.get(),

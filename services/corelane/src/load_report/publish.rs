@@ -1,4 +1,4 @@
-//! The way of a report from the admin thread to the replies.
+//! Passes reports from the admin thread to the replies.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,19 +10,19 @@ use crate::connection::Connection;
 
 const NAME: HeaderName = HeaderName::from_static("endpoint-load-metrics");
 
-/// The latest report, for all lanes. Aligned to cache lines of its own, so that a lane which looks
-/// for news at each reply misses its cache only when there is some.
+/// The latest report, for all lanes. On its own cache lines, so that a lane, which checks it for
+/// each reply, has a cache miss only if it changed.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Published {
-    /// Grows with each report.
+    /// Incremented with each report.
     generation: AtomicU32,
-    /// None while there is nothing to say.
+    /// `None` while there is no report.
     report: Mutex<Option<HeaderValue>>,
 }
 
 impl Published {
-    /// Publishes a report, or that there is none.
+    /// Publishes a report, or its absence.
     pub(super) fn publish(&self, report: Option<HeaderValue>) {
         let mut slot = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         if report.is_some() || slot.is_some() {
@@ -32,7 +32,7 @@ impl Published {
     }
 }
 
-/// A lane's copy of the latest report. The shared slot is read only after it has changed.
+/// A lane's copy of the latest report. The shared slot is read only after a change.
 #[derive(Debug, Default)]
 pub(crate) struct LaneReports {
     generation: Cell<u32>,
@@ -40,7 +40,7 @@ pub(crate) struct LaneReports {
 }
 
 impl LaneReports {
-    /// Puts the latest report into a reply, unless its connection has had it.
+    /// Adds the latest report to a reply, unless its connection has received it.
     pub(crate) fn sign(
         &self,
         published: &Published,
@@ -58,9 +58,9 @@ impl LaneReports {
     }
 
     fn refresh(&self, published: &Published) {
-        // A lane waits for nobody: whoever holds the slot is done before the next reply.
+        // Lanes do not block on the lock: the slot is free again before the next reply.
         let Ok(slot) = published.report.try_lock() else { return };
-        // A copy, not a clone: lanes must not share a reference count.
+        // A copy instead of a clone, because lanes must not share a reference count.
         let copy = slot.as_ref().and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok());
         self.copy.replace(copy);
         self.generation.set(published.generation.load(Ordering::Acquire));

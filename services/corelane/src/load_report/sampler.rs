@@ -1,35 +1,35 @@
-//! From counters that only grow to a report: pure arithmetic, without clock or thread.
+//! Computes reports from monotonic counters: pure arithmetic, without clocks and threads.
 
 use std::time::Duration;
 
 /// Time constant of the smoothing.
 const SMOOTHED_OVER: Duration = Duration::from_secs(1);
 
-/// Least utilization that is reported. Weights are inversely proportional to it, so a replica
-/// that said 0.001 would draw nearly every request at once.
+/// Minimum utilization that is reported. Weights are inversely proportional to it, so a replica
+/// that reported 0.001 would attract nearly all requests.
 const LEAST_UTILIZATION: f64 = 0.02;
 
-/// Requests per second below which there is no report: their utilization is noise.
+/// Below this rate there is no report, because the utilization is noise.
 const LEAST_RPS: f64 = 0.1;
 
-/// What a lane shows at one moment.
+/// The counters of a lane at one time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reading {
-    /// Time its event loop has spent on tasks. It grows when a turn of the loop ends, not within.
+    /// Busy time of its event loop. It is updated at the end of a turn.
     pub(super) busy: Duration,
-    /// How often the event loop began or ended a wait: odd while it waits.
+    /// How often the event loop started or ended a wait: odd while it waits.
     pub(super) waits: u64,
     /// Requests finished.
     pub(super) finished: u64,
-    /// Of these, answered with 5xx.
+    /// Those answered with 5xx.
     pub(super) failed: u64,
     /// Requests in flight now.
     pub(super) in_flight: u64,
-    /// Lane time that the queued and running requests are still expected to take.
+    /// Expected lane time of the queued and running requests.
     pub(super) expected: Duration,
 }
 
-/// What is reported; units as [`LoadReports`](super::LoadReports) has them.
+/// The values of a report, in the units of [`LoadReports`](super::LoadReports).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Report {
     pub(super) utilization: f64,
@@ -39,7 +39,7 @@ pub(super) struct Report {
     pub(super) in_flight: u64,
 }
 
-/// The lanes as they were last seen, and the smoothed values.
+/// The last reading of each lane, and the smoothed values.
 #[derive(Debug)]
 pub(super) struct Sampler {
     lanes: Vec<LaneUse>,
@@ -53,7 +53,7 @@ impl Sampler {
         Sampler { lanes: vec![LaneUse::default(); lanes], utilization: 0.0, rps: 0.0, eps: 0.0 }
     }
 
-    /// Takes the readings of all lanes, `elapsed` after the last; `None` while the server is idle.
+    /// Adds the readings of all lanes, `elapsed` after the last. `None` while the server is idle.
     pub(super) fn sample(&mut self, elapsed: Duration, readings: &[Reading]) -> Option<Report> {
         let elapsed = elapsed.max(Duration::from_millis(1));
         let (mut busy, mut finished, mut failed) = (Duration::ZERO, 0, 0);
@@ -78,8 +78,8 @@ impl Sampler {
     }
 }
 
-/// `old` after it moved towards `new` for `elapsed`: `old·e + new·(1 − e)`, `e = exp(−elapsed/τ)`,
-/// as the kernel does it for the load average (kernel/sched/loadavg.c). Late samples weigh more.
+/// Moves `old` towards `new` for `elapsed`: `old·e + new·(1 − e)`, `e = exp(−elapsed/τ)`, like the
+/// kernel's load average (kernel/sched/loadavg.c). Late samples weigh more.
 fn smooth(old: f64, new: f64, elapsed: Duration) -> f64 {
     let kept = (-elapsed.div_duration_f64(SMOOTHED_OVER)).exp();
     old * kept + new * (1.0 - kept)
@@ -88,16 +88,16 @@ fn smooth(old: f64, new: f64, elapsed: Duration) -> f64 {
 #[derive(Clone, Copy, Debug, Default)]
 struct LaneUse {
     last: Reading,
-    /// Time taken for busy that the lane's own account has yet to show.
+    /// Time counted as busy that the lane's counter does not contain yet.
     ahead: Duration,
 }
 
 impl LaneUse {
-    /// How much of `elapsed` the lane was busy.
+    /// The part of `elapsed` for which the lane was busy.
     ///
-    /// A lane inside one long turn accounts for it only at its end and would look idle until then.
-    /// It has not waited since the last reading, so the whole time counts now, and is taken off
-    /// what the lane adds later.
+    /// A lane in a long turn updates its counter only at the end and would look idle until then. It
+    /// has not waited since the last reading, so the whole interval counts now, and is subtracted
+    /// from the later update.
     fn busy(&mut self, elapsed: Duration, now: &Reading) -> Duration {
         let added = now.busy.saturating_sub(self.last.busy);
         let waiting = now.waits % 2 == 1;
@@ -107,7 +107,7 @@ impl LaneUse {
         }
         let busy = added.saturating_sub(self.ahead);
         self.ahead = Duration::ZERO;
-        // The rest belongs to the time before, which has been reported.
+        // The rest belongs to an earlier interval, which was already reported.
         busy.min(elapsed)
     }
 }
@@ -126,7 +126,8 @@ mod tests {
         assert!((found - wanted).abs() < 1e-6, "{found} is not {wanted}");
     }
 
-    /// A lane that was busy for `share` percent of each tick, `ticks` long, at 10 requests a tick.
+    /// A lane that was busy for `share` percent of each tick, for `ticks` ticks, with 10 requests
+    /// per tick.
     fn after(ticks: u64, share: u64) -> Reading {
         Reading {
             busy: millis(ticks * share),
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn settled_values_are_the_true_ones() {
-        // The shares of two lanes in percent, and the mean that is reported.
+        // The busy shares of two lanes in percent, and the reported mean.
         for (shares, utilization) in
             [([50, 50], 0.5), ([100, 0], 0.5), ([100, 100], 1.0), ([1, 0], 0.02), ([0, 0], 0.02)]
         {
@@ -178,7 +179,7 @@ mod tests {
     #[test]
     fn a_lane_in_one_long_turn_is_busy() {
         let mut lane = LaneUse::default();
-        // Busy in total (ms), waits, and what the tick counts (ms).
+        // Total busy time (ms), waits, and the result for the tick (ms).
         let ticks = [
             (10, 1, 10),  // parked at the end
             (30, 2, 20),  // woken, and a long turn has begun

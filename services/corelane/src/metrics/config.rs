@@ -1,4 +1,4 @@
-//! What the server was told: its settings, as series that rules can compare with.
+//! Settings of the server as series, for rules to compare with.
 
 use std::fmt;
 
@@ -8,24 +8,24 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::family::{Family, Value};
 use crate::builder::Builder;
 
-const INFO: Family = Family::gauge("corelane_config_info", "Settings that are words; always 1");
+const INFO: Family = Family::gauge("corelane_config_info", "Settings with text values; always 1");
 
 type OfSettings = (Family, fn(&Builder) -> Value);
 
-/// Settings that are numbers.
+/// Numeric settings.
 const NUMBERS: &[OfSettings] = &[
     (
         Family::gauge("corelane_config_backlog", "Length of the accept queue of each listener"),
         |settings| u64::from(settings.backlog).into(),
     ),
     (
-        Family::gauge("corelane_config_connections", "Most open connections over all lanes"),
+        Family::gauge("corelane_config_connections", "Maximum open connections over all lanes"),
         |settings| settings.limits.connections.into(),
     ),
     (
         Family::gauge(
             "corelane_config_connection_requests",
-            "Most requests of a connection; +Inf for any number",
+            "Maximum requests per connection; +Inf if unlimited",
         ),
         |settings| {
             let limit = settings.limits.connection_requests;
@@ -33,68 +33,69 @@ const NUMBERS: &[OfSettings] = &[
         },
     ),
     (
-        Family::gauge("corelane_config_slots", "Most requests that run on a lane at a time"),
+        Family::gauge(
+            "corelane_config_slots",
+            "Maximum requests that run on a lane at the same time",
+        ),
         |settings| settings.limits.slots.into(),
     ),
     (
-        Family::gauge("corelane_config_queue", "Most requests that wait for a slot of a lane"),
+        Family::gauge("corelane_config_queue", "Maximum requests that wait for a slot of a lane"),
         |settings| settings.limits.queue.into(),
     ),
     (
         Family::gauge(
             "corelane_config_blocking_threads",
-            "Most threads of a lane for code that blocks",
+            "Maximum threads of a lane for blocking calls",
         ),
         |settings| settings.limits.blocking_threads.into(),
     ),
     (
         Family::gauge(
             "corelane_config_blocking_queue",
-            "Most blocking calls of a lane that wait for a thread",
+            "Maximum blocking calls of a lane that wait for a thread",
         ),
         |settings| settings.limits.blocking_queue.into(),
     ),
-    (Family::gauge("corelane_config_headers", "Most header fields of a request"), |settings| {
+    (Family::gauge("corelane_config_headers", "Maximum header fields of a request"), |settings| {
         settings.limits.headers.into()
     }),
     (
-        Family::gauge("corelane_config_header_bytes", "Largest header section of a request"),
+        Family::gauge("corelane_config_header_bytes", "Maximum size of a request's header section"),
         |settings| settings.limits.header_bytes.into(),
     ),
     (
-        Family::gauge("corelane_config_uri_bytes", "Longest path and query of a request"),
+        Family::gauge("corelane_config_uri_bytes", "Maximum length of a request's path and query"),
         |settings| settings.limits.uri_bytes.into(),
     ),
-    (Family::gauge("corelane_config_body_bytes", "Largest body of a request"), |settings| {
+    (Family::gauge("corelane_config_body_bytes", "Maximum size of a request's body"), |settings| {
         settings.limits.body_bytes.into()
     }),
     (
         Family::gauge(
             "corelane_config_park_after_seconds",
-            "How long a connection is idle before it is parked; +Inf for ever",
+            "Idle time after which a connection is parked; +Inf if never",
         ),
         |settings| settings.park_after.map_or(Value::Real(f64::INFINITY), Value::from),
     ),
     (
         Family::gauge(
             "corelane_config_drain_settle_seconds",
-            "How long a drain goes on accepting while readiness fails",
+            "How long a drain keeps accepting connections after readiness fails",
         ),
         |settings| settings.drain.settle.into(),
     ),
     (
         Family::gauge(
             "corelane_config_drain_deadline_seconds",
-            "Longest time from the start of a drain to its end",
+            "Maximum time from the start of a drain to its end",
         ),
         |settings| settings.drain.deadline.into(),
     ),
 ];
 
-const TIMEOUTS: Family = Family::gauge(
-    "corelane_config_timeout_seconds",
-    "The time-outs, by their name; one that is not set is left out",
-);
+const TIMEOUTS: Family =
+    Family::gauge("corelane_config_timeout_seconds", "Timeouts by name; unset ones are omitted");
 
 #[derive(Debug)]
 pub(super) struct ConfigCollector {

@@ -1,4 +1,4 @@
-//! What CPU time there is for the server, and what of it a quota has withheld.
+//! CPU time: available, used and throttled.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,33 +12,32 @@ use crate::shared::Shared;
 
 const CPUS: Family = Family::gauge(
     "corelane_cpus",
-    "CPUs that the server may use, by what says so: all that are online, the cgroup's cpuset, the \
-     affinity mask, the CFS quota",
+    "CPUs that the server may use, by source: online CPUs, the cgroup's cpuset, the affinity \
+     mask, the CFS quota",
 );
 
 type OfThrottling = (Family, fn(&Throttling) -> Value);
 
-/// Families that are left out where the cgroup counts no quota.
+/// Families that are omitted if the cgroup has no quota counters.
 const OF_THROTTLING: &[OfThrottling] = &[
     (
         Family::counter(
             "corelane_cpu_periods",
-            "Periods of the CFS quota in which something of the server's cgroup ran",
+            "Periods of the CFS quota in which the server's cgroup ran",
         ),
         |counted| counted.periods.into(),
     ),
     (
         Family::counter(
             "corelane_cpu_throttled_periods",
-            "Periods in which the server's cgroup had used up its CFS quota before their end",
+            "Periods of the CFS quota in which the server's cgroup was throttled",
         ),
         |counted| counted.throttled_periods.into(),
     ),
     (
         Family::counter(
             "corelane_cpu_throttled_seconds",
-            "Time for which the CFS quota kept threads of the server's cgroup from running, added \
-             up over CPUs",
+            "Time for which the CFS quota throttled threads of the server's cgroup, over all CPUs",
         ),
         |counted| counted.throttled.into(),
     ),

@@ -1,7 +1,7 @@
 //! Renders the shards as OpenMetrics text, on the admin thread.
 //!
-//! Nothing here takes a lock or time of a lane: its counters are read while it writes them. The
-//! work grows with lanes and routes, never with connections or requests.
+//! Rendering takes no locks and no lane time: counters are read while lanes write them. Its cost
+//! depends on the number of lanes and routes, not of connections or requests.
 
 use std::cell::Cell;
 use std::fmt;
@@ -31,37 +31,36 @@ const OF_LANES: &[OfLane] = &[
     (
         Family::counter(
             "corelane_lane_busy_seconds",
-            "Wall-clock time that the lane's event loop was not waiting",
+            "Wall-clock time for which the lane's event loop was not waiting",
         ),
         |lane, _| lane.busy().into(),
     ),
     (
         Family::counter(
             "corelane_lane_cpu_seconds",
-            "CPU time of the lane's thread: with that of looking at sockets, going to sleep and \
-             waking up, which busy leaves out",
+            "CPU time of the lane's thread, including polling, sleeping and waking up, which the \
+             busy time excludes",
         ),
         |lane, _| lane.cpu.time().into(),
     ),
     (
         Family::counter(
             "corelane_lane_sleeps",
-            "Times that the lane's event loop had nothing left to do and waited for its sockets",
+            "Times that the lane's event loop had no work and waited for its sockets",
         ),
         |lane, _| lane.sleeps().into(),
     ),
     (
         Family::gauge(
             "corelane_lane_expected_seconds",
-            "Time that the lane is expected to need for what is queued and running, by the load \
-             table",
+            "Expected time for the lane's queued and running requests, from the load table",
         ),
         |lane, now| lane.expected_work(now).into(),
     ),
     (
         Family::gauge(
             "corelane_lane_stalled",
-            "1 while a handler holds the lane for longer than the time-out stall, or its event \
+            "1 while a handler holds the lane for longer than the timeout stall, or its event \
              loop does not turn",
         ),
         |lane, _| lane.stalls.is_stalled().into(),
@@ -69,24 +68,24 @@ const OF_LANES: &[OfLane] = &[
     (
         Family::counter(
             "corelane_lane_repins",
-            "Times that the lane's CPU mask was set anew because CPUs changed",
+            "Times that the lane was pinned again because its CPUs changed",
         ),
         |lane, _| lane.cpu.repins().into(),
     ),
     (Family::counter("corelane_panics", "Handlers and reply bodies that panicked"), |lane, _| {
         lane.metrics.panics.get().into()
     }),
-    (Family::gauge("corelane_connections", "Open connections, parked ones included"), |lane, _| {
-        lane.metrics.open.get().into()
-    }),
     (
-        Family::counter("corelane_connections_accepted", "Connections that were accepted"),
-        |lane, _| lane.metrics.accepted.get().into(),
+        Family::gauge("corelane_connections", "Open connections, including parked ones"),
+        |lane, _| lane.metrics.open.get().into(),
     ),
+    (Family::counter("corelane_connections_accepted", "Accepted connections"), |lane, _| {
+        lane.metrics.accepted.get().into()
+    }),
     (
         Family::gauge(
             "corelane_requests_in_flight",
-            "Requests between their header and the end of their reply's body",
+            "Requests from their header to the end of their reply's body",
         ),
         |lane, _| lane.metrics.in_flight.get().into(),
     ),
@@ -103,14 +102,14 @@ const BY_REASON: &[ByReason] = &[
     (
         Family::counter(
             "corelane_connections_refused",
-            "Connections that were refused or given up, by reason",
+            "Connections that were rejected or closed by the server, by reason",
         ),
         |metrics| metrics.refused().collect(),
     ),
     (
         Family::counter(
             "corelane_requests_refused",
-            "Requests that were answered in place of their handler, by reason",
+            "Requests that were answered instead of their handler, by reason",
         ),
         |metrics| metrics.refused_requests().collect(),
     ),
@@ -121,23 +120,20 @@ type OfRow = (Family, fn(&Row) -> Value);
 /// Families with one value for each row of the load table, merged over lanes.
 const OF_LOAD_TABLE: &[OfRow] = &[
     (
-        Family::counter(
-            "corelane_load_table_observations",
-            "Requests that the load table has learnt from",
-        ),
+        Family::counter("corelane_load_table_observations", "Requests observed by the load table"),
         |row| row.observations.into(),
     ),
     (
         Family::gauge(
             "corelane_load_table_lane_seconds",
-            "Mean time that a request holds its lane, exponentially weighted",
+            "Mean lane time of a request, exponentially weighted",
         ),
         |row| row.lane.0.into(),
     ),
     (
         Family::gauge(
             "corelane_load_table_lane_deviation_seconds",
-            "Mean deviation of the time that a request holds its lane",
+            "Mean deviation of the lane time of a request",
         ),
         |row| row.lane.1.into(),
     ),
@@ -157,31 +153,28 @@ const OF_LOAD_TABLE: &[OfRow] = &[
         |row| row.service.1.into(),
     ),
     (
-        Family::counter(
-            "corelane_load_table_lane_time_seconds",
-            "Time that requests held their lanes, added up",
-        ),
+        Family::counter("corelane_load_table_lane_time_seconds", "Total lane time of requests"),
         |row| row.lane_sums.seconds.into(),
     ),
     (
         Family::counter(
             "corelane_load_table_lane_time_squared_seconds",
-            "Squares of the times that requests held their lanes, in seconds squared, added up",
+            "Sum of the squared lane times of requests, in seconds squared",
         ),
         |row| row.lane_sums.squared_seconds.into(),
     ),
     (
         Family::counter(
             "corelane_load_table_service_time_seconds",
-            "Times from the start of a handler to the head of its reply, added up",
+            "Total time from the start of handlers to the head of their replies",
         ),
         |row| row.service_sums.seconds.into(),
     ),
     (
         Family::counter(
             "corelane_load_table_service_time_squared_seconds",
-            "Squares of the times from the start of a handler to the head of its reply, in seconds \
-             squared, added up",
+            "Sum of the squared times from the start of a handler to the head of its reply, in \
+             seconds squared",
         ),
         |row| row.service_sums.squared_seconds.into(),
     ),
@@ -190,27 +183,25 @@ const OF_LOAD_TABLE: &[OfRow] = &[
 const BUILD_INFO: Family = Family::gauge("corelane_build_info", "Version of the library; always 1");
 
 const READY: Family =
-    Family::gauge("corelane_ready", "1 when every lane listens and no drain has begun");
+    Family::gauge("corelane_ready", "1 if every lane listens and no drain has started");
 
 const DEPENDENCY_UP: Family = Family::gauge(
     "corelane_dependency_up",
-    "1 while what the service needs beside its lanes, such as its database, can be used",
+    "1 while the dependency, such as a database, is usable",
 );
 
 const PHASE: Family = Family::gauge(
     "corelane_phase",
-    "Where the server is in its life: 1 for the present phase, 0 for the others",
+    "Phase of the server: 1 for the current phase, 0 for the others",
 );
 
 const DRAIN_STARTED: Family = Family::gauge(
     "corelane_drain_started_timestamp_seconds",
-    "When the drain began, since the Unix epoch; 0 while none has",
+    "Start of the drain since the Unix epoch; 0 before",
 );
 
-const LANE_INFO: Family = Family::gauge(
-    "corelane_lane_info",
-    "The lanes: their CPU, and whether they are pinned to it; always 1",
-);
+const LANE_INFO: Family =
+    Family::gauge("corelane_lane_info", "CPU of each lane, and whether it is pinned; always 1");
 
 const STEERING: Family = Family::gauge(
     "corelane_steering",
@@ -219,19 +210,19 @@ const STEERING: Family = Family::gauge(
 
 type OfInbox = (Family, fn(&Inbox, &LaneShared) -> Value);
 
-/// Families with one value for each lane, where an acceptor hands connections to lanes.
+/// Families with one value for each lane, if there is an acceptor.
 const OF_INBOXES: &[OfInbox] = &[
     (
         Family::counter(
             "corelane_connections_placed",
-            "Connections that the acceptor handed to the lane",
+            "Connections that the acceptor assigned to the lane",
         ),
         |inbox, _| inbox.placed().into(),
     ),
     (
         Family::counter(
             "corelane_connections_stolen",
-            "Connections that the lane took from the inbox of another, busy lane",
+            "Connections that the lane stole from the inbox of a busy lane",
         ),
         |_, lane| lane.metrics.stolen.get().into(),
     ),
@@ -243,8 +234,8 @@ const OF_INBOXES: &[OfInbox] = &[
 
 const STALLS: Family = Family::counter(
     "corelane_stalls",
-    "Times that a handler of the route held its lane for longer than the time-out stall; route \
-     none where no handler did but the event loop did not turn",
+    "Times that a handler of the route held its lane for longer than the timeout stall; route \
+     none if the event loop did not turn for another reason",
 );
 
 const REQUESTS: Family =
@@ -252,21 +243,21 @@ const REQUESTS: Family =
 
 const DURATION: Family = Family::histogram(
     "corelane_request_duration_seconds",
-    "From a request's header to the head of its reply; what follows is the phase write",
+    "Time from a request's header to the head of its reply, without the phase write",
 );
 
 const PHASES: Family = Family::histogram(
     "corelane_request_phase_seconds",
-    "Parts of a request's time: accept (of a connection, to the header of its first request), \
-     queue (to the start of the handler), handler (to the head of the reply), write (until the \
-     socket has taken the last byte)",
+    "Time of a request by phase. Accept ends with the header of a connection's first request, \
+     queue with the start of the handler, handler with the head of the reply, write with the last \
+     byte",
 );
 
-/// Everything that `/metrics` shows.
+/// The data of `/metrics`.
 #[derive(Debug)]
 pub(crate) struct Exposition {
     registry: Registry,
-    /// Length of the last text: about that of the next.
+    /// Length of the last output, as an estimate for the next.
     length: Cell<usize>,
 }
 
@@ -293,7 +284,7 @@ impl Exposition {
     }
 }
 
-/// A collector of the service's.
+/// A collector of the service.
 #[derive(Debug)]
 struct OfService(Arc<dyn Collector>);
 
@@ -308,7 +299,7 @@ struct LaneCollector {
     shared: Arc<Shared>,
     /// Index of each lane, as a label.
     lanes: Vec<String>,
-    /// Codes that have a label of their own, then the label of any other.
+    /// Codes with their own label, then the label for others.
     codes: Vec<String>,
 }
 
@@ -371,7 +362,7 @@ impl LaneCollector {
                     series.add(&[("lane", lane), ("reason", reason)], n)?;
                 }
             }
-            // What the acceptor refused before it had a lane.
+            // Connections that the acceptor rejected before they had a lane.
             if let Some(inboxes) = &self.shared.inboxes {
                 for (reason, n) in read(&inboxes.acceptor) {
                     series.add(&[("lane", "acceptor"), ("reason", reason)], n)?;
@@ -389,7 +380,7 @@ impl LaneCollector {
         }
         let mut series = STALLS.begin(out)?;
         for (lane, shared) in self.each() {
-            // Also those without any: a rate needs the 0 before the first.
+            // Includes those without requests, because a rate needs the 0 before the first.
             let routes = self.shared.routes.names().iter().map(String::as_str).chain([NO_ROUTE]);
             for (route, n) in routes.zip(shared.stalls.counts()) {
                 series.add(&[("lane", lane), ("route", route)], n)?;

@@ -1,4 +1,4 @@
-//! A family of series: its name, type and help, written with the values that it has.
+//! Metric families: name, type and help, and the encoding of their series.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use prometheus_client::metrics::MetricType;
 
 use super::shard::Histogram;
 
-/// Type, name and help of a metric family. OpenMetrics counts `_total` as a suffix of a counter's
-/// series, not as a part of its name, so the name here is without.
+/// Type, name and help of a metric family. In OpenMetrics, `_total` is a suffix of a counter's
+/// series and not part of its name, so it is omitted here.
 #[derive(Debug)]
 pub(super) struct Family {
     kind: Kind,
@@ -24,7 +24,7 @@ enum Kind {
     Histogram,
 }
 
-/// What a counter or gauge shows.
+/// The value of a counter or gauge.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value {
     Whole(u64),
@@ -56,7 +56,7 @@ impl From<f64> for Value {
 }
 
 impl From<Duration> for Value {
-    /// In seconds, as Prometheus has it.
+    /// In seconds, as is usual in Prometheus.
     fn from(value: Duration) -> Self {
         Value::Real(value.as_secs_f64())
     }
@@ -78,7 +78,7 @@ impl Family {
         Family { kind: Kind::Histogram, name, help }
     }
 
-    /// Writes the head of the family; its series follow.
+    /// Writes the header of the family. Its series follow.
     pub(super) fn begin<'a>(
         &self,
         out: &'a mut DescriptorEncoder<'_>,
@@ -92,7 +92,7 @@ impl Family {
         Ok(Series { kind: self.kind, encoder })
     }
 
-    /// Writes the family with its only series, which has no label.
+    /// Writes the family with a single series without labels.
     pub(super) fn single(
         &self,
         out: &mut DescriptorEncoder<'_>,
@@ -103,7 +103,7 @@ impl Family {
     }
 }
 
-/// The series of a family that has been begun.
+/// The series of a family whose header was written.
 pub(super) struct Series<'a> {
     kind: Kind,
     encoder: MetricEncoder<'a>,

@@ -1,4 +1,4 @@
-//! Parked connections, and those that move between lanes.
+//! Metrics of parked connections, and of moves between lanes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,21 +22,22 @@ const OF_LANES: &[OfLane] = &[
     (
         Family::counter(
             "corelane_connection_parkings",
-            "Times that a connection was parked because it had been idle for park_after",
+            "Times that a connection was parked after it was idle for park_after",
         ),
         |metrics| metrics.parkings.get(),
     ),
     (
         Family::counter(
             "corelane_connection_arrivals",
-            "Connections that came from another lane, or came back because it took none",
+            "Connections that arrived from another lane, or returned because it did not accept \
+             them",
         ),
         |metrics| metrics.arrived.get(),
     ),
     (
         Family::counter(
             "corelane_connection_returns",
-            "Connections that hyper gave back because their last requests would have been plain",
+            "Connections that returned from hyper to the fast path after several plain requests",
         ),
         |metrics| metrics.returned.get(),
     ),
@@ -49,14 +50,14 @@ const BY_REASON: &[ByReason] = &[
     (
         Family::counter(
             "corelane_connection_wakes",
-            "Connections that are parked no longer, by reason",
+            "Parked connections that were woken or closed, by reason",
         ),
         |metrics| metrics.woken().collect(),
     ),
     (
         Family::counter(
             "corelane_connection_moves",
-            "Connections that departed for another lane, by reason",
+            "Connections that left for another lane, by reason",
         ),
         |metrics| metrics.moved().collect(),
     ),
@@ -64,15 +65,15 @@ const BY_REASON: &[ByReason] = &[
 
 const IN_TRANSIT: Family = Family::gauge(
     "corelane_connections_in_transit",
-    "Connections that have departed from a lane and not arrived yet",
+    "Connections that have left a lane and not arrived at another",
 );
 
 const PLANS: Family = Family::counter(
     "corelane_moving_plans",
-    "Plans to move connections in use from a busy lane to another, by what came of them",
+    "Plans to move active connections from a busy lane to another, by result",
 );
 
-/// Plans that have ended, by outcome: written by the thread that makes them alone.
+/// Finished plans by outcome. Written only by the thread that makes the plans.
 #[derive(Debug, Default)]
 pub(crate) struct Plans([Count; Plan::ALL.len()]);
 

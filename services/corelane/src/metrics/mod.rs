@@ -1,8 +1,8 @@
-//! What is counted, where, and how it is shown.
+//! Metrics: counters, and their export.
 //!
-//! Each lane counts in a shard of its own ([`LaneMetrics`]) that only its thread writes, so the
-//! hot path has no locked instruction. Readers on the admin thread add
-//! labels and render ([`exposition`]).
+//! Each lane counts in its own shard ([`LaneMetrics`]), which only its thread writes, so the hot
+//! path has no locked instruction. Readers on the admin thread add labels and render them
+//! ([`exposition`]).
 
 mod config;
 mod cpu;

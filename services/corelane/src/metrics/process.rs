@@ -1,4 +1,4 @@
-//! The customary `process_` series of Prometheus clients, read from procfs(5).
+//! The standard `process_` metrics of Prometheus clients, read from procfs(5).
 
 use std::fmt;
 
@@ -14,13 +14,13 @@ const MEMORY: Family = Family::gauge("process_resident_memory_bytes", "Resident 
 const START: Family =
     Family::gauge("process_start_time_seconds", "Start time since the Unix epoch");
 const OPEN_FILES: Family = Family::gauge("process_open_fds", "Open files");
-const MOST_FILES: Family = Family::gauge("process_max_fds", "Most files that may be open");
+const MOST_FILES: Family = Family::gauge("process_max_fds", "Maximum open files");
 
 #[derive(Debug)]
 pub(crate) struct ProcessCollector;
 
 impl Collector for ProcessCollector {
-    /// A value that cannot be read is left out.
+    /// Values that cannot be read are omitted.
     fn encode(&self, mut out: DescriptorEncoder) -> fmt::Result {
         let Ok(process) = Process::myself() else { return Ok(()) };
         if let Ok(stat) = process.stat() {

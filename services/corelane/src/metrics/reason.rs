@@ -1,39 +1,39 @@
-//! The reasons and results that counters are kept by, each with its label.
+//! The reasons and results that label counters.
 
-/// Why a connection was refused or given up.
+/// Why a connection was rejected or closed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Refusal {
-    /// [`Limits::connections`](crate::Limits::connections) were open.
+    /// There were [`Limits::connections`](crate::Limits::connections) open connections.
     Limit,
-    /// [`Timeouts::header`](crate::Timeouts::header) ran out.
+    /// [`Timeouts::header`](crate::Timeouts::header) expired.
     HeaderTimeout,
-    /// [`Timeouts::idle`](crate::Timeouts::idle) ran out.
+    /// [`Timeouts::idle`](crate::Timeouts::idle) expired.
     IdleTimeout,
-    /// An accept failed, once or again: the system was out of files or memory.
+    /// An accept failed one or more times in a row: the system was out of files or memory.
     AcceptError,
-    /// What came was not HTTP: answered 400 (HTTP/2: GOAWAY).
+    /// The input was not HTTP: answered 400 (HTTP/2: GOAWAY).
     BadRequest,
-    /// The header had more than [`Limits::header_bytes`](crate::Limits::header_bytes) or more
+    /// The header was larger than [`Limits::header_bytes`](crate::Limits::header_bytes) or had more
     /// than [`Limits::headers`](crate::Limits::headers) fields: answered 431.
     HeaderTooLarge,
-    /// [`Timeouts::write`](crate::Timeouts::write) ran out for the connection, or for one stream
-    /// of it.
+    /// [`Timeouts::write`](crate::Timeouts::write) expired for the connection or one of its
+    /// streams.
     WriteTimeout,
-    /// An HTTP/2 client opened and reset streams, or sent CONTINUATION frames, without measure.
+    /// An HTTP/2 client reset too many streams, or sent too many CONTINUATION frames.
     Flood,
-    /// It reached its [`Timeouts::connection_age`](crate::Timeouts::connection_age); no failure.
+    /// It reached its [`Timeouts::connection_age`](crate::Timeouts::connection_age). Not a failure.
     Age,
-    /// It carried its [`Limits::connection_requests`](crate::Limits::connection_requests); no
+    /// It reached [`Limits::connection_requests`](crate::Limits::connection_requests). Not a
     /// failure.
     Requests,
-    /// Where a message of HTTP/1.1 ends could be read in two ways.
+    /// The end of an HTTP/1.1 message was ambiguous.
     AmbiguousFraming,
-    /// A TLS handshake failed: the client left, speaks no version or cipher of ours, or refused
-    /// our certificate.
+    /// A TLS handshake failed: the client disconnected, supports none of our versions or ciphers,
+    /// or rejected our certificate.
     Handshake,
-    /// [`Timeouts::header`](crate::Timeouts::header) ran out before the TLS handshake was done.
+    /// [`Timeouts::header`](crate::Timeouts::header) expired before the TLS handshake was complete.
     HandshakeTimeout,
-    /// A request without TLS came to the port that speaks TLS; it was answered 400.
+    /// A request without TLS arrived on the TLS port: answered 400.
     PlainHttp,
 }
 
@@ -56,7 +56,7 @@ impl Refusal {
     ];
 }
 
-/// How a TLS handshake ended.
+/// The result of a TLS handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Handshake {
     Success,
@@ -75,12 +75,12 @@ impl Handshake {
 /// Why a parked connection left the lane's lot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Woken {
-    /// Its socket can be read: the client sent something, or closed.
+    /// Its socket is readable: input, or the client closed it.
     Bytes,
     /// [`Timeouts::idle`](crate::Timeouts::idle), [`Timeouts::header`](crate::Timeouts::header) or
-    /// its age ran out; it ends.
+    /// its age expired. It is closed.
     Deadline,
-    /// The server drains; it ends.
+    /// The server drains. It is closed.
     Drain,
 }
 
@@ -89,14 +89,14 @@ impl Woken {
         [(Woken::Bytes, "bytes"), (Woken::Deadline, "deadline"), (Woken::Drain, "drain")];
 }
 
-/// Why a connection departed for another lane.
+/// Why a connection moved to another lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// It was parked and woke, and the other lane has less to do.
+    /// It was parked and woke, and the other lane has less work.
     Wake,
     /// Its lane was busy, the other was not.
     Busy,
-    /// Both lanes were busy all the time, and its lane had more connections with requests.
+    /// Both lanes were saturated, and its lane had more active connections.
     Saturated,
 }
 
@@ -105,14 +105,14 @@ impl Moved {
         [(Moved::Wake, "wake"), (Moved::Busy, "busy"), (Moved::Saturated, "saturated")];
 }
 
-/// What came of a plan to move connections between two lanes.
+/// The result of a plan to move connections between two lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// The lanes are more even than before.
+    /// The lanes became more even.
     Helped,
     /// No connection moved.
     Futile,
-    /// Connections moved, and the lanes are as uneven as before.
+    /// Connections moved, but the lanes are as uneven as they were.
     NoHelp,
 }
 
@@ -121,24 +121,24 @@ impl Plan {
         [(Plan::Helped, "helped"), (Plan::Futile, "futile"), (Plan::NoHelp, "no_help")];
 }
 
-/// Why a request was answered without its service, or in its stead.
+/// Why a request was answered without its service, or instead of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestRefusal {
     /// The lane's queue was full ([`Limits::queue`](crate::Limits::queue)), or the request could
     /// not have started before its deadline.
     QueueFull,
-    /// The threads for [`blocking`](crate::blocking) calls were busy and their queue full: counted
-    /// for each call that was refused, whatever its handler made of it.
+    /// The threads for [`blocking`](crate::blocking) calls were busy and their queue was full.
+    /// Counts each rejected call, whatever the handler replied.
     PoolFull,
-    /// [`Timeouts::request`](crate::Timeouts::request) ran out.
+    /// [`Timeouts::request`](crate::Timeouts::request) expired.
     Timeout,
     /// The body was larger than [`Limits::body_bytes`](crate::Limits::body_bytes).
     BodyTooLarge,
     /// The target was longer than [`Limits::uri_bytes`](crate::Limits::uri_bytes).
     UriTooLong,
-    /// It was not what HTTP asks for.
+    /// It violated HTTP.
     Invalid,
-    /// The next bytes of its body did not come in [`Timeouts::body`](crate::Timeouts::body).
+    /// The next bytes of its body did not arrive within [`Timeouts::body`](crate::Timeouts::body).
     BodyTimeout,
     /// An HTTP/2 request had more fields than [`Limits::headers`](crate::Limits::headers).
     TooManyHeaders,
@@ -161,7 +161,7 @@ impl RequestRefusal {
     ];
 }
 
-/// The parts of a request's time.
+/// The phases of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Phase {
     /// From the accept of a connection to the header of its first request.
@@ -170,7 +170,7 @@ pub(crate) enum Phase {
     Queue,
     /// From the start of the handler to the head of the reply.
     Handler,
-    /// From the head of the reply until the socket has taken its last byte; 0 where it took all
+    /// From the head of the reply until the socket has accepted its last byte; 0 if it accepted all
     /// of an HTTP/1.1 reply at once.
     Write,
 }

@@ -1,4 +1,4 @@
-//! One lane's counters: written by its thread alone, read by anybody.
+//! One lane's counters: written only by its thread, readable by all.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -58,7 +58,7 @@ pub(crate) struct Histogram {
 
 impl Histogram {
     fn observe(&self, nanos: u64) {
-        // Most are brief.
+        // Most requests are cheap.
         let brief = nanos <= NANOS[0];
         let index = if brief { 0 } else { NANOS.partition_point(|&bound| bound < nanos) };
         self.buckets[index].add(1);
@@ -69,7 +69,7 @@ impl Histogram {
         self.buckets.iter().all(|bucket| bucket.get() == 0)
     }
 
-    /// Sum in seconds, number of observations, and the count of each bucket (not cumulated).
+    /// Sum in seconds, number of observations, and the count of each bucket (not cumulative).
     pub(super) fn read(&self) -> (f64, u64, [(f64, u64); BOUNDS.len() + 1]) {
         let buckets = std::array::from_fn(|index| {
             let bound = BOUNDS.get(index).copied().unwrap_or(f64::INFINITY);
@@ -80,13 +80,13 @@ impl Histogram {
     }
 }
 
-/// Methods that have a label of their own; any other counts as `other`.
+/// Methods with their own label. Others count as `other`.
 pub(crate) const METHODS: [&str; 10] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", "other"];
 
-/// Codes that have a label of their own, ascending; any other counts as `other`.
+/// Codes with their own label, ascending. Others count as `other`.
 ///
-/// 499 is what nginx made customary for a client that went away before its reply.
+/// 499 is nginx's code for a client that disconnected before its reply.
 pub(super) const CODES: [u16; 38] = [
     101, 200, 201, 202, 204, 206, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 406, 408,
     409, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 429, 431, 499, 500, 501, 502, 503, 504,
@@ -103,7 +103,7 @@ const INDICES: [u8; 1000] = {
     indices
 };
 
-/// What a reply counts as when its client went away before it began.
+/// The code of a request whose client disconnected before the reply began.
 pub(crate) const CLIENT_GONE: u16 = 499;
 
 pub(crate) fn method_index(method: &Method) -> usize {
@@ -119,28 +119,28 @@ pub(crate) struct LaneMetrics {
     pub(crate) open: Count,
     pub(crate) in_flight: Count,
     pub(crate) panics: Count,
-    /// Requests that ended, whatever came of them.
+    /// Requests that ended, whatever the result.
     pub(crate) finished: Count,
-    /// Of these, answered with 5xx.
+    /// Those answered with 5xx.
     pub(crate) failed: Count,
-    /// Time on the lane, in nanoseconds, that the requests which are queued or running are
-    /// expected to take by the load table.
+    /// Expected lane time of the queued and running requests, in nanoseconds, according to the load
+    /// table.
     pub(crate) expected: Count,
     /// Requests that wait for a slot or their turn.
     pub(crate) queued: Count,
-    /// Counts on while the event loop turns.
+    /// Incremented while the event loop turns.
     pub(crate) beats: Count,
-    /// Connections that this lane took from the inbox of another.
+    /// Connections that this lane stole from the inbox of another.
     pub(crate) stolen: Count,
-    /// Times that a connection was parked in this lane's lot.
+    /// How often a connection was parked in this lane's lot.
     pub(crate) parkings: Count,
-    /// Connections that came here from another lane, or came back because it took none.
+    /// Connections that arrived from another lane, or returned because it did not accept them.
     pub(crate) arrived: Count,
     /// Connections with a request since the last sweep.
     pub(crate) active: Count,
-    /// Millionths of the time between the last two sweeps for which the lane was busy.
+    /// Busy share of the time between the last two sweeps, in millionths.
     pub(crate) busy: Count,
-    /// Connections that hyper gave back to the short way for plain requests.
+    /// Connections that returned from hyper to the fast path.
     pub(crate) returned: Count,
     woken: [Count; Woken::ALL.len()],
     moved: [Count; Moved::ALL.len()],
@@ -200,30 +200,31 @@ impl LaneMetrics {
         self.handshakes[result as usize].add(1);
     }
 
-    /// Counts a connection that leaves the lane's lot, whatever becomes of it.
+    /// Counts a connection that leaves the lane's lot, for any reason.
     pub(crate) fn wake(&self, reason: Woken) {
         self.woken[reason as usize].add(1);
     }
 
-    /// Counts a connection that departs for another lane. Whoever takes it counts it in
-    /// [`LaneMetrics::arrived`]: its target, or this lane if the target would not.
+    /// Counts a connection that departs for another lane. The lane that accepts it counts it in
+    /// [`LaneMetrics::arrived`]: its target, or this lane if the target rejects it.
     pub(crate) fn depart(&self, reason: Moved) {
         self.moved[reason as usize].add(1);
-        // One that was parked had no request for long. The next sweep counts anew.
+        // A parked connection has had no request for long. The next sweep counts again.
         if reason != Moved::Wake {
             self.active.set(self.active.get().saturating_sub(1));
         }
     }
 
-    /// Counts a connection that comes from another lane, or that no lane took.
+    /// Counts a connection that arrives from another lane, or that no lane accepted.
     pub(crate) fn arrive(&self) {
         self.arrived.add(1);
         self.active.add(1);
     }
 
-    /// Connections in the lane's lot: those that were parked and have not left it.
+    /// Connections in the lane's lot.
     pub(crate) fn parked(&self) -> u64 {
-        // In this order, so that one which is parked and woken meanwhile does not count below 0.
+        // In this order, so that a connection which is parked and woken in between does not make
+        // the result negative.
         let left: u64 = self.woken.iter().map(Count::get).sum();
         self.parkings.get().saturating_sub(left)
     }
@@ -233,7 +234,7 @@ impl LaneMetrics {
         self.moved.iter().map(Count::get).sum()
     }
 
-    /// Counts a finished request; `None` when its client went away before the reply began.
+    /// Counts a finished request. `None`: the client disconnected before the reply began.
     pub(crate) fn finish(&self, kind: KindIndex, status: Option<StatusCode>) {
         self.finished.add(1);
         if status.is_some_and(|status| status.is_server_error()) {
@@ -276,8 +277,8 @@ impl LaneMetrics {
         results.map(|(result, name)| (*name, self.handshakes[*result as usize].get()))
     }
 
-    /// Requests that were counted at least once: kind, index of the code, number. The index
-    /// after the last of [`CODES`] is that of any other.
+    /// Requests with a count above 0: kind, index of the code, number. The index after the last of
+    /// [`CODES`] is that of all other codes.
     pub(super) fn requests(&self) -> impl Iterator<Item = (KindIndex, usize, u64)> {
         let columns = CODES.len() + 1;
         let cells = self.requests.iter().map(Count::get).enumerate();

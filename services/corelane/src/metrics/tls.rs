@@ -1,4 +1,4 @@
-//! The series of TLS, where the server speaks it.
+//! Metrics of TLS, if it is configured.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use crate::shared::Shared;
 use crate::tls::Reload;
 
 const HANDSHAKES: Family =
-    Family::counter("corelane_tls_handshakes", "Ended TLS handshakes, by result");
+    Family::counter("corelane_tls_handshakes", "Finished TLS handshakes by result");
 
 const RELOADS: Family = Family::counter(
     "corelane_tls_reloads",
-    "Reloads of changed certificate files; after a failure the old one stays in use",
+    "Reloads of changed certificate files by result; after a failure the old one stays in use",
 );
 
 const UP_TO_DATE: Family = Family::gauge(
     "corelane_tls_certificate_up_to_date",
-    "1 while the certificate in use is the one in the files, 0 after a reload that failed",
+    "1 while the certificate in the files is in use, 0 after a failed reload",
 );
 
 const NOT_AFTER: Family = Family::gauge(
     "corelane_tls_certificate_not_after_seconds",
-    "When the certificate in use expires, since the Unix epoch",
+    "Expiry time of the current certificate since the Unix epoch",
 );
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! How connections come to a lane, until it is drained.
+//! Accepts the connections of a lane until it is drained.
 
 use std::io;
 use std::net::TcpListener;
@@ -16,21 +16,21 @@ use crate::metrics::Refusal;
 use crate::reply::HttpService;
 use crate::shared::Phase;
 
-/// How long a lane that is ahead leaves the common listener to the others.
+/// How long a lane with more connections leaves the common listener to the others.
 const GIVE_WAY: Duration = Duration::from_millis(1);
 
-/// Where a lane's connections come from.
+/// The source of a lane's connections.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// A listener of its own.
+    /// The lane's own listener.
     Own(TcpListener),
-    /// A second descriptor of the listener of all lanes.
+    /// A second descriptor of the common listener.
     Common(TcpListener),
     /// The inbox that the acceptor fills.
     Inbox,
 }
 
-/// A source that the lane's event loop watches.
+/// A source that is registered with the lane's event loop.
 #[derive(Debug)]
 pub(crate) enum Watched {
     Listener {
@@ -42,7 +42,7 @@ pub(crate) enum Watched {
 }
 
 impl Source {
-    /// Has the event loop of the calling thread watch the source.
+    /// Registers the source with the event loop of the calling thread.
     pub(crate) fn watch(self) -> io::Result<Watched> {
         let (listener, common) = match self {
             Source::Own(listener) => (listener, false),
@@ -54,11 +54,11 @@ impl Source {
     }
 }
 
-/// Takes connections in until the server closes, and then what has already come.
+/// Admits connections until the server closes, and then those that are already queued.
 pub(crate) async fn accept_until_drained<S: HttpService>(admission: Admission<S>, source: Watched) {
     let state = Rc::clone(&admission.state);
     let mut phase = state.shared.watch_phase();
-    // A drain may have begun before this lane did.
+    // A drain may have started before this lane did.
     phase.mark_changed();
     match source {
         Watched::Listener { listener, common } => {
@@ -96,14 +96,14 @@ async fn finish_connections(state: &LaneState, phase: &mut watch::Receiver<Phase
         } else if mailbox.close() {
             return;
         } else {
-            // What other lanes left here is taken in now.
+            // Connections that other lanes sent here are admitted now.
             yield_now().await;
         }
     }
     mailbox.abandon();
 }
 
-/// Takes what comes into the lane's inbox, and what it may steal from others.
+/// Admits connections from the lane's inbox, and those that it may steal.
 async fn empty_inbox<S: HttpService>(admission: Admission<S>) {
     let state = &admission.state;
     let Some(inboxes) = &state.shared.inboxes else { return };
@@ -123,14 +123,14 @@ async fn empty_inbox<S: HttpService>(admission: Admission<S>) {
                     }
                 }
             }
-            // One in each turn of the event loop: idle lanes may take what is not begun.
+            // One per turn of the event loop, so that idle lanes can steal the others.
             yield_now().await;
         }
         inboxes.lanes[state.index].wake.notified().await;
     }
 }
 
-/// Lets connections of a listener in.
+/// Admits connections of a listener.
 struct Gate<S: HttpService> {
     admission: Admission<S>,
     common: bool,
@@ -159,7 +159,7 @@ impl<S: HttpService> Gate<S> {
         }
     }
 
-    /// Accepts what waits and closes the listener: closing resets what its queue still holds.
+    /// Accepts all queued connections and closes the listener. Closing resets those that are left.
     async fn empty_queue(&self, listener: tokio::net::TcpListener) {
         let state = &self.admission.state;
         let mut back_off = BackOff::default();
@@ -175,7 +175,7 @@ impl<S: HttpService> Gate<S> {
     async fn admit(&self, socket: TcpStream) {
         self.admission.admit(socket);
         if self.common {
-            // One in each turn of the event loop, so that no lane takes a burst alone.
+            // One per turn of the event loop, so that no lane takes a whole burst.
             yield_now().await;
             if self.admission.state.phase.get() < Phase::Closing && self.is_ahead() {
                 tokio::time::sleep(GIVE_WAY).await;
@@ -183,8 +183,8 @@ impl<S: HttpService> Gate<S> {
         }
     }
 
-    /// Whether this lane has clearly more connections than another that has time for one. The
-    /// same event wakes all lanes, so the first to wake would take every connection that stays.
+    /// Whether this lane has clearly more connections than another that has time. All lanes wake
+    /// for the same event, so the first to wake would accept every long-lived connection.
     fn is_ahead(&self) -> bool {
         let (state, now) = (&self.admission.state, Instant::now());
         let others = state.shared.lanes.iter().enumerate().filter(|(index, lane)| {

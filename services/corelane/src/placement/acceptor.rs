@@ -1,4 +1,4 @@
-//! The thread beside the lanes that accepts for all of them (least-loaded placement).
+//! The acceptor: a thread that accepts connections for all lanes (least-loaded placement).
 
 use std::future::pending;
 use std::io;
@@ -15,17 +15,17 @@ use crate::listener::accept_now;
 use crate::metrics::Refusal;
 use crate::shared::{Phase, Shared};
 
-/// Accepts connections and hands each to the lane that is least loaded.
+/// Accepts connections and passes each to the least loaded lane.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     pub(crate) listener: TcpListener,
     pub(crate) shared: Arc<Shared>,
-    /// Most open connections over all lanes.
+    /// Maximum open connections over all lanes.
     pub(crate) limit: usize,
 }
 
 impl Acceptor {
-    /// Runs until the server closes and the lanes have taken all that was accepted.
+    /// Runs until the server closes and the lanes have taken all accepted connections.
     pub(crate) fn run(self) -> Result<u64, Error> {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -70,7 +70,7 @@ impl Acceptor {
                 _ = ticks.tick(), if inboxes.waiting() > 0 => inboxes.wake_idle(),
                 () = end_of(pause) => pause = None,
                 accepted = listener.accept(), if pause.is_none() => {
-                    // The socket leaves this event loop; a lane's will watch it.
+                    // Removes the socket from this event loop. The lane registers it with its own.
                     pause = hands.pass_on(accepted.and_then(|(socket, _)| socket.into_std()));
                 }
             }
@@ -94,18 +94,18 @@ async fn end_of(pause: Option<Instant>) {
     }
 }
 
-/// What hands connections on.
+/// Passes connections to lanes.
 struct Hands<'a> {
     shared: &'a Shared,
     inboxes: &'a Inboxes,
     limit: usize,
-    /// The lane that the next tie goes to.
+    /// The lane that wins the next tie.
     next: usize,
     back_off: BackOff,
 }
 
 impl Hands<'_> {
-    /// Hands a connection to a lane; until when to accept no more, if an accept failed.
+    /// Passes a connection to a lane. If the accept failed, returns until when to pause.
     fn pass_on(&mut self, accepted: io::Result<TcpStream>) -> Option<Instant> {
         match accepted {
             Ok(socket) => {
@@ -121,11 +121,11 @@ impl Hands<'_> {
     }
 
     fn place(&mut self, socket: TcpStream) {
-        // There is room: only this thread fills inboxes, and it has looked.
+        // There is room: only this thread fills the inboxes, and it has checked.
         let Some(lane) = self.inboxes.choose(self.shared, self.next) else { return };
         let welcome = self.shared.try_open(self.limit);
         if !welcome && self.inboxes.lanes[lane].length() >= REFUSING {
-            // Closed without a word: the lane has enough to refuse.
+            // Closed without a reply: the lane already rejects enough connections.
             self.inboxes.acceptor.refuse(Refusal::Limit);
             return;
         }

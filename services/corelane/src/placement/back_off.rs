@@ -1,4 +1,4 @@
-//! What happens when accepting fails.
+//! Pauses accepting after errors.
 
 use std::io;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 /// Keeps a listener from spinning while the system is out of files or memory.
 #[derive(Debug, Default)]
 pub(crate) struct BackOff {
-    /// Whether the last accept failed for want of something.
+    /// Whether the last accept failed because of missing resources.
     short: bool,
 }
 
-/// How long a listener rests: what it waits for is freed when connections end.
+/// Length of a pause. Resources become free when connections end.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl BackOff {
-    /// Notes that an accept failed. How long to rest: the queue is still readable, so accepting
-    /// again at once would spin. `None` when the error concerns one connection alone (accept(2)).
+    /// Records a failed accept. Returns the pause: the queue is still readable, so accepting again
+    /// at once would spin. `None` if the error affects one connection only (accept(2)).
     pub(crate) fn failed(&mut self, error: &io::Error) -> Option<Duration> {
         if error.kind() == io::ErrorKind::ConnectionAborted {
             return None;
@@ -27,7 +27,7 @@ impl BackOff {
         Some(PAUSE)
     }
 
-    /// Notes that an accept worked.
+    /// Records a successful accept.
     pub(crate) fn accepted(&mut self) {
         if self.short {
             self.short = false;

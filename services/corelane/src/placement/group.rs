@@ -1,5 +1,5 @@
-//! The listening sockets of a server as a whole: which one a handshake goes to, and how they
-//! stop taking new ones before they are closed.
+//! The listening sockets of a server as a group: steering of handshakes, and rejection of new ones
+//! before the sockets are closed.
 
 use std::net::TcpListener;
 use std::os::fd::AsFd;
@@ -15,14 +15,14 @@ use tokio::time::{Instant, sleep_until};
 use super::program;
 
 /// Second descriptors of the listening sockets, in the order in which they joined their
-/// `SO_REUSEPORT` group. A socket closes with its last descriptor, so they are given back before
-/// the lanes close theirs.
+/// `SO_REUSEPORT` group. A socket closes with its last descriptor, so they are dropped before the
+/// lanes close theirs.
 #[derive(Debug, Default)]
 pub(crate) struct ListenerGroup {
     sockets: Mutex<Vec<TcpListener>>,
-    /// Whether handshakes are to be steered at all.
+    /// Whether steering is enabled.
     steering: bool,
-    /// Whether they are.
+    /// Whether steering is active.
     steered: AtomicBool,
     warned: AtomicBool,
 }
@@ -33,23 +33,23 @@ impl ListenerGroup {
         ListenerGroup { steering, ..Self::default() }
     }
 
-    /// Takes a second descriptor of each listener.
+    /// Duplicates the descriptor of each listener.
     pub(crate) fn open(&self, listeners: &[TcpListener]) -> std::io::Result<()> {
         *self.sockets() = listeners.iter().map(TcpListener::try_clone).collect::<Result<_, _>>()?;
         Ok(())
     }
 
-    /// Gives the descriptors back.
+    /// Drops the descriptors.
     pub(crate) fn release(&self) {
         self.sockets().clear();
     }
 
-    /// Steers handshakes by the CPU of each lane, if that was asked for. To be called whenever
-    /// lanes are pinned anew. Falls back to the kernel's hash where the kernel refuses, and where
-    /// a lane would get nothing because it has no CPU of its own.
+    /// Steers handshakes by the CPU of each lane, if steering is enabled. Call it whenever lanes
+    /// are pinned again. Falls back to the kernel's hash if the kernel rejects the program, or if a
+    /// lane would get nothing because it has no CPU of its own.
     pub(crate) fn set_cpus(&self, cpus: &[Option<usize>]) {
         if !self.steering || self.sockets().is_empty() {
-            return; // not asked for, or the listeners are closing
+            return; // disabled, or the listeners are closing
         }
         let steered = match program::by_receiving_cpu(cpus) {
             Some(program) => self.attach(program).map_err(|error| error.to_string()),
@@ -74,11 +74,11 @@ impl ListenerGroup {
         self.steered.load(Ordering::Relaxed)
     }
 
-    /// Lets no new handshake begin and gives those under way [`HANDSHAKE_GRACE`], until `deadline`
-    /// at most: what is then in the accept queues is all that will ever be. Where the kernel
-    /// refuses the filter, this does nothing.
+    /// Blocks new handshakes and waits for current ones, for [`HANDSHAKE_GRACE`] or until
+    /// `deadline`. After that nothing is added to the accept queues. Has no effect if the kernel
+    /// rejects the filter.
     pub(crate) async fn finish_handshakes(&self, deadline: Instant) {
-        // A listener that is closed changes the indices of the others.
+        // Closing a listener changes the indices of the others.
         self.leave_to_hash();
         match self.refuse_handshakes() {
             Ok(()) => sleep_until(deadline.min(Instant::now() + HANDSHAKE_GRACE)).await,
@@ -86,8 +86,8 @@ impl ListenerGroup {
         }
     }
 
-    /// Has every listener drop what would begin a handshake. Connections that are
-    /// accepted from now on inherit the filter, which passes all that they are sent.
+    /// Makes every listener drop new handshakes. Connections that are accepted from now on inherit
+    /// the filter, which passes all their segments.
     fn refuse_handshakes(&self) -> std::io::Result<()> {
         let filter: Vec<_> = program::no_new_handshake()
             .into_iter()
@@ -107,7 +107,7 @@ impl ListenerGroup {
         }
     }
 
-    /// Sets the program of the group: any of its sockets stands for all.
+    /// Sets the program of the group, through any of its sockets.
     fn attach(&self, mut program: Vec<sock_filter>) -> std::io::Result<()> {
         let sockets = self.sockets();
         let Some(socket) = sockets.first() else { return Ok(()) };
@@ -122,9 +122,8 @@ impl ListenerGroup {
     }
 }
 
-/// Time for handshakes under way: a round trip across a continent. It is not cut short when none
-/// is under way, because the list of them (proc(5), /proc/net/tcp) takes as long to read where
-/// there are many connections.
+/// Time for current handshakes: a round trip across a continent. It is not shortened if there are
+/// none, because their list (proc(5), /proc/net/tcp) takes as long to read with many connections.
 const HANDSHAKE_GRACE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -145,7 +144,7 @@ mod tests {
         (listeners, address)
     }
 
-    /// How many connections wait in each accept queue.
+    /// The number of connections in each accept queue.
     fn take_all(listeners: &[TcpListener]) -> Vec<usize> {
         listeners
             .iter()
@@ -153,8 +152,7 @@ mod tests {
             .collect()
     }
 
-    /// Connects `n` times from a thread that is pinned to `cpu`: on loopback the CPU that sends
-    /// is the one that receives.
+    /// Connects `n` times from a thread pinned to `cpu`. On loopback the sending CPU also receives.
     fn connect_from(cpu: usize, address: SocketAddr, n: usize) -> Vec<TcpStream> {
         let client = std::thread::spawn(move || {
             let mut mask = CpuSet::new();
@@ -175,7 +173,7 @@ mod tests {
         let (listeners, address) = bind(2);
         let group = ListenerGroup::new(true);
         group.open(&listeners).expect("descriptors");
-        // Lanes in the order of their CPUs, swapped, and a lane elsewhere.
+        // Lanes in the order of their CPUs, swapped, and a lane on another CPU.
         for (pins, from_a, from_b) in
             [([a, b], [9, 0], [0, 9]), ([b, a], [0, 9], [9, 0]), ([a, 1000], [9, 0], [4, 5])]
         {
@@ -202,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_refuses_leaves_the_hash() {
-        // A socket that has no SO_REUSEPORT takes no such program (EINVAL).
+        // A socket without SO_REUSEPORT does not accept the program (EINVAL).
         let lone = TcpListener::bind("127.0.0.1:0").expect("a listener");
         let group = ListenerGroup::new(true);
         group.open(&[lone]).expect("descriptors");

@@ -1,16 +1,15 @@
-//! Connections on their way from the acceptor to the lanes, and how idle lanes come to those of
-//! busy ones.
+//! Passes connections from the acceptor to the lanes, and lets idle lanes steal those of busy ones.
 //!
-//! The acceptor puts each connection into the inbox of one lane and wakes it. A lane takes one
-//! in each turn of its event loop, so that what it has not begun stays open to others. A
-//! connection may be stolen once it has waited for [`STEAL_AFTER`] at a lane that is not asleep:
-//! such a lane is busy. (One that is asleep has been woken and is on its way.) Where that would
-//! leave the connections less even, it has to have waited for [`HELD_UP_AFTER`]: that is no busy
-//! lane any more but one that is held up in a handler, or has lost its CPU.
+//! The acceptor puts each connection into the inbox of a lane and wakes the lane. A lane takes one
+//! connection per turn of its event loop, so that other lanes can steal the rest. A connection may
+//! be stolen after it has waited for [`STEAL_AFTER`] at a lane that is not asleep, because such a
+//! lane is busy. (A sleeping lane has already been woken.) If stealing would make the connections
+//! less even, it must have waited for [`HELD_UP_AFTER`]. A handler then holds the lane, or the lane
+//! has lost its CPU.
 //!
-//! No wake-up can be lost: only the acceptor puts connections in, and while any inbox holds one,
-//! it looks every [`STEAL_AFTER`] and wakes lanes that sleep if something may be stolen. A lane
-//! that is about to sleep looks at the flag which the acceptor left, so it need not be woken.
+//! No wake-up is lost. Only the acceptor adds connections. While any inbox holds one, it checks
+//! every [`STEAL_AFTER`] and wakes sleeping lanes that may steal. A lane that is about to sleep
+//! reads the flag that the acceptor left, so it need not be woken.
 
 use std::collections::VecDeque;
 use std::net::TcpStream;
@@ -23,21 +22,21 @@ use tokio::sync::{Notify, watch};
 use crate::metrics::LaneMetrics;
 use crate::shared::{LaneShared, Shared};
 
-/// How long a connection waits for a busy lane before others may take it: several turns of an
-/// event loop that is not held up.
+/// How long a connection waits for a busy lane before others may steal it: several turns of an
+/// event loop that is not blocked.
 pub(crate) const STEAL_AFTER: Duration = Duration::from_millis(1);
 
-/// How long it waits where its going would leave the lanes' connections less even.
+/// How long it waits if stealing it would make the lanes' connections less even.
 const HELD_UP_AFTER: Duration = Duration::from_millis(10);
 
-/// Most connections that wait in an inbox; further ones stay in the accept queue.
+/// Maximum connections in an inbox. Others stay in the accept queue.
 const CAPACITY: usize = 1024;
 
-/// Expected work that differs by less does not decide: a lane is then chosen by its connections,
-/// because an imbalance lasts as long as they do.
+/// Smaller differences in expected work are ignored, and the number of connections decides, because
+/// an imbalance lasts as long as the connections.
 const GRAIN: u64 = 1_000_000;
 
-/// A connection on its way to a lane.
+/// A connection in transit to a lane.
 #[derive(Debug)]
 struct Handed {
     socket: TcpStream,
@@ -49,11 +48,11 @@ struct Handed {
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) socket: TcpStream,
-    /// `None`: it is one too many, and to be refused.
+    /// `None`: the connection is above the limit and has to be rejected.
     pub(crate) place: Option<Place>,
 }
 
-/// A connection's place in the count of its lane, given up when dropped.
+/// A connection's place in the count of its lane, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     shared: Arc<Shared>,
@@ -61,7 +60,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Goes with its connection to another lane.
+    /// Moves to another lane with its connection.
     pub(crate) fn follow(&mut self, lane: usize) {
         if let Some(inboxes) = &self.shared.inboxes {
             inboxes.lanes[self.lane].connections.fetch_sub(1, Ordering::Relaxed);
@@ -79,33 +78,33 @@ impl Drop for Place {
     }
 }
 
-/// The inboxes of all lanes, with what the acceptor knows of each.
+/// The inboxes of all lanes, with the acceptor's state of each.
 #[derive(Debug)]
 pub(crate) struct Inboxes {
     pub(crate) lanes: Vec<Inbox>,
-    /// What the acceptor itself had to refuse or could not accept.
+    /// Connections that the acceptor itself rejected or failed to accept.
     pub(crate) acceptor: LaneMetrics,
-    /// Connections in all inboxes.
+    /// Number of connections in all inboxes.
     waiting: AtomicUsize,
-    /// A hint: something could be stolen when the acceptor last looked.
+    /// A hint: there was something to steal at the acceptor's last check.
     stealable: AtomicBool,
-    /// Whether nothing more comes.
+    /// Whether nothing more is added.
     finished: watch::Sender<bool>,
 }
 
-/// One lane's inbox, on cache lines of its own.
+/// One lane's inbox, on its own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Inbox {
     queue: Mutex<VecDeque<Handed>>,
     length: AtomicUsize,
-    /// Connections that wait here or are open on the lane.
+    /// Connections in the inbox or open on the lane.
     connections: AtomicUsize,
-    /// Connections that were put in.
+    /// Connections added since the start.
     placed: AtomicUsize,
-    /// Whether the lane sleeps, or is about to.
+    /// Whether the lane sleeps or is about to.
     asleep: AtomicBool,
-    /// Tells the lane to look.
+    /// Wakes the lane.
     pub(crate) wake: Notify,
 }
 
@@ -114,12 +113,12 @@ impl Inbox {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connections that wait here.
+    /// Number of connections in the inbox.
     pub(crate) fn length(&self) -> usize {
         self.length.load(Ordering::Relaxed)
     }
 
-    /// Connections that the acceptor put in since the start.
+    /// Connections added since the start.
     pub(crate) fn placed(&self) -> usize {
         self.placed.load(Ordering::Relaxed)
     }
@@ -136,13 +135,13 @@ impl Inboxes {
         }
     }
 
-    /// Connections in all inboxes.
+    /// Number of connections in all inboxes.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Puts a connection into the inbox of `lane`, which it wakes; one that is not welcome is to
-    /// be refused there. Only the acceptor may call this.
+    /// Adds a connection to the inbox of `lane` and wakes it. If it is not `welcome`, the lane
+    /// rejects it. Only the acceptor may call this.
     pub(crate) fn put(&self, lane: usize, socket: TcpStream, welcome: bool) {
         let inbox = &self.lanes[lane];
         if welcome {
@@ -158,7 +157,7 @@ impl Inboxes {
         inbox.wake.notify_one();
     }
 
-    /// The next connection for `lane`: the oldest of its own, else one of a busy lane's. Only
+    /// The next connection for `lane`: the oldest of its own, otherwise one of a busy lane. Only
     /// that lane may call this.
     pub(crate) fn take(&self, shared: &Arc<Shared>, lane: usize) -> Option<Taken> {
         let handed = self.pop(&self.lanes[lane], |_| true).or_else(|| self.steal(shared, lane))?;
@@ -184,7 +183,7 @@ impl Inboxes {
                 return Some(handed);
             }
         }
-        // The acceptor sets it again if it sees more than this look did.
+        // The acceptor sets it again if more can be stolen.
         self.stealable.store(false, Ordering::Release);
         None
     }
@@ -200,7 +199,7 @@ impl Inboxes {
         Some(handed)
     }
 
-    /// Wakes sleeping lanes that may steal, one for each overdue connection at most.
+    /// Wakes sleeping lanes that may steal, at most one per overdue connection.
     pub(crate) fn wake_idle(&self) {
         let now = Instant::now();
         let busy: Vec<_> = self
@@ -223,7 +222,7 @@ impl Inboxes {
             .for_each(|lane| lane.wake.notify_one());
     }
 
-    /// Notes that `lane` is about to sleep; one that could steal is woken at once.
+    /// Records that `lane` is about to sleep. If it could steal, it is woken at once.
     pub(crate) fn fall_asleep(&self, lane: usize) {
         let inbox = &self.lanes[lane];
         inbox.asleep.store(true, Ordering::Relaxed);
@@ -232,12 +231,12 @@ impl Inboxes {
         }
     }
 
-    /// Notes that `lane` has work again.
+    /// Records that `lane` has work again.
     pub(crate) fn wake_up(&self, lane: usize) {
         self.lanes[lane].asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Nothing more comes: what still waits is dropped, and lanes that wait for it may end.
+    /// Stops the inboxes: waiting connections are dropped, and lanes that wait may end.
     pub(crate) fn finish(&self) {
         for inbox in &self.lanes {
             while self.pop(inbox, |_| true).is_some() {}
@@ -249,13 +248,13 @@ impl Inboxes {
         self.finished.subscribe()
     }
 
-    /// Whether a lane listens that has room.
+    /// Whether a listening lane has room.
     pub(crate) fn have_room(&self, shared: &Shared) -> bool {
         self.lanes.iter().zip(&shared.lanes).any(|(inbox, lane)| inbox.has_room(lane))
     }
 
-    /// The lane for the next connection; ties go to the first from `next` on. `None` when no lane
-    /// listens that has room.
+    /// The lane for the next connection. Ties go to the first lane from `next`. `None` if no
+    /// listening lane has room.
     pub(crate) fn choose(&self, shared: &Shared, next: usize) -> Option<usize> {
         let now = Instant::now();
         let loads = self.lanes.iter().zip(&shared.lanes).map(|(inbox, lane)| {
@@ -275,7 +274,7 @@ impl Inbox {
         lane.is_listening() && self.length() < CAPACITY
     }
 
-    /// How long a connection has to have waited at `other` before this lane may take it.
+    /// How long a connection must have waited at `other` before this lane may steal it.
     fn patience(&self, other: &Inbox) -> Duration {
         let connections = |inbox: &Inbox| inbox.connections.load(Ordering::Relaxed);
         if connections(self) < connections(other) { STEAL_AFTER } else { HELD_UP_AFTER }
@@ -292,12 +291,12 @@ impl Handed {
     }
 }
 
-/// What a lane is chosen by.
+/// The criteria for choosing a lane.
 #[derive(Clone, Copy, Debug)]
 struct Load {
-    /// Whether it can be chosen at all.
+    /// Whether it can be chosen.
     open: bool,
-    /// Nanoseconds that its requests are expected to take, those of waiting connections included.
+    /// Expected nanoseconds for its requests, including those of waiting connections.
     expected: u64,
     connections: usize,
 }
@@ -327,18 +326,18 @@ mod tests {
         TcpStream::connect(listener.local_addr().expect("an address")).expect("connect")
     }
 
-    /// Whether a lane was told to look since the last time.
+    /// Whether a lane was woken since the last call.
     fn was_told(inbox: &Inbox) -> bool {
         let told = std::pin::pin!(inbox.wake.notified());
         told.poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
-    /// Looks as the acceptor does until lane `lane` is told; whether that happens before one
-    /// that waits 50 times as long as it has to.
+    /// Repeats the acceptor's check until lane `lane` is woken. Returns whether that happens within
+    /// 50 times the delay for stealing.
     fn is_woken(inboxes: &Inboxes, lane: usize) -> bool {
         let begun = Instant::now();
         loop {
-            // Looked at before: this thread may itself lose its CPU until the time is over.
+            // Read first: this thread may itself lose its CPU until the time is over.
             let over = begun.elapsed() >= 50 * HELD_UP_AFTER;
             inboxes.wake_idle();
             if was_told(&inboxes.lanes[lane]) {
@@ -387,7 +386,7 @@ mod tests {
 
     #[test]
     fn the_lane_with_the_least_work_is_chosen() {
-        // (expected work in ms, connections) of each lane, next in turn -> lane
+        // (expected work in ms, connections) of each lane, next -> lane
         let cases = [
             (vec![(0, 0), (0, 0), (0, 0)], 0, 0),
             (vec![(0, 0), (0, 0), (0, 0)], 2, 2),

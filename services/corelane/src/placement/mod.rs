@@ -1,11 +1,11 @@
-//! How a connection finds its lane, and how none is lost when lanes begin and end.
+//! How connections reach their lanes, and how none is lost when lanes start and end.
 //!
 //! | part | does |
 //! |---|---|
-//! | [`group`] | the listening sockets as a whole: steering, and the end of new handshakes |
+//! | [`group`] | the listening sockets as a group: steering, and the end of new handshakes |
 //! | [`program`] | the BPF programs for both |
-//! | [`accept`] | takes connections into a lane, from a listener or an inbox |
-//! | [`acceptor`], [`inbox`] | hand connections to the least loaded lane, and let others steal them |
+//! | [`accept`] | admits connections to a lane, from a listener or an inbox |
+//! | [`acceptor`], [`inbox`] | pass connections to the least loaded lane, and let others steal them |
 //! | [`back_off`] | keeps a listener from spinning when files run out |
 
 mod accept;
@@ -27,7 +27,7 @@ pub(crate) use inbox::{Inbox, Inboxes, Place};
 use crate::settings::Placement;
 use crate::shared::Shared;
 
-/// How many listening sockets a placement takes.
+/// The number of listening sockets of a placement.
 pub(crate) fn listeners(placement: Placement, lanes: usize) -> usize {
     match placement {
         Placement::Hashed => lanes,
@@ -35,8 +35,8 @@ pub(crate) fn listeners(placement: Placement, lanes: usize) -> usize {
     }
 }
 
-/// Where each of `lanes` lanes gets its connections from, and the listener of the acceptor if
-/// there is to be one.
+/// The source of connections for each of `lanes` lanes, and the listener of the acceptor if there
+/// is one.
 pub(crate) fn sources(
     placement: Placement,
     listeners: Vec<TcpListener>,
@@ -55,7 +55,7 @@ pub(crate) fn sources(
     })
 }
 
-/// Has the inboxes know when the lane of this event loop sleeps, where there are inboxes.
+/// Reports to the inboxes, if there are any, when this lane sleeps and wakes.
 pub(crate) fn watch_sleep(
     runtime: &mut tokio::runtime::Builder,
     shared: &Arc<Shared>,

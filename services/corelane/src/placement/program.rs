@@ -3,7 +3,7 @@
 use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
 use libc::{SKF_AD_CPU, SKF_AD_OFF, sock_filter};
 
-/// No listener has this index: the kernel then chooses by its hash, as without a program
+/// An index without a listener. The kernel then uses its hash, as without a program
 /// (`reuseport_select_sock` in net/core/sock_reuseport.c).
 const BY_HASH: u32 = u32::MAX;
 
@@ -24,7 +24,7 @@ pub(super) fn by_receiving_cpu(cpus: &[Option<usize>]) -> Option<Vec<sock_filter
         if cpus[..lane].contains(&Some(cpu)) {
             return None;
         }
-        // Two instructions a lane: the most lanes there may be fit below BPF_MAXINSNS (4,096).
+        // Two instructions per lane: the maximum number of lanes fits into BPF_MAXINSNS (4,096).
         program.push(unless_equal(u32::try_from(cpu).ok()?, 1));
         program.push(give(u32::try_from(lane).ok()?));
     }
@@ -37,8 +37,8 @@ pub(super) fn by_hash() -> Vec<sock_filter> {
     vec![give(BY_HASH)]
 }
 
-/// Drops segments that begin a handshake and passes all others. A filter of a listening socket
-/// sees the segment from its TCP header on (`tcp_filter` in net/ipv4/tcp_ipv4.c).
+/// Drops segments that start a handshake and passes all others. A filter of a listening socket sees
+/// the segment from its TCP header on (`tcp_filter` in net/ipv4/tcp_ipv4.c).
 pub(super) fn no_new_handshake() -> Vec<sock_filter> {
     vec![
         load(BPF_B, TCP_FLAGS),
@@ -49,7 +49,7 @@ pub(super) fn no_new_handshake() -> Vec<sock_filter> {
     ]
 }
 
-/// Loads from a fixed place into the accumulator.
+/// Loads from a fixed offset into the accumulator.
 fn load(size: u32, at: u32) -> sock_filter {
     instruction(BPF_LD | size | BPF_ABS, 0, at)
 }
@@ -59,13 +59,13 @@ fn unless_equal(value: u32, skip: u8) -> sock_filter {
     instruction(BPF_JMP | BPF_JEQ | BPF_K, skip, value)
 }
 
-/// Ends the program with `value`.
+/// Returns `value` from the program.
 fn give(value: u32) -> sock_filter {
     instruction(BPF_RET | BPF_K, 0, value)
 }
 
 fn instruction(code: u32, jf: u8, k: u32) -> sock_filter {
-    // A code has 16 bits in the instruction format itself.
+    // The instruction format has 16 bits for the code.
     sock_filter { code: code as u16, jt: 0, jf, k }
 }
 
@@ -76,7 +76,7 @@ mod tests {
 
     const CPU: u32 = (SKF_AD_OFF + SKF_AD_CPU).cast_unsigned();
 
-    /// What the kernel does with the instructions that are used here.
+    /// Executes a program as the kernel does, for the instructions used here.
     fn run(program: &[sock_filter], cpu: u32, segment: &[u8]) -> u32 {
         assert!(program.len() <= libc::BPF_MAXINSNS as usize);
         let (mut at, mut a) = (0, 0);

@@ -1,5 +1,5 @@
-//! What the plain connections of a lane share: one of them works at a time, and leaves nothing
-//! behind, so that a connection between two requests holds no memory for either.
+//! Buffers that the plain connections of a lane share. Only one connection works at a time and
+//! returns them empty, so an idle connection needs no memory for input or output.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -17,23 +17,23 @@ use super::head::Head;
 use crate::reply::{HttpService, Made, Reply};
 use crate::reply_body::ReplyBody;
 
-/// Bytes that are read at a time.
+/// Bytes per read.
 const READ: usize = 16 * 1024;
 
-/// Heads share blocks of this size: a request that lasts keeps one of them, at most.
+/// Size of the blocks for heads. A long request keeps at most one of them alive.
 const HEADS: usize = 4096;
 
-/// Most bytes of the buffer for replies that are kept for the next.
+/// Maximum capacity of the output buffer that is kept for reuse.
 const KEPT: usize = 64 * 1024;
 
-/// A place for a reply that is being made, and for its body.
+/// The reply in progress, and its body.
 pub(super) type Desk<S> = Pin<Box<Work<S>>>;
 
-/// A reply cannot fail: what goes wrong is one too.
+/// Errors are replies too, so a reply cannot fail.
 type Answer<S> = Result<Made<S>, Infallible>;
 
 pin_project! {
-    /// What the service is polled for.
+    /// A stage of the reply for which the service is polled.
     #[project = WorkProjection]
     pub(super) enum Work<S: HttpService> {
         Nothing,
@@ -51,7 +51,7 @@ impl<S: HttpService> Work<S> {
         }
     }
 
-    /// Polls for the next bytes of the body; an error where it ends without.
+    /// Polls for the next bytes of the body. An error if it ends early.
     pub(super) fn poll_data(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -76,7 +76,7 @@ impl<S: HttpService> Work<S> {
 pub(crate) struct Buffers<S: HttpService> {
     input: Cell<Vec<u8>>,
     output: Cell<Vec<u8>>,
-    /// Memory of the heads of requests.
+    /// Memory for the heads of requests.
     pub(super) heads: RefCell<BytesMut>,
     pub(super) head: RefCell<Head>,
     pub(super) date: RefCell<Date>,
@@ -97,7 +97,7 @@ impl<S: HttpService> Buffers<S> {
         }
     }
 
-    /// Room for what is read.
+    /// A buffer for input.
     pub(super) fn take_input(&self) -> Vec<u8> {
         let mut input = self.input.take();
         input.resize(READ, 0);
@@ -120,12 +120,12 @@ impl<S: HttpService> Buffers<S> {
         }
     }
 
-    /// An empty map for the fields of a request.
+    /// An empty map for the headers of a request.
     pub(super) fn take_fields(&self) -> HeaderMap {
         self.fields.take().unwrap_or_default()
     }
 
-    /// Gives back the map of a reply that was written.
+    /// Returns the map of a reply that was written.
     pub(super) fn return_fields(&self, mut fields: HeaderMap) {
         fields.clear();
         self.fields.set(Some(fields));
@@ -135,7 +135,7 @@ impl<S: HttpService> Buffers<S> {
         self.desk.take().unwrap_or_else(|| Box::pin(Work::Nothing))
     }
 
-    /// Gives back a place, and drops what is there.
+    /// Returns a desk and drops its contents.
     pub(super) fn return_desk(&self, mut desk: Desk<S>) {
         desk.set(Work::Nothing);
         self.desk.set(Some(desk));

@@ -1,4 +1,4 @@
-//! The Date of replies.
+//! The Date header of replies.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,12 +6,12 @@ use crate::clock::Tick;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The end of a head: the line with the date (RFC 9110 section 6.6.1), which stays the same for a
-/// second, and an empty one. The wall clock is read once in that time.
+/// The end of a head: the line with the date (RFC 9110 section 6.6.1) and an empty line. It is
+/// updated once per second, which reads the wall clock.
 #[derive(Debug)]
 pub(super) struct Date {
     lines: String,
-    /// When they were right, and for how many nanoseconds they are.
+    /// When the lines were made, and for how many nanoseconds they are valid.
     read: Tick,
     lasts: u64,
 }
@@ -21,7 +21,7 @@ impl Date {
         Date { lines: String::new(), read: Tick::now(), lasts: 0 }
     }
 
-    /// The lines at `now`, which is the present or not long before.
+    /// The lines at `now`, which is the current or a recent time.
     pub(super) fn at(&mut self, now: Tick) -> &[u8] {
         if now.since(self.read) >= self.lasts {
             self.read = Tick::now();

@@ -1,4 +1,4 @@
-//! The heads of replies.
+//! Encodes the heads of replies.
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRAILER, TRANSFER_ENCODING, UPGRADE};
@@ -11,11 +11,11 @@ use crate::clock::Tick;
 use crate::reply::BoxError;
 use crate::reply_body::ReplyBody;
 
-/// Bytes of an ordinary head.
+/// Size of a typical head.
 const USUAL: usize = 512;
 
-/// Writes the head of a reply behind what is in `out`; how many bytes of body belong to it.
-/// `None`: it takes more than a length to send, and nothing was written.
+/// Appends the head of a reply to `out`. Returns the length of its body. `None` if it cannot be
+/// sent with a length; nothing was written then.
 pub(super) fn head<B>(
     reply: &Response<ReplyBody<B>>,
     date: &mut Date,
@@ -89,20 +89,20 @@ fn status_line(status: StatusCode, extensions: &Extensions, out: &mut Vec<u8>) -
         out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
         return Some(());
     }
-    // Not by `write!`, which takes ten times as long.
+    // Without `write!`, which takes ten times as long.
     for part in ["HTTP/1.1 ", status.as_str(), " ", status.canonical_reason()?, "\r\n"] {
         out.extend_from_slice(part.as_bytes());
     }
     Some(())
 }
 
-/// Whether a Content-Length of the service's is the length that its body has.
+/// Whether the service's Content-Length equals the length of the body.
 fn says(value: &HeaderValue, length: u64) -> bool {
     let text = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     text.and_then(|text| text.parse().ok()) == Some(length)
 }
 
-/// Writes a number that ends a line.
+/// Writes a number and the end of the line.
 fn decimal_line(mut number: u64, out: &mut Vec<u8>) {
     let mut line = *b"00000000000000000000\r\n";
     let mut at = line.len() - 2;

@@ -1,8 +1,8 @@
-//! Which heads are plain, and the requests that they are.
+//! Parses plain heads into requests.
 //!
-//! Strictness is safety: a head is plain where every parser of HTTP/1.1 reads the same from each
-//! of its bytes (RFC 9112 sections 2.2, 3 and 5). Nothing is decided about any other; hyper gets
-//! its bytes as they came.
+//! The parser is strict for safety. A head is plain if every HTTP/1.1 parser reads each of its
+//! bytes in the same way (RFC 9112 sections 2.2, 3 and 5). All other heads are passed to hyper
+//! unchanged.
 
 use std::mem;
 
@@ -16,28 +16,28 @@ use crate::body::Incoming;
 use crate::conformance::is_host;
 use crate::settings::Limits;
 
-/// How a plain request line ends.
+/// The end of a plain request line.
 const VERSION: &[u8] = b" HTTP/1.1";
 
-/// What a plain head has, and where; used again for the next.
+/// The parts of a plain head and their positions. Reused.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     method: Method,
     target: Part,
     fields: Vec<(HeaderName, Part)>,
     names: Names,
-    /// Bytes of it, with the empty line at its end.
+    /// Length in bytes, including the empty line.
     length: usize,
-    /// Bytes of the body behind it.
+    /// Bytes of the body that follows.
     body: usize,
 }
 
-/// A part of a head: from one byte up to another.
+/// A range of a head: start and end.
 type Part = (usize, usize);
 
 impl Head {
-    /// Finds the plain request that `bytes` begin with; its length. `None`: it is another's
-    /// business, or not complete.
+    /// Parses the plain request at the start of `bytes` and returns its length. `None`: it is not
+    /// plain or not complete.
     pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Option<usize> {
         self.head(&bytes[..bytes.len().min(limits.header_bytes)], limits)?;
         let whole = self.length + self.body;
@@ -56,8 +56,8 @@ impl Head {
             if line.is_empty() {
                 self.length = next;
                 self.body = body.unwrap_or(0);
-                // RFC 9112 section 3.2: there is exactly one. Section 6.3: any request may have a
-                // body, but few that are sent with other methods do, and parsers differ there.
+                // RFC 9112 section 3.2: exactly one Host. Section 6.3: any request may have a body,
+                // but with other methods that is rare, and parsers differ.
                 let plain = host && (body.is_none() || self.may_have_body());
                 return plain.then_some(());
             }
@@ -81,7 +81,7 @@ impl Head {
         }
     }
 
-    /// Reads the request line; where the fields begin.
+    /// Parses the request line. Returns the start of the fields.
     fn request_line(&mut self, line: &[u8], limits: &Limits) -> Option<usize> {
         let rest = line.strip_suffix(VERSION)?;
         let space = memchr(b' ', rest)?;
@@ -98,8 +98,8 @@ impl Head {
         matches!(self.method, Method::POST | Method::PUT | Method::PATCH)
     }
 
-    /// The request that was found at the beginning of `bytes`, which are copied once, to `memory`.
-    /// `None`: a value has bytes that are not plain.
+    /// The request at the start of `bytes`, which are copied once, to `memory`. `None`: a value has
+    /// bytes that are not plain.
     pub(super) fn request(
         &mut self,
         bytes: &[u8],
@@ -120,28 +120,27 @@ impl Head {
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = Uri::from(target);
         *request.version_mut() = Version::HTTP_11;
-        // The map that was there has nothing, and to look for what that would leave takes longer
-        // than to put another in its place.
+        // The replaced map is empty, and its destructor would cost more than replacing it.
         mem::forget(mem::replace(request.headers_mut(), fields));
         Some(request)
     }
 }
 
-/// The line that begins at `from`, without its end, which is CRLF and nothing else.
+/// The line that starts at `from`, without its end, which must be CRLF.
 fn line(bytes: &[u8], from: usize) -> Option<&[u8]> {
     let rest = &bytes[from..];
     rest[..memchr(b'\n', rest)?].strip_suffix(b"\r")
 }
 
-/// Whether white space is at either end of a value, or bytes are in it that parsers may read
-/// otherwise: parsers differ in what they strip and replace (RFC 9110 section 5.5).
+/// Whether a value starts or ends with whitespace, or contains bytes that parsers strip or replace
+/// differently (RFC 9110 section 5.5).
 fn is_padded(value: &[u8]) -> bool {
     let odd = value.iter().fold(false, |odd, byte| odd | !(b' '..=b'~').contains(byte));
     odd || value.first() == Some(&b' ') || value.last() == Some(&b' ')
 }
 
-/// A Content-Length that every parser reads alike: digits, the first of several not 0 (RFC 9110
-/// section 8.6). One with more digits announces more than is ever read at once.
+/// A Content-Length that every parser reads in the same way: digits without a leading 0 (RFC 9110
+/// section 8.6). A larger number exceeds what one read returns.
 fn length(value: &[u8]) -> Option<usize> {
     let plain = matches!(value, [b'0'] | [b'1'..=b'9', ..]) && value.len() <= 9;
     if !plain || !value.iter().all(u8::is_ascii_digit) {
@@ -150,16 +149,16 @@ fn length(value: &[u8]) -> Option<usize> {
     Some(value.iter().fold(0, |length, digit| 10 * length + usize::from(digit - b'0')))
 }
 
-/// What a field says.
+/// The meaning of a field for the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// Something for the service alone.
+    /// No meaning; only the service uses it.
     End,
     Host,
     Connection,
-    /// How long the body is.
+    /// The length of the body.
     Length,
-    /// How the message goes on, or the connection.
+    /// Changes how the message or the connection continues.
     Message,
 }
 
@@ -180,7 +179,7 @@ impl Meaning {
     }
 }
 
-/// The methods that a plain request may have.
+/// The methods of plain requests.
 fn method(token: &[u8]) -> Option<Method> {
     Some(match token {
         b"GET" => Method::GET,

@@ -1,16 +1,17 @@
-//! Plain requests: those of HTTP/1.1 that come whole in one read, with their body if they have one,
-//! and say nothing that two parsers could read differently ([`head`] is strict about it). They are
-//! most requests of most clients, and are answered here without hyper, at a third of what it takes.
+//! The fast path: serves plain requests without hyper, at a third of the cost. A plain request is
+//! an HTTP/1.1 request that arrives in one read, including its body, and contains nothing that two
+//! parsers could read differently (see [`head`]). Most requests of most clients are plain.
 //!
-//! A connection begins here once its protocol is told. It goes to hyper, with the bytes that were
-//! read and not answered, until its requests are plain again ([`crate::idle`]):
+//! A connection starts here once its protocol is detected. In these cases it goes to hyper, with
+//! all bytes that were read and not answered, until its requests are plain again ([`crate::idle`]):
 //!
-//! - at the first request that is not plain, or has not come whole;
-//! - with the first reply that takes more than a length to send: a body whose length is not known,
-//!   or a field about the connection, such as the `Connection: close` of a drain. hyper then reads
-//!   the request again, its body to the end, and its service gives the reply that is there.
+//! - at the first request that is not plain or did not arrive in one read;
+//! - at the first reply that cannot be sent with a length. Either the length of its body is
+//!   unknown, or it has a header about the connection, such as `Connection: close` in a drain. Then
+//!   hyper parses the request again and reads its body, and its service returns the reply that was
+//!   already made.
 //!
-//! Between two requests a connection holds neither a buffer nor anything of the last request.
+//! Between two requests a connection holds no buffer and nothing of the last request.
 
 mod buffers;
 mod date;
@@ -38,63 +39,63 @@ use crate::idle::{self, Leave};
 use crate::reply::HttpService;
 use crate::socket::Socket;
 
-/// A connection on which every request so far was plain.
+/// A connection whose requests have all been plain.
 pub(crate) struct Plain<S: HttpService> {
-    // Dropped first: a request is in flight until its handler is gone.
+    // Dropped first: a request is in flight until its handler is dropped.
     stage: Stage<S>,
-    /// Both are there until hyper takes the connection.
+    /// Both are set until hyper takes the connection.
     socket: Option<Socket>,
     registration: Option<Registration>,
     host: Rc<LaneService<S>>,
 }
 
-/// What a connection does. Boxed, because most are idle most of the time.
+/// The stage of a connection. Variants are boxed, because most connections are idle.
 enum Stage<S: HttpService> {
-    /// It waits for a request.
+    /// Waits for a request.
     Idle,
-    /// These bytes are to be looked at.
+    /// These bytes have to be processed.
     Unread(Box<Bytes>),
     /// The service makes a reply.
     Answering(Box<Answering<S>>),
     /// The service makes the body of a reply.
     Streaming(Box<Streaming<S>>),
-    /// The socket has had no room for the end of a reply.
+    /// The socket could not accept the whole reply.
     Writing(Box<Writing<S>>),
-    /// It goes to hyper.
+    /// The connection goes to hyper.
     HandOver(Box<HandOver<S>>),
     /// Our side is being closed.
     Leaving,
-    /// Nothing more can be said.
+    /// The connection failed.
     Broken,
 }
 
 impl<S: HttpService> Stage<S> {
-    /// Goes on with what was read.
+    /// Continues with bytes that were read.
     fn unread(bytes: Bytes) -> Self {
         if bytes.is_empty() { Stage::Idle } else { Stage::Unread(Box::new(bytes)) }
     }
 }
 
-/// What comes of a part of a turn.
+/// The result of one step of a turn.
 enum Step<S: HttpService> {
-    /// The turn goes on.
+    /// Continue the turn.
     Go(Stage<S>),
-    /// It ends, until something happens.
+    /// End the turn and wait.
     Wait(Stage<S>),
 }
 
 /// A request whose reply is being made.
 struct Answering<S: HttpService> {
     desk: Desk<S>,
-    /// The bytes of the request, and those behind it.
+    /// The bytes of the request, and those that follow it.
     asked: Bytes,
     unread: Bytes,
-    /// The reply was polled in this turn already.
+    /// The reply was already polled in this turn.
     polled: bool,
 }
 
 impl<S: HttpService> Plain<S> {
-    /// Serves a connection that begins with `prefix`.
+    /// Serves a connection that starts with `prefix`.
     pub(crate) fn new(
         host: Rc<LaneService<S>>,
         registration: Registration,
@@ -105,7 +106,7 @@ impl<S: HttpService> Plain<S> {
         Plain { stage: Stage::unread(prefix), socket, registration, host }
     }
 
-    /// Takes the connection from this task, which has nothing of it but its socket.
+    /// Takes the connection from this task, which holds only its socket.
     fn leave(&mut self, to: Leave) {
         if let (Some(socket), Some(registration)) = (self.socket.take(), self.registration.take()) {
             idle::leave(&self.host, registration, socket, Bytes::new(), to);

@@ -1,17 +1,16 @@
-//! The names of fields, which most requests have in common.
+//! Caches header names, which most requests have in common.
 
 use http::HeaderName;
 
 use super::head::Meaning;
 
-/// Longer names are rare, and read each time.
+/// Longer names are rare and parsed each time.
 const LONGEST: usize = 32;
 
-/// Places for names; a browser behind a proxy sends some twenty.
+/// Number of places; a browser behind a proxy sends about twenty headers.
 const PLACES: usize = 128;
 
-/// What proxies add that is no name of a standard. A name that is a constant is not counted by
-/// those that have it.
+/// Headers of proxies that no standard defines. A constant name needs no reference count.
 const OF_PROXIES: [HeaderName; 10] = [
     HeaderName::from_static("traceparent"),
     HeaderName::from_static("tracestate"),
@@ -25,7 +24,7 @@ const OF_PROXIES: [HeaderName; 10] = [
     HeaderName::from_static("x-request-id"),
 ];
 
-/// A name, as it was written.
+/// A name as it was written.
 #[derive(Debug)]
 struct Known {
     written: [u8; LONGEST],
@@ -34,9 +33,9 @@ struct Known {
     meaning: Meaning,
 }
 
-/// The names that came last, each where its bytes put it. To compare one takes a fraction of what
-/// it takes to read it: that is to check it, to put it into lower case, to look for it among those
-/// of the standards, and to give any other memory of its own.
+/// The most recent names, indexed by a hash of their bytes. Comparing a name is much cheaper than
+/// parsing it, which checks it, converts it to lower case, looks it up among the standard names,
+/// and allocates memory for any other.
 #[derive(Debug)]
 pub(super) struct Names(Vec<Option<Known>>);
 
@@ -47,10 +46,10 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The name that is written so, and what it says. `None`: it is no name.
+    /// The name that is written like this, and its meaning. `None`: it is not a valid name.
     pub(super) fn read(&mut self, written: &[u8]) -> Option<(HeaderName, Meaning)> {
         if written.len() > LONGEST {
-            // What says anything of the message is shorter.
+            // All names with a meaning are shorter.
             return HeaderName::from_bytes(written).ok().map(|name| (name, Meaning::End));
         }
         let place = &mut self.0[place(written)];
@@ -76,8 +75,8 @@ impl Known {
     }
 }
 
-/// Where a name has its place. By these factors no two of the 38 names share one that browsers and
-/// proxies usually send, in lower case or with capitals.
+/// The place of a name. With these factors no two of the 38 names that browsers and proxies usually
+/// send collide, in lower case or with capitals.
 fn place(written: &[u8]) -> usize {
     let byte = |at: usize| written.get(at).map_or(0, |&byte| usize::from(byte));
     let (length, last) = (written.len(), written.len().wrapping_sub(1));

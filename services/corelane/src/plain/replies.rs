@@ -1,4 +1,4 @@
-//! Replies on their way to the socket.
+//! Writes replies to the socket.
 
 use std::io::{self, IoSlice};
 use std::mem;
@@ -13,42 +13,41 @@ use super::turn::{Turn, broken};
 use super::{Stage, Step, encode};
 use crate::reply::{HttpService, Made};
 
-/// A body of up to so many bytes is copied behind its head and sent with it: cheaper than a vector
-/// of both, which the kernel has to fetch and check first (send(2), writev(2)).
+/// A body of up to this size is copied behind its head and sent with it. That is cheaper than a
+/// vectored write, for which the kernel copies and checks the vector first (send(2), writev(2)).
 const JOINED: usize = 4096;
 
-/// What the socket has not taken yet.
+/// Output that the socket has not accepted yet.
 pub(super) struct Writing<S: HttpService> {
     out: Vec<u8>,
-    /// Bytes of `out` that it took.
+    /// Bytes of `out` that were written.
     at: usize,
-    /// Behind `out`.
+    /// Follows `out`.
     body: Bytes,
     next: Stage<S>,
 }
 
-/// The rest of a body that comes in parts.
+/// The rest of a body in several parts.
 pub(super) struct Streaming<S: HttpService> {
     desk: Desk<S>,
-    /// Bytes of it that are still to come.
+    /// Bytes of it that are still missing.
     left: u64,
-    /// What was read behind the request.
+    /// The input after the request.
     unread: Bytes,
-    /// The body was polled in this turn already.
+    /// The body was already polled in this turn.
     polled: bool,
 }
 
-/// What hyper is given.
+/// The state for hyper.
 pub(super) struct HandOver<S: HttpService> {
     pub(super) prefix: Bytes,
-    /// The reply to the request that `prefix` begins with.
+    /// The reply to the request at the start of `prefix`.
     pub(super) made: Option<Box<Made<S>>>,
 }
 
 impl<S: HttpService> Turn<'_, S> {
-    /// Writes a reply behind what is in `out`. `None`: it is complete. Otherwise what follows, and
-    /// what is to be done when that is written. `all` is what was read, and `behind` the part of it
-    /// behind the request.
+    /// Appends a reply to `out`. `None`: it is complete. Otherwise returns the next stage, after
+    /// `out` is written. `all` is the input, and `behind` its part after the request.
     pub(super) fn encode(
         &self,
         mut desk: Desk<S>,
@@ -78,7 +77,7 @@ impl<S: HttpService> Turn<'_, S> {
         let first = match desk.as_mut().poll_data(cx) {
             Poll::Ready(Ok(data)) => data,
             Poll::Ready(Err(error)) => {
-                // Nothing of a reply that cannot be sent, as long as none of it was.
+                // Discards a reply that cannot be sent, while none of it was written.
                 out.truncate(begun);
                 return Some((Bytes::new(), broken(&error)));
             }
@@ -97,7 +96,7 @@ impl<S: HttpService> Turn<'_, S> {
         Some(streaming.give(first))
     }
 
-    /// Goes on with a body that comes in parts.
+    /// Continues a body in several parts.
     pub(super) fn stream(
         &mut self,
         mut streaming: Box<Streaming<S>>,
@@ -120,7 +119,7 @@ impl<S: HttpService> Turn<'_, S> {
         }
     }
 
-    /// Writes `out` and `body`, then goes on with `next`.
+    /// Writes `out` and `body`, then continues with `next`.
     pub(super) fn write(
         &mut self,
         out: Vec<u8>,
@@ -198,7 +197,7 @@ impl<S: HttpService> Writing<S> {
         self.body.advance(taken - of_out);
     }
 
-    /// The socket has no room in this turn: what comes next is not looked at before another.
+    /// The socket accepts nothing more in this turn, so the next stage starts in another.
     fn held_up(mut self) -> Self {
         match &mut self.next {
             Stage::Answering(answering) => answering.polled = false,
@@ -210,8 +209,8 @@ impl<S: HttpService> Writing<S> {
 }
 
 impl<S: HttpService> Streaming<S> {
-    /// What of `data` belongs to the reply, and what follows it. A service that gives more than it
-    /// announced does not shift the next reply.
+    /// The part of `data` that belongs to the reply, and the next stage. Excess data of the service
+    /// must not shift the next reply.
     fn give(mut self, mut data: Bytes) -> (Bytes, Stage<S>) {
         data.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
         self.left -= data.len() as u64;

@@ -1,5 +1,4 @@
-//! What a connection does when its task is polled: it reads, answers and writes until it has to
-//! wait.
+//! The turn of a connection: it reads, answers and writes until it has to wait.
 
 use std::io;
 use std::mem;
@@ -21,23 +20,23 @@ use crate::reply::{HttpService, Made, Reply};
 use crate::socket::Socket;
 use crate::stream::read_ahead;
 
-/// Replies to requests that came together are sent together, up to about so many bytes.
+/// Replies to pipelined requests are sent together, up to about this many bytes.
 const TOGETHER: usize = 32 * 1024;
 
-/// Most requests of one connection that are answered in a turn: then others have theirs.
+/// Maximum requests per turn of a connection, so that other tasks run in between.
 pub(super) const REQUESTS: u32 = 32;
 
-/// A connection in its turn.
+/// A turn of a connection.
 pub(super) struct Turn<'a, S: HttpService> {
     pub(super) socket: &'a mut Socket,
     pub(super) connection: &'a Rc<Connection>,
     pub(super) host: &'a LaneService<S>,
-    /// Requests that may still be answered in it.
+    /// Requests that may still be answered in this turn.
     pub(super) left: u32,
 }
 
 impl<S: HttpService> Turn<'_, S> {
-    /// Waits for requests, and answers them.
+    /// Reads requests and answers them.
     pub(super) fn read(&mut self, cx: &mut Context<'_>) -> Step<S> {
         let mut input = self.host.buffers.take_input();
         let mut space = ReadBuf::new(&mut input);
@@ -58,13 +57,13 @@ impl<S: HttpService> Turn<'_, S> {
     fn ended(&self) -> Stage<S> {
         match self.socket {
             Socket::Plain(_) => Stage::Broken,
-            // RFC 8446 section 6.1: each side says that it ends.
+            // RFC 8446 section 6.1: each side sends an alert.
             Socket::Tls(_) => Stage::Leaving,
         }
     }
 
-    /// Answers the requests of which `bytes` consist, in their order. `held` is what they are a
-    /// part of, if that is to be kept for the next turn.
+    /// Answers the requests in `bytes` in order. `held` is the buffer of `bytes` if it may be kept
+    /// for the next turn.
     pub(super) fn serve(
         &mut self,
         bytes: &[u8],
@@ -105,7 +104,7 @@ impl<S: HttpService> Turn<'_, S> {
         self.write(out, Bytes::new(), Stage::unread(keep(rest)), cx)
     }
 
-    /// Reads the plain request that `bytes` begin with; its length, with its body.
+    /// Parses the plain request at the start of `bytes`. Returns its length, including its body.
     fn request(&self, bytes: &[u8], request: &mut Option<Request<Incoming>>) -> Option<usize> {
         let buffers = &self.host.buffers;
         let mut head = buffers.head.borrow_mut();
@@ -115,7 +114,7 @@ impl<S: HttpService> Turn<'_, S> {
         request.as_ref().map(|_| length)
     }
 
-    /// Goes on with a reply that is not made yet.
+    /// Continues a reply that is not ready.
     pub(super) fn answer(
         &mut self,
         mut answering: Box<Answering<S>>,
@@ -149,7 +148,8 @@ impl<S: HttpService> Turn<'_, S> {
         self.write(out, body, next, cx)
     }
 
-    /// Hears the client leave while its request waits; whether it is still there.
+    /// Checks whether the client disconnected while its request waits. Returns whether it is still
+    /// connected.
     pub(super) fn listen(&mut self, unread: &mut Bytes, cx: &mut Context<'_>) -> bool {
         if self.connection.waits_for_service() {
             read_ahead(self.socket, self.connection, unread, cx);
@@ -165,15 +165,15 @@ impl<S: HttpService> Turn<'_, S> {
         }
     }
 
-    /// Lets the end of the socket drop what the client does not take.
+    /// Makes closing the socket discard what the client does not read.
     pub(super) fn reset(&mut self) {
         self.connection.set_reset();
-        // Fails only for a socket that is gone already.
+        // Fails only if the socket is closed.
         let _ = self.socket.set_zero_linger();
     }
 }
 
-/// An end by an error.
+/// The stage after an error.
 pub(super) fn broken<S: HttpService>(error: &io::Error) -> Stage<S> {
     tracing::debug!(%error, "a connection ended early");
     Stage::Broken

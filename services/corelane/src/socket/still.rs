@@ -13,13 +13,13 @@ use super::{Socket, Tcp};
 #[derive(Debug)]
 pub(crate) enum StillSocket {
     Plain(net::TcpStream),
-    /// The state of TLS, whose stream is the one beside it.
+    /// The TLS state, and the stream that was taken out of it.
     Tls(Box<TlsStream<Tcp>>, net::TcpStream),
 }
 
 impl StillSocket {
-    /// Enters the event loop of the lane that this is called on, which hears of bytes that came
-    /// in between as it hears of new ones (epoll_ctl(2): `EPOLL_CTL_ADD` reports what is ready).
+    /// Registers with the event loop of the calling lane. Bytes that arrived in between are
+    /// reported like new ones, because `EPOLL_CTL_ADD` reports what is ready (epoll_ctl(2)).
     pub(crate) fn wake(self) -> io::Result<Socket> {
         Ok(match self {
             StillSocket::Plain(tcp) => Socket::Plain(TcpStream::from_std(tcp)?),
@@ -30,7 +30,7 @@ impl StillSocket {
         })
     }
 
-    /// Whether its end takes words: each side of TLS says that it ends (RFC 8446 section 6.1).
+    /// Whether closing sends data: each side of TLS sends an alert (RFC 8446 section 6.1).
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self, StillSocket::Tls(..))
     }

@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A TCP stream that can leave the event loop of one lane and enter that of another, while the
-/// state of TLS above it stays as it is.
+/// A TCP stream that can move between the event loops of lanes, without changes to the TLS state
+/// above it.
 #[derive(Debug)]
 pub(crate) struct Tcp(Option<TcpStream>);
 
@@ -18,12 +18,12 @@ impl Tcp {
         Tcp(Some(stream))
     }
 
-    /// Takes it out of the lane's event loop. Until [`Tcp::enter`] every use of it fails.
+    /// Removes it from the lane's event loop. Every use fails until [`Tcp::enter`].
     pub(super) fn leave(&mut self) -> io::Result<net::TcpStream> {
         self.0.take().ok_or_else(absent)?.into_std()
     }
 
-    /// Enters the event loop of the lane that this is called on.
+    /// Registers with the event loop of the calling lane.
     pub(super) fn enter(&mut self, stream: net::TcpStream) -> io::Result<()> {
         self.0 = Some(TcpStream::from_std(stream)?);
         Ok(())

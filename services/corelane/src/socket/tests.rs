@@ -13,7 +13,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 
 use super::*;
 
-/// Runs a part of a test on a thread with an event loop of its own, as a lane has it.
+/// Runs a part of a test on a thread with its own event loop, like a lane.
 fn lane<T: Send + 'static>(part: impl AsyncFnOnce() -> T + Send + 'static) -> T {
     let run = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -22,7 +22,7 @@ fn lane<T: Send + 'static>(part: impl AsyncFnOnce() -> T + Send + 'static) -> T 
     thread::spawn(run).join().expect("the part ends well")
 }
 
-/// A socket and its client's, which blocks.
+/// A socket and its client's socket, which blocks.
 fn plain() -> (Socket, std::net::TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let client = std::net::TcpStream::connect(listener.local_addr().expect("its address"));
@@ -32,7 +32,7 @@ fn plain() -> (Socket, std::net::TcpStream) {
     (Socket::Plain(server), client.expect("a connection"))
 }
 
-/// A socket that speaks TLS and its client's, after the handshake.
+/// A TLS socket and its client's socket, after the handshake.
 async fn secure() -> (Socket, client::TlsStream<TcpStream>) {
     let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a pair");
     let key = PrivateKeyDer::try_from(pair.signing_key.serialize_der()).expect("a key");
@@ -65,7 +65,7 @@ async fn secure() -> (Socket, client::TlsStream<TcpStream>) {
     (Socket::Tls(Box::new(server)), client)
 }
 
-/// Polls one read, which is to wait.
+/// Polls one read, which must be pending.
 fn wait(socket: &mut Socket) {
     let mut byte = [0];
     let mut buf = ReadBuf::new(&mut byte);
@@ -137,7 +137,7 @@ fn tls_with_bytes_that_nobody_read_is_not_quiet_and_keeps_them() {
         let (mut socket, mut client) = secure().await;
         client.write_all(b"request").await.expect("written");
         assert_eq!(read(&mut socket, 3).await, "req");
-        assert!(!socket.is_quiet(), "the socket will not tell of what TLS has decrypted");
+        assert!(!socket.is_quiet(), "the socket does not signal what TLS has decrypted");
         (socket.rest().expect("rest"), client.into_inner().0.into_std().expect("a socket"))
     });
     lane(async move || {

@@ -1,4 +1,4 @@
-//! Reading a certificate chain with its key, and judging them.
+//! Reads and checks a certificate chain with its key.
 
 use std::fmt;
 use std::fs::File;
@@ -17,10 +17,10 @@ use x509_cert::der::Decode;
 use super::settings::Tls;
 use crate::error::Error;
 
-/// No chain and no key is as long; it bounds what a wrong path can make us read.
+/// Maximum file size. No chain or key is as large, so a wrong path cannot make us read much more.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// What the two files held.
+/// The contents of the two files.
 #[derive(PartialEq, Eq)]
 pub(super) struct Contents {
     certificate: Vec<u8>,
@@ -28,7 +28,7 @@ pub(super) struct Contents {
 }
 
 impl fmt::Debug for Contents {
-    /// Never shows the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Contents").finish_non_exhaustive()
     }
@@ -54,7 +54,7 @@ fn unusable(path: &Path, problem: impl Into<String>) -> Error {
     Error::Tls { path: path.to_owned(), problem: problem.into() }
 }
 
-/// A chain whose key fits, ready for handshakes.
+/// A chain with a matching key, ready for handshakes.
 #[derive(Debug)]
 pub(super) struct Certificate {
     pub(super) key: Arc<CertifiedKey>,
@@ -73,7 +73,7 @@ impl Certificate {
         let Some(own) = chain.first() else {
             return Err(wrong("contains no PEM certificate".to_owned()));
         };
-        // `Raw` judges nothing but the form: what clients accept is theirs to say.
+        // `Raw` checks only the form, because clients decide what they accept.
         let parsed = CertificateInner::<Raw>::from_der(own)
             .map_err(|error| wrong(format!("contains an invalid certificate: {error}")))?;
         let validity = parsed.tbs_certificate().validity();
@@ -95,7 +95,7 @@ impl Certificate {
         since_epoch() > self.not_after
     }
 
-    /// Why clients will refuse it today, if they will.
+    /// The reason why clients reject it now, if there is one.
     pub(super) fn warning(&self) -> Option<&'static str> {
         match since_epoch() {
             now if now > self.not_after => Some("the certificate has expired"),

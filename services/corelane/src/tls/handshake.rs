@@ -1,4 +1,4 @@
-//! The beginning of a connection on a port that speaks TLS.
+//! The start of a connection on a TLS port.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,7 +19,7 @@ use crate::problem::Problem;
 use crate::socket::{Socket, Tcp};
 use crate::stream::{self, Opened, Protocol};
 
-/// Shakes hands. `None`: there is nobody to serve, and what is to be counted has been.
+/// Performs the handshake. `None`: there is no connection to serve, and failures are counted.
 pub(crate) async fn accept(
     socket: TcpStream,
     config: Arc<ServerConfig>,
@@ -30,8 +30,8 @@ pub(crate) async fn accept(
     if poll_fn(|cx| socket.poll_peek(cx, &mut ReadBuf::new(&mut first))).await? == 0 {
         return Ok(None);
     }
-    // Boxed, and not before the first byte is there: a handshake takes more than a kilobyte, which
-    // a plain connection must not pay, nor one that says nothing.
+    // Boxed, and only after the first byte: a handshake needs more than a kilobyte, which plain and
+    // silent connections should not pay for.
     Box::pin(answer(first[0], socket, config, connection, lane)).await
 }
 
@@ -43,7 +43,7 @@ async fn answer(
     connection: Rc<Connection>,
     lane: &LaneState,
 ) -> io::Result<Option<Opened>> {
-    // A method begins with a letter, a TLS record with its type: 22 for a handshake (RFC 8446
+    // A method starts with a letter, a TLS record with its type: 22 for a handshake (RFC 8446
     // section 5.1).
     if first.is_ascii_alphabetic() {
         lane.metrics().refuse(Refusal::PlainHttp);

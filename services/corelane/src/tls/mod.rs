@@ -1,6 +1,6 @@
-//! TLS on the port that serves clients: certificates, their reload, the handshake.
+//! TLS for clients: certificates, their reload, and the handshake.
 //!
-//! rustls with the *ring* provider, because that builds with a C compiler alone.
+//! It uses rustls with the *ring* provider, which needs only a C compiler to build.
 
 mod certificate;
 mod handshake;

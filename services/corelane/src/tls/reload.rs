@@ -1,4 +1,4 @@
-//! The certificate in use, and how a new one takes its place.
+//! The current certificate, and its replacement.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,7 +14,7 @@ use super::certificate::{Certificate, Contents};
 use super::settings::Tls;
 use crate::error::Error;
 
-/// TLS as all lanes share it.
+/// The TLS state that all lanes share.
 #[derive(Debug)]
 pub(crate) struct Termination {
     pub(crate) config: Arc<ServerConfig>,
@@ -24,7 +24,7 @@ pub(crate) struct Termination {
     settings: Tls,
 }
 
-/// How the reload of a certificate ended.
+/// The result of a certificate reload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reload {
     Success,
@@ -36,7 +36,7 @@ impl Reload {
         [(Reload::Success, "success"), (Reload::Failure, "failure")];
 }
 
-/// The certificate that new connections get.
+/// The certificate for new connections.
 #[derive(Debug)]
 struct Certificates {
     /// Read once per handshake, whose signature costs a thousand times as much.
@@ -65,7 +65,7 @@ impl ResolvesServerCert for Certificates {
 }
 
 impl Termination {
-    /// Loads the files that `settings` name.
+    /// Loads the files of `settings`.
     pub(crate) fn load(settings: &Tls) -> Result<(Self, Watch), Error> {
         let contents = Contents::read(settings)?;
         let certificate = Certificate::new(&contents, settings)?;
@@ -81,7 +81,7 @@ impl Termination {
         Ok((termination, Watch { seen: Ok(contents) }))
     }
 
-    /// When the certificate in use ends, in seconds since the Unix epoch.
+    /// When the current certificate expires, in seconds since the Unix epoch.
     pub(crate) fn not_after(&self) -> u64 {
         self.certificates.not_after.load(Relaxed)
     }
@@ -90,12 +90,12 @@ impl Termination {
         self.reloads[result as usize].load(Relaxed)
     }
 
-    /// Whether what the files hold is in use: the last reload, if there was one, succeeded.
+    /// Whether the contents of the files are in use: the last reload, if there was one, succeeded.
     pub(crate) fn up_to_date(&self) -> bool {
         self.up_to_date.load(Relaxed)
     }
 
-    /// Puts a new certificate in use, or keeps the old one.
+    /// Uses a new certificate, or keeps the old one.
     fn renew(&self, contents: &Result<Contents, String>) {
         let certificate = match contents {
             Ok(contents) => {
@@ -141,19 +141,19 @@ fn config(certificates: Arc<Certificates>) -> Result<ServerConfig, Error> {
         .with_no_client_auth()
         .with_cert_resolver(certificates);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // Tickets rather than a cache: no lane waits for another's sessions.
+    // Tickets instead of a cache: lanes share no sessions and do not wait for each other.
     config.ticketer = Ticketer::new().map_err(refused)?;
     Ok(config)
 }
 
-/// What the files held when they were last read.
+/// The contents of the files when they were last read.
 #[derive(Debug)]
 pub(crate) struct Watch {
     seen: Result<Contents, String>,
 }
 
 impl Watch {
-    /// Renews the certificate whenever the files hold something else, for as long as it runs.
+    /// Replaces the certificate whenever the contents of the files change.
     pub(crate) async fn run(mut self, tls: &Termination) {
         let every = tls.settings.reload;
         let mut ticks = interval_at(Instant::now() + every, every);
@@ -161,7 +161,7 @@ impl Watch {
         loop {
             ticks.tick().await;
             let settings = tls.settings.clone();
-            // A volume that hangs must not take the admin port with it.
+            // A volume that hangs must not block the admin port.
             let read = spawn_blocking(move || Contents::read(&settings)).await;
             let Ok(read) = read.map(|read| read.map_err(|error| error.to_string())) else {
                 return; // the runtime is going down
@@ -170,7 +170,7 @@ impl Watch {
         }
     }
 
-    /// Acts on what was read if it is new. What was refused once is not refused again.
+    /// Applies new contents. Contents that were rejected are not checked again.
     fn judge(&mut self, read: Result<Contents, String>, tls: &Termination) {
         if read != self.seen {
             tls.renew(&read);

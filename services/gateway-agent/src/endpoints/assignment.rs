@@ -1,4 +1,4 @@
-//! From slices to what Envoy reads: a pure function, whatever the order of the slices.
+//! Converts slices to Envoy's format. A pure function, independent of the order of the slices.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 
 use super::slice::{Endpoint, Slice, State};
 
-/// Endpoints by what became of them.
+/// Number of endpoints by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// They get requests.
+    /// Endpoints that receive requests.
     pub(crate) healthy: usize,
-    /// They end: no new requests.
+    /// Terminating endpoints, which receive no new requests.
     pub(crate) draining: usize,
-    /// They get requests although they are not ready, because nobody is.
+    /// Endpoints that receive requests although they are not ready, because none is.
     pub(crate) unready: usize,
-    /// They are not in the file.
+    /// Endpoints that are not in the file.
     pub(crate) left_out: usize,
 }
 
-/// The file's text for a cluster of Envoy, with at most `limit` endpoints.
+/// The file for a cluster of Envoy, with at most `limit` endpoints.
 pub(crate) fn assignment<'a>(
     cluster: &str,
     slices: impl IntoIterator<Item = &'a Slice>,
@@ -48,8 +48,8 @@ pub(crate) fn assignment<'a>(
     (text(cluster, &chosen), counts)
 }
 
-/// Joins what two slices say of one endpoint: slices are written one after the other, and for a moment
-/// one may be behind. An end is never taken back, so `Draining`, the greatest, wins.
+/// Merges the states of one endpoint in two slices. Slices are written one after another, so one
+/// may be out of date. Termination is final, so `Draining`, the greatest state, wins.
 fn merge(known: &mut Endpoint, other: &Endpoint) {
     known.state = known.state.max(other.state);
     known.health_port = known.health_port.min(other.health_port);
@@ -58,7 +58,8 @@ fn merge(known: &mut Endpoint, other: &Endpoint) {
     }
 }
 
-/// A dual-stack pod has an address of each family and must not count twice. How many were dropped.
+/// Removes the second address family of dual-stack pods, which must not count twice. Returns how
+/// many endpoints were removed.
 fn keep_one_family(known: &mut BTreeMap<(IpAddr, u16), Endpoint>) -> usize {
     let before = known.len();
     if known.keys().any(|(address, _)| address.is_ipv4()) {
@@ -67,8 +68,8 @@ fn keep_one_family(known: &mut BTreeMap<(IpAddr, u16), Endpoint>) -> usize {
     before - known.len()
 }
 
-/// Those that serve; where there are none, those that are not ready: Envoy's own health checks are
-/// more reliable than an API server without a connection to any node.
+/// The endpoints that serve. If there are none, those that are not ready, because Envoy's own
+/// health checks are more reliable than an API server without a connection to any node.
 fn choose<'a>(
     known: impl Iterator<Item = &'a Endpoint> + Clone,
     limit: usize,
@@ -82,14 +83,15 @@ fn choose<'a>(
     chosen
 }
 
-/// A discovery response with one `ClusterLoadAssignment`, as Envoy takes it from a file.
+/// A discovery response with one `ClusterLoadAssignment`, in the format of Envoy's files.
 fn text(cluster: &str, chosen: &[&Endpoint]) -> String {
     let mut zones: BTreeMap<Option<&str>, Vec<Value>> = BTreeMap::new();
     for endpoint in chosen {
         zones.entry(endpoint.zone.as_deref()).or_default().push(lb_endpoint(endpoint));
     }
     let locality = |(zone, endpoints): (Option<&str>, Vec<Value>)| match zone {
-        // Weights of zones by their endpoints: each endpoint gets the same, should Envoy look at them.
+        // Zones are weighted by their endpoints, so that all endpoints have the same weight if
+        // Envoy uses zones.
         Some(zone) => json!({
             "locality": {"zone": zone},
             "load_balancing_weight": endpoints.len(),
@@ -212,7 +214,7 @@ mod tests {
         assert_eq!(counts.left_out, 1);
     }
 
-    /// Numbers that are the same in every run (Knuth's MMIX generator).
+    /// Pseudo-random numbers with a fixed seed (Knuth's MMIX generator).
     fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
         let mut state = seed;
         move |below| {

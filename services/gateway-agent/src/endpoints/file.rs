@@ -1,5 +1,5 @@
-//! The file that Envoy watches: it notices only files that are moved into the folder, and a file that is
-//! written in place could be read half.
+//! The file that Envoy watches. It is replaced by a rename: Envoy ignores writes in place, and
+//! could read an incomplete file.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// The file, and what is known to be in it.
+/// The file, and its known content.
 #[derive(Debug)]
 pub(crate) struct File {
     path: PathBuf,
@@ -15,7 +15,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// A file that an agent before this one has left is still good: Envoy serves from it.
+    /// Keeps the file of an earlier agent, because Envoy uses it.
     pub(crate) fn open(path: PathBuf) -> Self {
         let whole = |text: &String| serde_json::from_str::<Value>(text).is_ok();
         let content = fs::read_to_string(&path).ok().filter(whole);
@@ -27,7 +27,7 @@ impl File {
         self.content.is_some()
     }
 
-    /// Puts a text in place of the present one, unless it is the same; whether it was not.
+    /// Replaces the content if it differs. Returns whether it did.
     pub(crate) fn replace(&mut self, text: String) -> io::Result<bool> {
         if self.content.as_ref() == Some(&text) {
             return Ok(false);
@@ -39,7 +39,7 @@ impl File {
         Ok(true)
     }
 
-    /// In the same folder: a move from elsewhere would be a copy.
+    /// A temporary path in the same folder, because a rename across file systems is a copy.
     fn fresh(&self) -> PathBuf {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         self.path.with_file_name(format!(".{name}.new"))

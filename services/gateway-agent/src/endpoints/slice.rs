@@ -1,4 +1,4 @@
-//! What is kept of an EndpointSlice: the rest of it, all metadata included, is dropped at once.
+//! The parts of an EndpointSlice that are kept. The rest, including metadata, is dropped at once.
 
 use std::net::IpAddr;
 
@@ -19,12 +19,12 @@ impl Port {
     }
 }
 
-/// Which ports are wanted of the endpoints.
+/// The ports of the endpoints to use.
 #[derive(Clone, Debug)]
 pub(crate) struct Ports {
-    /// Where requests go.
+    /// The port for requests.
     pub(crate) traffic: Port,
-    /// Where Envoy checks health.
+    /// The port for health checks.
     pub(crate) health: Port,
 }
 
@@ -41,17 +41,17 @@ impl Ports {
     }
 }
 
-/// What the conditions of an endpoint come to.
+/// The state that follows from an endpoint's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
-    /// It has not begun to serve, or says that it cannot.
+    /// It is not serving yet, or not ready.
     Unready,
     Ready,
-    /// It ends and still serves.
+    /// It is terminating and still serves.
     Draining,
 }
 
-/// One address that may get requests.
+/// An address that may receive requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub(crate) address: IpAddr,
@@ -61,7 +61,7 @@ pub(crate) struct Endpoint {
     pub(crate) state: State,
 }
 
-/// The endpoints of one slice, and how many of its addresses are none.
+/// The endpoints of one slice, and the number of its unusable addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Slice {
     pub(crate) endpoints: Vec<Endpoint>,
@@ -69,7 +69,8 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
-    /// Reads a slice. One that lacks a port has no endpoints, which is a warning if it has addresses.
+    /// Converts a slice. One that lacks a port has no endpoints; that is a warning if it has
+    /// addresses.
     pub(crate) fn of(slice: &EndpointSlice, ports: &Ports) -> Self {
         let named = slice.ports.as_deref().unwrap_or_default();
         if !slice.endpoints.is_empty() {
@@ -85,7 +86,8 @@ impl Slice {
 
 fn read(endpoint: &Described, port: u16, health_port: u16) -> Option<Endpoint> {
     Some(Endpoint {
-        // All addresses of an endpoint mean the same pod (Kubernetes API, Endpoint v1); names are none.
+        // All addresses of an endpoint belong to the same pod (Kubernetes API, Endpoint v1). Names
+        // are ignored.
         address: endpoint.addresses.first()?.parse().ok()?,
         port,
         health_port,
@@ -94,14 +96,16 @@ fn read(endpoint: &Described, port: u16, health_port: u16) -> Option<Endpoint> {
     })
 }
 
-/// None for an endpoint that ends and does not serve any more.
+/// `None` for an endpoint that is terminating and no longer serves.
 ///
-/// What is not said counts as Kubernetes' API says: ready, serving as it is ready, and not terminating.
+/// Missing conditions have the defaults of the Kubernetes API: ready, serving like ready, and not
+/// terminating.
 fn state(endpoint: &Described) -> Option<State> {
     let conditions = endpoint.conditions.as_ref();
     let ready = conditions.and_then(|it| it.ready).unwrap_or(true);
     let serving = conditions.and_then(|it| it.serving).unwrap_or(ready);
-    // First, because a Service that publishes what is not ready calls such endpoints ready, too.
+    // Checked first, because a Service with publishNotReadyAddresses reports such endpoints as
+    // ready.
     match conditions.and_then(|it| it.terminating).unwrap_or(false) {
         true => serving.then_some(State::Draining),
         false if ready => Some(State::Ready),

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::assignment::Counts;
 
-/// Shared by all that happens in the agent; one lock, held for moments.
+/// Shared by the tasks of the agent behind one lock, which is held briefly.
 #[derive(Debug, Default)]
 pub(crate) struct Status(Mutex<Figures>);
 
@@ -25,17 +25,17 @@ struct Figures {
 }
 
 impl Status {
-    /// Whether Envoy has a file, of this agent or of a former one.
+    /// Whether Envoy has a file, of this agent or of an earlier one.
     pub(crate) fn has_file(&self) -> bool {
         self.read().file
     }
 
-    /// There is a file of a former agent.
+    /// There is a file of an earlier agent.
     pub(crate) fn adopted(&self) {
         self.change(|it| it.file = true);
     }
 
-    /// The file says this now.
+    /// Records the content of the file.
     pub(crate) fn current(&self, counts: Counts, slices: usize, written: bool) {
         self.change(|it| {
             (it.counts, it.slices, it.file) = (counts, slices, true);

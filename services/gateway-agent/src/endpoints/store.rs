@@ -1,10 +1,10 @@
-//! The slices of the Service, as far as they are known.
+//! The known slices of the Service.
 
 use std::collections::BTreeMap;
 
 use super::slice::Slice;
 
-/// Slices by their names, within a bound.
+/// Slices by name, up to a limit.
 #[derive(Debug)]
 pub(crate) struct Store {
     slices: BTreeMap<String, Slice>,
@@ -19,7 +19,7 @@ impl Store {
         Self { slices: BTreeMap::new(), endpoints: 0, limit, overflowed: false }
     }
 
-    /// Takes a slice in place of the one of the same name.
+    /// Adds or replaces a slice.
     pub(crate) fn put(&mut self, name: String, slice: Slice) {
         self.remove(&name);
         let endpoints = self.endpoints + slice.endpoints.len();
@@ -38,7 +38,7 @@ impl Store {
         }
     }
 
-    /// Whether slices were left out, which only a new list brings back.
+    /// Whether slices were dropped. Only a new list restores them.
     pub(crate) fn overflowed(&self) -> bool {
         self.overflowed
     }

@@ -22,19 +22,19 @@ use super::store::Store;
 /// Label that names a slice's Service (Kubernetes API, EndpointSlice v1).
 const SERVICE: &str = "kubernetes.io/service-name";
 
-/// Slices of one page of a list: bounds what one answer takes.
+/// Slices per page of a list, which bounds the size of a reply.
 const PAGE: u32 = 100;
 
 /// The API server ends a watch after this time, which shows that it is reachable.
 const WATCH_SECONDS: u32 = 60;
 
-/// A bookmark or the end of the watch that takes longer never comes.
+/// A bookmark or the end of the watch is overdue after this time.
 const SILENCE: Duration = Duration::from_secs(75);
 
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Pauses between failures. The longest is short: an agent sends few requests, and gateways that are far
-/// behind fail requests.
+/// Shortest and longest pause between failures. The longest is short, because an agent sends few
+/// requests, and gateways with old endpoints fail requests.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Why there is no client.
@@ -48,7 +48,8 @@ pub(crate) enum ConfigError {
     Client(#[from] kube::Error),
 }
 
-/// What is watched, and what is known of it. None until a list was complete.
+/// The watched slices and the state of the agent. The store is `None` before the first complete
+/// list.
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) api: Api<EndpointSlice>,
@@ -67,18 +68,18 @@ pub(crate) async fn client(kubeconfig: Option<&Path>) -> Result<Client, ConfigEr
             let options = KubeConfigOptions::default();
             Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, &options).await?
         }
-        // The address from the environment: no DNS is needed.
+        // The address comes from the environment, so DNS is not needed.
         None => Config::incluster_env()?,
     };
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(SILENCE);
-    // The pauses here know what may be repeated.
+    // The loop below decides what to retry.
     config.default_retry = false;
     Ok(Client::try_from(config)?)
 }
 
 impl Watch {
-    /// Never ends: whatever fails is tried again.
+    /// Never returns: all failures are retried.
     pub(crate) async fn run(&self) {
         let mut pauses = Pauses::default();
         let mut version = None;
@@ -87,7 +88,7 @@ impl Watch {
                 Ok(()) => pauses = Pauses::default(),
                 Err(error) => {
                     self.status.watch_failed();
-                    // What is not known as lost is watched on from where it was.
+                    // If no changes were lost, the watch continues at its version.
                     if matches!(error, kube::Error::Api(_)) {
                         version = None;
                     }
@@ -115,7 +116,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Reads all slices, and takes them only when all are there; the version to watch from.
+    /// Reads all slices, and applies them only when the list is complete. Returns the version to
+    /// watch from.
     async fn list(&self) -> kube::Result<String> {
         let mut store = Store::new(self.limit);
         let labels = format!("{SERVICE}={}", self.service);
@@ -147,7 +149,7 @@ impl Watch {
         }
     }
 
-    /// Follows changes until the API server ends the watch. `version` moves on with each.
+    /// Applies changes until the API server ends the watch. Updates `version` with each.
     async fn watch(&self, version: &mut Option<String>) -> kube::Result<()> {
         let labels = format!("{SERVICE}={}", self.service);
         let wanted = WatchParams::default().labels(&labels).timeout(WATCH_SECONDS);
@@ -165,7 +167,7 @@ impl Watch {
                     slice.metadata.resource_version
                 }
                 WatchEvent::Bookmark(mark) => Some(mark.metadata.resource_version),
-                // 410 Gone, when what happened since `from` is not kept any more.
+                // 410 Gone: the changes since `from` are no longer available.
                 WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
             };
             *version = seen.or(version.take());
@@ -190,7 +192,8 @@ fn name(slice: &EndpointSlice) -> String {
     slice.metadata.name.clone().unwrap_or_default()
 }
 
-/// Pauses that double, each shortened at random by up to a half, so that gateways do not ask as one.
+/// Pauses that double, each shortened at random by up to a half, so that gateways do not retry
+/// together.
 #[derive(Debug, Default)]
 struct Pauses(u32);
 
@@ -199,7 +202,7 @@ impl Pauses {
         let (first, longest) = PAUSES;
         let pause = first.saturating_mul(1 << self.0.min(16)).min(longest);
         self.0 += 1;
-        // Has a new key for each value: random enough.
+        // It has a new key for each value, which is random enough.
         let chance = RandomState::new().hash_one(self.0) as f64 / u64::MAX as f64;
         pause.mul_f64(1.0 - chance / 2.0)
     }

@@ -1,6 +1,6 @@
 //! Names and ports of Kubernetes.
 
-/// A port of the Service: by the name that it has there, or by its number.
+/// A port of the Service, by name or number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Port {
     Name(String),

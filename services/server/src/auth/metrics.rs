@@ -46,7 +46,7 @@ pub(crate) struct AuthCollector(pub(crate) Arc<Auth>);
 
 impl Collector for AuthCollector {
     fn encode(&self, mut out: DescriptorEncoder) -> fmt::Result {
-        let help = "Requests that need a token, by whether they had one";
+        let help = "Requests that need a token, by result";
         let mut family = out.encode_descriptor("corelane_auth_attempts", help, None, Counter)?;
         for (outcome, name) in Outcome::ALL {
             let n = self.0.attempts.sum(|lane| lane.0[outcome as usize].get());
@@ -55,10 +55,10 @@ impl Collector for AuthCollector {
                 .encode_counter::<NoLabelSet, _, u64>(&n, None)?;
         }
         let Some(source) = &self.0.source else { return Ok(()) };
-        let help = "Tokens that may write";
+        let help = "Tokens with write access";
         out.encode_descriptor("corelane_auth_tokens", help, None, Gauge)?
             .encode_gauge(&(self.0.current().len() as u64))?;
-        let help = "Reloads of a changed file of tokens; after a failure those before stay in use";
+        let help = "Reloads of a changed token file; after a failure the old tokens stay in use";
         let mut family = out.encode_descriptor("corelane_auth_reloads", help, None, Counter)?;
         for (reload, name) in Reload::ALL {
             let n = source.reloads[reload as usize].load(Relaxed);
@@ -66,7 +66,7 @@ impl Collector for AuthCollector {
                 .encode_family(&[("result", name)])?
                 .encode_counter::<NoLabelSet, _, u64>(&n, None)?;
         }
-        let help = "1 while the tokens in use are those in the file, 0 after a reload that failed";
+        let help = "1 while the tokens in the file are in use, 0 after a failed reload";
         out.encode_descriptor("corelane_auth_up_to_date", help, None, Gauge)?
             .encode_gauge(&u64::from(source.up_to_date.load(Relaxed)))
     }

@@ -36,7 +36,7 @@ impl Collector for FaultCollector {
         let active = self.0.current().faults.iter().filter(|fault| fault.lasts(now)).count();
         out.encode_descriptor("corelane_faults_active", "Active faults", None, Gauge)?
             .encode_gauge(&(active as u64))?;
-        let help = "Faults that requests got, by route and kind";
+        let help = "Injected faults by route and kind";
         let mut family = out.encode_descriptor("corelane_faults_injected", help, None, Counter)?;
         for (route, template) in self.0.routes.iter().enumerate() {
             for (effect, name) in Effect::NAMES.into_iter().enumerate() {

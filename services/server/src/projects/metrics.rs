@@ -85,15 +85,15 @@ impl Collector for Metrics {
         let mut family = |name: &str, help: &str, metric: &dyn Encode| {
             metric.encode_as(&mut out, &format!("corelane_database_{name}"), help)
         };
-        family("operations", "Operations of requests by what they came to", &self.operations)?;
+        family("operations", "Database operations by result", &self.operations)?;
         family(
             "operation_duration_seconds",
-            "Time of an operation, waits included",
+            "Time of a database operation, including waits",
             &self.durations,
         )?;
         family(
             "connection_wait_seconds",
-            "Time until an operation had a connection, or gave up",
+            "Time until an operation had a connection, or failed to get one",
             &self.connection_wait,
         )?;
         family("connections", "Open connections to PostgreSQL", &self.open)?;
@@ -102,10 +102,10 @@ impl Collector for Metrics {
         family("commits", "Transactions of the SQLite writer", &self.commits)?;
         family(
             "commit_duration_seconds",
-            "Time of a transaction of the SQLite writer, its wait for the lock included",
+            "Time of a transaction of the SQLite writer, including its wait for the lock",
             &self.commit_durations,
         )?;
-        family("saves_per_commit", "Changes that a transaction made durable", &self.saves)
+        family("saves_per_commit", "Changes per transaction", &self.saves)
     }
 }
 

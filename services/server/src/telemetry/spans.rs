@@ -165,7 +165,7 @@ fn server(authority: &HeaderValue) -> Option<(String, Option<u16>)> {
 impl Collector for Spans {
     fn encode(&self, mut out: DescriptorEncoder<'_>) -> fmt::Result {
         let exported = ConstCounter::new(self.0.exported.load(Relaxed));
-        let text = "Spans that a collector has taken";
+        let text = "Spans that a collector accepted";
         let metric =
             out.encode_descriptor("corelane_spans_exported", text, None, exported.metric_type())?;
         exported.encode(metric)?;

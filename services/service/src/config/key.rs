@@ -5,11 +5,11 @@ use clap::{Arg, ArgAction, Command};
 /// One key of the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Its name in the file; a dot separates the table.
+    /// Its name in the file. A dot separates the table.
     pub name: &'static str,
     /// The value if none is given.
     pub default: &'static str,
-    /// One line on what it means.
+    /// A one-line description.
     pub help: &'static str,
 }
 
@@ -32,7 +32,7 @@ pub struct Program {
     pub name: &'static str,
     /// What `--version` prints.
     pub version: &'static str,
-    /// One line on what it does.
+    /// A one-line description.
     pub about: &'static str,
     /// Environment variables with this prefix are settings.
     pub prefix: &'static str,

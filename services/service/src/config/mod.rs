@@ -12,7 +12,7 @@ pub use sources::{Invocation, Setting, Settings};
 
 use std::fmt;
 
-/// Everything that is wrong with a configuration, one line each.
+/// All errors of a configuration, one line each.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub struct ConfigErrors(pub Vec<String>);
@@ -20,7 +20,7 @@ pub struct ConfigErrors(pub Vec<String>);
 /// Where a setting came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nothing was given.
+    /// No value was given.
     Default,
     /// The file of this path.
     File(String),

@@ -19,7 +19,7 @@ pub struct Setting {
     pub origin: Origin,
 }
 
-/// What was given for each key, by its name.
+/// The given values, by key.
 #[derive(Debug, Default)]
 pub struct Settings(BTreeMap<&'static str, Setting>);
 
@@ -111,8 +111,8 @@ impl Settings {
             .unwrap_or_else(|| Setting { text: key.default.to_owned(), origin: Origin::Default })
     }
 
-    /// Parses the setting of a key, or adds what is wrong with it to `errors`. The error of `parse` says
-    /// what is allowed, as those of [`value`](crate::value).
+    /// Parses the setting of a key, or adds an error to `errors`. The error of `parse` says what is
+    /// allowed, like those of [`value`](crate::value).
     pub fn parse<T>(
         &self,
         key: &Key,
@@ -130,7 +130,7 @@ impl Settings {
         }
     }
 
-    /// The active settings with their origins, for `--check`: a file that sets the same.
+    /// The active settings with their origins, for `--check`, in the form of a configuration file.
     pub fn describe(&self, keys: &[Key]) -> String {
         let mut out = String::new();
         for key in keys {
@@ -143,7 +143,7 @@ impl Settings {
     }
 }
 
-/// Collects settings, and what is wrong with them.
+/// Collects settings and errors.
 struct Reader<'a> {
     program: &'a Program,
     settings: Settings,
@@ -207,8 +207,8 @@ impl Reader<'_> {
     }
 }
 
-/// The error of an unknown key, with those that are known. A value that may be a secret is not shown,
-/// because errors are logged.
+/// The error of an unknown key, with the known ones. The value is not shown, because it may be a
+/// secret and errors are logged.
 fn unknown(name: &str, text: &str, origin: &str, known: Vec<String>) -> String {
     let lower = name.to_ascii_lowercase();
     let words = ["pass", "secret", "token", "key", "cred", "auth", "dsn", "url"];
@@ -235,7 +235,7 @@ mod tests {
     const PROGRAM: Program =
         Program { name: "demo", version: "1", about: "", prefix: "DEMO_", keys: KEYS };
 
-    /// What a command line, the environment and a file of any name make.
+    /// The result for a command line, an environment and a file of any name.
     fn read(
         flags: &[&str],
         variables: &[(&str, &str)],
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn the_description_is_a_file_that_sets_the_same() {
-        // A wide space before a unit is one that durations allow.
+        // Durations allow a wide space before the unit.
         let flags = ["--check", "--drain.settle", "75\u{2003}s"];
         let Ok(Invocation::Check(settings)) = read(&flags, &[], "") else {
             panic!("the flags are valid")

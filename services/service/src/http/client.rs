@@ -11,27 +11,27 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-/// More of a reply is not read: these programs request short ones.
+/// Maximum size of a reply. These programs request short ones.
 const BODY_BYTES: usize = 1024 * 1024;
 
-/// Why there is no whole reply.
+/// Why there is no complete reply.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
-    /// The connection was refused, or nothing is there.
+    /// The connection failed.
     #[error("cannot connect to {0}: {1}")]
     Connect(SocketAddr, io::Error),
-    /// The connection ended early, or what came is not HTTP.
+    /// The connection ended early, or the reply is not HTTP.
     #[error("no whole reply from {0}: {1}")]
     Reply(SocketAddr, Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// Sends a request over HTTP/1.1 and reads the reply, of at most 1 MiB.
 ///
-/// It has no time limit; dropping the future closes the connection.
+/// It has no time limit. Dropping the future closes the connection.
 ///
 /// # Errors
 ///
-/// There is no whole reply.
+/// There is no complete reply.
 pub async fn exchange<B>(
     address: SocketAddr,
     request: Request<B>,
@@ -49,7 +49,7 @@ where
         let body = Limited::new(body, BODY_BYTES).collect().await?.to_bytes();
         Ok(Response::from_parts(head, body))
     };
-    // The connection only moves bytes while it is polled; how it ends is also seen by the request.
+    // The connection makes progress only while it is polled. The request also reports its errors.
     let moved = async {
         let _ = connection.await;
         std::future::pending().await

@@ -19,22 +19,22 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-/// Connections at once: the kubelet, a few scrapers and people.
+/// Maximum connections: for the kubelet, a few scrapers and people.
 const CONNECTIONS: usize = 64;
 
-/// Connections of one address, so that one client does not block the kubelet's probes.
+/// Maximum connections per address, so that one client does not block the kubelet's probes.
 const OF_A_PEER: usize = 16;
 
 /// Time limit of a request header; also the idle timeout.
 const HEADERS: Duration = Duration::from_secs(5);
 
-/// Maximum age of a connection; a client of many requests opens another.
+/// Maximum age of a connection. A client with more requests opens another.
 const LIFE: Duration = Duration::from_secs(120);
 
 /// A reply: its status, media type and text.
 pub type Answer = (StatusCode, &'static str, String);
 
-/// Answers every GET by its path, until it is dropped.
+/// Answers every GET by its path until the future is dropped.
 pub async fn serve<A>(listener: TcpListener, answer: A)
 where
     A: Fn(&str) -> Answer + Send + Sync + 'static,
@@ -46,7 +46,7 @@ where
         let place = Arc::clone(&places).acquire_owned().await;
         match listener.accept().await {
             Ok((stream, peer)) => {
-                // Closed at once where it has too many.
+                // Closed at once if the address has too many.
                 let Some(of_peer) = peers.enter(peer.ip()) else { continue };
                 let answer = Arc::clone(&answer);
                 tokio::spawn(async move {
@@ -60,16 +60,16 @@ where
     }
 }
 
-/// How many connections each address has.
+/// The number of connections of each address.
 #[derive(Clone, Debug, Default)]
 struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
-/// A place of an address, which ends with it.
+/// The place of a connection in its address's count, released when dropped.
 #[derive(Debug)]
 struct PeerPlace(Peers, IpAddr);
 
 impl Peers {
-    /// A place, if the address has one left.
+    /// Takes a place, if the address has one left.
     fn enter(&self, peer: IpAddr) -> Option<PeerPlace> {
         let mut peers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = peers.entry(peer).or_default();
@@ -146,10 +146,10 @@ mod tests {
         let mut reply = String::new();
         other.read_to_string(&mut reply).await?;
         assert!(reply.ends_with("here"), "{reply}");
-        // What is too much is closed.
+        // Connections above the limit are closed.
         let mut refused = idle.pop().expect("there are many");
         assert_eq!(refused.read(&mut [0]).await?, 0);
-        // The rest waits for a request.
+        // The others wait for a request.
         let mut first = idle.swap_remove(0);
         first.write_all(GET).await?;
         let mut reply = String::new();

@@ -37,7 +37,7 @@ impl Url {
     ///
     /// # Errors
     ///
-    /// The name cannot be resolved.
+    /// The name does not resolve.
     pub async fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         let host = self.host().trim_start_matches('[').trim_end_matches(']');
         Ok(lookup_host((host, self.port)).await?.collect())

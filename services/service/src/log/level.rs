@@ -1,4 +1,4 @@
-//! The level of a log.
+//! Log levels.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
-/// Libraries that warn about what clients do, as often as a client likes.
+/// Libraries that log a warning for each misbehaving client.
 const NOISY: [&str; 2] = ["h2", "hyper"];
 
-/// The least severe messages to log: of the whole program, and of its parts, as
+/// The minimum level of logged messages, for the whole program and for single modules, as in
 /// `info,corelane::request=debug`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
@@ -77,7 +77,7 @@ fn word(text: &str) -> Option<LevelFilter> {
     })
 }
 
-/// Whether this may be the path of a module.
+/// Whether this is a valid module path.
 fn is_target(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_:-".contains(&byte))

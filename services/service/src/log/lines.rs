@@ -1,4 +1,4 @@
-//! The form of a log line.
+//! The formats of a log line.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::Format;
 
-/// Fields that a line gets from what its thread works on, such as the ID of a request.
+/// Additional fields of a line from the current work of its thread, such as the ID of a request.
 pub type Context = fn() -> Vec<(&'static str, String)>;
 
 pub(super) struct Lines {
@@ -63,7 +63,7 @@ impl Lines {
     /// One object, its fields side by side.
     fn json(&self, event: &Event<'_>, fields: &[(&str, String)]) -> serde_json::Result<String> {
         let mut timestamp = String::new();
-        // It writes to a string.
+        // Writing to a string does not fail.
         let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
         let mut line = Vec::with_capacity(256);
         let mut serializer = serde_json::Serializer::new(&mut line);

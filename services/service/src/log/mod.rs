@@ -1,6 +1,6 @@
 //! Log lines on standard error, as text or JSON.
 //!
-//! A thread of its own writes them: a log that nobody reads does not stop the program.
+//! A separate thread writes them, so a blocked log does not stop the program.
 
 mod level;
 mod lines;
@@ -44,28 +44,27 @@ impl FromStr for Format {
     }
 }
 
-/// What is logged, and how.
+/// Settings of the log.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// The least severe messages to log.
+    /// The minimum level of messages.
     pub level: Level,
-    /// The form of a line.
+    /// The format of a line.
     pub format: Format,
-    /// A file that gets the lines, too. One that cannot be written is a warning.
+    /// A file that receives the lines too. A failure to open it is a warning.
     pub file: Option<PathBuf>,
-    /// Whether a line names the module that it comes from.
+    /// Whether lines name their module.
     pub targets: bool,
     /// Adds fields to each line.
     pub context: Option<Context>,
 }
 
 impl Log {
-    /// Starts logging, once in a process. What is still to be written is written when [`Flush`] is
-    /// dropped.
+    /// Starts logging, once per process. Dropping [`Flush`] writes the remaining lines.
     ///
     /// # Errors
     ///
-    /// There is no thread to write lines.
+    /// The thread that writes lines cannot be started.
     pub fn start(&self) -> io::Result<(Flush, Handle)> {
         let (filter, handle) = reload::Layer::new(self.level.targets());
         let opened = self.file.as_deref().map(append).transpose();
@@ -78,7 +77,7 @@ impl Log {
         let (writer, flush) = writer::start(out)?;
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(writer)
-            // By default a line that cannot be written is reported by `eprintln!`, which panics.
+            // By default a failed write is reported by `eprintln!`, which panics.
             .log_internal_errors(false)
             .event_format(Lines::new(self.format, self.targets, ansi, self.context));
         tracing_subscriber::registry().with(lines.with_filter(filter)).init();
@@ -89,24 +88,24 @@ impl Log {
     }
 }
 
-/// Changes the level of a log that was started.
+/// Changes the level of a running log.
 #[derive(Clone, Debug)]
 pub struct Handle(reload::Handle<Targets, tracing_subscriber::Registry>);
 
 impl Handle {
-    /// Sets the level; whether that succeeded.
+    /// Sets the level. Returns whether that succeeded.
     pub fn set(&self, level: &Level) -> bool {
         self.0.reload(level.targets()).is_ok()
     }
 }
 
-/// Appends: the log of other programs must not be truncated.
+/// Appends, because other programs may log to the same file.
 fn append(path: &Path) -> io::Result<File> {
     let opened = OpenOptions::new().append(true).create(true).open(path);
     opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// Writes to a file and to standard error; an error of one does not concern the other.
+/// Writes to a file and to standard error. An error of one does not affect the other.
 struct Both(File);
 
 impl Write for Both {

@@ -1,4 +1,4 @@
-//! Writes lines on a thread of its own: a log that nobody reads must not stop a lane.
+//! Writes lines on a separate thread, so that a blocked log does not stop a lane.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -8,20 +8,21 @@ use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines that may wait to be written; further ones are dropped. Memory for them is taken as they
-/// come: a queue of this length that is made at the start would be 4 MB of every server.
+/// Maximum lines in the queue. Others are dropped. Its memory grows with its contents:
+/// preallocating a queue of this length would take 4 MB in every server.
 const MOST: usize = 128_000;
 
-/// Longest wait for the last lines.
+/// Maximum wait for the last lines.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 enum Message {
     Line(Vec<u8>),
-    /// The last; dropped when all before it is written, which ends a wait.
+    /// The last message. Its sender is dropped when everything before it is written, which ends the
+    /// wait.
     End(Sender<()>),
 }
 
-/// Where lines are left to be written.
+/// Queues lines for the thread.
 #[derive(Debug)]
 pub(super) struct Writer {
     lines: Sender<Message>,
@@ -29,7 +30,7 @@ pub(super) struct Writer {
     most: usize,
 }
 
-/// Writes what is still to be written when it is dropped, for a second at most.
+/// Writes the remaining lines when it is dropped, for at most a second.
 #[derive(Debug)]
 #[must_use]
 pub struct Flush(Sender<Message>);
@@ -52,7 +53,7 @@ fn write_all(mut out: impl Write, lines: &Receiver<Message>, waiting: &AtomicUsi
     for message in lines {
         match message {
             Message::Line(line) => {
-                // Where the log cannot be written there is nobody to tell.
+                // An error of the log cannot be logged.
                 let _ = out.write_all(&line);
                 waiting.fetch_sub(1, Relaxed);
             }
@@ -64,7 +65,7 @@ fn write_all(mut out: impl Write, lines: &Receiver<Message>, waiting: &AtomicUsi
 impl Write for &Writer {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if self.waiting.fetch_add(1, Relaxed) < self.most {
-            // Fails when the server has ended.
+            // Fails if the thread has ended.
             let _ = self.lines.send(Message::Line(line.to_vec()));
         } else {
             self.waiting.fetch_sub(1, Relaxed);
@@ -100,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// A file that takes each line only when it is allowed to.
+    /// A file that accepts a line only when the test allows it.
     struct Slow(Receiver<()>, Arc<Mutex<Vec<u8>>>);
 
     impl Write for Slow {

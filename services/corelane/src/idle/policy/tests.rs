@@ -1,10 +1,10 @@
-//! The policy in virtual time: against tables, and against lanes whose connections take what they
-//! are said to take.
+//! Tests of the policy in virtual time: with tables, and with lanes whose connections cause a given
+//! load.
 
 use super::*;
 use crate::random::Random;
 
-/// A connection that asks for `wants` of a lane's time, in requests that take `cost` seconds.
+/// A connection that demands the share `wants` of a lane's time, in requests of `cost` seconds.
 #[derive(Clone, Copy, Debug)]
 struct Client {
     lane: usize,
@@ -12,20 +12,20 @@ struct Client {
     cost: f64,
 }
 
-/// Lanes, their connections, and the policy that looks at them.
+/// Lanes, their connections, and the policy.
 struct World {
     policy: Policy,
     now: Instant,
     samples: Vec<Sample>,
     clients: Vec<Client>,
-    /// What each lane was told last.
+    /// The last step sent to each lane.
     told: Vec<Option<Step>>,
     random: Random,
-    /// How much the work of a tick differs by chance.
+    /// Random variation of the work in a tick.
     noise: f64,
     moved: u32,
     observed: u32,
-    /// Of each plan that moved something: when it began, and how many went.
+    /// For each plan that moved something: its start, and the number of connections.
     plans: Vec<(Instant, u32)>,
     last_move: Option<Instant>,
     outcomes: Vec<Plan>,
@@ -57,8 +57,8 @@ impl World {
         self.clients.iter().filter(|client| client.lane == lane).count()
     }
 
-    /// The share of its lane's time that each connection gets: what it wants; where that is too
-    /// much, each has its turns, and who asks for more in one gets more.
+    /// The share of its lane's time that each connection gets: its demand if that fits. Otherwise
+    /// connections alternate, in proportion to the work that each requests per turn.
     fn shares(&self, lane: usize) -> Vec<f64> {
         let of_lane = self.clients.iter().filter(|client| client.lane == lane);
         let turns: f64 = of_lane.map(|client| client.wants * client.cost).sum();
@@ -71,7 +71,7 @@ impl World {
         self.clients.iter().map(share).collect()
     }
 
-    /// Lets a lane work for `passed` seconds, and its connections go if they may.
+    /// Simulates a lane for `passed` seconds and moves its connections if they may leave.
     fn work(&mut self, lane: usize, passed: f64) {
         let luck = 1.0 + self.noise * (2.0 * self.random.chance() - 1.0);
         let busy = (self.wanted(lane) * luck).min(1.0);
@@ -136,7 +136,7 @@ const COST: f64 = 200e-6;
 
 #[test]
 fn connections_of_a_hot_lane_spread_within_a_second() {
-    // connections, what each wants, lanes
+    // connections, demand of each, lanes
     for (count, wants, lanes) in [(8, 0.8, 2), (2, 0.9, 2), (8, 0.12, 2), (12, 0.2, 3)] {
         let mut world = World::new(lanes, clients(count, 0, wants, COST));
         world.run(1);
@@ -169,7 +169,7 @@ fn one_hot_connection_stays_and_is_looked_at_ever_more_rarely() {
         let mut world = World::new(2, all);
         world.run(60);
         assert_eq!(world.moved, 0);
-        // 60 s hold 250 plans that wait for the cool-down alone.
+        // 60 s have time for 250 plans if only the cool-down delays them.
         assert!((1..=12).contains(&world.observed), "{} plans", world.observed);
         assert_eq!(world.outcomes, vec![Plan::Futile; world.observed as usize]);
     }
@@ -198,7 +198,7 @@ fn saturated_lanes_even_out_their_rounds() {
 
 #[test]
 fn rounds_count_what_requests_cost_and_not_connections() {
-    // 4 connections of 10 ms, 60 of 200 us: a round takes 40 ms here, 12 there.
+    // 4 connections of 10 ms, 60 of 200 us: a round takes 40 ms on one lane, 12 ms on the other.
     let both = [clients(4, 0, 0.9, 10e-3), clients(60, 1, 0.8, COST)].concat();
     let mut world = World::new(2, both);
     world.run(10);
@@ -227,7 +227,11 @@ fn any_steady_load_comes_to_rest() {
         let pauses = world.plans.windows(2).map(|two| two[1].0 - two[0].0);
         assert!(pauses.min().is_none_or(|pause| pause >= COOL_DOWN), "seed {seed}: no cool-down");
         let rest = world.last_move.map_or(Duration::MAX, |last| world.now - last);
-        assert!(rest > Duration::from_secs(30), "seed {seed}: moves go on, {} so far", world.moved);
+        assert!(
+            rest > Duration::from_secs(30),
+            "seed {seed}: moves continue, {} in all",
+            world.moved
+        );
     }
 }
 
@@ -258,7 +262,7 @@ fn a_plan_keeps_its_times() {
     let mut told = Vec::new();
     for tick in 0..200 {
         let at = TICK * tick;
-        // The first lane is wholly busy from the start.
+        // The first lane is completely busy from the start.
         let samples = [Sample { busy: at, ..Sample::default() }, Sample::default()];
         if let Some((lane, step)) = policy.tick(begun + at, &samples) {
             assert_eq!(lane, 0);
@@ -270,7 +274,8 @@ fn a_plan_keeps_its_times() {
     assert!(matches!(told[0].1, Step::Observe) && matches!(told[1].1, Step::Shed(_)));
     assert_eq!([shed - found, finish - shed], [OBSERVATION, SHEDDING].map(|time| time.as_millis()));
     assert_eq!(told[2].1, Step::Finish);
-    // Nothing went: it waits for twice the cool-down, and then for lanes to be uneven for long.
+    // After a plan without moves the policy waits for twice the cool-down, and then for lanes to be
+    // uneven.
     let pause = 2 * COOL_DOWN + PATIENCE;
     assert!((again - finish).abs_diff(pause.as_millis()) <= 20, "{told:?}");
 }
@@ -280,7 +285,7 @@ fn a_lane_that_tells_late_is_as_busy_as_one_that_tells_at_once() {
     let mut policy = Policy::new(1);
     let begun = Instant::now();
     for tick in 0..100 {
-        // 80% busy, told of every third tick.
+        // 80% busy, reported at every third tick.
         let busy = (TICK * (tick / 3 * 3)).mul_f64(0.8);
         policy.tick(begun + TICK * tick, &[Sample { busy, ..Sample::default() }]);
     }
@@ -317,7 +322,7 @@ fn a_lane_that_is_held_up_is_waited_for() {
     let mut told = Vec::new();
     for tick in 0..70 {
         let at = TICK * tick;
-        // It hears each step half a second after it was told.
+        // The lane receives each step half a second late.
         let deaf = told.last().is_some_and(|(last, _)| at < *last + Duration::from_millis(500));
         let busy = Sample { busy: at, deaf, ..Sample::default() };
         if let Some((_, step)) = policy.tick(begun + at, &[busy, Sample::default()]) {

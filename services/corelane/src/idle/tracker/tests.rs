@@ -1,21 +1,21 @@
-//! The tracker beside a model of hyper's side of a connection, which knows what is true.
+//! Tests of the tracker against a model of hyper's side of a connection, which has the true state.
 
 use super::*;
 use crate::random::Random;
 
-/// What hyper and the socket have of a connection, as in `proto/h1/{dispatch,conn,io}.rs`.
+/// The state of a connection in hyper and the socket, as in `proto/h1/{dispatch,conn,io}.rs`.
 #[derive(Default)]
 struct Hyper {
     tracker: Tracker,
-    /// Frames of the request's body that hyper has not left yet: in its buffer, and not read.
+    /// Frames of the request's body that hyper has not finished: in its buffer, and not read.
     inside: u32,
     outside: u32,
-    /// Bodies that a service still holds: frames that wait for it, whether hyper has left the
-    /// message, and what watches it.
+    /// Bodies that a service still holds: frames ready for it, whether hyper has finished the
+    /// message, and its watch.
     bodies: Vec<Body>,
     /// The reply is being made.
     replying: bool,
-    /// Its message has not been put into the buffer to its end.
+    /// The message is not completely in the buffer.
     answering: bool,
     buffered: u32,
     unsent: u32,
@@ -35,8 +35,8 @@ impl Hyper {
         written && self.inside + self.outside == 0
     }
 
-    /// hyper reads the next head only when it is done with both directions of the one before, and
-    /// has flushed it.
+    /// hyper reads the next head only after it has finished and flushed both directions of the
+    /// previous message.
     fn begin(&mut self, request: u32, inside: u32, outside: u32) {
         if !self.is_idle() {
             return;
@@ -51,10 +51,10 @@ impl Hyper {
         }
     }
 
-    /// hyper reads a frame of the body, for whoever holds it or for nobody.
+    /// hyper reads a frame of the body, whether or not a reader holds it.
     fn decode(&mut self, request: u32) {
         if self.inside == 0 {
-            // hyper asks the socket only now.
+            // hyper reads from the socket only now.
             self.tracker.asks();
             if self.outside == 0 {
                 return;
@@ -70,7 +70,7 @@ impl Hyper {
         }
     }
 
-    /// A service reads all that is there of one of the bodies that it holds, soon or late.
+    /// A service reads all available data of one of its bodies, early or late.
     fn read(&mut self, index: usize) {
         let Some(body) = self.bodies.get_mut(index) else { return };
         body.frames = 0;
@@ -86,7 +86,7 @@ impl Hyper {
         }
     }
 
-    /// The end of the reply goes into the buffer, and its body is dropped.
+    /// The end of the reply is put into the buffer, and its body is dropped.
     fn answer(&mut self) {
         if std::mem::take(&mut self.replying) {
             self.buffered += 1;
@@ -95,7 +95,7 @@ impl Hyper {
         }
     }
 
-    /// hyper's turn at the socket, which may have room for what it has, and send it or not.
+    /// hyper flushes to the socket, which may have room and may send the data.
     fn flush(&mut self, room: bool, sent: bool) {
         if self.buffered > 0 {
             self.tracker.writing();
@@ -113,8 +113,7 @@ impl Hyper {
     }
 }
 
-/// Goes through random lives of connections: how often one was `idle`, and where first when it was
-/// not.
+/// Runs random lives of connections. Returns how often one was `idle`, and the first wrong result.
 fn lives(idle: impl Fn(&Tracker) -> bool) -> (u32, Option<String>) {
     let mut times = 0;
     for seed in 0..2000 {
@@ -195,7 +194,7 @@ fn a_body_that_nobody_read_has_ended_when_hyper_reads_on() {
     hyper.decode(0);
     assert!(!hyper.tracker.is_idle(), "nobody saw where it ends");
     hyper.decode(0);
-    assert!(hyper.tracker.is_idle(), "hyper asks for a next request");
+    assert!(hyper.tracker.is_idle(), "hyper reads for a next request");
 }
 
 #[test]
