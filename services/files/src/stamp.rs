@@ -1,4 +1,4 @@
-//! How a file that changed is told from one that did not.
+//! Detection of changes to files.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
