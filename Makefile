@@ -128,6 +128,7 @@ lint: ## Check formats, and what linters find without a build
 	$(TOOLS) run shellcheck $(SHELL_FILES)
 	$(TOOLS) run promtool check rules $(RULES)
 	$(TOOLS) run promtool test rules $(RULE_TESTS)
+	$(PYTHON) hack/layers.py
 	$(PYTHON) hack/release version check
 	$(TOOLS) run actionlint -shellcheck "$$($(TOOLS) path shellcheck)" $(WORKFLOWS)
 	$(PYTHON) hack/prose

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::disk::Stamp;
 use crate::resource::OpenFile;
+use crate::stamp::Stamp;
 
 /// Bytes that are read at a time. One such piece is read ahead while the one before it is sent, so
 /// a client that takes nothing holds two of them.

@@ -1,11 +1,10 @@
 //! What is on disk under a path, found on a blocking thread.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use rustix::fd::OwnedFd;
@@ -15,14 +14,10 @@ use crate::beneath;
 use crate::encoding::Coding;
 use crate::resource::{Content, OpenFile, Representation, Resource};
 use crate::rules::Rules;
+use crate::stamp::{Known, Stamp, Stamps};
 
 /// A file is read again when it changed while it was read, up to this often.
 const ATTEMPTS: usize = 3;
-
-/// A file that changed so recently may change again within one tick of the file system's clock,
-/// with the same times. What was read of it is checked again soon. Two seconds are the coarsest
-/// tick in use.
-const SETTLED: Duration = Duration::from_secs(2);
 
 /// The files of a root.
 #[derive(Debug)]
@@ -42,71 +37,6 @@ pub(crate) enum Finding {
     Folder,
     /// Nothing that is served.
     Nothing,
-}
-
-/// What tells whether a file is still the one that it was. The inode changes when another is renamed
-/// into its place, the time of change whenever its content or its times do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    pub(crate) fn of(metadata: &Metadata) -> Stamp {
-        Stamp {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-
-    /// Whether the content is that of `before`. Links and permissions change more than it.
-    pub(crate) fn has_content_of(&self, before: &Stamp) -> bool {
-        (self.size, self.modified) == (before.size, before.modified)
-    }
-
-    pub(crate) fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// When the content changed, in seconds and nanoseconds since 1970.
-    pub(crate) fn modified(&self) -> (i64, i64) {
-        self.modified
-    }
-
-    /// Whether it was at rest by `now`.
-    fn settled(&self, now: SystemTime) -> bool {
-        let seconds = u64::try_from(self.changed.0).unwrap_or(0);
-        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds + 1);
-        now.duration_since(changed).is_ok_and(|age| age >= SETTLED)
-    }
-}
-
-/// The stamps of a file and of its encoded copies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stamps {
-    own: Stamp,
-    copies: [Option<Stamp>; Coding::ALL.len()],
-}
-
-impl Stamps {
-    fn all(&self) -> impl Iterator<Item = &Stamp> {
-        std::iter::once(&self.own).chain(self.copies.iter().flatten())
-    }
-}
-
-/// What is known of a path from before.
-#[derive(Clone, Debug)]
-pub(crate) struct Known {
-    stamps: Stamps,
-    /// Whether the same stamps mean the same content.
-    settled: bool,
 }
 
 /// A file that is open, with what it was when it was opened.
@@ -140,10 +70,10 @@ impl Disk {
             own: own.stamp,
             copies: copies.each_ref().map(|copy| copy.as_ref().map(|copy| copy.stamp)),
         };
-        if known.is_some_and(|known| known.settled && known.stamps == stamps) {
+        if known.is_some_and(|known| known.is_current(&stamps)) {
             return Ok(Finding::Same);
         }
-        let small = stamps.all().all(|stamp| stamp.size <= self.small);
+        let small = stamps.all().all(|stamp| stamp.size() <= self.small);
         let identity = self.represent(&path, None, own, small)?;
         stamps.own = identity.stamp;
         let mut encoded = Vec::new();
@@ -154,8 +84,7 @@ impl Disk {
                 encoded.push(copy);
             }
         }
-        let settled = stamps.all().all(|stamp| stamp.settled(begun));
-        let known = Known { stamps, settled };
+        let known = Known::new(stamps, begun);
         Ok(Finding::File(Box::new(Resource::new(identity, encoded, known))))
     }
 
@@ -215,7 +144,7 @@ fn copy(
     original: &Stamp,
 ) -> io::Result<Option<Opened>> {
     Ok(match open(root, &format!("{path}{}", coding.suffix()))? {
-        Kind::File(copy) if copy.stamp.modified >= original.modified => Some(copy),
+        Kind::File(copy) if copy.stamp.modified() >= original.modified() => Some(copy),
         _ => None,
     })
 }
@@ -224,15 +153,15 @@ fn copy(
 fn read(opened: &mut Opened, most: u64) -> io::Result<Option<Bytes>> {
     let Opened { file, stamp } = opened;
     for _ in 0..ATTEMPTS {
-        if stamp.size > most {
+        if stamp.size() > most {
             return Ok(None);
         }
         // Room for one byte more, so that reading ends without growing.
-        let mut bytes = Vec::with_capacity(stamp.size as usize + 1);
+        let mut bytes = Vec::with_capacity(stamp.size() as usize + 1);
         io::Seek::rewind(file)?;
-        Read::by_ref(file).take(stamp.size + 1).read_to_end(&mut bytes)?;
+        Read::by_ref(file).take(stamp.size() + 1).read_to_end(&mut bytes)?;
         let after = Stamp::of(&file.metadata()?);
-        if after == *stamp && bytes.len() as u64 == stamp.size {
+        if after == *stamp && bytes.len() as u64 == stamp.size() {
             return Ok(Some(Bytes::from(bytes)));
         }
         *stamp = after;
@@ -251,6 +180,6 @@ mod tests {
         file.set_len(1 << 40).expect("a sparse file");
         let mut opened = Opened { file, stamp };
         assert_eq!(read(&mut opened, 1 << 16).expect("no error"), None);
-        assert_eq!(opened.stamp.size, 1 << 40);
+        assert_eq!(opened.stamp.size(), 1 << 40);
     }
 }

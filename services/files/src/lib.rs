@@ -25,6 +25,7 @@ mod range;
 mod reply;
 mod resource;
 mod rules;
+mod stamp;
 
 pub use body::Body;
 pub use files::{Answer, Files, Settings};

@@ -14,8 +14,8 @@ use http::header::{
 use httpdate::fmt_http_date;
 
 use crate::conditions::Validators;
-use crate::disk::{Known, Stamp};
 use crate::encoding::{Accepted, Coding};
+use crate::stamp::{Known, Stamp};
 
 /// Rough memory of a file and its copies in addition to their content. It bounds their number.
 const OVERHEAD: u64 = 1024;

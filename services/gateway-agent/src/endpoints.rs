@@ -25,7 +25,6 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{error, info};
 
 use self::file::File;
-pub(crate) use self::slice::Port;
 use self::slice::Ports;
 use self::status::Status;
 use self::watch::{ConfigError, Watch};

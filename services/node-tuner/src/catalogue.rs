@@ -5,7 +5,8 @@ mod host;
 mod pod;
 mod value;
 
-use crate::report::Class;
+use serde::Serialize;
+
 pub(crate) use pod::{Pods, Role};
 pub(crate) use value::{Kind, Value};
 
@@ -84,6 +85,34 @@ pub(crate) enum Place {
     Containerd,
     /// A word of the kernel's command line, checked by the sysctl.
     Boot(&'static str),
+}
+
+/// Where a setting belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Class {
+    /// Settings of the machine: written by `apply`.
+    Host,
+    /// Sysctls of each pod's own network namespace.
+    Pod,
+    /// The kubelet's configuration.
+    Kubelet,
+    /// That of the container runtime.
+    Runtime,
+    /// The kernel's command line.
+    Boot,
+}
+
+impl Class {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Class::Host => "host",
+            Class::Pod => "pod",
+            Class::Kubelet => "kubelet",
+            Class::Runtime => "runtime",
+            Class::Boot => "boot",
+        }
+    }
 }
 
 impl Knob {

@@ -20,7 +20,8 @@ const NR_OPEN: u64 = 1_048_576;
 
 /// Prints a file.
 pub(crate) fn run(settings: &Settings, generate: Generate) -> ExitCode {
-    let profile = Profile::new(settings).expect("the settings were validated");
+    let profile =
+        Profile::new(&settings.profile, &settings.knobs).expect("the settings were validated");
     let text = match generate.what {
         What::Server => Ok(sysctls::values(&profile, Role::Server, generate.with_unsafe)),
         What::Gateway => Ok(sysctls::values(&profile, Role::Gateway, generate.with_unsafe)),

@@ -24,11 +24,8 @@ use corelane_service::log::Log;
 use corelane_service::process;
 
 use crate::report::State;
-use crate::settings::{Command, Output, Settings};
+use crate::settings::{Command, NAME, Output, Settings};
 use crate::tuner::Tuner;
-
-/// The name of the program in messages.
-const NAME: &str = "node-tuner";
 
 /// Runs the program as its command line, environment and file say.
 pub fn main() -> ExitCode {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use crate::catalogue::{self, Knob, Place, Role, Value};
-use crate::settings::Settings;
 
 /// Removes a setting from a profile.
 const OFF: &str = "off";
@@ -20,15 +19,15 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// The profile of these settings; the error names the setting with its value, and what is allowed.
-    pub(crate) fn new(settings: &Settings) -> Result<Profile, String> {
-        for (name, value) in &settings.knobs {
+    /// The profile of this name with the overrides; the error names the setting with its value, and what is allowed.
+    pub(crate) fn new(name: &str, named: &BTreeMap<String, String>) -> Result<Profile, String> {
+        for (name, value) in named {
             check(name, value)?;
         }
         let profile = Profile {
-            name: settings.profile.clone(),
-            index: PROFILES.iter().position(|it| *it == settings.profile),
-            named: settings.knobs.clone(),
+            name: name.to_owned(),
+            index: PROFILES.iter().position(|it| *it == name),
+            named: named.clone(),
         };
         match (profile.nofile(), profile.number("fs.nr_open")) {
             (Some(nofile), Some(most)) if nofile > most => Err(format!(

@@ -5,23 +5,8 @@ mod table;
 use corelane_service::process;
 use serde::Serialize;
 
+use crate::catalogue::Class;
 use crate::settings::Output;
-
-/// Where a setting belongs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Class {
-    /// Settings of the machine: written by `apply`.
-    Host,
-    /// Sysctls of each pod's own network namespace.
-    Pod,
-    /// The kubelet's configuration.
-    Kubelet,
-    /// That of the container runtime.
-    Runtime,
-    /// The kernel's command line.
-    Boot,
-}
 
 /// How one setting stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -41,18 +26,6 @@ pub(crate) enum State {
     Unknown,
     /// It is not set on the host.
     Elsewhere,
-}
-
-impl Class {
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            Class::Host => "host",
-            Class::Pod => "pod",
-            Class::Kubelet => "kubelet",
-            Class::Runtime => "runtime",
-            Class::Boot => "boot",
-        }
-    }
 }
 
 impl State {

@@ -18,10 +18,13 @@ use self::pairs::{Pairs, pairs};
 pub(crate) use self::read::read;
 use crate::kubelet::Kubelet;
 
+/// The name of the program in messages.
+pub(crate) const NAME: &str = "node-tuner";
+
 /// Prepares a Kubernetes node for many connections
 #[derive(Clone, Debug, Parser)]
 #[command(
-    name = crate::NAME,
+    name = NAME,
     version,
     // A missing command is an error that says so.
     arg_required_else_help = false,

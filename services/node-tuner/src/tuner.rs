@@ -51,7 +51,8 @@ impl Tuner {
     /// For the root, the profile and the journal of these settings. Touches nothing.
     pub(crate) fn new(settings: &Settings) -> Self {
         Tuner {
-            profile: Profile::new(settings).expect("the settings were validated"),
+            profile: Profile::new(&settings.profile, &settings.knobs)
+                .expect("the settings were validated"),
             tree: Tree::new(&settings.root),
             store: Store::new(&settings.journal),
             kubelet: settings.kubelet.clone(),

@@ -19,12 +19,12 @@ use tower::Service;
 
 use crate::auth::{Auth, Guard};
 use crate::config::Config;
+use crate::docs::Documents;
 use crate::faults::{Faults, Injection, Injector};
-use crate::files::Files;
+use crate::files::{Body, Files};
 use crate::handlers::root::Root;
 use crate::handlers::{div, hello, work};
 use crate::memory;
-use crate::openapi::Documents;
 use crate::projects::database::Database;
 use crate::projects::{self, Projects, Resource};
 
@@ -41,9 +41,6 @@ pub(crate) const ROUTES: [&str; 10] = [
     "/openapi.json",
     "/docs",
 ];
-
-/// A reply that is in memory, or a file that is being sent.
-pub(crate) type Body = http_body_util::Either<Full<Bytes>, corelane_files::Body>;
 
 /// An error of the library's, such as a body that broke off, is answered by the library.
 type Reply = Result<Response<Body>, Box<dyn Error + Send + Sync>>;

@@ -9,9 +9,11 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use serde_json::{Value, json};
 
-use crate::app::Body;
 use crate::config::Config;
 use crate::openapi::{self, Operation, Parameter};
+
+/// A reply that is in memory, or a file that is being sent.
+pub(crate) type Body = Either<Full<Bytes>, corelane_files::Body>;
 
 /// The files of one root, on one lane. What is not in memory is read on blocking threads of the
 /// lane's event loop, which are not pinned: a slow disk keeps neither the event loop nor its CPU.
@@ -61,7 +63,7 @@ fn worded(reply: Response<corelane_files::Body>) -> Response<Body> {
     let fields = reply.headers().iter();
     let problem =
         fields.fold(problem, |problem, (name, value)| problem.header(name.clone(), value.clone()));
-    problem.into_response().map(Either::<Full<Bytes>, _>::Left)
+    problem.into_response().map(Either::Left)
 }
 
 /// The paths of files, for the document of what the server answers.

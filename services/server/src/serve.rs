@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use corelane::{Builder, Drained};
+use corelane::{Builder, Drain, Drained, Error, Limits, Server, Timeouts};
 use corelane_service::config::ConfigErrors;
+use corelane_service::process;
 use http::HeaderValue;
 
 use crate::app::{App, Common, ROUTES};
 use crate::auth::{Auth, AuthCollector};
-use crate::config::Config;
+use crate::config::{Config, PROGRAM};
 use crate::faults::{self, FaultCollector, Faults};
 use crate::logging;
 use crate::projects::database::Database;
@@ -18,30 +19,30 @@ use crate::telemetry;
 
 /// Serves until drained: 0 after a clean drain, 1 when something was cut or failed.
 pub(crate) fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
-    let builder = crate::builder(&config)?;
+    let builder = builder(&config)?;
     let auth = Arc::new(config.auth()?);
     let faults = config.faults.then(|| Arc::new(Faults::new(&ROUTES)));
     let (_flush_at_end, log_level) = match logging::start(&config.log_level, config.log_format) {
         Ok(started) => started,
-        Err(error) => return Ok(failed(&error)),
+        Err(error) => return Ok(not_started(&error)),
     };
-    let replica = replica_name(&config);
+    let replica = config.replica_name();
     let builder = named(builder, &replica)
         .admin_route(logging::LEVEL_PATH, move |request| log_level.answer(&request));
     let builder = with_drills(builder, faults.as_ref());
     let (builder, _sent_at_end) = match telemetry::start(builder, &config, &replica) {
         Ok(started) => started,
-        Err(error) => return Ok(failed(&error)),
+        Err(error) => return Ok(not_started(&error)),
     };
     let metrics = Arc::<Metrics>::default();
     let builder = with_tokens(builder, &auth).collector(Arc::clone(&metrics));
     let server = match builder.build() {
         Ok(server) => server,
-        Err(error) => return Ok(crate::failed(&error)),
+        Err(error) => return Ok(failed(&error)),
     };
     let database = match Database::open(&config, &metrics, &server.handle()) {
         Ok(database) => database.map(Arc::new),
-        Err(error) => return Ok(failed(&error)),
+        Err(error) => return Ok(not_started(&error)),
     };
     let common = Common { auth, faults, database: database.clone() };
     let served = server.serve(App::factory(config, replica, common));
@@ -52,16 +53,57 @@ pub(crate) fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
     Ok(match served {
         Ok(Drained { cut: 0 }) => ExitCode::SUCCESS,
         Ok(Drained { .. }) => ExitCode::FAILURE,
-        Err(error) => crate::failed(&error),
+        Err(error) => failed(&error),
     })
 }
 
-/// The name of this replica, in replies, spans and at the database.
-pub(crate) fn replica_name(config: &Config) -> String {
-    match config.replica.as_str() {
-        "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        name => name.to_owned(),
-    }
+pub(crate) fn builder(config: &Config) -> Result<Builder, ConfigErrors> {
+    Database::check(config)?;
+    let builder = Server::builder()
+        .bind(config.listen)
+        .admin(config.admin_listen)
+        .lanes(config.lanes)
+        .pin(config.pin)
+        .placement(config.placement)
+        .steering(config.steering)
+        .backlog(config.backlog as u32)
+        .park_after(config.park_after)
+        .moving(config.moving)
+        .limits(Limits {
+            connections: config.limits_connections as usize,
+            connection_requests: config.limits_connection_requests,
+            slots: config.limits_slots as usize,
+            queue: config.limits_queue as usize,
+            blocking_threads: config.limits_blocking_threads as usize,
+            blocking_queue: config.limits_blocking_queue as usize,
+            headers: config.limits_headers as usize,
+            header_bytes: config.limits_header_bytes as usize,
+            uri_bytes: config.limits_uri_bytes as usize,
+            body_bytes: config.limits_body_bytes,
+        })
+        .timeouts(Timeouts {
+            header: config.timeouts_header,
+            body: config.timeouts_body,
+            request: config.timeouts_request,
+            write: config.timeouts_write,
+            connection_age: config.timeouts_connection_age,
+            idle: config.timeouts_idle,
+            stall: config.timeouts_stall,
+        })
+        .drain(Drain {
+            settle: config.drain_settle,
+            deadline: config.drain_deadline,
+            report: config.drain_report,
+        })
+        .load_reports(config.load_reports)
+        .request_ids(config.request_ids)
+        .plain_requests(config.plain_requests)
+        .traces(telemetry::traces(config))
+        .routes(ROUTES);
+    Ok(match config.tls()? {
+        Some(tls) => builder.tls(tls),
+        None => builder,
+    })
 }
 
 fn named(builder: Builder, replica: &str) -> Builder {
@@ -89,7 +131,33 @@ fn with_tokens(builder: Builder, auth: &Arc<Auth>) -> Builder {
 }
 
 /// Says why a part of the service could not start.
-fn failed(reason: &dyn std::fmt::Display) -> ExitCode {
-    crate::report(reason);
+fn not_started(reason: &dyn std::fmt::Display) -> ExitCode {
+    report(reason);
     ExitCode::FAILURE
+}
+
+/// Says why the server could not run, with the exit code for a wrong setting if it is one.
+pub(crate) fn failed(error: &Error) -> ExitCode {
+    report(error);
+    if error.is_setting() { process::usage() } else { ExitCode::FAILURE }
+}
+
+pub(crate) fn report(error: &dyn std::fmt::Display) {
+    process::report(PROGRAM.name, error);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_the_library() {
+        let config = Config::parse(&Default::default()).expect("defaults parse");
+        let ours = builder(&config).expect("defaults fit together");
+        let library = Server::builder().admin(config.admin_listen).routes(ROUTES);
+        // These two cost something, which a library leaves to its user.
+        let library = library.request_ids(true).traces(corelane::Traces::PassOn);
+        assert_eq!(format!("{ours:#?}"), format!("{library:#?}"));
+        assert_eq!(config.tls_reload, corelane::Tls::new("", "").reload);
+    }
 }

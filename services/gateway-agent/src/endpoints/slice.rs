@@ -5,12 +5,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::discovery::v1::{Endpoint as Described, EndpointPort, EndpointSlice};
 use tracing::warn;
 
-/// A port of the Service, by name or number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Port {
-    Name(String),
-    Number(u16),
-}
+use crate::settings::Port;
 
 impl Port {
     fn find(&self, ports: &[EndpointPort]) -> Option<u16> {

@@ -1,6 +1,11 @@
 //! Names and ports of Kubernetes.
 
-pub(crate) use crate::endpoints::Port;
+/// A port of the Service, by name or number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Port {
+    Name(String),
+    Number(u16),
+}
 
 /// A namespace, or nothing.
 pub(super) fn namespace(text: &str) -> Result<String, &'static str> {

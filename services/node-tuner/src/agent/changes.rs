@@ -146,7 +146,7 @@ fn by_knob(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Class;
+    use crate::catalogue::Class;
 
     fn row(target: &str, actual: &str, state: State, changed_from: Option<&str>) -> Row {
         Row {

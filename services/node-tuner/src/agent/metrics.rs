@@ -11,9 +11,9 @@ use prometheus_client::metrics::MetricType::{Counter, Gauge};
 use prometheus_client::registry::Registry;
 
 use super::status::{Counts, Facts, Status};
-use crate::catalogue::{self, Kind};
+use crate::catalogue::{self, Class, Kind};
 use crate::proof::NodeProof;
-use crate::report::{Class, Report, State};
+use crate::report::{Report, State};
 
 /// The format that Prometheus prefers.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

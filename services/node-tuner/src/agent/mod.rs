@@ -27,7 +27,7 @@ use self::status::Status;
 use self::talks::Talks;
 use crate::kubernetes::{ClientError, Kubernetes};
 use crate::proof::Examiner;
-use crate::settings::{Mode, Settings};
+use crate::settings::{Mode, NAME, Settings};
 
 /// Why the agent could not start or continue.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +48,7 @@ pub(crate) fn run(settings: Settings) -> ExitCode {
     match process::block_on(keep(&settings), false).map_err(AgentError::from).flatten() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            process::report(crate::NAME, &format!("agent: {error}"));
+            process::report(NAME, &format!("agent: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -4,8 +4,9 @@ use tracing::{info, warn};
 
 use super::changes::{Changes, Memory};
 use super::status::Pass;
+use crate::catalogue::Class;
 use crate::kubernetes::{Message, Reason};
-use crate::report::{Class, Report, Row};
+use crate::report::{Report, Row};
 use crate::settings::{Drift, Mode, Settings};
 use crate::tuner::Tuner;
 

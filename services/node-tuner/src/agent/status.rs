@@ -5,9 +5,10 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::changes::Changes;
+use crate::catalogue::Class;
 use crate::kubernetes::Message;
 use crate::proof::NodeProof;
-use crate::report::{Class, Report, State};
+use crate::report::{Report, State};
 use crate::settings::Mode;
 
 /// Operations at the API server; failures are counted by operation.

@@ -2,9 +2,8 @@
 
 use serde_json::json;
 
-use crate::catalogue::{self, Knob, Place, Role, Rule, Values};
+use crate::catalogue::{self, Class, Knob, Place, Role, Rule, Values};
 use crate::profile::PROFILES;
-use crate::report::Class;
 
 const HEAD: &str = "\
 # Settings of the node tuner

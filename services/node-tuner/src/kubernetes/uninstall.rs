@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::client::{self, ClientError, refused_with};
-use crate::settings::{Settings, Uninstall};
+use crate::settings::{NAME, Settings, Uninstall};
 
 /// The agent's container, and the variable that wins over its file.
 const CONTAINER: &str = "node-tuner";
@@ -52,7 +52,7 @@ pub(crate) fn uninstall(settings: &Settings, uninstall: &Uninstall) -> ExitCode 
     match outcome.map_err(UninstallError::from).flatten() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            process::report(crate::NAME, &format!("uninstall: {error}"));
+            process::report(NAME, &format!("uninstall: {error}"));
             ExitCode::FAILURE
         }
     }

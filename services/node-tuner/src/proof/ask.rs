@@ -12,7 +12,7 @@ use hyper::StatusCode;
 use tokio::time::timeout;
 
 use super::{NodeProof, table};
-use crate::settings::{Output, Proof, Settings};
+use crate::settings::{NAME, Output, Proof, Settings};
 
 /// Time limit of one agent, which only sends what it has found before.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ pub(crate) fn run(settings: &Settings, proof: &Proof) -> ExitCode {
     process::print(&text);
     let (code, words) = answers.verdict(proof.allow_none);
     for words in words {
-        process::report(crate::NAME, &words);
+        process::report(NAME, &words);
     }
     ExitCode::from(code)
 }

@@ -45,7 +45,10 @@ impl Examiner {
             root: settings.root.clone(),
             cgroups: settings.agent.cgroups.clone(),
             interfaces: settings.interfaces.clone(),
-            nofile: settings.agent.nofile.or_else(|| Profile::new(settings).ok()?.nofile()),
+            nofile: settings
+                .agent
+                .nofile
+                .or_else(|| Profile::new(&settings.profile, &settings.knobs).ok()?.nofile()),
         }
     }
 

@@ -111,7 +111,7 @@ pub(super) fn plan(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Class;
+    use crate::catalogue::Class;
 
     fn row(name: &'static str, state: State, reason: &str) -> Row {
         Row {

@@ -58,7 +58,7 @@ impl Settings {
                 "housekeeping = {cpus:?}: allowed is a list of CPUs, such as 0-1,4"
             ));
         }
-        Profile::new(&self)?;
+        Profile::new(&self.profile, &self.knobs)?;
         Ok(self)
     }
 }

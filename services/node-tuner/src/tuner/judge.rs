@@ -5,8 +5,8 @@ use std::io;
 use super::aims::{Aim, Sight};
 use super::journal::{Entry, Journal};
 use super::{Setting, rule};
-use crate::catalogue::{self, Knob, Place, Rule, Value};
-use crate::report::{Class, Row, State};
+use crate::catalogue::{self, Class, Knob, Place, Rule, Value};
+use crate::report::{Row, State};
 
 /// One setting: how it stands, and what would change it.
 #[derive(Clone, Debug)]

@@ -1,5 +1,6 @@
 //! The configuration: one typed schema, filled from a file, the environment and flags.
 
+mod endpoint;
 mod schema;
 
 use std::str::FromStr;
@@ -8,8 +9,8 @@ use corelane::Tls;
 use corelane_service::config::ConfigErrors;
 
 use crate::auth::Auth;
-use crate::projects::postgres;
 
+pub(crate) use endpoint::Endpoint;
 pub(crate) use schema::{Config, PROGRAM};
 
 /// Where projects are kept.
@@ -32,6 +33,14 @@ impl FromStr for DatabaseKind {
 }
 
 impl Config {
+    /// The name of this replica, in replies, spans and at the database.
+    pub(crate) fn replica_name(&self) -> String {
+        match self.replica.as_str() {
+            "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            name => name.to_owned(),
+        }
+    }
+
     /// Whether there is a database for projects.
     pub(crate) fn serves_projects(&self) -> bool {
         self.database_kind == DatabaseKind::Postgres || self.database_path.is_some()
@@ -54,21 +63,5 @@ impl Config {
             (None, Some(_)) => "tls.certificate is empty: it belongs to tls.key",
         };
         Err(ConfigErrors(vec![format!("{missing}, so set both or neither")]))
-    }
-
-    /// How to reach PostgreSQL, if projects are kept there.
-    pub(crate) fn postgres(&self) -> Result<Option<postgres::Settings>, ConfigErrors> {
-        match self.database_kind {
-            // Judged in any case: a password in it would be shown by `--check`.
-            DatabaseKind::Sqlite if self.database_url.is_empty() => Ok(None),
-            DatabaseKind::Sqlite => {
-                let judged = postgres::Settings::new(self).map(|_| None);
-                judged.map_err(|error| ConfigErrors(vec![error]))
-            }
-            DatabaseKind::Postgres => {
-                let settings = postgres::Settings::new(self);
-                settings.map(Some).map_err(|error| ConfigErrors(vec![error]))
-            }
-        }
     }
 }

@@ -13,7 +13,7 @@ use corelane_service::value::{
 };
 
 use super::DatabaseKind;
-use crate::telemetry::{Endpoint, endpoint};
+use super::endpoint::{Endpoint, endpoint};
 
 /// The program, as the command line and the environment know it.
 pub(crate) const PROGRAM: Program = Program {

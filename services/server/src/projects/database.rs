@@ -1,13 +1,17 @@
-//! The database of a process, as the configuration names it.
+//! The database of a process, as the configuration names it, and the use that each lane makes of it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
+use bytes::Bytes;
 use corelane::ServerHandle;
+use corelane_service::config::ConfigErrors;
+use uuid::Uuid;
 
 use super::metrics::Metrics;
 use super::postgres::{self, Postgres};
-use super::sqlite;
-use super::store::{self, Store};
+use super::sqlite::{self, Sqlite};
+use super::store::{Changed, Project, StoreError, Version};
 use crate::config::{Config, DatabaseKind};
 
 /// The database of a process: opened before the lanes, closed after them.
@@ -24,6 +28,15 @@ enum Kind {
 }
 
 impl Database {
+    /// Judges what the configuration says of PostgreSQL; also where projects are kept in SQLite,
+    /// because a password in it would be shown by `--check`.
+    pub(crate) fn check(config: &Config) -> Result<(), ConfigErrors> {
+        if config.database_kind == DatabaseKind::Postgres || !config.database_url.is_empty() {
+            postgres::Settings::new(config).map_err(|error| ConfigErrors(vec![error]))?;
+        }
+        Ok(())
+    }
+
     /// Opens what the configuration names; `None` if that is no database.
     ///
     /// # Errors
@@ -58,15 +71,15 @@ impl Database {
 
     /// What a lane uses.
     pub(crate) fn lane(&self) -> Store {
-        let database = match &self.kind {
-            Kind::Sqlite(sqlite) => store::Database::Sqlite(sqlite.lane()),
+        let backend = match &self.kind {
+            Kind::Sqlite(sqlite) => Backend::Sqlite(sqlite.lane()),
             Kind::Postgres(settings, server) => {
                 let dependency = server.dependency("database");
                 let metrics = Arc::clone(&self.metrics);
-                store::Database::Postgres(Postgres::start(settings, dependency, metrics))
+                Backend::Postgres(Postgres::start(settings, dependency, metrics))
             }
         };
-        Store::new(database, Arc::clone(&self.metrics))
+        Store::new(backend, Arc::clone(&self.metrics))
     }
 
     /// Finishes what is queued; called when no lane is left.
@@ -76,5 +89,88 @@ impl Database {
             // An operation without a reply by then did not report success.
             Kind::Postgres(..) => {}
         }
+    }
+}
+
+/// A lane's use of the database. A change is durable when its future is ready; one whose future is
+/// dropped before that may be made or not.
+#[derive(Debug)]
+pub(crate) struct Store {
+    backend: Backend,
+    metrics: Arc<Metrics>,
+}
+
+#[derive(Debug)]
+enum Backend {
+    Sqlite(Sqlite),
+    Postgres(Postgres),
+}
+
+macro_rules! ask {
+    ($store:ident . $operation:ident ($($argument:expr),*)) => {
+        match &$store.backend {
+            Backend::Sqlite(sqlite) => sqlite.$operation($($argument),*).await,
+            Backend::Postgres(postgres) => postgres.$operation($($argument),*).await,
+        }
+    };
+}
+
+impl Store {
+    fn new(backend: Backend, metrics: Arc<Metrics>) -> Self {
+        Store { backend, metrics }
+    }
+
+    pub(crate) async fn get(&self, id: Uuid) -> Result<Option<Project>, StoreError> {
+        let began = Instant::now();
+        let got = ask!(self.get(id));
+        let names = |project: &Option<_>| if project.is_some() { "done" } else { "missing" };
+        self.metrics.operation("get", got.as_ref().map(names).map_err(|e| *e), began.elapsed());
+        got
+    }
+
+    /// Projects in the order of their ids, which is about that of their creation.
+    pub(crate) async fn list(
+        &self,
+        after: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Vec<Project>, StoreError> {
+        let began = Instant::now();
+        let listed = ask!(self.list(after, limit));
+        let result = listed.as_ref().map(|_| "done").map_err(|e| *e);
+        self.metrics.operation("list", result, began.elapsed());
+        listed
+    }
+
+    pub(crate) async fn create(&self, id: Uuid, document: Bytes) -> Result<Project, StoreError> {
+        let began = Instant::now();
+        let created = ask!(self.create(id, document));
+        let result = created.as_ref().map(|_| "done").map_err(|e| *e);
+        self.metrics.operation("create", result, began.elapsed());
+        created
+    }
+
+    pub(crate) async fn replace(
+        &self,
+        id: Uuid,
+        document: Bytes,
+        expected: Option<Version>,
+    ) -> Result<Changed<Project>, StoreError> {
+        let began = Instant::now();
+        let replaced = ask!(self.replace(id, document, expected));
+        let result = replaced.as_ref().map(Changed::name).map_err(|e| *e);
+        self.metrics.operation("replace", result, began.elapsed());
+        replaced
+    }
+
+    pub(crate) async fn delete(
+        &self,
+        id: Uuid,
+        expected: Option<Version>,
+    ) -> Result<Changed<()>, StoreError> {
+        let began = Instant::now();
+        let deleted = ask!(self.delete(id, expected));
+        let result = deleted.as_ref().map(Changed::name).map_err(|e| *e);
+        self.metrics.operation("delete", result, began.elapsed());
+        deleted
     }
 }

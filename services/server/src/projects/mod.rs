@@ -26,9 +26,9 @@ use http::{Method, Request, Response, StatusCode};
 use uuid::fmt::Hyphenated;
 use uuid::{ContextV7, Uuid};
 
+use database::Store;
 pub(crate) use describe::{describe, schemas};
 use reply::{Refusal, Reply, bad_parameter};
-use store::Store;
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

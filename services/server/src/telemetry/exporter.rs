@@ -13,9 +13,9 @@ use prost::Message;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::endpoint::Endpoint;
 use super::otlp::{self, ExportResponse, Resource};
 use super::spans::{Fate, Spans};
+use crate::config::Endpoint;
 
 /// How often it looks for spans.
 const EVERY: Duration = Duration::from_millis(500);

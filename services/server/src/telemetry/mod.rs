@@ -1,6 +1,5 @@
 //! The log line of each request, and its span where the trace is recorded.
 
-mod endpoint;
 mod exporter;
 mod otlp;
 mod request_log;
@@ -10,7 +9,6 @@ use std::io;
 
 use corelane::{Builder, Finished, Lane, Traces};
 
-pub(crate) use endpoint::{Endpoint, endpoint};
 use exporter::Exporter;
 use request_log::RequestLog;
 use spans::Spans;

@@ -66,7 +66,7 @@ impl Settings {
         }
         let mut hosts: Vec<_> = (0..url.get_hosts().len()).map(|host| only(&url, host)).collect();
         for host in &mut hosts {
-            host.application_name(format!("corelane/{}", crate::serve::replica_name(config)))
+            host.application_name(format!("corelane/{}", config.replica_name()))
                 .target_session_attrs(TargetSessionAttrs::ReadWrite)
                 .connect_timeout(config.database_connect_timeout)
                 .tcp_user_timeout(UNACKNOWLEDGED)

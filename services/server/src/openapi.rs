@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+/// A path template as OpenAPI writes it, and its path item.
+pub(crate) type Path = (&'static str, Value);
+
 /// The errors that the document knows, by status.
 const ERRORS: [(u16, &str, &str); 16] = [
     (
@@ -128,7 +131,7 @@ impl Parameter {
     }
 }
 
-pub(super) fn components() -> Value {
+pub(crate) fn components() -> Value {
     let errors: Map<_, _> = ERRORS
         .into_iter()
         .map(|(status, name, description)| (name.to_owned(), error(status, description)))

@@ -12,8 +12,9 @@ use http_body_util::Full;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
-use super::{Operation, Parameter, Path, page, reply};
+use super::page;
 use crate::config::Config;
+use crate::openapi::{Operation, Parameter, Path, reply};
 
 /// The document and its page, as every lane sends them. They are not made at the start: few servers
 /// are ever asked, and a start must be short.

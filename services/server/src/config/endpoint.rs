@@ -8,9 +8,9 @@ const TRACES: &str = "v1/traces";
 /// A collector that takes OTLP over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    pub(super) url: Url,
+    pub(crate) url: Url,
     /// With the part for spans.
-    pub(super) path: String,
+    pub(crate) path: String,
 }
 
 /// A collector; empty is none.

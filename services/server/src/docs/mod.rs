@@ -1,23 +1,19 @@
 //! The OpenAPI document (3.1) and the page made from it: both follow from what is served.
 //!
-//! Each handler describes its own path next to its code. This module has what they share.
+//! Each handler describes its own path next to its code, in the terms of `openapi`.
 
 mod page;
-mod parts;
 mod serve;
 
 use serde_json::{Map, Value, json};
 
-pub(crate) use parts::{Operation, Parameter, reply};
 pub(crate) use serve::Documents;
 
 use crate::config::Config;
 use crate::files;
 use crate::handlers::{div, hello, root, work};
+use crate::openapi;
 use crate::projects;
-
-/// A path template as OpenAPI writes it, and its path item.
-pub(crate) type Path = (&'static str, Value);
 
 /// What a server with this configuration answers.
 fn document(config: &Config) -> Value {
@@ -31,7 +27,7 @@ fn document(config: &Config) -> Value {
     }
     paths.extend(serve::describe());
     let paths: Map<_, _> = paths.into_iter().map(|(path, item)| (path.to_owned(), item)).collect();
-    let mut components = parts::components();
+    let mut components = openapi::components();
     if config.serves_projects()
         && let Some(schemas) = components["schemas"].as_object_mut()
     {

@@ -1,0 +1,90 @@
+//! Detection of changes to files.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime};
+
+use crate::encoding::Coding;
+
+/// A file that changed so recently may change again within one tick of the file system's clock,
+/// with the same times. What was read of it is checked again soon. Two seconds are the coarsest
+/// tick in use.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// What tells whether a file is still the one that it was. The inode changes when another is renamed
+/// into its place, the time of change whenever its content or its times do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    pub(crate) fn of(metadata: &Metadata) -> Stamp {
+        Stamp {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// Whether the content is that of `before`. Links and permissions change more than it.
+    pub(crate) fn has_content_of(&self, before: &Stamp) -> bool {
+        (self.size, self.modified) == (before.size, before.modified)
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// When the content changed, in seconds and nanoseconds since 1970.
+    pub(crate) fn modified(&self) -> (i64, i64) {
+        self.modified
+    }
+
+    /// Whether it was at rest by `now`.
+    fn settled(&self, now: SystemTime) -> bool {
+        let seconds = u64::try_from(self.changed.0).unwrap_or(0);
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds + 1);
+        now.duration_since(changed).is_ok_and(|age| age >= SETTLED)
+    }
+}
+
+/// The stamps of a file and of its encoded copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stamps {
+    pub(crate) own: Stamp,
+    pub(crate) copies: [Option<Stamp>; Coding::ALL.len()],
+}
+
+impl Stamps {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Stamp> {
+        std::iter::once(&self.own).chain(self.copies.iter().flatten())
+    }
+}
+
+/// What is known of a path from before.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    stamps: Stamps,
+    /// Whether the same stamps mean the same content.
+    settled: bool,
+}
+
+impl Known {
+    /// What these stamps say if they were taken after `begun`.
+    pub(crate) fn new(stamps: Stamps, begun: SystemTime) -> Self {
+        let settled = stamps.all().all(|stamp| stamp.settled(begun));
+        Known { stamps, settled }
+    }
+
+    /// Whether a file with these stamps is surely the same.
+    pub(crate) fn is_current(&self, stamps: &Stamps) -> bool {
+        self.settled && self.stamps == *stamps
+    }
+}

@@ -1,0 +1,115 @@
+"""`hack/layers.py`: which imports between the modules of a Rust crate are errors."""
+
+from pathlib import Path
+
+import pytest
+
+import layers
+
+pytestmark = pytest.mark.fast
+
+CLEAN = {
+    "lib.rs": "mod a;\nmod b;\npub use a::{Low, deep::Deeper as Deep};\nuse b::run;\n",
+    "a/mod.rs": (
+        "pub mod deep;\npub use deep::Deeper;\npub struct Low;\n"
+        '// crate::b::High\n/* crate::b::High */\nconst TEXT: &[u8] = br"crate::b::High {\\";\n'
+        "#[cfg(test)]\nuse crate::b::High;\n#[cfg(test)]\nmod tests;\n"
+    ),
+    "a/deep.rs": "use super::Low;\npub struct Deeper(Low);\n",
+    "a/tests.rs": "use crate::b::High;\n",
+    "b.rs": (
+        "use crate::{Deep, a::{self, Low}};\npub struct High(a::Deeper);\n"
+        "#[cfg(test)]\nmod tests {\n    use crate::b::*;\n}\n"
+    ),
+}
+"""`b` is above `a`, and only comments, strings and tests of `a` name something of `b`."""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A workspace with one crate, `one`, without modules."""
+    write(tmp_path, {"lib.rs": ""})
+    (tmp_path / "Cargo.toml").write_text('[workspace]\nmembers = ["one"]\n')
+    (tmp_path / "one" / "Cargo.toml").write_text('[package]\nname = "one"\n')
+    return tmp_path
+
+
+def write(workspace: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        file = workspace / "one" / "src" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+def declare(workspace: Path, order: list[str]) -> None:
+    with (workspace / "one" / "Cargo.toml").open("a") as manifest:
+        manifest.write(f"[package.metadata.corelane]\nlayers = {order}\n")
+
+
+def found(workspace: Path) -> str:
+    return "\n".join(layers.errors(workspace)).replace(f"{workspace}/", "")
+
+
+def test_imports_downwards_are_allowed(workspace: Path) -> None:
+    write(workspace, CLEAN)
+    declare(workspace, ["a", "b"])
+    assert found(workspace) == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "line"),
+    [
+        ("a/mod.rs", "\nuse crate::b::High;\n", "a/mod.rs:2: a imports crate::b::High"),
+        ("a/mod.rs", "use {super::b::{\n    High,\n}};\n", "a/mod.rs:1: a imports super::b::High"),
+        ("a/mod.rs", "fn f() -> crate::b::High {}\n", "a/mod.rs:1: a imports crate::b::High"),
+        ("a/mod.rs", "use crate::run;\n", "a/mod.rs:1: a imports crate::run"),
+        ("a/mod.rs", '#[x(with = "crate::b::x")]\n', "a/mod.rs:1: a imports crate::b::x"),
+        ("a/deep.rs", "use crate::{b as c};\n", "a/deep.rs:1: a imports crate::b"),
+        (
+            "a/deep.rs",
+            "fn f() { super::super::b::g() }\n",
+            "a/deep.rs:1: a imports super::super::b",
+        ),
+    ],
+)
+def test_imports_upwards_are_errors(workspace: Path, file: str, code: str, line: str) -> None:
+    write(workspace, CLEAN | {file: code + CLEAN[file]})
+    cycle = found(workspace)
+    assert "cycle in crate: " in cycle
+    assert f"\n  one/src/{line}" in cycle
+    declare(workspace, ["a", "b"])
+    above = [text for text in found(workspace).splitlines() if text.startswith(f"one/src/{line}")]
+    assert above and all(text.endswith("but b is above a: a, b, crate") for text in above)
+
+
+def test_children_of_a_module_have_no_cycle(workspace: Path) -> None:
+    write(workspace, {"lib.rs": "mod a;", "a.rs": "mod x;\nmod y;\nuse y::Y;\npub struct A(Y);"})
+    write(workspace, {"a/x.rs": "use super::y::Y;\npub struct X(Y);", "a/y.rs": "pub struct Y;"})
+    assert found(workspace) == ""
+    write(workspace, {"a/y.rs": "use super::A;\npub struct Y;\nfn f(x: super::x::X) {}"})
+    assert "one: cycle in crate::a: " in found(workspace)
+    assert "one/src/a/y.rs:3: y imports super::x::X" in found(workspace)
+
+
+def test_what_the_root_defines_is_above_all_layers(workspace: Path) -> None:
+    write(workspace, CLEAN | {"lib.rs": CLEAN["lib.rs"] + "pub fn all() { run() }\n"})
+    write(workspace, {"b.rs": CLEAN["b.rs"] + "fn f() { crate::all() }\n"})
+    declare(workspace, ["a", "b"])
+    assert "one/src/b.rs:7: b imports crate::all, but crate is above b" in found(workspace)
+
+
+@pytest.mark.parametrize("order", [["a"], ["a", "b", "c"], ["a", "b", "a"]])
+def test_layers_name_each_module_once(workspace: Path, order: list[str]) -> None:
+    write(workspace, CLEAN)
+    declare(workspace, order)
+    assert "one/Cargo.toml: layers " in found(workspace)
+
+
+def test_an_exemption_ends_with_the_cycles(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layers, "EXEMPT", {"one"})
+    write(workspace, CLEAN)
+    assert "remove it from EXEMPT" in found(workspace)
+    write(workspace, {"a/mod.rs": "use crate::b::High;"})
+    assert found(workspace) == ""
