@@ -18,7 +18,7 @@ use crate::pool::{Lost, REPLY};
 use crate::reply::Fault;
 
 /// Longest wait for anything to happen; a SYN is sent again after 1, 3, 7 and 15 s (RFC 6298).
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Events that are taken at a time.
 const EVENTS: usize = 4096;
