@@ -7,6 +7,7 @@ from loadtests.bench.experiment.plan import Experiment
 from loadtests.bench.field.experiment import Field
 from loadtests.bench.gateway.experiment import Gateway
 from loadtests.bench.gateway.settings_experiment import GatewaySettings
+from loadtests.bench.mixed.experiment import Mixed
 from loadtests.bench.threads.experiment import Threads
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -18,6 +19,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Balancing(),
         Capacity(),
         Connections(),
+        Mixed(),
         Threads(),
     )
 }
