@@ -8,10 +8,8 @@ from pathlib import Path
 from loadtests.bench import compare_direct, soak
 from loadtests.bench.experiment import command
 from loadtests.bench.instructions import command as instructions
-from loadtests.bench.mixed import command as mixed
 from loadtests.bench.options import OUT, RESULTS, positive
 from loadtests.bench.registry import EXPERIMENTS
-from loadtests.bench.threads import command as threads
 from loadtests.usage import Parser
 from local.prepare import build_server
 from tools.errors import ToolError
@@ -29,8 +27,6 @@ def main(arguments: list[str]) -> int:
     command.add_report(commands, EXPERIMENTS)
     _add_compare_direct(commands)
     instructions.add(commands)
-    mixed.add(commands)
-    threads.add(commands)
     _add_soak(commands)
     options = parser.parse_args(arguments)
     # Ended like by Ctrl-C, so that nothing that was started is left. A shell without jobs ignores both for

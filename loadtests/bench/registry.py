@@ -7,6 +7,8 @@ from loadtests.bench.experiment.plan import Experiment
 from loadtests.bench.field.experiment import Field
 from loadtests.bench.gateway.experiment import Gateway
 from loadtests.bench.gateway.settings_experiment import GatewaySettings
+from loadtests.bench.mixed.experiment import Mixed
+from loadtests.bench.threads.experiment import Threads
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -17,5 +19,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Balancing(),
         Capacity(),
         Connections(),
+        Mixed(),
+        Threads(),
     )
 }

@@ -1,6 +1,6 @@
 // Throughput by connections and work per request: S2's matrix, a closed loop for each cell.
 //
-// Threads are the server's: start it with other lanes, or see `make bench-threads`. S2 told
+// Threads are the server's: start it with other lanes, or see `make bench BENCH=threads`. S2 told
 // milliseconds per request, the time of a cell by its requests: `ms_per_request` here. Latency is
 // not judged, as a closed loop asks less while it waits.
 

@@ -1,123 +1,74 @@
-"""`bench-threads`: every answer is checked, and each suspect is measured by what it changes."""
+"""`bench threads`: every reply is checked, and a speed-up is split into cores and CPU time."""
 
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from loadtests.bench.threads import report, tables
-from loadtests.bench.threads.matrix import Cell
-from loadtests.bench.threads.offline import Queue
-from loadtests.bench.threads.shapes import ONE, SHAPES, Pool
+from loadtests.bench.experiment.record import Record
+from loadtests.bench.threads.experiment import Threads
+from loadtests.bench.threads.shapes import LANES, ONE, SIXTEEN
 from support import REPOSITORY
 
 pytestmark = pytest.mark.nightly
 
-COMPARED = ("pool of 2", "2 lanes, hashed")
+COMPARED = [shape.name for shape in (ONE, SIXTEEN, LANES)]
 
-REFUSING = """\
+REJECTING = """\
 #!{python}
-# The same server, which refuses what is dear.
+# The same server, which rejects expensive requests.
 import os, sys
 os.execv("{server}", ["{server}", *sys.argv[1:], "--work.max-ops", "5"])
 """
 
 
-def bench_threads(
-    out: Path, server: Path, parts: str, *more: str
-) -> subprocess.CompletedProcess[str]:
+def bench(out: Path, server: Path, *only: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "loadtests/bench", "threads", "--quick", "--profile", "dev"]
-    argv += ["--out", str(out), "--server", str(server), "--parts", parts, *more]
+    argv += ["--out", out, "--server", server, "--only", ",".join(only)]
     return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
 
 
-def record(out: Path) -> dict:
-    return json.loads((out / "bench-threads.json").read_text())
-
-
-def test_the_matrix_is_measured_and_written(binary: Path, tmp_path: Path) -> None:
-    only = ["--shapes", ";".join(COMPARED), "--connections", "20"]
-    result = bench_threads(tmp_path, binary, "matrix", *only)
+def test_every_shape_is_measured_under_every_load(binary: Path, tmp_path: Path) -> None:
+    result = bench(tmp_path, binary, "20", "1000", "10k", "1M", *COMPARED)
     assert result.returncode == 0, result.stderr
-    found = record(tmp_path)
-    assert found["plan"]["shapes"] == [ONE.name, *COMPARED]
-    cells = [Cell(20, count) for count in (0, 10_000)]
-    assert tables.measured_cells(found) == cells
-    for cell in cells:
-        for name in found["plan"]["shapes"]:
-            (sample,) = tables.of(found, "matrix", cell.name, name)
-            assert sample["requests"] > 0 == sample["wrong"]
-            assert sample["server_cores"] > 0 < sample["generator_cores"]
-    text = (tmp_path / "bench-threads.md").read_text()
-    assert text == report.markdown(found)
-    assert result.stdout == text + "\n"
-    assert (tmp_path / "bench-threads.svg").read_text().startswith("<svg")
+    record = Record.read(tmp_path / "bench-threads.json")
+    for setting, loads in (("matrix", 4), ("one-cpu", 2), ("neighbours", 1)):
+        rows = record.select(setting=setting)
+        assert sorted(row["shape"] for row in rows) == sorted(COMPARED * loads)
+    assert record.total("requests") > 0 == record.total("wrong")
+    assert record.total("server_cores") > 0 < record.total("generator_cores")
+    for row in record.rows:
+        # The neighbours are no disturbance.
+        assert ("others_cores" in row) == (row["setting"] != "neighbours")
+    assert (tmp_path / "bench-threads.md").read_text() == Threads().page(record).markdown
+    assert (tmp_path / "bench-threads.svg").is_file()
 
 
-def test_a_refused_request_fails_the_run(binary: Path, tmp_path: Path) -> None:
+def test_a_rejected_request_fails_the_run(binary: Path, tmp_path: Path) -> None:
     server = tmp_path / "server"
-    server.write_text(REFUSING.format(python=sys.executable, server=binary))
+    server.write_text(REJECTING.format(python=sys.executable, server=binary))
     server.chmod(0o755)
-    only = ["--shapes", COMPARED[1], "--connections", "20", "--iterations", "10000"]
-    result = bench_threads(tmp_path, server, "matrix", *only)
+    result = bench(tmp_path, server, "20", "10k", LANES.name)
     assert result.returncode == 1, result.stderr
-    (sample,) = tables.of(record(tmp_path), "matrix", Cell(20, 10_000).name, COMPARED[1])
-    # The refusals of the warm-up count too, and an error page is of another length.
-    assert sample["faults"]["status"] == sample["wrong"] >= sample["requests"] > 0
+    (row,) = Record.read(tmp_path / "bench-threads.json").rows
+    # Those of the warm-up count too, and an error page is of another length.
+    assert row["faults"]["status"] == row["wrong"] >= max(1, row["requests"])
 
 
-def test_what_a_long_queue_holds_is_not_in_the_cache(binary: Path, tmp_path: Path) -> None:
-    result = bench_threads(tmp_path, binary, "queue")
-    assert result.returncode == 0, result.stderr
-    found = record(tmp_path)
-
-    def misses(length: int, held: int) -> float:
-        return found["misses"][Queue(length, held).name]["ll_misses"]
-
-    # 2,000 times 4 KiB are more than the cache of 1 MiB that cachegrind has: every line of 64 bytes
-    # is missed. Descriptors of 4 bytes all fit.
-    assert misses(2_000, 4_096) >= 64
-    for length, held in ((1, 0), (1, 4_096), (2_000, 0)):
-        assert misses(length, held) < 1
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces")
-def test_the_crowd_is_answered_whatever_the_accept_queue(binary: Path, tmp_path: Path) -> None:
-    result = bench_threads(tmp_path, binary, "backlog")
-    assert result.returncode == 0, result.stderr
-    arms = record(tmp_path)["samples"]["backlog"]
-    assert len(arms) == 8
-    for (sample,) in arms.values():
-        assert (sample["requests"], sample["wrong"]) == (20, 0)
-        assert sample["kernel"]["ListenOverflows"] == 0
-
-
-def test_a_speed_up_is_cores_times_cost() -> None:
-    cell, two = Cell(20, 10_000), Pool(2)
-    samples = {
-        ONE.name: {"requests_per_second": 100.0, "server_cores": 0.5},
-        two.name: {"requests_per_second": 300.0, "server_cores": 2.0},
-    }
-    found = {
-        "samples": {
-            "matrix": {tables.key(cell.name, name): [each] for name, each in samples.items()}
-        }
-    }
-    one, many = (tables.of(found, "matrix", cell.name, shape.name) for shape in (ONE, two))
-    assert tables.speed_ups(found, cell, SHAPES[two.name]) == [3.0]
-    (cores,) = tables.ratios(tables.cores(many), tables.cores(one))
-    (cost,) = tables.ratios(tables.cpu_us(one), tables.cpu_us(many))
-    assert cores * cost == pytest.approx(3.0)
-
-
-@pytest.mark.parametrize(
-    "wrong", [["--shapes", "pool of 3"], ["--parts", "luck"], ["--rounds", "0"]]
-)
-def test_what_is_not_known_is_told(wrong: list[str]) -> None:
-    argv = [sys.executable, "loadtests/bench", "threads", *wrong]
-    result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert result.returncode != 0
-    assert wrong[1] in result.stderr
+def test_a_speed_up_is_split_into_cores_and_cpu_time() -> None:
+    load = {"setting": "matrix", "connections": "20", "iterations": "10k", "wrong": 0}
+    machine = {"date": "today", "cpu": "a CPU", "cores": 2, "kernel": "Linux", "sources": "x"}
+    record = Record("threads", {"profile": "release"}, machine=machine, cpus=[0, 1])
+    figures = ("requests_per_second", "server_cores", "cpu_us")
+    for shape, rounds in {
+        ONE.name: [(100.0, 0.5, 5000.0), (300.0, 0.5, 5000.0)],
+        SIXTEEN.name: [(300.0, 2.0, 20_000 / 3), (300.0, 0.5, 5000.0)],
+    }.items():
+        for number, values in enumerate(rounds, 1):
+            found = dict(zip(figures, values, strict=True))
+            record.rows.append({**load, **found, "shape": shape, "requests": 10, "round": number})
+    text = Threads().page(record).markdown
+    # In times of the same round: 3 and 1.
+    assert "The largest speed-up over one thread on 2 CPUs is 2.00 (1.00–3.00): pool of 16" in text
+    assert "That shape has 2.50 (1.00–4.00) times the cores, at 1.17 (1.00–1.33) times" in text

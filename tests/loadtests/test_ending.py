@@ -28,7 +28,7 @@ def descendants(parent: int) -> dict[int, str]:
     return {pid: names[pid] for pid in found - {parent}}
 
 
-MIXED = ["mixed", "--quick", "--databases", "postgres"], {"postgres", "corelane-server"}
+MIXED = ["mixed", "--quick", "--only", "postgres"], {"postgres", "corelane-server"}
 TUNED = (
     ["connections", "--only", "tuned", "--quick", "--rounds", "1000"],
     {"cat", "corelane-server"},

@@ -82,6 +82,8 @@ def _lines(axis: pyplot.Axes, panel: dict, styles: dict) -> None:
     """y over x, a line for each series."""
     for one in panel["series"]:
         points = [(at, values) for at, values in one["points"] if values]
+        if not points:
+            continue
         at = [point[0] for point in points]
         middle = [median(values) for _, values in points]
         colour, marker = ("#999999", "") if one["reference"] else styles[one["name"]]

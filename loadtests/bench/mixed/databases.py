@@ -1,11 +1,12 @@
 """The databases under the server: an empty one for each measurement."""
 
 import contextlib
+import os
 import tempfile
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from loadtests.bench import cpu
 from loadtests.bench.free_ports import free_ports
@@ -15,22 +16,14 @@ from tools.errors import ToolError
 EVERYBODY_WAITS = ("--database.queue", "1024", "--database.wait", "30s")
 """All users may want the database at once: they wait for it as long as for a reply."""
 
-
-class Database(Protocol):
-    """One that can be emptied."""
-
-    def fresh(self, folder: Path) -> list[str]:
-        """Empties it; the settings with which the server uses it."""
-
-    def cpu_seconds(self) -> dict[int, float]:
-        """CPU time of each of its processes."""
+SYNCS, BYTES = 100, 6_000
 
 
 class Sqlite:
     """A file, in the server's process."""
 
     def fresh(self, folder: Path) -> list[str]:
-        """A new file."""
+        """A new file; the settings with which the server uses it."""
         kind = ["--database.kind", "sqlite", "--database.path", str(folder / "projects.db")]
         return [*kind, *EVERYBODY_WAITS]
 
@@ -41,7 +34,7 @@ class Sqlite:
 
 @dataclass
 class Postgres:
-    """A PostgreSQL of our own, with the settings that make commits durable at their defaults."""
+    """A PostgreSQL of the benchmark, with the default settings for durability."""
 
     running: instance.Instance
     used: bool = False
@@ -52,24 +45,12 @@ class Postgres:
         if self.used:
             self._run(f"DROP DATABASE {name} WITH (FORCE)")
             self._run(f"CREATE DATABASE {name} OWNER {name}")
-            self.checkpoint()
+            # What is to be written is not the next measurement's.
+            self._run("CHECKPOINT")
         self.used = True
         kind = ["--database.kind", "postgres", "--database.url", self.running.url()]
-        return [
-            *kind,
-            "--database.password-file",
-            str(self.running.password_file),
-            *EVERYBODY_WAITS,
-        ]
-
-    def another(self, name: str) -> str:
-        """One more database, empty and beside the others; how it is reached."""
-        self._run(f"CREATE DATABASE {name} OWNER {instance.ROLE}")
-        return self.running.url(name)
-
-    def checkpoint(self) -> None:
-        """Writes what is to be written: it is not the next measurement's."""
-        self._run("CHECKPOINT")
+        password = ["--database.password-file", str(self.running.password_file)]
+        return [*kind, *password, *EVERYBODY_WAITS]
 
     def cpu_seconds(self) -> dict[int, float]:
         """Of the postmaster, of its helpers and of those that serve a connection each."""
@@ -92,38 +73,30 @@ class Postgres:
         return result.stdout.strip()
 
 
-@dataclass
-class Databases:
-    """Those that a run uses, each started when it is first asked for."""
-
-    stack: contextlib.ExitStack
-    folder: Path
-    known: dict[str, Database] = field(default_factory=dict)
-
-    def __getitem__(self, kind: str) -> Database:
-        if kind not in self.known:
-            self.known[kind] = Sqlite() if kind == "sqlite" else self._postgres()
-        return self.known[kind]
-
-    def versions(self) -> dict[str, str]:
-        """Of those with a program of their own."""
-        served = [found for found in self.known.values() if isinstance(found, Postgres)]
-        return {"PostgreSQL": served[0].version()} if served else {}
-
-    def _postgres(self) -> Postgres:
-        folder = self.folder / "postgres"
-        made = instance.make(folder, instance.Settings(free_ports()))
-        self.stack.callback(instance.remove, folder)
-        self.stack.callback(process.stop, folder, keep=False)
-        process.start(made)
-        return Postgres(made)
+Database = Sqlite | Postgres
 
 
 @contextlib.contextmanager
-def databases() -> Iterator[Databases]:
-    """Ends them, and removes their data."""
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-mixed-", dir=home.ELSEWHERE) as folder,
-        contextlib.ExitStack() as stack,
-    ):
-        yield Databases(stack, Path(folder))
+def postgres() -> Iterator[Postgres]:
+    """Starts one, and removes it with its data."""
+    with tempfile.TemporaryDirectory(prefix="bench-mixed-", dir=home.ELSEWHERE) as name:
+        folder = Path(name) / "postgres"
+        made = instance.make(folder, instance.Settings(free_ports()))
+        try:
+            process.start(made)
+            yield Postgres(made)
+        finally:
+            process.stop(folder, keep=False)
+            instance.remove(folder)
+
+
+def sync_ms() -> float:
+    """The median time of a write and fdatasync(2) of one document's size: the floor of a save."""
+    times = []
+    with tempfile.TemporaryFile(dir=home.ELSEWHERE, buffering=0) as file:
+        for _ in range(SYNCS):
+            begun = time.monotonic()
+            os.write(file.fileno(), b"x" * BYTES)
+            os.fdatasync(file.fileno())
+            times.append(time.monotonic() - begun)
+    return 1e3 * sorted(times)[SYNCS // 2]

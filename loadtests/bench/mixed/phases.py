@@ -1,52 +1,46 @@
-"""Where requests spend their time, as the server's own histograms tell it."""
+"""Where requests spend their time, by the server's own histograms."""
 
-import re
-from dataclasses import dataclass
+PHASE, OPERATION = "corelane_request_phase_seconds", "corelane_database_operation_duration_seconds"
 
-SERIES = re.compile(
-    r"^(?P<name>corelane_\w+)_(?P<part>sum|count)(?:\{(?P<labels>.*)\})? (?P<value>\S+)"
-)
-LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+ROUTES = {"page": "/static/{*path}", "project": "/projects/{id}"}
+STEPS = ("accept", "queue", "handler", "write")
+"""The phases of a request, in their order."""
 
-MIXED_IN = {"lane"}
-"""Labels that are added up."""
+DATABASE = {
+    "load, ms": (OPERATION, 'operation="get"'),
+    "save, ms": (OPERATION, 'operation="replace"'),
+    "wait for a connection, ms": ("corelane_database_connection_wait_seconds",),
+    "commit of SQLite, ms": ("corelane_database_commit_duration_seconds",),
+    "saves per commit": ("corelane_database_saves_per_commit",),
+}
+
+HISTOGRAMS: dict[str, tuple[str, ...]] = {
+    **{
+        f"{kind} {step}": (PHASE, f'route="{route}"', f'phase="{step}"')
+        for kind, route in ROUTES.items()
+        for step in STEPS
+    },
+    **DATABASE,
+}
+"""Name and labels of each, by the name in a row."""
 
 
-@dataclass(frozen=True)
-class Counted:
-    """A histogram at one moment: how often, and how much in all."""
-
-    count: float = 0.0
-    total: float = 0.0
-
-
-def read(text: str) -> dict[tuple[str, ...], Counted]:
-    """The histograms by name and labels."""
-    found: dict[tuple[str, ...], Counted] = {}
-    for line in text.splitlines():
-        match = SERIES.match(line)
-        if not match:
-            continue
-        labels = LABEL.findall(match["labels"] or "")
-        words = (f"{name}={value}" for name, value in labels if name not in MIXED_IN)
-        key = (match["name"], *words)
-        known, value = found.get(key, Counted()), float(match["value"])
-        if match["part"] == "count":
-            found[key] = Counted(known.count + value, known.total)
-        else:
-            found[key] = Counted(known.count, known.total + value)
+def between(before: str, after: str) -> dict[str, float]:
+    """The mean of what each histogram counted between two readings of all metrics; times in ms."""
+    found = {}
+    for name, (metric, *labels) in HISTOGRAMS.items():
+        count, total = (
+            _sum(after, f"{metric}_{part}", labels) - _sum(before, f"{metric}_{part}", labels)
+            for part in ("count", "sum")
+        )
+        if count:
+            found[name] = total / count * (1e3 if metric.endswith("_seconds") else 1)
     return found
 
 
-def between(before: str, after: str) -> list[dict]:
-    """What was counted between two readings: how often, and the mean."""
-    earlier, found = read(before), []
-    for key, now in read(after).items():
-        then = earlier.get(key, Counted())
-        count, total = now.count - then.count, now.total - then.total
-        if count > 0:
-            name, *labels = key
-            found.append(
-                {"name": name, "labels": labels, "count": int(count), "mean": total / count}
-            )
-    return found
+def _sum(metrics: str, name: str, labels: list[str]) -> float:
+    """Of all series with these labels, those of all lanes."""
+    series = (line for line in metrics.splitlines() if line.startswith((f"{name} ", f"{name}{{")))
+    return sum(
+        float(line.rpartition(" ")[2]) for line in series if all(label in line for label in labels)
+    )

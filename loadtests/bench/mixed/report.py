@@ -1,155 +1,246 @@
-"""The report of `mixed`: the table beside the published one, latencies, CPU, and where time goes."""
+"""The report of `mixed`: latencies, CPU time, and where the time goes."""
 
 from collections.abc import Iterator
+from itertools import product
 
-from loadtests.bench.machine import others
-from loadtests.bench.mixed import method, published, tables
-from loadtests.bench.mixed.tables import values
-from loadtests.bench.text import spread, table
+from loadtests.bench.experiment.page import LEGEND, Column, Page, cell
+from loadtests.bench.experiment.plan import Task
+from loadtests.bench.experiment.plots import Panel, Plot, Series
+from loadtests.bench.experiment.record import Record
+from loadtests.bench.mixed.phases import DATABASE, ROUTES, STEPS
 
-PARTS = ("closed", "open", "pages")
+KINDS = ("page", "load", "save")
 
-Sample = dict
+LABELS = ("database", "path", "mode")
+
+TITLES = {
+    "one-lane": "one lane with many slots",
+    "one-slot": "many lanes with one slot each",
+    "many-many": "many lanes with many slots",
+    "sqlite": "SQLite",
+    "postgres": "PostgreSQL",
+    "direct": "direct",
+    "gateway": "through the gateway",
+}
+
+LOOPS = {"closed": "as fast as they can", "open": "at half that rate"}
+
+PUBLISHED = {"one-lane": 293.0, "one-slot": 96.0, "many-many": 87.1}
+"""Seconds of the published test, Pauley, A High Concurrency HTTP Server Architecture, 2019."""
+
+PARTS = {
+    "server": "server, µs",
+    "writer": "its writer of SQLite, µs",
+    "database": "PostgreSQL, µs",
+    "gateway": "gateway, µs",
+    "generator": "users, µs",
+}
+
+SPREAD = {"p50": "50", "p90": "90", "p99": "99", "max": "100", "sd": "sd"}
+"""Figures of latencies by their titles."""
+
+CURVE = ("50", "80", "90", "95", "98", "99", "99.5", "99.8", "99.9", "99.95")
+"""Percentiles of the picture, whose axis is in nines."""
+
+Wanted = tuple[str, str, str, int]
+"""A column: its title, the loop, the figure and its digits."""
 
 
-def parts(record: dict) -> Iterator[dict]:
-    """Every run of the users."""
-    for cell in record["cells"]:
-        for sample in cell["samples"]:
-            yield from (sample[part] for part in PARTS)
-
-
-def errors(record: dict) -> int:
-    """Requests that were no success."""
-    return sum(part["errors"] for part in parts(record))
-
-
-def brief(sample: Sample) -> str:
-    """One sample in a line, for who watches."""
-    closed, mixed, alone = (sample[part] for part in PARTS)
-    page = mixed["latency_ms"].get("page", {}).get("99", 0.0)
-    return (
-        f"{closed['seconds']:.2f} s, {closed['requests_per_second']:,.0f}/s, "
-        f"sd {closed['latency_ms']['all'].get('sd', 0.0):.1f} ms, page p99 {page:.2f} ms at "
-        f"{mixed['rate']:,.0f}/s, {closed['errors'] + mixed['errors'] + alone['errors']} errors"
-    )
-
-
-def markdown(record: dict) -> str:
+def page(title: str, record: Record) -> Page:
     """The whole report."""
-    size = record["plan"]["size"]
-    requests = size["users"] * size["rounds"] * 3
-    found = [
-        "# A page, a load and a save",
-        (
-            f"Written by `make bench BENCH=mixed`. {size['users']:,} users at once, each with a connection and a "
-            f"project of its own: a page of 4 KiB, a load and a save of the project, {size['rounds']} times "
-            f"in turn; {requests:,} requests. A figure is the median of the rounds, with the lowest and "
-            "the highest in brackets."
-        ),
-        setting(record),
-        "## Reading",
-        "\n".join(f"- {sentence}" for sentence in reading(record)),
-        "![Percentiles of the latency](bench-mixed.svg)",
-        "## As fast as they can, beside the published figures",
-        method.closed(record),
-        tables.beside_published(record),
-        "## Latencies of each kind, as fast as they can",
-        tables.kinds(record, "closed"),
-        "## Latencies of each kind, at a rate",
-        method.open_loop(record),
-        tables.kinds(record, "open"),
-        "## A page beside the database",
-        method.pages(record),
-        tables.pages(record),
-        "## CPU time of a request",
-        method.cpu(),
-        "As fast as they can:",
-        tables.cpu(record, "closed"),
-        "At the rate:",
-        tables.cpu(record, "open"),
-        "## Where the time goes",
-        method.phases(),
-        tables.phases(record),
-        "## How it is measured",
-        method.method(record),
-    ]
-    return "\n\n".join(found) + "\n"
+    found, tasks = Page(title, record, LEAD.format(**record.facts), LEGEND), _tasks(record)
 
+    def table(*wanted: Wanted, more: tuple[Column, ...] = ()) -> None:
+        columns = [_column(record, tasks, *one) for one in wanted]
+        found.table("", list(tasks), *columns, *more)
 
-def reading(record: dict) -> list[str]:
-    """What the figures say, in sentences."""
-    return [failures(record), *_modes(record), *_pages(record), disturbance(record)]
-
-
-def failures(record: dict) -> str:
-    """Whether every request was a success."""
-    total = sum(part["requests"] for part in parts(record))
-    found: dict[str, int] = {}
-    for part in parts(record):
-        for fault, count in part["faults"].items():
-            found[fault] = found.get(fault, 0) + count
-    named = ", ".join(f"{fault} {count:,}" for fault, count in sorted(found.items()))
-    return (
-        f"{errors(record) or 'None'} of {total:,} requests failed{f': {named}' if named else ''}."
+    found.section("Reading")
+    found.points([*_modes(record), *_mixed(record), *_faults(record), *found.quality()])
+    found.plot(_plot(record))
+    found.section("As fast as they can", CLOSED)
+    table(
+        ("total, s", "closed", "seconds", 2),
+        ("requests/s", "closed", "requests_per_second", 0),
+        *((f"{each}, ms", "closed", f"latency_ms.all.{its}", 1) for each, its in SPREAD.items()),
+        ("connect p99, ms", "closed", "connect_ms.99", 2),
+        ("first reply p99, ms", "closed", "first_reply_ms.99", 1),
     )
+    _kinds(found, record, tasks, "closed")
+    found.section("At half that rate", OPEN)
+    _kinds(found, record, tasks, "open")
+    found.section("Pages with and without the database", PAGES)
+    table(
+        ("requests/s", "open", "rate", 0),
+        *((f"p{each} mixed, ms", "open", f"latency_ms.page.{each}", 2) for each in (50, 99)),
+        *((f"p{each} alone, ms", "pages", f"latency_ms.page.{each}", 2) for each in (50, 99)),
+        more=(("p99, ratio", lambda name: cell(_page_ratios(record, tasks[name]), 2)),),
+    )
+    found.section("CPU time of a request", CPU)
+    for loop, its in LOOPS.items():
+        found.text(f"Users {its}:")
+        parts = [(name, loop, f"cpu_us.{part}", 1) for part, name in PARTS.items()]
+        table(*parts, ("cores", loop, "busy_cores", 2))
+    found.section("Where the time goes", PHASES)
+    for kind, route in ROUTES.items():
+        found.text(f"`{route}`:")
+        table(*((f"{step}, ms", "closed", f"server.{kind} {step}", 2) for step in STEPS))
+    found.text("The database:")
+    table(*((name, "closed", f"server.{name}", 2) for name in DATABASE))
+    found.section("How it is measured", METHOD.format(**record.facts))
+    return found
 
 
-def _modes(record: dict) -> Iterator[str]:
-    """Each mode in the time of many lanes with many slots, round by round."""
-    by_place: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for cell in record["cells"]:
-        place = by_place.setdefault((cell["database"], cell["path"]), {})
-        place[cell["mode"]] = values(cell, "closed", "seconds")
+def _tasks(record: Record) -> dict[str, Task]:
+    """What was measured, by its name in tables."""
+    values = product(*map(record.labels, LABELS))
+    tasks = [dict(zip(LABELS, each, strict=True)) for each in values]
+    return {
+        ", ".join(TITLES[value] for value in task.values()): task
+        for task in tasks
+        if record.select(**task)
+    }
+
+
+def _column(
+    record: Record, tasks: dict[str, Task], title: str, loop: str, figure: str, digits: int
+) -> Column:
+    return (title, lambda name: cell(record.values(figure, **tasks[name], loop=loop), digits))
+
+
+def _kinds(found: Page, record: Record, tasks: dict[str, Task], loop: str) -> None:
+    """The latencies of each kind: a line for each task and kind."""
+    lines = {f"{name}: {kind}": (task, kind) for name, task in tasks.items() for kind in KINDS}
+
+    def column(title: str, figure: str) -> Column:
+        def text(line: str) -> str:
+            task, kind = lines[line]
+            return cell(record.values(f"latency_ms.{kind}.{figure}", **task, loop=loop), 2)
+
+        return (f"{title}, ms", text)
+
+    found.table("", list(lines), *(column(*one) for one in SPREAD.items()))
+
+
+def _page_ratios(record: Record, task: Task) -> list[float]:
+    """The p99 of a page among loads and saves in that of pages alone, round by round."""
+    return record.ratios("latency_ms.page.99", {"loop": "open"}, {"loop": "pages"}, **task)
+
+
+def _modes(record: Record) -> Iterator[str]:
+    """The time of each mode in that of many lanes with many slots."""
+    best = {"mode": "many-many"}
     for mode in ("one-lane", "one-slot"):
         told = []
-        for (database, path), found in by_place.items():
-            if mode in found and "many-many" in found:
-                pairs = zip(found[mode], found["many-many"], strict=True)
-                ratio = spread([mine / best for mine, best in pairs], 2)
-                told.append(f"{ratio} on {tables.place(database, path)}")
-        theirs = published.MODES[mode].seconds / published.MODES["many-many"].seconds
+        for database, path in product(record.labels("database"), record.labels("path")):
+            both = {"database": database, "path": path, "loop": "closed"}
+            if ratios := record.ratios("seconds", {"mode": mode}, best, **both):
+                told.append(f"{cell(ratios, 2)} on {TITLES[database]}, {TITLES[path]}")
         if told:
-            title = tables.TITLES[mode]
             yield (
-                f"{title[0].upper()}{title[1:]}, took so many times as long as many lanes with many "
-                f"slots: {', '.join(told)}; published are {theirs:.2f}."
+                f"The users need so many times as long with {TITLES[mode]} as with many lanes with many slots: "
+                f"{'; '.join(told)}; published are {PUBLISHED[mode] / PUBLISHED['many-many']:.2f}."
             )
 
 
-def _pages(record: dict) -> Iterator[str]:
-    for cell in record["cells"]:
-        if cell["mode"] == "many-many":
-            ratios = spread(tables.page_ratios(cell), 2)
-            beside = values(cell, "open", "latency_ms", "page", "99")
+def _mixed(record: Record) -> Iterator[str]:
+    for name, task in _tasks(record).items():
+        if task["mode"] == "many-many" and (ratios := _page_ratios(record, task)):
+            mixed = record.values("latency_ms.page.99", **task, loop="open")
             yield (
-                f"{tables.place(cell['database'], cell['path'])}, many lanes, many slots: the p99 of a page "
-                f"beside loads and saves is {spread(beside, 2)} ms, {ratios} of that among as many pages."
+                f"{name}: the p99 of a page among loads and saves is {cell(mixed, 2)} ms, {cell(ratios, 2)} times "
+                "that among as many pages."
             )
 
 
-def disturbance(record: dict) -> str:
-    """How quiet the machine was."""
-    return others([part["others_cores"] + part["stolen_cores"] for part in parts(record)])
+def _faults(record: Record) -> Iterator[str]:
+    """The failed requests by kind and cause."""
+    found: dict[str, int] = {}
+    for row in record.rows:
+        for fault, count in row["faults"].items():
+            found[fault] = found.get(fault, 0) + count
+    if found:
+        named = ", ".join(f"{fault} {count:,}" for fault, count in sorted(found.items()))
+        yield f"Failed requests by kind and cause: {named}."
 
 
-def setting(record: dict) -> str:
-    """What it was measured on."""
-    machine, load = record["machine"], record["load_average"]
-    versions = ", ".join(f"{name} {text}" for name, text in record["versions"].items())
-    rows = {
-        "command": f"`{record['command']}`",
-        "date": machine["date"],
-        "machine": f"{machine['cpu']}, {machine['cores']} cores, {machine['kernel']}",
-        "file system": record["sync"]["file_system"],
-        "a sync of 6 kB": f"{record['sync']['p50_ms']:.2f} ms in the median, p99 {record['sync']['p99_ms']:.2f} ms",
-        "sources": machine["sources"],
-        "versions": versions,
-        "build": f"profile {record['profile']}",
-        "rounds": f"{record['plan']['rounds']}; {record['seconds'] / 60:.1f} minutes in all",
-        "load average": ", ".join(
-            f"{' '.join(f'{average:.2f}' for average in averages)} {when}"
-            for when, averages in load.items()
-        ),
-    }
-    return table(["", ""], [[name, text] for name, text in rows.items() if text])
+def _plot(record: Record) -> Plot:
+    places = product(record.labels("database"), record.labels("path"), LOOPS)
+    panels = [
+        Panel(
+            [
+                Series(TITLES[mode], _curve(record, {**place, "mode": mode}))
+                for mode in record.labels("mode")
+            ],
+            title=f"{TITLES[place['database']]}, {TITLES[place['path']]}, {LOOPS[place['loop']]}",
+            x="the slowest of so many requests",
+            y="latency, ms",
+            kind="lines",
+            log="xy",
+        )
+        for place in (dict(zip(("database", "path", "loop"), each, strict=True)) for each in places)
+        if record.select(**place)
+    ]
+    return Plot("Percentiles of the latency of all requests", panels, columns=2)
+
+
+def _curve(record: Record, labels: dict[str, str]) -> list[tuple[float, list[float]]]:
+    rows = [row["latency_ms"]["all"] for row in record.select(**labels)]
+    return [
+        (round(1 / (1 - float(each) / 100)), [row[each] for row in rows if each in row])
+        for each in CURVE
+    ]
+
+
+LEAD = (
+    "{users:,} users at once, each with a connection and a project of its own. Each gets a page of 4 KiB, loads its project "
+    "and saves it, {times} times."
+)
+
+CLOSED = (
+    "A closed loop, as published: all users connect at once, and send the next request when the reply is "
+    "there. Everyone is always waiting, so a latency is little else than users ÷ throughput. `connect` ends with TCP's "
+    "handshake, which the kernel does before the server accepts. `first reply` counts from the same start. The published "
+    "times are {one-lane:g} s with one thread, {one-slot:g} s with many threads of one slot each, and {many-many:g} s with "
+    "many threads of many slots. Their standard deviations are 2,421, 1,094 and 719 ms (Pauley, A High Concurrency "
+    "HTTP Server Architecture, 2019). They are from other machines and over a network: compare ratios, not seconds."
+).format(**PUBLISHED)
+
+OPEN = (
+    "An open loop on the same users: Poisson arrivals at half the requests/s that the task has just reached in the closed "
+    "loop. A latency counts from when the request was due, even if its user still waits for an earlier reply. Modes "
+    "with another throughput have another rate."
+)
+
+PAGES = (
+    "`mixed` are the pages of the open loop. `alone` is one second at the same rate in which every request is a page. "
+    "A lane that waited for its database would make pages wait as long. The rest of a difference is CPU time: a load or "
+    "a save takes more of it than a page."
+)
+
+CPU = (
+    "CPU clocks of the processes (clock_getcpuclockid(3)) per request, kernel time included. SQLite is in the server's. "
+    "`cores` is all of them together."
+)
+
+PHASES = (
+    "Means of the server's own histograms in the closed loop: `queue` is the wait for a slot of the lane, and `handler` "
+    "includes the wait for the database. Through the gateway `accept` is mostly the idle time of connections that "
+    "Envoy opened for a request that then found another one."
+)
+
+METHOD = """\
+Server, gateway, PostgreSQL and users share all CPUs of one machine, over loopback. In each round, every task starts its own
+server and gateway on an empty database. That is a file of SQLite, or a database in a PostgreSQL that the run starts
+(`hack/postgres`), with its default settings for durability. Both sync to disk before a save is acknowledged; a sync of
+6 kB takes {sync_ms:.2f} ms here. First each user creates its project and loads it once, unmeasured.
+
+The settings are the defaults, except for the mode (`--lanes 1 --limits.slots 1024`, `--lanes auto --limits.slots 1`,
+`--lanes auto`) and for the database. With `--database.queue 1024 --database.wait 30s` all users may wait at once. One lane
+gets as many connections to the database as all lanes have together in the other modes. The gateway is Envoy with the
+chart's default configuration and one worker.
+
+The users are one thread of `loadtests/bench/generator`, each with a keep-alive connection. A save is a PUT with bearer
+token and If-Match of a JSON document of 5,700 bytes, new in each save. Every reply is checked. A page must have the
+right length, bytes and ETag. A load must show the user's last save and its ETag, and a save must show what was sent. A reply that
+takes 30 s is an error. Percentiles are exact. In the open loop the users run with real-time priority where the system
+allows it; `lag_ms` in the JSON shows how late requests left."""

@@ -1,8 +1,9 @@
-"""What serves one cell: the server on its database, and the gateway before it."""
+"""What serves a task: the server on its database, and the gateway in front of it."""
 
 import contextlib
 import hashlib
 import http.client
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,9 @@ from loadtests.bench.free_ports import free_ports
 from loadtests.bench.gateway import proxies, shipped
 from loadtests.bench.gateway.proxies import GATEWAY, Programs
 from loadtests.bench.gateway.shipped import Endpoint
-from loadtests.bench.mixed.cells import Cell, settings
 from loadtests.bench.mixed.databases import Database
 from local.settings import REPOSITORY
+from postgres import home
 
 STATIC = REPOSITORY / "services" / "server" / "static"
 PAGE = STATIC / "4k.txt"
@@ -22,14 +23,13 @@ PAGE = STATIC / "4k.txt"
 TOKEN = "bench-mixed-0123456789abcdef"
 """Lets the users of a benchmark write into its own database; no secret."""
 
-
 WRITER = "database-writer"
 """The thread of the server that writes to SQLite."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """corelane-server in one mode, with one database."""
+    """corelane-server with these settings, and with one database."""
 
     settings: list[str]
     admin_port: int
@@ -47,7 +47,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Stack:
-    """Everything that runs for a cell."""
+    """Everything that runs for a task."""
 
     server: Running
     gateway: Running | None
@@ -60,7 +60,7 @@ class Stack:
         return (self.gateway or self.server).address
 
     def metrics(self) -> str:
-        """What the server shows of itself."""
+        """The server's metrics."""
         connection = http.client.HTTPConnection(self.admin, timeout=10)
         with contextlib.closing(connection):
             connection.request("GET", "/metrics")
@@ -93,16 +93,18 @@ def _of(process: Running) -> dict[int, float]:
 
 @contextlib.contextmanager
 def stack(
-    cell: Cell, database: Database, programs: Programs, cpus: list[int], folder: Path
+    settings: list[str], database: Database, programs: Programs, cpus: list[int], *, gateway: bool
 ) -> Iterator[Stack]:
     """Starts it; the parts share all CPUs."""
-    server = Server(settings(cell.mode, len(cpus)), free_ports(), database.fresh(folder))
-    with contextlib.ExitStack() as parts:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-mixed-", dir=home.ELSEWHERE) as folder,
+        contextlib.ExitStack() as parts,
+    ):
+        server = Server(settings, free_ports(), database.fresh(Path(folder)))
         process = parts.enter_context(running(server, programs, cpus))
-        gateway = None
-        if cell.path == "gateway":
+        proxy = None
+        if gateway:
             pool = [Endpoint(int(process.address.rpartition(":")[2]), server.admin_port)]
             rendered = shipped.configuration(programs.tools, pool)
-            proxy = proxies.envoy(GATEWAY, rendered)
-            gateway = parts.enter_context(running(proxy, programs, cpus))
-        yield Stack(process, gateway, database, f"{HOST}:{server.admin_port}")
+            proxy = parts.enter_context(running(proxies.envoy(GATEWAY, rendered), programs, cpus))
+        yield Stack(process, proxy, database, f"{HOST}:{server.admin_port}")

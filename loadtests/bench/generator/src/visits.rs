@@ -14,21 +14,17 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 
 use crate::exchange::{Exchange, Kind};
-use crate::hold::PATIENCE;
 use crate::hold::guest::{Guest, State, Way};
 use crate::pool::{Answer, Lost, REPLY};
 use crate::tally::Tally;
 
-/// The number of connections at a time, and the end: a number of requests, or a time.
+/// How long visits are made.
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
-    /// Requests in total, all of which are awaited; by default --seconds decides.
-    #[arg(long, conflicts_with = "seconds", required_unless_present = "seconds")]
-    requests: Option<usize>,
-    /// Length of the measured part in seconds; requests without a reply by then are left out.
+    /// Length of the measured part; who is not answered by then is left out.
     #[arg(long)]
-    seconds: Option<f64>,
-    /// Length of the warm-up in seconds.
+    seconds: f64,
+    /// The same load before it, unmeasured.
     #[arg(long, default_value_t = 0.0)]
     warm_up: f64,
 }
@@ -42,51 +38,35 @@ struct Visits {
     poll: OwnedFd,
     guests: Vec<Guest>,
     buffer: Vec<u8>,
-    /// How many may still start.
-    to_come: Option<usize>,
 }
 
 impl Visits {
-    /// Starts `count` connections.
-    fn begin(
-        to: SocketAddr,
-        count: usize,
-        kind: Kind,
-        exchange: Exchange,
-        to_come: Option<usize>,
-    ) -> Result<Self, Lost> {
+    /// `count` of them begin.
+    fn begin(to: SocketAddr, count: usize, kind: Kind, exchange: Exchange) -> Result<Self, Lost> {
         let poll = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from)?;
         let (guests, buffer) = (Vec::new(), vec![0; REPLY]);
-        let mut visits = Visits { to, exchange, kind, poll, guests, buffer, to_come };
-        for index in 0..count.min(to_come.unwrap_or(count)) {
+        let mut visits = Visits { to, exchange, kind, poll, guests, buffer };
+        for index in 0..count {
             let guest = visits.come(index)?;
             visits.guests.push(guest);
         }
         Ok(visits)
     }
 
-    /// Runs until this time, or until none is left. Returns how many were never answered.
-    fn until(
-        &mut self,
-        until: Option<Instant>,
-        mut answered: impl FnMut(Answer),
-    ) -> Result<usize, Lost> {
+    /// Goes on until this time.
+    fn until(&mut self, until: Instant, mut answered: impl FnMut(Answer)) -> Result<(), Lost> {
         let mut events = Vec::with_capacity(self.guests.len());
-        let mut under_way = self.guests.len();
-        while under_way > 0 {
-            let patience = until.map_or(PATIENCE, |until| until - Instant::now());
-            if patience.is_zero() {
-                return Ok(0);
+        loop {
+            let left = until - Instant::now();
+            if left.is_zero() {
+                return Ok(());
             }
             events.clear();
-            let timeout = Timespec::try_from(patience).map_err(io::Error::other)?;
+            let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
             match epoll::wait(&self.poll, spare_capacity(&mut events), Some(&timeout)) {
                 Err(Errno::INTR) => continue,
                 other => other.map_err(io::Error::from)?,
             };
-            if events.is_empty() && until.is_none() {
-                return Ok(under_way);
-            }
             for event in &events {
                 let index = event.data.u64() as usize;
                 let guest = &mut self.guests[index];
@@ -95,20 +75,12 @@ impl Visits {
                 };
                 let (due, fault, lane) = (guest.times.begun, guest.fault, guest.lane);
                 answered(Answer { kind: self.kind, due, read, fault, lane });
-                if self.to_come != Some(0) {
-                    self.guests[index] = self.come(index)?;
-                } else {
-                    under_way -= 1;
-                }
+                self.guests[index] = self.come(index)?;
             }
         }
-        Ok(0)
     }
 
     fn come(&mut self, index: usize) -> Result<Guest, Lost> {
-        if let Some(left) = &mut self.to_come {
-            *left -= 1;
-        }
         let guest =
             Guest::come(self.to, None, &Way::default(), Instant::now(), (&self.poll, index));
         Ok(guest.map_err(io::Error::from)?)
@@ -150,9 +122,9 @@ pub(crate) fn run(
 ) -> Result<Tally, Lost> {
     let mut tally = Tally::default();
     let mut last = Instant::now();
-    let mut visits = Visits::begin(to, count, kind, closing(exchange), plan.requests)?;
+    let mut visits = Visits::begin(to, count, kind, closing(exchange))?;
     if plan.warm_up > 0.0 {
-        visits.until(Some(after(plan.warm_up)), |answer| {
+        visits.until(after(plan.warm_up), |answer| {
             last = answer.read;
             // A wrong answer always counts.
             if answer.fault.is_some() {
@@ -162,11 +134,10 @@ pub(crate) fn run(
     }
     let begun = last;
     crate::say("\"warm\"")?;
-    let silent = visits.until(plan.seconds.map(after), |answer| {
+    visits.until(after(plan.seconds), |answer| {
         tally.add(&answer);
         last = answer.read;
     })?;
-    tally.unsent(silent);
     tally.end(0, last - begun);
     Ok(tally)
 }

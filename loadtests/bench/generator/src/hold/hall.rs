@@ -17,8 +17,8 @@ use crate::exchange::{Exchange, Exchanges, Kind};
 use crate::pool::{Lost, REPLY};
 use crate::reply::Fault;
 
-/// Longest time without any event. A SYN is sent again after 1, 3, 7 and 15 s (RFC 6298).
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest wait for anything to happen; a SYN is sent again after 1, 3, 7 and 15 s (RFC 6298).
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Maximum events per poll.
 const EVENTS: usize = 4096;

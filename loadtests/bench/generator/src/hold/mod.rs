@@ -25,7 +25,6 @@ use crate::pool::Lost;
 use crate::say;
 use crate::tally::own_cpu;
 use guest::{Guest, State, Way};
-pub(crate) use hall::PATIENCE;
 use hall::{Hall, Setting, Stage};
 use link::Security;
 

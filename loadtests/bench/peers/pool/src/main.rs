@@ -1,56 +1,22 @@
 //! The classic server that lanes are compared with: an accept loop, one queue behind a mutex and a
-//! condition variable, and N worker threads; or one thread that does it all. Each connection
-//! carries one request.
+//! condition variable, and N worker threads; with `--threads 0` one thread that does it all. Each
+//! connection carries one request.
 
 mod http;
-mod offline;
 mod queue;
 mod serve;
 
 use std::io;
-use std::net::SocketAddr;
 
-use clap::{Parser, Subcommand};
-use peers::BACKLOG;
-
-#[derive(Debug, Parser)]
-#[command(about = "An accept loop, a shared queue and N worker threads; /hello and /work?ops=N")]
-struct Options {
-    #[command(subcommand)]
-    mode: Mode,
-}
-
-#[derive(Debug, Subcommand)]
-enum Mode {
-    /// Serves requests.
-    Serve {
-        /// Address to serve.
-        #[arg(long)]
-        listen: SocketAddr,
-        /// Worker threads beside the one that accepts; 0 answers in the accept loop itself.
-        #[arg(long, default_value_t = 1)]
-        threads: usize,
-        /// Length of the accept queue; the kernel caps it at net.core.somaxconn.
-        #[arg(long, default_value_t = BACKLOG)]
-        backlog: u16,
-    },
-    /// The same queue and workers without sockets: takes requests out and puts them back in, so
-    /// that the queue stays as long as it is. Prints what that took, as JSON.
-    Offline {
-        #[command(flatten)]
-        plan: offline::Plan,
-    },
-}
+use clap::Parser;
+use peers::Options;
 
 fn main() -> io::Result<()> {
-    match Options::parse().mode {
-        Mode::Serve { listen, threads, backlog } => {
-            let listener = serve::listener(listen, backlog)?;
-            if threads == 0 { serve::alone(&listener) } else { serve::pooled(&listener, threads) }
-        }
-        Mode::Offline { plan } => {
-            println!("{}", offline::run(&plan));
-            Ok(())
-        }
+    let options = Options::parse();
+    let listener = options.listener()?;
+    listener.set_nonblocking(false)?;
+    match options.threads {
+        0 => serve::alone(&listener),
+        threads => serve::pooled(&listener, threads),
     }
 }

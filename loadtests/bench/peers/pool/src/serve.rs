@@ -1,22 +1,11 @@
 //! The accept loop, with workers and without.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::thread;
-
-use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::http;
 use crate::queue::Queue;
-
-/// A listening socket that blocks.
-pub(crate) fn listener(address: SocketAddr, backlog: u16) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(backlog.into())?;
-    Ok(socket.into())
-}
 
 /// One thread for everything: who is not accepted yet waits in the kernel's accept queue.
 pub(crate) fn alone(listener: &TcpListener) -> io::Result<()> {
