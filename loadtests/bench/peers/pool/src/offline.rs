@@ -1,5 +1,5 @@
-//! The queue and the workers without sockets: what a request costs when only the length of the
-//! queue, or what a waiting request holds, is changed.
+//! The queue and the workers without sockets: the cost of a request, if only the length of the
+//! queue or the memory of a waiting request changes.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -14,10 +14,10 @@ use serde_json::json;
 
 use crate::queue::Queue;
 
-/// The same seed gives the same order in memory.
+/// Seed of the order in memory.
 const SEED: u64 = 1;
 
-/// Bytes of a cache line: to read one of them fetches all.
+/// Bytes of a cache line.
 const LINE: usize = 64;
 
 #[derive(Debug, Args)]
@@ -25,24 +25,24 @@ pub(crate) struct Plan {
     /// Worker threads.
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Requests that wait in the queue all the time.
+    /// Number of requests in the queue.
     #[arg(long, default_value_t = 1)]
     length: usize,
-    /// Requests to answer.
+    /// Number of requests to answer.
     #[arg(long, default_value_t = 100_000)]
     requests: u64,
-    /// Iterations of each.
+    /// Iterations of each request.
     #[arg(long, default_value_t = 0)]
     ops: u64,
-    /// Bytes that each waiting request holds, every line of which is read when it is answered; with 0
-    /// the queue holds descriptors alone, 4 bytes each.
+    /// Bytes that each waiting request holds, all of which are read when it is answered; with 0 the
+    /// queue holds only descriptors of 4 bytes.
     #[arg(long, default_value_t = 0)]
     bytes: usize,
 }
 
-/// What waits in the queue.
+/// An entry of the queue.
 trait Request: Send {
-    /// Reads what it holds.
+    /// Reads the memory that it holds.
     fn read(&self) -> u64;
 }
 
@@ -58,14 +58,14 @@ impl Request for Box<[u8]> {
     }
 }
 
-/// Runs the plan; the report, as JSON.
+/// Runs the plan and returns the report as JSON.
 pub(crate) fn run(plan: &Plan) -> String {
     if plan.bytes == 0 {
         return measure(plan, (0..plan.length as u32).collect());
     }
     let mut requests: Vec<Box<[u8]>> =
         (0..plan.length).map(|number| vec![number as u8; plan.bytes].into()).collect();
-    // As after hours of service: neighbours in the queue are none in memory.
+    // Shuffled as after hours of service: neighbours in the queue are not neighbours in memory.
     fastrand::Rng::with_seed(SEED).shuffle(&mut requests);
     measure(plan, requests)
 }
@@ -93,7 +93,7 @@ fn measure<T: Request>(plan: &Plan, requests: Vec<T>) -> String {
     .to_string()
 }
 
-/// What a worker does until no request is left.
+/// Serves requests until none is left.
 fn work<T: Request>(queue: &Queue<T>, left: &AtomicU64, ops: u64) {
     let one_less = |left: u64| left.checked_sub(1);
     while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
@@ -104,7 +104,7 @@ fn work<T: Request>(queue: &Queue<T>, left: &AtomicU64, ops: u64) {
     }
 }
 
-/// CPU time of this process so far, of all its threads (clock_gettime(2)).
+/// CPU time of this process, over all threads (clock_gettime(2)).
 fn cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("a clock that Linux has").into()
 }

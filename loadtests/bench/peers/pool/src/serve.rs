@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::http;
 use crate::queue::Queue;
 
-/// A listening socket that blocks.
+/// A blocking listening socket.
 pub(crate) fn listener(address: SocketAddr, backlog: u16) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -18,7 +18,7 @@ pub(crate) fn listener(address: SocketAddr, backlog: u16) -> io::Result<TcpListe
     Ok(socket.into())
 }
 
-/// One thread for everything: who is not accepted yet waits in the kernel's accept queue.
+/// One thread for everything: other connections wait in the kernel's accept queue.
 pub(crate) fn alone(listener: &TcpListener) -> io::Result<()> {
     loop {
         let (socket, _) = listener.accept()?;
