@@ -30,7 +30,7 @@ use crate::tuner::Tuner;
 /// The name of the program in messages.
 const NAME: &str = "node-tuner";
 
-/// Runs the program as its command line, environment and file say.
+/// Runs the program with its command line, environment and file.
 pub fn main() -> ExitCode {
     let settings = match settings::read() {
         Ok(settings) => settings,
@@ -60,7 +60,7 @@ fn run(settings: Settings) -> ExitCode {
     }
 }
 
-/// Something differs.
+/// The exit code if something differs.
 const DIFFERS: u8 = 2;
 
 fn audit(settings: &Settings) -> ExitCode {

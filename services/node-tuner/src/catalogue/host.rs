@@ -9,7 +9,7 @@ const SCALING: &str = "Documentation/networking/scaling.rst";
 const CONNTRACK: &str = "Documentation/networking/nf_conntrack-sysctl.rst";
 const AFFINITY: &str = "Documentation/core-api/irq/irq-affinity.rst";
 
-/// A limit below /proc/sys that is raised where it is lower.
+/// A limit below /proc/sys that is raised if it is lower.
 const LIMIT: Knob = Knob {
     name: "",
     kind: Kind::Number { min: 1, max: i32::MAX as u64 },
@@ -22,7 +22,7 @@ const LIMIT: Knob = Knob {
     risk: "",
 };
 
-/// Seconds for which the node remembers a connection in this state.
+/// Seconds for which conntrack keeps a connection in this state.
 const TIMEOUT: Knob = Knob {
     kind: Kind::Number { min: 1, max: 1_000_000 },
     rule: Rule::Exact,
@@ -31,14 +31,14 @@ const TIMEOUT: Knob = Knob {
     ..LIMIT
 };
 
-/// Entries of the tables of neighbours.
+/// Size of the neighbour tables.
 const NEIGHBOURS: Knob = Knob {
     source: IP,
     risk: "Memory for entries of neighbours that are gone, some hundred bytes each",
     ..LIMIT
 };
 
-/// Ceilings of the whole machine.
+/// Limits of the whole machine.
 pub(super) static LIMITS: &[Knob] = &[
     Knob {
         name: "fs.file-max",
@@ -158,7 +158,7 @@ pub(super) static LIMITS: &[Knob] = &[
     },
 ];
 
-/// How packets come in.
+/// Receiving packets.
 pub(super) static NETWORK: &[Knob] = &[
     Knob {
         name: "net.core.netdev_max_backlog",
@@ -246,7 +246,7 @@ pub(super) static NETWORK: &[Knob] = &[
     },
 ];
 
-/// Activities of CPUs other than work.
+/// Interrupts, timers and power management of CPUs.
 pub(super) static CPUS: &[Knob] = &[
     Knob {
         name: "irqbalance.banned_cpus",

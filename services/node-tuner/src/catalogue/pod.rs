@@ -7,14 +7,14 @@ const IP: &str = "Documentation/networking/ip-sysctl.rst";
 /// Properties of such a sysctl.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pods {
-    /// The version of Kubernetes from which every pod may set it, empty: all; none: only where
-    /// the kubelet allows it.
+    /// The Kubernetes version from which every pod may set it; empty for all versions. `None` if
+    /// the kubelet must allow it.
     pub(crate) safe: Option<&'static str>,
     pub(crate) server: Values,
     pub(crate) gateway: Values,
 }
 
-/// Whose pods.
+/// The kind of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Server,
@@ -48,7 +48,7 @@ const fn pods(safe: Option<&'static str>, server: Values, gateway: Values) -> Pl
     Place::Pod(Pods { safe, server, gateway })
 }
 
-/// One that the profiles leave at the kernel's value.
+/// One that the profiles do not set.
 const LEFT: Knob = Knob {
     name: "",
     kind: Kind::Number { min: 0, max: i32::MAX as u64 },
