@@ -1,4 +1,4 @@
-//! The reference service of Corelane: every workload that the platform is measured with.
+//! The reference service of Corelane, with every workload that the platform is measured with.
 
 mod app;
 mod auth;
@@ -26,11 +26,10 @@ use corelane_service::process;
 use crate::app::ROUTES;
 use crate::config::{Config, PROGRAM};
 
-/// Runs the program as its command line, environment and file say.
+/// Runs the program with its command line, environment and file.
 pub fn main() -> ExitCode {
-    // The allocator does not request huge pages (its feature `no_thp`). A kernel that gives them
-    // unasked would make each of its blocks count as used in full; where it knows none there is
-    // nothing to refuse.
+    // The allocator does not request huge pages (its feature `no_thp`). If the kernel provides them
+    // anyway, each of its blocks counts as used in full. Fails harmlessly on kernels without them.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     match run() {
         Ok(code) => code,
@@ -126,7 +125,7 @@ mod tests {
         let config = Config::parse(&Default::default()).expect("defaults parse");
         let ours = builder(&config).expect("defaults fit together");
         let library = Server::builder().admin(config.admin_listen).routes(ROUTES);
-        // These two cost something, which a library leaves to its user.
+        // Both have a cost, so the library leaves them off by default.
         let library = library.request_ids(true).traces(corelane::Traces::PassOn);
         assert_eq!(format!("{ours:#?}"), format!("{library:#?}"));
         assert_eq!(config.tls_reload, corelane::Tls::new("", "").reload);

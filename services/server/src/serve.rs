@@ -1,4 +1,4 @@
-//! Running the service: its parts are made, served and ended in this order.
+//! Runs the service: creates its parts, serves, and ends them in this order.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::projects::database::Database;
 use crate::projects::metrics::Metrics;
 use crate::telemetry;
 
-/// Serves until drained: 0 after a clean drain, 1 when something was cut or failed.
+/// Serves until drained. Exit code 0 after a clean drain, 1 if something was cut or failed.
 pub(crate) fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
     let builder = crate::builder(&config)?;
     let auth = Arc::new(config.auth()?);
@@ -45,7 +45,7 @@ pub(crate) fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
     };
     let common = Common { auth, faults, database: database.clone() };
     let served = server.serve(App::factory(config, replica, common));
-    // The lanes have ended, and what they held of it is gone.
+    // The lanes have ended and released their references.
     if let Some(database) = database.and_then(Arc::into_inner) {
         database.close();
     }
@@ -56,7 +56,7 @@ pub(crate) fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
     })
 }
 
-/// The name of this replica, in replies, spans and at the database.
+/// The name of this replica in replies, spans and the database.
 pub(crate) fn replica_name(config: &Config) -> String {
     match config.replica.as_str() {
         "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -65,14 +65,14 @@ pub(crate) fn replica_name(config: &Config) -> String {
 }
 
 fn named(builder: Builder, replica: &str) -> Builder {
-    // A name of printable ASCII, as the schema allows, is always a header value.
+    // The schema requires printable ASCII, which is a valid header value.
     match HeaderValue::from_str(replica) {
         Ok(name) => builder.replica(name),
         Err(_) => builder,
     }
 }
 
-/// The page of faults always exists: it shows how to enable them.
+/// The page always exists, because it shows how to enable faults.
 fn with_drills(builder: Builder, faults: Option<&Arc<Faults>>) -> Builder {
     let builder = builder.admin_route("/faults", faults::handler(faults.cloned()));
     match faults {
@@ -88,7 +88,7 @@ fn with_tokens(builder: Builder, auth: &Arc<Auth>) -> Builder {
     builder.collector(AuthCollector(Arc::clone(auth)))
 }
 
-/// Says why a part of the service could not start.
+/// Logs why a part of the service could not start.
 fn failed(reason: &dyn std::fmt::Display) -> ExitCode {
     crate::report(reason);
     ExitCode::FAILURE

@@ -1,6 +1,6 @@
-//! The OpenAPI document (3.1) and the page made from it: both follow from what is served.
+//! The OpenAPI document (3.1) and its HTML page, generated from the routes.
 //!
-//! Each handler describes its own path next to its code. This module has what they share.
+//! Each handler describes its path next to its code. This module has the common parts.
 
 mod page;
 mod parts;
@@ -16,10 +16,10 @@ use crate::files;
 use crate::handlers::{div, hello, root, work};
 use crate::projects;
 
-/// A path template as OpenAPI writes it, and its path item.
+/// An OpenAPI path template, and its path item.
 pub(crate) type Path = (&'static str, Value);
 
-/// What a server with this configuration answers.
+/// The document for a configuration.
 fn document(config: &Config) -> Value {
     let mut paths = vec![root::describe(), hello::describe(), div::describe()];
     paths.push(work::describe(config.work_max_ops));

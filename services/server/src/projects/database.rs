@@ -1,4 +1,4 @@
-//! The database of a process, as the configuration names it.
+//! The configured database of a process.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ enum Kind {
 }
 
 impl Database {
-    /// Opens what the configuration names; `None` if that is no database.
+    /// Opens the configured database; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// It must not be used, with a message for the operator. One that only cannot be used now is no
-    /// error: it may come later.
+    /// The database must not be used; a message for the operator. A database that is temporarily
+    /// unavailable is not an error.
     pub(crate) fn open(
         config: &Config,
         metrics: &Arc<Metrics>,
@@ -56,7 +56,7 @@ impl Database {
         Ok(Some(Database { kind, metrics }))
     }
 
-    /// What a lane uses.
+    /// The database for a lane.
     pub(crate) fn lane(&self) -> Store {
         let database = match &self.kind {
             Kind::Sqlite(sqlite) => store::Database::Sqlite(sqlite.lane()),
@@ -69,7 +69,7 @@ impl Database {
         Store::new(database, Arc::clone(&self.metrics))
     }
 
-    /// Finishes what is queued; called when no lane is left.
+    /// Finishes queued operations. Called when no lane is left.
     pub(crate) fn close(self) {
         match self.kind {
             Kind::Sqlite(sqlite) => sqlite.close(),

@@ -1,4 +1,4 @@
-//! Where projects are kept, whatever the database.
+//! The database of projects, of either kind.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -10,7 +10,7 @@ use super::metrics::Metrics;
 use super::postgres::Postgres;
 use super::sqlite::Sqlite;
 
-/// Version of a project, from 1: each change adds one.
+/// Version of a project: starts at 1, and each change adds one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version(pub(crate) i64);
 
@@ -20,7 +20,7 @@ impl Version {
         format!("\"{}\"", self.0)
     }
 
-    /// The version of which this is the inside of the tag.
+    /// The version with this tag.
     pub(crate) fn from_tag(opaque: &[u8]) -> Option<Self> {
         let version: i64 = str::from_utf8(opaque).ok()?.parse().ok()?;
         (version > 0 && version.to_string().as_bytes() == opaque).then_some(Version(version))
@@ -34,25 +34,25 @@ pub(crate) struct Project {
     pub(crate) version: Version,
     pub(crate) created: SystemTime,
     pub(crate) updated: SystemTime,
-    /// The text of a JSON object with at least one member, without white space around it.
+    /// The text of a JSON object with at least one member, without whitespace around it.
     pub(crate) document: Bytes,
 }
 
-/// Why the database gave no answer. The details are in the log.
+/// Why a database operation failed. The details are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreError {
     /// The database is down.
     Unavailable,
-    /// Too many wait for it.
+    /// Too many operations wait for it.
     Exhausted,
     /// It took too long.
     TimedOut,
-    /// It refused what should have worked.
+    /// An unexpected error.
     Failed,
 }
 
 impl StoreError {
-    /// As metrics name it.
+    /// The label in metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
             StoreError::Unavailable => "unavailable",
@@ -63,7 +63,7 @@ impl StoreError {
     }
 }
 
-/// What a change came to.
+/// The result of a change.
 #[derive(Debug)]
 pub(crate) enum Changed<T> {
     Done(T),
@@ -73,15 +73,15 @@ pub(crate) enum Changed<T> {
     Conflict(Version),
 }
 
-/// A lane's use of the database. A change is durable when its future is ready; one whose future is
-/// dropped before that may be made or not.
+/// The database for a lane. A change is durable when its future is ready. If the future is dropped
+/// before that, the change may or may not be made.
 #[derive(Debug)]
 pub(crate) struct Store {
     database: Database,
     metrics: Arc<Metrics>,
 }
 
-/// The databases that there are.
+/// The kinds of databases.
 #[derive(Debug)]
 pub(crate) enum Database {
     Sqlite(Sqlite),
@@ -110,7 +110,7 @@ impl Store {
         got
     }
 
-    /// Projects in the order of their ids, which is about that of their creation.
+    /// Projects in the order of their IDs, which is approximately that of their creation.
     pub(crate) async fn list(
         &self,
         after: Option<Uuid>,
@@ -158,7 +158,7 @@ impl Store {
 }
 
 impl<T> Changed<T> {
-    /// As metrics name it.
+    /// The label in metrics.
     fn name(&self) -> &'static str {
         match self {
             Changed::Done(_) => "done",
