@@ -63,8 +63,8 @@ pub(crate) fn overloaded() -> Response<Body> {
 }
 
 /// Redirects to the folder with a slash, which is the base of relative links in its index. The
-/// redirect is relative, so that it works with any mount point and never leads to another host: a
-/// reference that starts with `./` is a path (RFC 3986 section 4.2).
+/// redirect is relative, so that it works with any mount point. It never leads to another host,
+/// because a reference that starts with `./` is a path (RFC 3986 section 4.2).
 pub(crate) fn to_folder(path: &str) -> Response<Body> {
     let name = path.rsplit('/').next().unwrap_or_default();
     let mut location = String::from("./");

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::{Operation, Parameter, Path, page, reply};
 use crate::config::Config;
 
-/// The document and its page, for all lanes. Not generated at the start, because few servers are
-/// asked for them and a start should be short.
+/// The document and its page, for all lanes. Not generated at the start, because few clients
+/// request them and a start should be short.
 #[derive(Clone, Debug)]
 pub(crate) struct Documents {
     config: Arc<Config>,
