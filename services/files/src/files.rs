@@ -37,20 +37,20 @@ const SEARCHES: usize = 256;
 // A change must be visible within a second.
 const _: () = assert!(FRESH < STALE && STALE < 1000);
 
-/// What [`Files`] serves, and what it keeps in memory.
+/// The folder of [`Files`], and the settings of its cache.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The folder. It is looked up each time, because a symlink may point to another one.
     pub root: PathBuf,
-    /// Bytes of small files that are kept; 0 keeps none.
+    /// Maximum bytes of cached files; 0 disables the cache.
     pub cache_bytes: u64,
-    /// Bytes of the largest file that is kept. Larger ones are read as they are sent.
+    /// Maximum size of a cached file. Larger ones are read while they are sent.
     pub cache_file_bytes: u64,
-    /// Which Cache-Control files are sent with.
+    /// Rules for the Cache-Control of files.
     pub cache_control: Rules,
 }
 
-/// A reply that is ready, or one for which the disk has to be asked.
+/// A reply that is ready, or a future that reads from disk.
 pub enum Answer {
     /// From memory.
     Ready(Response<Body>),
@@ -69,9 +69,9 @@ impl fmt::Debug for Answer {
 
 /// The files of one lane.
 ///
-/// It belongs to one thread, with a tokio `LocalRuntime` or `LocalSet`; what blocks runs on the
-/// runtime's blocking threads. A reply whose status is an error has no body: the caller says it
-/// in its own words, and keeps the header fields.
+/// It belongs to one thread, with a tokio `LocalRuntime` or `LocalSet`. Blocking calls run on the
+/// runtime's blocking threads. A reply with an error status has no body: the caller adds one, and
+/// keeps the headers.
 #[derive(Clone, Debug)]
 pub struct Files(Rc<Inner>);
 
@@ -116,8 +116,8 @@ impl Files {
     }
 
     /// Answers a GET or HEAD for `path`, which is relative to the root and still percent-encoded.
-    /// A file that is kept is answered at once: without the disk, a system call or a future. The
-    /// reply takes over the map of the request's header fields, which spares making one.
+    /// A cached file is answered at once, without the disk, a system call or a future. The reply
+    /// reuses the map of the request's headers.
     pub fn get(&self, path: &str, method: &Method, headers: HeaderMap) -> Answer {
         // An unencoded path is its own cache key, and was checked when it was cached.
         if !path.contains('%')
