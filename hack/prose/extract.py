@@ -38,9 +38,9 @@ _SCHEMA = re.compile(r"(?ms)^ *# @schema\n.*?^ *# @schema$")
 """What the chart's schema says of a value, which is YAML."""
 
 _WORDS = re.compile(r"[A-Za-z,]+ [a-z,]+ [a-z]+")
-_WORD = re.compile(r"[(\"'`]*(?:[A-Za-z][a-z'-]*|\{\w*\})[)\"'`.,;:!?]*")
 _SENTENCE = re.compile(r"[.:!?](?:\s|$)")
-_QUERY = re.compile(r"\bby \(|\w\(\w+\[|rate\(")
+_QUERY = re.compile(r"\bby \(|\w\(\w+\[|rate\(|^\s*\d+ \d+ \d+:\d+ ")
+"""Queries of Prometheus, and lines of `/proc/self/mountinfo`."""
 _NAMES = re.compile(r"(?<=[.:])(\s+)(epoll|h2|hyper|k6|nginx|rustls|tokio)\b")
 """Names that begin a sentence with a small letter, at which Vale would not end the one before."""
 _MARKS = re.compile(r"(?m)^[ \t]*(?://[/!]?|#+(?: --)?|\*)[ \t]?")
@@ -103,18 +103,20 @@ def _comment(text: str) -> str:
     return "" if text.startswith("#!") else _MARKS.sub("", text)
 
 
+def _doc(text: str) -> str:
+    """A docstring or block comment; a text of several lines without a sentence is data."""
+    return "" if text.startswith("\\\n") and not _SENTENCE.search(text) else _MARKS.sub("", text)
+
+
 def _message(text: str) -> str:
-    """A string of several words that is no query and no data, without quotes and escapes."""
+    """A string of several words that is no query, without quotes and escapes."""
     words = re.sub(r"\\[nrt\"\\]|\\$", " ", text[1:-1], flags=re.MULTILINE)
-    if not _WORDS.search(words) or _QUERY.search(words):
-        return ""
-    parts = words.split()
-    return words if 2 * sum(bool(_WORD.fullmatch(part)) for part in parts) > len(parts) else ""
+    return words if _WORDS.search(words) and not _QUERY.search(words) else ""
 
 
 _CLEANED: dict[str, Callable[[str], str]] = {
     "comment": _comment,
-    "doc": lambda text: _MARKS.sub("", text) if _SENTENCE.search(text) else "",
+    "doc": _doc,
     "string": _message,
     "text": lambda text: re.sub(r"\{\{.*?\}\}|>-|\|-", "", text),
     "title": lambda text: f"# {text[1:-1]}",

@@ -41,6 +41,21 @@ def test_long_sentences_and_questions_in_headings_are_found(tmp_path: Path) -> N
     assert {line.split(":")[1] for line in check.findings(tmp_path)} == {"1", "3"}
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        'CONFIGURATION = """\\\nlisten dear here\nserve a dear one\n"""\n',
+        'MOUNT = "31 30 0:27 / /sys dear rw - a dear one rw,cpu"\n',
+        f"a = 1  # {'word ' * 20}\nb = 2  # {'word ' * 20}\n",
+        f"# {'word ' * 20}.\n# hyper {'word ' * 20}.\n",
+    ],
+    ids=["configuration", "data", "comments behind code", "a name begins a sentence"],
+)
+def test_code_is_not_read_as_prose(tmp_path: Path, source: str) -> None:
+    (tmp_path / "text.md").write_text(extract.markdown("a.py", source))
+    assert check.findings(tmp_path) == []
+
+
 def test_plain_english_passes(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("# Settings\n\nA lane serves `dear` requests.\n")
     assert check.findings(tmp_path) == []

@@ -40,7 +40,7 @@ pub struct ServerHandle {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What ends a server, and who requested it.
+/// A request to end the server, with its source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stop {
     /// Begin the drain.

@@ -1,4 +1,4 @@
-//! Opens files that are below a folder, whatever the path or its symlinks say.
+//! Opens files below a folder, whatever the path or its symlinks contain.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,31 +9,31 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::{Errno, Result};
 
-/// A FIFO without a writer must not keep us, nor a terminal become ours.
+/// A FIFO without a writer must not block, and a terminal must not become our controlling terminal.
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// How often a path is looked up again because something was renamed meanwhile (openat2(2), EAGAIN).
+/// How often a lookup is repeated because of a concurrent rename (openat2(2), EAGAIN).
 const ATTEMPTS: usize = 16;
 
-/// As many as the kernel follows (path_resolution(7)).
+/// The kernel's maximum (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
-/// Opens the folder itself; whatever its name leads to now.
+/// Opens the folder itself. Symlinks in its name are followed.
 pub(crate) fn folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, PLACE | OFlags::DIRECTORY, Mode::empty())?)
 }
 
-/// Opens a relative path below a folder for reading. Symlinks are followed as long as they stay
-/// below it; an absolute one does not.
+/// Opens a relative path below a folder for reading. Follows symlinks that stay below it; an
+/// absolute one does not.
 pub(crate) fn open(root: &OwnedFd, path: &str) -> Result<File> {
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     for _ in 0..ATTEMPTS {
         match openat2(root, path, READ, Mode::empty(), beneath) {
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // The kernel is older than 5.6, or a sandbox forbids what it cannot look into. Not
-            // remembered: one file alone may be forbidden, and the other way is as safe.
+            // The kernel is older than 5.6, or a sandbox forbids the call. Not remembered, because
+            // it may be forbidden for one file only, and the fallback is equally safe.
             Err(Errno::NOSYS | Errno::PERM) => return walk(root.as_fd(), path).map(File::from),
             opened => return opened.map(File::from),
         }
@@ -41,8 +41,8 @@ pub(crate) fn open(root: &OwnedFd, path: &str) -> Result<File> {
     Err(Errno::AGAIN)
 }
 
-/// The same as the kernel's own lookup, one name after the other. Each is opened in the folder that
-/// is held open and never followed, so a rename in between cannot lead out.
+/// The same as the kernel's lookup, one name after another. Each is opened relative to the open
+/// folder without following symlinks, so a concurrent rename cannot lead out.
 fn walk(root: BorrowedFd<'_>, path: &str) -> Result<OwnedFd> {
     let mut folders = vec![openat(root, c".", PLACE | OFlags::DIRECTORY, Mode::empty())?];
     let mut names: VecDeque<Vec<u8>> = split(path.as_bytes()).collect();
@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// What both ways find: the inode, or why not.
+    /// The result of both implementations: the inode, or the error.
     fn both(root: &OwnedFd, path: &str) -> std::result::Result<u64, Errno> {
         let inode = |file: File| file.metadata().expect("metadata").ino();
         let walked = walk(root.as_fd(), path).map(|fd| inode(File::from(fd)));

@@ -1,4 +1,4 @@
-//! The body of a reply: in memory, or read from disk as the client takes it.
+//! The body of a reply: in memory, or read from disk while it is sent.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,11 +15,11 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::resource::OpenFile;
 use crate::stamp::Stamp;
 
-/// Bytes that are read at a time. One such piece is read ahead while the one before it is sent, so
-/// a client that takes nothing holds two of them.
+/// Bytes per read. One piece is read ahead while the previous one is sent, so a client that reads
+/// nothing holds two of them.
 const PIECE: u64 = 64 * 1024;
 
-/// The body of a reply with a file, a part of one, or nothing.
+/// The body of a reply: a file, parts of one, or nothing.
 #[derive(Debug, Default)]
 pub struct Body(Kind);
 
@@ -41,11 +41,11 @@ impl From<Bytes> for Body {
     }
 }
 
-/// A piece of a body that is not all in memory.
+/// A piece of a body that is not completely in memory.
 #[derive(Debug)]
 pub(crate) enum Piece {
     Text(Bytes),
-    /// Bytes of the file from one position to another.
+    /// A range of bytes of the file.
     File(Range<u64>),
 }
 
@@ -59,7 +59,7 @@ impl Piece {
 }
 
 impl Body {
-    /// Pieces of a file that is read as they are sent.
+    /// Pieces of a file that is read while they are sent.
     pub(crate) fn of(file: Arc<OpenFile>, pieces: impl IntoIterator<Item = Piece>) -> Body {
         let pieces: VecDeque<_> = pieces.into_iter().collect();
         let left = pieces.iter().map(Piece::length).sum();
@@ -100,21 +100,21 @@ impl http_body::Body for Body {
 #[derive(Debug)]
 struct Stream {
     file: Arc<OpenFile>,
-    /// What is not requested yet.
+    /// Pieces that are not requested yet.
     pieces: VecDeque<Piece>,
-    /// Bytes that the client has not been given.
+    /// Bytes that were not passed on yet.
     left: u64,
     next: Option<Next>,
 }
 
-/// What is to be given next.
+/// The next piece.
 #[derive(Debug)]
 enum Next {
     Text(Bytes),
     Read(Reading),
 }
 
-/// A read on a blocking thread; one that has not begun when nobody waits for it is not done.
+/// A read on a blocking thread. Dropping it cancels a read that has not started.
 #[derive(Debug)]
 struct Reading(JoinHandle<io::Result<Bytes>>);
 
@@ -146,13 +146,13 @@ impl Stream {
                 self.left -= bytes.len() as u64;
                 self.next = self.ask();
             }
-            // After an error a body has ended.
+            // A body ends after an error.
             Err(_) => (self.left, self.pieces) = (0, VecDeque::new()),
         }
         Poll::Ready(Some(read.map(Frame::data)))
     }
 
-    /// Begins the next piece.
+    /// Starts the next piece.
     fn ask(&mut self) -> Option<Next> {
         let range = match self.pieces.pop_front()? {
             Piece::Text(bytes) => return Some(Next::Text(bytes)),
@@ -168,8 +168,8 @@ impl Stream {
 }
 
 impl OpenFile {
-    /// Reads bytes of the version that was opened; an error if it no longer exists. A reply that
-    /// has begun can only be aborted: its client must not take a mixture for the file.
+    /// Reads bytes of the version that was opened, or fails if it no longer exists. A reply that
+    /// has started can only be aborted, because its client must not receive a mixture.
     fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         self.file.read_exact_at(&mut bytes, range.start)?;

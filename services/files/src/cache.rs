@@ -1,4 +1,4 @@
-//! The small files that a lane keeps in memory.
+//! The small files that a lane caches.
 
 use std::rc::Rc;
 
@@ -7,15 +7,15 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::resource::Resource;
 
-/// Milliseconds of a clock that never goes back. It moves every few milliseconds and costs next to
-/// nothing to read (clock_gettime(2), CLOCK_MONOTONIC_COARSE).
+/// Milliseconds of a monotonic clock with a resolution of a few milliseconds, which is very cheap
+/// to read (clock_gettime(2), CLOCK_MONOTONIC_COARSE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(u64);
 
 impl Moment {
     pub(crate) fn now() -> Moment {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC_COARSE);
-        // It fails for a clock that the kernel does not have only (clock_gettime(2)).
+        // Fails only if the kernel does not have the clock (clock_gettime(2)).
         Moment(now.map_or(0, |now| now.tv_sec() as u64 * 1000 + now.tv_nsec() as u64 / 1_000_000))
     }
 
@@ -29,21 +29,21 @@ impl Moment {
     }
 }
 
-/// A file that is kept.
+/// A cached file.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) resource: Rc<Resource>,
-    /// When it was last known to be what is on disk.
+    /// When it was last known to equal the file on disk.
     pub(crate) seen: Moment,
     cost: u64,
 }
 
-/// Files by their path, the least recently used of which are evicted. Paths that lead to no file are
-/// never kept: there is no end of them.
+/// Files by path, with eviction of the least recently used. Paths without a file are never cached,
+/// because there is no limit to them.
 #[derive(Debug)]
 pub(crate) struct Cache {
     files: LruCache<Box<str>, Kept>,
-    /// Bytes that may be kept, and those that are.
+    /// The limit and the current number of cached bytes.
     room: u64,
     used: u64,
 }
@@ -53,7 +53,7 @@ impl Cache {
         Cache { files: LruCache::unbounded(), room, used: 0 }
     }
 
-    /// A file, which is now the most recently used one.
+    /// A file, which becomes the most recently used one.
     pub(crate) fn get(&mut self, path: &str) -> Option<&Kept> {
         self.files.get(path)
     }
@@ -63,19 +63,19 @@ impl Cache {
         self.files.is_empty()
     }
 
-    /// A file that we check, not a client.
+    /// A file, without marking it as used.
     pub(crate) fn peek(&self, path: &str) -> Option<&Kept> {
         self.files.peek(path)
     }
 
-    /// Notes that a file is still the same as on disk now.
+    /// Records that a file still equals the one on disk.
     pub(crate) fn confirm(&mut self, path: &str, seen: Moment) {
         if let Some(kept) = self.files.peek_mut(path) {
             kept.seen = seen;
         }
     }
 
-    /// Keeps what was found now, if it is small enough, in place of what was kept.
+    /// Caches a file if it is small enough, and replaces its former version.
     pub(crate) fn keep(&mut self, path: &str, resource: &Rc<Resource>, seen: Moment) {
         self.forget(path);
         let Some(cost) = resource.cost.map(|cost| cost + path.len() as u64) else { return };
@@ -130,7 +130,8 @@ mod tests {
         cache.keep("d", &small, now);
         let kept = |cache: &Cache| ["a", "b", "c", "d"].map(|path| cache.peek(path).is_some());
         assert_eq!(kept(&cache), [true, false, true, true]);
-        // The same file needs no additional room. One that is too large needs none, and its former version is removed.
+        // The same file needs no additional room. One that is too large is not cached, and its
+        // former version is removed.
         cache.keep("d", &small, now);
         assert_eq!(cache.used, 3 * each);
         cache.keep("d", &large, now);

@@ -8,27 +8,27 @@ use http::header::{
 use http::{HeaderMap, HeaderName};
 use httpdate::parse_http_date;
 
-/// What tells one version of a representation from another.
+/// The validators of a representation.
 #[derive(Clone, Debug)]
 pub(crate) struct Validators {
-    /// An entity tag as it is sent: `"opaque"` or `W/"opaque"`.
+    /// An entity tag in its header form: `"opaque"` or `W/"opaque"`.
     pub(crate) etag: HeaderValue,
-    /// In whole seconds, as it is sent.
+    /// In whole seconds, as in the header.
     pub(crate) modified: SystemTime,
 }
 
-/// What the preconditions of a GET or HEAD come to.
+/// The result of the preconditions of a GET or HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Proceed,
     /// 304: the client has it.
     NotModified,
-    /// 412: it is not the one that the client wants.
+    /// 412: a precondition failed.
     Failed,
 }
 
-/// Whether a request may be answered with the whole file, whatever its version: most are so, and
-/// one look at each name costs less than a look-up of each condition.
+/// Whether a request has neither conditions nor ranges, as is usual: checking each name once is
+/// cheaper than looking up each condition.
 pub(crate) fn is_plain(headers: &HeaderMap) -> bool {
     !headers.keys().any(|name| name.as_str().starts_with("if-") || *name == RANGE)
 }
@@ -53,14 +53,14 @@ pub(crate) fn evaluate(headers: &HeaderMap, validators: &Validators) -> Verdict 
     Verdict::Proceed
 }
 
-/// Whether a Range counts: without If-Range, or with one that names this very representation
-/// (section 13.1.5).
+/// Whether a Range applies: without If-Range, or with one for exactly this representation (section
+/// 13.1.5).
 pub(crate) fn range_holds(headers: &HeaderMap, validators: &Validators) -> bool {
     let Some(condition) = headers.get(IF_RANGE) else { return true };
     if let Some((tag, rest)) = Tag::parse(condition.as_bytes()) {
         return rest.is_empty() && tag.is_strongly(&validators.etag);
     }
-    // A date is strong only if the second of which it speaks is over (section 8.8.2.2).
+    // A date is strong only if its second is over (section 8.8.2.2).
     let over = || {
         let age = SystemTime::now().duration_since(validators.modified);
         age.is_ok_and(|age| age >= Duration::from_secs(1))
@@ -68,7 +68,7 @@ pub(crate) fn range_holds(headers: &HeaderMap, validators: &Validators) -> bool 
     date(headers, IF_RANGE) == Some(validators.modified) && over()
 }
 
-/// The date of a field; one that is none, or given twice, is as if it were not there.
+/// The date in a header; an invalid or repeated one is ignored.
 fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
@@ -78,7 +78,7 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     parse_http_date(value.to_str().ok()?).ok()
 }
 
-/// Whether a field is `*` or lists a tag that matches.
+/// Whether a header is `*` or lists a matching tag.
 fn lists(headers: &HeaderMap, name: HeaderName, matches: impl Fn(&Tag) -> bool) -> bool {
     headers.get_all(name).iter().any(|value| {
         let mut rest = value.as_bytes().trim_ascii();
@@ -90,7 +90,7 @@ fn lists(headers: &HeaderMap, name: HeaderName, matches: impl Fn(&Tag) -> bool) 
             while let [b',' | b' ' | b'\t', after @ ..] = rest {
                 rest = after;
             }
-            // What follows an invalid tag cannot be distinguished from it.
+            // The rest after an invalid tag cannot be parsed.
             let Some((tag, after)) = Tag::parse(rest) else { return false };
             if matches(&tag) {
                 return true;
@@ -104,12 +104,12 @@ fn lists(headers: &HeaderMap, name: HeaderName, matches: impl Fn(&Tag) -> bool) 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tag<'a> {
     weak: bool,
-    /// With its quotes.
+    /// Including its quotes.
     opaque: &'a [u8],
 }
 
 impl<'a> Tag<'a> {
-    /// A tag and what follows it.
+    /// Parses a tag. Returns it and the rest.
     fn parse(text: &'a [u8]) -> Option<(Tag<'a>, &'a [u8])> {
         let (weak, quoted) = text.strip_prefix(b"W/").map_or((false, text), |rest| (true, rest));
         let inner = quoted.strip_prefix(b"\"")?;
@@ -122,7 +122,7 @@ impl<'a> Tag<'a> {
         Tag::parse(etag.as_bytes()).map(|(tag, _)| tag)
     }
 
-    /// Section 8.8.3.2: for what must be the same to the byte.
+    /// Section 8.8.3.2: strong comparison.
     fn is_strongly(&self, etag: &HeaderValue) -> bool {
         let strong = |tag: Tag<'_>| !tag.weak && !self.weak && tag.opaque == self.opaque;
         Tag::of(etag).is_some_and(strong)

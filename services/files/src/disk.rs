@@ -1,4 +1,4 @@
-//! What is on disk under a path, found on a blocking thread.
+//! Looks up files on disk, on blocking threads.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,30 +16,99 @@ use crate::resource::{Content, OpenFile, Representation, Resource};
 use crate::rules::Rules;
 use crate::stamp::{Known, Stamp, Stamps};
 
-/// A file is read again when it changed while it was read, up to this often.
+/// How often a file is read again if it changes during the read.
 const ATTEMPTS: usize = 3;
+
+/// A file that changed this recently may change again within one tick of the file system's clock,
+/// with the same times. So it is checked again soon. Two seconds are the coarsest tick in use.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// The files of a root.
 #[derive(Debug)]
 pub(crate) struct Disk {
     pub(crate) root: PathBuf,
-    /// Bytes of the largest file that is read into memory.
+    /// Maximum size of a file that is read into memory.
     pub(crate) small: u64,
     pub(crate) rules: Rules,
 }
 
-/// What a path leads to.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(crate) enum Finding {
-    /// The same that is known already.
+    /// The known version.
     Same,
     File(Box<Resource>),
     Folder,
-    /// Nothing that is served.
+    /// No file that may be served.
     Nothing,
 }
 
-/// A file that is open, with what it was when it was opened.
+/// Identifies a version of a file. The inode changes when another file is renamed into its place,
+/// the change time whenever its content or its times change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    pub(crate) fn of(metadata: &Metadata) -> Stamp {
+        Stamp {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// Whether the content equals that of `before`. Links and permissions may have changed.
+    pub(crate) fn has_content_of(&self, before: &Stamp) -> bool {
+        (self.size, self.modified) == (before.size, before.modified)
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// When the content changed, in seconds and nanoseconds since 1970.
+    pub(crate) fn modified(&self) -> (i64, i64) {
+        self.modified
+    }
+
+    /// Whether it had not changed recently at `now`.
+    fn settled(&self, now: SystemTime) -> bool {
+        let seconds = u64::try_from(self.changed.0).unwrap_or(0);
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds + 1);
+        now.duration_since(changed).is_ok_and(|age| age >= SETTLED)
+    }
+}
+
+/// The stamps of a file and of its encoded copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stamps {
+    own: Stamp,
+    copies: [Option<Stamp>; Coding::ALL.len()],
+}
+
+impl Stamps {
+    fn all(&self) -> impl Iterator<Item = &Stamp> {
+        std::iter::once(&self.own).chain(self.copies.iter().flatten())
+    }
+}
+
+/// The known state of a path.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    stamps: Stamps,
+    /// Whether equal stamps mean equal content.
+    settled: bool,
+}
+
+/// An open file and its stamp.
 struct Opened {
     file: File,
     stamp: Stamp,
@@ -52,7 +121,7 @@ enum Kind {
 }
 
 impl Disk {
-    /// Looks a path up; with a slash at its end or empty, the index of a folder.
+    /// Looks up a path. If it is empty or ends with a slash, the index of the folder.
     pub(crate) fn find(&self, path: &str, known: Option<&Known>) -> io::Result<Finding> {
         let begun = SystemTime::now();
         let root = beneath::folder(&self.root)?;
@@ -119,8 +188,8 @@ fn open(root: &OwnedFd, path: &str) -> io::Result<Kind> {
     })
 }
 
-/// Whether an error means that there is no such file for clients. A path that leads out of the root
-/// or may not be read looks to them like a missing one. All other errors are faults of the server.
+/// Whether an error means that the file does not exist for clients. A path that leads out of the
+/// root or is not readable looks like a missing one. All other errors are those of the server.
 fn is_nothing(error: Errno) -> bool {
     matches!(
         error,
@@ -136,7 +205,7 @@ fn is_nothing(error: Errno) -> bool {
     )
 }
 
-/// The encoded copy of a file. One that is older was made of what the file was before.
+/// The encoded copy of a file. One that is older than the file is outdated.
 fn copy(
     root: &OwnedFd,
     path: &str,
@@ -149,15 +218,15 @@ fn copy(
     })
 }
 
-/// Reads a file whole, as it was at one moment; not one that has become larger than `most` bytes.
+/// Reads a consistent version of a whole file. Fails if it has become larger than `most` bytes.
 fn read(opened: &mut Opened, most: u64) -> io::Result<Option<Bytes>> {
     let Opened { file, stamp } = opened;
     for _ in 0..ATTEMPTS {
         if stamp.size() > most {
             return Ok(None);
         }
-        // Room for one byte more, so that reading ends without growing.
-        let mut bytes = Vec::with_capacity(stamp.size() as usize + 1);
+        // With room for one more byte, so that the last read does not grow it.
+        let mut bytes = Vec::with_capacity(stamp.size as usize + 1);
         io::Seek::rewind(file)?;
         Read::by_ref(file).take(stamp.size() + 1).read_to_end(&mut bytes)?;
         let after = Stamp::of(&file.metadata()?);

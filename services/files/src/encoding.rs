@@ -1,9 +1,9 @@
-//! Which coding of a file a client takes (RFC 9110 section 12.5.3).
+//! Negotiates the content coding of a file (RFC 9110 section 12.5.3).
 
 use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, HeaderValue};
 
-/// A content coding of which a file may have a copy next to it.
+/// A content coding for which there may be a copy next to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {
     Brotli,
@@ -12,10 +12,10 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// In the order of what they mostly save; it decides between equally long copies.
+    /// In the order of their usual savings, which decides between equally long copies.
     pub(crate) const ALL: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
 
-    /// What the name of the copy ends with.
+    /// The suffix of the copy's name.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Coding::Brotli => ".br",
@@ -24,7 +24,7 @@ impl Coding {
         }
     }
 
-    /// Its name in header fields.
+    /// Its name in headers.
     pub(crate) fn token(self) -> &'static str {
         match self {
             Coding::Brotli => "br",
@@ -38,7 +38,7 @@ impl Coding {
     }
 }
 
-/// How much a client wants each coding, in thousandths; `None` for what it does not name.
+/// The client's weights of each coding, in thousandths; `None` for codings that it does not name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Accepted {
     codings: [Option<u16>; 3],
@@ -47,8 +47,8 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
-    /// Reads all fields of a request. Without any, every coding would do; but such a client is
-    /// a simple one, and gets the file as it is.
+    /// Parses the headers of a request. Without any, every coding is acceptable, but such a client
+    /// is probably simple and gets the file unencoded.
     pub(crate) fn of(headers: &HeaderMap) -> Accepted {
         let mut accepted = Accepted::default();
         let values = headers.get_all(ACCEPT_ENCODING).iter();
@@ -79,13 +79,13 @@ impl Accepted {
         *place = Some(quality);
     }
 
-    /// How much it wants a coding; 0 is not at all.
+    /// The weight of a coding; 0 means not acceptable.
     fn quality(&self, coding: Coding) -> u16 {
         self.codings[coding as usize].or(self.any).unwrap_or(0)
     }
 
-    /// The first of the codings that the client wants most, if it wants it at least as much as the
-    /// file as it is. One that wants nothing that there is gets that, too.
+    /// The first of the codings with the highest weight, if it is at least that of the unencoded
+    /// file. A client that accepts no available form gets the unencoded file, too.
     pub(crate) fn choose(&self, codings: impl Iterator<Item = Coding>) -> Option<Coding> {
         let mut best = (self.identity.or(self.any).unwrap_or(0).max(1), None);
         for coding in codings {
@@ -98,8 +98,8 @@ impl Accepted {
     }
 }
 
-/// The weight of an element in thousandths (section 12.4.2): 1 when it has none; `None` when it is
-/// not one.
+/// The weight of an element in thousandths (section 12.4.2): 1 without one; `None` if it is
+/// invalid.
 fn quality(weight: &str) -> Option<u16> {
     let weight = weight.trim_matches([' ', '\t']);
     if weight.is_empty() {
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(choice("br, gzip;q=0.1", &[Coding::Gzip]), "gzip");
         assert_eq!(choice("br", &[Coding::Gzip]), "identity");
         assert_eq!(choice("br, gzip", &[]), "identity");
-        // The shorter copy stands first.
+        // The shorter copy is first.
         assert_eq!(choice("br, gzip", &[Coding::Gzip, Coding::Brotli]), "gzip");
     }
 }

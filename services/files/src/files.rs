@@ -23,34 +23,34 @@ use crate::reply::{overloaded, reply, status, to_folder};
 use crate::resource::Resource;
 use crate::rules::Rules;
 
-/// A file whose last check on disk was this long ago is checked again while it is served, in
-/// milliseconds. One whose check was [`STALE`] ago is served only after that.
+/// Milliseconds since the last check after which a file is checked again while it is served. From
+/// [`STALE`] on it is served only after the check.
 const FRESH: u64 = 400;
 
-/// What is served is never older than this, except for the time that the disk itself takes.
+/// Maximum age of a served version, except for the time that the disk takes.
 const STALE: u64 = 900;
 
-/// Most paths that are looked up at a time. A search continues when its clients have left: on a disk
-/// that hangs, they would grow without end.
+/// Maximum concurrent lookups. They continue when their clients disconnect, so on a disk that hangs
+/// their number would otherwise grow without limit.
 const SEARCHES: usize = 256;
 
 // A change must be visible within a second.
 const _: () = assert!(FRESH < STALE && STALE < 1000);
 
-/// What [`Files`] serves, and what it keeps in memory.
+/// The folder of [`Files`], and the settings of its cache.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The folder. It is looked up each time, because a symlink may point to another one.
     pub root: PathBuf,
-    /// Bytes of small files that are kept; 0 keeps none.
+    /// Maximum bytes of cached files; 0 disables the cache.
     pub cache_bytes: u64,
-    /// Bytes of the largest file that is kept. Larger ones are read as they are sent.
+    /// Maximum size of a cached file. Larger ones are read while they are sent.
     pub cache_file_bytes: u64,
-    /// Which Cache-Control files are sent with.
+    /// Rules for the Cache-Control of files.
     pub cache_control: Rules,
 }
 
-/// A reply that is ready, or one for which the disk has to be asked.
+/// A reply that is ready, or a future that reads from disk.
 pub enum Answer {
     /// From memory.
     Ready(Response<Body>),
@@ -69,9 +69,9 @@ impl fmt::Debug for Answer {
 
 /// The files of one lane.
 ///
-/// It belongs to one thread, with a tokio `LocalRuntime` or `LocalSet`; what blocks runs on the
-/// runtime's blocking threads. A reply whose status is an error has no body: the caller says it
-/// in its own words, and keeps the header fields.
+/// It belongs to one thread, with a tokio `LocalRuntime` or `LocalSet`. Blocking calls run on the
+/// runtime's blocking threads. A reply with an error status has no body: the caller adds one, and
+/// keeps the headers.
 #[derive(Clone, Debug)]
 pub struct Files(Rc<Inner>);
 
@@ -83,10 +83,10 @@ struct Inner {
     searches: RefCell<HashMap<Box<str>, Outcome>>,
 }
 
-/// `None` until it is found.
+/// `None` until the lookup ends.
 type Outcome = watch::Receiver<Option<Found>>;
 
-/// What requests for a path are answered with.
+/// The result of a lookup for the waiting requests.
 #[derive(Clone, Debug)]
 enum Found {
     File(Rc<Resource>),
@@ -116,10 +116,10 @@ impl Files {
     }
 
     /// Answers a GET or HEAD for `path`, which is relative to the root and still percent-encoded.
-    /// A file that is kept is answered at once: without the disk, a system call or a future. The
-    /// reply takes over the map of the request's header fields, which spares making one.
+    /// A cached file is answered at once, without the disk, a system call or a future. The reply
+    /// reuses the map of the request's headers.
     pub fn get(&self, path: &str, method: &Method, headers: HeaderMap) -> Answer {
-        // What is not encoded is kept under its own name, and was checked when it was found.
+        // An unencoded path is its own cache key, and was checked when it was cached.
         if !path.contains('%')
             && let Some(resource) = self.kept(path)
         {
@@ -145,7 +145,7 @@ impl Files {
         }))
     }
 
-    /// A file from memory, if it is known to be that on disk.
+    /// A cached file, if it is known to equal the one on disk.
     fn kept(&self, path: &str) -> Option<Rc<Resource>> {
         let mut cache = self.0.cache.borrow_mut();
         let kept = cache.get(path)?;
@@ -161,9 +161,9 @@ impl Files {
         Some(resource)
     }
 
-    /// Begins to look a path up, or joins who does. `None` when too many others are.
+    /// Starts a lookup, or joins the current one. `None` if there are too many.
     fn search(&self, path: &str) -> Option<Outcome> {
-        // One that panicked sent no result.
+        // A lookup that panicked sent no result.
         let goes_on = |outcome: &Outcome| outcome.has_changed().is_ok();
         let mut searches = self.0.searches.borrow_mut();
         if let Some(outcome) = searches.get(path).filter(|outcome| goes_on(outcome)) {
@@ -188,12 +188,12 @@ impl Files {
 
 async fn found(mut outcome: Outcome) -> Found {
     let found = outcome.wait_for(Option::is_some).await;
-    // The search ends without a result only if it panicked.
+    // The lookup ends without a result only if it panicked.
     found.ok().and_then(|found| found.clone()).unwrap_or(Found::Failed)
 }
 
 impl Inner {
-    /// Asks the disk, and keeps what it says.
+    /// Looks up a path on disk, and caches the result.
     async fn look_up(&self, path: &str) -> Found {
         let before = self.cache.borrow().peek(path).map(|kept| Rc::clone(&kept.resource));
         let known = before.as_ref().map(|resource| resource.known.clone());
@@ -233,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs a test on an event loop of its own, with the files of a new folder.
+    /// Runs a test on its own event loop, with the files of a new folder.
     fn with_files<F: Future>(test: impl FnOnce(Files, PathBuf) -> F) {
         let folder = tempfile::tempdir().expect("a folder");
         let settings = Settings {
@@ -251,7 +251,7 @@ mod tests {
         files.get(path, &Method::GET, HeaderMap::new())
     }
 
-    /// Requests a kept file whose last check was so long ago, however slow the machine is.
+    /// Requests a cached file as if its last check were `age` ago, however slow the machine is.
     fn get_aged(files: &Files, path: &str, age: u64) -> Answer {
         loop {
             let seen = Moment::now().millis_before(age);
@@ -278,7 +278,7 @@ mod tests {
             let Answer::Ready(reply) = get_aged(&files, "file", 0) else { panic!("it is kept") };
             let body = reply.into_body().collect().await.expect("a body");
             assert_eq!(body.to_bytes(), "content");
-            // Another way to write the same path finds the same.
+            // Another encoding of the path finds the same file.
             assert!(matches!(get_aged(&files, "%66ile", 0), Answer::Ready(_)));
         });
     }
@@ -307,7 +307,7 @@ mod tests {
             let Answer::Ready(refused) = get(&files, "one-more") else { panic!("too many") };
             assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
             assert_eq!(refused.headers()[RETRY_AFTER], "1");
-            // What is kept, or looked up already, is answered.
+            // Cached and concurrent requests are answered.
             assert!(matches!(get_aged(&files, "file", FRESH + 1), Answer::Ready(_)));
             let joined = later(get(&files, "none-0")).await;
             assert_eq!(joined.status(), StatusCode::NOT_FOUND);
@@ -338,7 +338,7 @@ mod tests {
             }
             let redirected = later(get(&files, "folder")).await;
             assert_eq!(redirected.status(), StatusCode::PERMANENT_REDIRECT);
-            // A name is not that of an index because it ends like it; an index is no folder.
+            // A name that ends like an index is not an index, and an index is not a folder.
             fs::create_dir_all(root.join("myindex.html/index.html")).expect("folders");
             let redirected = later(get(&files, "myindex.html")).await;
             assert_eq!(redirected.headers()[LOCATION], "./myindex.html/");

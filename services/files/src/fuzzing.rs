@@ -1,15 +1,15 @@
-//! What the fuzz targets call.
+//! Entry points for the fuzz targets.
 
 use std::ops::Range;
 
 use crate::range::{Selection, select};
 
-/// The decoded path, if it names what may be served.
+/// The decoded path, if it may be served.
 pub fn normal(raw: &str) -> Option<String> {
     crate::path::normal(raw).map(|path| path.into_owned())
 }
 
-/// The parts that a Range field selects: `None` for all, nothing for a refusal.
+/// The parts that a Range selects: `None` for the whole file, an empty list for a rejection.
 pub fn parts(value: &[u8], length: u64) -> Option<Vec<Range<u64>>> {
     match select(value, length) {
         Selection::Whole => None,

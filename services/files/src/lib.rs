@@ -2,12 +2,12 @@
 //!
 //! [`Files`] answers GET and HEAD for the files of a folder. It supports validators, conditional and
 //! range requests (RFC 9110 sections 13 and 14), and precompressed copies (`.br`, `.zst`, `.gz` next
-//! to a file). It lists no folders, serves no dotfiles but those of `.well-known`, and
-//! leaves its root by no path and no symlink.
+//! to a file). It lists no folders, serves no dotfiles except those of `.well-known`, and no path or
+//! symlink leads out of its root.
 //!
-//! Files up to [`Settings::cache_file_bytes`] are kept in memory with the header fields of their
-//! replies. While one is requested, it is checked on disk twice a second, outside the lane. One without
-//! a request in the last second is checked before it is served again. So no reply shows a file that
+//! Files up to [`Settings::cache_file_bytes`] are cached in memory with the headers of their
+//! replies. A file in use is checked on disk twice a second, outside the lane. A file without a
+//! request in the last second is checked before it is served again. So no reply contains a file that
 //! was replaced more than a second ago.
 
 mod beneath;

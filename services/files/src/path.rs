@@ -1,15 +1,16 @@
-//! The path of a request, as a path below the root.
+//! Normalises the path of a request.
 
 use std::borrow::Cow;
 
-/// The one folder of dotfiles that is served: its content is meant for clients (RFC 8615).
+/// The only folder of dotfiles that is served: its content is meant for clients (RFC 8615).
 const WELL_KNOWN: &str = ".well-known";
 
-/// Decodes a path; `None` when it cannot name a file that is served.
+/// Decodes a path; `None` if it cannot name a file that is served.
 ///
-/// Only `name/name/name` or the same with `/` at its end is a path: with it go `.` and `..`, empty
-/// segments, encoded slashes and whatever begins with a dot, such as `.git` or `.env`. Backslashes
-/// and control characters are refused because others may take them for something else.
+/// A path must have the form `name/name/name`, optionally with `/` at its end. This excludes `.`
+/// and `..`, empty segments, encoded slashes, and names that start with a dot, such as `.git` or
+/// `.env`. Backslashes and control characters are rejected because other software may interpret
+/// them differently.
 pub(crate) fn normal(raw: &str) -> Option<Cow<'_, str>> {
     let path = decode(raw)?;
     let names = path.strip_suffix('/').unwrap_or(&path);
@@ -22,7 +23,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && name.bytes().all(plain)
 }
 
-/// Decodes percent-encoding (RFC 3986 section 2.1), but not to a slash.
+/// Decodes percent-encoding (RFC 3986 section 2.1), except to a slash.
 fn decode(raw: &str) -> Option<Cow<'_, str>> {
     let Some((plain, _)) = raw.split_once('%') else { return Some(Cow::Borrowed(raw)) };
     let mut decoded = plain.as_bytes().to_vec();

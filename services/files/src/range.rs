@@ -1,23 +1,23 @@
-//! The Range field (RFC 9110 section 14).
+//! The Range header (RFC 9110 section 14).
 
 use std::ops::Range;
 
-/// Most ranges of a request, and most that may overlap with an earlier one. More are rejected, as
-/// section 14.2 advises, because each costs the server more than the client.
+/// Maximum ranges of a request, and maximum that may overlap with an earlier one. More are
+/// rejected, as section 14.2 advises, because each costs the server more than the client.
 const MAX_RANGES: usize = 16;
 const MAX_OVERLAPS: usize = 2;
 
-/// Ranges with a smaller gap are sent as one: the head of a part is longer (section 15.3.7.2).
+/// Ranges with a smaller gap are merged, because the head of a part is longer (section 15.3.7.2).
 const GAP: u64 = 80;
 
-/// What is sent of a representation.
+/// The selected bytes of a representation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// All of it: no range, or none that is understood (section 14.2).
+    /// All of it: no range, or an unsupported one (section 14.2).
     Whole,
-    /// These bytes: in each range at least one, no two overlap, in the order of the request.
+    /// These non-empty ranges without overlaps, in the order of the request.
     Parts(Vec<Range<u64>>),
-    /// Nothing: every range is beyond the end, or there are too many (section 15.5.17).
+    /// None: every range is beyond the end, or there are too many (section 15.5.17).
     Refused,
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn select(value: &[u8], length: u64) -> Selection {
     if specs.len() > MAX_RANGES {
         return Selection::Refused;
     }
-    // The suffix of an empty representation is all of it, which no Content-Range can say.
+    // The suffix of an empty representation is all of it, which Content-Range cannot express.
     if length == 0 && specs.iter().any(|spec| matches!(spec, Spec::Last(1..))) {
         return Selection::Whole;
     }
@@ -43,7 +43,7 @@ pub(crate) fn select(value: &[u8], length: u64) -> Selection {
 enum Spec {
     /// From one position to another, or to the end.
     From(u64, Option<u64>),
-    /// So many bytes at the end.
+    /// This many bytes at the end.
     Last(u64),
 }
 
@@ -58,7 +58,7 @@ impl Spec {
     }
 }
 
-/// `None` for another unit, or what breaks the grammar (section 14.1.2).
+/// `None` for another unit or invalid syntax (section 14.1.2).
 fn parse(value: &[u8]) -> Option<Vec<Spec>> {
     let (unit, set) = std::str::from_utf8(value).ok()?.split_once('=')?;
     if !unit.eq_ignore_ascii_case("bytes") {
@@ -82,13 +82,13 @@ fn spec(text: &str) -> Option<Spec> {
     })
 }
 
-/// Digits only, as many as there are: what is too large is beyond every end.
+/// Digits only. A number that is too large is beyond every end.
 fn number(digits: &str) -> Option<u64> {
     let valid = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     valid.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
-/// How many ranges overlap with one before them.
+/// The number of ranges that overlap with an earlier one.
 fn overlaps(ranges: &[Range<u64>]) -> usize {
     let meets = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
     let overlap = |&index: &usize| {
@@ -98,7 +98,7 @@ fn overlaps(ranges: &[Range<u64>]) -> usize {
     (1..ranges.len()).filter(overlap).count()
 }
 
-/// Joins ranges that overlap or nearly touch, each into the first of them.
+/// Merges ranges that overlap or nearly touch, each into the first of them.
 fn coalesce(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
     for mut range in ranges {
@@ -112,7 +112,7 @@ fn coalesce(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
                 range = range.start.min(other.start)..range.end.max(other.end);
                 joined.remove(index);
                 place = Some(place.map_or(index, |first: usize| first.min(index)));
-                // What has grown may meet one that was passed.
+                // A range that has grown may overlap with an earlier one.
                 index = 0;
             } else {
                 index += 1;
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(select(b"bytes=0-,0-,0-", 10_000), parts([(0, 10_000)]));
     }
 
-    /// All triples of ranges on a grid: what was asked is sent once, and little else.
+    /// All triples of ranges on a grid: requested bytes are sent once, with few others.
     #[test]
     fn parts_are_sound() {
         let marks = [0, 1, 60, 150, 151, 400];

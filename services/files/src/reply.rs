@@ -13,7 +13,7 @@ use crate::conditions::{Verdict, evaluate, is_plain, range_holds};
 use crate::range::{Selection, select};
 use crate::resource::{Content, Representation, Resource};
 
-/// Answers a GET or HEAD with a file. `fields` are the request's, and become the reply's.
+/// Answers a GET or HEAD with a file. Reuses the request's `fields` for the reply.
 pub(crate) fn reply(resource: &Resource, method: &Method, fields: HeaderMap) -> Response<Body> {
     let chosen = resource.select(&fields);
     if is_plain(&fields) {
@@ -48,23 +48,23 @@ pub(crate) fn reply(resource: &Resource, method: &Method, fields: HeaderMap) -> 
     whole(chosen, fields)
 }
 
-/// A reply that its status alone describes.
+/// A reply with a status only.
 pub(crate) fn status(status: StatusCode) -> Response<Body> {
     let mut reply = Response::new(Body::default());
     *reply.status_mut() = status;
     reply
 }
 
-/// Answers that the disk has more to look up than it can.
+/// The reply when there are too many lookups.
 pub(crate) fn overloaded() -> Response<Body> {
     let mut reply = status(StatusCode::SERVICE_UNAVAILABLE);
     reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     reply
 }
 
-/// Sends the client to the folder with a slash, from where the links in its index start. Relative,
-/// so that it holds wherever the root is mounted, and never leads to another host: what begins with
-/// `./` is a path (RFC 3986 section 4.2).
+/// Redirects to the folder with a slash, which is the base of relative links in its index. The
+/// redirect is relative, so that it works with any mount point. It never leads to another host,
+/// because a reference that starts with `./` is a path (RFC 3986 section 4.2).
 pub(crate) fn to_folder(path: &str) -> Response<Body> {
     let name = path.rsplit('/').next().unwrap_or_default();
     let mut location = String::from("./");
@@ -94,7 +94,7 @@ fn whole(chosen: &Representation, fields: HeaderMap) -> Response<Body> {
     reply
 }
 
-/// Section 15.3.7: one part is the body, several are a multipart document.
+/// Section 15.3.7: a single part is the body, several are a multipart document.
 fn partial(chosen: &Representation, parts: &[Range<u64>], fields: HeaderMap) -> Response<Body> {
     let mut fields = chosen.fields(fields);
     let mut pieces = Vec::with_capacity(2 * parts.len() + 1);
@@ -134,7 +134,7 @@ fn content_range(part: &Range<u64>, length: u64) -> String {
     format!("bytes {}-{}/{length}", part.start, part.end - 1)
 }
 
-/// The pieces of a file in memory; a single one is not copied.
+/// The pieces of a file in memory. A single one is not copied.
 fn join(file: &Bytes, pieces: &[Piece]) -> Bytes {
     let bytes = |piece: &Piece| match piece {
         Piece::Text(text) => text.clone(),
@@ -146,7 +146,7 @@ fn join(file: &Bytes, pieces: &[Piece]) -> Bytes {
     }
 }
 
-/// Digits and letters are always a header value.
+/// Digits and letters are a valid header value.
 fn text(value: String) -> HeaderValue {
     HeaderValue::try_from(value).unwrap_or(HeaderValue::from_static(""))
 }

@@ -1,4 +1,4 @@
-//! A file with its encoded copies, ready to be sent.
+//! A file with its encoded copies, ready to send.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
@@ -17,13 +17,13 @@ use crate::conditions::Validators;
 use crate::encoding::{Accepted, Coding};
 use crate::stamp::{Known, Stamp};
 
-/// Rough memory of a file and its copies in addition to their content. It bounds their number.
+/// Estimated memory of a file and its copies in addition to their content. It limits their number.
 const OVERHEAD: u64 = 1024;
 
-/// The last second that a date in a header field can name, 9999-12-31T23:59:59.
+/// The last second of a date in a header, 9999-12-31T23:59:59.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// A large file, which is read as it is sent.
+/// A large file, which is read while it is sent.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) file: File,
@@ -36,7 +36,7 @@ pub(crate) enum Content {
     Disk(Arc<OpenFile>),
 }
 
-/// One form of a file: as it is, or in a coding.
+/// One form of a file: unencoded, or in a coding.
 #[derive(Debug)]
 pub(crate) struct Representation {
     coding: Option<Coding>,
@@ -45,7 +45,7 @@ pub(crate) struct Representation {
     pub(crate) stamp: Stamp,
     pub(crate) validators: Validators,
     pub(crate) media_type: HeaderValue,
-    /// The header fields of a reply with all of it.
+    /// The headers of a reply with all of it.
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -70,7 +70,7 @@ impl Representation {
             (CACHE_CONTROL, cache_control),
             (ACCEPT_RANGES, HeaderValue::from_static("bytes")),
         ];
-        // A date is always a header value.
+        // A date is a valid header value.
         fields.extend(last_modified.map(|date| (LAST_MODIFIED, date)));
         fields.extend(coding.map(|coding| (CONTENT_ENCODING, coding.value())));
         let length = match &content {
@@ -80,10 +80,11 @@ impl Representation {
         Representation { coding, content, length, stamp, validators, media_type, fields }
     }
 
-    /// The header fields of a reply with all of it, in a map that was used for others.
+    /// The headers of a reply with all of it, in a reused map.
     pub(crate) fn fields(&self, mut headers: HeaderMap) -> HeaderMap {
         headers.clear();
-        // hyper keeps the map for the connection's next request: none that is larger than needed.
+        // hyper keeps the map for the connection's next request, so it should not be larger than
+        // needed.
         if !(ROOM..=MOST_ROOM).contains(&headers.capacity()) {
             headers = HeaderMap::with_capacity(ROOM);
         }
@@ -93,22 +94,22 @@ impl Representation {
         headers
     }
 
-    /// The header fields of a reply to a client that has it (RFC 9110 section 15.4.5).
+    /// The headers of a 304 (RFC 9110 section 15.4.5).
     pub(crate) fn fields_of_304(&self) -> HeaderMap {
         let told = |name: &HeaderName| matches!(*name, ETAG | CACHE_CONTROL | VARY);
         self.fields.iter().filter(|(name, _)| told(name)).cloned().collect()
     }
 }
 
-/// Header fields of a reply with those that servers add, so that the map does not grow; and the
-/// next larger map.
+/// Number of headers in a reply, including those that servers add, so that the map does not grow;
+/// and the next larger size of a map.
 const ROOM: usize = 12;
 const MOST_ROOM: usize = 24;
 
-/// The entity tag (RFC 9110 section 8.8.3), the same on every replica that has the same file.
+/// The entity tag (RFC 9110 section 8.8.3), equal on all replicas with the same file.
 ///
-/// Of a small file it is a hash of its content, which is read anyway. Of a large one it is made of
-/// size and time of modification, and weak while that time may still be given to another content.
+/// For a small file it is a hash of its content, which is read anyway. For a large one it consists
+/// of size and modification time, and is weak while another content may still get the same time.
 fn etag(content: &Content, stamp: &Stamp, coding: Option<Coding>, now: SystemTime) -> HeaderValue {
     let (seconds, nanos) = stamp.modified();
     let (weak, opaque) = match content {
@@ -124,12 +125,12 @@ fn etag(content: &Content, stamp: &Stamp, coding: Option<Coding>, now: SystemTim
         }
     };
     let coding = coding.map_or("", Coding::suffix);
-    // Hexadecimal digits, dots and hyphens are always a header value.
+    // Hexadecimal digits, dots and hyphens are a valid header value.
     HeaderValue::try_from(format!("{weak}\"{opaque}{coding}\""))
         .unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// The time of modification, which must not be in the future (RFC 9110 section 8.8.2.1).
+/// The modification time, which must not be in the future (RFC 9110 section 8.8.2.1).
 fn modified(stamp: &Stamp, now: SystemTime) -> SystemTime {
     let now = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs());
     time(stamp.modified().0.min(now as i64))
@@ -140,10 +141,10 @@ fn time(seconds: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// The media type by the name's end.
+/// The media type for the suffix of a name.
 fn media_type(path: &str) -> HeaderValue {
     let guess = mime_guess::from_path(path).first_raw().unwrap_or("application/octet-stream");
-    // The common ones as constants, which cost less to send again and again.
+    // Common types are constants, which are cheaper to send repeatedly.
     let with_charset = match guess {
         "text/html" => "text/html; charset=utf-8",
         "text/css" => "text/css; charset=utf-8",
@@ -165,7 +166,7 @@ pub(crate) struct Resource {
     /// The shortest first.
     encoded: Vec<Representation>,
     pub(crate) known: Known,
-    /// Bytes of memory that it takes; `None` when it is too large to be kept.
+    /// Bytes of memory that it needs; `None` if it is too large for the cache.
     pub(crate) cost: Option<u64>,
 }
 
@@ -177,7 +178,7 @@ impl Resource {
     ) -> Self {
         encoded.sort_by_key(|copy| copy.length);
         if !encoded.is_empty() {
-            // Also of the file as it is: another client would get something else (RFC 9110
+            // Also for the unencoded file, because another client would get another form (RFC 9110
             // section 12.5.5).
             for one in std::iter::once(&mut identity).chain(&mut encoded) {
                 one.fields.push((VARY, HeaderValue::from_static("accept-encoding")));
@@ -191,7 +192,7 @@ impl Resource {
         Resource { identity, encoded, known, cost }
     }
 
-    /// The form that a client wants most.
+    /// The form that the client prefers.
     pub(crate) fn select(&self, headers: &HeaderMap) -> &Representation {
         if self.encoded.is_empty() {
             return &self.identity;

@@ -1,10 +1,10 @@
-//! Which Cache-Control a file is sent with.
+//! Rules for the Cache-Control of files.
 
 use std::str::FromStr;
 
 use http::header::HeaderValue;
 
-/// The value when no rule matches. Caches keep a file and revalidate it for each request (RFC 9111
+/// The value if no rule matches. Caches keep a file and revalidate it for each request (RFC 9111
 /// section 5.2.2.4). No client sees an old file, and unchanged ones cost a 304.
 const DEFAULT: HeaderValue = HeaderValue::from_static("no-cache");
 
@@ -49,7 +49,8 @@ fn rule(text: &str) -> Option<(String, HeaderValue)> {
     valid.then_some((pattern.to_owned(), HeaderValue::from_str(value).ok()?))
 }
 
-/// The first piece begins the path, the last one ends it, and the others follow each other between.
+/// The first piece is a prefix of the path, the last one a suffix, and the others occur in between
+/// in order.
 fn matches(pattern: &str, path: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == path };
     let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));

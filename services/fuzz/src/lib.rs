@@ -1,6 +1,6 @@
-//! Fuzz targets: each feeds one reader of outside text and checks what always holds.
+//! Fuzz targets: each feeds a parser of external text and checks its invariants.
 //!
-//! The tests run every target on its seeds. The program `fuzz` lets libFuzzer look for other inputs.
+//! The tests run every target on its seeds. The program `fuzz` runs libFuzzer.
 
 mod targets;
 

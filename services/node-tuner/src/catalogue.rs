@@ -1,4 +1,4 @@
-//! All settings: where each belongs, its values in the profiles, and why.
+//! The catalogue of all settings: where each belongs, its values in the profiles, and the reasons.
 
 mod elsewhere;
 mod host;
@@ -10,13 +10,13 @@ use serde::Serialize;
 pub(crate) use pod::{Pods, Role};
 pub(crate) use value::{Kind, Value};
 
-/// Wanted by web-10k, web-100k and web-1m; empty: left alone.
+/// Values of web-10k, web-100k and web-1m. Empty means unchanged.
 pub(crate) type Values = [&'static str; 3];
 
-/// Left alone by all profiles: a matter of choice.
+/// Not set by any profile, because it depends on the operator's needs.
 pub(crate) const CHOSEN: Values = ["", "", ""];
 
-/// The same for all profiles.
+/// The same value in all profiles.
 pub(crate) const fn all(value: &'static str) -> Values {
     [value, value, value]
 }
@@ -29,17 +29,17 @@ pub(crate) struct Knob {
     pub(crate) rule: Rule,
     pub(crate) place: Place,
     pub(crate) values: Values,
-    /// What it does.
+    /// Its effect.
     pub(crate) summary: &'static str,
-    /// Why these values.
+    /// The reason for these values.
     pub(crate) reason: &'static str,
-    /// Where that is written.
+    /// The source of that.
     pub(crate) source: &'static str,
-    /// What it may cost.
+    /// Its possible disadvantages.
     pub(crate) risk: &'static str,
 }
 
-/// When a file is as wanted, and what is written into it.
+/// When a file matches the wanted value, and how that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// A limit that is never lowered.
@@ -50,40 +50,40 @@ pub(crate) enum Rule {
     Choice,
     /// A mask of CPUs.
     Mask,
-    /// A list of CPUs: any of the wanted ones will do.
+    /// A list of CPUs, which must be among the wanted ones.
     Within,
-    /// One line of a file whose others are kept.
+    /// One line of a file. The others are kept.
     Line,
-    /// Lasts as long as the file is open.
+    /// Active while the file is open.
     Held,
     /// Not written by this program.
     Shown,
 }
 
-/// Where the files of a setting are.
+/// The location of a setting's files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     /// Below /proc/sys, by its name.
     Sysctl,
     /// One file.
     File(&'static str),
-    /// A file of every queue that receives.
+    /// A file of every receive queue.
     Receiving(&'static str),
-    /// A file of every queue that sends.
+    /// A file of every transmit queue.
     Sending(&'static str),
     /// Every interrupt of a network device.
     Interrupts,
-    /// The file that irqbalance is started with.
+    /// The configuration file of irqbalance.
     Irqbalance,
-    /// Every policy of the CPUs' frequency.
+    /// Every CPU frequency policy.
     Governors,
     /// The network namespace of pods.
     Pod(Pods),
     /// A field of the kubelet's configuration.
     Kubelet(&'static str),
-    /// The limits of the process containerd.
+    /// The limits of the containerd process.
     Containerd,
-    /// A word of the kernel's command line, checked by the sysctl.
+    /// A word of the kernel's command line, checked by a sysctl.
     Boot(&'static str),
 }
 
@@ -116,7 +116,7 @@ impl Class {
 }
 
 impl Knob {
-    /// Where it belongs.
+    /// Its class.
     pub(crate) fn class(&self) -> Class {
         match self.place {
             Place::Pod(_) => Class::Pod,
@@ -128,21 +128,21 @@ impl Knob {
     }
 }
 
-/// All settings, in the order in which they are written.
+/// All settings, in the order of writing.
 pub(crate) fn knobs() -> impl Iterator<Item = &'static Knob> {
     let host = host::LIMITS.iter().chain(host::NETWORK).chain(host::CPUS);
     host.chain(pod::KNOBS).chain(elsewhere::KNOBS)
 }
 
-/// The setting of this name.
+/// The setting with this name.
 pub(crate) fn find(name: &str) -> Option<&'static Knob> {
     knobs().find(|knob| knob.name == name)
 }
 
-/// Names that look like this one, the closest first.
+/// Similar names, the closest first.
 pub(crate) fn close(name: &str) -> Vec<&'static str> {
     let end = |name: &str| name.rsplit('.').next().unwrap_or(name).to_owned();
-    // Names may lack what is before the last dot.
+    // Users may omit the part before the last dot.
     let likeness = |known: &str| {
         strsim::jaro_winkler(name, known).max(strsim::jaro_winkler(&end(name), &end(known)) - 0.01)
     };

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-/// No kernel has more (CONFIG_NR_CPUS of the largest configurations).
+/// The maximum of any kernel configuration (CONFIG_NR_CPUS).
 const MOST: u32 = 8192;
 
-/// CPUs by their numbers.
+/// CPUs by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cpus(BTreeSet<u32>);
 
 impl Cpus {
-    /// From a list; an empty one has no CPU.
+    /// Parses a list; an empty one has no CPUs.
     pub(crate) fn from_list(text: &str) -> Option<Cpus> {
         let mut found = BTreeSet::new();
         for part in text.trim().split(',').filter(|_| !text.trim().is_empty()) {
@@ -25,7 +25,7 @@ impl Cpus {
         Some(Cpus(found))
     }
 
-    /// From a mask: groups of eight hexadecimal digits, the highest first.
+    /// Parses a mask: groups of eight hexadecimal digits, the highest first.
     pub(crate) fn from_mask(text: &str) -> Option<Cpus> {
         let digits: String = text.trim().trim_start_matches("0x").replace(',', "");
         if digits.is_empty() {
@@ -81,22 +81,22 @@ impl Cpus {
         self.0.iter().copied()
     }
 
-    /// Whether the other set has all of these.
+    /// Whether the other set contains all of these.
     pub(crate) fn within(&self, other: &Cpus) -> bool {
         self.0.is_subset(&other.0)
     }
 
-    /// Those that are in both.
+    /// The intersection.
     pub(crate) fn and(&self, other: &Cpus) -> Cpus {
         Cpus(&self.0 & &other.0)
     }
 
-    /// Takes in those of another set.
+    /// Adds another set.
     pub(crate) fn add(&mut self, other: &Cpus) {
         self.0.extend(&other.0);
     }
 
-    /// Those that the other set has not.
+    /// The CPUs that the other set does not contain.
     pub(crate) fn without(&self, other: &Cpus) -> Cpus {
         Cpus(&self.0 - &other.0)
     }

@@ -1,4 +1,4 @@
-//! Files for what does not belong to the host.
+//! Generates files for settings that do not belong to the host.
 
 mod documents;
 mod kubelet;

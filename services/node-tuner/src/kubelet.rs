@@ -1,4 +1,4 @@
-//! The kubelet's configuration: its file, or what its /configz says.
+//! The kubelet's configuration, from its file or its /configz.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ impl Kubelet {
         }
     }
 
-    /// A field for people.
+    /// A field as text.
     pub(crate) fn text(&self, field: &str) -> String {
         match self.0.get(field) {
             None | Some(Json::Null) => "unset".to_owned(),
@@ -36,7 +36,7 @@ impl Kubelet {
         }
     }
 
-    /// Whether a field is as wanted, or has more than that.
+    /// Whether a field has the wanted value, or includes it.
     pub(crate) fn has(&self, field: &str, wanted: &Value) -> bool {
         let text = self.text(field);
         match wanted {
@@ -50,7 +50,7 @@ impl Kubelet {
     }
 }
 
-/// A name, or a pattern that ends with a star, as the kubelet takes them.
+/// A name, or a pattern that ends with a star, as in the kubelet.
 fn covers(pattern: &str, name: &str) -> bool {
     pattern == name || pattern.strip_suffix('*').is_some_and(|start| name.starts_with(start))
 }

@@ -27,7 +27,10 @@ use crate::report::State;
 use crate::settings::{Command, NAME, Output, Settings};
 use crate::tuner::Tuner;
 
-/// Runs the program as its command line, environment and file say.
+/// The name of the program in messages.
+const NAME: &str = "node-tuner";
+
+/// Runs the program with its command line, environment and file.
 pub fn main() -> ExitCode {
     let settings = match settings::read() {
         Ok(settings) => settings,
@@ -57,7 +60,7 @@ fn run(settings: Settings) -> ExitCode {
     }
 }
 
-/// Something differs.
+/// The exit code if something differs.
 const DIFFERS: u8 = 2;
 
 fn audit(settings: &Settings) -> ExitCode {

@@ -22,7 +22,7 @@ pub(crate) struct Node {
     pub(crate) cpus: Cpus,
     /// CPUs for interrupts, or why there are none.
     pub(crate) housekeeping: Result<Cpus, String>,
-    /// Network devices to look at, and whether each is there.
+    /// Network devices to check, and whether each exists.
     pub(crate) interfaces: Vec<Interface>,
     /// Pages of memory.
     pub(crate) pages: u64,
@@ -53,7 +53,7 @@ impl Node {
     }
 }
 
-/// What the kernel calls this start of the machine; empty where it does not say.
+/// The kernel's boot ID; empty if it is unknown.
 pub(crate) fn boot(tree: &Tree) -> String {
     tree.text("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
@@ -84,7 +84,7 @@ fn interfaces(tree: &Tree, said: &[String]) -> Vec<Interface> {
     names.into_iter().map(look).collect()
 }
 
-/// The network devices that were named, or those with hardware.
+/// The named network devices, or all with hardware.
 pub(crate) fn devices(tree: &Tree, said: &[String]) -> io::Result<Vec<String>> {
     if !said.is_empty() {
         return Ok(said.to_vec());
@@ -94,7 +94,7 @@ pub(crate) fn devices(tree: &Tree, said: &[String]) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Memory in pages; 0 where it cannot be read.
+/// Memory in pages; 0 if it cannot be read.
 fn pages(tree: &Tree) -> u64 {
     let text = tree.text("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));

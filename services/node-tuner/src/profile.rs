@@ -1,4 +1,4 @@
-//! What is wanted of a node: the values of its profile, and those that were named.
+//! The wanted values of a node: those of its profile, and overrides.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,9 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// The profile of this name with the overrides; the error names the setting with its value, and what is allowed.
-    pub(crate) fn new(name: &str, named: &BTreeMap<String, String>) -> Result<Profile, String> {
-        for (name, value) in named {
+    /// The profile of these settings. The error names the setting, its value, and what is allowed.
+    pub(crate) fn new(settings: &Settings) -> Result<Profile, String> {
+        for (name, value) in &settings.knobs {
             check(name, value)?;
         }
         let profile = Profile {
@@ -37,14 +37,14 @@ impl Profile {
         }
     }
 
-    /// The wanted value of a setting that is not a pod's.
+    /// The wanted value of a setting that does not belong to pods.
     pub(crate) fn wanted(&self, knob: &Knob) -> Option<Value> {
         let text = match (self.named.get(knob.name), self.index) {
             (Some(named), _) => named,
             (None, Some(index)) => knob.values[index],
             (None, None) => "",
         };
-        // What was named is checked, and tests check the catalogue's own.
+        // Overrides were checked, and tests check the catalogue.
         knob.kind.parse(text).ok()
     }
 
@@ -106,11 +106,11 @@ fn check(name: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// Linux 3864c6b fixes it: a moved connection did not wake the new listener.
+/// Fixed by Linux 3864c6b: a moved connection did not wake the new listener.
 const MIGRATE_REQ: &str = "leave it off, also in pods: on kernels without its fix, a connection that moves to \
                            another listener does not wake it; a replica that drains does not need it";
 
-/// Why a host profile cannot have it, and what can.
+/// Why a host profile cannot set it, and how to set it.
 fn belongs_to_pods(name: &str, value: &str, safe: Option<&str>) -> String {
     let how = match safe {
         Some("") => format!("set `sysctls: {{{name}: {value:?}}}`"),

@@ -1,4 +1,4 @@
-//! The result of an audit, a plan or a change, setting by setting.
+//! The result of an audit, a plan or a change by setting.
 
 mod table;
 
@@ -8,7 +8,23 @@ use serde::Serialize;
 use crate::catalogue::Class;
 use crate::settings::Output;
 
-/// How one setting stands.
+/// The class of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Class {
+    /// Settings of the machine: written by `apply`.
+    Host,
+    /// Sysctls of each pod's own network namespace.
+    Pod,
+    /// The kubelet's configuration.
+    Kubelet,
+    /// The container runtime's configuration.
+    Runtime,
+    /// The kernel's command line.
+    Boot,
+}
+
+/// The state of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
@@ -16,11 +32,11 @@ pub(crate) enum State {
     Ok,
     /// Not as wanted.
     Differs,
-    /// The kernel, the hardware or the virtual machine has none, or it would be pointless.
+    /// It does not exist in this kernel, hardware or virtual machine, or would have no effect.
     Skipped,
     /// Another program sets it.
     Owned,
-    /// It was refused.
+    /// It could not be written.
     Failed,
     /// It cannot be read.
     Unknown,
@@ -47,17 +63,17 @@ impl State {
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) class: Class,
-    /// Which of its files: a queue, an interrupt, a CPU; empty where there is one.
+    /// The queue, interrupt or CPU; empty if the setting has a single file.
     pub(crate) target: String,
     pub(crate) wanted: String,
     pub(crate) actual: Option<String>,
     pub(crate) state: State,
     /// Why it is skipped, owned, failed, unknown or elsewhere.
     pub(crate) reason: String,
-    /// What it was, if this pass has changed it.
+    /// The previous value, if this pass has changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) changed_from: Option<String>,
-    /// Whether it is not wanted any more, and so gets back what was there.
+    /// Whether it is no longer in the profile, so that its original is written back.
     #[serde(skip)]
     pub(crate) leaving: bool,
 }
@@ -70,22 +86,22 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Settings that are not as wanted.
+    /// Number of settings that are not as wanted.
     pub(crate) fn differs(&self) -> usize {
         self.count(State::Differs)
     }
 
-    /// Whether the node is as the profile wants it, but for what it cannot have.
+    /// Whether the node matches the profile, except for settings that do not exist on it.
     pub(crate) fn prepared(&self) -> bool {
         self.differs() + self.count(State::Failed) == 0
     }
 
-    /// Settings in this state.
+    /// Number of settings in this state.
     pub(crate) fn count(&self, state: State) -> usize {
         self.knobs.iter().filter(|row| row.state == state).count()
     }
 
-    /// The table or JSON on standard output.
+    /// Prints the table or JSON on standard output.
     pub(crate) fn print(&self, output: Output) {
         let text = match output {
             Output::Table => self.table(),
@@ -94,17 +110,17 @@ impl Report {
         process::print(&text);
     }
 
-    /// For people: fits 120 columns.
+    /// A table of 120 columns.
     pub(crate) fn table(&self) -> String {
         table::table(self)
     }
 
-    /// What `apply` would write, as lines that go and lines that come.
+    /// The changes that `apply` would make, as removed and added lines.
     pub(crate) fn plan(&self) -> String {
         table::plan(self)
     }
 
-    /// For programs.
+    /// JSON.
     pub(crate) fn json(&self) -> String {
         let value = serde_json::json!({
             "profile": self.profile,

@@ -74,7 +74,7 @@ pub(crate) struct Settings {
     #[arg(id = "kubelet-config", long, global = true, env = "NODE_TUNER_KUBELET_CONFIG")]
     #[arg(value_name = "FILE")]
     kubelet_config: Option<PathBuf>,
-    /// What that file says.
+    /// The content of that file.
     #[arg(skip)]
     pub(crate) kubelet: Option<Kubelet>,
     /// Output format
@@ -93,7 +93,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Whether originals are written back, and nothing else is done.
+    /// Whether only originals are written back.
     pub(crate) fn restores(&self) -> bool {
         match self.command {
             Command::Restore => true,

@@ -1,4 +1,4 @@
-//! The files below a root: /proc and /sys of a node, or a disposable tree that looks like them.
+//! Files below a root: /proc and /sys of a node, or a test tree that looks like them.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -16,11 +16,11 @@ impl Tree {
         Tree { root: root.canonicalize().unwrap_or_else(|_| root.to_owned()) }
     }
 
-    /// Where a path really is. Links of a disposable tree must not lead out of it: what is changed there
-    /// would be this machine's.
+    /// The real path. Symlinks of a test tree must not lead out of it, because that would change
+    /// this machine.
     fn place(&self, path: &str) -> io::Result<PathBuf> {
         if self.root == Path::new("/") {
-            // Not resolved: /proc/1/root is another root, whatever its link says.
+            // Not resolved: /proc/1/root is another root, whatever its symlink says.
             return Ok(PathBuf::from(path));
         }
         let place = self.root.join(path.trim_start_matches('/')).canonicalize()?;
@@ -31,37 +31,37 @@ impl Tree {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, words))
     }
 
-    /// All of a file, as it is.
+    /// The content of a file.
     pub(crate) fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         fs::read(self.place(path)?)
     }
 
-    /// A small text file without the space around it.
+    /// The content of a small text file, trimmed.
     pub(crate) fn text(&self, path: &str) -> io::Result<String> {
         Ok(String::from_utf8_lossy(&self.read(path)?).trim().to_owned())
     }
 
-    /// Writes as the kernel wants it: opens what is there, cuts it off, writes once.
+    /// Writes as the kernel requires: opens the existing file, truncates it and writes once.
     pub(crate) fn write(&self, path: &str, content: &[u8]) -> io::Result<()> {
         self.hold(path, content).map(drop)
     }
 
-    /// Writes, and gives the open file: some settings last as long as it is open.
+    /// Writes and returns the open file, because some settings last only while it is open.
     pub(crate) fn hold(&self, path: &str, content: &[u8]) -> io::Result<fs::File> {
         let mut file = OpenOptions::new().write(true).truncate(true).open(self.place(path)?)?;
-        // A second write to such a file would be another setting.
+        // A second write to such a file would set it again.
         match file.write(content)? {
             written if written == content.len() => Ok(file),
             _ => Err(io::Error::new(io::ErrorKind::WriteZero, "only a part was taken")),
         }
     }
 
-    /// Makes what was written to a file on a disk last.
+    /// Syncs a file to disk.
     pub(crate) fn sync(&self, path: &str) -> io::Result<()> {
         fs::File::open(self.place(path)?)?.sync_all()
     }
 
-    /// The names in a folder, in the order of people: `rx-2` before `rx-10`.
+    /// The names in a directory in natural order: `rx-2` before `rx-10`.
     pub(crate) fn list(&self, path: &str) -> io::Result<Vec<String>> {
         let entries = fs::read_dir(self.place(path)?)?;
         let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
@@ -74,20 +74,20 @@ impl Tree {
         self.place(path).is_ok_and(|place| place.exists())
     }
 
-    /// Whether the owner may write the file; true where that cannot be seen.
+    /// Whether the owner may write the file; true if unknown.
     pub(crate) fn writable(&self, path: &str) -> bool {
         let metadata = self.place(path).and_then(fs::metadata);
         metadata.map_or(true, |it| it.permissions().mode() & 0o200 != 0)
     }
 
-    /// The last part of where a link leads.
+    /// The last component of a symlink's target.
     pub(crate) fn link(&self, path: &str) -> Option<String> {
         let place = self.place(path).ok()?.canonicalize().ok()?;
         Some(place.file_name()?.to_string_lossy().into_owned())
     }
 }
 
-/// A name as what is before its last number, and that number.
+/// Splits a name into the part before its last number, and that number.
 fn natural(name: &str) -> (String, u64) {
     let stem = name.trim_end_matches(|it: char| it.is_ascii_digit());
     (stem.to_owned(), name[stem.len()..].parse().unwrap_or(0))

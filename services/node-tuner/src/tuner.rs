@@ -29,26 +29,26 @@ pub(crate) struct Tuner {
     tree: Tree,
     store: Store,
     kubelet: Option<Kubelet>,
-    /// Settings that last as long as these are open, by their paths.
+    /// Open files of settings that last only while they are open, by path.
     held: Vec<(String, File)>,
-    /// Settings that stay as they are, though they differ.
+    /// Settings that are not changed, although they differ.
     left_alone: BTreeSet<Setting>,
 }
 
-/// A setting, and which of its files.
+/// A setting, and one of its files.
 pub(crate) type Setting = (&'static str, String);
 
-/// What `restore` did.
+/// The result of `restore`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Restored {
-    /// Settings that have their original value again.
+    /// Number of settings that have their original value again.
     pub(crate) settings: usize,
-    /// Settings that could not be written, with the reason. The journal stays if there is one.
+    /// Settings that could not be written, with the reason. If there are any, the journal stays.
     pub(crate) failed: Vec<String>,
 }
 
 impl Tuner {
-    /// For the root, the profile and the journal of these settings. Touches nothing.
+    /// Uses the root, the profile and the journal of these settings. Accesses no files.
     pub(crate) fn new(settings: &Settings) -> Self {
         Tuner {
             profile: Profile::new(&settings.profile, &settings.knobs)
@@ -62,7 +62,7 @@ impl Tuner {
         }
     }
 
-    /// How every setting stands. Changes nothing.
+    /// The state of every setting. Changes nothing.
     pub(crate) fn audit(&self) -> Report {
         let journal = self.journal().ok().flatten().unwrap_or_default();
         let node = Node::look(&self.tree, &self.settings);
@@ -105,18 +105,18 @@ impl Tuner {
         Ok(self.report(&self.sight(&node), judged, leaving))
     }
 
-    /// From now on, `apply` leaves these settings as they are.
+    /// Excludes these settings from later calls of `apply`.
     pub(crate) fn leave_alone(&mut self, settings: BTreeSet<Setting>) {
         self.left_alone = settings;
     }
 
-    /// Settings that an earlier program has written, as they are wanted now.
+    /// Settings that an earlier process has written and that match the profile.
     pub(crate) fn written_before(&self) -> BTreeSet<Setting> {
         let journal = self.journal().ok().flatten().unwrap_or_default();
         let node = Node::look(&self.tree, &self.settings);
         let same = |it: &Judged| {
             let entry = journal.entry(it.knob.name, &it.path);
-            // What was held has ended with its program.
+            // Held files were closed with their process.
             it.knob.rule != Rule::Held
                 && entry.is_some_and(|entry| !entry.refused && entry.written.bytes() == it.desired)
         };
@@ -124,8 +124,8 @@ impl Tuner {
         judged.iter().filter(|it| same(it)).map(Judged::setting).collect()
     }
 
-    /// Says in the journal what was written and put back. What was noted before the first change is enough to
-    /// restore, so that an error here is none of the pass.
+    /// Records in the journal what was written and restored. The record before the first change is
+    /// sufficient for a restore, so an error here does not fail the pass.
     fn note_end(&self, journal: &Journal, noted: &Journal, was_there: bool) {
         let result = match journal.settings.is_empty() {
             true if was_there || !noted.settings.is_empty() => self.store.remove(),
@@ -137,7 +137,7 @@ impl Tuner {
         }
     }
 
-    /// Writes every original back, and ends the journal.
+    /// Writes every original back, and removes the journal.
     pub(crate) fn restore(&mut self) -> io::Result<Restored> {
         self.held.clear();
         if !self.store.has_folder() {
@@ -158,12 +158,12 @@ impl Tuner {
         Ok(restored)
     }
 
-    /// Settings in the journal; 0 where there is none.
+    /// Number of settings in the journal; 0 if there is none.
     pub(crate) fn journalled(&self) -> usize {
         self.journal().ok().flatten().map_or(0, |it| it.settings.len())
     }
 
-    /// Why the journal cannot be understood, if so.
+    /// The error of an invalid journal.
     pub(crate) fn unreadable_journal(&self) -> Option<io::Error> {
         self.journal().err()
     }
@@ -174,7 +174,7 @@ impl Tuner {
         Ok(journal)
     }
 
-    /// After a pass that did not end, files tell what of it was written.
+    /// After an interrupted pass, determines from the files what it has written.
     fn settle(&self, journal: &mut Journal) {
         for entry in journal.settings.iter_mut().filter(|it| it.pending.is_some()) {
             let rule = rule_of(entry);
@@ -195,7 +195,7 @@ impl Tuner {
         Report { profile: self.profile.name.clone(), knobs: rows }
     }
 
-    /// Rows of settings that the profile does not name any more.
+    /// Rows of settings that the profile no longer contains.
     fn leaving(&self, journal: &Journal, judged: &[Judged]) -> Vec<Row> {
         let named = |entry: &Entry| {
             judged.iter().any(|it| it.knob.name == entry.name && it.path == entry.path)
@@ -209,7 +209,7 @@ impl Tuner {
         journal.settings.iter().filter(|it| !named(it)).filter_map(row).collect()
     }
 
-    /// Adds to the journal what will be changed, and what there will be then.
+    /// Adds planned changes to the journal.
     fn note_changes(&self, journal: &mut Journal, judged: &[Judged]) {
         for judged in judged.iter().filter(|it| self.to_change(it)) {
             match journal.entry_mut(judged.knob.name, &judged.path) {
@@ -270,14 +270,14 @@ impl Tuner {
         }
     }
 
-    /// Settings that the profile does not want any more get back what was there, the last first.
+    /// Restores settings that the profile no longer contains, the last first.
     fn put_back_leaving(
         &mut self,
         journal: &mut Journal,
         judged: &mut [Judged],
         leaving: &mut Vec<Row>,
     ) {
-        // What kube-proxy has taken over is its own to change.
+        // Settings that kube-proxy has taken over are not changed.
         let owned = |it: &Judged| it.row.state == State::Owned;
         journal.settings.retain(|entry| !judged.iter().any(|it| owned(it) && it.keeps(entry)));
         for entry in journal.settings.clone().iter().rev() {
@@ -305,7 +305,8 @@ impl Tuner {
         }
     }
 
-    /// Writes an original back; whether that was needed. A file that is gone needs none.
+    /// Writes an original back. Returns whether that was necessary; it is not if the file no longer
+    /// exists.
     fn put_back(&self, entry: &Entry) -> io::Result<bool> {
         let original = entry.original.bytes();
         let now = match self.tree.read(&entry.path) {
@@ -331,9 +332,9 @@ impl Tuner {
         Ok(true)
     }
 
-    /// The kernel shows all words, but takes one. Old kernels compare only how it begins: they would take
-    /// `always [madvise] never` for `always`, so that all words are written only where the file is none
-    /// of the kernel's.
+    /// The kernel shows all words, but accepts one. Old kernels compare only the prefix and would
+    /// read `always [madvise] never` as `always`. So all words are written only to files that are
+    /// not the kernel's.
     fn write_choice(&self, path: &str, original: &[u8]) -> io::Result<()> {
         let word = rule::shown(Rule::Choice, original);
         self.tree.write(path, word.as_bytes())?;
@@ -348,9 +349,10 @@ impl Tuner {
         }
     }
 
-    /// An error where a file does not show its original after that was written.
+    /// Fails if a file does not show its original after the write.
     fn verify(&self, entry: &Entry, rule: Rule) -> io::Result<()> {
-        // What is held ends with its program; the line may be another's by now.
+        // Held files are closed with their process, and the line may have been changed by another
+        // program.
         if matches!(rule, Rule::Held | Rule::Line) {
             return Ok(());
         }
@@ -365,7 +367,7 @@ impl Tuner {
     }
 }
 
-/// The row of a setting that could not even be read.
+/// The row of a setting that could not be read.
 fn not_put_back(entry: &Entry, error: &io::Error) -> Option<Row> {
     let knob = catalogue::find(&entry.name)?;
     let row = put_back(entry, knob, &[], "");
@@ -376,7 +378,7 @@ fn rule_of(entry: &Entry) -> Rule {
     catalogue::find(&entry.name).map_or(Rule::Exact, |knob| knob.rule)
 }
 
-/// A single pass cannot hold what lasts as long as its program.
+/// A single pass cannot hold files open.
 fn left_to_the_agent(judged: &mut Judged) {
     if judged.row.state == State::Differs {
         judged.row.state = State::Elsewhere;

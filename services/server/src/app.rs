@@ -1,4 +1,4 @@
-//! The service: one instance per lane, which finds the handler of each request.
+//! The service: one instance per lane, which routes requests to their handlers.
 
 use std::error::Error;
 use std::future::{Ready, ready};
@@ -28,7 +28,7 @@ use crate::memory;
 use crate::projects::database::Database;
 use crate::projects::{self, Projects, Resource};
 
-/// Route templates, as metrics name them.
+/// Route templates, as in metrics.
 pub(crate) const ROUTES: [&str; 10] = [
     "/",
     "/hello",
@@ -42,7 +42,10 @@ pub(crate) const ROUTES: [&str; 10] = [
     "/docs",
 ];
 
-/// An error of the library's, such as a body that broke off, is answered by the library.
+/// A body in memory, or a file that is being sent.
+pub(crate) type Body = http_body_util::Either<Full<Bytes>, corelane_files::Body>;
+
+/// Errors of the library, such as an aborted body, are answered by the library.
 type Reply = Result<Response<Body>, Box<dyn Error + Send + Sync>>;
 type Later = Pin<Box<dyn Future<Output = Reply>>>;
 
@@ -57,11 +60,11 @@ struct Instance {
     max_ops: u64,
     documents: Documents,
     guard: Guard,
-    /// Where faults may be injected.
+    /// Set if faults are enabled.
     faults: Option<Injector>,
 }
 
-/// What all lanes share.
+/// State that all lanes share.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) auth: Arc<Auth>,
@@ -70,7 +73,7 @@ pub(crate) struct Common {
 }
 
 impl App {
-    /// Makes the service of each lane of this replica.
+    /// Creates the service of each lane of this replica.
     pub(crate) fn factory(
         config: Config,
         replica: String,
@@ -126,7 +129,7 @@ fn is_read(method: &Method) -> bool {
 
 impl Instance {
     /// Answers a request for projects that needs neither a handler nor its body: its method is not
-    /// taken, or it lacks a token.
+    /// allowed, or it lacks a token.
     fn refuse(&self, request: &Request<Incoming>) -> Option<Response<Full<Bytes>>> {
         self.projects.as_ref()?;
         let resource = Resource::of(request.uri().path())?;
@@ -154,7 +157,7 @@ impl Instance {
         Ok(reply)
     }
 
-    /// Finds the handler of a request.
+    /// Routes a request to its handler.
     fn dispatch(&self, mut request: Request<Incoming>) -> Either<Ready<Reply>, Later> {
         if request.uri().path().starts_with("/static/")
             && let Some(files) = &self.files
@@ -178,12 +181,12 @@ impl Instance {
         at_once(self.answer(request.into_parts().0))
     }
 
-    /// Answers what needs no waiting.
+    /// Answers requests that need no waiting.
     fn answer(&self, head: Parts) -> Response<Full<Bytes>> {
         let Parts { method, uri, headers: fields, .. } = head;
         let path = uri.path();
         let known = match path {
-            // `*` is the server as a whole, which only OPTIONS asks (RFC 9110 section 9.3.7).
+            // `*` is the server as a whole and allows only OPTIONS (RFC 9110 section 9.3.7).
             "/" | "/hello" | "/work" | "/openapi.json" | "/docs" | "*" => true,
             _ => {
                 path.strip_prefix("/div/").is_some_and(|n| !n.contains('/'))
@@ -207,7 +210,7 @@ impl Instance {
     }
 }
 
-/// Every resource here is for reading: `OPTIONS` says so, any other method is refused.
+/// All resources here are read-only: replies to `OPTIONS`, and rejects other methods.
 fn not_a_read(method: &Method) -> Response<Full<Bytes>> {
     let allow = HeaderValue::from_static("GET, HEAD, OPTIONS");
     if method != Method::OPTIONS {

@@ -1,4 +1,4 @@
-//! `GET /static/...`: files under a root.
+//! `GET /static/...`: files below a root.
 
 use std::pin::Pin;
 
@@ -12,19 +12,16 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::openapi::{self, Operation, Parameter};
 
-/// A reply that is in memory, or a file that is being sent.
-pub(crate) type Body = Either<Full<Bytes>, corelane_files::Body>;
-
-/// The files of one root, on one lane. What is not in memory is read on blocking threads of the
-/// lane's event loop, which are not pinned: a slow disk keeps neither the event loop nor its CPU.
+/// The files of one root on one lane. Files that are not in memory are read on blocking threads,
+/// which are not pinned, so a slow disk blocks neither the event loop nor its CPU.
 #[derive(Debug)]
 pub(crate) struct Files(corelane_files::Files);
 
-/// A reply at once, or one for which the disk is asked.
+/// A reply, or a future that reads from the disk.
 pub(crate) type Reply = Result<Response<Body>, Pin<Box<dyn Future<Output = Response<Body>>>>>;
 
 impl Files {
-    /// The files that a configuration names, if it does.
+    /// The configured files, if any.
     pub(crate) fn new(config: &Config) -> Option<Files> {
         let settings = Settings {
             root: config.static_root.clone()?,
@@ -32,13 +29,13 @@ impl Files {
             cache_file_bytes: config.static_cache_file,
             cache_control: config.static_cache_control.clone(),
         };
-        // It was there when the configuration was read.
+        // It existed when the configuration was read.
         let report = |error: &_| tracing::error!(%error, "static.root cannot be opened");
         corelane_files::Files::new(&settings).inspect_err(report).ok().map(Files)
     }
 
     /// Answers a GET or HEAD for `path`, which is relative to the root and still encoded. The
-    /// request's header fields are taken out of it, because their map becomes the reply's.
+    /// request's headers are moved out of it, because their map is used for the reply.
     pub(crate) fn get<B>(&self, path: &str, request: &Request<B>, fields: HeaderMap) -> Reply {
         match self.0.get(path, request.method(), fields) {
             Answer::Ready(reply) => Ok(worded(reply)),
@@ -47,7 +44,7 @@ impl Files {
     }
 }
 
-/// Gives an error the body of a problem and keeps its fields: 416 has the length of the file in
+/// Adds a problem body to an error and keeps its headers: 416 has the length of the file in
 /// Content-Range (RFC 9110 section 15.5.17).
 fn worded(reply: Response<corelane_files::Body>) -> Response<Body> {
     let status = reply.status();
@@ -66,7 +63,7 @@ fn worded(reply: Response<corelane_files::Body>) -> Response<Body> {
     problem.into_response().map(Either::Left)
 }
 
-/// The paths of files, for the document of what the server answers.
+/// The paths of files, for the OpenAPI document.
 pub(crate) fn describe() -> [openapi::Path; 2] {
     let bytes = || Some(("*/*", json!({})));
     let file = |id: &str, summary: &str| {

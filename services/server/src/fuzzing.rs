@@ -8,17 +8,17 @@ use crate::config::{Config, PROGRAM};
 use crate::handlers::{div, work};
 use crate::projects;
 
-/// A configuration that was accepted.
+/// An accepted configuration.
 #[derive(Debug)]
 pub struct Accepted {
-    /// What `--check` prints.
+    /// The output of `--check`.
     pub shown: String,
     /// Every active value.
     pub values: String,
 }
 
-/// Reads a configuration; `None` for help or the version. Whichever file the
-/// command line names, its text is `file`.
+/// Parses a configuration; `None` for help or the version. `file` is the content of any file on the
+/// command line.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ pub fn configuration<'a>(
     Ok(Some(Accepted { shown: settings.describe(PROGRAM.keys), values: format!("{config:?}") }))
 }
 
-/// The half of `/div/{n}`.
+/// The result of `/div/{n}`.
 pub fn half(n: &str) -> Option<String> {
     div::half(n)
 }
@@ -50,18 +50,18 @@ pub fn ops(query: &str, most: u64) -> Option<u64> {
     work::ops(query, most)
 }
 
-/// What would be stored of a document, if it is one.
+/// The text that would be stored, if this is a valid document.
 pub fn document(text: &[u8]) -> Option<Vec<u8>> {
     projects::fuzzing::document(text)
 }
 
-/// Whether two JSON texts say the same, except for numbers.
+/// Whether two JSON texts are equal, except for numbers.
 pub fn say_the_same(one: &[u8], other: &[u8]) -> bool {
     projects::fuzzing::say_the_same(one, other)
 }
 
-/// Whether these fields If-Match and If-None-Match let a project of this version be read and
-/// changed; `None` where one is malformed.
+/// Whether If-Match and If-None-Match allow to read and to change a project of this version; `None`
+/// if one is malformed.
 pub fn conditions(if_match: &[u8], if_none_match: &[u8], version: i64) -> Option<(bool, bool)> {
     projects::fuzzing::conditions(if_match, if_none_match, version)
 }

@@ -1,11 +1,8 @@
-//! What descriptions of operations are made of.
+//! Parts of the descriptions of operations.
 
 use serde_json::{Map, Value, json};
 
-/// A path template as OpenAPI writes it, and its path item.
-pub(crate) type Path = (&'static str, Value);
-
-/// The errors that the document knows, by status.
+/// The errors in the document, by status.
 const ERRORS: [(u16, &str, &str); 16] = [
     (
         400,
@@ -33,7 +30,7 @@ const ERRORS: [(u16, &str, &str); 16] = [
     ),
 ];
 
-/// Whatever is asked may be answered so.
+/// Possible replies to any request.
 const ALWAYS: [u16; 9] = [400, 408, 414, 417, 421, 431, 500, 501, 503];
 
 /// A method of a path.
@@ -41,7 +38,7 @@ const ALWAYS: [u16; 9] = [400, 408, 414, 417, 421, 431, 500, 501, 503];
 pub(crate) struct Operation(Map<String, Value>);
 
 impl Operation {
-    /// An operation by its id, with a line that says what it does.
+    /// An operation with its ID and a one-line summary.
     pub(crate) fn new(id: &str, summary: &str) -> Self {
         let mut members = Map::new();
         members.insert("operationId".into(), id.into());
@@ -61,7 +58,7 @@ impl Operation {
         self
     }
 
-    /// A JSON body, which has to be there.
+    /// A required JSON body.
     pub(crate) fn body(mut self, schema: Value) -> Self {
         let body =
             json!({ "required": true, "content": { "application/json": { "schema": schema } } });
@@ -69,19 +66,19 @@ impl Operation {
         self.errors(&[413, 415, 422])
     }
 
-    /// Needs a bearer token.
+    /// Requires a bearer token.
     pub(crate) fn bearer(mut self) -> Self {
         self.0.insert("security".into(), json!([{ "bearer": [] }]));
         self.errors(&[401])
     }
 
-    /// A reply that is no error, made by [`reply`].
+    /// A successful reply, made by [`reply`].
     pub(crate) fn reply(mut self, status: u16, reply: Value) -> Self {
         self.0["responses"][status.to_string()] = reply;
         self
     }
 
-    /// Further errors that may be the reply.
+    /// Further possible errors.
     pub(crate) fn errors(mut self, statuses: &[u16]) -> Self {
         for (status, name, _) in ERRORS.iter().filter(|(status, ..)| statuses.contains(status)) {
             let reference = format!("#/components/responses/{name}");
@@ -97,7 +94,7 @@ impl From<Operation> for Value {
     }
 }
 
-/// A reply with a body of this media type; without one, without a body.
+/// A reply with a body of this media type, or without a body.
 pub(crate) fn reply(description: &str, content: Option<(&str, Value)>) -> Value {
     let mut reply = json!({
         "description": description,
@@ -117,7 +114,7 @@ pub(crate) fn reply(description: &str, content: Option<(&str, Value)>) -> Value 
 pub(crate) struct Parameter(Value);
 
 impl Parameter {
-    /// A parameter that has to be there.
+    /// A required parameter.
     pub(crate) fn required(place: &str, name: &str, description: &str, schema: Value) -> Self {
         let mut parameter = Parameter::optional(place, name, description, schema);
         parameter.0["required"] = true.into();
@@ -174,7 +171,7 @@ fn error(status: u16, description: &str) -> Value {
     reply
 }
 
-/// The members that every problem has; a type may have more.
+/// The members of every problem. A type may have more.
 fn problem() -> Value {
     json!({
         "description": "A problem document (RFC 9457)",

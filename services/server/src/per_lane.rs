@@ -1,9 +1,9 @@
-//! Counters that each lane keeps for itself, and that the admin thread adds up.
+//! Per-lane counters, which the admin thread adds up.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A count that only one thread writes: no instruction of it is locked.
+/// A counter with a single writer, without locked instructions.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
@@ -17,12 +17,12 @@ impl Count {
     }
 }
 
-/// The counters of all lanes. `T` has cache lines of its own, so that no two lanes share one:
-/// two, because processors fetch them in pairs.
+/// The counters of all lanes. `T` is on its own pair of cache lines, because processors prefetch
+/// them in pairs.
 #[derive(Debug)]
 pub(crate) struct PerLane<T>(Mutex<Vec<Arc<Apart<T>>>>);
 
-/// What shares its cache lines with nothing else.
+/// A value on its own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Apart<T>(T);
@@ -42,14 +42,14 @@ impl<T> Default for PerLane<T> {
 }
 
 impl<T> PerLane<T> {
-    /// Takes in the counters of one more lane.
+    /// Adds the counters of a lane.
     pub(crate) fn add(&self, counters: T) -> Arc<Apart<T>> {
         let lane = Arc::new(Apart(counters));
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&lane));
         lane
     }
 
-    /// The sum over all lanes of one of their counts.
+    /// The sum of one counter over all lanes.
     pub(crate) fn sum(&self, count: impl Fn(&T) -> u64) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|lane| count(lane)).sum()
     }

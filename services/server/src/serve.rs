@@ -1,4 +1,4 @@
-//! Running the service: its parts are made, served and ended in this order.
+//! Runs the service: creates its parts, serves, and ends them in this order.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::projects::database::Database;
 use crate::projects::metrics::Metrics;
 use crate::telemetry;
 
-/// Serves until drained: 0 after a clean drain, 1 when something was cut or failed.
+/// Serves until drained. Exit code 0 after a clean drain, 1 if something was cut or failed.
 pub(crate) fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
     let builder = builder(&config)?;
     let auth = Arc::new(config.auth()?);
@@ -46,7 +46,7 @@ pub(crate) fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
     };
     let common = Common { auth, faults, database: database.clone() };
     let served = server.serve(App::factory(config, replica, common));
-    // The lanes have ended, and what they held of it is gone.
+    // The lanes have ended and released their references.
     if let Some(database) = database.and_then(Arc::into_inner) {
         database.close();
     }
@@ -57,64 +57,23 @@ pub(crate) fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
     })
 }
 
-pub(crate) fn builder(config: &Config) -> Result<Builder, ConfigErrors> {
-    Database::check(config)?;
-    let builder = Server::builder()
-        .bind(config.listen)
-        .admin(config.admin_listen)
-        .lanes(config.lanes)
-        .pin(config.pin)
-        .placement(config.placement)
-        .steering(config.steering)
-        .backlog(config.backlog as u32)
-        .park_after(config.park_after)
-        .moving(config.moving)
-        .limits(Limits {
-            connections: config.limits_connections as usize,
-            connection_requests: config.limits_connection_requests,
-            slots: config.limits_slots as usize,
-            queue: config.limits_queue as usize,
-            blocking_threads: config.limits_blocking_threads as usize,
-            blocking_queue: config.limits_blocking_queue as usize,
-            headers: config.limits_headers as usize,
-            header_bytes: config.limits_header_bytes as usize,
-            uri_bytes: config.limits_uri_bytes as usize,
-            body_bytes: config.limits_body_bytes,
-        })
-        .timeouts(Timeouts {
-            header: config.timeouts_header,
-            body: config.timeouts_body,
-            request: config.timeouts_request,
-            write: config.timeouts_write,
-            connection_age: config.timeouts_connection_age,
-            idle: config.timeouts_idle,
-            stall: config.timeouts_stall,
-        })
-        .drain(Drain {
-            settle: config.drain_settle,
-            deadline: config.drain_deadline,
-            report: config.drain_report,
-        })
-        .load_reports(config.load_reports)
-        .request_ids(config.request_ids)
-        .plain_requests(config.plain_requests)
-        .traces(telemetry::traces(config))
-        .routes(ROUTES);
-    Ok(match config.tls()? {
-        Some(tls) => builder.tls(tls),
-        None => builder,
-    })
+/// The name of this replica in replies, spans and the database.
+pub(crate) fn replica_name(config: &Config) -> String {
+    match config.replica.as_str() {
+        "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        name => name.to_owned(),
+    }
 }
 
 fn named(builder: Builder, replica: &str) -> Builder {
-    // A name of printable ASCII, as the schema allows, is always a header value.
+    // The schema requires printable ASCII, which is a valid header value.
     match HeaderValue::from_str(replica) {
         Ok(name) => builder.replica(name),
         Err(_) => builder,
     }
 }
 
-/// The page of faults always exists: it shows how to enable them.
+/// The page always exists, because it shows how to enable faults.
 fn with_drills(builder: Builder, faults: Option<&Arc<Faults>>) -> Builder {
     let builder = builder.admin_route("/faults", faults::handler(faults.cloned()));
     match faults {
@@ -130,9 +89,9 @@ fn with_tokens(builder: Builder, auth: &Arc<Auth>) -> Builder {
     builder.collector(AuthCollector(Arc::clone(auth)))
 }
 
-/// Says why a part of the service could not start.
-fn not_started(reason: &dyn std::fmt::Display) -> ExitCode {
-    report(reason);
+/// Logs why a part of the service could not start.
+fn failed(reason: &dyn std::fmt::Display) -> ExitCode {
+    crate::report(reason);
     ExitCode::FAILURE
 }
 

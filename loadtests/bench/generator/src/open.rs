@@ -12,7 +12,7 @@ use crate::pool::{Lost, PATIENCE, Pool};
 use crate::tally::Tally;
 use crate::trace::Arrival;
 
-/// Which of the free connections is asked next.
+/// Choice of the free connection for the next request.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Choice {
     /// The connection that has been free for longest. If connections are spread over lanes, this

@@ -1,4 +1,4 @@
-// Files by `send`, what Express serves them with: Node has no handler of its own.
+// Files by `send`, as in Express, because Node has no file server.
 
 import send from "send";
 

@@ -1,7 +1,9 @@
 // Routes whose replies are short text.
 
-// WebAssembly, since JavaScript has no integers of 64 bits, and with BigInt a step takes from one to two hundred
-// nanoseconds. In its text format:
+// WebAssembly, because JavaScript has no integers of 64 bits, and a step takes 100 to 200 ns with BigInt. The module
+// in its text format:
+//
+// ```
 //   (func (export "iterate") (param $ops i64) (result i64) (local $state i64)
 //     (local.set $state (i64.const 1))
 //     (block $done (loop $next
@@ -11,6 +13,7 @@
 //       (local.set $ops (i64.sub (local.get $ops) (i64.const 1)))
 //       (br $next)))
 //     (local.get $state))
+// ```
 const WORK =
   "AGFzbQEAAAABBgFgAX4BfgMCAQAHCwEHaXRlcmF0ZQAACjsBOQEBfkIBIQECQANA" +
   "IABQDQEgAUKt/tXk1IX9qNgAfkLPgp677+/eghR8IQEgAEIBfSEADAALCyABCw==";

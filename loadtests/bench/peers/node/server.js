@@ -1,5 +1,5 @@
-// Serves the routes of the reference service with Node's own http module: one process, or a cluster
-// of as many as it is given threads.
+// Serves the routes of the reference service with Node's http module: one process, or a cluster with
+// one process per thread.
 
 import cluster from "node:cluster";
 import http from "node:http";

@@ -1,4 +1,4 @@
-//! Lets libFuzzer look for inputs that break the target named by `FUZZ_TARGET`.
+//! Runs libFuzzer on the target named by `FUZZ_TARGET`.
 
 #![no_main]
 

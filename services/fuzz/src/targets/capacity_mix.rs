@@ -1,7 +1,7 @@
-//! The text of a mix, as the capacity model reads it.
+//! The text of a mix for the capacity model.
 //!
-//! A mix that is read has shares that add up to 1 and finite times, and is the same when it is
-//! written and read again. Formulas and knee take any of them.
+//! A valid mix has shares that add up to 1 and finite times, and round-trips through its text.
+//! Formulas and knee accept every mix.
 
 use corelane::capacity::{Mix, Model, Replica};
 

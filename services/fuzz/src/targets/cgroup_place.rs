@@ -1,9 +1,9 @@
-//! Where the files of a controller are, by `/proc/self/cgroup` and `/proc/self/mountinfo`.
+//! The directories of a controller, from `/proc/self/cgroup` and `/proc/self/mountinfo`.
 //!
-//! Each directory is the parent of the one before, up to the mount point. A mount point with any
+//! Each directory is the parent of the previous one, up to the mount point. A mount point with any
 //! character round-trips through the kernel's escapes.
 //!
-//! The input is the one file, a line `---`, then the other.
+//! The input is the first file, a line `---`, then the second.
 
 use std::path::{Component, Path};
 

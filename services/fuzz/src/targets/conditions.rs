@@ -1,4 +1,4 @@
-//! If-Match and If-None-Match: what one lets through with a tag, the other stops.
+//! If-Match and If-None-Match: for the same tag exactly one of them is true.
 //!
 //! The first 2 bytes of the input are the version of the resource, less 1.
 
@@ -15,10 +15,10 @@ pub(super) fn run(input: &[u8]) {
     assert_eq!(read, written);
     let unless = conditions(b"*", field, version).expect("one grammar for both fields");
     assert_eq!(unless.0, unless.1);
-    // Strong equality is weak equality, too (RFC 9110 section 8.8.3.2).
+    // Strong equality implies weak equality (RFC 9110 section 8.8.3.2).
     assert!(!(read && unless.0));
     assert_eq!(conditions(nothing, nothing, version), Some((false, false)));
-    // One more tag that names the version: it is let through.
+    // An additional tag with the version matches.
     if !field.trim_ascii().starts_with(b"*") {
         let more = [field, format!(", \"{version}\"").as_bytes()].concat();
         assert_eq!(conditions(&more, nothing, version), Some((true, true)));

@@ -1,6 +1,6 @@
 //! The server's configuration: file, environment and flags.
 //!
-//! What `--check` prints is a configuration file that gives the same values again.
+//! The output of `--check` is a configuration file with the same values.
 //!
 //! The input is a TOML file, a line `---`, then a line for each variable (`NAME=value`) or flag.
 

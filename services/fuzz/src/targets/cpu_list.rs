@@ -8,7 +8,7 @@ pub(super) fn run(text: &str) {
     assert!(cpus.last().is_none_or(|&last| last < 1 << 16), "{cpus:?}");
     let written: Vec<_> = cpus.iter().map(usize::to_string).collect();
     assert_eq!(cpu_list(&written.join(",")), Some(cpus.clone()));
-    // Every run of neighbours as one range, as the kernel writes it.
+    // Each run of consecutive CPUs as one range, as the kernel writes it.
     let ranges = cpus.chunk_by(|a, b| a + 1 == *b);
     let ranges: Vec<_> = ranges.map(|run| format!("{}-{}", run[0], run[run.len() - 1])).collect();
     assert_eq!(cpu_list(&ranges.join(",")), Some(cpus));

@@ -1,4 +1,4 @@
-//! `/div/{n}`: the half, added to itself, is n.
+//! `/div/{n}`: the result, added to itself, is n.
 
 use corelane_server::fuzzing::half;
 
@@ -21,7 +21,7 @@ fn parts(n: &str) -> (&str, (&str, &str)) {
     (sign, digits.split_once('.').unwrap_or((digits, "")))
 }
 
-/// Adds a number to itself from its last digit on.
+/// Adds a number to itself, starting at its last digit.
 fn double((whole, fraction): (&str, &str)) -> (String, String) {
     let mut carry = 0;
     let mut digits: Vec<u8> = format!("{whole}{fraction}").into_bytes();

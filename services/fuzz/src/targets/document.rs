@@ -1,4 +1,4 @@
-//! Documents of projects: what is stored says what was sent, and is a document again.
+//! Documents of projects: the stored text is equivalent to the input, and is a valid document.
 
 use corelane_server::fuzzing::{document, say_the_same};
 

@@ -1,5 +1,4 @@
-//! The path of a request for a file: what comes out names something below the root, and nothing that
-//! is hidden.
+//! The path of a request for a file: a valid path is below the root and not hidden.
 
 use corelane_files::fuzzing::normal;
 
@@ -12,7 +11,7 @@ pub(super) fn run(raw: &str) {
         assert!(!name.is_empty());
         assert!(!name.starts_with('.') || (index == 0 && name == ".well-known"), "{path}");
     }
-    // Each character that is encoded again comes out as the same path; a slash does not.
+    // Encoding a character again gives the same path, except for a slash.
     let encode = |byte: u8| match byte {
         b'/' => "/".to_owned(),
         byte => format!("%{byte:02x}"),

@@ -1,4 +1,4 @@
-//! The Range field: parts that are in the file, apart from each other, and not many.
+//! The Range header: parts are within the file, do not overlap, and are limited in number.
 //!
 //! The first 8 bytes of the input are the file's length.
 
@@ -18,7 +18,7 @@ pub(super) fn run(input: &[u8]) {
     for pair in ordered.windows(2) {
         assert!(pair[0].end < pair[1].start, "{found:?}: joined, they are shorter");
     }
-    // A request for the found parts finds the same parts.
+    // Requesting the selected parts selects the same parts.
     if !found.is_empty() {
         let specs: Vec<_> = found.iter().map(|p| format!("{}-{}", p.start, p.end - 1)).collect();
         let value = format!("bytes={}", specs.join(","));

@@ -1,7 +1,6 @@
-//! The guard against request smuggling: what it says of a connection does not depend on the pieces
-//! in which the bytes come.
+//! The guard against request smuggling: its result does not depend on how the bytes are split.
 //!
-//! The first 8 bytes of the input choose where it is cut.
+//! The first 8 bytes of the input choose where to split.
 
 use corelane::fuzzing::follow;
 
@@ -10,7 +9,7 @@ pub(super) fn run(input: &[u8]) {
     let whole = follow([bytes].into_iter().filter(|piece| !piece.is_empty()));
     if let Some((at, _, reason)) = whole.cut {
         assert!(at <= bytes.len(), "{reason}");
-        // What may pass is not cut again.
+        // Bytes that may pass are not cut again.
         assert_eq!(follow([&bytes[..at]].into_iter()).cut, None, "{reason}");
     }
     assert_eq!(follow(bytes.chunks(1)), whole, "one by one");

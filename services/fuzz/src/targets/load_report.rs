@@ -1,4 +1,5 @@
-//! Load reports from any counters: both forms say the same, within the bounds that Envoy needs.
+//! Load reports from any counters: both formats have the same values, within the bounds that Envoy
+//! requires.
 //!
 //! The input is a sequence of samples of 7 numbers of 8 bytes each, little-endian.
 

@@ -1,4 +1,4 @@
-//! One reader of outside text each.
+//! One parser of external text each.
 
 mod capacity_mix;
 mod cgroup_place;
@@ -16,10 +16,10 @@ mod quota;
 mod trace_context;
 mod work;
 
-/// Reads one input; panics where the reader breaks one of its promises.
+/// Parses one input, and panics if an invariant is violated.
 pub type Target = fn(&[u8]);
 
-/// Every target by its name, which is also that of its folder in `seeds`.
+/// Every target by its name, which is also its folder in `seeds`.
 pub const TARGETS: &[(&str, Target)] = &[
     ("capacity_mix", |input| text(input, capacity_mix::run)),
     ("cgroup_place", |input| text(input, cgroup_place::run)),

@@ -1,7 +1,7 @@
-//! The fast path of plain requests: a server with it and one without send the same replies, whatever
-//! bytes arrive in whatever pieces.
+//! The fast path: a server with it and one without send the same replies to any bytes in any
+//! pieces.
 //!
-//! The first 8 bytes of the input choose where the rest is cut.
+//! The first 8 bytes of the input choose where the rest is split.
 
 use std::sync::OnceLock;
 
@@ -14,7 +14,7 @@ static PAIR: OnceLock<Pair> = OnceLock::new();
 
 pub(super) fn run(input: &[u8]) {
     let Some((seed, bytes)) = input.split_first_chunk::<8>() else { return };
-    // The preface of HTTP/2 begins so; what follows it is no text.
+    // The HTTP/2 preface, after which the input is binary.
     if bytes.starts_with(b"PRI ") {
         return;
     }
@@ -28,8 +28,8 @@ pub(super) fn run(input: &[u8]) {
     assert!(plain == hyper || (0..TRIES).any(same), "{plain:?} and {hyper:?}");
 }
 
-/// What hyper says of bytes that it refuses depends on how many it got at a time, with either
-/// server: what differs by that alone does not differ each time.
+/// hyper's reply to rejected bytes depends on how many it read at a time, in either server. So a
+/// difference counts only if it occurs in every attempt.
 const TRIES: usize = 50;
 
 /// Cuts `bytes` into pieces of 1 to 256 bytes, chosen by a xorshift generator.

@@ -1,6 +1,6 @@
-//! Quotas, weights and partitions of a cgroup, and what is counted of quotas.
+//! Quotas, weights and partitions of a cgroup, and counters of quotas.
 //!
-//! A quota is a finite number of CPUs above 0 and the same in both versions of cgroups. A weight
+//! A quota is a finite number of CPUs above 0, and equal in both versions of cgroups. A weight
 //! matches few numbers of CPUs, shares match one at most.
 
 use corelane::fuzzing::{cfs_quota, cpu_max, is_partition, requests, throttling};
@@ -18,9 +18,9 @@ pub(super) fn run(text: &str) {
     }
     let [weight, shares] = requests(text, MOST);
     assert!(shares.len() <= 1, "{shares:?}");
-    // The conversions agree on neighbours at most.
+    // The conversions agree for neighbours at most.
     assert!(weight.len() <= 4, "{weight:?}");
-    // Any time that fits the kernel's file is kept whole: v1 has nanoseconds, v2 microseconds.
+    // Times in the kernel's file are kept exactly: v1 has nanoseconds, v2 microseconds.
     if let Some((periods, throttled, nanos)) = throttling(text) {
         let time = |name, value: u128| text.contains(name) && text.contains(&value.to_string());
         assert!(text.contains(&periods.to_string()) && text.contains(&throttled.to_string()));

@@ -1,4 +1,4 @@
-//! The context of a trace: what is passed on is valid, bounded, and the same when it is read again.
+//! Trace contexts: what is passed on is valid, bounded, and parses to the same context.
 
 use corelane::fuzzing::trace_context;
 

@@ -1,4 +1,4 @@
-//! The query of `/work?ops=N`: a number within its bound, whatever stands around it.
+//! The query of `/work?ops=N`: a number within its bound, at any position of the query.
 //!
 //! The first line of the input is the bound.
 

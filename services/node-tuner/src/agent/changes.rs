@@ -1,4 +1,4 @@
-//! What has changed since the passes before: drift, repairs and failures.
+//! Detects changes since the last passes: drift, repairs and failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,54 +7,55 @@ use crate::kubernetes::{Message, Reason};
 use crate::report::{Report, Row, State};
 use crate::tuner::Setting;
 
-/// Settings that an event names: the rest is counted.
+/// Maximum settings that an event names. The rest is counted.
 const NAMED: usize = 3;
 
-/// What is remembered of earlier passes.
+/// The state of earlier passes.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// Settings that were as desired.
+    /// Settings that matched the profile.
     desired: BTreeSet<Setting>,
-    /// Settings that have drifted and are not as desired again.
+    /// Settings that have drifted and do not match the profile yet.
     drifted: BTreeSet<Setting>,
-    /// Settings that were refused, with the reason.
+    /// Settings that could not be written, with the reason.
     failed: BTreeMap<Setting, String>,
     /// Whether the node was prepared.
     prepared: bool,
 }
 
-/// What is new in a pass.
+/// The changes of a pass.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// Settings that were as desired before and were not when this pass began.
+    /// Settings that matched the profile, but did not at the start of this pass.
     pub(crate) drifted: Vec<Row>,
-    /// Those of them that this pass has written again.
+    /// Drifted settings that this pass has written again.
     pub(crate) repaired: Vec<Row>,
-    /// All that this pass has written.
+    /// All settings that this pass has written.
     pub(crate) written: Vec<Row>,
     /// Settings that this pass could not write.
     pub(crate) failed: Vec<Row>,
-    /// Those of them that were not refused before, or for another reason.
+    /// Failed settings that did not fail before, or failed for another reason.
     pub(crate) newly_failed: Vec<Row>,
-    /// Whether the node is prepared now and was not before.
+    /// Whether the node has become prepared.
     pub(crate) prepared: bool,
 }
 
 impl Memory {
-    /// Remembers that these were as desired.
+    /// Starts with settings that matched the profile.
     pub(crate) fn new(desired: BTreeSet<Setting>) -> Self {
         Memory { desired, ..Memory::default() }
     }
 
-    /// Settings that were as desired before: one that differs has drifted, whenever that is found.
+    /// Settings that matched the profile. If one differs later, it has drifted.
     ///
-    /// Without those that last as long as a file is open, which the agent must hold again.
+    /// Excludes settings that last only while a file is open, because a new agent has to open it
+    /// again.
     pub(crate) fn reached(&self) -> BTreeSet<Setting> {
         let held = |name| catalogue::find(name).is_some_and(|knob| knob.rule == Rule::Held);
         self.desired.union(&self.drifted).filter(|(name, _)| !held(name)).cloned().collect()
     }
 
-    /// Takes in what a pass has found. `applied`: whether it was to write.
+    /// Adds the result of a pass. `applied`: whether it was to write.
     pub(crate) fn take(&mut self, report: &Report, applied: bool) -> Changes {
         let mut changes = Changes::default();
         for row in &report.knobs {
@@ -100,7 +101,7 @@ impl Memory {
 }
 
 impl Changes {
-    /// The events of the node: one for each setting, however many files it has.
+    /// The events of the node: one per setting, however many files it has.
     pub(crate) fn messages(&self, profile: &str) -> Vec<Message> {
         let mut messages = Vec::new();
         let drifted = |row: &Row| {

@@ -1,6 +1,6 @@
 //! The loop that repeats `audit`, `apply` or `restore`, and proves pinning.
 //!
-//! Nothing is restored when it ends: the next agent of the node takes over.
+//! Nothing is restored when it ends, because the next agent of the node continues.
 
 mod changes;
 mod http;
@@ -44,7 +44,7 @@ enum AgentError {
 
 /// Runs until SIGTERM.
 pub(crate) fn run(settings: Settings) -> ExitCode {
-    // At the end the pass under way is waited for: no setting is half written.
+    // Waits for the current pass, so that no setting is half written.
     match process::block_on(keep(&settings), false).map_err(AgentError::from).flatten() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -126,7 +126,7 @@ async fn tune(settings: &Settings, status: &Status, passed: &Notify) -> Result<(
     }
 }
 
-/// The message of an agent that only audits and finds a journal.
+/// The message of an agent in audit mode that finds a journal.
 fn left_tuned(settings: usize) -> String {
     format!(
         "The node is still tuned, though this agent only audits: the journal has {settings} settings. \

@@ -10,18 +10,18 @@ use crate::report::{Report, Row};
 use crate::settings::{Drift, Mode, Settings};
 use crate::tuner::Tuner;
 
-/// Looks at the node again and again, and does what its mode says.
+/// Repeats passes over the node in the configured mode.
 #[derive(Debug)]
 pub(crate) struct Passes {
     tuner: Tuner,
     mode: Mode,
     repair: bool,
     memory: Memory,
-    /// Whether there may be a journal to end.
+    /// Whether there may be a journal to restore.
     to_restore: bool,
 }
 
-/// What a pass has come to.
+/// The result of a pass.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) pass: Pass,
@@ -31,7 +31,7 @@ pub(crate) struct Outcome {
 }
 
 impl Passes {
-    /// Takes over what another agent of the node has written.
+    /// Continues the work of an earlier agent of the node.
     pub(crate) fn new(settings: &Settings) -> Self {
         let tuner = Tuner::new(settings);
         Passes {
@@ -94,7 +94,7 @@ impl Passes {
         outcome
     }
 
-    /// A pass that has to do with drift.
+    /// The result of a pass that checks drift.
     fn outcome(&mut self, report: Report, error: Option<String>) -> Outcome {
         let applied = self.mode == Mode::Apply && error.is_none();
         let changes = self.memory.take(&report, applied);
@@ -139,7 +139,7 @@ fn log(changes: &Changes) {
 fn log_restored(before: &Report, after: &Report) {
     for row in before.knobs.iter().filter(|row| row.class == Class::Host) {
         let same = |it: &&Row| (it.name, &it.target) == (row.name, &row.target);
-        // What is only in the journal is not there any more: it wanted its original.
+        // A setting that is only in the journal was restored, so its wanted value is the original.
         let now = after.knobs.iter().find(same).map_or(Some(&row.wanted), |it| it.actual.as_ref());
         let Row { name, target, actual, .. } = row;
         if actual.as_ref() != now {

@@ -1,4 +1,4 @@
-//! What an agent knows: shared by its loop, its talks with the API server and its port.
+//! The state of an agent, shared by its loop, its API client and its port.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -11,7 +11,7 @@ use crate::proof::NodeProof;
 use crate::report::{Report, State};
 use crate::settings::Mode;
 
-/// Operations at the API server; failures are counted by operation.
+/// Requests to the API server, by which failures are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     Pods,
@@ -31,11 +31,11 @@ impl Operation {
     }
 }
 
-/// How one pass came out.
+/// The result of one pass.
 #[derive(Debug)]
 pub(crate) struct Pass {
     pub(crate) report: Report,
-    /// Why nothing was changed, or not all was restored.
+    /// Why nothing was changed, or not everything was restored.
     pub(crate) error: Option<String>,
     /// Settings in the journal after it.
     pub(crate) journalled: usize,
@@ -49,27 +49,27 @@ pub(crate) struct Counts {
     pub(crate) failures: u64,
 }
 
-/// All that is known.
+/// The state of the agent.
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) mode: Mode,
     pub(crate) profile: String,
-    /// The last pass; none before the first.
+    /// The last pass; `None` before the first.
     pub(crate) pass: Option<Pass>,
     /// Seconds since 1970.
     pub(crate) last_pass: f64,
     pub(crate) failed_passes: u64,
     pub(crate) knobs: BTreeMap<&'static str, Counts>,
-    /// What was found of the pods, or why nothing was.
+    /// The proofs of the pods, or why there are none.
     pub(crate) proof: Result<NodeProof, String>,
     pub(crate) api_errors: BTreeMap<Operation, u64>,
-    /// Why a node that is restored may still have the taint.
+    /// Why a restored node may still have the taint.
     pub(crate) tainted: Option<String>,
-    /// What the API server was not told yet.
+    /// Events that were not sent to the API server yet.
     pub(crate) messages: Vec<Message>,
 }
 
-/// One lock, held for moments.
+/// Protected by one lock, which is held briefly.
 #[derive(Debug)]
 pub(crate) struct Status(Mutex<Facts>);
 
@@ -95,9 +95,9 @@ impl Status {
 }
 
 impl Facts {
-    /// Takes in a pass.
+    /// Records a pass.
     pub(crate) fn passed(&mut self, pass: Pass, changes: &Changes) {
-        // Each is there from the beginning, at 0.
+        // All series exist from the start, with 0.
         for row in pass.report.knobs.iter().filter(|row| row.class == Class::Host) {
             self.knobs.entry(row.name).or_default();
         }
@@ -116,7 +116,7 @@ impl Facts {
         self.pass = Some(pass);
     }
 
-    /// Keeps events for the API server; of equal ones, the newest.
+    /// Queues events for the API server; the newest replaces an equal one.
     pub(crate) fn tell(&mut self, messages: Vec<Message>) {
         for message in messages {
             self.messages
@@ -125,12 +125,12 @@ impl Facts {
         }
     }
 
-    /// Whether the node is as the profile wants it; none before the first pass.
+    /// Whether the node matches the profile; `None` before the first pass.
     pub(crate) fn prepared(&self) -> Option<bool> {
         self.pass.as_ref().map(|pass| pass.error.is_none() && pass.report.prepared())
     }
 
-    /// Whether the agent has done what it is for, or why not.
+    /// Whether the agent has done its task, or why not.
     pub(crate) fn ready(&self) -> Result<(), String> {
         let Some(pass) = &self.pass else { return Err("the first pass has not ended".to_owned()) };
         if let Some(error) = &pass.error {
@@ -141,7 +141,7 @@ impl Facts {
             Mode::Restore if pass.journalled > 0 => {
                 Err(format!("{} settings are still in the journal", pass.journalled))
             }
-            // After this the agents are deleted, and with them the right to change nodes.
+            // After this the agents are deleted, and with them the permission to change nodes.
             Mode::Restore => match &self.tainted {
                 Some(why) => Err(format!("the node may still have the taint: {why}")),
                 None => Ok(()),
@@ -151,7 +151,7 @@ impl Facts {
         }
     }
 
-    /// Whether an agent that only looks found a node that another has tuned.
+    /// The number of tuned settings that an agent in audit mode found.
     pub(crate) fn left_tuned(&self) -> Option<usize> {
         let journalled = self.pass.as_ref().map_or(0, |pass| pass.journalled);
         (self.mode == Mode::Audit && journalled > 0).then_some(journalled)

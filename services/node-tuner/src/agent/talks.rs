@@ -1,6 +1,6 @@
-//! What the API server has a part in: events, the taint, and which pods to prove.
+//! The parts that need the API server: events, the taint, and the pods to prove.
 //!
-//! When it is away, only these wait.
+//! Only these wait while it is unreachable.
 
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
@@ -11,7 +11,7 @@ use crate::kubernetes::{Kubernetes, words};
 use crate::proof::{Examiner, Pod, Strangers};
 use crate::settings::Mode;
 
-/// Talks after each pass.
+/// Calls the API server after each pass.
 #[derive(Debug)]
 pub(crate) struct Talks<'a> {
     pub(crate) examiner: Examiner,
@@ -21,7 +21,7 @@ pub(crate) struct Talks<'a> {
 }
 
 impl Talks<'_> {
-    /// Never ends: what fails is tried again after the next pass.
+    /// Never returns: failures are retried after the next pass.
     pub(crate) async fn run(&self, mut kubernetes: Kubernetes) {
         let mut strangers = None;
         loop {
@@ -38,7 +38,7 @@ impl Talks<'_> {
         self.answer(Operation::Events, told);
     }
 
-    /// An agent that only looks leaves the node alone; one that restores leaves no taint behind.
+    /// An agent in audit mode does not change the taint. One in restore mode removes it.
     async fn taint(&self, kubernetes: &Kubernetes) {
         let prepared = match (self.mode, self.status.facts().prepared()) {
             (Mode::Audit, _) | (_, None) => return,
@@ -53,8 +53,8 @@ impl Talks<'_> {
         }
     }
 
-    /// Once it is off, nobody puts it on while this agent restores: an API server that goes away later
-    /// changes nothing.
+    /// Once removed, nobody adds the taint while this agent restores, so an API server that becomes
+    /// unreachable later changes nothing.
     fn untainted(&self, outcome: &kube::Result<bool>) {
         let mut facts = self.status.facts();
         if facts.tainted.is_some() {
@@ -78,7 +78,7 @@ impl Talks<'_> {
         self.status.facts().proof = proof;
     }
 
-    /// Counts and logs a failure; what was answered, if it is none.
+    /// Counts and logs a failure. Returns the reply, if there is one.
     fn answer<T>(&self, operation: Operation, outcome: kube::Result<T>) -> Option<T> {
         match outcome {
             Ok(answer) => Some(answer),

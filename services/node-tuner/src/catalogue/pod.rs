@@ -7,14 +7,14 @@ const IP: &str = "Documentation/networking/ip-sysctl.rst";
 /// Properties of such a sysctl.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pods {
-    /// The version of Kubernetes from which every pod may set it, empty: all; none: only where
-    /// the kubelet allows it.
+    /// The Kubernetes version from which every pod may set it; empty for all versions. `None` if
+    /// the kubelet must allow it.
     pub(crate) safe: Option<&'static str>,
     pub(crate) server: Values,
     pub(crate) gateway: Values,
 }
 
-/// Whose pods.
+/// The kind of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Server,
@@ -48,7 +48,7 @@ const fn pods(safe: Option<&'static str>, server: Values, gateway: Values) -> Pl
     Place::Pod(Pods { safe, server, gateway })
 }
 
-/// One that the profiles leave at the kernel's value.
+/// One that the profiles do not set.
 const LEFT: Knob = Knob {
     name: "",
     kind: Kind::Number { min: 0, max: i32::MAX as u64 },
@@ -65,24 +65,25 @@ pub(super) static KNOBS: &[Knob] = &[
     Knob {
         name: "net.ipv4.ip_local_port_range",
         place: pods(SAFE, CHOSEN, all("10240 65535")),
-        summary: "Ports of connections that the pod opens",
-        reason: "Nearly twice the kernel's 32768 to 60999, above the listeners: connections to replicas",
-        risk: "Collides with listeners in it",
+        summary: "Local ports of connections that the pod opens",
+        reason: "Nearly twice as many as the kernel's 32768 to 60999, above the listeners, for \
+                 connections to replicas",
+        risk: "Conflicts with listeners in the range",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_fin_timeout",
         place: pods(SAFE_FROM_1_29, all("20"), all("20")),
-        summary: "Seconds for which a connection is kept that the pod has closed and whose peer is silent",
-        reason: "The kernel's 60 keeps them for three times as long; the C10k run needs 20",
-        risk: "Slow peers lose their last bytes",
+        summary: "Seconds for which a closed connection is kept whose peer is silent",
+        reason: "The kernel's 60 keeps them three times as long; the C10k test needs 20",
+        risk: "Slow peers lose the end of their data",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_rmem",
         place: pods(SAFE_FROM_1_32, ["", "", "4096 16384 6291456"], ["", "", "4096 16384 6291456"]),
-        summary: "Bytes of a socket's receive buffer: least, at first, most",
-        reason: "A million connections that are mostly idle begin with an eighth of the kernel's 128 KiB",
+        summary: "Bytes of a socket's receive buffer: minimum, default, maximum",
+        reason: "A million mostly idle connections start with an eighth of the kernel's 128 KiB",
         risk: "Throughput of large request bodies, until the buffer has grown",
         ..LEFT
     },
@@ -90,31 +91,33 @@ pub(super) static KNOBS: &[Knob] = &[
         name: "net.core.somaxconn",
         source: "Documentation/admin-guide/sysctl/net.rst",
         place: pods(None, ["16384", "32768", "65535"], ["16384", "32768", "65535"]),
-        summary: "Longest queue of connections that wait to be accepted",
-        reason: "The kernel's 4096 is less than the clients that connect at once; who does not fit waits a second",
-        risk: "Memory; clients wait in a queue instead of being told",
+        summary: "Maximum length of the accept queue",
+        reason: "The kernel's 4096 is less than the number of clients that may connect at once; \
+                 others retry after a second",
+        risk: "Memory; clients wait instead of receiving an error",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_max_syn_backlog",
         place: pods(None, ["16384", "32768", "65535"], ["16384", "32768", "65535"]),
-        summary: "Connections that are being opened, per listener",
-        reason: "As many as net.core.somaxconn, which bounds it too",
+        summary: "Maximum incomplete handshakes per listener",
+        reason: "Equal to net.core.somaxconn, which also limits it",
         risk: "Memory, some 300 bytes each",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_tw_reuse",
         place: pods(None, CHOSEN, all("1")),
-        summary: "Whether a new connection may take the port of one that has just ended",
-        reason: "The gateway opens connections to few addresses, so ports run out first; it needs time stamps",
-        risk: "None known with time stamps",
+        summary: "Whether a new connection may reuse the port of one in TIME-WAIT",
+        reason: "The gateway opens connections to few addresses, so ports run out first; requires \
+                 TCP timestamps",
+        risk: "None known with timestamps",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.ip_local_reserved_ports",
         place: pods(Some("1.27"), CHOSEN, CHOSEN),
-        summary: "Ports that no connection takes by itself",
+        summary: "Ports that are not assigned automatically",
         reason: "For listeners within net.ipv4.ip_local_port_range",
         risk: "Fewer ports for connections",
         ..LEFT
@@ -122,31 +125,31 @@ pub(super) static KNOBS: &[Knob] = &[
     Knob {
         name: "net.ipv4.ip_unprivileged_port_start",
         place: pods(SAFE, CHOSEN, CHOSEN),
-        summary: "The lowest port that a process without privileges may listen on",
+        summary: "The lowest port on which an unprivileged process may listen",
         reason: "The charts listen above 1024",
-        risk: "Any process of the pod may take such a port",
+        risk: "Any process of the pod may use such a port",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.ping_group_range",
         place: pods(SAFE, CHOSEN, CHOSEN),
         summary: "Groups whose processes may send ICMP echo requests",
-        reason: "Nothing of Corelane's does",
+        reason: "No program of Corelane does",
         risk: "Processes of these groups can ping",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_syncookies",
         place: pods(SAFE, CHOSEN, CHOSEN),
-        summary: "Whether connections can be opened when the queue for them is full",
-        reason: "Already on",
-        risk: "Without it, a flood of SYN packets shuts clients out",
+        summary: "Whether handshakes continue when their queue is full",
+        reason: "Enabled by default",
+        risk: "Without it, a SYN flood blocks clients",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_keepalive_time",
         place: pods(SAFE_FROM_1_29, CHOSEN, CHOSEN),
-        summary: "Seconds of silence before the first keep-alive probe",
+        summary: "Idle seconds before the first keep-alive probe",
         reason: "Envoy sets its own; the server has timeouts instead",
         risk: "Wakes idle clients",
         ..LEFT
@@ -164,49 +167,50 @@ pub(super) static KNOBS: &[Knob] = &[
         place: pods(SAFE_FROM_1_29, CHOSEN, CHOSEN),
         summary: "Keep-alive probes without an answer before a connection is closed",
         reason: "As net.ipv4.tcp_keepalive_time",
-        risk: "Clients on bad networks are cut off",
+        risk: "Clients on bad networks are disconnected",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_wmem",
         place: pods(SAFE_FROM_1_32, CHOSEN, CHOSEN),
-        summary: "Bytes of a socket's send buffer: least, at first, most",
-        reason: "The kernel's 16 KiB at first is small enough",
+        summary: "Bytes of a socket's send buffer: minimum, default, maximum",
+        reason: "The kernel's default of 16 KiB is small enough",
         risk: "Throughput",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_max_tw_buckets",
-        summary: "Connections that have ended and are still remembered",
-        reason: "The kernel's is enough; less only frees memory",
-        risk: "Forgotten too early, old packets may reach new connections",
+        summary: "Maximum connections in TIME-WAIT",
+        reason: "The kernel's default is sufficient; a lower value only frees memory",
+        risk: "If removed too early, old packets may reach new connections",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_notsent_lowat",
-        summary: "Bytes not yet sent above which a socket is not writable",
-        reason: "A matter of each socket",
+        summary: "Unsent bytes above which a socket is not writable",
+        reason: "Set per socket",
         risk: "More wake-ups",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_slow_start_after_idle",
-        summary: "Whether a connection begins slowly again after a pause",
-        reason: "Right for networks that change",
-        risk: "Bursts into a network that has become slower",
+        summary: "Whether a connection returns to slow start after a pause",
+        reason: "Appropriate for changing networks",
+        risk: "Bursts on a network that has become slower",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_fastopen",
-        summary: "Whether data may come with the first packet",
+        summary: "Whether the first packet may carry data",
         reason: "Many networks drop such packets",
-        risk: "A request may come twice",
+        risk: "A request may arrive twice",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_migrate_req",
-        summary: "Whether connections not yet accepted move to another listener when theirs is closed",
-        reason: "Drain instead: in older kernels processes that wait with epoll are not woken for them",
+        summary: "Whether connections in the accept queue move to another listener when theirs is \
+                  closed",
+        reason: "Drain instead: older kernels do not wake processes that wait with epoll for them",
         risk: "Connections that nobody accepts",
         ..LEFT
     },

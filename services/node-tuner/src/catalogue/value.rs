@@ -7,17 +7,17 @@ use crate::cpus::Cpus;
 pub(crate) enum Kind {
     /// A whole number.
     Number { min: u64, max: u64 },
-    /// A whole number, or `auto`: found for each target.
+    /// A whole number, or `auto`, which is determined per target.
     NumberOrAuto { min: u64, max: u64 },
-    /// Three whole numbers that do not fall.
+    /// Three whole numbers in ascending order.
     Three { max: u64 },
     /// One of these words.
     Word(&'static [&'static str]),
-    /// A list of CPUs, or `auto`: found for each target.
+    /// A list of CPUs, or `auto`, which is determined per target.
     Cpus,
     /// Only `auto`.
     Auto,
-    /// Names or `name=value` with commas between them, or `auto`.
+    /// Comma-separated names or `name=value`, or `auto`.
     Names,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Value {
 }
 
 impl Kind {
-    /// A value from its text, or what is allowed.
+    /// Parses a value. The error says what is allowed.
     pub(crate) fn parse(self, text: &str) -> Result<Value, String> {
         let text = text.trim();
         let value = match self {
@@ -53,7 +53,7 @@ impl Kind {
         value.ok_or_else(|| self.allowed())
     }
 
-    /// For people: what may be said.
+    /// A description of the allowed values.
     pub(crate) fn allowed(self) -> String {
         match self {
             Kind::Number { min, max } => format!("a whole number from {min} to {max}"),
@@ -85,7 +85,7 @@ fn names(text: &str) -> Option<Vec<String>> {
 }
 
 impl Value {
-    /// As people and files write it.
+    /// The text form.
     pub(crate) fn text(&self) -> String {
         match self {
             Value::Number(number) => number.to_string(),

@@ -1,4 +1,4 @@
-//! The catalogue, for people and for programs.
+//! The catalogue as Markdown and JSON.
 
 use serde_json::json;
 
@@ -75,7 +75,7 @@ fn rows(knob: &Knob) -> String {
         (server, gateway) if server == gateway => cells(format!("{name} ({safe})"), server),
         (server, gateway) => {
             let of_server = cells(format!("{name} of server ({safe})"), server);
-            // A role that no profile touches needs no line of its own.
+            // Omits a role that no profile sets.
             match server == catalogue::CHOSEN {
                 true => cells(format!("{name} of gateway ({safe})"), gateway),
                 false => of_server + &cells(format!("{name} of gateway ({safe})"), gateway),
@@ -96,7 +96,7 @@ fn rule(knob: &Knob) -> &'static str {
     }
 }
 
-/// All that is known.
+/// All data of the catalogue.
 pub(super) fn json() -> String {
     let values = |values: Values| {
         let pairs = PROFILES.iter().zip(values).filter(|(_, value)| !value.is_empty());

@@ -1,4 +1,4 @@
-//! A snippet of the kubelet's configuration, and how it comes into force.
+//! A snippet of the kubelet's configuration, and how to apply it.
 
 use super::comment;
 use crate::catalogue::{self, Place, Value};
@@ -17,9 +17,9 @@ const STEPS: &str = "\
 #   6. kubectl uncordon NODE
 ";
 
-/// YAML; an error where the CPUs to reserve were not said.
+/// The snippet as YAML. Fails if the CPUs to reserve are not set.
 ///
-/// Unsafe sysctls are named only with `with_unsafe`: all pods of the node may set them then.
+/// Includes unsafe sysctls only with `with_unsafe`, because all pods of the node may then set them.
 pub(super) fn snippet(
     profile: &Profile,
     housekeeping: &str,

@@ -37,8 +37,8 @@ pub(super) fn values(profile: &Profile, role: Role, with_unsafe: bool) -> String
     text
 }
 
-/// Values that use a longer queue: a listener requests a queue of its own length. What the server accepts
-/// from it waits for a slot, or is rejected with 503.
+/// Values that use the longer queue: a listener requests the length of its own queue. The
+/// connections that the server accepts wait for a slot, or are rejected with 503.
 fn accepting(role: Role, sysctls: &[(&'static Knob, &'static str)]) -> String {
     let longest = sysctls.iter().find(|(knob, _)| knob.name == "net.core.somaxconn");
     match (role, longest) {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-/// Longest time to reach the API server.
+/// Maximum time to connect to the API server.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Longest silence in an answer.
+/// Maximum pause within a reply.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// Why there is no client.
@@ -30,12 +30,12 @@ pub(crate) async fn client(kubeconfig: Option<&Path>) -> Result<Client, ClientEr
             let options = KubeConfigOptions::default();
             Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, &options).await?
         }
-        // The address from the environment: no DNS is needed.
+        // The address comes from the environment, so DNS is not needed.
         None => Config::incluster_env()?,
     };
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(SILENCE);
-    // The next pass comes soon enough.
+    // The next pass retries.
     config.default_retry = false;
     Ok(Client::try_from(config)?)
 }
@@ -59,12 +59,12 @@ pub(crate) fn words(error: &kube::Error) -> String {
     }
 }
 
-/// Whether the API server has refused with this status.
+/// Whether the API server replied with this status.
 pub(crate) fn refused_with(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }
 
-/// Whether the API server will refuse the same again: neither a conflict nor too many requests.
+/// Whether a retry would fail too: the error is neither a conflict nor too many requests.
 pub(crate) fn refused_for_good(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status)
         if (400..500).contains(&status.code) && ![409, 429].contains(&status.code))

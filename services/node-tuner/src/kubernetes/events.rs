@@ -6,13 +6,13 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 
-/// Nodes belong to no namespace; their events are in this one.
+/// Nodes have no namespace. Their events are in this one.
 const NAMESPACE: &str = "default";
 
-/// Who tells it.
+/// The source of the events.
 const COMPONENT: &str = "corelane-node-tuner";
 
-/// What happened to the node.
+/// The reason of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Reason {
     KnobDrifted,
@@ -45,12 +45,12 @@ impl Reason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) reason: Reason,
-    /// What it is about: there is one event for each reason and subject.
+    /// Its subject: there is one event per reason and subject.
     pub(crate) subject: String,
     pub(crate) words: String,
 }
 
-/// Writes events, each again only as a higher count.
+/// Writes events. A repeated one only increases the count.
 #[derive(Debug)]
 pub(crate) struct Events {
     api: Api<Event>,
@@ -63,8 +63,8 @@ impl Events {
         Events { api, node: node.to_owned() }
     }
 
-    /// Reports an event with its count. The name of the event is the same for every
-    /// agent of the node that will come, and the API server keeps it for an hour (--event-ttl).
+    /// Writes an event with its count. The name of the event is the same for all later agents of
+    /// the node, and the API server keeps it for an hour (--event-ttl).
     pub(crate) async fn tell(
         &self,
         node: &Node,
@@ -99,7 +99,8 @@ impl Events {
                 api_version: Some("v1".to_owned()),
                 kind: Some("Node".to_owned()),
                 name: Some(self.node.clone()),
-                // Without it, `kubectl describe node` does not show them (node-problem-detector#1324).
+                // Otherwise `kubectl describe node` does not show them
+                // (node-problem-detector#1324).
                 uid: node.uid(),
                 ..ObjectReference::default()
             },
@@ -128,7 +129,7 @@ impl Events {
         patched.map(drop)
     }
 
-    /// A DNS subdomain, as the names of objects are.
+    /// A DNS subdomain, as required for object names.
     fn name(&self, message: &Message) -> String {
         let name = format!("{}.{}.{}", self.node, message.reason.text(), message.subject);
         let allowed = |it: char| it.is_ascii_alphanumeric() || it == '.';

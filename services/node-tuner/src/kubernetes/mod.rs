@@ -22,7 +22,7 @@ use self::pace::Pace;
 use crate::proof::Pod;
 use crate::settings::Agent;
 
-/// What an agent does with the API server, for its own node.
+/// The agent's requests to the API server, for its own node.
 pub(crate) struct Kubernetes {
     client: Client,
     nodes: Api<Node>,
@@ -34,7 +34,7 @@ pub(crate) struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// Reads how to reach the API server; asks it nothing yet.
+    /// Loads the configuration of the client, without a request.
     pub(crate) async fn new(settings: &Agent) -> Result<Self, ClientError> {
         let client = client::client(settings.kubeconfig.as_deref()).await?;
         Ok(Kubernetes {
@@ -53,7 +53,7 @@ impl Kubernetes {
         pods::of_node(&self.client, &self.node, &self.selector).await
     }
 
-    /// Writes events on the node. What cannot be written now waits here.
+    /// Writes events on the node. Events that cannot be written now are kept.
     pub(crate) async fn tell(&mut self, messages: Vec<Message>) -> kube::Result<()> {
         messages.into_iter().for_each(|it| self.pace.add(it));
         let now = Instant::now();
@@ -64,7 +64,7 @@ impl Kubernetes {
         let mut told = Ok(());
         while let Some((message, times)) = self.pace.due(now) {
             match self.events.tell(&node, &message, times).await {
-                // It would block all others permanently.
+                // Dropped, because it would block all others permanently.
                 Err(error) if client::refused_for_good(&error) => {
                     let words = words(&error);
                     warn!("an event was not created: {:?}: {words}", message.reason);
@@ -77,8 +77,8 @@ impl Kubernetes {
         told
     }
 
-    /// Puts the taint on a node that is not prepared, and takes it off one that is. Whether it has
-    /// changed; nothing is done without a taint's key.
+    /// Adds the taint to a node that is not prepared, and removes it from one that is. Returns
+    /// whether it changed. Without a taint key it does nothing.
     pub(crate) async fn taint(&self, prepared: bool) -> kube::Result<bool> {
         if self.taint.is_empty() {
             return Ok(false);

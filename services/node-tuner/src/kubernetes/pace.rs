@@ -1,14 +1,14 @@
-//! How often an event is written: two programs may fight over a setting at every pass.
+//! Limits how often an event is written, because two programs may change a setting in every pass.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::events::{Message, Reason};
 
-/// Shortest time between two writings of the same event; meanwhile it is counted here.
+/// Minimum time between two writes of the same event. Meanwhile it is counted.
 const PAUSE: Duration = Duration::from_secs(5 * 60);
 
-/// Events that wait to be reported, and when equal ones were reported last.
+/// Events to write, and when equal ones were written last.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     events: BTreeMap<(Reason, String), Waiting>,
@@ -22,14 +22,14 @@ struct Waiting {
 }
 
 impl Pace {
-    /// One more to tell: the last words count.
+    /// Adds an event. The last message replaces earlier ones.
     pub(super) fn add(&mut self, message: Message) {
         let waiting = self.events.entry((message.reason, message.subject)).or_default();
         waiting.words = message.words;
         waiting.count = waiting.count.saturating_add(1);
     }
 
-    /// One that may be reported now, and how often it has happened since the last report.
+    /// An event that may be written now, and how often it has occurred since the last write.
     pub(super) fn due(&self, now: Instant) -> Option<(Message, i32)> {
         let due = |it: &Waiting| {
             it.count > 0 && it.told.is_none_or(|told| now.duration_since(told) >= PAUSE)
@@ -39,7 +39,7 @@ impl Pace {
         Some((Message { reason: *reason, subject: subject.clone(), words }, waiting.count))
     }
 
-    /// It is reported, or never will be.
+    /// Removes an event that was written or dropped.
     pub(super) fn done(&mut self, message: Message, now: Instant) {
         let done = Waiting { told: Some(now), ..Waiting::default() };
         self.events.insert((message.reason, message.subject), done);
@@ -60,7 +60,7 @@ mod tests {
         let (mut pace, begin) = (Pace::default(), Instant::now());
         pace.add(message("a", "first"));
         assert_eq!(pace.due(begin), Some((message("a", "first"), 1)));
-        // Not told yet: it stays.
+        // Not written yet, so it stays.
         assert_eq!(pace.due(begin), Some((message("a", "first"), 1)));
         pace.done(message("a", "first"), begin);
         assert_eq!(pace.due(begin + PAUSE), None);

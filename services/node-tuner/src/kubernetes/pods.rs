@@ -8,13 +8,13 @@ use kube::{Api, Client, ResourceExt};
 
 use crate::proof::{Container, Pod};
 
-/// The kubelet's name for a pod of a file of the node (kubernetes.io, "Well-Known Labels, Annotations").
+/// The kubelet's ID of a static pod (kubernetes.io, "Well-Known Labels, Annotations").
 const OF_A_FILE: &str = "kubernetes.io/config.hash";
 
-/// All pods of a node that run or may run; those that the selector takes are marked.
+/// All pods of a node that run or may run. Marks those that match the selector.
 pub(crate) async fn of_node(client: &Client, node: &str, selector: &str) -> kube::Result<Vec<Pod>> {
     let api: Api<core::Pod> = Api::all(client.clone());
-    // From the API server's memory: every node asks again and again.
+    // Served from the API server's cache, because every node repeats this request.
     let here = ListParams::default().fields(&format!("spec.nodeName={node}")).match_any();
     let all = api.list(&here).await?;
     let selected = api.list_metadata(&here.clone().labels(selector)).await?;
@@ -35,7 +35,7 @@ fn of(pod: &core::Pod, selected: &BTreeSet<String>) -> Pod {
         namespace: pod.namespace().unwrap_or_default(),
         name: pod.name_any(),
         cgroup: pod.annotations().get(OF_A_FILE).unwrap_or(&uid).clone(),
-        // One that is not started yet has nothing to prove.
+        // A pod that has not started has nothing to prove.
         selected: selected.contains(&uid)
             && status.and_then(|it| it.phase.as_deref()) == Some("Running"),
         uid,
@@ -74,16 +74,16 @@ fn containers(pod: &core::Pod, guaranteed: bool) -> Vec<Container> {
     found
 }
 
-/// The id of a container that runs, without the name of the runtime before it.
+/// The ID of a running container, without the prefix of the runtime.
 fn id(status: &ContainerStatus) -> Option<String> {
     status.state.as_ref()?.running.as_ref()?;
     let id = status.container_id.as_deref()?;
     Some(id.rsplit_once("://").map_or(id, |(_, id)| id).to_owned())
 }
 
-/// The CPUs that a container requests; none if that is not a whole number.
+/// The CPUs that a container requests; `None` if that is not a whole number.
 fn whole_cpus(container: &core::Container) -> Option<u64> {
-    // The API server puts a limit without a request there, too.
+    // The API server also sets it from a limit without a request.
     let request = container.resources.as_ref()?.requests.as_ref()?.get("cpu")?;
     let whole = match request.0.strip_suffix('m') {
         Some(thousandths) => {

@@ -9,17 +9,17 @@ use super::client::refused_with;
 const VALUE: &str = "unprepared";
 const EFFECT: &str = "NoSchedule";
 
-/// Times that others may be quicker: the kubelet and controllers write to a node, too.
+/// Maximum conflicts: the kubelet and controllers write to the node, too.
 const TRIES: usize = 5;
 
-/// Puts the taint on or takes it off; whether anything was changed.
+/// Adds or removes the taint. Returns whether that changed anything.
 pub(crate) async fn set(api: &Api<Node>, node: &str, key: &str, on: bool) -> kube::Result<bool> {
     let mut tries = 1;
     loop {
         let found = api.get(node).await?;
         let taints = found.spec.as_ref().and_then(|it| it.taints.clone()).unwrap_or_default();
         let Some(wanted) = with(taints, key, on) else { return Ok(false) };
-        // With the version that was read: what another has changed meanwhile is not lost (409).
+        // With the version that was read, so that concurrent changes are not lost (409).
         let patch = serde_json::json!({
             "metadata": {"resourceVersion": found.metadata.resource_version},
             "spec": {"taints": wanted},
@@ -32,7 +32,7 @@ pub(crate) async fn set(api: &Api<Node>, node: &str, key: &str, on: bool) -> kub
     }
 }
 
-/// The taints as they are to be; none if that is what they are.
+/// The new taints; `None` if nothing changes.
 fn with(mut taints: Vec<Taint>, key: &str, on: bool) -> Option<Vec<Taint>> {
     let ours = |it: &Taint| it.key == key && it.effect == EFFECT;
     match (taints.iter().any(ours), on) {
@@ -40,7 +40,7 @@ fn with(mut taints: Vec<Taint>, key: &str, on: bool) -> Option<Vec<Taint>> {
             let (key, effect) = (key.to_owned(), EFFECT.to_owned());
             taints.push(Taint { key, effect, value: Some(VALUE.to_owned()), time_added: None });
         }
-        // Whatever its value: who registers nodes with it may have chosen another.
+        // With any value: the one that registered the node may have set another.
         (true, false) => taints.retain(|it| !ours(it)),
         _ => return None,
     }

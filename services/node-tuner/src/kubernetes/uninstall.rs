@@ -1,4 +1,4 @@
-//! `node-tuner uninstall`: every node is restored before the agents go.
+//! `node-tuner uninstall`: restores every node before the agents are deleted.
 
 use std::io;
 use std::process::ExitCode;
@@ -15,14 +15,14 @@ use tokio::time::{Instant, sleep};
 use super::client::{self, ClientError, refused_with};
 use crate::settings::{NAME, Settings, Uninstall};
 
-/// The agent's container, and the variable that wins over its file.
+/// The agent's container, and the variable that overrides its file.
 const CONTAINER: &str = "node-tuner";
 const MODE: &str = "NODE_TUNER_AGENT_MODE";
 
 /// The name of this field manager at the API server.
 const MANAGER: &str = "node-tuner-uninstall";
 
-/// Time between two looks.
+/// Interval between checks.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Why not all nodes are known to be restored.
@@ -46,7 +46,7 @@ enum UninstallError {
     Runtime(#[from] io::Error),
 }
 
-/// Sets the DaemonSet to restore, and waits until every node has done so.
+/// Sets the DaemonSet to restore mode, and waits until every node is restored.
 pub(crate) fn uninstall(settings: &Settings, uninstall: &Uninstall) -> ExitCode {
     let outcome = process::block_on(run(settings, uninstall), false);
     match outcome.map_err(UninstallError::from).flatten() {
@@ -93,7 +93,7 @@ async fn run(settings: &Settings, uninstall: &Uninstall) -> Result<(), Uninstall
     }
 }
 
-/// All nodes at once, so that it does not take as long as a rollout.
+/// Updates all nodes at once, so that it does not take as long as a rollout.
 fn patch() -> serde_json::Value {
     let container = json!({"name": CONTAINER, "env": [{"name": MODE, "value": "restore"}]});
     let at_once = json!({"maxUnavailable": "100%", "maxSurge": 0});
@@ -103,10 +103,10 @@ fn patch() -> serde_json::Value {
     }})
 }
 
-/// How far the nodes are.
+/// The progress of the nodes.
 #[derive(Debug)]
 struct Progress {
-    /// Whether the figures are of the requested mode.
+    /// Whether the figures belong to the requested mode.
     current: bool,
     nodes: i32,
     restored: i32,
@@ -119,7 +119,7 @@ impl Progress {
         Progress {
             current: status.observed_generation >= generation,
             nodes: status.desired_number_scheduled,
-            // In mode restore an agent is ready when the journal is gone.
+            // In restore mode an agent is ready when the journal is gone.
             restored: updated.min(status.number_ready),
         }
     }
@@ -138,7 +138,7 @@ impl std::fmt::Display for Progress {
     }
 }
 
-/// The nodes that are late, for a message.
+/// The nodes that are not restored, for a message.
 async fn late(api: &Api<Pod>, daemonset: &DaemonSet) -> String {
     let progress = Progress::of(daemonset, None);
     let counted = format!("{} of {} nodes are", progress.restored, progress.nodes);
@@ -162,7 +162,7 @@ fn node(pod: &Pod) -> String {
     node.unwrap_or_else(|| format!("that of pod {}, which is not scheduled", pod.name_any()))
 }
 
-/// Whether a pod is one of mode restore, and ready.
+/// Whether a pod is in restore mode and ready.
 fn restored(pod: &Pod) -> bool {
     let containers = pod.spec.iter().flat_map(|it| &it.containers);
     let mut variables = containers.flat_map(|it| it.env.iter().flatten());

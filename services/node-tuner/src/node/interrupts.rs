@@ -5,8 +5,8 @@ use crate::tree::Tree;
 /// Their numbers.
 pub(crate) fn of_device(tree: &Tree, interface: &str) -> Vec<u32> {
     let device = format!("/sys/class/net/{interface}/device");
-    // A virtio device has its interrupts at the PCI device that carries it; above any other is a port, with
-    // interrupts of its own.
+    // The interrupts of a virtio device belong to the PCI device above it. Above other devices
+    // there may be a port with its own interrupts.
     let virtio = tree.link(&format!("{device}/subsystem")).is_some_and(|it| it == "virtio");
     let above = virtio.then(|| format!("{device}/../msi_irqs"));
     let folders = [Some(format!("{device}/msi_irqs")), above];
@@ -20,8 +20,8 @@ pub(crate) fn of_device(tree: &Tree, interface: &str) -> Vec<u32> {
     found
 }
 
-/// Those that /proc/interrupts lists under the name of the interface or its device: `eth0-rx-1`,
-/// `virtio2-input.0`.
+/// The interrupts that /proc/interrupts lists with the name of the interface or its device:
+/// `eth0-rx-1`, `virtio2-input.0`.
 fn by_name(tree: &Tree, interface: &str, device: &str) -> Vec<u32> {
     let names = [Some(interface.to_owned()), tree.link(device)];
     let text = tree.text("/proc/interrupts").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! irqbalance: whether it runs, and the file of the CPUs that it does not use.
+//! irqbalance: whether it runs, and the file with the CPUs that it excludes.
 
 use std::io;
 
@@ -6,7 +6,8 @@ use super::processes::{Process, named};
 use crate::cpus::Cpus;
 use crate::tree::Tree;
 
-/// Debian's name of the file, and Red Hat's. Below the root of process 1: in a container, the host's.
+/// The file's name in Debian and in Red Hat. Below the root of process 1, which is the host's in a
+/// container.
 const FILES: [&str; 4] = [
     "/proc/1/root/etc/default/irqbalance",
     "/proc/1/root/etc/sysconfig/irqbalance",
@@ -21,9 +22,9 @@ const MASK: &str = "IRQBALANCE_BANNED_CPUS";
 pub(crate) struct Irqbalance {
     pub(crate) runs: bool,
     pub(crate) file: Option<&'static str>,
-    /// Whether a file could be there that may not be read.
+    /// Whether there may be a file that is not readable.
     pub(crate) hidden: bool,
-    /// CPUs that the running program does not use; none where that may not be read.
+    /// CPUs that the running program excludes; `None` if they cannot be read.
     pub(crate) bans: Option<Cpus>,
 }
 
@@ -46,7 +47,7 @@ fn in_environment(tree: &Tree, process: &Process) -> Option<Cpus> {
     Some(list.or(mask).unwrap_or_default())
 }
 
-/// The CPUs that a file bans; the last line counts, and the list before the mask.
+/// The CPUs that a file bans. The last line counts, and a list takes precedence over a mask.
 pub(crate) fn banned(text: &str) -> Cpus {
     let value = |name: &str| lines(text).filter(|it| it.name == name && !it.comment).last();
     let list = value(LIST).and_then(|it| Cpus::from_list(it.value));
@@ -54,8 +55,8 @@ pub(crate) fn banned(text: &str) -> Cpus {
     list.filter(|it| !it.is_empty()).or_else(mask).unwrap_or_default()
 }
 
-/// The file with these CPUs banned, all other lines as they are. The line stands where its variable was
-/// named last, be it in a comment; irqbalance before 1.8 knows only the mask.
+/// The file with these CPUs banned and all other lines unchanged. The line replaces the last one
+/// with its variable, even in a comment. irqbalance before 1.8 supports only the mask.
 pub(crate) fn with_banned(text: &str, cpus: &Cpus) -> String {
     let named = |name: &str| lines(text).filter(|it| it.name == name).last();
     let place = named(LIST).or_else(|| named(MASK));
@@ -70,9 +71,9 @@ pub(crate) fn with_banned(text: &str, cpus: &Cpus) -> String {
     }
 }
 
-/// What the file was, of which others may have changed other lines since.
+/// The original file with later changes of other lines.
 pub(crate) fn undone(original: &str, written: &str, now: &str) -> String {
-    // Empty: killed between cutting the file off and writing it.
+    // Empty if the program was killed between truncating and writing it.
     if now == written || now.is_empty() {
         return original.to_owned();
     }
@@ -90,7 +91,7 @@ pub(crate) fn undone(original: &str, written: &str, now: &str) -> String {
     text
 }
 
-/// A line that sets a variable, or did so but for a `#`.
+/// A line that sets a variable, or does so in a comment.
 struct Line<'a> {
     name: &'a str,
     value: &'a str,

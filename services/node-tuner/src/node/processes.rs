@@ -1,14 +1,14 @@
-//! Programs of the node, by what /proc says of them.
+//! Processes of the node, from /proc.
 
 use crate::tree::Tree;
 
-/// A program that runs.
+/// A running process.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
     folder: String,
 }
 
-/// Programs of this name.
+/// Processes with this name.
 pub(crate) fn named(tree: &Tree, name: &str) -> Vec<Process> {
     let folders = tree.list("/proc").unwrap_or_default().into_iter();
     let numbered = folders.filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
@@ -17,7 +17,7 @@ pub(crate) fn named(tree: &Tree, name: &str) -> Vec<Process> {
 }
 
 impl Process {
-    /// A variable that the program was started with: the outer level is none where that may not be read.
+    /// An environment variable of the process. The outer `None` means that it cannot be read.
     pub(crate) fn variable(&self, tree: &Tree, name: &str) -> Option<Option<String>> {
         let all = tree.read(&format!("{}/environ", self.folder)).ok()?;
         let all = String::from_utf8_lossy(&all).into_owned();
@@ -26,7 +26,7 @@ impl Process {
     }
 }
 
-/// The hard limit of open files of a process; none where there is no such line.
+/// The hard limit of open files of a process; `None` if there is no such line.
 pub(crate) fn limit(tree: &Tree, process: &Process) -> Option<u64> {
     let text = tree.text(&format!("{}/limits", process.folder)).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::{NodeProof, table};
 use crate::settings::{NAME, Output, Proof, Settings};
 
-/// Time limit of one agent, which only sends what it has found before.
+/// Time limit of one agent, which only sends earlier results.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// The replies of all agents.
@@ -25,7 +25,7 @@ struct Answers {
     errors: Vec<String>,
 }
 
-/// Queries agents, and prints what they have found.
+/// Queries agents, and prints their results.
 pub(crate) fn run(settings: &Settings, proof: &Proof) -> ExitCode {
     let answers = process::block_on(ask_all(&proof.agents), false)
         .unwrap_or_else(|error| Answers { nodes: Vec::new(), errors: vec![error.to_string()] });
@@ -89,7 +89,7 @@ async fn ask_all(agents: &[String]) -> Answers {
     answers
 }
 
-/// All addresses that the name in a URL has: those of a headless Service are its pods.
+/// All addresses of the host in a URL. For a headless Service these are its pods.
 async fn addresses(agent: &str) -> Result<(Url, Vec<SocketAddr>), String> {
     let url: Url = agent.parse().map_err(|allowed| format!("allowed is {allowed}"))?;
     let found = timeout(ANSWER, url.addresses()).await;

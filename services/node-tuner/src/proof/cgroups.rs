@@ -1,9 +1,9 @@
 //! The cgroups of pods and containers.
 //!
-//! The kubelet puts a pod into `kubepods/[burstable/|besteffort/]pod<uid>` or, with systemd as its cgroup
-//! driver, into `kubepods.slice/[..]/kubepods-[..]pod<uid with _ for ->.slice`; the runtime puts a container
-//! below it, into `<id>` or `<runtime>-<id>.scope`. All of it may be below a folder of the node's own
-//! (`cgroupRoot` of the kubelet's configuration).
+//! The kubelet creates a pod's cgroup in `kubepods/[burstable/|besteffort/]pod<uid>` or, with
+//! systemd as its cgroup driver, in `kubepods.slice/[..]/kubepods-[..]pod<uid with _ for ->.slice`.
+//! The runtime creates a container's below it, in `<id>` or `<runtime>-<id>.scope`. All of it may
+//! be below another cgroup (`cgroupRoot` of the kubelet's configuration).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,46 +13,46 @@ use std::time::Duration;
 
 use crate::cpus::Cpus;
 
-/// How deep pods are looked for: kind has two folders more than others.
+/// Maximum depth of the search for pods: kind has two levels more than others.
 const DEPTH: usize = 7;
 
-/// CRI-O has a process for each container, which waits for its end; its folder has the same ID.
+/// CRI-O has a monitor process per container, whose cgroup has the same ID.
 const MONITOR: &str = "crio-conmon-";
 
-/// The hierarchies of a node.
+/// The cgroup hierarchies of a node.
 #[derive(Debug)]
 pub(crate) struct Cgroups {
-    /// The one with CPU sets and processes.
+    /// The hierarchy of CPU sets and processes.
     cpuset: PathBuf,
-    /// The one with quotas.
+    /// The hierarchy of quotas.
     cpu: PathBuf,
-    /// The one that counts CPU time, if there is one.
+    /// The hierarchy that counts CPU time, if there is one.
     cpuacct: Option<PathBuf>,
     /// One hierarchy for everything, instead of one per controller.
     unified: bool,
-    /// The folder of each pod below the hierarchies, by the pod's uid.
+    /// The directory of each pod, relative to the hierarchies, by UID.
     pods: BTreeMap<String, PathBuf>,
 }
 
-/// How long a cgroup may run in each period.
+/// A CFS quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Quota {
-    /// Microseconds; none: as long as it likes.
+    /// Microseconds per period; `None` if unlimited.
     pub(crate) limit: Option<u64>,
     pub(crate) period: u64,
-    /// How often it was stopped.
+    /// Number of throttled periods.
     pub(crate) throttled: u64,
 }
 
 impl Quota {
-    /// As so many CPUs.
+    /// The quota in CPUs.
     pub(crate) fn share(&self) -> Option<f64> {
         Some(self.limit? as f64 / self.period.max(1) as f64)
     }
 }
 
 impl Cgroups {
-    /// Finds the pods of all nodes that run here.
+    /// Finds the pods of all nodes on this machine.
     pub(crate) fn find(mounted: &Path) -> Result<Self, String> {
         let unified = mounted.join("cgroup.controllers").exists();
         let one = |names: &[&str]| names.iter().map(|it| mounted.join(it)).find(|it| it.is_dir());
@@ -75,12 +75,12 @@ impl Cgroups {
         Ok(Cgroups { cpuset, cpu, cpuacct, unified, pods })
     }
 
-    /// The folder of a pod.
+    /// The directory of a pod.
     pub(crate) fn pod(&self, uid: &str) -> Option<&Path> {
         self.pods.get(uid).map(PathBuf::as_path)
     }
 
-    /// The pods that the same kubelet has made, with their folders: several nodes may share a machine.
+    /// The pods of the same kubelet with their directories: several nodes may share a machine.
     pub(crate) fn of_same_kubelet<'a>(
         &'a self,
         pod: &'a Path,
@@ -90,19 +90,20 @@ impl Cgroups {
         all.filter(move |(_, folder)| Self::kubelet(folder) == root)
     }
 
-    /// The folder in which the kubelet of a pod has all of its pods.
+    /// The directory in which the kubelet of a pod keeps all of its pods.
     pub(crate) fn kubelet(pod: &Path) -> &Path {
         pod.ancestors().skip(1).filter(|it| is_root(it)).last().unwrap_or(Path::new(""))
     }
 
-    /// The containers of a pod: their ids and folders. One is the sandbox, which the API does not name.
+    /// The containers of a pod: their IDs and directories. One is the sandbox, which the API does
+    /// not list.
     pub(crate) fn containers(&self, pod: &Path) -> Vec<(String, PathBuf)> {
         let names = folders(&self.cpuset.join(pod)).unwrap_or_default();
         let names = names.into_iter().filter(|name| !name.starts_with(MONITOR));
         names.map(|name| (id(&name).to_owned(), pod.join(name))).collect()
     }
 
-    /// The processes of a cgroup and of those below it, which some runtimes make.
+    /// The processes of a cgroup and its descendants, which some runtimes create.
     pub(crate) fn processes(&self, cgroup: &Path) -> io::Result<Vec<u32>> {
         let folder = self.cpuset.join(cgroup);
         let listed = match fs::read_to_string(folder.join("cgroup.procs")) {
@@ -147,7 +148,7 @@ impl Cgroups {
         Ok(Quota { limit, period, throttled })
     }
 
-    /// The CPU time that a cgroup has had, with those below it (cpuacct.rst, cgroup-v2.rst).
+    /// The CPU time of a cgroup and its descendants (cpuacct.rst, cgroup-v2.rst).
     pub(crate) fn cpu_time(&self, cgroup: &Path) -> Option<Duration> {
         let folder = self.cpuacct.as_ref()?.join(cgroup);
         if !self.unified {
@@ -161,7 +162,7 @@ impl Cgroups {
     }
 }
 
-/// Looks for the folders of pods.
+/// Collects the directories of pods.
 fn collect(
     hierarchy: &Path,
     below: &Path,
@@ -181,7 +182,7 @@ fn collect(
     Ok(())
 }
 
-/// The folders in a folder; none if it is gone by now.
+/// The subdirectories; empty if the directory no longer exists.
 fn folders(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if gone(&error) => return Ok(Vec::new()),
@@ -196,7 +197,7 @@ fn gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(19)
 }
 
-/// The uid in the name of a pod's folder.
+/// The UID in the name of a pod's directory.
 fn uid(folder: &str) -> Option<String> {
     let name = folder.strip_suffix(".slice").unwrap_or(folder);
     let (before, uid) = name.rsplit_once("pod")?;
@@ -206,7 +207,7 @@ fn uid(folder: &str) -> Option<String> {
     (is_uid && alone).then(|| uid.replace('_', "-"))
 }
 
-/// The container's id in the name of its folder.
+/// The container ID in the name of its directory.
 fn id(folder: &str) -> &str {
     let name = folder.strip_suffix(".scope").unwrap_or(folder);
     name.rsplit_once('-').map_or(name, |(_, id)| id)

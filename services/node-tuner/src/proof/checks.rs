@@ -1,4 +1,4 @@
-//! The checks, on what was read.
+//! The checks, as pure functions.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use super::interrupts::Interrupt;
 use super::{Check, Name, State};
 use crate::cpus::Cpus;
 
-/// Most that is named of what failed: the rest is counted.
+/// Maximum failures that are named. The rest is counted.
 const NAMED: usize = 3;
 
 /// A container on the same node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Neighbour {
-    /// For people.
+    /// The name in messages.
     pub(crate) name: String,
-    /// Its name at the container runtime.
+    /// Its ID at the container runtime.
     pub(crate) id: String,
-    /// On which any of its threads may run.
+    /// The CPUs on which any of its threads may run.
     pub(crate) cpus: Cpus,
 }
 
-/// What the kernel shows of a container that requests exclusive CPUs.
+/// The kernel's state of a container that requests exclusive CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pinning {
     pub(crate) asked: u64,
     pub(crate) cpuset: Cpus,
-    /// On which any of its threads may run.
+    /// The CPUs on which any of its threads may run.
     pub(crate) threads: Cpus,
 }
 
@@ -78,7 +78,8 @@ pub(crate) fn no_cfs_quota(container: &Quota, pod: &Quota) -> Check {
     check(Name::NoCfsQuota, state, detail)
 }
 
-/// No CPU outside the container shares a core with one of its own. The map has each CPU's siblings.
+/// No CPU outside the container shares a core with one of its own. The map has the siblings of each
+/// CPU.
 pub(crate) fn whole_cores(cpuset: &Cpus, siblings: &BTreeMap<u32, Cpus>) -> Check {
     if siblings.is_empty() {
         let words = "the kernel does not show which CPUs share a core";
@@ -102,7 +103,7 @@ pub(crate) fn whole_cores(cpuset: &Cpus, siblings: &BTreeMap<u32, Cpus>) -> Chec
     }
 }
 
-/// No interrupt of a network device is served by its CPUs.
+/// Its CPUs serve no interrupt of a network device.
 pub(crate) fn interrupts_elsewhere(
     cpuset: &Cpus,
     interrupts: &Result<Vec<Interrupt>, String>,
@@ -130,7 +131,8 @@ pub(crate) fn interrupts_elsewhere(
     }
 }
 
-/// Every process may open as many files. `lowest`: the lowest soft limit of its processes.
+/// Every process may open as many files as wanted. `lowest`: the lowest soft limit of its
+/// processes.
 pub(crate) fn open_files(lowest: u64, wanted: u64) -> Check {
     let said = if lowest == u64::MAX { "unlimited".to_owned() } else { lowest.to_string() };
     match lowest >= wanted {
@@ -146,7 +148,8 @@ pub(crate) fn open_files(lowest: u64, wanted: u64) -> Check {
     }
 }
 
-/// Each sysctl has the pod's value. `actual`: what was read inside the pod, or why it could not be.
+/// Each sysctl has the pod's value. `actual`: the value inside the pod, or why it could not be
+/// read.
 pub(crate) fn sysctls(
     wanted: &[(String, String)],
     actual: &Result<Vec<Option<String>>, String>,
@@ -173,12 +176,12 @@ pub(crate) fn sysctls(
     }
 }
 
-/// The kernel puts tabs between values, people put spaces.
+/// The kernel separates values by tabs, people by spaces.
 fn words(value: &str) -> Vec<&str> {
     value.split_ascii_whitespace().collect()
 }
 
-/// The first few, and how many more there are.
+/// The first few, and the number of the rest.
 fn some(all: &[String]) -> String {
     let named = all.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join("; ");
     match all.len().saturating_sub(NAMED) {

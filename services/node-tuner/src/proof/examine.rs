@@ -1,4 +1,4 @@
-//! Reads what the checks need, and makes them.
+//! Reads the input of the checks, and runs them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,27 +14,27 @@ use crate::profile::Profile;
 use crate::settings::Settings;
 use crate::tree::Tree;
 
-/// Looks at the pods of one node.
+/// Examines the pods of one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Examiner {
     node: String,
     root: PathBuf,
     cgroups: PathBuf,
     interfaces: Vec<String>,
-    /// Open files that a pod needs; none if the profile does not say.
+    /// Open files that a pod needs; `None` if the profile does not set it.
     nofile: Option<u64>,
 }
 
-/// Containers with processes of which the API server did not tell, by their ids.
+/// IDs of containers with processes that the API server did not report.
 pub(crate) type Strangers = BTreeSet<String>;
 
-/// What is the same for all containers of a node.
+/// State that all containers of a node share.
 struct Node {
     cgroups: Cgroups,
     processes: Processes,
     siblings: BTreeMap<u32, Cpus>,
     interrupts: Result<Vec<Interrupt>, String>,
-    /// Each with the folder in which its kubelet has all of its pods.
+    /// Neighbours by the directory of their kubelet.
     neighbours: BTreeMap<PathBuf, Result<Vec<Neighbour>, String>>,
 }
 
@@ -52,11 +52,11 @@ impl Examiner {
         }
     }
 
-    /// Looks at the selected ones of all pods of the node.
+    /// Examines the selected pods of the node.
     ///
-    /// A stranger that is not in `before` does not count: a container that the runtime creates may run on
-    /// every CPU for a moment. One that stays counts in the next pass. In the first pass (`None`) all count.
-    /// Also returns the strangers of this pass.
+    /// A stranger that is not in `before` is ignored: a container that is being created may briefly
+    /// run on every CPU. If it stays, it counts in the next pass. In the first pass (`None`) all
+    /// count. Also returns the strangers of this pass.
     pub(crate) fn examine(
         &self,
         pods: &[Pod],
@@ -164,14 +164,14 @@ fn asks(container: &Container) -> bool {
     container.checked && container.asked.is_some()
 }
 
-/// The processes of a container, of which there must be some.
+/// The processes of a container, of which there must be at least one.
 fn alive(node: &Node, cgroup: &Path) -> Result<Vec<u32>, String> {
     let pids = node.cgroups.processes(cgroup);
     let pids = pids.map_err(|error| format!("its processes cannot be read: {error}"))?;
     if pids.is_empty() {
         return Err("its cgroup has no process".to_owned());
     }
-    // What a cgroup lists from another process namespace is 0 (pid_namespaces(7)).
+    // A process from another PID namespace is listed as 0 (pid_namespaces(7)).
     if pids.contains(&0) || !node.processes.folder(pids[0]).exists() {
         return Err("its processes cannot be seen from here (hostPID?)".to_owned());
     }
@@ -218,8 +218,8 @@ fn sysctls_of(process: &Path, wanted: &[(String, String)]) -> Check {
     checks::sysctls(wanted, &read)
 }
 
-/// All containers with processes of the kubelet that has made this pod; of strangers, those that were there
-/// before.
+/// All containers with processes of the kubelet of this pod. Strangers count only if they were
+/// there before.
 fn neighbours_of(
     cgroups: &Cgroups,
     processes: &Processes,
@@ -233,7 +233,8 @@ fn neighbours_of(
             let pids = cgroups.processes(&cgroup).map_err(|error| error.to_string())?;
             let container = known.and_then(|pod| pod.containers.iter().find(|it| it.has(&id)));
             if container.is_none() {
-                // The process that holds a pod's namespaces stays on all CPUs (containerd/containerd#10155), and sleeps.
+                // The process that holds a pod's namespaces may run on all CPUs
+                // (containerd/containerd#10155), but sleeps.
                 let sandbox = pids.len() == 1 && processes.name(pids[0]) == "pause";
                 let new = before.is_some_and(|before| !before.contains(&id));
                 strangers.insert(id.clone());
@@ -252,7 +253,7 @@ fn neighbours_of(
     Ok(found)
 }
 
-/// Which CPUs share a core, by CPU.
+/// The CPUs that share a core, by CPU.
 fn siblings(root: &Path) -> BTreeMap<u32, Cpus> {
     let cpus = root.join("sys/devices/system/cpu");
     let entries = fs::read_dir(&cpus).into_iter().flatten().flatten();
@@ -278,7 +279,7 @@ fn not_pinned(pod: &Pod) -> Vec<Check> {
     each(&Name::ALL[..4], State::NotApplicable, reason)
 }
 
-/// Nothing of the container can be seen.
+/// The result for a container that cannot be examined.
 fn unseen_container(container: &Container, reason: &str) -> ContainerProof {
     let checks = each(&Name::ALL, State::Unknown, reason);
     let (cpus, cpu_time) = (String::new(), None);

@@ -1,7 +1,8 @@
-//! Whether the pods of a node have exclusive CPUs, and the open files and sysctls that they need.
+//! Proves whether the pods of a node have exclusive CPUs, and the open files and sysctls that they
+//! need.
 //!
-//! What the API server says of the pods is compared with what the kernel says of their processes: their
-//! cgroups, their threads, the CPUs and interrupts of the node. Nothing is changed.
+//! Compares the API server's data about pods with the kernel's data about their processes: cgroups,
+//! threads, CPUs and interrupts. It changes nothing.
 
 mod ask;
 mod cgroups;
@@ -20,32 +21,32 @@ pub(crate) use self::ask::run;
 pub(crate) use self::examine::{Examiner, Strangers};
 pub(crate) use self::table::table;
 
-/// A pod of the node, as the API server knows it.
+/// A pod of the node, from the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pod {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
-    /// What the kubelet names its cgroup by: another uid, where the pod is of a file of the node.
+    /// The UID in the name of its cgroup. It differs for static pods.
     pub(crate) cgroup: String,
-    /// Whether its pinning is to be proven, or it is only one of those that must stay away.
+    /// Whether to prove its pinning. Otherwise it only counts as a neighbour.
     pub(crate) selected: bool,
     /// Whether its requests equal its limits.
     pub(crate) guaranteed: bool,
     pub(crate) containers: Vec<Container>,
-    /// Of its `securityContext`.
+    /// From its `securityContext`.
     pub(crate) sysctls: Vec<(String, String)>,
 }
 
-/// A container of a pod, as the API server knows it.
+/// A container of a pod, from the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Container {
     pub(crate) name: String,
-    /// Its name at the container runtime, while it runs.
+    /// Its ID at the container runtime, while it runs.
     pub(crate) id: Option<String>,
     /// The exclusive CPUs that it requests: the pod is Guaranteed, and the request a whole number.
     pub(crate) asked: Option<u64>,
-    /// Whether it is one of the pod's `containers`: the others are only there to stay away.
+    /// Whether it is one of the pod's `containers`. The others only count as neighbours.
     pub(crate) checked: bool,
 }
 
@@ -55,7 +56,7 @@ impl Container {
     }
 }
 
-/// What was found of a node.
+/// The result for a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeProof {
     pub(crate) node: String,
@@ -63,7 +64,7 @@ pub(crate) struct NodeProof {
     pub(crate) pods: Vec<PodProof>,
 }
 
-/// What was found of a pod.
+/// The result for a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PodProof {
     pub(crate) namespace: String,
@@ -73,13 +74,13 @@ pub(crate) struct PodProof {
     pub(crate) containers: Vec<ContainerProof>,
 }
 
-/// What was found of a container.
+/// The result for a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ContainerProof {
     pub(crate) container: String,
-    /// On which it may run; empty if that is not known.
+    /// The CPUs on which it may run; empty if unknown.
     pub(crate) cpus: String,
-    /// Its CPU time, if known: not a part of the proof, for Prometheus only.
+    /// Its CPU time, if known. Not part of the proof, only a metric.
     #[serde(skip)]
     pub(crate) cpu_time: Option<Duration>,
     pub(crate) checks: Vec<Check>,
@@ -94,15 +95,15 @@ pub(crate) struct Check {
     pub(crate) detail: String,
 }
 
-/// What is checked.
+/// The name of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Name {
     /// No other container of the node may run on its CPUs.
     CpusExclusive,
-    /// It is never stopped for having used up a quota.
+    /// It is never throttled by a quota.
     NoCfsQuota,
-    /// No other shares the cores of its CPUs.
+    /// No other process shares the cores of its CPUs.
     WholeCores,
     /// Its CPUs serve no interrupt of a network device.
     InterruptsElsewhere,
@@ -134,15 +135,15 @@ impl Name {
     }
 }
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum State {
     Ok,
     Failed,
-    /// It could not be seen.
+    /// The data is not accessible.
     Unknown,
-    /// It makes no sense here.
+    /// The check does not apply.
     NotApplicable,
 }
 
@@ -165,8 +166,8 @@ impl NodeProof {
 }
 
 impl ContainerProof {
-    /// Nothing has failed. Who may run on its CPUs, and for how long, must have been seen: the others
-    /// can be beyond what an unprivileged agent is allowed to see.
+    /// Whether no check failed. The CPUs and the quota must be known. Other data may be
+    /// inaccessible to an unprivileged agent.
     pub(crate) fn proven(&self) -> bool {
         self.checks.iter().all(|it| match it.state {
             State::Ok | State::NotApplicable => true,

@@ -1,4 +1,4 @@
-//! Processes and their threads, as `/proc` has them.
+//! Processes and their threads, from `/proc`.
 
 use std::fs;
 use std::io;
@@ -20,7 +20,8 @@ impl Processes {
         self.0.join(pid.to_string())
     }
 
-    /// The CPUs on which any thread of these processes may run. What has ended by now has none.
+    /// The CPUs on which any thread of these processes may run. Processes that have ended are
+    /// ignored.
     pub(crate) fn cpus(&self, pids: &[u32]) -> Result<Cpus, String> {
         let mut cpus = Cpus::default();
         for &pid in pids {
@@ -37,7 +38,7 @@ impl Processes {
         Ok(cpus)
     }
 
-    /// The lowest soft limit of open files of these processes; none if all have ended.
+    /// The lowest soft limit of open files of these processes; `None` if all have ended.
     pub(crate) fn open_files(&self, pids: &[u32]) -> Result<Option<u64>, String> {
         let mut lowest = None;
         for &pid in pids {
@@ -50,14 +51,14 @@ impl Processes {
         Ok(lowest)
     }
 
-    /// What a process is called.
+    /// The name of a process.
     pub(crate) fn name(&self, pid: u32) -> String {
         let name = fs::read_to_string(self.folder(pid).join("comm")).unwrap_or_default();
         name.trim().to_owned()
     }
 }
 
-/// None for what is gone: processes end while they are read. (3, ESRCH: between open and read.)
+/// `None` if the process has ended while it was read. (3, ESRCH: between open and read.)
 fn present<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(found) => Ok(Some(found)),

@@ -8,10 +8,10 @@ use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Reads sysctls as a process sees them; a sysctl that is not there is none.
+/// Reads sysctls in the namespaces of a process; `None` for sysctls that do not exist.
 ///
-/// `/proc/sys` shows those of the reader's namespaces, so a thread enters these and ends.
-/// `process` is the process' folder in `/proc`.
+/// `/proc/sys` shows the namespaces of the reader, so a temporary thread enters those of the
+/// process. `process` is its directory in `/proc`.
 pub(crate) fn read(process: &Path, names: &[&str]) -> Result<Vec<Option<String>>, String> {
     thread::scope(|scope| {
         let reader = scope.spawn(|| read_there(process, names));
@@ -40,8 +40,8 @@ fn enter(namespace: &Path, kind: LinkNameSpaceType) -> Result<(), String> {
     })
 }
 
-/// The first separator says which of the two separates; the other is part of a name, as in that of a
-/// VLAN's device (sysctl(8)).
+/// The first of `.` and `/` is the separator. The other one is part of a name, such as that of a
+/// VLAN device (sysctl(8)).
 fn path(name: &str) -> PathBuf {
     let below: String = match name.find(['.', '/']).map(|at| name.as_bytes()[at]) {
         Some(b'.') => name

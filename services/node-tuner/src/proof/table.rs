@@ -1,4 +1,4 @@
-//! What agents have found, for people: fits 120 columns where names are not longer.
+//! The proofs of agents as a table for terminals: fits 120 columns unless names are longer.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::{Check, ContainerProof, NodeProof, PodProof};
 /// Columns of a terminal.
 const WIDTH: usize = 120;
 
-/// Where the words begin: after the longest state and the longest name of a check.
+/// The column of the text: after the longest state and the longest name of a check.
 const WORDS: usize = 6 + 16 + 22;
 
 /// Node by node, pod by pod.

@@ -1,16 +1,16 @@
-//! A report for people.
+//! A report as text.
 
 use std::fmt::Write;
 
 use super::{Report, Row, State};
 use crate::catalogue;
 
-/// Columns of a terminal that are used.
+/// Width of the table.
 const WIDTH: usize = 120;
-/// The widest value that gets a column; longer ones, such as lists of names, are cut.
+/// Maximum width of a value. Longer ones, such as lists of names, are cut.
 const VALUE: usize = 27;
 
-/// One line for each setting; below, why it is not simply as wanted.
+/// One line per setting, followed by the reasons of those that are not as wanted.
 pub(super) fn table(report: &Report) -> String {
     let cells: Vec<[String; 4]> = report.knobs.iter().map(cells).collect();
     let head = ["SETTING", "STATE", "ACTUAL", "WANTED"].map(str::to_owned);
@@ -91,7 +91,7 @@ fn summary(report: &Report) -> String {
     format!("\n{} is {is}: {}\n", report.profile, counts.join(", "))
 }
 
-/// What would be written, with the reason of each.
+/// The planned changes, with the reason of each.
 pub(super) fn plan(report: &Report) -> String {
     let mut text = format!("profile {}\n", report.profile);
     for row in report.knobs.iter().filter(|row| row.state == State::Differs) {

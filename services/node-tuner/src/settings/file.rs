@@ -1,4 +1,4 @@
-//! The configuration file: its keys are those of the flags, at the dots in maps of their own.
+//! The configuration file. Its keys are those of the flags, with nested maps for dots.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn flatten(name: &str, value: &Value, found: &mut BTreeMap<String, Vec<String>>)
     match value {
         Value::Object(map) if name == "knobs" => {
             let pairs = map.iter().map(|(knob, value)| match value {
-                // Some readers of YAML take `off` for false.
+                // Some YAML parsers read `off` as false.
                 Value::Bool(false) => format!("{knob}=off"),
                 value => format!("{knob}={}", text(value)),
             });
@@ -50,7 +50,7 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The command with a file's values in the place of its defaults, so that they are checked like flags.
+/// The command with a file's values as its defaults, so that they are checked like flags.
 pub(super) fn as_defaults(
     mut command: Command,
     values: &BTreeMap<String, Vec<String>>,
@@ -72,7 +72,7 @@ pub(super) fn as_defaults(
             }
             Some(_) => {}
         }
-        // Read once per process: clap keeps defaults for as long as the program runs.
+        // Read once per process, because clap needs defaults with a static lifetime.
         let values = values.iter().map(|value| &*value.clone().leak());
         command = command.mut_arg(name.as_str(), |it| it.default_values(values));
     }

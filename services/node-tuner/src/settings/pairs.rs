@@ -4,13 +4,13 @@
 #[derive(Clone, Debug)]
 pub(super) struct Pairs(pub(super) Vec<(String, String)>);
 
-/// `NAME=VALUE`, more of them after commas or semicolons. A part without `=` belongs to the value before it:
-/// lists of CPUs have commas too.
+/// `NAME=VALUE`, separated by commas or semicolons. A part without `=` belongs to the value before
+/// it, because lists of CPUs contain commas too.
 pub(super) fn pairs(text: &str) -> Result<Pairs, String> {
     let mut found: Vec<(String, String)> = Vec::new();
     for part in text.split([';', ',']).filter(|part| !part.trim().is_empty()) {
         match (part.split_once('='), found.last_mut()) {
-            // Of a policy's options: names of settings have a dot.
+            // An option within a value: names of settings contain a dot.
             (Some((name, _)), Some((_, value))) if !name.contains('.') => {
                 value.push_str(&format!(",{}", part.trim()));
             }

@@ -16,7 +16,7 @@ use crate::profile::Profile;
 /// Environment variables with this prefix are settings.
 const PREFIX: &str = "NODE_TUNER_";
 
-/// Reads the command line, the environment and the file, or returns how to exit.
+/// Reads the command line, the environment and the file, or returns the exit code.
 pub(crate) fn read() -> Result<Settings, ExitCode> {
     let plain = Settings::command();
     let named = flags::read(&plain, &[PREFIX])?;
@@ -37,11 +37,11 @@ fn reject(kind: ErrorKind, error: String) -> ExitCode {
 }
 
 impl Settings {
-    /// Reads what the flags name, and validates what they cannot rule out by themselves.
+    /// Reads the named files, and checks the rules that clap cannot express.
     fn validated(mut self) -> Result<Self, String> {
         self.interfaces.retain(|name| !name.is_empty());
         if self.restores() {
-            // The wanted values do not matter, and must not prevent restoring the original ones.
+            // The wanted values do not matter, and must not prevent a restore.
             self.housekeeping.clear();
         } else {
             self.knobs = self.overrides.iter().flat_map(|pairs| pairs.0.clone()).collect();

@@ -11,13 +11,13 @@ use crate::tree::Tree;
 pub(super) struct Aim {
     pub(super) knob: &'static Knob,
     pub(super) target: String,
-    /// Empty where there is no file.
+    /// Empty if there is no file.
     pub(super) path: String,
-    /// What is wanted, or why nothing is.
+    /// The wanted value, or why there is none.
     pub(super) wanted: Result<Value, String>,
 }
 
-/// Where files are looked for.
+/// The state in which files are searched.
 pub(super) struct Sight<'a> {
     pub(super) tree: &'a Tree,
     pub(super) node: &'a Node,
@@ -25,7 +25,7 @@ pub(super) struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// All files of a setting of the host.
+    /// All files of a host setting.
     pub(super) fn aims(&self, knob: &'static Knob, wanted: &Value) -> Vec<Aim> {
         let aim = |target: &str, path: String, wanted| Aim {
             knob,
@@ -123,7 +123,7 @@ impl Sight<'_> {
         }
         match wanted {
             Value::Cpus(cpus) => self.online(cpus),
-            // Any other CPU may be pinned.
+            // Pods may be pinned to any other CPU.
             Value::Auto if knob.rule == Rule::Mask => {
                 self.node.housekeeping.clone().map(Value::Cpus)
             }
@@ -132,7 +132,7 @@ impl Sight<'_> {
         }
     }
 
-    /// As scaling.rst advises: all flows, divided by the queues.
+    /// As recommended in scaling.rst: all flows divided by the number of queues.
     fn share_of_flows(&self, queues: usize) -> Result<Value, String> {
         let all = catalogue::find("net.core.rps_sock_flow_entries");
         match all.and_then(|knob| self.profile.wanted(knob)) {
@@ -143,7 +143,7 @@ impl Sight<'_> {
         }
     }
 
-    /// CPUs send through the queues round-robin.
+    /// Assigns CPUs to transmit queues round-robin.
     fn of_sending(&self, device: &Interface, at: usize) -> Result<Value, String> {
         let queues = device.sending.len();
         if queues == 1 {
@@ -187,7 +187,7 @@ impl Sight<'_> {
         }
     }
 
-    /// irqbalance would move interrupts back, unless it leaves the other CPUs alone.
+    /// irqbalance would move interrupts back, unless it excludes the other CPUs.
     fn stays(&self, wanted: Value) -> Result<Value, String> {
         let Value::Cpus(cpus) = &wanted else { return Ok(wanted) };
         let irqbalance = &self.node.irqbalance;
@@ -254,14 +254,14 @@ impl Sight<'_> {
     }
 }
 
-/// Why an interrupt stays where it is.
+/// Why an interrupt cannot be moved.
 pub(super) const MANAGED: &str = "the kernel manages this interrupt itself";
 
 fn nowhere(knob: &'static Knob, target: &str, why: &str) -> Aim {
     Aim { knob, target: target.to_owned(), path: String::new(), wanted: Err(why.to_owned()) }
 }
 
-/// The kernel makes a table of flows as large as the next power of two.
+/// The kernel rounds the flow table up to a power of two.
 fn flows(knob: &Knob, wanted: &Value) -> Value {
     match wanted {
         Value::Number(number) if knob.name.contains("_flow_") => {
@@ -271,7 +271,7 @@ fn flows(knob: &Knob, wanted: &Value) -> Value {
     }
 }
 
-/// These pages, as far as memory allows: smaller in proportion.
+/// Limits these pages to the available memory, in proportion.
 fn bounded(pages: [u64; 3], most: u64) -> [u64; 3] {
     if most == 0 || pages[2] <= most {
         return pages;

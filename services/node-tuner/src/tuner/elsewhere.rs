@@ -1,4 +1,4 @@
-//! What is not set on the host: how it stands where that can be read, and what to do.
+//! Settings outside the host: their state if it is readable, and instructions.
 
 use super::aims::Sight;
 use crate::catalogue::{self, Knob, Place, Role, Value};
@@ -87,7 +87,7 @@ impl Sight<'_> {
         "`node-tuner generate boot` prints the parameters for the kernel's command line"
             .clone_into(&mut row.reason);
         let text = self.tree.text(&format!("/proc/sys/{}", sysctl.replace('.', "/")));
-        // Below zero in a network namespace that shares the host's table.
+        // Negative in a network namespace that shares the host's table.
         let number = text.ok().and_then(|it| it.trim_start_matches('-').parse::<u64>().ok());
         if let Some(number) = number {
             row.actual = Some(number.to_string());

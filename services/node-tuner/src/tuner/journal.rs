@@ -1,4 +1,4 @@
-//! The original values, saved durably before anything is changed.
+//! The journal of original values, saved durably before any change.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
-/// The form of the file.
+/// Version of the file format.
 const VERSION: u32 = 1;
 
-/// All settings that were changed, in the order in which they were.
+/// All changed settings in the order of their changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Journal {
     version: u32,
-    /// The start of the machine in which they were.
+    /// The boot ID at that time.
     pub(super) boot: String,
     pub(super) profile: String,
     pub(super) settings: Vec<Entry>,
@@ -29,17 +29,18 @@ pub(super) struct Entry {
     pub(super) path: String,
     pub(super) original: Content,
     pub(super) written: Content,
-    /// What is being written: noted before it is, so that it is known as ours whenever the program ends.
+    /// The content that is being written. Recorded first, so that it is known as ours even if the
+    /// program is killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pending: Option<Content>,
-    /// Whether it outlives a start of the machine.
+    /// Whether it persists across reboots.
     pub(super) lasting: bool,
-    /// Whether the kernel did not take it.
+    /// Whether the kernel rejected it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) refused: bool,
 }
 
-/// Bytes: as text where they are.
+/// Bytes, as text where possible.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Content {
@@ -64,18 +65,18 @@ impl Content {
 }
 
 impl Entry {
-    /// Notes what will be written.
+    /// Records what will be written.
     pub(super) fn will_be(&mut self, desired: &[u8]) {
         self.pending = (self.written.bytes() != desired).then(|| desired.to_vec().into());
     }
 
-    /// Says that this was written.
+    /// Records that this was written.
     pub(super) fn was_written(&mut self, desired: &[u8]) {
         self.written = desired.to_vec().into();
         self.pending = None;
     }
 
-    /// After a pass that did not end: whether what was being written arrived.
+    /// After an interrupted pass, decides whether the write had happened.
     pub(super) fn settle(&mut self, arrived: impl FnOnce(&[u8]) -> bool) {
         if let Some(pending) = self.pending.take().filter(|it| arrived(it.bytes())) {
             self.written = pending;
@@ -96,7 +97,7 @@ impl Journal {
         self.settings.iter_mut().find(|it| it.name == name && it.path == path)
     }
 
-    /// Without what a start of the machine has undone.
+    /// Drops entries that a reboot has undone.
     fn since(mut self, boot: &str) -> Self {
         if !boot.is_empty() && self.boot != boot {
             self.settings.retain(|it| it.lasting);
@@ -106,13 +107,13 @@ impl Journal {
     }
 }
 
-/// Where the journal is kept.
+/// The location of the journal.
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     folder: PathBuf,
 }
 
-/// Keeps other writers away for as long as it lives.
+/// Excludes other writers while it exists.
 #[derive(Debug)]
 pub(super) struct Lock(#[expect(dead_code, reason = "the lock ends when the file is closed")] File);
 
@@ -133,7 +134,7 @@ impl Store {
         self.folder.is_dir()
     }
 
-    /// Waits for nobody: who has the lock is changing the same settings.
+    /// Does not wait: the owner of the lock is changing the same settings.
     pub(super) fn lock(&self) -> io::Result<Lock> {
         self.make_folder().map_err(|error| named(&self.folder, &error))?;
         let path = self.folder.join("lock");
@@ -150,13 +151,13 @@ impl Store {
         }
     }
 
-    /// Makes it last too, with all folders above that are new.
+    /// Creates the directory durably, with all new parents.
     fn make_folder(&self) -> io::Result<()> {
         let is_new = |it: &&Path| !it.as_os_str().is_empty() && !it.exists();
         let new: Vec<&Path> = self.folder.ancestors().take_while(is_new).collect();
         fs::create_dir_all(&self.folder)?;
         for folder in new {
-            // An audit without privileges reads the journal, whatever the umask here.
+            // Readable for an audit without privileges, whatever the umask.
             fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
             let above = folder.parent().filter(|it| !it.as_os_str().is_empty());
             sync(above.unwrap_or(Path::new(".")))?;
@@ -164,7 +165,7 @@ impl Store {
         Ok(())
     }
 
-    /// The journal, as far as it still counts. An error where it cannot be understood.
+    /// The current journal. An error if it is invalid.
     pub(super) fn read(&self, boot: &str) -> io::Result<Option<Journal>> {
         let text = match fs::read(self.file()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -195,7 +196,7 @@ impl Store {
         io::Error::new(io::ErrorKind::InvalidData, words)
     }
 
-    /// Makes it last: after this, not even a loss of power loses it.
+    /// Writes it durably, even across a power failure.
     pub(super) fn write(&self, journal: &Journal) -> io::Result<()> {
         self.replace(journal).map_err(|error| named(&self.file(), &error))
     }
@@ -211,7 +212,7 @@ impl Store {
         sync(&self.folder)
     }
 
-    /// Ends it.
+    /// Removes it.
     pub(super) fn remove(&self) -> io::Result<()> {
         for path in [self.unfinished(), self.file()] {
             match fs::remove_file(path) {
@@ -223,7 +224,7 @@ impl Store {
     }
 }
 
-/// An error of the system, with the path that it is about.
+/// Adds the path to a system error.
 fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

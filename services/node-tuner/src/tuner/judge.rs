@@ -1,4 +1,4 @@
-//! How each setting of the host stands.
+//! Determines the state of each host setting.
 
 use std::io;
 
@@ -8,31 +8,31 @@ use super::{Setting, rule};
 use crate::catalogue::{self, Class, Knob, Place, Rule, Value};
 use crate::report::{Row, State};
 
-/// One setting: how it stands, and what would change it.
+/// One setting: its state, and the content that would change it.
 #[derive(Clone, Debug)]
 pub(super) struct Judged {
     pub(super) knob: &'static Knob,
     pub(super) path: String,
     pub(super) row: Row,
-    /// The file as it is; none where it is not there or cannot be read.
+    /// The current content; `None` if the file does not exist or cannot be read.
     pub(super) now: Option<Vec<u8>>,
     pub(super) desired: Vec<u8>,
-    /// What else is to be done when the file is as wanted.
+    /// Further instructions when the file is as wanted.
     note: String,
 }
 
-/// What kube-proxy sets when it starts (its configuration's `conntrack`).
+/// Settings that kube-proxy writes when it starts (`conntrack` of its configuration).
 const OF_KUBE_PROXY: [&str; 3] = [
     "net.netfilter.nf_conntrack_max",
     "net.netfilter.nf_conntrack_tcp_timeout_close_wait",
     "net.netfilter.nf_conntrack_tcp_timeout_established",
 ];
 
-/// The most that kube-proxy makes of its `maxPerCore`.
+/// The maximum that kube-proxy derives from its `maxPerCore`.
 const MOST_OF_KUBE_PROXY: u64 = 1_048_576;
 
 impl Sight<'_> {
-    /// All settings of the profile that are the host's.
+    /// All host settings of the profile.
     pub(super) fn judge_all(&self, journal: &Journal) -> Vec<Judged> {
         let hosts = catalogue::knobs().filter(|knob| knob.class() == Class::Host);
         let wanted = hosts.filter_map(|knob| Some((knob, self.profile.wanted(knob)?)));
@@ -96,7 +96,7 @@ impl Sight<'_> {
         if rule::satisfied(rule, &judged.desired, now, written) {
             judged.row.state = State::Ok;
             judged.row.reason.clone_from(&judged.note);
-            // What is desired keeps what is better already; the profile wants less.
+            // A higher current limit is kept, even if the profile wants less.
             if rule == Rule::AtLeast {
                 judged.row.wanted = wanted.text();
             }
@@ -110,7 +110,7 @@ impl Sight<'_> {
         }
     }
 
-    /// What else is to be done when the file is as wanted.
+    /// Further instructions when the file is as wanted.
     fn note(&self, knob: &Knob, desired: &[u8]) -> String {
         let irqbalance = &self.node.irqbalance;
         let banned = crate::node::banned(&String::from_utf8_lossy(desired));
@@ -145,7 +145,7 @@ impl Judged {
         (self.knob.name, self.row.target.clone())
     }
 
-    /// Not wanted here: what it was is, if this program has changed it.
+    /// The setting does not apply here. If this program has changed it, its original is wanted.
     fn pointless(&mut self, why: String, now: &[u8], entry: Option<&Entry>) {
         match entry.filter(|it| it.original.bytes() != now) {
             None => self.row.reason = why,
@@ -153,14 +153,14 @@ impl Judged {
         }
     }
 
-    /// Whether the journal's entry stays: else what was there is put back.
+    /// Whether the journal's entry stays. Otherwise the original is restored.
     pub(super) fn keeps(&self, entry: &Entry) -> bool {
         let same = self.knob.name == entry.name && self.path == entry.path;
-        // Without what is desired, it is pointless here.
+        // Without a desired value, the setting does not apply here.
         same && (!self.desired.is_empty() || self.row.state == State::Unknown)
     }
 
-    /// The row after this file was written, and read again.
+    /// Updates the row after the file was written and read again.
     pub(super) fn written(&mut self, result: &io::Result<Vec<u8>>) {
         let rule = self.knob.rule;
         let before = self.row.actual.clone();
@@ -176,7 +176,8 @@ impl Judged {
                 self.row.actual = Some(rule::shown(rule, now));
                 self.row.reason = "the kernel took the value, but shows another".to_owned();
             }
-            // Interrupts that drivers spread themselves (Documentation/core-api/irq/managed_irq.rst).
+            // Interrupts that drivers distribute themselves
+            // (Documentation/core-api/irq/managed_irq.rst).
             Err(_) if self.refused_by_kernel(result) => {
                 self.row.state = State::Skipped;
                 self.row.reason = super::aims::MANAGED.to_owned();
@@ -197,7 +198,7 @@ impl Judged {
     }
 }
 
-/// The row of a setting that gets back what was there.
+/// The row of a setting whose original is restored.
 pub(super) fn put_back(entry: &Entry, knob: &'static Knob, now: &[u8], why: &str) -> Row {
     Row {
         name: knob.name,
@@ -212,7 +213,7 @@ pub(super) fn put_back(entry: &Entry, knob: &'static Knob, now: &[u8], why: &str
     }
 }
 
-/// Why a file is not there.
+/// Why a file does not exist.
 fn missing(knob: &Knob) -> &'static str {
     match knob.place {
         Place::Sysctl if knob.name.contains("nf_conntrack") => {

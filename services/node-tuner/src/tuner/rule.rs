@@ -1,11 +1,12 @@
-//! What is written into a file, and when it is as wanted. The kernel shows some values in another form
-//! than they are written: tabs between numbers, masks with zeros in front, the chosen word in brackets.
+//! What to write to a file, and when it is as wanted. The kernel shows some values in another form
+//! than they are written: tabs between numbers, masks with leading zeros, the chosen word in
+//! brackets.
 
 use crate::catalogue::{Rule, Value};
 use crate::cpus::Cpus;
 use crate::node::{banned, with_banned};
 
-/// What is written so that a file is as wanted that was as in `original`.
+/// The content to write to a file whose original content was `original`.
 pub(super) fn desired(rule: Rule, wanted: &Value, original: &[u8]) -> Vec<u8> {
     let line = |text: String| (text + "\n").into_bytes();
     match (rule, wanted) {
@@ -19,7 +20,7 @@ pub(super) fn desired(rule: Rule, wanted: &Value, original: &[u8]) -> Vec<u8> {
         }
         (Rule::Mask, Value::Cpus(cpus)) => line(cpus.mask()),
         (Rule::Line, Value::Cpus(cpus)) => with_banned(&text(original), cpus).into_bytes(),
-        // i32 in the machine's order of bytes (Documentation/power/pm_qos_interface.rst).
+        // i32 in native byte order (Documentation/power/pm_qos_interface.rst).
         (Rule::Held, Value::Number(wanted)) => {
             i32::try_from(*wanted).unwrap_or(i32::MAX).to_ne_bytes().to_vec()
         }
@@ -31,7 +32,7 @@ pub(super) fn desired(rule: Rule, wanted: &Value, original: &[u8]) -> Vec<u8> {
 pub(super) fn satisfied(rule: Rule, desired: &[u8], now: &[u8], written: Option<&[u8]>) -> bool {
     match rule {
         Rule::AtLeast => {
-            // Higher because another program raised it is fine; because of a former profile is not.
+            // A higher value is fine if another program set it, but not if an earlier profile did.
             let ours = written.is_some_and(|it| numbers(it) == numbers(now));
             if ours { numbers(now) == numbers(desired) } else { reaches(now, desired) }
         }
@@ -56,7 +57,7 @@ fn reaches(now: &[u8], desired: &[u8]) -> bool {
     }
 }
 
-/// The content of a file for people.
+/// The content of a file for output.
 pub(super) fn shown(rule: Rule, content: &[u8]) -> String {
     let text = text(content);
     let list = |cpus: Cpus| if cpus.is_empty() { "none".to_owned() } else { cpus.list() };
@@ -69,7 +70,7 @@ pub(super) fn shown(rule: Rule, content: &[u8]) -> String {
     }
 }
 
-/// The word in brackets, or all if there is none.
+/// The word in brackets, or the whole text without brackets.
 fn chosen(text: &str) -> &str {
     let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     bracketed.map_or(text.trim(), |(word, _)| word)

@@ -1,22 +1,22 @@
-//! What a request says to prove who it is (RFC 6750), and how it is refused.
+//! Credentials of a request (RFC 6750), and their rejection.
 
 use corelane::Problem;
 use http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
 
-/// Why a request was not let through.
+/// Why a request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// It has no bearer token.
     Missing,
-    /// Its token is not one that may write.
+    /// Its token does not have write access.
     Invalid,
     /// It has several Authorization fields.
     Ambiguous,
 }
 
 impl Refusal {
-    /// The reply. Section 3.1: without a token there is no error code, for there was no error.
+    /// The reply. Section 3.1: without a token there is no error code.
     pub(crate) fn problem(self) -> Problem {
         let status = match self {
             Refusal::Missing | Refusal::Invalid => StatusCode::UNAUTHORIZED,

@@ -1,4 +1,4 @@
-//! What is counted of tokens.
+//! Metrics of tokens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::Auth;
 use super::reload::Reload;
 use crate::per_lane::Count;
 
-/// How an attempt to write ended.
+/// The result of an authentication.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
     Accepted,
@@ -30,7 +30,7 @@ impl Outcome {
     ];
 }
 
-/// The attempts of one lane.
+/// The results of one lane.
 #[derive(Debug, Default)]
 pub(super) struct Attempts([Count; Outcome::ALL.len()]);
 
@@ -40,7 +40,7 @@ impl Attempts {
     }
 }
 
-/// The series of authentication.
+/// The metrics of authentication.
 #[derive(Debug)]
 pub(crate) struct AuthCollector(pub(crate) Arc<Auth>);
 

@@ -20,30 +20,30 @@ pub(crate) use metrics::AuthCollector;
 use metrics::{Attempts, Outcome};
 use tokens::Tokens;
 
-/// The active tokens, of the whole process.
+/// The active tokens of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Auth {
     current: RwLock<Arc<Tokens>>,
-    /// Grows with each change of the tokens, so that a lane takes the lock only after one.
+    /// Incremented with each change of the tokens, so that a lane takes the lock only after one.
     generation: AtomicU64,
     attempts: PerLane<Attempts>,
-    /// Where the tokens come from; nowhere, and nobody may write.
+    /// The source of tokens. Without one, nobody has write access.
     source: Option<Source>,
 }
 
 #[derive(Debug)]
 struct Source {
     file: PathBuf,
-    /// How often the file is read again.
+    /// Interval between reads of the file.
     every: Duration,
-    /// What it held at first.
+    /// The initial content.
     text: String,
     reloads: [AtomicU64; 2],
     up_to_date: AtomicBool,
 }
 
 impl Auth {
-    /// Reads the file of tokens, if there is one. An error names the file, and never a token.
+    /// Reads the token file, if there is one. An error names the file, and never a token.
     pub(crate) fn load(file: Option<PathBuf>, every: Duration) -> Result<Self, String> {
         let Some(file) = file else { return Ok(Auth::default()) };
         let text = tokens::read(&file)?;
@@ -74,7 +74,7 @@ impl Auth {
     }
 }
 
-/// Lets through, on one lane, the requests that may write.
+/// Checks the tokens of requests on one lane.
 #[derive(Debug)]
 pub(crate) struct Guard {
     auth: Arc<Auth>,
@@ -84,7 +84,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// The name of the token that a request has, or the reply that refuses it.
+    /// The name of a request's token, or the reply that rejects it.
     pub(crate) fn check(&self, headers: &HeaderMap) -> Result<Arc<str>, Problem> {
         let found = credentials::token(headers)
             .and_then(|token| self.tokens().name_of(token).ok_or(Refusal::Invalid));

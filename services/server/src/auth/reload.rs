@@ -1,4 +1,4 @@
-//! Reload of the tokens without a restart.
+//! Reloads the tokens without a restart.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::tokens::{self, Tokens};
 use super::{Auth, Source};
 
-/// How the reload of a file ended.
+/// The result of a reload.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reload {
     Success,
@@ -19,9 +19,9 @@ impl Reload {
 }
 
 impl Auth {
-    /// Looks at the file for as long as the process lives, from a thread of its own: a volume that
-    /// hangs holds nobody else. The whole file is compared, so that a symlink that is swapped, as
-    /// that of a Kubernetes volume, is noticed like a file that is written in place.
+    /// Watches the file on a separate thread, so that a volume that hangs blocks nothing else. The
+    /// whole content is compared, so that a swapped symlink of a Kubernetes volume is noticed like
+    /// a write in place.
     pub(crate) fn watch(self: &Arc<Self>) -> std::io::Result<()> {
         let Some(source) = &self.source else { return Ok(()) };
         let (every, mut seen) = (source.every, Ok(source.text.clone()));
@@ -38,7 +38,7 @@ impl Auth {
         std::thread::Builder::new().name("tokens".to_owned()).spawn(watch).map(drop)
     }
 
-    /// Acts on what the file holds if it is new. What was refused once is not refused again.
+    /// Applies the file's content if it is new. Content that was rejected is not checked again.
     fn look(&self, seen: &mut Result<String, String>) {
         let Some(source) = &self.source else { return };
         let read = tokens::read(&source.file);

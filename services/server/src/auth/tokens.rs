@@ -1,4 +1,4 @@
-//! The tokens of a file, as their hashes.
+//! The hashes of a file's tokens.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -8,27 +8,27 @@ use std::sync::Arc;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use subtle::ConstantTimeEq;
 
-/// A larger file is refused rather than read.
+/// Maximum size of the file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Most tokens: each is compared with that of every request.
+/// Maximum number of tokens: each is compared with that of every request.
 const MAX_TOKENS: usize = 1000;
 
 const MAX_NAME: usize = 64;
 
-/// The tokens that may write.
+/// The tokens with write access.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tokens(Vec<Token>);
 
-/// A token by its name and its hash. A fast hash without salt suits what is long and random: NIST
-/// SP 800-63B section 5.1.2.2 does not require more from 112 bits of entropy on.
+/// A token's name and hash. A fast hash without salt is sufficient for long random tokens: NIST SP
+/// 800-63B section 5.1.2.2 has no further requirements from 112 bits of entropy.
 #[derive(Debug, PartialEq, Eq)]
 struct Token {
     name: Arc<str>,
     hash: [u8; SHA256_OUTPUT_LEN],
 }
 
-/// The text of a file of tokens.
+/// Reads the text of a token file.
 pub(crate) fn read(file: &Path) -> Result<String, String> {
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let opened = std::fs::File::open(file).map_err(|error| named(&error))?;
@@ -41,8 +41,8 @@ pub(crate) fn read(file: &Path) -> Result<String, String> {
 }
 
 impl Tokens {
-    /// Parses the text of a file. An error names the line and what is allowed there, never what
-    /// is in the file: it may be a token that was put in by mistake.
+    /// Parses the text of a file. An error names the line and what is allowed there, but not its
+    /// content, which may be a token.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut tokens = Vec::new();
         let (mut names, mut hashes) = (HashSet::new(), HashSet::new());
@@ -78,8 +78,8 @@ impl Tokens {
         self.0.len()
     }
 
-    /// The name of a token. Every entry is compared, and in the same time whatever it holds, so
-    /// that nothing can be learnt about a hash from how long a refusal takes.
+    /// The name of a token. Every entry is compared in constant time, so that the time of a
+    /// rejection reveals nothing about a hash.
     pub(crate) fn name_of(&self, token: &[u8]) -> Option<Arc<str>> {
         let hash = digest(&SHA256, token);
         let mut found = None;

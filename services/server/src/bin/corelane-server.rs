@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Each request makes some thirty small allocations; this allocator takes about half the
-/// instructions of glibc's for them.
+/// Each request makes some thirty small allocations. This allocator needs about half as many
+/// instructions for them as glibc's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

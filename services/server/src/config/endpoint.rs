@@ -1,19 +1,19 @@
-//! Where spans are sent.
+//! The endpoint for spans.
 
 use corelane_service::http::Url;
 
-/// What the OTLP specification adds to an endpoint for spans ("Endpoint URLs for OTLP/HTTP").
+/// The path of spans that the OTLP specification appends ("Endpoint URLs for OTLP/HTTP").
 const TRACES: &str = "v1/traces";
 
-/// A collector that takes OTLP over HTTP.
+/// A collector with OTLP over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    pub(crate) url: Url,
-    /// With the part for spans.
-    pub(crate) path: String,
+    pub(super) url: Url,
+    /// Includes the path of spans.
+    pub(super) path: String,
 }
 
-/// A collector; empty is none.
+/// Parses a collector's URL; empty means none.
 pub(crate) fn endpoint(text: &str) -> Result<Option<Endpoint>, String> {
     if text.is_empty() {
         return Ok(None);

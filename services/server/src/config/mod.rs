@@ -13,7 +13,7 @@ use crate::auth::Auth;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use schema::{Config, PROGRAM};
 
-/// Where projects are kept.
+/// The database for projects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DatabaseKind {
     Sqlite,
@@ -46,13 +46,13 @@ impl Config {
         self.database_kind == DatabaseKind::Postgres || self.database_path.is_some()
     }
 
-    /// The authentication of writes, from the file of tokens.
+    /// The authentication of writes, from the token file.
     pub(crate) fn auth(&self) -> Result<Auth, ConfigErrors> {
         Auth::load(self.auth_tokens.clone(), self.auth_reload)
             .map_err(|error| ConfigErrors(vec![format!("auth.tokens: {error}")]))
     }
 
-    /// TLS, if both of its files are named.
+    /// TLS, if both of its files are set.
     pub(crate) fn tls(&self) -> Result<Option<Tls>, ConfigErrors> {
         let missing = match (&self.tls_certificate, &self.tls_key) {
             (Some(certificate), Some(key)) => {
@@ -63,5 +63,21 @@ impl Config {
             (None, Some(_)) => "tls.certificate is empty: it belongs to tls.key",
         };
         Err(ConfigErrors(vec![format!("{missing}, so set both or neither")]))
+    }
+
+    /// The settings of PostgreSQL, if it is the database.
+    pub(crate) fn postgres(&self) -> Result<Option<postgres::Settings>, ConfigErrors> {
+        match self.database_kind {
+            // Checked in any case, because `--check` would show a password in it.
+            DatabaseKind::Sqlite if self.database_url.is_empty() => Ok(None),
+            DatabaseKind::Sqlite => {
+                let judged = postgres::Settings::new(self).map(|_| None);
+                judged.map_err(|error| ConfigErrors(vec![error]))
+            }
+            DatabaseKind::Postgres => {
+                let settings = postgres::Settings::new(self);
+                settings.map(Some).map_err(|error| ConfigErrors(vec![error]))
+            }
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The schema: every key with its type, default, bounds and meaning, in one table.
+//! The schema: every key with its type, default, bounds and description, in one table.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use corelane_service::value::{
 use super::DatabaseKind;
 use super::endpoint::{Endpoint, endpoint};
 
-/// The program, as the command line and the environment know it.
+/// The program's command line and environment.
 pub(crate) const PROGRAM: Program = Program {
     name: "corelane-server",
     version: env!("CARGO_PKG_VERSION"),
@@ -26,7 +26,7 @@ pub(crate) const PROGRAM: Program = Program {
 
 macro_rules! schema {
     ($($name:literal => $field:ident: $type:ty = $default:literal, $parse:expr, $help:literal;)*) => {
-        /// Every key, in the order in which help shows them.
+        /// Every key, in the order of the help.
         const KEYS: &[Key] =
             &[$(Key { name: $name, default: $default, help: $help }),*];
 
@@ -37,7 +37,7 @@ macro_rules! schema {
         }
 
         impl Config {
-            /// Parses every setting; the errors name each that is wrong.
+            /// Parses every setting. The errors name each invalid one.
             pub(crate) fn parse(settings: &Settings) -> Result<Self, ConfigErrors> {
                 let mut errors = Vec::new();
                 let mut keys = KEYS.iter();
@@ -54,7 +54,7 @@ macro_rules! schema {
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
-/// As humantime counts it: 365.25 days.
+/// As in humantime: 365.25 days.
 const YEAR: Duration = Duration::from_secs(31_557_600);
 
 schema! {

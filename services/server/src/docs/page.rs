@@ -1,10 +1,10 @@
-//! The document as a page to read: HTML without scripts or anything to load.
+//! Renders the document as HTML, without scripts or external resources.
 
 use std::fmt::{self, Display, Write};
 
 use serde_json::Value;
 
-/// Nothing may run or be loaded: the page is all there is.
+/// Blocks scripts and external resources: the page has none.
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 const HEAD: &str = "<!doctype html>

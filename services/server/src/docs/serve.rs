@@ -1,4 +1,4 @@
-//! `GET /openapi.json` and `GET /docs`: made once, for the first who asks.
+//! `GET /openapi.json` and `GET /docs`, generated on first use.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,8 +16,8 @@ use super::page;
 use crate::config::Config;
 use crate::openapi::{Operation, Parameter, Path, reply};
 
-/// The document and its page, as every lane sends them. They are not made at the start: few servers
-/// are ever asked, and a start must be short.
+/// The document and its page, for all lanes. Not generated at the start, because few clients
+/// request them and a start should be short.
 #[derive(Clone, Debug)]
 pub(crate) struct Documents {
     config: Arc<Config>,
@@ -70,7 +70,7 @@ impl Document {
     fn new(text: String, media_type: &'static str) -> Self {
         let hash = digest(&SHA256, text.as_bytes());
         let start = hash.as_ref().iter().take(8).fold(0, |tag, byte| tag << 8 | u64::from(*byte));
-        // Digits and quotes are always a header value.
+        // Digits and quotes are a valid header value.
         let tag = HeaderValue::try_from(format!("\"{start:016x}\""));
         Document {
             tag: tag.unwrap_or_else(|_| HeaderValue::from_static("\"\"")),
@@ -89,7 +89,7 @@ impl Document {
             reply.headers_mut().insert(CONTENT_TYPE, self.media_type.clone());
         }
         reply.headers_mut().insert(ETAG, self.tag.clone());
-        // Another replica may be configured otherwise, and the next version says more.
+        // Another replica may have another configuration, and the next version another document.
         reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         reply
     }

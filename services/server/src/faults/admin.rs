@@ -14,7 +14,7 @@ use super::set::Set;
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, PUT, DELETE");
 
-/// Lists, replaces and clears the faults; without `faults = on` it refuses everything.
+/// Lists, replaces and clears the faults. Without `faults = on` it rejects every request.
 pub(crate) fn handler(
     faults: Option<Arc<Faults>>,
 ) -> impl Fn(Request<Bytes>) -> Response<Full<Bytes>> + Send + Sync + 'static {

@@ -1,4 +1,4 @@
-//! What is counted of injected faults.
+//! Metrics of injected faults.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Injected {
     }
 }
 
-/// The series of faults.
+/// The metrics of faults.
 #[derive(Debug)]
 pub(crate) struct FaultCollector(pub(crate) Arc<Faults>);
 

@@ -1,6 +1,6 @@
 //! Faults for drills: latency, errors and held lanes, for a share of the requests of a route.
 //!
-//! Only a server that was started with `faults = on` has them; the admin port sets them.
+//! Requires `faults = on`; the admin port sets the faults.
 
 mod admin;
 mod metrics;
@@ -25,23 +25,23 @@ pub(crate) use metrics::FaultCollector;
 use metrics::Injected;
 use set::{Effect, MAX_BURN, MAX_LATENCY, Set};
 
-/// Names what was done to a request, in its reply.
+/// The reply header that names the injected faults.
 const FAULT: HeaderName = HeaderName::from_static("corelane-fault");
 
-/// The active faults, of the whole process.
+/// The active faults of the process.
 #[derive(Debug)]
 pub(crate) struct Faults {
     routes: &'static [&'static str],
     /// The index of a path's route.
     matcher: matchit::Router<usize>,
     current: RwLock<Arc<Set>>,
-    /// Grows with each change, so that a lane takes the lock only after one.
+    /// Incremented with each change, so that a lane takes the lock only after one.
     generation: AtomicU64,
     injected: PerLane<Injected>,
 }
 
 impl Faults {
-    /// Faults for these routes. A template that is no template is never matched.
+    /// Faults for these routes. An invalid template never matches.
     pub(crate) fn new(routes: &'static [&'static str]) -> Self {
         let mut matcher = matchit::Router::new();
         for (index, route) in routes.iter().enumerate() {
@@ -77,7 +77,7 @@ impl Faults {
     }
 }
 
-/// Chooses, on one lane, which requests get which faults.
+/// Chooses requests and their faults on one lane.
 #[derive(Debug)]
 pub(crate) struct Injector {
     faults: Arc<Faults>,
@@ -86,7 +86,7 @@ pub(crate) struct Injector {
     seen: RefCell<Seen>,
 }
 
-/// The faults of a lane.
+/// The faults as seen by a lane.
 #[derive(Debug)]
 struct Seen {
     generation: u64,
@@ -96,14 +96,14 @@ struct Seen {
 
 impl Seen {
     fn new(generation: u64, set: Arc<Set>, lane: usize) -> Self {
-        // The same seed and the same requests give the same faults, others on each lane.
+        // The same seed and requests give the same faults, with other ones on each lane.
         let chance = Rng::with_seed(set.seed.wrapping_add(lane as u64));
         Seen { generation, set, chance }
     }
 }
 
 impl Injector {
-    /// What is to happen to a request; mostly nothing.
+    /// The faults of a request, usually none.
     pub(crate) fn choose(&self, path: &str, method: &Method) -> Option<Injection> {
         let generation = self.faults.generation.load(Ordering::Acquire);
         let mut seen = self.seen.borrow_mut();
@@ -128,7 +128,7 @@ impl Injector {
     }
 }
 
-/// What happens to one request before its handler, or instead of it.
+/// The faults of one request, before its handler or instead of it.
 #[derive(Debug, Default)]
 pub(crate) struct Injection {
     wait: Duration,
@@ -138,7 +138,8 @@ pub(crate) struct Injection {
 }
 
 impl Injection {
-    /// Faults add up, to no more than one alone may be; of several errors the first is the reply.
+    /// Faults add up to at most the limit of a single one. Of several errors, the first is the
+    /// reply.
     fn add(&mut self, effect: Effect, chance: &mut Rng) {
         self.effects[effect.index()] = true;
         match effect {
@@ -151,7 +152,8 @@ impl Injection {
         }
     }
 
-    /// Waits, and then holds the lane. The reply that takes the handler's place, if one does.
+    /// Waits, and then holds the lane. Returns the reply that replaces the handler's, if there is
+    /// one.
     pub(crate) async fn inject(&self) -> Option<Response<Full<Bytes>>> {
         if !self.wait.is_zero() {
             tokio::time::sleep(self.wait).await;
@@ -161,7 +163,7 @@ impl Injection {
         Some(problem.detail("this error was injected on the admin port").into_response())
     }
 
-    /// Says in the reply that it was falsified, and how.
+    /// Names the injected faults in the reply.
     pub(crate) fn sign(&self, headers: &mut HeaderMap) {
         let names = Effect::NAMES.iter().zip(self.effects).filter(|(_, done)| *done);
         for (name, _) in names {
@@ -170,7 +172,7 @@ impl Injection {
     }
 }
 
-/// Computes for so long, on purpose: nothing else runs on the lane.
+/// Computes for this time: nothing else runs on the lane.
 fn hold(time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {

@@ -8,21 +8,21 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 const MAX_FAULTS: usize = 64;
-/// A forgotten fault ends after this.
+/// Maximum duration, so that forgotten faults end.
 const MAX_EXPIRY: Duration = Duration::from_secs(3600);
 pub(super) const MAX_LATENCY: Duration = Duration::from_secs(60);
-/// A lane that is held answers nobody, and nothing can free it before.
+/// Maximum time to hold a lane, which cannot be interrupted.
 pub(super) const MAX_BURN: Duration = Duration::from_secs(10);
 
 /// The active faults.
 #[derive(Debug, Default)]
 pub(super) struct Set {
-    /// Each lane draws its chances from this and its index.
+    /// Each lane derives its random numbers from this and its index.
     pub(super) seed: u64,
     pub(super) faults: Vec<Fault>,
 }
 
-/// What happens to a share of the requests of a route.
+/// A fault of a share of the requests of a route.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) route: usize,
@@ -35,7 +35,7 @@ pub(super) struct Fault {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Effect {
-    /// Wait for `fixed` and up to `jitter` more; the lane serves others meanwhile.
+    /// Wait for `fixed` and up to `jitter` more. The lane serves others meanwhile.
     Latency { fixed: Duration, jitter: Duration },
     /// Answer with this status instead of the handler.
     Error(StatusCode),
@@ -44,7 +44,7 @@ pub(super) enum Effect {
 }
 
 impl Effect {
-    /// Names of the effects, in metrics and replies; the index of each is [`Effect::index`].
+    /// Names of the effects in metrics and replies, indexed by [`Effect::index`].
     pub(super) const NAMES: [&'static str; 3] = ["latency", "error", "cpu"];
 
     pub(super) fn index(self) -> usize {
@@ -105,7 +105,7 @@ fn duration<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
 }
 
 impl Set {
-    /// Reads a set from JSON; `routes` are those that the server has.
+    /// Parses a set from JSON. `routes` are those of the server.
     pub(super) fn parse(body: &[u8], routes: &[&str], now: Instant) -> Result<Self, Problem> {
         let document: Document = serde_json::from_slice(body).map_err(|error| {
             let (status, slug) = match error.is_data() {
@@ -146,7 +146,7 @@ fn invalid(pointer: &str, allowed: &str) -> Problem {
         .member("pointer", pointer)
 }
 
-/// The member that is wrong, and what is allowed.
+/// The invalid member, and what is allowed.
 type Wrong = (&'static str, String);
 
 impl Fault {
@@ -195,7 +195,7 @@ impl Fault {
     }
 }
 
-/// To the millisecond.
+/// Rounded to the millisecond.
 fn text(duration: Duration) -> String {
     let duration = Duration::from_millis(duration.as_millis() as u64);
     humantime::format_duration(duration).to_string()

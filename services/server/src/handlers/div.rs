@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::openapi::{self, Operation, Parameter};
 
-/// Longest n; the length of the target is bounded as well.
+/// Maximum length of n. The target is limited as well.
 const MAX_LENGTH: usize = 1000;
 
-/// Answers for n as the path has it: `%34` is the same as `4` (RFC 3986 section 6.2.2.2).
+/// Answers for n as in the path: `%34` equals `4` (RFC 3986 section 6.2.2.2).
 pub(crate) fn reply(map: HeaderMap, n: &str) -> Response<Full<Bytes>> {
     let n = percent_decode_str(n).decode_utf8();
     match n.ok().and_then(|n| half(&n)) {
@@ -50,7 +50,7 @@ pub(crate) fn half(n: &str) -> Option<String> {
         rest = value % 2;
         char::from(b'0' + value / 2)
     };
-    // Room for a point, a zero before it and a last 5.
+    // With room for a point, a zero before it and a final 5.
     let mut half = String::with_capacity(n.len() + 3);
     half.push_str(sign);
     half.extend(whole.bytes().map(&mut divide).skip_while(|&digit| digit == '0'));
@@ -58,7 +58,7 @@ pub(crate) fn half(n: &str) -> Option<String> {
         half.push('0');
     }
     half.push('.');
-    // One more digit takes up the last remainder: halves end in 5.
+    // One more digit for the last remainder: halves end in 5.
     half.extend(fraction.bytes().chain([b'0']).map(&mut divide));
     half.truncate(half.trim_end_matches('0').trim_end_matches('.').len());
     Some(if half == "-0" { "0".to_owned() } else { half })

@@ -1,4 +1,4 @@
-//! `GET /hello`: the smallest useful reply, 13 bytes; what the path of a request costs.
+//! `GET /hello`: a minimal reply of 13 bytes, which shows the cost of a request's path.
 
 use bytes::Bytes;
 use http::{HeaderMap, Response};

@@ -1,4 +1,4 @@
-//! What each route does.
+//! The handlers of the routes.
 
 pub(crate) mod div;
 pub(crate) mod hello;
@@ -13,31 +13,31 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::Full;
 
-// Made at compile time: checking the bytes of a value for each reply costs more than sending it.
+// Constant, because validating the bytes of a header value costs more than sending it.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// A reply in the map of its request's fields, `map`, which spares making one.
+/// A reply that reuses `map`, the map of its request's headers.
 fn ok(mut map: HeaderMap, media_type: HeaderValue, body: Bytes) -> Response<Full<Bytes>> {
     map.clear();
-    // Room for what the library adds too, so that the map does not grow.
+    // With room for the library's headers, so that the map does not grow.
     map.reserve(HEADERS);
     map.insert(CONTENT_TYPE, media_type);
     let mut reply = Response::new(Full::new(body));
-    // The map that was there has nothing that its end could give back.
+    // The replaced map is empty, and its destructor would be wasted work.
     mem::forget(mem::replace(reply.headers_mut(), map));
     reply
 }
 
-/// Header fields of an ordinary reply: its type, its replica, its lane and its request's id. hyper
-/// keeps the map for the connection's next request, and the next power of two takes twice the memory.
+/// Headers of an ordinary reply: type, replica, lane and request ID. hyper keeps the map for the
+/// connection's next request, and the next power of two takes twice the memory.
 const HEADERS: usize = 4;
 
 fn text(map: HeaderMap, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     ok(map, TEXT, body.into())
 }
 
-/// Refuses a parameter, naming it and what is allowed.
+/// Rejects a parameter. Names it and what is allowed.
 fn bad_parameter(name: &str, allowed: &str) -> Response<Full<Bytes>> {
     Problem::new(StatusCode::BAD_REQUEST, "bad-parameter")
         .detail(format!("{name} must be {allowed}"))

@@ -1,4 +1,4 @@
-//! `GET /`: who answers.
+//! `GET /`: identifies the replica.
 
 use std::cell::RefCell;
 
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use crate::openapi::{self, Operation};
 
-/// What a lane says of itself; only its CPU may change.
+/// The data of a lane. Only its CPU may change.
 pub(crate) struct Root {
     replica: String,
     lane: Lane,
-    /// What was said last, and the CPU that it names.
+    /// The last text, and its CPU.
     said: RefCell<(Option<usize>, Bytes)>,
 }
 

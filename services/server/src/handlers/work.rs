@@ -29,9 +29,9 @@ pub(crate) fn describe(max_ops: u64) -> openapi::Path {
     ("/work", json!({ "get": Value::from(get) }))
 }
 
-/// The number of steps. Other parameters are ignored, as those that clients add to follow a link.
+/// The number of iterations. Other parameters are ignored, such as those for tracking.
 pub(crate) fn ops(query: &str, max_ops: u64) -> Option<u64> {
-    // The usual query, which says what it says without being decoded.
+    // The usual query, without decoding.
     let usual = query.strip_prefix("ops=").and_then(number);
     let ops = usual.or_else(|| {
         let mut values = parse(query.as_bytes()).filter(|(name, _)| name == "ops");
@@ -42,7 +42,7 @@ pub(crate) fn ops(query: &str, max_ops: u64) -> Option<u64> {
 }
 
 fn number(digits: &str) -> Option<u64> {
-    // Rust's numbers may have a plus.
+    // Rust accepts a plus sign.
     if digits.starts_with('+') { None } else { digits.parse().ok() }
 }
 
@@ -52,8 +52,8 @@ fn line(number: u64) -> [u8; 17] {
     std::array::from_fn(|place| if place < 16 { digit(place) } else { b'\n' })
 }
 
-/// Steps of a 64-bit linear congruential generator (Knuth's MMIX constants). Each step needs the
-/// one before it, and `black_box` keeps the compiler from folding them.
+/// Steps of a 64-bit linear congruential generator (Knuth's MMIX constants). Each step depends on
+/// the previous one, and `black_box` prevents constant folding.
 fn work(ops: u64) -> u64 {
     let mut state = 1u64;
     for _ in 0..ops {

@@ -1,4 +1,4 @@
-//! `/log-level` on the admin port: shows and changes what is logged.
+//! `/log-level` on the admin port: shows and changes the log level.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 
-/// Where it is.
+/// Its path.
 pub(crate) const PATH: &str = "/log-level";
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// The current level, and the one of the start, to return to.
+/// The current level, and the initial one to return to.
 #[derive(Clone)]
 pub(crate) struct Control(Arc<Inner>);
 
@@ -31,7 +31,7 @@ struct Inner {
 struct State {
     now: Level,
     until: Option<Instant>,
-    /// Whether a thread waits for the end of what is temporary.
+    /// Whether a thread waits for the end of a temporary level.
     watched: bool,
 }
 
@@ -106,7 +106,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says so in the log before and after: one of the two levels shows it.
+    /// Logs the change before and after, because one of the two levels may hide it.
     fn apply(&self, level: &Level) {
         tracing::warn!(to = %level, "the log level is changed");
         if !(self.apply)(level) {
@@ -114,7 +114,7 @@ impl Inner {
         }
     }
 
-    /// Brings the start level back whenever the time of another is over.
+    /// Restores the initial level when a temporary one expires.
     fn watch(&self) {
         let mut state = self.state();
         loop {

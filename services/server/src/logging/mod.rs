@@ -1,4 +1,4 @@
-//! Log lines that name the request they belong to, and the level of the log on the admin port.
+//! Log lines with the ID of their request, and `/log-level`.
 
 mod control;
 
@@ -8,8 +8,8 @@ use corelane_service::log::{Flush, Format, Level, Log};
 
 pub(crate) use control::{Control, PATH as LEVEL_PATH};
 
-/// Starts logging; what is still to be written is written when [`Flush`] is dropped. The level can
-/// be changed from now on.
+/// Starts logging. Dropping [`Flush`] writes the remaining lines. The level can be changed from now
+/// on.
 pub(crate) fn start(level: &Level, format: Format) -> io::Result<(Flush, Control)> {
     let log = Log {
         level: level.clone(),
@@ -22,12 +22,12 @@ pub(crate) fn start(level: &Level, format: Format) -> io::Result<(Flush, Control
     Ok((flush, Control::new(level.clone(), move |level| handle.set(level))))
 }
 
-/// The ID of a trace in its usual form.
+/// The ID of a trace as hexadecimal text.
 pub(crate) fn trace_id(trace: &corelane::TraceContext) -> String {
     format!("{:032x}", u128::from_be_bytes(trace.trace_id()))
 }
 
-/// The request that this thread works on, and its trace if that is being recorded.
+/// The current request of this thread, and its trace if it is recorded.
 fn request() -> Vec<(&'static str, String)> {
     let trace = corelane::trace_context().filter(corelane::TraceContext::is_sampled);
     let trace = trace.as_ref().map(|trace| ("trace_id", trace_id(trace)));

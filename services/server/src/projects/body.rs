@@ -1,4 +1,4 @@
-//! The body of a request that brings a document.
+//! Reads the document in a request's body.
 
 use std::mem;
 
@@ -12,18 +12,18 @@ use http_body_util::BodyExt as _;
 use super::document;
 use super::reply::Refusal;
 
-/// Most bytes of a document: some ten times the usual.
+/// Maximum size of a document, about ten times the usual one.
 const MOST: usize = 64 << 10;
 
-/// Reads and checks the document of a request. The body first, whatever it is: a connection whose
-/// request was not read cannot be used again.
+/// Reads and checks the document of a request. The body is read first in any case, because a
+/// connection with an unread body cannot be reused.
 pub(crate) async fn document(headers: &HeaderMap, body: Incoming) -> Result<Bytes, Refusal> {
     let text = collect(body).await?;
     check_type(headers)?;
     Ok(document::validate(text)?)
 }
 
-/// Refuses what is not plain JSON, saying what would be taken (RFC 9110 section 15.5.16).
+/// Rejects other types than plain JSON, and names what is accepted (RFC 9110 section 15.5.16).
 fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     let unsupported = || Problem::from(StatusCode::UNSUPPORTED_MEDIA_TYPE);
     let mut types = headers.get_all(CONTENT_TYPE).iter();
@@ -46,8 +46,7 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The whole body, or as little of it as shows that it is too large. One that comes in a piece is
-/// not copied.
+/// The whole body, or just enough to see that it is too large. A body in one piece is not copied.
 async fn collect(mut body: Incoming) -> Result<Bytes, Refusal> {
     let announced = body.size_hint().lower();
     if announced > MOST as u64 {
@@ -55,7 +54,7 @@ async fn collect(mut body: Incoming) -> Result<Bytes, Refusal> {
     }
     let mut whole = Bytes::new();
     let mut pieces = BytesMut::new();
-    // A body of an announced length is known to end with its last piece.
+    // A body with a Content-Length is known to end with its last piece.
     while !body.is_end_stream()
         && let Some(frame) = body.frame().await
     {

@@ -19,7 +19,7 @@ impl Projects {
         head: &Parts,
         body: Incoming,
     ) -> Result<Reply, Refusal> {
-        // What is wrong with a request counts before its conditions (RFC 9110 section 13.2.1).
+        // Errors of a request precede its conditions (RFC 9110 section 13.2.1).
         let document = body::document(&head.headers, body).await?;
         let conditions = Conditions::read(&head.headers)?;
         let expected = self.expected(id, &conditions).await?;
@@ -36,8 +36,8 @@ impl Projects {
         Ok(reply)
     }
 
-    /// The version that the change must find. Conditions that one version cannot express are
-    /// judged by the one that is there now, which must still be there when the change is made.
+    /// The version that the change requires. Conditions that one version cannot express are
+    /// evaluated for the current version, which must still be current when the change is made.
     async fn expected(
         &self,
         id: Uuid,
@@ -56,7 +56,7 @@ impl Projects {
     }
 }
 
-/// What is not there fails no condition: its 404 comes first (RFC 9110 section 13.2.1).
+/// A missing project fails no condition: its 404 comes first (RFC 9110 section 13.2.1).
 fn done<T>(changed: Changed<T>) -> Result<T, Refusal> {
     match changed {
         Changed::Done(done) => Ok(done),

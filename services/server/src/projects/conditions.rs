@@ -6,14 +6,14 @@ use http::header::{HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use super::reply::bad_parameter;
 use super::store::Version;
 
-/// What a request asks to be true of the project before it is answered or changed.
+/// The conditions of a request for a project.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
     if_match: Option<Tags>,
     if_none_match: Option<Tags>,
 }
 
-/// What the conditions say of a project.
+/// The result of the conditions for a project.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Verdict {
     Proceed,
@@ -23,20 +23,20 @@ pub(crate) enum Verdict {
     Failed,
 }
 
-/// What a change has to know before it is made.
+/// The version that a change requires.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Expectation {
-    /// Any version may be changed.
+    /// Any version.
     Any,
-    /// Only this one.
+    /// Only this version.
     Exactly(Version),
-    /// The project must be read first.
+    /// The project must be read to decide.
     Ask,
 }
 
 #[derive(Debug, PartialEq)]
 enum Tags {
-    /// `*`: whatever there is.
+    /// `*`: any version.
     Any,
     Listed(Vec<Tag>),
 }
@@ -45,16 +45,16 @@ enum Tags {
 #[derive(Debug, PartialEq)]
 struct Tag {
     weak: bool,
-    /// `None` for one that no project ever had.
+    /// `None` for a tag that no project ever had.
     version: Option<Version>,
 }
 
 impl Conditions {
-    /// Reads the header fields of a request.
+    /// Parses the headers of a request.
     ///
     /// # Errors
     ///
-    /// A field is malformed: to ignore it could overwrite what it was to protect.
+    /// A field is malformed. Ignoring it could overwrite what it should protect.
     pub(crate) fn read(headers: &HeaderMap) -> Result<Self, Problem> {
         Ok(Conditions {
             if_match: tags(headers, &IF_MATCH)?,
@@ -62,7 +62,7 @@ impl Conditions {
         })
     }
 
-    /// Reads the values of both fields.
+    /// Parses the values of both fields.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn parse(if_match: &[u8], if_none_match: &[u8]) -> Option<Self> {
         let (if_match, if_none_match) = (Some(parse(if_match)?), Some(parse(if_none_match)?));
@@ -83,7 +83,7 @@ impl Conditions {
         }
     }
 
-    /// What a change has to know. The usual case, one strong tag, is checked by the database in
+    /// The version that a change requires. The database checks the usual case, one strong tag, in
     /// the statement that makes the change.
     pub(crate) fn expectation(&self) -> Expectation {
         match (&self.if_match, &self.if_none_match) {
@@ -108,7 +108,7 @@ impl Tags {
     }
 }
 
-/// The tags of a field, which may be sent in several lines (section 5.3).
+/// The tags of a field, which may have several lines (section 5.3).
 fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, Problem> {
     let lines: Vec<_> = headers.get_all(name).iter().map(|line| line.as_bytes()).collect();
     if lines.is_empty() {
@@ -119,7 +119,7 @@ fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, Problem>
         .ok_or_else(|| bad_parameter(name.as_str(), "entity tags in double quotes, or *"))
 }
 
-/// Reads `"*" / #entity-tag` (section 8.8.3). A comma may stand inside a tag.
+/// Parses `"*" / #entity-tag` (section 8.8.3). A tag may contain a comma.
 fn parse(field: &[u8]) -> Option<Tags> {
     let mut rest = field.trim_ascii();
     if rest == b"*" {

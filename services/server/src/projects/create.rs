@@ -13,7 +13,7 @@ impl Projects {
     /// Stores a new project. It is durable when the reply is made.
     pub(super) async fn create(&self, head: &Parts, body: Incoming) -> Result<Reply, Refusal> {
         let document = body::document(&head.headers, body).await?;
-        // Ids that begin with the time are inserted at the end of the index.
+        // IDs that start with the time are inserted at the end of the index.
         let id = Uuid::new_v7(Timestamp::now(&self.ids));
         let project = self.store.create(id, document).await?;
         let mut reply = reply::project(&project);

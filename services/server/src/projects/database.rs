@@ -1,4 +1,4 @@
-//! The database of a process, as the configuration names it, and the use that each lane makes of it.
+//! The configured database of a process.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,21 +28,12 @@ enum Kind {
 }
 
 impl Database {
-    /// Judges what the configuration says of PostgreSQL; also where projects are kept in SQLite,
-    /// because a password in it would be shown by `--check`.
-    pub(crate) fn check(config: &Config) -> Result<(), ConfigErrors> {
-        if config.database_kind == DatabaseKind::Postgres || !config.database_url.is_empty() {
-            postgres::Settings::new(config).map_err(|error| ConfigErrors(vec![error]))?;
-        }
-        Ok(())
-    }
-
-    /// Opens what the configuration names; `None` if that is no database.
+    /// Opens the configured database; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// It must not be used, with a message for the operator. One that only cannot be used now is no
-    /// error: it may come later.
+    /// The database must not be used; a message for the operator. A database that is temporarily
+    /// unavailable is not an error.
     pub(crate) fn open(
         config: &Config,
         metrics: &Arc<Metrics>,
@@ -69,7 +60,7 @@ impl Database {
         Ok(Some(Database { kind, metrics }))
     }
 
-    /// What a lane uses.
+    /// The database for a lane.
     pub(crate) fn lane(&self) -> Store {
         let backend = match &self.kind {
             Kind::Sqlite(sqlite) => Backend::Sqlite(sqlite.lane()),
@@ -82,7 +73,7 @@ impl Database {
         Store::new(backend, Arc::clone(&self.metrics))
     }
 
-    /// Finishes what is queued; called when no lane is left.
+    /// Finishes queued operations. Called when no lane is left.
     pub(crate) fn close(self) {
         match self.kind {
             Kind::Sqlite(sqlite) => sqlite.close(),

@@ -1,4 +1,4 @@
-//! What the OpenAPI document says of projects.
+//! The OpenAPI description of projects.
 
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ pub(crate) fn describe() -> [openapi::Path; 2] {
     [("/projects", all), ("/projects/{id}", one)]
 }
 
-/// The schemas that they refer to.
+/// The schemas that they reference.
 pub(crate) fn schemas() -> Map<String, Value> {
     let document = json!({
         "type": "object",
@@ -48,7 +48,7 @@ pub(crate) fn schemas() -> Map<String, Value> {
     named.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
 }
 
-/// The members that clients give.
+/// The members that clients send.
 fn members() -> Map<String, Value> {
     let text = |min: u32, max: u32| json!({ "type": "string", "minLength": min, "maxLength": max });
     let task = json!({
@@ -84,7 +84,7 @@ fn own_members() -> Map<String, Value> {
 }
 
 fn list() -> Operation {
-    // Written here so that tools know which cursors are none; clients take them as they come.
+    // For tools that check cursors. Clients use them unchanged.
     let cursor = json!({
         "type": "string",
         "pattern": "^A[Q-Za-f][A-Za-z0-9_-]{20}[AEIMQUYcgkosw048]$",

@@ -1,4 +1,4 @@
-//! What a project's document may hold.
+//! Validates the documents of projects.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -12,24 +12,24 @@ use serde_json::json;
 use super::json::{Node, compact};
 use super::shape::{PROJECT, Shape, has_length};
 
-/// Most faults that a reply lists: enough to act on, and a bound on its size.
+/// Maximum faults in a reply: enough to act on, and a limit for its size.
 const MOST_FAULTS: usize = 20;
 
-/// The text to store of a document that a client sent: its own without white space between tokens.
+/// The text to store for a client's document: the same without whitespace between tokens.
 ///
 /// # Errors
 ///
-/// The reply that says what is wrong.
+/// The reply with the errors.
 pub(crate) fn validate(text: Bytes) -> Result<Bytes, Problem> {
     match PROJECT.measure(&text) {
-        // As most clients write it.
+        // The form of most clients.
         Some(length) if length == text.len() => Ok(text),
         Some(_) => Ok(compact(&text).into()),
         None => Err(refuse(&text)),
     }
 }
 
-/// Looks again at a text that is not a document, for all that is wrong with it.
+/// Parses an invalid document again to find all errors.
 fn refuse(text: &[u8]) -> Problem {
     match Node::parse(text) {
         Ok(tree) => Faults::of(&tree).into_problem(),
@@ -48,18 +48,18 @@ pub(crate) fn has_no_fault(text: &[u8]) -> bool {
     Node::parse(text).is_ok_and(|tree| Faults::of(&tree).found.is_empty())
 }
 
-/// A fault: where it is (RFC 6901) and what is allowed there.
+/// A fault: its position (RFC 6901) and what is allowed there.
 #[derive(Debug, PartialEq)]
 struct Fault {
     pointer: String,
     detail: String,
 }
 
-/// Walks a document and notes what is wrong with it.
+/// Walks a document and collects its faults.
 #[derive(Debug, Default)]
 struct Faults {
     found: Vec<Fault>,
-    /// Where the walk is.
+    /// The current position.
     pointer: String,
 }
 
@@ -96,7 +96,7 @@ impl Faults {
         if !members.iter().any(|(name, _)| name == required) {
             self.descend(required, |faults| faults.note("is required"));
         }
-        // Readers differ in which of two equal names they take (RFC 8259 section 4).
+        // Parsers differ in which of two equal names they use (RFC 8259 section 4).
         let mut seen = HashSet::new();
         for (name, value) in members {
             let first = seen.insert(name.as_ref());
@@ -118,7 +118,7 @@ impl Faults {
         self.note(format!("unknown member; allowed are {}", names.join(", ")));
     }
 
-    /// Looks at what is one step further down, unless enough is known to be wrong.
+    /// Checks a child, unless there are enough faults.
     fn descend(&mut self, step: impl Display, look: impl FnOnce(&mut Self)) {
         if self.found.len() < MOST_FAULTS {
             let length = self.pointer.len();
@@ -145,7 +145,7 @@ impl Faults {
 mod tests {
     use super::*;
 
-    /// What is wrong with a text; that nothing is, both ways to look at it say.
+    /// The faults of a text. Asserts that both validators agree if there are none.
     fn faults(text: &str) -> Vec<(String, String)> {
         let faults = Faults::of(&Node::parse(text.as_bytes()).expect("JSON")).found;
         assert_eq!(PROJECT.measure(text.as_bytes()).is_some(), faults.is_empty(), "{text}");

@@ -1,4 +1,4 @@
-//! The inside of the doors in `crate::fuzzing`.
+//! The implementation of `crate::fuzzing`.
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use super::json::Node;
 use super::store::Version;
 
 pub(crate) fn document(text: &[u8]) -> Option<Vec<u8>> {
-    // One way to look at a document accepts it, another says what is wrong with it.
+    // Both validators agree.
     assert_eq!(document::is_one(text), document::has_no_fault(text));
     document::validate(Bytes::copy_from_slice(text)).ok().map(Vec::from)
 }

@@ -1,11 +1,11 @@
-//! A JSON text as a tree that keeps every member, repeated ones too.
+//! A JSON tree that keeps every member, including repeated ones.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// A JSON value. The documents here have no numbers, so nobody asks which one it is.
+/// A JSON value. Documents here contain no numbers, so their values are not kept.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Node<'a> {
     Null,
@@ -17,11 +17,11 @@ pub(crate) enum Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Reads a text that is one JSON value (RFC 8259) in UTF-8, nested at most 127 deep.
+    /// Parses a text that is one JSON value (RFC 8259) in UTF-8, nested at most 127 deep.
     ///
     /// # Errors
     ///
-    /// What is wrong and where, for the client.
+    /// The error and its position, for the client.
     pub(crate) fn parse(text: &'a [u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(text)
     }
@@ -90,7 +90,7 @@ impl<'de> Visitor<'de> for Tree {
     }
 }
 
-/// A valid JSON text without the white space between its tokens.
+/// A valid JSON text without whitespace between its tokens.
 pub(crate) fn compact(text: &[u8]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -105,7 +105,7 @@ pub(crate) fn compact(text: &[u8]) -> Vec<u8> {
     kept
 }
 
-/// Bytes of the string that `text` begins with, its quotes included; none of an empty text.
+/// Length of the string at the start of `text`, including its quotes; 0 for an empty text.
 fn string_length(text: &[u8]) -> usize {
     let mut at = 1;
     while let Some(found) = text.get(at..).and_then(|rest| rest.iter().position(is_special)) {
@@ -113,7 +113,7 @@ fn string_length(text: &[u8]) -> usize {
         if text[at - 1] == b'"' {
             return at;
         }
-        // What is escaped may be a quote.
+        // The escaped character may be a quote.
         at += 1;
     }
     text.len()

@@ -13,12 +13,11 @@ use super::store::Project;
 const DEFAULT: usize = 20;
 const MOST: usize = 100;
 
-/// Bytes of documents after which a page ends, short of its limit: a hundred of the largest
-/// documents would be 6 MB of memory for each client that reads slowly.
+/// Bytes of documents after which a page ends before its limit: a hundred of the largest documents
+/// would be 6 MB of memory for each client that reads slowly.
 const PAGE: usize = 1 << 20;
 
-/// Projects of one query: a page of the default length and the one
-/// behind it, which tells whether there are more.
+/// Projects per query: a default page and one more, which shows whether there are more.
 const BATCH: usize = DEFAULT + 1;
 
 /// The prefix of a cursor, so that later formats can be distinguished.
@@ -47,7 +46,7 @@ impl Projects {
     }
 }
 
-/// How many of these projects fit into a page, if not all do: one at least.
+/// How many of these projects fit into a page, if not all do. At least one.
 fn fit(found: &[Project], limit: usize) -> Option<usize> {
     let mut bytes = 0;
     let fits = |project: &&Project| {
@@ -112,7 +111,7 @@ fn bad_limit() -> Problem {
     bad_parameter("limit", &format!("given once, a whole number from 1 to {MOST}"))
 }
 
-/// Where the page after this project begins; clients are not to look into it.
+/// The position after this project. Opaque for clients.
 fn cursor(id: Uuid) -> String {
     let mut bytes = vec![AFTER_ID];
     bytes.extend_from_slice(id.as_bytes());

@@ -1,4 +1,4 @@
-//! What is counted of the database, whichever it is.
+//! Metrics of the database, of either kind.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const SAVES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
-/// The database's metrics, of all lanes: an operation costs far more than its place in these.
+/// The database's metrics for all lanes: an operation costs far more than its atomic updates.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     operations: Family<Labels<2>, Counter>,
@@ -57,7 +57,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// An operation of a request has ended: `result` is what it came to.
+    /// Records the result of an operation of a request.
     pub(crate) fn operation(
         &self,
         operation: &'static str,
@@ -69,7 +69,7 @@ impl Metrics {
         self.durations.get_or_create(&[("operation", operation)]).observe(took.as_secs_f64());
     }
 
-    /// The writer has committed this many changes at once, or could not.
+    /// Records a commit of this many changes, or its failure.
     pub(crate) fn commit(&self, done: bool, changes: usize, took: Duration) {
         let result = if done { "done" } else { "failed" };
         self.commits.get_or_create(&[("result", result)]).inc();
@@ -109,7 +109,7 @@ impl Collector for Metrics {
     }
 }
 
-/// A metric whatever its type.
+/// A metric of any type.
 trait Encode {
     fn encode_as(&self, out: &mut DescriptorEncoder<'_>, name: &str, help: &str) -> fmt::Result;
 }

@@ -30,16 +30,16 @@ use database::Store;
 pub(crate) use describe::{describe, schemas};
 use reply::{Refusal, Reply, bad_parameter};
 
-/// What a path names.
+/// The resource of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resource<'a> {
     All,
-    /// The one with this id, if it is one.
+    /// The project with this ID, if it is valid.
     One(&'a str),
 }
 
 impl<'a> Resource<'a> {
-    /// `None` for a path that is not of the projects.
+    /// `None` for other paths.
     pub(crate) fn of(path: &'a str) -> Option<Self> {
         match path.strip_prefix("/projects")? {
             "" => Some(Resource::All),
@@ -50,7 +50,7 @@ impl<'a> Resource<'a> {
         }
     }
 
-    /// The methods that it takes, as `Allow` lists them.
+    /// The allowed methods, as in `Allow`.
     fn allow(self) -> &'static str {
         match self {
             Resource::All => "GET, HEAD, POST, OPTIONS",
@@ -67,8 +67,8 @@ impl<'a> Resource<'a> {
         }
     }
 
-    /// Answers what needs neither a token nor the database: `OPTIONS`, and methods that the
-    /// resource does not take.
+    /// Answers requests that need neither a token nor the database: `OPTIONS`, and methods that are
+    /// not allowed.
     pub(crate) fn answer_at_once(self, method: &Method) -> Option<Reply> {
         if self.takes(method) {
             return None;
@@ -90,11 +90,11 @@ pub(crate) fn is_write(method: &Method) -> bool {
     matches!(*method, Method::POST | Method::PUT | Method::DELETE)
 }
 
-/// The projects, as one lane serves them.
+/// The projects on one lane.
 #[derive(Debug)]
 pub(crate) struct Projects {
     store: Store,
-    /// Keeps the ids that this lane makes in order within a millisecond.
+    /// Keeps the IDs of this lane in order within a millisecond.
     ids: ContextV7,
 }
 
@@ -103,8 +103,7 @@ impl Projects {
         Projects { store, ids: ContextV7::new() }
     }
 
-    /// Answers a request whose method the resource takes and whose token, if it needs one, was
-    /// checked.
+    /// Answers a request whose method and token were checked.
     ///
     /// # Errors
     ///
@@ -135,7 +134,7 @@ impl Projects {
     }
 }
 
-/// Reads an id. Only the usual form with hyphens: caches know a project under one address.
+/// Parses an ID. Only the usual form with hyphens, so that a project has one address in caches.
 fn parse_id(text: &str) -> Result<Uuid, Problem> {
     let mut usual = [0; Hyphenated::LENGTH];
     let id = Uuid::try_parse(text).ok();

@@ -18,7 +18,7 @@ impl Projects {
             Verdict::Proceed => Ok(reply::project(&project)),
             Verdict::Failed => Err(reply::precondition_failed(project.version).into()),
             Verdict::NotModified => {
-                // The fields that the 200 would have had (RFC 9110 section 15.4.5).
+                // The headers that the 200 would have had (RFC 9110 section 15.4.5).
                 let mut reply = Reply::new(Full::default());
                 *reply.status_mut() = StatusCode::NOT_MODIFIED;
                 reply.headers_mut().insert(ETAG, reply::etag(project.version));

@@ -1,4 +1,4 @@
-//! Replies of the projects: the project itself, and what went wrong.
+//! Replies of the projects: the project itself, and errors.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use super::store::{Project, StoreError, Version};
 
 pub(crate) type Reply = Response<Full<Bytes>>;
 
-/// Why there is no reply of the handler's own.
+/// Why a handler has no reply.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     Problem(Problem),
-    /// The request's body ended early, which the library answers.
+    /// The request's body ended early; the library replies.
     Body(corelane::BodyError),
 }
 
@@ -50,7 +50,7 @@ impl From<StoreError> for Refusal {
     }
 }
 
-/// Refuses a parameter, naming it and what is allowed.
+/// Rejects a parameter. Names it and what is allowed.
 pub(crate) fn bad_parameter(name: &str, allowed: &str) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, "bad-parameter")
         .detail(format!("{name} must be {allowed}"))
@@ -61,7 +61,7 @@ pub(crate) fn not_found() -> Problem {
     Problem::from(StatusCode::NOT_FOUND).detail("there is no project with this id")
 }
 
-/// The project has this version, and the request named another.
+/// The project has this version, not the requested one.
 pub(crate) fn precondition_failed(current: Version) -> Problem {
     Problem::from(StatusCode::PRECONDITION_FAILED)
         .detail(format!("the project's entity tag is {}", current.tag()))
@@ -71,7 +71,7 @@ pub(crate) fn etag(version: Version) -> HeaderValue {
     HeaderValue::try_from(version.tag()).expect("digits in quotes are a header value")
 }
 
-/// A reply that is JSON. Nobody may show it again without asking whether it has changed.
+/// A JSON reply. Caches must revalidate it.
 pub(crate) fn json(body: impl Into<Bytes>) -> Reply {
     let mut reply = Response::new(Full::new(body.into()));
     let headers = reply.headers_mut();
@@ -80,7 +80,7 @@ pub(crate) fn json(body: impl Into<Bytes>) -> Reply {
     reply
 }
 
-/// A reply that is a project.
+/// A reply with a project.
 pub(crate) fn project(project: &Project) -> Reply {
     let mut text = Vec::with_capacity(ENVELOPE + project.document.len());
     write(project, &mut text);
@@ -92,13 +92,13 @@ pub(crate) fn project(project: &Project) -> Reply {
 /// Room for the members that the server adds.
 pub(crate) const ENVELOPE: usize = 160;
 
-/// Writes a project as JSON. The document is put in as it is stored: to parse 5 kB and write them
-/// again takes many times longer.
+/// Writes a project as JSON. The document is inserted as it is stored, because parsing and writing
+/// 5 kB takes many times longer.
 pub(crate) fn write(project: &Project, out: &mut Vec<u8>) {
     use std::io::Write as _;
     let Project { id, version, created, updated, document } = project;
     let (created, updated) = (format_rfc3339_micros(*created), format_rfc3339_micros(*updated));
-    // A vector takes whatever is written.
+    // Writing to a vector does not fail.
     let _ = write!(
         out,
         "{{\"id\":\"{id}\",\"version\":{},\"created\":\"{created}\",\"updated\":\"{updated}\",",

@@ -1,11 +1,11 @@
-//! What a document is made of, and whether a text is that, told in one pass over it.
+//! The schema of a document, and a validator in a single pass.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// What is allowed in a place of a document.
+/// The allowed values at a position of a document.
 #[derive(Debug)]
 pub(super) enum Shape {
     /// A string whose length is counted in Unicode code points, as JSON Schema does.
@@ -13,9 +13,9 @@ pub(super) enum Shape {
     /// One of these strings.
     Word(&'static [&'static str]),
     Bool,
-    /// An array of at most so many elements.
+    /// An array with a maximum length.
     Array(usize, &'static Shape),
-    /// An object with members of these names, each at most once; the first is required.
+    /// An object with these members, each at most once; the first is required.
     Object(&'static [(&'static str, Shape)]),
 }
 
@@ -34,19 +34,19 @@ const TASK: Shape = Shape::Object(&[
     ("notes", Shape::Text(0..=2000)),
 ]);
 
-/// Whether a string is as long as is allowed.
+/// Whether the length of a string is allowed.
 pub(super) fn has_length(text: &str, allowed: &RangeInclusive<usize>) -> bool {
-    // A code point has up to four bytes, so most strings need not be counted.
+    // A code point has up to four bytes, so most strings need no counting.
     let surely = text.len() <= *allowed.end() && text.len().div_ceil(4) >= *allowed.start();
     surely || allowed.contains(&text.chars().count())
 }
 
 impl Shape {
-    /// The length of a text that is one JSON value of this shape, `None` otherwise. White space
-    /// between tokens does not count, and an escaped character counts as itself. It builds no tree
-    /// and does not allocate.
+    /// The length of a text that is one JSON value of this shape, `None` otherwise. Whitespace
+    /// between tokens does not count, and an escaped character counts as itself. Builds no tree and
+    /// does not allocate.
     pub(super) fn measure(&self, text: &[u8]) -> Option<usize> {
-        // All at once: string by string it takes twice as long.
+        // Validated at once: string by string takes twice as long.
         let mut json = serde_json::Deserializer::from_str(str::from_utf8(text).ok()?);
         let length = self.deserialize(&mut json).ok()?;
         json.end().ok().map(|()| length)
@@ -89,7 +89,7 @@ impl<'de> Visitor<'de> for &Shape {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<usize, A::Error> {
         let Shape::Array(most, each) = *self else { return Err(unfit()) };
-        // Each element is followed by a comma or by the bracket.
+        // A comma or the bracket follows each element.
         let (mut length, mut number) = (1, 0);
         while let Some(element) = elements.next_element_seed(each)? {
             length += element + 1;
@@ -106,7 +106,7 @@ impl<'de> Visitor<'de> for &Shape {
         let (mut length, mut seen) = (1, 0u32);
         while let Some(index) = members.next_key_seed(Name(allowed))? {
             let (name, shape) = &allowed[index];
-            // Its name in quotes with a colon, and a comma or the brace.
+            // The name in quotes with a colon, and a comma or the brace.
             length += name.len() + 3 + members.next_value_seed(shape)? + 1;
             if seen & 1 << index != 0 {
                 return Err(unfit());
@@ -117,7 +117,7 @@ impl<'de> Visitor<'de> for &Shape {
     }
 }
 
-/// The name of a member, as its index among those that are allowed.
+/// The index of a member among those that are allowed.
 struct Name(&'static [(&'static str, Shape)]);
 
 impl<'de> DeserializeSeed<'de> for Name {
@@ -140,7 +140,7 @@ impl Visitor<'_> for Name {
     }
 }
 
-/// The reason is not kept: a text without this shape is parsed again to find all errors.
+/// Without a reason: an invalid text is parsed again to find all errors.
 fn unfit<E: Error>() -> E {
     E::custom("another shape")
 }

@@ -17,21 +17,21 @@ use super::otlp::{self, ExportResponse, Resource};
 use super::spans::{Fate, Spans};
 use crate::config::Endpoint;
 
-/// How often it looks for spans.
+/// Interval between checks for spans.
 const EVERY: Duration = Duration::from_millis(500);
 
-/// Most spans of a request.
+/// Maximum spans per request.
 const BATCH: usize = 512;
 
-/// Attempts to send spans before they are dropped, with a wait that doubles in between.
+/// Attempts to send spans before they are dropped, with a pause that doubles in between.
 const TRIES: u32 = 5;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// Longest time to send what is left at the end.
+/// Maximum time to send the remaining spans at the end.
 const FLUSH: Duration = Duration::from_secs(3);
 
-/// Sends spans until it is dropped; then what is left, for a few seconds at most.
+/// Sends spans until it is dropped, and then the remaining ones within a few seconds.
 pub(crate) struct Exporter {
     stop: Option<watch::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -57,7 +57,7 @@ impl Exporter {
         };
         let thread = std::thread::Builder::new().name("otlp".to_owned()).spawn(move || {
             runtime.block_on(sending.run());
-            // A look-up of the collector's name may hang in a thread of its own.
+            // A lookup of the collector's name may hang in its thread.
             runtime.shutdown_background();
         })?;
         Ok(Exporter { stop: Some(stop), thread: Some(thread) })
@@ -73,27 +73,27 @@ impl Drop for Exporter {
 
 struct Sending {
     endpoint: Endpoint,
-    /// Longest time of one request.
+    /// Timeout of one request.
     allowed: Duration,
     resource: Resource,
     spans: Spans,
-    /// Changes when the end has come, which `stopping` then says.
+    /// Notified at the end, after which `stopping` returns when to stop.
     stopped: watch::Receiver<()>,
     stopping: bool,
-    /// The last request failed, which was logged.
+    /// The last request failed, and that was logged.
     failing: bool,
 }
 
-/// Spans as they are sent.
+/// Encoded spans.
 struct Batch {
     spans: u64,
     request: Bytes,
 }
 
-/// Why spans were not taken.
+/// Why spans were not accepted.
 struct Failure {
     reason: String,
-    /// Whether to send them again, and after how long at the earliest.
+    /// The minimum time before a retry, if one is allowed.
     again: Option<Duration>,
 }
 
@@ -102,7 +102,7 @@ impl Sending {
         let mut stopped = self.stopped.clone();
         let allowed = FLUSH.min(self.allowed);
         let too_long = async {
-            // Nothing is ever sent there: it only ends.
+            // Nothing is sent on this channel: it only closes.
             let _ = stopped.changed().await;
             sleep(allowed).await;
         };
@@ -112,7 +112,7 @@ impl Sending {
         }
     }
 
-    /// Sends what comes until the end, and then what is left.
+    /// Sends spans until the end, and then the remaining ones.
     async fn send_all(&mut self) {
         while !self.stopping {
             self.pause(EVERY).await;
@@ -129,7 +129,7 @@ impl Sending {
         }
     }
 
-    /// What is to be sent now, if anything.
+    /// The next spans to send, if any.
     fn next(&self) -> Option<Batch> {
         let records = self.spans.take(BATCH);
         let batch = || Batch {
@@ -154,7 +154,7 @@ impl Sending {
         }
     }
 
-    /// Counts what became of spans.
+    /// Counts the result of spans.
     fn done(&self, batch: &Batch, result: &Result<u64, Failure>) {
         match result {
             Ok(rejected) => {
@@ -166,7 +166,7 @@ impl Sending {
         }
     }
 
-    /// Logs the first failure of a row, and its end.
+    /// Logs the first of consecutive failures, and the recovery.
     fn note(&mut self, failure: Option<&Failure>) {
         let failed_before = std::mem::replace(&mut self.failing, failure.is_some());
         match failure {
@@ -178,7 +178,7 @@ impl Sending {
         }
     }
 
-    /// Sends one request; how many of its spans the collector rejected.
+    /// Sends one request. Returns how many of its spans the collector rejected.
     async fn send(&self, batch: &Batch) -> Result<u64, Failure> {
         let later = |reason: String| Failure { reason, again: Some(Duration::ZERO) };
         let reply = match timeout(self.allowed, self.exchange(&batch.request)).await {
@@ -187,12 +187,12 @@ impl Sending {
         };
         match reply.status() {
             status if status.is_success() => {
-                // One that cannot be read says nothing against what was taken.
+                // An invalid reply does not mean that spans were rejected.
                 let reply = ExportResponse::decode(reply.into_body()).unwrap_or_default();
                 let rejected = reply.partial_success.map_or(0, |partial| partial.rejected_spans);
                 Ok(u64::try_from(rejected).unwrap_or(0).min(batch.spans))
             }
-            // Those that the OTLP specification calls retryable.
+            // Retryable according to the OTLP specification.
             status @ (StatusCode::TOO_MANY_REQUESTS
             | StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
@@ -214,7 +214,7 @@ impl Sending {
         let found = self.endpoint.url.addresses().await.map_err(|error| error.to_string())?;
         let mut failed = "its name has no address".to_owned();
         for (address, left) in found.iter().zip((1..=found.len() as u32).rev()) {
-            // One that says nothing leaves the others their share of the time.
+            // An address that does not answer leaves the others their share of the time.
             let share = until.saturating_duration_since(Instant::now()) / left;
             match timeout(share, exchange(*address, request()?)).await {
                 Ok(Ok(reply)) => return Ok(reply),

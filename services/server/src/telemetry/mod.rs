@@ -1,4 +1,4 @@
-//! The log line of each request, and its span where the trace is recorded.
+//! The log line of each request, and its span if the trace is recorded.
 
 mod exporter;
 mod otlp;
@@ -15,7 +15,7 @@ use spans::Spans;
 
 use crate::config::Config;
 
-/// Which part the server takes in traces: it records spans where they can be sent.
+/// The server's part in traces: it records spans if they can be sent.
 pub(crate) fn traces(config: &Config) -> Traces {
     match (&config.otlp_endpoint, config.request_ids) {
         (Some(_), _) => Traces::Record { ratio: config.otlp_ratio },
@@ -24,8 +24,8 @@ pub(crate) fn traces(config: &Config) -> Traces {
     }
 }
 
-/// Has each request logged and its span sent, until what this returns is dropped, after the server
-/// has ended: what was not sent by then is sent.
+/// Logs each request and sends its span, until the result is dropped after the server has ended.
+/// Dropping it sends the remaining spans.
 pub(crate) fn start(
     builder: Builder,
     config: &Config,

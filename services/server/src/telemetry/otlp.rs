@@ -1,5 +1,5 @@
-//! The messages of OTLP that are needed to send spans. Numbers and names are those of
-//! opentelemetry/proto/trace/v1/trace.proto and of what it imports.
+//! The OTLP messages for sending spans. Numbers and names are those of
+//! opentelemetry/proto/trace/v1/trace.proto and its imports.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -34,7 +34,7 @@ struct ResourceSpans {
     scope_spans: Vec<ScopeSpans>,
 }
 
-/// What all spans have in common: which replica of which service they are of.
+/// The attributes that all spans share: the service and its replica.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Resource {
     #[prost(message, repeated, tag = "1")]
@@ -129,8 +129,8 @@ const SERVER: i32 = 2;
 /// `STATUS_CODE_ERROR`.
 const ERROR: i32 = 2;
 
-/// `SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK` and `SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK`: whether the
-/// parent was in another process is known, and it was.
+/// `SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK` and `SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK`: the parent is
+/// known to be in another process.
 const KNOWN: u32 = 0x100;
 const REMOTE: u32 = 0x200;
 
@@ -146,7 +146,7 @@ fn pair(key: &str, value: Value) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
 }
 
-/// The resource that the spans of this replica are of.
+/// The resource of this replica's spans.
 pub(super) fn resource(replica: &str) -> Resource {
     let attributes = vec![
         text("service.name", env!("CARGO_PKG_NAME")),
@@ -191,8 +191,8 @@ fn span(record: &Record) -> Span {
     }
 }
 
-/// The semantic conventions of OpenTelemetry for HTTP servers, and what is ours. The path and the
-/// query of a request are not among them: they may hold what is secret.
+/// The semantic conventions of OpenTelemetry for HTTP servers, and our own attributes. The path and
+/// the query of a request are omitted, because they may contain secrets.
 fn attributes(record: &Record) -> Vec<KeyValue> {
     let known = record.method != "other";
     let mut attributes = vec![
@@ -222,7 +222,7 @@ fn attributes(record: &Record) -> Vec<KeyValue> {
     attributes
 }
 
-/// Where one part of the request's time ends and the next begins.
+/// The boundaries between the phases of the request.
 fn events(record: &Record) -> Vec<Event> {
     let event =
         |name: &str, at: SystemTime| Event { time_unix_nano: nanos(at), name: name.to_owned() };

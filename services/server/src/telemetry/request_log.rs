@@ -1,4 +1,4 @@
-//! A log line for each request: at WARN for one that the server failed, at DEBUG for any other.
+//! A log line per request: at WARN if the server failed, otherwise at DEBUG.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use tracing::Level;
 
 use crate::logging::trace_id;
 
-/// What these lines are said by, for `log.level`.
+/// The target of these lines, for `log.level`.
 const TARGET: &str = "corelane::request";
 
-/// Most failures that a lane logs in a second: an overload must not become one of the log too.
+/// Maximum failures that a lane logs per second, so that an overload does not overload the log.
 const FAILURES: u32 = 10;
 
 /// The lines of one lane.
@@ -27,12 +27,12 @@ macro_rules! log_line {
         tracing::event!(
             target: TARGET,
             $level,
-            // These two are made only where this line is logged.
+            // Computed only if this line is logged.
             request_id = request.id().as_ref().map(|id| id.as_str()),
             trace_id = request.trace.filter(|it| it.is_sampled()).map(trace_id).as_deref(),
             method = request.method,
             route = request.route,
-            // As metrics have it for a client that left before the head of its reply.
+            // As in metrics for a client that disconnected before the head of its reply.
             status = request.status.map_or(499, |status| status.as_u16()),
             complete = request.complete,
             lane = $lane,
@@ -63,8 +63,8 @@ impl RequestLog {
         }
     }
 
-    /// Whether a failure is logged now, and then how many were not since the last that was. All
-    /// are where every request is logged.
+    /// Whether to log a failure now, and how many were suppressed since the last one. If every
+    /// request is logged, none is suppressed.
     fn admit(&self, now: Instant) -> Option<u32> {
         let mut left_out = 0;
         if now.saturating_duration_since(self.second.get()) >= Duration::from_secs(1) {

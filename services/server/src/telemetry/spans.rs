@@ -1,7 +1,7 @@
-//! Spans, from the lanes to the thread that sends them.
+//! Passes spans from the lanes to the thread that sends them.
 //!
-//! Each lane has a queue of its own and wakes nobody: the thread comes to look. So a lane shares
-//! nothing with another, and when the thread is behind, spans are dropped and counted.
+//! Each lane has its own queue and does not wake the thread, which polls. So lanes share nothing,
+//! and if the thread is too slow, spans are dropped and counted.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use corelane::prometheus_client::metrics::counter::ConstCounter;
 use corelane::{Finished, RequestId, Times};
 use http::{HeaderValue, Version};
 
-/// Spans of a lane that may wait to be sent.
+/// Maximum spans in the queue of a lane.
 const QUEUE: usize = 2048;
 
 /// A request as a span.
@@ -41,7 +41,7 @@ pub(super) struct Record {
     pub(super) ended: SystemTime,
 }
 
-/// The queues of all lanes, and what came of their spans.
+/// The queues of all lanes, and the counters of their spans.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spans(Arc<Inner>);
 
@@ -54,34 +54,34 @@ struct Inner {
     unreachable: AtomicU64,
 }
 
-/// The other end of a lane's queue.
+/// The receiving end of a lane's queue.
 #[derive(Debug)]
 struct Output {
     records: Receiver<Box<Record>>,
     full: Arc<AtomicU64>,
 }
 
-/// A lane's own end of its queue.
+/// A lane's end of its queue.
 pub(super) struct Input {
     lane: usize,
     tls: bool,
     records: SyncSender<Box<Record>>,
-    /// Written by this lane alone.
+    /// Written only by this lane.
     full: Arc<AtomicU64>,
 }
 
-/// What became of spans that were taken to be sent.
+/// The result of spans that were to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Exported,
-    /// The collector does not want them.
+    /// The collector rejected them.
     Refused,
-    /// The collector was not there for too long.
+    /// The collector was unreachable for too long.
     Unreachable,
 }
 
 impl Spans {
-    /// The queue of a lane, whose port speaks TLS or not.
+    /// The queue of a lane. `tls`: whether its port uses TLS.
     pub(super) fn queue(&self, lane: usize, tls: bool) -> Input {
         let (sender, receiver) = sync_channel(QUEUE);
         let full = Arc::new(AtomicU64::new(0));
@@ -94,8 +94,8 @@ impl Spans {
         self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up to `most` spans that wait. Each time another lane comes first: behind a slow
-    /// collector none goes without.
+    /// Takes up to `most` spans. Each call starts with another lane, so that none is starved by a
+    /// slow collector.
     pub(super) fn take(&self, most: usize) -> Vec<Record> {
         let mut lanes = self.lanes();
         let next = lanes.len().min(1);
@@ -115,7 +115,7 @@ impl Spans {
 }
 
 impl Input {
-    /// Takes the span of a request, if it is one.
+    /// Queues the span of a request, if it has one.
     pub(super) fn note(&self, request: &Finished<'_>) {
         let Some(record) = self.record(request) else { return };
         if self.records.try_send(Box::new(record)).is_err() {
@@ -132,7 +132,7 @@ impl Input {
             span: trace.span_id(),
             parent: span.parent,
             flags: trace.flags(),
-            // Copied: the buffer that these came in would be kept otherwise.
+            // Copied, because it would keep the whole read buffer alive.
             state: trace.tracestate().and_then(|state| Some(state.to_str().ok()?.to_owned())),
             server: span.authority.and_then(server),
             id: request.id(),
@@ -155,7 +155,7 @@ impl Input {
     }
 }
 
-/// Host and port of a request. Longer names than those of DNS are not taken.
+/// Host and port of a request. Names longer than in DNS are ignored.
 fn server(authority: &HeaderValue) -> Option<(String, Option<u16>)> {
     let text = authority.to_str().ok().filter(|text| text.len() <= 253 + ":65535".len())?;
     let authority: http::uri::Authority = text.parse().ok()?;

@@ -1,9 +1,9 @@
 //! `GET /div/{n}`: half of n, exact for whole numbers and decimals of any length.
 
-/// Longest n, as the reference service has it.
+/// Maximum length of n, as in the reference service.
 const LONGEST: usize = 1000;
 
-/// Half of a decimal number; `None` for what is none.
+/// Half of a decimal number; `None` if it is not one.
 pub fn half(n: &str) -> Option<String> {
     let digits = n.strip_prefix('-').unwrap_or(n);
     let (whole, fraction) = match digits.split_once('.') {
@@ -16,7 +16,7 @@ pub fn half(n: &str) -> Option<String> {
         return None;
     }
     let mut rest = 0;
-    // The half of an odd last digit takes one more place.
+    // The half of an odd last digit needs one more digit.
     let halves = all().chain([b'0']).map(|byte| {
         let value = 10 * rest + (byte - b'0');
         rest = value % 2;

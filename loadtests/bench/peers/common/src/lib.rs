@@ -1,4 +1,4 @@
-//! What the peers share: their command line, and the replies that need no framework.
+//! Code that the peers share: their command line, and the replies that need no framework.
 
 mod div;
 mod options;
@@ -10,10 +10,10 @@ pub use div::half;
 pub use options::Options;
 pub use work::Work;
 
-/// The body of `GET /hello`, as the reference service has it.
+/// The body of `GET /hello`, as in the reference service.
 pub const HELLO: &str = "Hello, World!";
 
-/// How long a connection may idle where the peer has such a setting: Corelane's default.
+/// Idle timeout for peers with such a setting: Corelane's default.
 pub const IDLE: Duration = Duration::from_secs(75);
 
 /// Length of the accept queue: Corelane's default.

@@ -24,7 +24,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Of a peer that has one thread and no setting for more.
+    /// For a peer with one thread and no setting for more.
     pub fn with_one_thread(self) -> Options {
         if self.threads != 1 {
             eprintln!("this peer has one thread: --threads {} is not possible", self.threads);
@@ -33,14 +33,14 @@ impl Options {
         self
     }
 
-    /// A listening socket that does not block.
+    /// A non-blocking listening socket.
     pub fn listener(&self) -> io::Result<TcpListener> {
         let socket = self.socket()?;
         self.listening(socket)
     }
 
-    /// The same, one of several on this address: the kernel spreads connections over them by a hash
-    /// (socket(7), SO_REUSEPORT).
+    /// The same, as one of several sockets on this address. The kernel spreads connections over
+    /// them by a hash (socket(7), SO_REUSEPORT).
     pub fn listener_of_many(&self) -> io::Result<TcpListener> {
         let socket = self.socket()?;
         socket.set_reuse_port(true)?;

@@ -12,7 +12,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Reads `ops=N`, for peers without a parser of queries.
+    /// Parses `ops=N`, for peers without a query parser.
     pub fn parse(query: &str) -> Option<Work> {
         Some(Work { ops: query.strip_prefix("ops=")?.parse().ok()? })
     }

@@ -1,4 +1,4 @@
-//! What the kernel alone costs: one epoll loop that writes an answer for each request head.
+//! The cost of the kernel alone: one epoll loop that writes a reply for each request head.
 
 mod replies;
 
@@ -16,7 +16,7 @@ use slab::Slab;
 
 use crate::replies::{HEAD_END, Replies};
 
-/// A request in one piece is shorter; what is longer ends the connection.
+/// Maximum size of a request in one piece. A larger one ends the connection.
 const REQUEST: usize = 4096;
 
 const LISTENER: u64 = u64::MAX;
@@ -26,7 +26,7 @@ const LISTENER: u64 = u64::MAX;
 struct Command {
     #[command(flatten)]
     options: Options,
-    /// The files of this folder are below /static/, from memory.
+    /// Folder whose files are served below /static/, from memory.
     #[arg(long = "static", value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }
@@ -65,8 +65,8 @@ fn accept(poll: &OwnedFd, listener: impl AsFd, connections: &mut Slab<OwnedFd>) 
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     while let Ok(socket) = accept_with(&listener, flags) {
         let entry = connections.vacant_entry();
-        // Edge-triggered: a read that is short has taken all (epoll(7)), and the kernel does not
-        // look at the socket again before something new arrives.
+        // Edge-triggered: a short read has returned everything (epoll(7)), and the kernel does not
+        // check the socket again before new input arrives.
         let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(poll, &socket, EventData::new_u64(entry.key() as u64), flags)?;
         entry.insert(socket);
@@ -74,7 +74,7 @@ fn accept(poll: &OwnedFd, listener: impl AsFd, connections: &mut Slab<OwnedFd>) 
     Ok(())
 }
 
-/// Answers every complete head that one read brings; an error ends the connection.
+/// Answers every complete head of one read. An error ends the connection.
 fn answer(
     socket: &OwnedFd,
     buffer: &mut [u8],
@@ -91,6 +91,6 @@ fn answer(
         }
         rest = next;
     }
-    // Nothing is kept between reads, so a head in two pieces has no answer.
+    // Nothing is kept between reads, so a head in two pieces gets no reply.
     if rest.is_empty() && read > 0 { Ok(()) } else { Err(Errno::PIPE) }
 }

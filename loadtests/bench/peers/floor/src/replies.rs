@@ -9,7 +9,7 @@ use std::path::Path;
 use memchr::memchr;
 use peers::{HELLO, Work, half};
 
-/// As long as the fields of the reference service, whose date changes.
+/// As long as the headers of the reference service, whose date changes.
 const FIELDS: &str = "content-type: text/plain; charset=utf-8\r\n\
     corelane-replica: floor\r\n\
     corelane-lane: 0\r\n\
@@ -20,7 +20,7 @@ pub(crate) const HEAD_END: &[u8] = b"\r\n\r\n";
 
 const HELLO_TARGET: &[u8] = b"/hello";
 
-/// What is known before the first request.
+/// The prepared replies.
 #[derive(Debug)]
 pub(crate) struct Replies {
     hello: Vec<u8>,
@@ -31,7 +31,7 @@ pub(crate) struct Replies {
 }
 
 impl Replies {
-    /// With the files that a folder holds itself.
+    /// Includes the files directly in a folder.
     pub(crate) fn new(folder: Option<&Path>) -> io::Result<Self> {
         let mut files = HashMap::new();
         for entry in folder.map(fs::read_dir).transpose()?.into_iter().flatten() {
@@ -51,7 +51,7 @@ impl Replies {
         })
     }
 
-    /// The reply to a request head, and whether the connection ends with it: that of HTTP/1.0 does.
+    /// The reply to a request head, and whether it ends the connection, as for HTTP/1.0.
     pub(crate) fn to(&self, head: &[u8]) -> (Cow<'_, [u8]>, bool) {
         let Some(rest) = head.strip_prefix(b"GET ") else {
             return (Cow::Borrowed(self.not_found.as_slice()), true);

@@ -7,13 +7,13 @@ use std::time::Duration;
 use memchr::memmem;
 use peers::{HELLO, Work};
 
-/// A request in one piece is shorter; what is longer ends the connection.
+/// Maximum size of a request in one piece. A larger one ends the connection.
 const REQUEST: usize = 4096;
 
-/// A client that says nothing must not keep a worker for ever.
+/// A silent client must not block a worker forever.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Reads a request, answers it and closes; a client that is gone is its own affair.
+/// Reads a request, answers it and closes. Errors of the client are ignored.
 pub(crate) fn answer(mut socket: TcpStream) {
     let mut buffer = [0; REQUEST];
     let _ = socket.set_read_timeout(Some(PATIENCE));
@@ -22,7 +22,7 @@ pub(crate) fn answer(mut socket: TcpStream) {
     }
 }
 
-/// The head of a request without a body, once it is whole.
+/// The head of a request without a body, once it is complete.
 fn read_head<'a>(socket: &mut TcpStream, buffer: &'a mut [u8; REQUEST]) -> Option<&'a [u8]> {
     let mut length = 0;
     loop {

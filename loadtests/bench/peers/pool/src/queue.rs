@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// A queue that many threads put into and take from.
+/// A queue for many producers and consumers.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     waiting: Mutex<VecDeque<T>>,
@@ -16,14 +16,14 @@ impl<T> Queue<T> {
         Queue { waiting: Mutex::new(VecDeque::new()), added: Condvar::new() }
     }
 
-    /// Adds to the end, and wakes one thread that waits.
+    /// Adds to the end, and wakes one waiting thread.
     pub(crate) fn push(&self, item: T) {
-        // A thread that panicked holding the lock left the queue whole.
+        // A panic while the lock is held leaves the queue valid.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push_back(item);
         self.added.notify_one();
     }
 
-    /// Takes from the front; waits while there is nothing.
+    /// Takes from the front, and waits while the queue is empty.
     pub(crate) fn pop(&self) -> T {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

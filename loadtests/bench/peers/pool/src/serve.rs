@@ -7,7 +7,16 @@ use std::thread;
 use crate::http;
 use crate::queue::Queue;
 
-/// One thread for everything: who is not accepted yet waits in the kernel's accept queue.
+/// A blocking listening socket.
+pub(crate) fn listener(address: SocketAddr, backlog: u16) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(backlog.into())?;
+    Ok(socket.into())
+}
+
+/// One thread for everything: other connections wait in the kernel's accept queue.
 pub(crate) fn alone(listener: &TcpListener) -> io::Result<()> {
     loop {
         let (socket, _) = listener.accept()?;

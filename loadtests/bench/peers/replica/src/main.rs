@@ -1,9 +1,9 @@
-//! A replica of the corelane library whose requests hold its one lane for a given time and burn no
-//! CPU: many of them fit on a small machine, and queues, load reports and probes are the real ones.
+//! A replica of the corelane library whose requests hold its one lane for a given time without
+//! using CPU. Many of them fit on a small machine, and queues, load reports and probes are real.
 //!
-//! Lines on standard input change it while it runs: `speed 0.4` slows its virtual CPU to 0.4,
-//! `times 5 100` has `/hello` take 5 ms and `/work` 100 ms of it (10 and 10 at first), `fail 1` has
-//! it answer 500 at once, `fail 0` ends that. It ends with its standard input.
+//! Lines on standard input change it while it runs. `speed 0.4` slows its virtual CPU to 0.4.
+//! `times 5 100` makes `/hello` take 5 ms and `/work` 100 ms of it (10 and 10 at first). `fail 1`
+//! makes it answer 500 at once, `fail 0` ends that. It ends with its standard input.
 
 mod virtual_cpu;
 
@@ -53,9 +53,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build()?;
     let told = Arc::clone(&condition);
     thread::spawn(move || obey(&told));
-    // Only a signal ends it orderly; what is cut then is of no interest.
+    // Only a signal ends it in an orderly way. Requests that are cut then do not matter.
     let _drained = server.serve(move |_lane| {
-        // A sleep ends when it is due, not up to 50 µs later (prctl(2), PR_SET_TIMERSLACK).
+        // Sleeps end when they are due instead of up to 50 µs later (prctl(2), PR_SET_TIMERSLACK).
         if let Err(error) = set_current_timer_slack(Some(NonZeroU64::MIN)) {
             eprintln!("virtual-replica: timer slack: {error}");
         }
@@ -68,7 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The replies of the reference service, `/work` for no iterations.
+/// The replies of the reference service, `/work` without iterations.
 fn answer(cpu: &VirtualCpu, path: &str) -> Response<Full<Bytes>> {
     let mut response = Response::default();
     if cpu.fails() {
@@ -85,7 +85,7 @@ fn answer(cpu: &VirtualCpu, path: &str) -> Response<Full<Bytes>> {
     response
 }
 
-/// Follows standard input, and ends the process with it.
+/// Executes the lines of standard input, and ends the process with it.
 fn obey(condition: &Condition) {
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         if let Err(problem) = condition.change(&line) {

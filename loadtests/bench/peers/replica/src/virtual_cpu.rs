@@ -1,4 +1,4 @@
-//! The time that a request takes on a CPU that does not exist.
+//! Simulates the time that a request takes on a CPU.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a change of speed goes unnoticed.
+/// Maximum delay until a change of speed is noticed.
 const SLICE: Duration = Duration::from_millis(10);
 
-/// Work that begins so soon after the last has followed at once: between the two was only what the
-/// real CPU takes.
+/// Work that starts within this time after the last counts as consecutive: only the real CPU's
+/// overhead was in between.
 const BACK_TO_BACK: Duration = Duration::from_millis(2);
 
-/// Most time by which a busy machine's late wake-up shortens what follows.
+/// Maximum time by which a late wake-up on a busy machine shortens the following work.
 const LATEST: Duration = Duration::from_millis(20);
 
-/// What may change from outside.
+/// The parameters that standard input changes.
 #[derive(Debug)]
 pub(crate) struct Condition {
     /// Speed in millionths.
@@ -26,7 +26,7 @@ pub(crate) struct Condition {
     times: [AtomicU64; 2],
 }
 
-/// Which of the two requests.
+/// The two kinds of request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Hello,
@@ -44,7 +44,7 @@ impl Default for Condition {
 }
 
 impl Condition {
-    /// Follows one line.
+    /// Executes one line.
     pub(crate) fn change(&self, line: &str) -> Result<(), &'static str> {
         match line.split_once(' ') {
             Some(("speed", value)) => {
@@ -77,8 +77,8 @@ impl Condition {
 #[derive(Debug)]
 pub(crate) struct VirtualCpu {
     condition: Arc<Condition>,
-    /// When the last work should have been over, and when it was: a sleep ends late, and what comes
-    /// next must not pay for that.
+    /// When the last work should have ended, and when it did: a sleep ends late, which must not
+    /// delay the next work.
     over: Cell<Option<(Instant, Instant)>>,
 }
 
@@ -108,7 +108,7 @@ impl VirtualCpu {
             let slice = left.div_f64(speed).min(SLICE);
             at += slice;
             thread::sleep(at.saturating_duration_since(Instant::now()));
-            // Rounding must not leave a remainder for ever.
+            // Rounding must not leave a remainder forever.
             left = left.saturating_sub(slice.mul_f64(speed) + Duration::from_nanos(10));
         }
         self.over.set(Some((at, Instant::now())));

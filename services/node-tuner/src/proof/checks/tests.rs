@@ -1,4 +1,4 @@
-//! Tables of what may be read, and what is said of it.
+//! Tables of inputs and the expected results.
 
 use super::*;
 

@@ -3,7 +3,7 @@ use super::*;
 const SERVER: &str = "3f0e3a8c-8a3e-4a55-9b2f-0c5f1ad2b001";
 const OTHER: &str = "3f0e3a8c-8a3e-4a55-9b2f-0c5f1ad2b002";
 
-/// A machine whose kubelet gave CPU 1 to a server.
+/// A machine whose kubelet assigned CPU 1 to a server.
 struct Machine(tempfile::TempDir);
 
 impl Machine {
@@ -13,7 +13,7 @@ impl Machine {
         machine
     }
 
-    /// A container with one process, both on these CPUs.
+    /// Creates a container with one process, both on these CPUs.
     fn container(&self, pod: &str, id: &str, (cpus, process): (&str, &str), pid: u32) {
         let write = |file: String, text: String| {
             let file = self.0.path().join(file);
@@ -39,8 +39,7 @@ impl Machine {
         }
     }
 
-    /// Whether the server has its CPU alone, by one look after another; what the API server tells does not
-    /// change.
+    /// The result for the server after each change. The data of the API server does not change.
     fn looks(&self, changes: &[&dyn Fn()]) -> Vec<State> {
         let container = Container {
             name: "main".to_owned(),
@@ -75,7 +74,7 @@ fn a_container_that_is_being_made_takes_no_cpu_away() {
     let machine = Machine::new();
     let looks = machine.looks(&[
         &|| {},
-        // The runtime's own program, before it becomes the one that holds the pod's namespaces.
+        // The runtime's own program, before it executes the one that holds the pod's namespaces.
         &|| machine.container(OTHER, "sandbox", ("0-1", "runc:[2:INIT]"), 200),
         &|| machine.container(OTHER, "sandbox", ("0-1", "pause"), 200),
         &|| {},
@@ -88,6 +87,6 @@ fn a_stranger_that_stays_is_found() {
     let machine = Machine::new();
     let come = || machine.container(OTHER, "stranger", ("0-1", "sh"), 200);
     assert_eq!(machine.looks(&[&|| {}, &come, &|| {}]), [State::Ok, State::Ok, State::Failed]);
-    // There is no pass before the first, so any process may be an old one.
+    // In the first pass any process may be an old one.
     assert_eq!(machine.looks(&[&|| {}]), [State::Failed]);
 }

@@ -1,7 +1,7 @@
 //! Channel binding: proof that the password was checked on the connection that TLS protects.
 //!
-//! With SCRAM-SHA-256-PLUS (RFC 7677) a server in the middle is noticed even where no authority
-//! vouches for certificates.
+//! With SCRAM-SHA-256-PLUS (RFC 7677) a server in the middle is detected even without verified
+//! certificates.
 
 use ring::digest::{Algorithm, SHA256, SHA384, SHA512, digest};
 use rustls::pki_types::CertificateDer;
@@ -16,8 +16,8 @@ pub(super) fn end_point(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     Some(digest(algorithm, certificate).as_ref().to_vec())
 }
 
-/// By object identifier (RFC 4055, RFC 5758). MD5 and SHA-1 count as SHA-256; signatures without a
-/// hash function of their own, such as Ed25519, have no binding.
+/// By object identifier (RFC 4055, RFC 5758). MD5 and SHA-1 count as SHA-256. Signatures without a
+/// separate hash function, such as Ed25519, have no binding.
 fn algorithm(signature: &str) -> Option<&'static Algorithm> {
     match signature {
         "1.2.840.113549.1.1.4"

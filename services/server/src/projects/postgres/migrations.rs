@@ -5,25 +5,25 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_postgres::{Client, Error, GenericClient, Transaction};
 
-/// One step of the tables from a version to the next.
+/// A step from one version of the tables to the next.
 struct Migration {
     sql: &'static str,
     /// The oldest version of a build that works with the tables after this step. A step that only
-    /// adds still serves older builds, so that a rollout can mix them.
+    /// adds works with older builds, so that a rollout can mix them.
     serves: i32,
 }
 
-/// Version n of the tables is made by the n-th. What was released is never changed.
+/// The n-th creates version n of the tables. Released migrations never change.
 const MIGRATIONS: &[Migration] =
     &[Migration { sql: include_str!("migrations/1-projects.sql"), serves: 1 }];
 
-/// The version that this build knows.
+/// The version of this build.
 const KNOWN: i32 = MIGRATIONS.len() as i32;
 
-/// Longest time for all migrations, the wait for other replicas included.
+/// Maximum time for all migrations, including the wait for other replicas.
 const MIGRATING: Duration = Duration::from_secs(600);
 
-/// What the lock of migrations is called among advisory locks: "corelane" in ASCII.
+/// The key of the advisory lock for migrations: "corelane" in ASCII.
 const LOCK: i64 = 0x636f_7265_6c61_6e65;
 
 /// Why the tables cannot be used.
@@ -47,8 +47,8 @@ pub(super) enum Unfit {
     TooNew { found: i32, serves: i32 },
 }
 
-/// Makes sure that the tables suit this build, and migrates them if that is wanted. Their version
-/// is read within `limit`.
+/// Checks that the tables match this build, and migrates them if that is enabled. Their version
+/// must be read within `limit`.
 pub(super) async fn prepare(
     client: &mut Client,
     migrate: bool,
@@ -71,7 +71,8 @@ pub(super) async fn prepare(
     }
 }
 
-/// The version of the tables, and the oldest that builds may know; 0 before the first migration.
+/// The version of the tables, and the oldest compatible version of builds; 0 before the first
+/// migration.
 async fn version(client: &impl GenericClient) -> Result<(i32, i32), Error> {
     let table = "SELECT to_regclass('corelane_migrations') IS NOT NULL";
     if !client.query_typed_one(table, &[]).await?.try_get::<_, bool>(0)? {
@@ -95,9 +96,9 @@ async fn apply_all(client: &mut Client) -> Result<(), Error> {
 }
 
 /// Applies the first missing migration, in a transaction that holds the lock. Replicas that start
-/// together run one after another. One that dies in between has changed nothing.
+/// together run one after another. If one fails, nothing has changed.
 async fn apply_next(transaction: &Transaction<'_>) -> Result<Option<i32>, Error> {
-    // A big table takes its time to change; lock_timeout bounds the wait for the advisory lock too.
+    // Changing a large table takes time. lock_timeout also limits the wait for the advisory lock.
     let bounds = "SET LOCAL statement_timeout = '10min'; SET LOCAL lock_timeout = '1min'";
     transaction.batch_execute(bounds).await?;
     transaction.batch_execute(&format!("SELECT pg_advisory_xact_lock({LOCK})")).await?;

@@ -1,9 +1,9 @@
-//! Projects in PostgreSQL: a pool of connections for each lane, on the lane's own event loop.
+//! Projects in PostgreSQL: a pool of connections per lane, on the lane's event loop.
 //!
-//! A pool of our own, because the common ones (deadpool, bb8, sqlx) connect while a request waits.
-//! Here one task connects, so that a database that is down costs requests nothing. Nothing is
-//! shared with other lanes. A connection serves one statement at a time: on one connection
-//! statements wait for each other, for locks and for the disk too.
+//! The common pools (deadpool, bb8, sqlx) connect while a request waits. Here a separate task
+//! connects, so that a database that is down does not delay requests. Nothing is shared with other
+//! lanes. A connection runs one statement at a time, because pipelined statements wait for each
+//! other, for locks and for the disk.
 
 mod binding;
 mod fault;
@@ -41,7 +41,7 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// Starts connecting; called on the lane's thread, in its event loop.
+    /// Starts to connect. Called on the lane's thread, in its event loop.
     pub(crate) fn start(
         settings: &Arc<Settings>,
         dependency: Dependency,
@@ -117,8 +117,8 @@ impl Postgres {
         .await
     }
 
-    /// Runs statements on a session of the pool, once: whether a save whose connection was lost
-    /// took place, only the database knows.
+    /// Runs statements on a session of the pool, without retries: only the database knows whether a
+    /// save took place if its connection failed.
     async fn run<T>(
         &self,
         work: impl AsyncFnOnce(&Session) -> Result<T, Error>,
@@ -135,14 +135,16 @@ impl Postgres {
                 (StoreError::Failed, _) => {
                     tracing::error!(error = describe(&error), "the database rejected a statement");
                 }
-                // A full disk, for instance: the session lives, so nothing else would tell.
+                // A full disk, for instance: the session stays open, so nothing else would report
+                // it.
                 (StoreError::Unavailable, Fate::Keep) => {
                     tracing::warn!(
                         error = describe(&error),
                         "the database could not run a statement"
                     );
                 }
-                // Counted, and as frequent as the load; or reported when the session ends.
+                // Counted, because it is as frequent as the load, or reported when the session
+                // ends.
                 _ => {}
             }
             match fate {

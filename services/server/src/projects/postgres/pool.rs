@@ -1,4 +1,4 @@
-//! The sessions of a lane, lent to one request at a time.
+//! The sessions of a lane, each used by one request at a time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,14 +17,13 @@ use super::settings::Settings;
 use crate::projects::metrics::Metrics;
 use crate::projects::store::StoreError;
 
-/// How much longer a statement is waited for than the server lets it run: what is not answered by
-/// then will not be.
+/// How much longer to wait for a statement than the server lets it run.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The sessions of a lane and who waits for one. All of it happens on the lane's thread.
+/// The sessions of a lane and the requests that wait for one, all on the lane's thread.
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// Those that nobody uses; the one that was used last is at the end.
+    /// Idle sessions; the last used one is at the end.
     idle: RefCell<Vec<Rc<Session>>>,
     /// All of them.
     open: RefCell<Vec<Rc<Session>>>,
@@ -32,11 +31,11 @@ pub(super) struct Pool {
     waiting: RefCell<VecDeque<oneshot::Sender<Lent>>>,
     queue: usize,
     wait: Duration,
-    /// Longest time that a statement is waited for.
+    /// Maximum wait for a statement.
     pub(super) longest_statement: Duration,
-    /// No session is open, and it is known that the database is down: nobody waits for it.
+    /// No session is open and the database is known to be down, so requests do not wait.
     down: Cell<bool>,
-    /// How often all sessions were closed.
+    /// How often all sessions were discarded.
     discards: Cell<u64>,
     dependency: Dependency,
     metrics: Arc<Metrics>,
@@ -86,7 +85,7 @@ impl Pool {
         let _queued = Counted::new(&self.metrics.queued);
         match timeout(self.wait, receiver).await {
             Ok(Ok(lent)) => Ok(lent),
-            // The queue was sent home.
+            // The waiting requests were rejected.
             Ok(Err(_)) => Err(StoreError::Unavailable),
             Err(_) => Err(StoreError::Exhausted),
         }
@@ -103,7 +102,7 @@ impl Pool {
     fn join_queue(&self) -> Result<oneshot::Receiver<Lent>, StoreError> {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() >= self.queue {
-            // Some may have left.
+            // Some may have been dropped.
             waiting.retain(|request| !request.is_closed());
         }
         if waiting.len() >= self.queue {
@@ -118,12 +117,12 @@ impl Pool {
         Lent { pool: Rc::clone(self), session: Some(session), busy: Cell::new(false) }
     }
 
-    /// Sessions that are open.
+    /// Number of open sessions.
     pub(super) fn open(&self) -> usize {
         self.open.borrow().len()
     }
 
-    /// A session was opened.
+    /// Adds a new session.
     pub(super) fn add(self: &Rc<Self>, session: Rc<Session>) {
         self.open.borrow_mut().push(Rc::clone(&session));
         self.metrics.open.inc();
@@ -132,7 +131,7 @@ impl Pool {
         self.give(session);
     }
 
-    /// Nobody uses this session now: the first who waits gets it.
+    /// Passes an idle session to the first waiting request.
     pub(super) fn give(self: &Rc<Self>, session: Rc<Session>) {
         if session.ended.get() {
             return;
@@ -141,14 +140,14 @@ impl Pool {
         while let Some(request) = self.first_waiting() {
             match request.send(lent) {
                 Ok(()) => return,
-                // It has left.
+                // The request was dropped.
                 Err(back) => lent = back,
             }
         }
         self.idle.borrow_mut().extend(lent.session.take());
     }
 
-    /// A session has ended, for this reason.
+    /// Removes a session that has ended, with the reason.
     pub(super) fn remove(&self, session: &Rc<Session>, reason: String) {
         session.ended.set(true);
         let other = |other: &Rc<Session>| !Rc::ptr_eq(other, session);
@@ -163,15 +162,15 @@ impl Pool {
         self.ended.notify_one();
     }
 
-    /// No session is open and none could be opened. Requests that wait get an error.
+    /// Rejects waiting requests: no session is open and none could be opened.
     pub(super) fn fail(&self, reason: String) {
         self.down.set(true);
         self.dependency.down(reason);
         self.waiting.take();
     }
 
-    /// How often all sessions were closed: one that was requested before the last time
-    /// may lead to the server that was left then.
+    /// How often all sessions were discarded. A session that was requested before may lead to the
+    /// old server.
     pub(super) fn discards(&self) -> u64 {
         self.discards.get()
     }
@@ -185,17 +184,18 @@ impl Pool {
     }
 }
 
-/// A session that one request uses. Dropped, it goes back.
+/// A session in use by a request, returned when dropped.
 #[derive(Debug)]
 pub(super) struct Lent {
     pool: Rc<Pool>,
     session: Option<Rc<Session>>,
-    /// A statement is under way.
+    /// A statement is running.
     busy: Cell<bool>,
 }
 
 impl Lent {
-    /// Runs statements. If the request leaves before its end, the session is not lent until then.
+    /// Runs statements. If the request is dropped before their end, the session is not reused until
+    /// then.
     pub(super) async fn during<T>(&self, statement: impl Future<Output = T>) -> T {
         let _in_use = Counted::new(&self.pool.metrics.in_use);
         self.busy.set(true);
@@ -223,7 +223,7 @@ impl Drop for Lent {
     }
 }
 
-/// One more, as long as it lives.
+/// Counts in a gauge while it exists.
 struct Counted<'a>(&'a Gauge);
 
 impl<'a> Counted<'a> {

@@ -1,4 +1,4 @@
-//! One connection: how it is opened and set up, and its commands.
+//! One connection: opening, setup and commands.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::tls::{Stream, Tls};
 
 pub(super) type Connection = tokio_postgres::Connection<Socket, Stream>;
 
-/// The oldest PostgreSQL that is tested, as `server_version_num` writes it.
+/// The oldest tested PostgreSQL, as `server_version_num`.
 const OLDEST: i32 = 150_000;
 
 /// An open connection with its prepared statements.
@@ -24,7 +24,7 @@ const OLDEST: i32 = 150_000;
 pub(super) struct Session {
     pub(super) client: Client,
     pub(super) statements: Statements,
-    /// It has ended, or is to be closed: it is not lent any more.
+    /// It has ended or is being closed, and must not be used.
     pub(super) ended: Cell<bool>,
     order: RefCell<Option<Order>>,
     ordered: Notify,
@@ -33,14 +33,14 @@ pub(super) struct Session {
 /// A command for the connection's task.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// A request left in the middle of a statement: give the session back when that has ended.
+    /// A request was dropped during a statement: return the session when that has ended.
     Settle,
-    /// Close the connection, and stop the statement that runs on it.
+    /// Close the connection, and cancel the statement that runs on it.
     Discard(&'static str),
 }
 
 impl Session {
-    /// Tells the connection's task what to do. To discard it is the last word.
+    /// Sends an order to the connection's task. Orders after a discard are ignored.
     pub(super) fn tell(&self, order: Order) {
         if self.ended.get() {
             return;
@@ -92,7 +92,7 @@ impl Statements {
                     &types[..2],
                 )
                 .await?,
-            // Without an expected version any will do.
+            // Without an expected version any version matches.
             replace: client
                 .prepare_typed(
                     "UPDATE projects SET document = $2, version = version + 1, updated = now()
@@ -112,7 +112,7 @@ impl Statements {
     }
 }
 
-/// Opens a session on the first host that has one to give.
+/// Opens a session on the first host that accepts one.
 pub(super) async fn open(settings: &Arc<Settings>) -> Result<(Session, Connection, Tls), String> {
     let files = Arc::clone(settings);
     let credentials = tokio::task::spawn_blocking(move || files.credentials()).await;
@@ -145,7 +145,7 @@ async fn open_on(
     };
     let (mut client, mut connection) =
         timeout(settings.connect_timeout, greeting).await.map_err(slow)??;
-    // Its own bound: other replicas may be migrating.
+    // With a separate limit, because other replicas may be migrating.
     let tables = async {
         let limit = settings.connect_timeout;
         let prepared = migrations::prepare(&mut client, settings.migrate, limit).await;
@@ -169,7 +169,7 @@ async fn open_on(
     Ok((session, connection))
 }
 
-/// Does something on a connection that nobody else drives yet.
+/// Runs a future while driving a connection that has no task yet.
 async fn driven<T>(
     connection: &mut Connection,
     work: impl Future<Output = Result<T, String>>,
@@ -186,10 +186,10 @@ pub(super) fn why(ended: Result<(), Error>) -> String {
     ended.map_or_else(|error| describe(&error), |()| "the connection was closed".to_owned())
 }
 
-/// Sets what saves and timeouts depend on, whatever the role's and the database's defaults are, and
-/// judges the server.
+/// Sets what saves and timeouts depend on, independently of the defaults of role and database, and
+/// checks the server.
 async fn set_up(client: &mut Client, statement_timeout: Duration) -> Result<(), String> {
-    // `remote_apply` alone is stronger than `on` (PostgreSQL, "Write Ahead Log Settings").
+    // Only `remote_apply` is stronger than `on` (PostgreSQL, "Write Ahead Log Settings").
     const SET_UP: &str = "
         SELECT set_config('synchronous_commit',
                    CASE current_setting('synchronous_commit')

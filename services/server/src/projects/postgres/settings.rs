@@ -1,4 +1,4 @@
-//! What the configuration says of PostgreSQL, and what its files say at the moment of a connect.
+//! The PostgreSQL settings, and the files that are read for each connection.
 
 use std::fmt;
 use std::io;
@@ -16,43 +16,43 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
 
-/// Longest time in which the server's host acknowledges nothing that was sent (tcp(7)).
+/// Maximum time in which the server's host acknowledges nothing that was sent (tcp(7)).
 const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
 
-/// How to reach the database, without any secret.
+/// The connection settings, without secrets.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// One for each host of the URL, tried in this order.
     pub(super) hosts: Vec<Url>,
     password_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
-    /// Connections of each lane.
+    /// Connections per lane.
     pub(super) connections: usize,
-    /// Operations of a lane that may wait for a connection, and for how long.
+    /// Maximum operations of a lane that wait for a connection, and for how long.
     pub(super) queue: usize,
     pub(super) wait: Duration,
-    /// For each host.
+    /// Per host.
     pub(super) connect_timeout: Duration,
     pub(super) statement_timeout: Duration,
-    /// Whether we may change the tables.
+    /// Whether migrations are enabled.
     pub(super) migrate: bool,
 }
 
-/// What the files say at the moment.
+/// The current contents of the files.
 pub(super) struct Credentials {
     pub(super) password: Option<Vec<u8>>,
     pub(super) tls: Tls,
 }
 
 impl fmt::Debug for Credentials {
-    /// Never shows the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").finish_non_exhaustive()
     }
 }
 
 impl Settings {
-    /// Judges the configuration; the error says what to change and never shows the URL.
+    /// Checks the configuration. The error says what to change and never contains the URL.
     pub(crate) fn new(config: &Config) -> Result<Self, String> {
         let mut url = parse(&config.database_url)?;
         if config.database_ca_file.is_some() {
@@ -61,7 +61,7 @@ impl Settings {
                             database.url means that there are none: remove one of them"
                     .to_owned());
             }
-            // With certificate authorities, a connection without TLS is not acceptable.
+            // With certificate authorities, TLS is required.
             url.ssl_mode(SslMode::Require);
         }
         let mut hosts: Vec<_> = (0..url.get_hosts().len()).map(|host| only(&url, host)).collect();
@@ -87,7 +87,7 @@ impl Settings {
         })
     }
 
-    /// Reads the files, which may have changed since the last connect. It blocks.
+    /// Reads the files, which may have changed since the last connection. Blocks.
     pub(super) fn credentials(&self) -> Result<Credentials, String> {
         let read = |key: &str, path: &Path| {
             std::fs::read(path).map_err(|error| unreadable(key, path, &error))
@@ -109,7 +109,7 @@ fn unreadable(key: &str, path: &Path, error: &io::Error) -> String {
     format!("{key} = {} cannot be read: {error}", path.display())
 }
 
-/// Editors and `echo` end a file with a line feed that is not a part of the password.
+/// Removes the line feed that editors and `echo` add, which is not part of the password.
 fn without_line_end(mut text: Vec<u8>) -> Vec<u8> {
     if text.last() == Some(&b'\n') {
         text.pop();
@@ -126,7 +126,7 @@ fn parse(url: &str) -> Result<Url, String> {
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
         return Err(FORM.to_owned());
     }
-    // The parser's error may quote a part of a password that is not written as a URL wants it.
+    // The parser's error may quote a part of a password that is not percent-encoded.
     let parsed: Url =
         url.parse().map_err(|_| format!("{FORM}; it cannot be read, or has an unknown option"))?;
     if parsed.get_password().is_some() {
@@ -141,7 +141,7 @@ fn parse(url: &str) -> Result<Url, String> {
     Ok(parsed)
 }
 
-/// The same for one of its hosts alone, so that a host that hangs does not take the others' time.
+/// The URL with one of its hosts, so that a host that hangs does not use up the time of the others.
 fn only(url: &Url, index: usize) -> Url {
     let mut one = Url::new();
     match &url.get_hosts()[index] {
@@ -168,7 +168,7 @@ fn only(url: &Url, index: usize) -> Url {
     one
 }
 
-/// A host as operators name it.
+/// The name of a host for operators.
 pub(super) fn name(host: &Url) -> String {
     let port = host.get_ports().first().unwrap_or(&5432);
     match host.get_hosts().first() {

@@ -1,4 +1,4 @@
-//! What keeps a lane's sessions open: one task that connects, and one for each session.
+//! Keeps a lane's sessions open: one task connects, and one drives each session.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use super::settings::Settings;
 use super::tls::Tls;
 
 /// Pauses between attempts to connect, doubled each time from the first to the last. Each is
-/// shortened at random by up to a half, so that lanes and replicas do not connect at once.
+/// shortened at random by up to a half, so that lanes and replicas do not connect together.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
-/// A session that lived less long was of no use: a proxy without a server may close it so.
+/// A session that lasted less was useless: a proxy without a server may close it like this.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Keeps as many sessions open as the configuration says.
+/// Keeps the configured number of sessions open.
 pub(super) async fn supervise(pool: Rc<Pool>, settings: Arc<Settings>) {
     let mut pauses = Pauses { next: FIRST_PAUSE, last: Instant::now() };
     let mut warned = String::new();
@@ -29,14 +29,14 @@ pub(super) async fn supervise(pool: Rc<Pool>, settings: Arc<Settings>) {
         if all_open {
             pool.ended.notified().await;
         }
-        // A server that takes connections only to close them is not asked without a pause.
+        // Pauses if a server accepts connections only to close them.
         if pool.ended_soon.take() || all_open {
             pauses.wait().await;
             continue;
         }
         let discards = pool.discards();
         match open(&settings).await {
-            // Requested before all were closed: it may have passed as writable until then.
+            // Requested before all were discarded: its server may no longer be writable.
             Ok(_) if pool.discards() != discards => {}
             Ok((session, connection, tls)) => {
                 warned.clear();
@@ -73,7 +73,7 @@ impl Pauses {
         self.last = Instant::now();
     }
 
-    /// The next pause, so long after the last one ended.
+    /// The next pause, `since` after the end of the last one.
     fn next(&mut self, since: Duration) -> Duration {
         if since > 2 * LAST_PAUSE {
             self.next = FIRST_PAUSE;
@@ -84,7 +84,7 @@ impl Pauses {
     }
 }
 
-/// Drives a connection until it ends or is to be closed.
+/// Drives a connection until it ends or is discarded.
 async fn mind(pool: Rc<Pool>, session: Rc<Session>, mut connection: Connection, tls: Tls) {
     let opened = Instant::now();
     let (reason, running) = loop {
@@ -95,7 +95,7 @@ async fn mind(pool: Rc<Pool>, session: Rc<Session>, mut connection: Connection, 
         if let Order::Discard(reason) = order {
             break (reason.to_owned(), true);
         }
-        // Answered after the statement that was left, which statement_timeout bounds.
+        // Answered after the abandoned statement, which statement_timeout limits.
         tokio::select! {
             ended = &mut connection => break (why(ended), false),
             settled = timeout(pool.longest_statement, session.client.check_connection()) => {
@@ -112,7 +112,7 @@ async fn mind(pool: Rc<Pool>, session: Rc<Session>, mut connection: Connection, 
     pool.remove(&session, reason);
     drop(connection);
     if running {
-        // By a connection of its own, which a server that hangs does not answer either.
+        // On another connection, which a server that hangs does not answer either.
         let cancel = session.client.cancel_token();
         let _ = timeout(LAST_PAUSE, cancel.cancel_query(tls)).await;
     }

@@ -1,6 +1,5 @@
-//! Text as its bytes. A document is UTF-8 since it was read as JSON. PostgreSQL stores nothing else
-//! in a database of that encoding, which each session sets. To validate it again for each statement
-//! would take longer than to send it.
+//! Text as bytes. A document is valid UTF-8 because it was parsed as JSON, and each session sets
+//! UTF-8 as its encoding. Validating it again for each statement would take longer than sending it.
 
 use std::error::Error;
 

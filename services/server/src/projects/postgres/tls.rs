@@ -1,4 +1,4 @@
-//! TLS to PostgreSQL by rustls.
+//! TLS to PostgreSQL with rustls.
 
 use std::fmt;
 use std::io;
@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 
 use super::binding;
 
-/// How a connection is encrypted, and what the server has to show.
+/// The TLS settings of a connection.
 #[derive(Clone)]
 pub(super) struct Tls(Arc<ClientConfig>);
 
@@ -29,7 +29,7 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// The certificate has to come from one of these authorities and name the host.
+    /// Requires a certificate of one of these authorities for the host's name.
     pub(super) fn verifying(pem: &[u8]) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -62,7 +62,7 @@ impl Tls {
             .with_safe_default_protocol_versions()
             .expect("ring speaks TLS 1.2 and 1.3");
         let mut config = finish(builder);
-        // What sslnegotiation=direct demands (PostgreSQL 17, "SSL Session Encryption").
+        // Required by sslnegotiation=direct (PostgreSQL 17, "SSL Session Encryption").
         config.alpn_protocols = vec![b"postgresql".to_vec()];
         Tls(Arc::new(config))
     }
@@ -81,7 +81,7 @@ impl MakeTlsConnect<Socket> for Tls {
     }
 }
 
-/// A handshake to come, with the host that the certificate has to name.
+/// A handshake with the name that the certificate must have.
 pub(super) struct Handshake {
     connector: TlsConnector,
     name: ServerName<'static>,
@@ -139,7 +139,7 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// Takes any certificate, as `sslmode=require` of libpq without authorities.
+/// Accepts any certificate, like `sslmode=require` of libpq without authorities.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! Why the database could not be used, and the error of the request.
+//! Errors of the database, and the resulting errors of requests.
 
 use std::io;
 
@@ -6,19 +6,19 @@ use rusqlite::ErrorCode;
 
 use crate::projects::store::StoreError;
 
-/// Why the database could not be used.
+/// Why the database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
-    /// The file is not one that this program may use.
+    /// The program must not use the file.
     #[error("the file {0}")]
     Refused(String),
-    /// The file is not there any more.
+    /// The file no longer exists.
     #[error("the file is gone: {0}")]
     Lost(#[source] io::Error),
     /// The writer has panicked; the log says why.
     #[error("the thread that writes it has ended")]
     WriterEnded,
-    /// What a check of the whole file found.
+    /// The result of a check of the whole file.
     #[error("the file is damaged: {0}")]
     Damaged(String),
     #[error(transparent)]
@@ -26,12 +26,12 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// Whether a lock was not given in time.
+    /// Whether a lock was not available in time.
     pub(super) fn is_lock(&self) -> bool {
         self.tells() == StoreError::TimedOut
     }
 
-    /// Whether the file holds what cannot be right. What else can still be read proves nothing.
+    /// Whether the content of the file is corrupt, even if other parts can be read.
     pub(super) fn is_damage(&self) -> bool {
         match self {
             Fault::Damaged(_) => true,
@@ -43,8 +43,8 @@ impl Fault {
         }
     }
 
-    /// Whether a connection with this error is no longer usable. After an error of the disk it is:
-    /// SQLite has undone the transaction, and to open another may take space that is not there.
+    /// Whether the error makes the connection unusable. Disk errors do not: SQLite has rolled back,
+    /// and opening another connection may need disk space.
     pub(super) fn ends_connection(&self) -> bool {
         let Fault::Sqlite(error) = self else { return true };
         !matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure))

@@ -1,4 +1,4 @@
-//! The database file: opened, recognised, brought to this program's schema.
+//! The database file: opened, identified and migrated.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -9,26 +9,25 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use super::fault::Fault;
 
-/// Each brings the schema from the version before it to its own, counted from 1. Replicas of two
-/// versions may share a file while they are rolled out: a migration must leave what the program
-/// before it uses.
+/// Each migrates the schema from the previous version, counted from 1. Replicas of two versions may
+/// share a file during a rollout, so a migration must keep what the previous program uses.
 const MIGRATIONS: [&str; 1] = [include_str!("migrations/1.sql")];
 
-/// Marks the file as one of this program ("CRLN"), in its header.
+/// Marks the file as ours ("CRLN") in its header.
 const APPLICATION_ID: i32 = 0x4352_4c4e;
 
-/// How soon a lock is tried again. SQLite's own busy handler waits ever longer, which makes the
-/// longest waits of several processes longer still.
+/// Interval between attempts to lock. SQLite's busy handler increases its waits, which makes the
+/// longest waits of several processes even longer.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// Where the database is and how long a lock is waited for.
+/// The path of the database, and the maximum wait for a lock.
 #[derive(Clone, Debug)]
 pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) patience: Duration,
 }
 
-/// A connection and the file that it has open.
+/// A connection and its open file.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) connection: Connection,
@@ -36,8 +35,8 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Copies the log into the database and empties it; whether no reader was in the way. Writers
-    /// are blocked meanwhile, so its time limit is short.
+    /// Copies the log into the database and empties it. Returns whether no reader prevented that.
+    /// Writers are blocked meanwhile, so its time limit is short.
     pub(super) fn cut_log(&mut self, file: &File) -> rusqlite::Result<bool> {
         self.connection.busy_handler(Some(wait_at_most(20 * RETRY)))?;
         let busy = self
@@ -49,7 +48,7 @@ impl Opened {
 }
 
 impl File {
-    /// Opens the file for the writer, at the present schema. With `create` it may be created.
+    /// Opens the file for the writer with the current schema. With `create` it may be created.
     pub(super) fn open_writer(&self, create: bool) -> Result<Opened, Fault> {
         let mut opened = self.open(create)?;
         let connection = &mut opened.connection;
@@ -58,7 +57,7 @@ impl File {
         // In WAL mode only FULL makes a transaction durable before its COMMIT returns
         // (sqlite.org/pragma.html#pragma_synchronous, sqlite.org/wal.html#performance_considerations).
         connection.pragma_update(None, "synchronous", "full")?;
-        // The file of the log is cut back to this after a burst, when it is restarted.
+        // The size to which the log file is truncated when it is restarted after a burst.
         connection.pragma_update(None, "journal_size_limit", super::LOG_LIMIT as i64)?;
         migrate(connection, create)?;
         Ok(opened)
@@ -72,17 +71,17 @@ impl File {
         Ok(opened)
     }
 
-    /// Reads the whole file, and finds whether every page of it can be read.
+    /// Reads the whole file, and checks every page of it.
     pub(super) fn check_sound(&self) -> Result<(), Fault> {
-        // A new connection has none of the pages in its cache. `quick_check` would not see an index
-        // that names rows which are gone, and a read of one fails.
+        // A new connection has an empty cache. `quick_check` does not detect index entries whose
+        // rows are missing, which would fail a read.
         let found: String =
             self.open_reader()?
                 .connection
                 .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
         match found.lines().next_back() {
             Some("ok") => Ok(()),
-            // The line before names the database, which is always the main one.
+            // The previous line names the database, which is always the main one.
             finding => Err(Fault::Damaged(finding.unwrap_or_default().to_owned())),
         }
     }
@@ -96,11 +95,12 @@ impl File {
         Ok(Opened { connection, identity })
     }
 
-    /// Readers do not stop the writer in this mode (sqlite.org/wal.html).
+    /// In this mode readers do not block the writer (sqlite.org/wal.html).
     fn enter_wal(&self, connection: &Connection) -> Result<(), Fault> {
         let began = Instant::now();
         loop {
-            // When several processes do this at once, some get the error of the lock without a wait.
+            // If several processes do this at the same time, some fail to get the lock without
+            // waiting.
             match connection
                 .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0))
             {
@@ -121,8 +121,8 @@ impl File {
         self.path.metadata().map(|file| (file.dev(), file.ino()))
     }
 
-    /// Whether the path still names the file that is open: what is written to a file that was
-    /// removed or replaced is lost with its last descriptor.
+    /// Whether the path still names the open file. Data written to a removed or replaced file is
+    /// lost with its last descriptor.
     pub(super) fn check_kept(&self, opened: &Opened) -> Result<(), Fault> {
         match self.identity() {
             Ok(identity) if identity == opened.identity => Ok(()),
@@ -154,7 +154,7 @@ fn wait_at_most(patience: Duration) -> impl FnMut(i32) -> bool + Send + 'static 
     }
 }
 
-/// What the file says of itself.
+/// The header of the file.
 struct Header {
     application: i32,
     version: i32,
@@ -162,7 +162,7 @@ struct Header {
 }
 
 impl Header {
-    /// All of it as it was at one moment: another process may be making the file right now.
+    /// Read in one transaction, because another process may be creating the file.
     fn read_at_once(connection: &mut Connection) -> rusqlite::Result<Self> {
         let moment = Transaction::new(connection, TransactionBehavior::Deferred)?;
         Header::read(&moment)
@@ -177,7 +177,7 @@ impl Header {
         })
     }
 
-    /// Refuses what is not this program's, or of a newer version of it.
+    /// Rejects files of other programs, or of a newer version of this one.
     fn check(&self, may_be_new: bool) -> Result<(), Fault> {
         let known = MIGRATIONS.len() as i32;
         if self.application == 0 && self.version == 0 && self.is_empty {
@@ -199,8 +199,8 @@ impl Header {
     }
 }
 
-/// Brings the schema up to date: in one transaction that holds the write lock from its beginning,
-/// so that of several processes one does it and the others wait.
+/// Migrates the schema in one transaction that takes the write lock first, so that one of several
+/// processes does it and the others wait.
 fn migrate(connection: &mut Connection, create: bool) -> Result<(), Fault> {
     let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
     let header = Header::read(&transaction)?;
@@ -217,7 +217,7 @@ fn migrate(connection: &mut Connection, create: bool) -> Result<(), Fault> {
     Ok(transaction.commit()?)
 }
 
-/// Writes the header of the database, which changes nothing: a file that takes it takes writes.
+/// Writes the header without changes, to check whether writes succeed.
 pub(super) fn touch(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i32)
 }

@@ -1,4 +1,4 @@
-//! Whether the database can be read and written, for operators.
+//! Health of reads and writes, for operators.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -8,28 +8,28 @@ use corelane::{Dependency, ServerHandle};
 use super::fault::Fault;
 use crate::projects::store::StoreError;
 
-/// What a connection is for: a full disk, for instance, stops writes alone.
+/// The kind of access: a full disk, for instance, affects only writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Access {
     Read,
     Write,
 }
 
-/// Whether the database can be used; a change is logged once.
+/// Whether the database is usable. Changes are logged once.
 #[derive(Debug)]
 pub(super) struct Health {
     path: PathBuf,
     read: View,
     write: View,
-    /// Kept apart from both: a read or a write of other pages still works.
+    /// Separate from both, because access to other pages still works.
     damage: View,
 }
 
-/// What one kind of access finds, or whether the file is damaged.
+/// The state of one kind of access, or of the file.
 #[derive(Debug)]
 struct View {
     dependency: Dependency,
-    /// Spares the usual request the dependency's lock.
+    /// Avoids the dependency's lock for ordinary requests.
     down: AtomicBool,
 }
 
@@ -41,8 +41,8 @@ impl View {
         }
     }
 
-    /// In reverse order of `up`, whatever runs in between. If the dependency was marked down last, the
-    /// flag is set after that, and the next success marks it up.
+    /// In the reverse order of `up`. If the dependency was marked down last, the flag is set after
+    /// that, so the next success marks it up.
     fn down(&self, reason: String) {
         self.dependency.down(reason);
         self.down.store(true, Relaxed);
@@ -63,17 +63,17 @@ impl Health {
         }
     }
 
-    /// It can be used.
+    /// Records a success.
     pub(super) fn works(&self, access: Access) {
         self.view(access).up();
     }
 
-    /// A check of the whole file found no damage.
+    /// Records that a check of the whole file found no damage.
     pub(super) fn sound(&self) {
         self.damage.up();
     }
 
-    /// It could not be used; returns the error of the request.
+    /// Records a failure. Returns the error of the request.
     pub(super) fn failed(&self, access: Access, fault: &Fault) -> StoreError {
         let tells = fault.tells();
         match tells {
@@ -84,18 +84,18 @@ impl Health {
             StoreError::Failed => {
                 tracing::error!(path = %self.path.display(), error = %fault, "a statement failed");
             }
-            // Counted, and as frequent as the load.
+            // Counted, because it is as frequent as the load.
             StoreError::TimedOut | StoreError::Exhausted => {}
         }
         tells
     }
 
-    /// Whether it could not be read or written the last time, except for damage.
+    /// Whether the last read or write failed, except for damage.
     pub(super) fn is_down(&self) -> bool {
         self.read.down.load(Relaxed) || self.write.down.load(Relaxed)
     }
 
-    /// Whether damage was met, and no check since found the file sound.
+    /// Whether damage was found, and no later check succeeded.
     pub(super) fn is_damaged(&self) -> bool {
         self.damage.down.load(Relaxed)
     }

@@ -9,18 +9,18 @@ use super::fault::Fault;
 use super::line::Place;
 use crate::projects::store::StoreError;
 
-/// A change that waits to be made, of whatever type its result is.
+/// A queued change with any type of result.
 pub(super) trait Job: Send {
-    /// Makes the change, as a part of the open transaction.
+    /// Makes the change within the open transaction.
     fn run(&mut self, connection: &Connection) -> Result<(), Fault>;
 
-    /// Whether nobody waits for it any more, or nobody should have to.
+    /// Whether its request was dropped or has waited too long.
     fn is_late(&self, patience: Duration) -> bool;
 
     /// Bytes that it adds to the transaction.
     fn bytes(&self) -> usize;
 
-    /// Answers: with what the change came to if that is durable now, or with an error.
+    /// Replies: with the result if it is durable, otherwise with an error.
     fn answer(self: Box<Self>, fate: Result<(), StoreError>);
 }
 
@@ -62,10 +62,10 @@ where
 
     fn answer(self: Box<Self>, fate: Result<(), StoreError>) {
         let Change { done, reply, place, .. } = *self;
-        // Free before the client can send its next request.
+        // Released before the client can send its next request.
         drop(place);
         let answer = fate.and_then(|()| done.unwrap_or(Err(StoreError::TimedOut)));
-        // Its client may have left.
+        // The request may have been dropped.
         let _ = reply.send(answer);
     }
 }

@@ -1,4 +1,4 @@
-//! The bounded number of operations of a lane that wait for the database.
+//! Limits the waiting operations of a lane.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::projects::metrics::Metrics;
 use crate::projects::store::StoreError;
 
-/// The line that a lane's operations wait in.
+/// The queue of a lane's operations.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     waiting: Arc<AtomicU64>,
@@ -19,7 +19,7 @@ impl Line {
         Line { waiting: Arc::default(), most, metrics }
     }
 
-    /// A place in the line, if it is not full.
+    /// Takes a place in the queue, if it is not full.
     pub(super) fn enter(&self) -> Result<Place, StoreError> {
         // Only the lane adds to it.
         if self.waiting.load(Relaxed) >= self.most {
@@ -31,7 +31,7 @@ impl Line {
     }
 }
 
-/// A place in a line, left when it is dropped.
+/// A place in the queue, released when dropped.
 #[derive(Debug)]
 pub(super) struct Place(Line);
 

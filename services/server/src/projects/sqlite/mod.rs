@@ -31,21 +31,21 @@ use line::Line;
 use readers::Readers;
 use writer::Writer;
 
-/// Bytes of the write-ahead log above which it is cut: four times what it grows to between two
-/// checkpoints when no reader is in the way.
+/// Maximum size of the write-ahead log: four times its growth between two checkpoints without
+/// readers.
 const LOG_LIMIT: u64 = 16 << 20;
 
-/// How the database is used.
+/// Settings of the database.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) path: PathBuf,
-    /// Read connections of each lane.
+    /// Read connections per lane.
     pub(crate) connections: usize,
-    /// Longest wait for one of them.
+    /// Maximum wait for a read connection.
     pub(crate) wait: Duration,
-    /// Operations of each lane that may wait, for a connection or for the writer.
+    /// Maximum waiting operations per lane, for a connection or the writer.
     pub(crate) queue: u64,
-    /// Longest wait for a lock, and for a read.
+    /// Maximum wait for a lock, and for a read.
     pub(crate) statement_timeout: Duration,
 }
 
@@ -57,17 +57,17 @@ pub(crate) struct Database {
     health: Arc<Health>,
     metrics: Arc<Metrics>,
     changes: mpsc::Sender<Box<dyn Job>>,
-    /// Notified when the writer has closed the file. Without a lock: lanes may share this.
+    /// Signals that the writer has closed the file. In a mutex only because lanes share this type.
     ended: Mutex<mpsc::Receiver<()>>,
 }
 
 impl Database {
-    /// Opens the file, or makes it, and starts the writer. A file that cannot be used now may be
-    /// used later: until then the dependency `database` is down.
+    /// Opens or creates the file, and starts the writer. If the file is temporarily unusable, the
+    /// dependency `database` is down until then.
     ///
     /// # Errors
     ///
-    /// The file is not one of this program's, or is of a newer version; or no thread could start.
+    /// The file belongs to another program or a newer version, or a thread could not be started.
     pub(crate) fn open(
         settings: Settings,
         metrics: Arc<Metrics>,
@@ -107,7 +107,7 @@ impl Database {
         Ok(Database { settings, file, health, metrics, changes, ended: Mutex::new(ended) })
     }
 
-    /// What a lane uses.
+    /// The database for a lane.
     pub(crate) fn lane(&self) -> Sqlite {
         let (file, health) = (self.file.clone(), Arc::clone(&self.health));
         let metrics = Arc::clone(&self.metrics);
@@ -120,8 +120,8 @@ impl Database {
         }
     }
 
-    /// Waits until what is queued is committed and the file is closed; called when no lane is
-    /// left. An operation without a reply did not report success, so the wait is bounded.
+    /// Waits until queued changes are committed and the file is closed. Called when no lane is
+    /// left. An operation without a reply did not report success, so the wait is limited.
     pub(crate) fn close(self) {
         let Database { settings, changes, ended, .. } = self;
         drop(changes);
@@ -134,7 +134,7 @@ impl Database {
     }
 }
 
-/// A lane's use of the database.
+/// The database for a lane.
 #[derive(Debug)]
 pub(crate) struct Sqlite {
     readers: Readers,
@@ -182,7 +182,7 @@ impl Sqlite {
         self.change(0, move |connection| statements::delete(connection, id, expected)).await
     }
 
-    /// Has the writer make a change; it is durable when this returns.
+    /// Sends a change to the writer. It is durable when this returns.
     async fn change<T: Send + 'static>(
         &self,
         bytes: usize,
@@ -191,7 +191,7 @@ impl Sqlite {
         let place = self.line.enter()?;
         let (reply, answer) = oneshot::channel();
         let change = Change { work, bytes, made: Instant::now(), done: None, reply, place };
-        // The writer ends only with the lanes, or in a panic.
+        // The writer ends only with the lanes, or with a panic.
         if self.changes.send(Box::new(change)).is_err() {
             return Err(self.health.failed(Access::Write, &Fault::WriterEnded));
         }

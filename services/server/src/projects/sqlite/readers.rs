@@ -1,4 +1,4 @@
-//! The connections of a lane that read. A read may wait for the disk, so it runs outside the lane.
+//! The read connections of a lane. A read may wait for the disk, so it runs outside the lane.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use super::line::Line;
 use crate::projects::metrics::Metrics;
 use crate::projects::store::StoreError;
 
-/// The read connections of a lane: opened when they are first needed, and kept.
+/// The read connections of a lane, opened on first use and kept.
 #[derive(Debug)]
 pub(super) struct Readers {
     pool: Arc<Pool>,
@@ -25,7 +25,7 @@ pub(super) struct Readers {
     metrics: Arc<Metrics>,
 }
 
-/// What the lane's blocking threads share: nobody else locks it.
+/// Shared by the lane's blocking threads only.
 #[derive(Debug)]
 struct Pool {
     file: File,
@@ -33,7 +33,7 @@ struct Pool {
     idle: Mutex<Vec<Opened>>,
 }
 
-/// The right to use one connection.
+/// The permission to use one connection.
 struct Turn {
     _permit: OwnedSemaphorePermit,
     metrics: Arc<Metrics>,
@@ -58,7 +58,7 @@ impl Readers {
         Readers { pool, turns, wait: settings.wait, line, metrics }
     }
 
-    /// Runs a read with a connection, on a thread that may block.
+    /// Runs a read with a connection, on a blocking thread.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -68,7 +68,7 @@ impl Readers {
         let patience = pool.file.patience;
         let read = corelane::blocking(move || {
             let outcome = pool.run(work);
-            // Not before the connection is back.
+            // Released after the connection is back.
             drop(turn);
             outcome
         });
@@ -84,7 +84,7 @@ impl Readers {
         let began = Instant::now();
         let permit = match Arc::clone(&self.turns).try_acquire_owned() {
             Ok(permit) => Some(permit),
-            // Only an operation that must wait queues: a read that need not is not delayed by changes.
+            // Only an operation that must wait is queued, so changes do not delay other reads.
             Err(_) => {
                 let _place = self.line.enter()?;
                 // The semaphore is never closed.
@@ -123,7 +123,7 @@ impl Pool {
     fn connection(&self) -> Result<Opened, Fault> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         while let Some(opened) = idle() {
-            // One that reads a file which is gone would show what is not there any more.
+            // A connection to a removed file would return outdated data.
             if self.file.check_kept(&opened).is_ok() {
                 return Ok(opened);
             }

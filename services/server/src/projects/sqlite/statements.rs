@@ -1,7 +1,7 @@
-//! What is done to the table of projects.
+//! The statements for the table of projects.
 //!
-//! Each change is one statement, so that SQLite undoes it alone when it fails and the transaction
-//! continues (sqlite.org/lang_conflict.html, ABORT).
+//! Each change is one statement, so that SQLite rolls back only this one if it fails, and the
+//! transaction continues (sqlite.org/lang_conflict.html, ABORT).
 
 use std::time::{Duration, SystemTime};
 
@@ -104,7 +104,7 @@ fn project(row: &Row<'_>) -> Result<Project> {
     })
 }
 
-/// A document was valid UTF-8 when it was accepted: not validated again.
+/// Documents were validated as UTF-8 when they were accepted.
 struct Text<'a>(&'a [u8]);
 
 impl ToSql for Text<'_> {

@@ -1,5 +1,5 @@
-//! The one thread of a process that writes. SQLite allows one writer at a time, so changes that
-//! wait anyhow are committed together: one fsync makes them all durable (group commit).
+//! The writer thread of a process. SQLite allows one writer at a time, so waiting changes are
+//! committed together with one fsync (group commit).
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -15,18 +15,18 @@ use super::job::Job;
 use crate::projects::metrics::Metrics;
 use crate::projects::store::StoreError;
 
-/// Most changes of a transaction, and most bytes. The first of a group waits for the last, and
-/// larger groups would hardly reduce the share of an fsync that each pays. SQLite keeps what is
-/// not committed in a page cache of 2 MB and writes the rest to the log twice.
+/// Maximum changes and bytes of a transaction. The first change of a group waits for the last, and
+/// larger groups would hardly reduce each change's share of an fsync. SQLite keeps uncommitted data
+/// in a page cache of 2 MB, and writes the rest to the log twice.
 const GROUP: usize = 256;
 const GROUP_BYTES: usize = 1 << 20;
 
-/// How often an idle writer checks whether the file exists, one that is down tries again, and a
-/// long log is cut at most.
+/// Interval at which an idle writer checks that the file exists, an unusable one is retried, and a
+/// long log may be truncated.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Least time between two checks of a damaged file, and how many times the duration of a check it is
-/// at least. A check reads the whole file, and changes wait for it.
+/// Minimum time between checks of a damaged file, also as a multiple of their duration. A check
+/// reads the whole file, and changes wait for it.
 const CHECK: Duration = Duration::from_secs(10);
 const CHECK_SHARE: u32 = 10;
 
@@ -35,9 +35,10 @@ pub(super) struct Writer {
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) opened: Option<Opened>,
-    /// Whether the file has been open: if it is gone since, an empty one must not take its place.
+    /// Whether the file was open before. If it has disappeared since, an empty one must not replace
+    /// it.
     pub(super) existed: bool,
-    /// When a long log may be cut again, and whether a reader was in the way the last time.
+    /// When a long log may be truncated again, and whether a reader prevented that the last time.
     pub(super) next_cut: Instant,
     pub(super) log_is_held: bool,
     /// When a damaged file may be checked again.
@@ -45,7 +46,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Serves until nobody can send changes any more; the file is closed then.
+    /// Runs until all senders are dropped, and then closes the file.
     pub(super) fn run(mut self, jobs: &Receiver<Box<dyn Job>>) {
         loop {
             match jobs.recv_timeout(LOOK) {
@@ -57,7 +58,7 @@ impl Writer {
         }
     }
 
-    /// Commits a change with all that wait behind it, and answers them.
+    /// Commits a change with all that wait after it, and replies to them.
     fn commit(&mut self, first: Box<dyn Job>, jobs: &Receiver<Box<dyn Job>>) {
         if first.is_late(self.file.patience) {
             return first.answer(Err(StoreError::TimedOut));
@@ -85,8 +86,8 @@ impl Writer {
         self.cut_log();
     }
 
-    /// Makes the changes of a group durable. A change that fails alone is no error here, but the
-    /// last such fault is reported.
+    /// Commits the changes of a group. A change that fails alone is not an error here, but the last
+    /// such fault is reported.
     fn transact(
         &mut self,
         group: &mut Vec<Box<dyn Job>>,
@@ -94,7 +95,7 @@ impl Writer {
     ) -> Result<Option<Fault>, Fault> {
         let patience = self.file.patience;
         let opened = self.open()?;
-        // Waits for writers in other processes; who waits here meanwhile joins the group.
+        // Waits for writers in other processes. Changes that arrive meanwhile join the group.
         let transaction = Transaction::new(&mut opened.connection, TransactionBehavior::Immediate)?;
         let (mut ran, mut bytes, mut failed) = (0, 0, None);
         while ran < group.len() {
@@ -131,12 +132,12 @@ impl Writer {
         Ok(self.opened.insert(opened))
     }
 
-    /// An acknowledged change must be in the file that a restart would open.
+    /// An acknowledged change must be in the file that a restart opens.
     fn check_kept(&self) -> Result<(), Fault> {
         self.opened.as_ref().map_or(Ok(()), |opened| self.file.check_kept(opened))
     }
 
-    /// Notices a file that is gone, and one that can be used again.
+    /// Detects a missing file, and one that is usable again.
     fn look(&mut self) {
         if let Err(fault) = self.check_kept() {
             self.health.failed(Access::Write, &fault);
@@ -151,7 +152,7 @@ impl Writer {
                 self.health.works(Access::Read);
             }
             Err(fault) => {
-                // Also after an error of the disk: a volume that is back has no open files.
+                // Also after a disk error: a volume that was mounted again has no open files.
                 if self.health.failed(Access::Write, &fault) == StoreError::Unavailable {
                     self.opened = None;
                 }
@@ -182,10 +183,9 @@ impl Writer {
         self.check_kept()
     }
 
-    /// SQLite copies the log into the database every 1,000 pages, at the end of a COMMIT. It restarts
-    /// the log only when no connection reads from it
-    /// (sqlite.org/wal.html#avoiding_excessively_large_wal_files). If that does not happen by itself,
-    /// this waits for it.
+    /// SQLite copies the log into the database every 1,000 pages, at the end of a COMMIT. It
+    /// restarts the log only if no connection reads from it
+    /// (sqlite.org/wal.html#avoiding_excessively_large_wal_files). Otherwise this waits for that.
     fn cut_log(&mut self) {
         let Some(opened) = &mut self.opened else { return };
         if self.next_cut > Instant::now() || self.file.log_length() <= LOG_LIMIT {

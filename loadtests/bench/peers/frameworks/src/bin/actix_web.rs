@@ -1,4 +1,4 @@
-//! actix-web: an event loop for each worker, and a thread that accepts.
+//! actix-web: an event loop per worker, and a thread that accepts.
 
 use std::io;
 
@@ -11,8 +11,8 @@ use clap::Parser;
 use frameworks::Command;
 use peers::{BACKLOG, HELLO, IDLE, Work, half};
 
-/// Files below this size are read on the event loop: a hop to another thread costs more than to copy
-/// them from the page cache. actix-files recommends to choose it by what is served.
+/// Files below this size are read on the event loop: passing the read to another thread costs more
+/// than copying them from the page cache. actix-files recommends to choose it by the served files.
 const READ_AT_ONCE: u64 = 64 << 10;
 
 async fn hello() -> HttpResponse {
@@ -35,7 +35,7 @@ fn main() -> io::Result<()> {
     let command = Command::parse();
     let options = command.options;
     rt::System::new().block_on(async move {
-        // Called once for each worker.
+        // Called once per worker.
         let app = move || App::new().configure(|config| routes(config, &command));
         HttpServer::new(app)
             .workers(options.threads)

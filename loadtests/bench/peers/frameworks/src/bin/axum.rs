@@ -45,11 +45,11 @@ async fn serve(command: Command) -> io::Result<()> {
         routes = routes.nest_service("/static", ServeDir::new(folder));
     }
     let listener = TcpListener::from_std(command.options.listener()?)?;
-    // A file is written after its head: without this the one may wait for the other's
-    // acknowledgement (tcp(7)).
+    // A file is written after its head. Without this, it may wait for the acknowledgement of the
+    // head (tcp(7)).
     let listener = listener.tap_io(|socket| {
         let _ = socket.set_nodelay(true);
     });
-    // A router by itself would be made anew for each connection.
+    // A plain router would be rebuilt for each connection.
     axum::serve(listener, routes.into_make_service()).await
 }

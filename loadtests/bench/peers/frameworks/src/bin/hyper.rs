@@ -1,5 +1,4 @@
-//! Plain hyper on tokio's current_thread runtime, one of each for a thread, with a listening socket
-//! of its own.
+//! Plain hyper on tokio's current_thread runtime, with a runtime and a listening socket per thread.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -28,8 +27,8 @@ use tower_http::services::fs::ServeFileSystemResponseBody;
 
 type Answer = Response<Either<Full<Bytes>, ServeFileSystemResponseBody>>;
 
-/// What needs no waiting is answered at once: a future that may also wait for a disk is large, and
-/// hyper moves it for each request.
+/// Replies that need no waiting are ready at once. A future that may also wait for the disk is large,
+/// and hyper moves it for each request.
 fn answer(
     files: &Option<ServeDir>,
     request: Request<Incoming>,
@@ -103,11 +102,11 @@ async fn accept(command: &Command) -> io::Result<()> {
     })?;
     loop {
         let (socket, _) = listener.accept().await?;
-        // A file is written after its head: without this the one may wait for the other's
-        // acknowledgement (tcp(7)).
+        // A file is written after its head. Without this, it may wait for the acknowledgement of
+        // the head (tcp(7)).
         let _ = socket.set_nodelay(true);
         let files = Rc::clone(&files);
-        // A connection that ends with an error is the client's affair.
+        // Errors of a connection are caused by the client and ignored.
         spawn_local(async move {
             let answer = service_fn(|request| answer(&files, request).map(Ok::<_, Infallible>));
             let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), answer).await;

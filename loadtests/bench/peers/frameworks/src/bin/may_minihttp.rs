@@ -7,7 +7,7 @@ use frameworks::Command;
 use may_minihttp::{HttpServer, HttpService, Request, Response};
 use peers::{HELLO, Work, half};
 
-/// Stacks that are kept for the next coroutines: the number of its entry at TechEmpower.
+/// Stacks that are kept for reuse, as in its entry at TechEmpower.
 const POOL: usize = 1000;
 
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! ntex on its tokio runtime: an event loop for each worker, and a thread that accepts.
+//! ntex on its tokio runtime: an event loop per worker, and a thread that accepts.
 
 use std::io;
 
@@ -33,7 +33,7 @@ async fn main() -> io::Result<()> {
     let command = Command::parse();
     let options = command.options;
     let http = HttpServiceConfig::new().set_keepalive(Seconds(IDLE.as_secs() as u16));
-    // Called once for each worker.
+    // Called once per worker.
     HttpServer::new(async move || App::new().configure(|config| routes(config, &command)))
         .workers(options.threads)
         .backlog(BACKLOG.into())
@@ -49,7 +49,8 @@ fn routes(config: &mut ServiceConfig, command: &Command) {
         .route("/div/{n}", web::get().to(div))
         .route("/work", web::get().to(work));
     if let Some(folder) = &command.folder {
-        // ntex-files 3.2.0 looks for `..` before it decodes: without this, /static/%2e%2e/ leaves the folder.
+        // ntex-files 3.2.0 checks for `..` before decoding: without this, /static/%2e%2e/ leaves
+        // the folder.
         let plain = fn_guard(|head| head.method == Method::GET && !head.uri.path().contains('%'));
         config.service(Files::new("/static", folder).index_file("index.html").use_guards(plain));
     }
