@@ -14,7 +14,6 @@ EXCLUDED = (
     "charts/*/README.md.gotmpl",
     "hack/prose/*",
     "services/*/tests/*",
-    "services/fuzz/seeds/*",
     "*/peers/*",
     "*/data/*",
 )
