@@ -11,7 +11,7 @@ import yaml
 from images import archive, push
 from images.archive import Image
 from images.layer import File
-from release import registry
+from release import dry_run
 from support import REPOSITORY
 from support.rendering import tool
 
@@ -27,7 +27,7 @@ def crane(*arguments: str) -> str:
 
 def test_skaffold_finds_the_image_under_the_name_it_gave(tmp_path: Path) -> None:
     command = next(each for each in ARTIFACTS if each["image"] == "corelane-k6")["custom"]
-    with registry.throw_away(tmp_path) as address:
+    with dry_run.throw_away(tmp_path) as address:
         reference = f"{address}/team/corelane-k6:abc"
         # As Skaffold runs it: in a shell, with these variables.
         variables = {"IMAGE": reference, "PUSH_IMAGE": "true", "PLATFORMS": ""}
@@ -50,7 +50,7 @@ def test_an_index_gives_each_machine_the_image_for_it(tmp_path: Path) -> None:
         image = Image("corelane-probe", "x", arch, created=0, entrypoint=("/probe",))
         content = [[File("/probe", arch.encode())]]
         built.append(archive.write(image, content, tmp_path / f"{arch}.tar"))
-    with registry.throw_away(tmp_path) as address:
+    with dry_run.throw_away(tmp_path) as address:
         repository = f"{address}/corelane-probe"
         references = [push.image(each, repository) for each in built]
         digest = push.index(references, f"{repository}:x")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from release import charts, pin
+from release import charts
 from release.artefacts import IMAGE, INDEX, Artefact, digest_in, table
-from release.repack import repack
+from release.charts import repack
 from support import REPOSITORY
 from support.rendering import helm
 from tools.errors import ToolError
@@ -144,10 +144,10 @@ def test_an_image_that_no_chart_uses_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.fast
 def test_a_value_is_changed_in_its_own_block_only() -> None:
     values = 'first:\n  key: a\n\nimage:\n  # of what\n  name: x\n\n  key: ""\nlast:\n  other: b\n'
-    assert pin.changed(values, "first", "key", "c") == values.replace("key: a", "key: c")
-    assert pin.changed(values, "image", "key", "c") == values.replace('""', "c")
+    assert charts.changed(values, "first", "key", "c") == values.replace("key: a", "key: c")
+    assert charts.changed(values, "image", "key", "c") == values.replace('""', "c")
     with pytest.raises(ToolError, match=r"no image\.other"):
-        pin.changed(values, "image", "other", "c")
+        charts.changed(values, "image", "other", "c")
 
 
 @pytest.mark.fast
@@ -163,7 +163,7 @@ def test_each_image_of_a_chart_has_its_own_digest(tmp_path: Path) -> None:
         for first, second in (("old", '""'), (PUSHED[0].digest, PUSHED[1].digest))
     )
     (tmp_path / "values.yaml").write_text(before)
-    pin.pin([tmp_path], PUSHED[:2])
+    charts.pin([tmp_path], PUSHED[:2])
     found = (tmp_path / "values.yaml").read_text()
     assert found == after.replace("imageRegistry: x", f"imageRegistry: {REGISTRY}")
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from release import contents, crates
+from release import sbom
 from support import REPOSITORY
 
 VERSION = (REPOSITORY / "VERSION").read_text().strip()
@@ -13,7 +13,7 @@ VERSION = (REPOSITORY / "VERSION").read_text().strip()
 @pytest.mark.nightly
 def test_crates_of_a_program_with_their_checksums_and_licences() -> None:
     target = "x86_64-unknown-linux-gnu"
-    found = crates.components(REPOSITORY, ["corelane-server", "corelane"], target)
+    found = sbom.crates(REPOSITORY, ["corelane-server", "corelane"], target)
     by_name = {each["name"]: each for each in found}
     assert len(by_name) >= 50
     assert by_name["corelane-server"]["purl"] == f"pkg:cargo/corelane-server@{VERSION}"
@@ -28,7 +28,7 @@ def test_crates_of_a_program_with_their_checksums_and_licences() -> None:
 @pytest.mark.fast
 def test_labels_of_an_image_become_components() -> None:
     labels = {"corelane.envoy.version": "1.40.1", "corelane.glibc.version": "2.36-9+deb12u14"}
-    envoy, glibc = contents.components(labels, "arm64")
+    envoy, glibc = sbom.labelled(labels, "arm64")
     assert envoy["cpe"].startswith("cpe:2.3:a:envoyproxy:envoy:1.40.1:")
     assert glibc["purl"].startswith("pkg:deb/debian/libc6@2.36-9%2Bdeb12u14?arch=arm64&")
-    assert contents.components({}, "arm64") == []
+    assert sbom.labelled({}, "arm64") == []
