@@ -1,4 +1,4 @@
-"""Every case of golden/cases.toml, judged by a real API server: schemas, defaults, warnings and Pod Security."""
+"""Every case of cases.yaml, judged by a real API server: schemas, defaults, warnings and Pod Security."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The cases of golden/cases.toml: all are linted, and some are compared with the kept render."""
+"""The cases of cases.yaml: all are linted, and some are compared with the kept render."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_every_golden_file_has_a_case() -> None:
 
 def test_values_files_that_come_with_the_charts_are_cases() -> None:
     shipped = {str(file.relative_to(REPOSITORY)) for file in CHARTS.glob("*/values-*.yaml")}
-    assert shipped <= {file for case in CASES for file in case.values}
+    assert shipped <= {file for case in CASES for file in case.files}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
