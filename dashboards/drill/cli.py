@@ -8,10 +8,10 @@ import sys
 import time
 from contextlib import ExitStack
 
-from dashboards.drill import calm, cgroup, factor, report, run
+from dashboards.drill import cgroup, factor, report, run
 from dashboards.drill.causes import TABLE
 from dashboards.drill.drills import chosen, known
-from dashboards.drill.errors import DrillError
+from dashboards.drill.verdict import DrillError
 from dashboards.drill.watch import running_watch
 from dashboards.live import programs
 from local import down, instance, processes
@@ -67,8 +67,8 @@ def _run(alerts: list[str]) -> int:
         stack.enter_context(instance.lock(RUN))
         _clear()
         watch = stack.enter_context(running_watch(RUN, factor.read(RULES), factor.FACTOR, found))
-        platform = stack.enter_context(calm.whole_platform(watch)) if whole else None
-        quiet = None if alerts else calm.run(watch, platform)
+        platform = stack.enter_context(run.whole_platform(watch)) if whole else None
+        quiet = None if alerts else run.run(watch, platform)
         outcomes = run.run_all(watch, drills, platform)
     text = report.text(quiet, outcomes, time.monotonic() - begun)
     print(text)

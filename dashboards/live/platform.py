@@ -5,9 +5,8 @@ from pathlib import Path
 
 from dashboards.live import node, parts
 from dashboards.live.kubernetes import Cluster
-from dashboards.live.options import Options
+from dashboards.live.options import EDGE, Options, Plan
 from dashboards.live.parts import Part
-from dashboards.live.plan import EDGE, Plan
 from dashboards.live.replicas import Server
 from local import tokens
 from local.topology import HOST

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dashboards.live.asking import ask
-from dashboards.live.options import Options
+from dashboards.live.options import Options, Plan
 from dashboards.live.parts import Part
-from dashboards.live.plan import Plan
 from local import commands, tokens
 from local.settings import REPOSITORY
 from local.topology import HOST, Replica

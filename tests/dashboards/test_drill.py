@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from dashboards.drill import factor, report
-from dashboards.drill.calm import Calm
 from dashboards.drill.causes import TABLE
 from dashboards.drill.cgroup import Quota
 from dashboards.drill.drills import chosen, known
-from dashboards.drill.run import Outcome, failed, jobs, others
+from dashboards.drill.run import Calm, Outcome, failed, jobs, others
 from dashboards.drill.verdict import OK, Firing, Track, matches, split
 from support import REPOSITORY
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dashboards.drill import alerting, factor
+from dashboards.drill import factor, watch
 from support import REPOSITORY
 
 pytestmark = pytest.mark.nightly
@@ -120,4 +120,4 @@ def test_what_alertmanager_waits_for_is_divided_in_every_route() -> None:
         "receiver": "a",
         "routes": [{"repeat_interval": "4320000ms", "receiver": "b"}],
     }
-    assert alerting.route(real, BY) == made
+    assert watch.route(real, BY) == made

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dashboards.live import parts, scrape
+from dashboards.live import assemble, parts
 from dashboards.live.options import Options
 from dashboards.live.parts import Part
 from dashboards.live.replicas import with_flags
@@ -87,7 +87,7 @@ def test_a_flag_that_is_given_again_takes_the_place_of_the_first() -> None:
 
 def test_rules_are_evaluated_more_often_and_are_otherwise_the_same(tmp_path: Path) -> None:
     shipped = sorted((REPOSITORY / "dashboards/rules").glob("*.rules.yaml"))
-    (pattern,) = scrape.paced(tmp_path / "rules", Options("stage", 1).rules, 0.5)
+    (pattern,) = assemble.paced(tmp_path / "rules", Options("stage", 1).rules, 0.5)
     copies = sorted(pattern.parent.glob(pattern.name))
     assert [copy.name for copy in copies] == [file.name for file in shipped]
     groups = 0

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from dashboards.live import boards, check, variables
+from dashboards.live import boards, check
 from dashboards.live.asking import well
-from dashboards.live.boards import Dashboard, Query
+from dashboards.live.boards import Dashboard, Query, fill
+from dashboards.live.check import Judge, wrong
 from dashboards.live.prometheus import Prometheus, Range, Result
-from dashboards.live.variables import fill
-from dashboards.live.verdict import Judge, wrong
 from support import eventually
 from support.ports import free_ports
 from tools import resolve
@@ -187,7 +186,7 @@ def test_variables_get_their_values_in_order(prometheus: Prometheus) -> None:
         ]
     )
     eventually(lambda: prometheus.label_values("pod", "up", lately()), "a pod")
-    values, offers = variables.choose(dashboard, prometheus, lately(), {})
+    values, offers = boards.choose(dashboard, prometheus, lately(), {})
     assert [(offer.name, offer.values) for offer in offers] == [
         ("job", ("prometheus",)),
         ("pod", ("one",)),

@@ -68,7 +68,7 @@ live: {{ include "monitoring.path" . }}/-/healthy
 {{- end -}}
 
 {{/*
-What the pods of the parts have in common. All take a part's context (_part.tpl).
+What the pods of the parts have in common. All take the context of a part.
 */}}
 
 {{/* Above the pod. One pod at a time may have the volume, which is what a StatefulSet promises. */}}
