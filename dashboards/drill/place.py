@@ -22,7 +22,7 @@ from support import REPOSITORY
 from support.client import ask
 from support.envoys import Gateway, gateway_to
 from support.load import Load
-from support.ports import free_ports
+from support.processes import free_ports
 
 STATIC = REPOSITORY / "services/server/static"
 

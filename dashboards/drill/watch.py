@@ -21,8 +21,7 @@ from dashboards.drill.verdict import Cancelled, DrillError, Firing
 from local.settings import REPOSITORY
 from local.topology import HOST
 from support.client import ask
-from support.ports import free_ports
-from support.processes import running
+from support.processes import free_ports, running
 from support.rendering import tool
 
 CONFIGURATION = REPOSITORY / "dashboards" / "alertmanager" / "alertmanager.yaml"

@@ -12,7 +12,7 @@ from dashboards.live.boards import Dashboard, Query, fill
 from dashboards.live.check import Judge, wrong
 from dashboards.live.prometheus import Prometheus, Range, Result
 from support import eventually
-from support.ports import free_ports
+from support.processes import free_ports
 from tools import resolve
 from tools.errors import ToolError
 

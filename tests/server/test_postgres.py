@@ -10,7 +10,7 @@ import pytest
 from support import PATIENCE
 from support.client import ask
 from support.postgres import Database
-from support.saves import Writer, connected
+from support.projects import Writer, connected
 from support.servers import Server
 
 

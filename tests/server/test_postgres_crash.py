@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from support.postgres import Postgres
-from support.saves import Saves, Writer, connected
+from support.projects import Saves, Writer, connected
 from support.servers import Server
 
 SAVES = 100

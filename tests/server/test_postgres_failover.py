@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from support import eventually
 from support.client import ask
-from support.ports import free_ports
 from support.postgres import Database, Postgres
-from support.saves import Writer, connected, database_line, lists
+from support.processes import free_ports
+from support.projects import Writer, connected, database_line, lists
 from support.servers import Server
 
 

@@ -5,9 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from support import eventually
 from support.client import ask
-from support.locks import holding
-from support.postgres import Database
-from support.saves import connected, database_line, lists
+from support.postgres import Database, holding
+from support.projects import connected, database_line, lists
 from support.servers import Server
 
 LOCK = int.from_bytes(b"corelane", "big")

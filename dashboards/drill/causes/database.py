@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place, Server
 from support.client import ask
-from support.locks import holding
-from support.postgres import Database, Postgres
+from support.postgres import Database, Postgres, holding
 
 
 def _postgres(place: Place) -> Database:

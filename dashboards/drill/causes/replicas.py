@@ -11,7 +11,7 @@ from dashboards.drill import cgroup
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place, Server
 from local.topology import HOST
-from support import tokens
+from support import credentials
 from support.client import Client, ask
 
 
@@ -118,7 +118,7 @@ def connections_refused(place: Place) -> Iterator[Labels]:
 @drill("CorelaneTokensNotReloaded", how="an invalid token file; restored")
 def tokens_broken(place: Place) -> Iterator[Labels]:
     file = place.folder / "tokens"
-    good = tokens.line("drill", tokens.token())
+    good = credentials.line("drill", credentials.token())
     file.write_text(good)
     server = place.server("--auth.tokens", file)
     place.begins()
