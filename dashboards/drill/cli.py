@@ -14,7 +14,7 @@ from dashboards.drill.drills import chosen, known
 from dashboards.drill.verdict import DrillError
 from dashboards.drill.watch import running_watch
 from dashboards.live import programs
-from local import down, instance, processes
+from local import down, processes
 from local.settings import REPOSITORY
 from tools.errors import ToolError
 
@@ -64,7 +64,7 @@ def _run(alerts: list[str]) -> int:
     found = programs.obtain(kubernetes=whole)
     begun = time.monotonic()
     with ExitStack() as stack:
-        stack.enter_context(instance.lock(RUN))
+        stack.enter_context(processes.lock(RUN))
         _clear()
         watch = stack.enter_context(running_watch(RUN, factor.read(RULES), factor.FACTOR, found))
         platform = stack.enter_context(run.whole_platform(watch)) if whole else None

@@ -13,7 +13,7 @@ from dashboards.live.options import REPLICAS, Options, draw
 from dashboards.live.parts import Part
 from dashboards.live.platform import Platform
 from dashboards.live.replicas import Server
-from local import commands, database, environment, render, tokens
+from local import commands, database, processes, render
 from local.topology import HOST
 
 TARGETS = {"gateway": {"metrics_path": "/stats/prometheus"}, "node-tuning": {"honor_labels": True}}
@@ -73,9 +73,9 @@ def assemble(options: Options, run: Path) -> Platform:
     """All parts, none of them started."""
     found = programs.obtain(kubernetes=True)
     plan = draw()
-    tokens.make(run)
+    render.make_token(run)
     replicas.certificate(found["openssl"], run)
-    env = environment.make(run, found["server"])
+    env = processes.make(run, found["server"])
     # A proxy of the environment is not for loopback.
     env = {name: value for name, value in env.items() if "proxy" not in name.lower()}
     tree = node.make(run / node.NAME, cpus=REPLICAS + 6)

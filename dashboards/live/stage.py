@@ -12,7 +12,7 @@ from pathlib import Path
 from dashboards.live import assemble, parts
 from dashboards.live.options import Options
 from dashboards.live.platform import Platform
-from local import down, instance, processes
+from local import down, processes
 from local.settings import REPOSITORY
 from local.topology import HOST
 from postgres import instance as postgres
@@ -85,7 +85,7 @@ def stage(options: Options) -> Iterator[Platform]:
     A part that has ended by itself meanwhile is an error that names it.
     """
     run = REPOSITORY / ".run" / options.name
-    with instance.lock(run), _unwound(), ExitStack() as stack:
+    with processes.lock(run), _unwound(), ExitStack() as stack:
         _clear(run)
         platform = assemble.assemble(options, run)
         try:

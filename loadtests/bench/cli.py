@@ -13,7 +13,7 @@ from loadtests.bench.options import OUT, RESULTS, positive
 from loadtests.bench.registry import EXPERIMENTS
 from loadtests.bench.threads import command as threads
 from loadtests.usage import Parser
-from local.prepare import build_server
+from local.up import build_server
 from tools.errors import ToolError
 
 ROUNDS = 5
