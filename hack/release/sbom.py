@@ -1,7 +1,7 @@
 """The SBOM of an image, as a CycloneDX document: what syft finds, and what it cannot find.
 
-A Rust program does not list its crates. Envoy and the C library come from labels of the image:
-syft knows Envoy up to 1.39 by its bytes, and files of Debian only together with its list of packages.
+A Rust program does not list its crates. Envoy and the C library are labels of the image.
+syft knows Envoy only up to 1.39, and files of Debian only together with its list of packages.
 """
 
 import json
