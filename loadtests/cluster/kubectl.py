@@ -5,7 +5,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from deploy import run
+from deploy import run, settings
 from tools import resolve
 from tools.errors import ToolError
 
@@ -14,7 +14,7 @@ class Kubectl:
     """Asks the API server; which cluster it is, is found out once."""
 
     def __init__(self) -> None:
-        self.namespace = run.namespace()
+        self.namespace = settings.namespace()
         self.environment = {**os.environ, "KUBECONFIG": str(run.kubeconfig())}
         self._programs = resolve.ensure(["kubectl", "helm"])
 

@@ -4,13 +4,13 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy import images, run
+from deploy import images, settings
 from loadtests.cluster.kubectl import Kubectl
 from tools import progress, resolve, table, versions
 from tools.errors import ToolError
 
-CHART = run.REPOSITORY / "charts" / "loadtest"
-OF_OUR_CLUSTERS = run.REPOSITORY / "hack" / "cluster" / "loadtest.yaml"
+CHART = settings.REPOSITORY / "charts" / "loadtest"
+OF_OUR_CLUSTERS = settings.REPOSITORY / "hack" / "cluster" / "loadtest.yaml"
 RECEIVER = "--web.enable-remote-write-receiver"
 TIMEOUT = "2m"
 
@@ -23,7 +23,7 @@ class Wanted:
     runners: int
     release: str
     testid: str
-    run: dict[str, object]
+    settings: dict[str, object]
     target: str = ""
     values: list[Path] = field(default_factory=list)
     sets: list[str] = field(default_factory=list)
@@ -109,7 +109,7 @@ def _arguments(
 ) -> list[str | Path]:
     """The values, those of the user last."""
     arguments: list[str | Path] = []
-    if run.cluster() != "current":
+    if settings.cluster() != "current":
         built = images.build("k6")
         images.bring([built.archive])
         arguments += ["--values", OF_OUR_CLUSTERS, "--set-string", f"image.tag={built.tag}"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy import images, releases, run
+from deploy import images, releases, run, settings
 from support import REPOSITORY, eventually
 from support.client import ask
 from support.kubernetes import COMMAND, ROLL_OUT, Cluster, Pod
@@ -32,7 +32,7 @@ class Release:
     cluster: Cluster
     name: str
     values: list[Path]
-    run: list[str] = field(default_factory=list)
+    settings: list[str] = field(default_factory=list)
     served: tuple[object, ...] = ()
     """What `serve` was asked for last, and what there was then."""
 
@@ -149,7 +149,7 @@ class Release:
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
     """The cluster that is up."""
-    return Cluster(run.kubeconfig(), run.namespace())
+    return Cluster(run.kubeconfig(), settings.namespace())
 
 
 @pytest.fixture(scope="session")
@@ -157,7 +157,7 @@ def deployed(cluster: Cluster, pytestconfig: pytest.Config) -> Iterator[Release]
     """The release with this tree's images; it stays deployed, as `make deploy` leaves it, if its cluster stays."""
     built = images.load()
     releases.install(built)
-    yield Release(cluster, run.release(), run.values(), images.settings_of(built))
+    yield Release(cluster, settings.release(), settings.values(), images.settings_of(built))
     if not pytestconfig.getoption("--ends"):
         releases.install(built)
 
