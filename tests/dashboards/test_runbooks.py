@@ -1,4 +1,4 @@
-"""The queries and links of runbooks work, and an alert leads to each of their pages."""
+"""The queries and links of runbooks work, and an alert leads to each of their sections."""
 
 import re
 import subprocess
@@ -12,7 +12,7 @@ from support import REPOSITORY
 
 RUNBOOKS = sorted((REPOSITORY / "dashboards" / "runbooks").glob("*.md"))
 NAMED = {
-    rule["annotations"]["runbook"].partition("#")[0]
+    rule["annotations"]["runbook"]
     for file in (REPOSITORY / "dashboards" / "rules").glob("*.rules.yaml")
     for group in yaml.safe_load(file.read_text())["groups"]
     for rule in group["rules"]
@@ -28,9 +28,9 @@ def queries(runbook: Path) -> list[str]:
     return [" ".join(span.split()) for span in spans if SERIES.search(span)]
 
 
-def headings(page: Path) -> set[str]:
+def headings(page: Path, level: str = "#+") -> set[str]:
     """The fragments that lead to a heading of the page."""
-    found = re.findall(r"^#+ (.*)", page.read_text(), re.MULTILINE)
+    found = re.findall(rf"^{level} (.*)", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
@@ -50,8 +50,11 @@ def test_prometheus_understands_every_query(tmp_path: Path) -> None:
 
 @pytest.mark.fast
 @EVERY_RUNBOOK
-def test_an_alert_leads_to_it(runbook: Path) -> None:
-    assert str(runbook.relative_to(REPOSITORY)) in NAMED
+def test_an_alert_leads_to_each_section(runbook: Path) -> None:
+    page = runbook.relative_to(REPOSITORY)
+    sections = {f"{page}#{fragment}" for fragment in headings(runbook, "##")}
+    assert sections
+    assert sections <= NAMED
 
 
 @pytest.mark.fast
