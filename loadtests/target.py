@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadtests import record
-from local import processes, settings, tokens, topology
+from local import processes, render, settings, topology
 from tools.errors import ToolError
 
 DEADLINE = 10.0
@@ -71,7 +71,7 @@ def find() -> Target:
         tuple(replica.name for replica in running.replicas),
         direct=_local(running.replicas[0].port),
         # Without a database there are no projects to write.
-        token="" if running.database == "none" else _read(tokens.clear(run)),
+        token="" if running.database == "none" else _read(render.clear_token(run)),
         prometheus=_local(running.prometheus_port),
     )
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dashboards.drill.errors import DrillError
+from dashboards.drill.verdict import DrillError
 from support import eventually
 
 NAME = "corelane-drill-"

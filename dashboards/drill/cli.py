@@ -8,13 +8,13 @@ import sys
 import time
 from contextlib import ExitStack
 
-from dashboards.drill import calm, cgroup, factor, report, run
+from dashboards.drill import cgroup, factor, report, run
 from dashboards.drill.causes import TABLE
 from dashboards.drill.drills import chosen, known
-from dashboards.drill.errors import DrillError
+from dashboards.drill.verdict import DrillError
 from dashboards.drill.watch import running_watch
 from dashboards.live import programs
-from local import down, instance, processes
+from local import down, processes
 from local.settings import REPOSITORY
 from tools.errors import ToolError
 
@@ -64,11 +64,11 @@ def _run(alerts: list[str]) -> int:
     found = programs.obtain(kubernetes=whole)
     begun = time.monotonic()
     with ExitStack() as stack:
-        stack.enter_context(instance.lock(RUN))
+        stack.enter_context(processes.lock(RUN))
         _clear()
         watch = stack.enter_context(running_watch(RUN, factor.read(RULES), factor.FACTOR, found))
-        platform = stack.enter_context(calm.whole_platform(watch)) if whole else None
-        quiet = None if alerts else calm.run(watch, platform)
+        platform = stack.enter_context(run.whole_platform(watch)) if whole else None
+        quiet = None if alerts else run.run(watch, platform)
         outcomes = run.run_all(watch, drills, platform)
     text = report.text(quiet, outcomes, time.monotonic() - begun)
     print(text)

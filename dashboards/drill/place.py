@@ -1,6 +1,7 @@
 """The platform of one drill: its namespace, processes and scrape targets."""
 
 import http.client
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -10,16 +11,70 @@ from tempfile import mkdtemp
 from typing import Any
 from urllib.parse import urlsplit
 
-from dashboards.drill import parts
-from dashboards.drill.errors import Cancelled, DrillError
-from dashboards.drill.parts import Server
+from dashboards.drill.verdict import Cancelled, DrillError
 from dashboards.drill.watch import Watch
+from dashboards.live import replicas
+from dashboards.live.asking import well
 from dashboards.live.parts import Part
 from dashboards.live.platform import Platform
+from local.topology import HOST, Replica
+from support import REPOSITORY
 from support.client import ask
 from support.envoys import Gateway, gateway_to
 from support.load import Load
-from support.ports import free_ports
+from support.processes import free_ports
+
+STATIC = REPOSITORY / "services/server/static"
+
+
+class Server(replicas.Server):
+    """A replica."""
+
+    def start(self, *more: object, wait: bool = False) -> None:
+        """Starts or restarts it; the drill waits for it, because only the drill can be interrupted."""
+        super().start(*more, wait=wait)
+
+    def fault(self, route: str, share: float = 1, **kind: object) -> None:
+        """Injects one fault, which expires after 30 minutes; `faults()` ends it."""
+        self.faults({"route": route, "share": share, "expires_in": "30m", **kind})
+
+    def endpoint(self) -> dict:
+        """As the gateway's values name it."""
+        own = self.replica
+        return {"address": HOST, "port": own.port, "adminPort": own.admin_port}
+
+
+def agent(
+    folder: Path, program: Path, port: int, flags: Sequence[str | Path], within: Sequence[str] = ()
+) -> Part:
+    """An agent with an interval of one second, not started yet; `within` is a command that runs it."""
+    own = [f"--agent.listen={HOST}:{port}", "--agent.interval=1s"]
+    argv = [*within, program, "agent", *own, *flags]
+    return Part("node-tuner", argv, folder, lambda: well(f"http://{HOST}:{port}/readyz"), _env())
+
+
+def server(
+    folder: Path,
+    program: Path,
+    pod: str,
+    flags: Sequence[str | Path],
+    *,
+    tls: bool = False,
+    within: Sequence[str] = (),
+) -> Server:
+    """A replica, not started yet; `within` is a command that runs it."""
+    first = free_ports(2)
+    replica = Replica(pod, 0, first, first + 1)
+    argv = [*within, program, "--replica", pod, "--static.root", STATIC]
+    argv += ["--listen", f"{HOST}:{first}", "--admin.listen", f"{HOST}:{first + 1}", *flags]
+    ready = f"http://{HOST}:{first + 1}/readyz"
+    return Server(replica, HOST, tls, argv, folder, lambda: well(ready), _env())
+
+
+def _env() -> dict[str, str]:
+    """Without proxy variables, which are not for loopback."""
+    return {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+
 
 UP = 60.0
 """Longest wait in seconds for a part that starts while all CPUs are busy."""
@@ -56,7 +111,7 @@ class Place:
 
     def server(self, *flags: str | Path, pod: str = "server-0", **more: Any) -> Server:
         """A replica that is ready and scraped; it ends with the drill."""
-        made = parts.server(self.folder, self.watch.programs["server"], pod, flags, **more)
+        made = server(self.folder, self.watch.programs["server"], pod, flags, **more)
         self.stack.callback(made.kill)
         made.start()
         self.until(made.ready, f"{pod} is ready, see {made.log}")
@@ -83,7 +138,7 @@ class Place:
     def tuner(self, node: str, *flags: str | Path, within: Sequence[str] = ()) -> Part:
         """An agent of the node tuner that is scraped."""
         port = free_ports(1)
-        made = parts.agent(self.folder, self.watch.programs["node-tuner"], port, flags, within)
+        made = agent(self.folder, self.watch.programs["node-tuner"], port, flags, within)
         self.stack.callback(made.kill)
         made.start(wait=False)
         self.scraped("node-tuning", port, "node-tuning", node=node)

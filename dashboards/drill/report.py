@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dashboards.drill import factor
-from dashboards.drill.calm import Calm
-from dashboards.drill.run import Outcome
+from dashboards.drill.run import Calm, Outcome
 from dashboards.drill.verdict import OK, Track
 from dashboards.drill.watch import SCRAPE
 from loadtests.bench import machine

@@ -1,7 +1,16 @@
-"""What happened to each alert of a drill."""
+"""The outcome of a drill: what happened to each alert, or the error that ended the drill."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+
+class DrillError(Exception):
+    """Something that a drill needs is missing."""
+
+
+class Cancelled(Exception):
+    """The whole run was interrupted."""
+
 
 OK = "ok"
 

@@ -11,7 +11,7 @@ from dashboards.drill.place import Place
 from dashboards.drill.watch import ready
 from local.topology import HOST
 from support.client import ask
-from support.ports import free_ports
+from support.processes import free_ports
 
 
 def port() -> int:

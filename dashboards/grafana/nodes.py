@@ -59,7 +59,7 @@ BOARD.row(
     number(
         "Nodes with a working agent",
         "Is every node checked? Share of agents that answer and checked within 15 minutes. Below "
-        "100%: dashboards/runbooks/node-tuner-down.md.",
+        "100%: dashboards/runbooks/nodes.md.",
         "percentunit",
         f"(count(time() - corelane_node_last_pass_timestamp_seconds{{{AT}}} < 900) or vector(0))"
         f' / count(up{{job="node-tuning", {AT}}})',
@@ -86,7 +86,7 @@ BOARD.row(
     number(
         "Failed settings",
         "Does the profile fit the kernel? Settings that the kernel rejects: "
-        "dashboards/runbooks/node-not-prepared.md.",
+        "dashboards/runbooks/nodes.md.",
         "none",
         f'sum(corelane_node_knob_settings{{{AT}, state="failed"}}) or vector(0)',
         limits=NONZERO,
@@ -94,7 +94,7 @@ BOARD.row(
     number(
         "Settings drift (6 h)",
         "Did something else change a setting? Changes by others within 6 hours: "
-        "dashboards/runbooks/node-drift.md.",
+        "dashboards/runbooks/nodes.md.",
         "none",
         f"{sum_increase('corelane_node_knob_drift_total', AT, window='6h')} or vector(0)",
         limits=NONZERO,
@@ -123,7 +123,7 @@ BOARD.row(
     number(
         "Failed agent passes (1 h)",
         "Do agents work? Passes in an hour that changed or restored nothing because of an error: "
-        "dashboards/runbooks/node-pass-failed.md.",
+        "dashboards/runbooks/nodes.md.",
         "none",
         f"{sum_increase('corelane_node_failed_passes_total', AT, window='1h')} or vector(0)",
         limits=NONZERO,
@@ -137,7 +137,7 @@ BOARD.row(
         "Pinning checks",
         "Which check fails? Each check of each container, failed ones first. Unknown could not be "
         "read; for cpus-exclusive and no-cfs-quota that is as bad as failed. "
-        "dashboards/runbooks/pod-not-pinned.md explains each check.",
+        "dashboards/runbooks/nodes.md explains each check.",
         (
             Column("node", "Node"),
             Column("namespace", "Namespace"),
@@ -253,7 +253,7 @@ BOARD.row(
     lines(
         "Time since last pass",
         "Does an agent hang? A pass is due every interval, at most 5 minutes. Above 15 minutes: "
-        "dashboards/runbooks/node-tuner-down.md.",
+        "dashboards/runbooks/nodes.md.",
         "s",
         {"{{node}}": f"time() - max by (node) (corelane_node_last_pass_timestamp_seconds{{{AT}}})"},
         limits=Limits(300, 900),

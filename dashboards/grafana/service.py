@@ -307,7 +307,7 @@ BOARD.row(
     lines(
         "Tokens and certificates up to date",
         "Are the files in use? 1: the present file. 0: the new file cannot be used and the old one "
-        "is kept; dashboards/runbooks/tokens.md and certificate.md.",
+        "is kept; dashboards/runbooks/server.md and certificate.md.",
         "none",
         {
             "{{pod}} tokens": f"min by (pod) (corelane_auth_up_to_date{{{POD}}})",

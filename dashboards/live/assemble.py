@@ -1,19 +1,69 @@
-"""Makes the parts of a platform: files in the run folder, command lines, and readiness checks."""
+"""Makes the parts of a platform: files in the run folder, command lines, readiness checks, scrapes."""
 
 import json
+import re
 import signal
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dashboards.live import kubernetes, node, programs, replicas, scrape
+from dashboards.live import kubernetes, node, programs, replicas
 from dashboards.live.asking import ask, well
-from dashboards.live.options import REPLICAS, Options
+from dashboards.live.options import REPLICAS, Options, draw
 from dashboards.live.parts import Part
-from dashboards.live.plan import draw
 from dashboards.live.platform import Platform
 from dashboards.live.replicas import Server
-from local import commands, database, environment, render, tokens
+from local import commands, database, processes, render
 from local.topology import HOST
+
+TARGETS = {"gateway": {"metrics_path": "/stats/prometheus"}, "node-tuning": {"honor_labels": True}}
+"""Further settings of jobs. The label `pod` of a node's agent is the checked pod."""
+
+
+def scrape_configuration(options: Options, jobs: Mapping[str, Mapping[str, int]]) -> str:
+    """Scrapes the `jobs`, each with the ports of its pods, as often as the options say."""
+    every = _duration(options.interval)
+    scrapes = [
+        {
+            "job_name": job,
+            "static_configs": [_target(options.name, job, pod, port) for pod, port in pods.items()],
+            **TARGETS.get(job, {}),
+        }
+        for job, pods in jobs.items()
+    ]
+    whole = {
+        "global": {
+            "scrape_interval": every,
+            "scrape_timeout": every,
+            "evaluation_interval": every,
+        },
+        "rule_files": [str(path) for path in options.rules],
+        "scrape_configs": scrapes,
+    }
+    # JSON is YAML (YAML 1.2, section 1.3).
+    return json.dumps(whole, indent=2) + "\n"
+
+
+def paced(folder: Path, files: Sequence[Path], seconds: float) -> list[Path]:
+    """Copies of rules with another evaluation interval."""
+    folder.mkdir()
+    for pattern in files:
+        for file in pattern.parent.glob(pattern.name):
+            text = re.sub(r"(\n +interval:) \S+", rf"\1 {_duration(seconds)}", file.read_text())
+            (folder / file.name).write_text(text)
+    return [folder / "*.yaml"]
+
+
+def _target(namespace: str, job: str, name: str, port: int) -> dict:
+    """An agent has the label of its node, every other part that of its pod."""
+    agent = job == "node-tuning"
+    labels = {"node": name} if agent else {"node": node.NAME, "pod": name}
+    return {"targets": [f"{HOST}:{port}"], "labels": {"namespace": namespace, **labels}}
+
+
+def _duration(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"
+
 
 ENDPOINTS = "/run/corelane"
 """Folder of the agent's file in a gateway pod."""
@@ -23,9 +73,9 @@ def assemble(options: Options, run: Path) -> Platform:
     """All parts, none of them started."""
     found = programs.obtain(kubernetes=True)
     plan = draw()
-    tokens.make(run)
+    render.make_token(run)
     replicas.certificate(found["openssl"], run)
-    env = environment.make(run, found["server"])
+    env = processes.make(run, found["server"])
     # A proxy of the environment is not for loopback.
     env = {name: value for name, value in env.items() if "proxy" not in name.lower()}
     tree = node.make(run / node.NAME, cpus=REPLICAS + 6)
@@ -174,9 +224,9 @@ def _prometheus(platform: Platform) -> Part:
         "prometheus": {"prometheus": topology.prometheus_port},
     }
     if options.pace:
-        rules = scrape.paced(run / "rules", options.rules, options.pace)
+        rules = paced(run / "rules", options.rules, options.pace)
         options = replace(options, rules=rules)
-    (run / "prometheus.yml").write_text(scrape.configuration(options, jobs))
+    (run / "prometheus.yml").write_text(scrape_configuration(options, jobs))
     argv = commands.prometheus(topology, platform.programs["prometheus"], run)
     argv += ["--web.enable-lifecycle"]
     url = f"http://{HOST}:{topology.prometheus_port}"

@@ -5,11 +5,10 @@ from pathlib import Path
 
 from dashboards.live import node, parts
 from dashboards.live.kubernetes import Cluster
-from dashboards.live.options import Options
+from dashboards.live.options import EDGE, Options, Plan
 from dashboards.live.parts import Part
-from dashboards.live.plan import EDGE, Plan
 from dashboards.live.replicas import Server
-from local import tokens
+from local import render
 from local.topology import HOST
 
 FIRST = ("etcd", "kube-apiserver", "postgres")
@@ -59,7 +58,7 @@ class Platform:
     @property
     def token(self) -> str:
         """The bearer token that may write projects."""
-        return tokens.clear(self.run).read_text()
+        return render.clear_token(self.run).read_text()
 
     def start(self) -> None:
         """Starts everything, and waits until all of it answers."""

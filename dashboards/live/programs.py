@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from local import settings
-from local.prepare import SERVICES
+from local.up import SERVICES
 from tools import resolve
 from tools.errors import ToolError
 

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dashboards.live.asking import ask
-from dashboards.live.options import Options
+from dashboards.live.options import Options, Plan
 from dashboards.live.parts import Part
-from dashboards.live.plan import Plan
-from local import commands, tokens
+from local import commands, render
 from local.settings import REPOSITORY
 from local.topology import HOST, Replica
 from postgres.instance import Instance
@@ -84,7 +83,7 @@ def edge(plan: Plan, options: Options, program: Path, run: Path, server: Instanc
 
 def _common(plan: Plan, run: Path) -> list[str]:
     spans = ["--otlp.endpoint", f"http://{HOST}:{plan.collector}"]
-    return ["--auth.tokens", str(tokens.hashed(run)), *spans, "--faults", "on"]
+    return ["--auth.tokens", str(render.hashed_token(run)), *spans, "--faults", "on"]
 
 
 def _chosen(options: Options, name: str) -> list[str]:

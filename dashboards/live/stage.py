@@ -1,20 +1,81 @@
 """Starts a whole platform from real parts, and ends it: `with stage() as platform`."""
 
+import os
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from dashboards.live import assemble, parts
-from dashboards.live.accounting import accounting
-from dashboards.live.collector import collector
 from dashboards.live.options import Options
 from dashboards.live.platform import Platform
-from local import down, instance, processes
+from local import down, processes
 from local.settings import REPOSITORY
+from local.topology import HOST
 from postgres import instance as postgres
 from tools.errors import ToolError
+
+EVERY = 1.0
+
+
+@contextmanager
+def accounting(platform: Platform) -> Iterator[None]:
+    """Does so until the end."""
+    ended = threading.Event()
+
+    def account() -> None:
+        while not ended.wait(EVERY):
+            for container in list(platform.containers.values()):
+                # Between two lives of a process there is none to read, and one that ends while its
+                # file is open is no such process (ESRCH).
+                with suppress(FileNotFoundError, ProcessLookupError):
+                    platform.tree.use(container, cpu_time(container.pid))
+
+    thread = threading.Thread(target=account, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def cpu_time(pid: int) -> int:
+    """Nanoseconds of CPU time of a process: user and system, fields 14 and 15 of proc_pid_stat(5)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    ticks = int(fields[11]) + int(fields[12])
+    return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+class _Taker(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        """An empty ExportTraceServiceResponse: all spans were taken (OTLP 1.0, Full Success)."""
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.send_response(200)
+        self.send_header("content-type", "application/x-protobuf")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@contextmanager
+def collector(port: int) -> Iterator[None]:
+    """A collector that keeps nothing."""
+    server = ThreadingHTTPServer((HOST, port), _Taker)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 @contextmanager
@@ -24,7 +85,7 @@ def stage(options: Options) -> Iterator[Platform]:
     A part that has ended by itself meanwhile is an error that names it.
     """
     run = REPOSITORY / ".run" / options.name
-    with instance.lock(run), _unwound(), ExitStack() as stack:
+    with processes.lock(run), _unwound(), ExitStack() as stack:
         _clear(run)
         platform = assemble.assemble(options, run)
         try:

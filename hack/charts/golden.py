@@ -1,8 +1,8 @@
 """What the charts render, kept in files: a change of a template shows what it changes."""
 
 import subprocess
-import tomllib
-from dataclasses import dataclass
+import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
@@ -13,7 +13,7 @@ from tools.errors import ToolError
 
 CHARTS = REPOSITORY / "charts"
 FOLDER = REPOSITORY / "tests" / "charts" / "golden"
-CASES = FOLDER / "cases.toml"
+CASES = FOLDER.parent / "cases.yaml"
 
 KUBERNETES = "1.34.0"
 """Given to Helm, whose own default changes from release to release."""
@@ -21,15 +21,19 @@ KUBERNETES = "1.34.0"
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one in C, where there is one: dashboards are long."""
 
+_OWN_VALUES = tempfile.TemporaryDirectory()
+"""Helm takes files; they go at the end of the program."""
+
 
 @dataclass(frozen=True)
 class Case:
-    """A chart and the values files that it is rendered with."""
+    """A chart and the values that it is rendered with: its own, or those of files."""
 
     name: str
     chart: str
-    values: tuple[str, ...] = ()
     golden: bool = False
+    values: dict = field(default_factory=dict, hash=False)
+    files: list[str] = field(default_factory=list, hash=False)
 
     @property
     def file(self) -> Path:
@@ -38,16 +42,27 @@ class Case:
 
     def arguments(self) -> list[str | Path]:
         """The chart and its values, as Helm takes them."""
-        files = [argument for file in self.values for argument in ("--values", REPOSITORY / file)]
+        files = [argument for file in self.values_files() for argument in ("--values", file)]
         return [CHARTS / self.chart, *files]
+
+    def values_files(self) -> list[Path]:
+        """The files with its values; its own are written into a temporary folder."""
+        files = [REPOSITORY / file for file in self.files]
+        if self.values:
+            files.append(Path(_OWN_VALUES.name) / f"{self.name}.yaml")
+            files[-1].write_text(yaml.safe_dump(self.values))
+        return files
 
 
 def cases() -> list[Case]:
-    """All cases of cases.toml."""
-    return [
-        Case(name, entry["chart"], tuple(entry.get("values", ())), entry.get("golden", False))
-        for name, entry in tomllib.loads(CASES.read_text()).items()
-    ]
+    """All cases of cases.yaml."""
+    return [Case(name, **entry) for name, entry in yaml.load(CASES.read_text(), LOADER).items()]
+
+
+def case(name: str) -> Case:
+    """The case of that name."""
+    (found,) = (each for each in cases() if each.name == name)
+    return found
 
 
 def files() -> Files:

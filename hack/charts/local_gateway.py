@@ -4,11 +4,11 @@ import json
 import tempfile
 from pathlib import Path
 
-from local import gateway, render
+from local import render
 from local.topology import Replica, Topology
 from tools import resolve
 
-FILE = gateway.TEMPLATE
+FILE = render.ENVOY_TEMPLATE
 
 PORTS = {
     "GATEWAY_PORT": 60001,

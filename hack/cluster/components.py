@@ -1,14 +1,137 @@
-"""The command line of every component."""
+"""The configuration files and the command line of every component. JSON is YAML, so most are written as JSON."""
 
+import json
 import sys
 from pathlib import Path
+from string import Template
 
 from cluster import network, processes, records
 from cluster.certificates import Certificates
-from cluster.configuration import NodeFiles
-from cluster.plan import API_PORT, CONTROL, Node, Plan
+from cluster.plan import API_PORT, CONTROL, Node, Plan, cpu_text
 from cluster.programs import Programs
 from cluster.settings import FOLDER
+
+PAUSE = "corelane-pause:cluster"
+COREDNS = "corelane-coredns:cluster"
+
+UNSAFE_SYSCTLS = (
+    "net.core.somaxconn",
+    "net.ipv4.tcp_max_syn_backlog",
+    "net.ipv4.tcp_tw_reuse",
+)
+"""Kubernetes calls sysctls unsafe that may affect the node; these belong to the network namespace."""
+
+
+class NodeFiles:
+    """The files of a node."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket = self.folder / "containerd.sock"
+        self.containerd = self.folder / "containerd.toml"
+        self.kubelet = self.folder / "kubelet.yaml"
+        self.kubelet_root = self.folder / "kubelet"
+        self.proxy = self.folder / "kube-proxy.yaml"
+        self.cni = self.folder / "cni"
+        self.resolv = self.folder / "resolv.conf"
+
+
+def write(
+    plan: Plan, node: Node, files: NodeFiles, certs: Certificates, programs: Programs
+) -> None:
+    """Writes all files of a node."""
+    files.cni.mkdir(parents=True)
+    (files.cni / "10-corelane.conflist").write_text(_json(_cni(node, files)))
+    files.containerd.write_text(_containerd(files, programs))
+    files.kubelet.write_text(_json(_kubelet(plan, node, files, certs)))
+    files.proxy.write_text(_json(_proxy(plan, node, certs)))
+    # Pods do not inherit the host's search domains.
+    files.resolv.write_text("")
+
+
+def _json(content: dict) -> str:
+    return json.dumps(content, indent=1)
+
+
+def _containerd(files: NodeFiles, programs: Programs) -> str:
+    template = Template((FOLDER / "containerd.toml").read_text())
+    return template.substitute(
+        folder=files.folder, socket=files.socket, pause=PAUSE, cni=files.cni, bin=programs.plugins
+    )
+
+
+def _cni(node: Node, files: NodeFiles) -> dict:
+    addresses = {
+        "type": "host-local",
+        "dataDir": str(files.folder / "addresses"),
+        "ranges": [[{"subnet": str(node.pods)}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    }
+    pod_link = {"type": "ptp", "ipMasq": False, "mtu": 1500, "ipam": addresses}
+    return {"cniVersion": "1.0.0", "name": "corelane", "plugins": [pod_link]}
+
+
+def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> dict:
+    never = {"memory.available": "50Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%"}
+    never |= {"imagefs.available": "0%", "imagefs.inodesFree": "0%"}
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "authentication": {"x509": {"clientCAFile": str(certs.crt("ca"))}},
+        "tlsCertFile": str(certs.crt(node.name)),
+        "tlsPrivateKeyFile": str(certs.key(node.name)),
+        "containerRuntimeEndpoint": f"unix://{files.socket}",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{node.cgroup}",
+        "cpuManagerPolicy": "static",
+        **_reservation(node),
+        "allowedUnsafeSysctls": list(UNSAFE_SYSCTLS),
+        "failSwapOn": False,
+        "oomScoreAdj": 0,
+        # Kubelets that share a folder delete each other's logs.
+        "podLogsDir": str(files.folder / "pods"),
+        "volumePluginDir": str(files.folder / "volume-plugins"),
+        "resolvConf": str(files.resolv),
+        "clusterDNS": [str(plan.dns)],
+        "clusterDomain": "cluster.local",
+        # The disk is the machine's: a full one must not evict pods or delete images.
+        "evictionHard": never,
+        "imageGCHighThresholdPercent": 100,
+        # Pods without exclusive CPUs leave those of a new exclusive pod soon, not within 10 s.
+        "cpuManagerReconcilePeriod": "1s",
+    }
+
+
+def _reservation(node: Node) -> dict:
+    """The CPUs that are never exclusive.
+
+    For a number the kubelet reserves the first CPUs. If those are the right ones, the number is 0.1
+    less: next to an exclusive pod, the node then has room for one that needs little CPU.
+    """
+    if node.reserved == set(range(len(node.reserved))):
+        return {"kubeReserved": {"cpu": f"{len(node.reserved) * 1000 - 100}m"}}
+    return {"reservedSystemCPUs": cpu_text(node.reserved)}
+
+
+def _proxy(plan: Plan, node: Node, certs: Certificates) -> dict:
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "nftables",
+        "clientConnection": {"kubeconfig": str(certs.kubeconfig("proxy"))},
+        "hostnameOverride": node.name,
+        "clusterCIDR": str(plan.pods),
+        "nftables": {"minSyncPeriod": "0s"},
+        "oomScoreAdj": 0,
+        # These sysctls are the machine's, not the namespace's.
+        "conntrack": {
+            "maxPerCore": 0,
+            "min": 0,
+            "tcpEstablishedTimeout": "0s",
+            "tcpCloseWaitTimeout": "0s",
+        },
+    }
+
 
 ETCD = "http://127.0.0.1:2379"
 

@@ -4,10 +4,60 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from cluster import cgroups, conflicts, leftovers, processes, records, requirements
-from cluster.plan import HOST_LINK
+from cluster import cgroups, processes, records, requirements
+from cluster.plan import HOST_LINK, NODES
 from cluster.settings import Settings
 from tools.errors import ToolError
+
+CGROUPS = tuple(f"corelane-{name}" for name in NODES)
+
+
+def pids(settings: Settings, namespaces: dict[str, dict[str, str]]) -> set[int]:
+    """Processes with the mark, in the nodes' cgroups, or in the recorded namespaces."""
+    return (
+        set(processes.find(settings.state))
+        | cgroups.pids(cgroups.folders(settings.cgroups, CGROUPS))
+        | _in_namespaces(namespaces)
+    )
+
+
+def mounts(state: Path) -> list[Path]:
+    """The host's mounts below the state folder; the deepest first.
+
+    The folder itself may be a mounted disk, which is not ours.
+    """
+    places = [Path(line.split()[1]) for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return sorted((place for place in places if state in place.parents), reverse=True)
+
+
+def find(settings: Settings, namespaces: dict[str, dict[str, str]]) -> list[str]:
+    """Describes everything that still exists."""
+    found = [
+        f"process {processes.name(pid)} (pid {pid})" for pid in sorted(pids(settings, namespaces))
+    ]
+    found += [f"mount {place}" for place in mounts(settings.state)]
+    found += [f"cgroup {folder}" for folder in cgroups.folders(settings.cgroups, CGROUPS)]
+    if requirements.owner() == settings.state:
+        found.append(f"interface {HOST_LINK}")
+    return found
+
+
+def _in_namespaces(namespaces: dict[str, dict[str, str]]) -> set[int]:
+    """A namespace lives as long as a process is in it or a mount is on it.
+
+    The nodes' mounts are in their own mount namespace, so processes are all there is to find.
+    """
+    wanted = {inode for kinds in namespaces.values() for inode in kinds.values()}
+    found = set()
+    for pid in processes.all_pids() if wanted else ():
+        for kind in ("net", "mnt"):
+            try:
+                if Path(f"/proc/{pid}/ns/{kind}").readlink().name in wanted:
+                    found.add(pid)
+            except OSError:
+                continue
+    return found
+
 
 PATIENCE = 30.0
 
@@ -17,14 +67,14 @@ REAPING = 15.0
 
 def main(settings: Settings) -> int:
     """Stops the cluster."""
-    conflicts.require_ours(settings.state)
-    if not settings.state.exists() and not leftovers.find(settings, {}):
+    requirements.require_ours(settings.state)
+    if not settings.state.exists() and not find(settings, {}):
         print("No cluster is up.")
         return 0
     requirements.require_user()
     with records.lock(settings.state):
         record = records.Record(settings.state)
-        if not record.exists and not leftovers.find(settings, {}):
+        if not record.exists and not find(settings, {}):
             print("No cluster is up.")
             return 0
         stop(settings, record)
@@ -41,24 +91,24 @@ def stop(settings: Settings, record: records.Record) -> None:
     ended: set[int] = set()
 
     def none_lives() -> bool:
-        found = leftovers.pids(settings, namespaces)
+        found = pids(settings, namespaces)
         ended.update(found)
         processes.kill(found)
         processes.reap()
         return not found
 
     processes.until(none_lives, PATIENCE)
-    for place in leftovers.mounts(settings.state):
+    for place in mounts(settings.state):
         subprocess.run(["umount", "--lazy", place], check=False)
-    if conflicts.owner() == settings.state:
+    if requirements.owner() == settings.state:
         subprocess.run(["ip", "link", "delete", HOST_LINK], check=False, capture_output=True)
 
     def all_gone() -> bool:
-        cgroups.remove(cgroups.folders(settings.cgroups, leftovers.CGROUPS))
-        return not leftovers.find(settings, namespaces)
+        cgroups.remove(cgroups.folders(settings.cgroups, CGROUPS))
+        return not find(settings, namespaces)
 
     if not processes.until(all_gone, PATIENCE):
-        left = "\n  ".join(leftovers.find(settings, namespaces))
+        left = "\n  ".join(find(settings, namespaces))
         raise ToolError(f"these are left; remove them and run `down` again:\n  {left}")
     _forget(settings, record)
     processes.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ended), REAPING)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.configuration import COREDNS, PAUSE, NodeFiles
+from cluster.components import COREDNS, PAUSE, NodeFiles
 from cluster.programs import Programs
 from cluster.settings import FOLDER
 from images import archive, layer

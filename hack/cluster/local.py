@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cluster import images, network, processes, programs, records, requirements
-from cluster.configuration import NodeFiles
+from cluster.components import NodeFiles
 from cluster.plan import CONTROL, NODES
 from cluster.settings import Settings
 from tools import resolve

@@ -8,22 +8,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from cluster import (
-    cgroups,
-    configuration,
-    conflicts,
-    down,
-    images,
-    leftovers,
-    network,
-    processes,
-    records,
-    requirements,
-)
+from cluster import cgroups, components, down, images, network, processes, records, requirements
 from cluster.api import Api, resolves
 from cluster.certificates import Certificates
-from cluster.components import Components
-from cluster.configuration import NodeFiles
+from cluster.components import Components, NodeFiles
 from cluster.plan import CONTROL, Plan, cpu_list
 from cluster.plan import make as make_plan
 from cluster.programs import Programs, obtain
@@ -46,12 +34,12 @@ def main(settings: Settings) -> int:
     # SIGTERM unwinds like an interrupt, so that a start that is cut short leaves nothing.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     requirements.require_user()
-    conflicts.require_ours(settings.state)
+    requirements.require_ours(settings.state)
     with records.lock(settings.state):
         record = records.Record(settings.state)
         if _is_up(settings, record):
             return 0
-        conflicts.require_free(settings)
+        requirements.require_free(settings)
         requirements.require_machine(settings)
         present = cpu_list(Path("/sys/devices/system/cpu/online").read_text())
         plan = make_plan(settings.network, cgroups.usable_cpus(settings.cgroups), present)
@@ -59,7 +47,7 @@ def main(settings: Settings) -> int:
         archives = images.own(programs)
         requirements.require_kernel(programs)
         # The builds may have taken minutes.
-        conflicts.require_free(settings)
+        requirements.require_free(settings)
         started = time.monotonic()
         try:
             Start(settings, plan, programs, record).run(archives)
@@ -72,7 +60,7 @@ def main(settings: Settings) -> int:
 
 
 def _is_up(settings: Settings, record: records.Record) -> bool:
-    left = leftovers.find(settings, {})
+    left = down.find(settings, {})
     if not record.exists and not left:
         return False
     entries = record.content.get("processes", {})
@@ -154,7 +142,7 @@ class Start:
         network.connect(self.state, self.plan, self.programs, anchors)
         self._mount(CONTROL, f"mkdir {self.state}/etcd; mount -t tmpfs etcd {self.state}/etcd")
         for node in self.plan.nodes:
-            configuration.write(self.plan, node, self.files[node.name], self.certs, self.programs)
+            components.write(self.plan, node, self.files[node.name], self.certs, self.programs)
             # Paths that containerd, runc, libcni and the kubelet have fixed: each node its own.
             log, own = (self.files[node.name].folder / name for name in ("log", "corelane"))
             self._mount(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from images import elf, envoy, layer, rust
+from images import envoy, layer, platforms, rust
 from images.archive import Layered
 from images.layer import Entry, File
 from images.platforms import Platform
@@ -113,7 +113,7 @@ def _base() -> list[Entry]:
 def _go(path: str, tool: Tool, platform: Platform) -> File:
     """A tool built from its Go module; it is static."""
     program = gomodule.build_for(tool, platform.arch)
-    found = elf.read(program)
+    found = platforms.read(program)
     if found.machine != platform.machine or found.interpreter:
         raise ToolError(f"{program} should be static for {platform.machine}; it is {found}")
     return layer.program(path, program)

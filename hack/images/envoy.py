@@ -4,7 +4,7 @@ import re
 import zipfile
 from pathlib import Path
 
-from images import elf, layer, packages
+from images import layer, packages, platforms
 from images.layer import Entry, File, Link
 from images.platforms import Platform
 from tools import cache, command, progress, pythonlock, table
@@ -24,7 +24,7 @@ def version() -> str:
 def content(platform: Platform, folder: Path) -> tuple[list[Entry], dict[str, str]]:
     """The files of the layer, written into `folder`, and labels with their versions."""
     program = _program(platform)
-    found = elf.read(program)
+    found = platforms.read(program)
     if (found.machine, found.interpreter) != (platform.machine, platform.loader):
         raise ToolError(f"{program} should be for {platform.machine}; it is {found}")
     glibc = packages.obtain("libc6", platform)
@@ -33,7 +33,7 @@ def content(platform: Platform, folder: Path) -> tuple[list[Entry], dict[str, st
 
 
 def _libraries(
-    glibc: packages.Package, envoy: elf.Program, platform: Platform, folder: Path
+    glibc: packages.Package, envoy: platforms.Program, platform: Platform, folder: Path
 ) -> list[Entry]:
     """The libraries that Envoy names, at their paths in Debian, and the loader."""
     place = f"/lib/{platform.library_folder}"

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from images import elf, platforms
+from images import platforms
 from images.platforms import Platform
 from images.stamp import REPOSITORY
 from tools import cache, command, debian, progress
@@ -105,7 +105,7 @@ def _sources() -> list[Path]:
 
 
 def _check(program: Path, platform: Platform) -> None:
-    found = elf.read(program)
+    found = platforms.read(program)
     if found.machine != platform.machine or found.interpreter or found.needed:
         raise ToolError(f"{program} should be static for {platform.machine}; it is {found}")
     content = program.read_bytes()

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from local import down, logs, render, settings, status, up
+from local import down, render, settings, status, up
 from tools import ending, resolve
 
 
@@ -48,4 +48,4 @@ def _run(options: argparse.Namespace) -> int:
         return down.remove(run)
     if options.command == "status":
         return status.main(run)
-    return logs.main(run, options.name)
+    return status.logs(run, options.name)

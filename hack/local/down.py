@@ -4,7 +4,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from local import database, instance, processes, supervisor
+from local import database, processes, supervisor
 from tools import progress
 from tools.errors import ToolError
 
@@ -19,7 +19,7 @@ def main(run: Path) -> int:
     if not processes.find(run):
         print(f"Nothing is up (instance {run.name}).")
         return 0
-    with instance.lock(run):
+    with processes.lock(run):
         stop(run)
     print("Corelane is down.")
     return 0

@@ -1,9 +1,33 @@
-"""Finds the processes of one instance by a mark in their environment."""
+"""The processes of one instance: their environment, with a mark that finds them, and a lock against a second command."""
 
+import fcntl
 import os
+import re
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from tools import progress
+from tools.errors import ToolError
+
+
+def make(run: Path, server: Path) -> dict[str, str]:
+    """This environment with the mark, without variables that the server would reject.
+
+    The server rejects CORELANE_ variables that are not its settings, but the user may have set one
+    for another purpose. Its help lists the valid ones.
+    """
+    usage = subprocess.run([server, "--help"], capture_output=True, text=True, check=True)
+    known = set(re.findall(r"CORELANE_[A-Z0-9_]+", usage.stdout))
+    unknown = {name for name in os.environ if name.startswith("CORELANE_")} - known
+    if unknown:
+        progress.say("server", f"ignores {', '.join(sorted(unknown))}: not settings of the server")
+    kept = {name: value for name, value in os.environ.items() if name not in unknown}
+    return {**kept, MARK: str(run)}
+
 
 MARK = "LOCAL_RUN_DIR"
 """Variable that supervisord and all its children have; its value is the run folder."""
@@ -63,3 +87,17 @@ def cpus(pid: int) -> str:
         return "-"
     fields = dict(line.split(":", 1) for line in text.splitlines())
     return fields["Cpus_allowed_list"].strip()
+
+
+@contextmanager
+def lock(run: Path) -> Iterator[None]:
+    """Locks the instance: another `up` or `down` of it fails meanwhile."""
+    run.mkdir(parents=True, exist_ok=True)
+    with open(run / "lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ToolError(
+                f"another command of instance {run.name} is running: wait until it ends"
+            ) from None
+        yield

@@ -1,11 +1,18 @@
-"""Configuration files of all processes, in the run folder."""
+"""Configuration files of all processes, in the run folder.
 
+Envoy's comes from envoy.yaml, a render of the gateway's chart that `make charts` writes: for one replica, with names
+of ports in place of their numbers. So `make up` needs no Helm. The token for writing projects is kept across restarts.
+"""
+
+import hashlib
 import json
+import secrets
 import shlex
 import subprocess
 from pathlib import Path
+from string import Template
 
-from local import commands, database, gateway, supervisor, tokens
+from local import commands, database, supervisor
 from local.settings import REPOSITORY
 from local.topology import HOST, Topology
 from postgres.instance import Instance
@@ -19,9 +26,9 @@ CHART = REPOSITORY / "charts" / "gateway"
 
 def render(topology: Topology, programs: dict[str, Path], run: Path) -> None:
     """Writes envoy.yaml, prometheus.yml, supervisord.conf, the token and PostgreSQL's first data."""
-    (run / "envoy.yaml").write_text(gateway.configuration(topology))
+    (run / "envoy.yaml").write_text(gateway_configuration(topology))
     (run / "prometheus.yml").write_text(prometheus(topology, run.name))
-    tokens.make(run)
+    make_token(run)
     postgres = database.make(topology, run)
     (run / "supervisord.conf").write_text(supervisord(topology, programs, postgres, run))
 
@@ -104,7 +111,7 @@ def supervisord(
 ) -> str:
     """All processes, as supervisord reads them."""
     more = database.flags(topology, postgres, run)
-    more += ["--auth.tokens", str(tokens.hashed(run))]
+    more += ["--auth.tokens", str(hashed_token(run))]
     parts = {
         replica.name: commands.server(replica, topology.pinned, programs["server"], more)
         for replica in topology.replicas
@@ -158,3 +165,60 @@ def _section(title: str, **options: object) -> str:
     # supervisord expands %(name)s in values.
     lines = [f"{key}={str(value).replace('%', '%%')}" for key, value in options.items()]
     return "\n".join([f"[{title}]", *lines, ""])
+
+
+ENVOY_TEMPLATE = Path(__file__).with_name("envoy.yaml")
+
+FIRST = "        - endpoint:\n"
+LAST = "$REPLICA_ADMIN_PORT}\n"
+"""How the first line of the replica begins, and how its last line ends."""
+
+
+def gateway_configuration(topology: Topology) -> str:
+    """The configuration of an instance."""
+    text = ENVOY_TEMPLATE.read_text()
+    begin = text.index(FIRST)
+    end = text.index(LAST, begin) + len(LAST)
+    endpoint = Template(text[begin:end])
+    endpoints = "".join(
+        endpoint.substitute(REPLICA_PORT=replica.port, REPLICA_ADMIN_PORT=replica.admin_port)
+        for replica in topology.replicas
+    )
+    ports = {
+        "GATEWAY_PORT": topology.gateway_port,
+        "ENVOY_ADMIN_PORT": topology.envoy_admin_port,
+        "GATEWAY_STATS_PORT": topology.gateway_stats_port,
+    }
+    before, after = (Template(part).substitute(ports) for part in (text[:begin], text[end:]))
+    return before + endpoints + after
+
+
+TOKEN_NAME = "local"
+
+
+def clear_token(run: Path) -> Path:
+    """The file with the token itself, for `curl -H "Authorization: Bearer $(cat ...)"`."""
+    return run / "token"
+
+
+def hashed_token(run: Path) -> Path:
+    """The file that replicas read: names and hashes."""
+    return run / "tokens"
+
+
+def make_token(run: Path) -> None:
+    """Makes the token if there is none, and the file with its hash."""
+    file = clear_token(run)
+    if not file.exists():
+        _write(file, secrets.token_urlsafe(32))
+    digest = hashlib.sha256(file.read_text().strip().encode()).hexdigest()
+    _write(hashed_token(run), f"{TOKEN_NAME} sha256:{digest}\n")
+
+
+def _write(file: Path, text: str) -> None:
+    """Nobody else may read it, not even for a moment."""
+    fresh = file.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    fresh.touch(mode=0o600)
+    fresh.write_text(text)
+    fresh.rename(file)

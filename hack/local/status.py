@@ -1,9 +1,12 @@
-"""`status`: a table of all processes."""
+"""`status`: a table of all processes. `logs`: the last lines of every process, or one of them followed."""
 
+import os
 import time
 from pathlib import Path
 
 from local import processes, supervisor, topology
+from tools import progress
+from tools.errors import ToolError
 
 ROW = "{:<12} {:<9} {:>8}  {:<6} {:<22} {}"
 
@@ -41,3 +44,22 @@ def _duration(seconds: float) -> str:
     minutes, rest = divmod(max(0, int(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}"
+
+
+LINES = 10
+
+
+def logs(run: Path, name: str | None) -> int:
+    """Prints or follows logs; they stay readable after `down`."""
+    logs = {log.stem: log for log in sorted(run.glob("*.log"))}
+    if not logs:
+        raise ToolError(f"no logs in {run}: run make up first")
+    if name:
+        if name not in logs:
+            raise ToolError(f"unknown process {name!r}; use one of {', '.join(logs)}")
+        os.execvp("tail", ["tail", "-n", "50", "-F", str(logs[name])])
+    for process, log in logs.items():
+        print(f"==> {process}")
+        for line in progress.tail(log, LINES):
+            print(f"    {line}")
+    return 0

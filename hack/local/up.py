@@ -1,28 +1,50 @@
-"""`up`: starts all processes and waits until they are ready."""
+"""`up`: obtains the tools, builds the server, starts all processes and waits until they are ready."""
 
 import os
 import shutil
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from local import (
-    database,
-    down,
-    environment,
-    instance,
-    ports,
-    prepare,
-    processes,
-    ready,
-    render,
-    settings,
-    supervisor,
-    tokens,
-    topology,
-)
+from local import database, down, ports, processes, ready, render, settings, supervisor, topology
+from local.settings import REPOSITORY
 from local.topology import HOST, Topology
+from tools import command, progress, resolve
 from tools.errors import ToolError
+
+TOOLS = ("envoy", "prometheus", "supervisord")
+SERVICES = REPOSITORY / "services"
+
+PROGRESS = {"CARGO_TERM_PROGRESS_WHEN": "always", "CARGO_TERM_PROGRESS_WIDTH": "100"}
+"""Cargo writes how far it is, although its output is a file."""
+
+
+def prepare(run: Path) -> dict[str, Path]:
+    """Returns the programs by name: the tools and the server."""
+    if not shutil.which("cargo"):
+        raise ToolError("cargo is not on PATH: install Rust (README, section Requirements)")
+    with ThreadPoolExecutor() as pool:
+        tools = pool.submit(resolve.ensure, TOOLS)
+        server = pool.submit(build_server, run, settings.profile())
+        return {**tools.result(), "server": server.result()}
+
+
+def build_server(run: Path, profile: str) -> Path:
+    """The server, built with a cargo profile; the log goes into the folder `run`."""
+    log = run / "build.log"
+    log.unlink(missing_ok=True)
+    argv = ["cargo", "build", "--profile", profile, "--locked"]
+    # As tests build all programs: alone it would take fewer features of what it depends on, and that would be built
+    # once more.
+    argv += ["--workspace", "--bins"] if profile == "dev" else ["-p", "corelane-server"]
+    with progress.step("server", " ".join(argv), log):
+        command.run(argv, log, failure="the server does not build", cwd=SERVICES, env=PROGRESS)
+    target = os.environ.get("CARGO_TARGET_DIR")
+    # Cargo's names: the folder of the profile dev is `debug`.
+    folder = "debug" if profile == "dev" else profile
+    return (SERVICES / (target or "target")).resolve() / folder / "corelane-server"
+
 
 KEPT = ("prometheus-data", "build.log", "lock", "token", *database.KEPT)
 
@@ -31,12 +53,12 @@ def main(run: Path) -> int:
     """Starts the instance, unless it is up."""
     # SIGTERM unwinds like an interrupt, so that an aborted start leaves nothing.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with instance.lock(run):
+    with processes.lock(run):
         if _is_up(run):
             return 0
         plan = topology.plan(settings.load())
         ports.require_free(plan)
-        programs = prepare.prepare(run)
+        programs = prepare(run)
         _clear(run)
         render.render(plan, programs, run)
         # The builds may have taken minutes.
@@ -69,7 +91,7 @@ def _clear(run: Path) -> None:
 
 def _start(plan: Topology, programs: dict[str, Path], run: Path) -> None:
     try:
-        supervisor.start(programs["supervisord"], run, environment.make(run, programs["server"]))
+        supervisor.start(programs["supervisord"], run, processes.make(run, programs["server"]))
         ready.wait(plan, run)
         topology.save(plan, run)
         # Everything is up: a signal must no longer stop it.
@@ -116,5 +138,5 @@ def _try_projects(plan: Topology, run: Path) -> list[str]:
         return []
     return [
         f'  curl -i http://{HOST}:{plan.gateway_port}/projects --json \'{{"name": "First"}}\' \\',
-        f'    -H "Authorization: Bearer $(cat {tokens.clear(run)})"',
+        f'    -H "Authorization: Bearer $(cat {render.clear_token(run)})"',
     ]

@@ -5,8 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
-from local import instance as lock
-from local import ports
+from local import ports, processes
 from postgres import instance, process, settings
 from postgres.instance import Instance
 from tools import ending
@@ -48,7 +47,7 @@ def _run(command: str, words: list[str]) -> int:
 
 
 def _up(folder: Path) -> int:
-    with lock.lock(folder):
+    with processes.lock(folder):
         if process.pid(folder):
             print("PostgreSQL is up already.")
             print(describe(instance.read(folder)))
@@ -66,7 +65,7 @@ def _down(folder: Path) -> int:
     if not folder.exists():
         print(f"No PostgreSQL is up (instance {folder.name}).")
         return 0
-    with lock.lock(folder):
+    with processes.lock(folder):
         process.stop(folder, keep=False)
         instance.remove(folder)
         shutil.rmtree(folder)

@@ -1,13 +1,42 @@
-"""Runs Vale over files: Markdown as it is, of other files what `extract` finds."""
+"""Runs Vale over files: Markdown as it is, of other files what `extract` finds; and says which files it reads."""
 
 import argparse
 import subprocess
 import sys
 import tempfile
+from fnmatch import fnmatch
 from pathlib import Path
 
-from prose import extract, files
+from prose import extract
 from tools import resolve
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+EXCLUDED = (
+    "LICENSE",
+    "docs/results/*",
+    "tests/*",
+    "charts/*/tests/*",
+    "charts/*/README.md.gotmpl",
+    "hack/prose/*",
+    "services/*/tests/*",
+    "*/data/*",
+)
+"""Measured records, tests, sources of generated pages that are read themselves, and data."""
+
+def chosen(paths: list[str]) -> list[str]:
+    """The files to read below these paths; without a path, those of the whole repository."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *paths]
+    output = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    listed = sorted(set(output.stdout.splitlines()))
+    return [
+        name
+        for name in listed
+        if not any(fnmatch(name, pattern) for pattern in EXCLUDED)
+        and (REPOSITORY / name).is_file()
+        and not (REPOSITORY / name).is_symlink()
+    ]
+
 
 SOURCE = ".source.md"
 """Suffix of the texts of a source file, which .vale.ini knows."""
@@ -19,7 +48,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("paths", nargs="*", metavar="PATH", help="default: the repository")
     paths = parser.parse_args(arguments).paths
     with tempfile.TemporaryDirectory(prefix="prose-") as folder:
-        count = _write(files.chosen(paths), Path(folder))
+        count = _write(chosen(paths), Path(folder))
         found = findings(Path(folder)) if count else []
     for line in found:
         print(line)
@@ -31,7 +60,7 @@ def _write(names: list[str], folder: Path) -> int:
     """Writes the texts of these files below a folder as Markdown; returns how many it wrote."""
     count = 0
     for name in names:
-        source = (files.REPOSITORY / name).read_text(errors="replace")
+        source = (REPOSITORY / name).read_text(errors="replace")
         page = name.endswith(".md")
         text = source if page else extract.markdown(name, source)
         if text is None:
@@ -46,7 +75,7 @@ def _write(names: list[str], folder: Path) -> int:
 def findings(folder: Path) -> list[str]:
     """What Vale finds in the Markdown below a folder."""
     program = resolve.ensure(["vale"])["vale"]
-    config = files.REPOSITORY / ".vale.ini"
+    config = REPOSITORY / ".vale.ini"
     argv = [str(program), f"--config={config}", "--output=line", "."]
     result = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
     if result.returncode not in (0, 1):

@@ -1,14 +1,16 @@
 """Packages the charts with the digests of their images, and pushes them."""
 
+import gzip
 import os
 import re
 import shutil
-from pathlib import Path
+import tarfile
+from io import BytesIO
+from pathlib import Path, PurePosixPath
 
-from release import pin
-from release.artefacts import CHART, Artefact, digest_in
-from release.repack import repack
+from release.artefacts import CHART, INDEX, Artefact, digest_in
 from tools import command, resolve
+from tools.errors import ToolError
 
 
 def released(root: Path) -> list[Path]:
@@ -43,7 +45,7 @@ def package_all(root: Path, images: list[Artefact], folder: Path) -> list[Path]:
     for part in ("charts", "dashboards", "loadtests/scenarios", "loadtests/lib"):
         shutil.copytree(root / part, folder / part, symlinks=True)
     charts = released(folder)
-    pin.pin(charts, images)
+    pin(charts, images)
     packages = [package(chart, folder) for chart in charts]
     # The time of the commit is the same however often it is packaged.
     time = int(command.output(["git", "log", "-1", "--format=%ct"], cwd=root))
@@ -68,3 +70,74 @@ def push(registry: str, version: str, packages: list[Path], options: list[str]) 
 
 def _helm() -> Path:
     return resolve.ensure(["helm"])["helm"]
+
+
+MORE = r"(?:(?:(?P=indent)  .*|[ #].*)?\n)*?"
+"""Lines of a block and comments, as few as possible."""
+
+IMAGE = re.compile(
+    r"^(?P<indent> *)image:\n"
+    rf"{MORE}(?P=indent)  repository: *(?P<name>\S+)\n"
+    rf"{MORE}(?P=indent)  digest: *(?P<digest>\S*)\n",
+    re.MULTILINE,
+)
+"""A block `image` of any depth, which has its keys in this order."""
+
+
+def pin(charts: list[Path], pushed: list[Artefact]) -> None:
+    """Sets the registry in all charts, and the digest of every image that they use."""
+    images = {image.repository.rsplit("/", 1)[1]: image for image in pushed if image.kind == INDEX}
+    taken = set()
+    for chart in charts:
+        file = chart / "values.yaml"
+        text = file.read_text()
+        for found in reversed(list(IMAGE.finditer(text))):
+            name = found["name"].strip("\"'")
+            if name in images:
+                taken.add(name)
+                text = _replaced(text, found, "digest", images[name].digest)
+        # Not image.registry: a mirror needs one value for all charts.
+        (registry,) = {image.repository.rsplit("/", 1)[0] for image in images.values()}
+        file.write_text(changed(text, "global", "imageRegistry", registry))
+    if missing := images.keys() - taken:
+        raise ToolError(f"no chart uses the image {', '.join(sorted(missing))}")
+
+
+def changed(values: str, block: str, key: str, new: str) -> str:
+    """The values with another value for a key in a top-level block."""
+    # Up to the key there are only lines of the block, and comments.
+    inside = rf"^{block}:\n(?:(?:[ #].*)?\n)*?  {key}: *(?P<value>\S*)"
+    if found := re.search(inside, values, re.MULTILINE):
+        return _replaced(values, found, "value", new)
+    raise ToolError(f"values.yaml has no {block}.{key}")
+
+
+def _replaced(text: str, found: re.Match, group: str, new: str) -> str:
+    return text[: found.start(group)] + new + text[found.end(group) :]
+
+
+def repack(file: Path, time: int) -> None:
+    """Sorts the files of a .tgz and sets their modification times.
+
+    `helm package` writes the charts of a chart in an order that changes from run to run.
+    """
+    with tarfile.open(file, "r:gz") as archive:
+        contents = {
+            member.name: archive.extractfile(member).read() for member in archive if member.isfile()
+        }
+    packed = BytesIO()
+    # Without a name and a time of its own in gzip's header.
+    with (
+        gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w") as archive,
+    ):
+        for name in sorted(contents, key=_place):
+            member = tarfile.TarInfo(name)
+            member.mode, member.mtime, member.size = 0o644, time, len(contents[name])
+            archive.addfile(member, BytesIO(contents[name]))
+    file.write_bytes(packed.getvalue())
+
+
+def _place(name: str) -> tuple[bool, str]:
+    """The chart's own Chart.yaml comes first, as in archives that Helm writes."""
+    return len(PurePosixPath(name).parts) != 2 or not name.endswith("/Chart.yaml"), name

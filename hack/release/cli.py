@@ -5,7 +5,7 @@ import re
 import signal
 from pathlib import Path
 
-from release import artefacts, build, dry_run, images, provenance, publish, signer, verify, version
+from release import artefacts, dry_run, images, provenance, publish, signer, version
 from tools import ending
 from tools.errors import ToolError
 
@@ -60,7 +60,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _build(options: argparse.Namespace) -> None:
-    build.build(REPOSITORY, FOLDER, options.arch or images.ARCHITECTURES)
+    publish.build(REPOSITORY, FOLDER, options.arch or images.ARCHITECTURES)
 
 
 def _publish(options: argparse.Namespace) -> None:
@@ -74,7 +74,7 @@ def _publish(options: argparse.Namespace) -> None:
         )
     by_workflow = signer.workflow(options.identity, options.issuer)
     found = publish.publish(REPOSITORY, options.registry, FOLDER, by_workflow, [])
-    verify.verify(found, provenance.commit(REPOSITORY), by_workflow, [])
+    publish.verify(found, provenance.commit(REPOSITORY), by_workflow, [])
     print(artefacts.table(found))
 
 

@@ -1,12 +1,74 @@
-"""The SBOM of an image, as a CycloneDX document: what syft finds, and what it cannot find."""
+"""The SBOM of an image, as a CycloneDX document: what syft finds, and what it cannot find.
+
+A Rust program does not list its crates. Envoy and the C library are labels of the image.
+syft knows Envoy only up to 1.39, and files of Debian only together with its list of packages.
+"""
 
 import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 from images import archive, definitions, platforms, rust
-from release import contents, crates, images, version
+from release import images, version
 from tools import command, resolve
 from tools.errors import ToolError
+
+
+def crates(root: Path, packages: Iterable[str], target: str) -> list[dict]:
+    """Every crate whose code is in one of the programs, once."""
+    services = root / "services"
+    lock = tomllib.loads((services / "Cargo.lock").read_text())["package"]
+    checksums = {(each["name"], each["version"]): each.get("checksum") for each in lock}
+    found: dict[str, dict] = {}
+    for package in packages:
+        # Code of macros and build scripts is not in the program.
+        argv = ["cargo", "tree", "--locked", "--package", package, "--target", target]
+        argv += ["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}\t{l}"]
+        for line in command.output(argv, cwd=services).splitlines():
+            crate, licence = line.removesuffix(" (*)").split("\t")
+            name, version = re.match(r"(\S+) v(\S+)", crate).groups()
+            found[name + version] = _crate(name, version, licence, checksums[name, version])
+    return [found[key] for key in sorted(found)]
+
+
+def _crate(name: str, version: str, licence: str, checksum: str | None) -> dict:
+    purl = f"pkg:cargo/{name}@{version}"
+    component = {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
+    if licence:
+        # Older crates write "MIT/Apache-2.0", which is not SPDX.
+        component["licenses"] = [{"expression": re.sub(" ?/ ?", " OR ", licence)}]
+    if checksum:
+        component["hashes"] = [{"alg": "SHA-256", "content": checksum}]
+    return component
+
+
+ENVOY, GLIBC = "corelane.envoy.version", "corelane.glibc.version"
+"""Labels of the gateway's image."""
+
+
+def labelled(labels: Mapping[str, str], arch: str) -> list[dict]:
+    """Envoy and the C library, if the labels name them."""
+    found = []
+    if version := labels.get(ENVOY):
+        envoy = _component(
+            "application", "envoy", version, f"pkg:github/envoyproxy/envoy@v{version}"
+        )
+        # Advisories name Envoy so.
+        envoy["cpe"] = f"cpe:2.3:a:envoyproxy:envoy:{version}:*:*:*:*:*:*:*"
+        found.append(envoy)
+    if version := labels.get(GLIBC):
+        origin = f"arch={arch}&distro=debian-12&upstream=glibc"
+        purl = f"pkg:deb/debian/libc6@{quote(version)}?{origin}"
+        found.append(_component("library", "libc6", version, purl))
+    return found
+
+
+def _component(kind: str, name: str, version: str, purl: str) -> dict:
+    return {"type": kind, "bom-ref": purl, "name": name, "version": version, "purl": purl}
+
 
 OFFLINE = {"SYFT_CHECK_FOR_APP_UPDATE": "false"}
 
@@ -28,9 +90,9 @@ def make(root: Path, folder: Path, name: str, arch: str) -> None:
     command.output(argv, env=OFFLINE)
     found = json.loads(file.read_text())
     seen = {each.get("purl") for each in found.setdefault("components", [])}
-    own = contents.components(archive.read(place).image.labels, arch)
+    own = labelled(archive.read(place).image.labels, arch)
     packages = map(rust.package, definitions.find(name).programs)
-    own += crates.components(root, packages, platforms.find(arch).rust)
+    own += crates(root, packages, platforms.find(arch).rust)
     found["components"] += [each for each in own if each["purl"] not in seen]
     file.write_text(json.dumps(found, indent=1) + "\n")
 

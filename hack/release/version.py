@@ -1,10 +1,76 @@
-"""The version: the file VERSION has it, other files repeat it."""
+"""The version: the file VERSION has it, other files repeat it.
+
+Cargo itself writes its lock files, and checks them.
+"""
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from release import charts, places
+from release import charts
+from tools import command
 from tools.errors import ToolError
+
+WORKSPACES = ("services", "loadtests/bench")
+"""The folders with a Cargo.lock."""
+
+VERSION = r'"?(?P<version>[^"\s]+)'
+CHART = re.compile(rf"^(?P<what>version|appVersion): *{VERSION}", re.MULTILINE)
+BESIDE = re.compile(
+    rf'^ *- name: (?P<what>\S+)\n +version: *{VERSION}"?\n +repository: file://', re.MULTILINE
+)
+"""A dependency on another chart of this repository."""
+CARGO = re.compile(
+    rf"^\[workspace\.package\]\n(?:(?!\[).*\n)*?(?P<what>version) = {VERSION}", re.MULTILINE
+)
+"""The version that the crates of a workspace share."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A version in a file, between two offsets."""
+
+    file: Path
+    line: int
+    start: int
+    end: int
+    what: str
+    version: str
+
+
+def find(root: Path) -> list[Place]:
+    """Every place below `root`."""
+    found: list[Place] = []
+    for file in sorted(root.glob("charts/*/Chart.yaml")):
+        beside = list(_matches(file, BESIDE))
+        if len(beside) != file.read_text().count("repository: file://"):
+            raise ToolError(
+                f"{file}: a dependency needs name, version and repository, in this order"
+            )
+        found += [*_matches(file, CHART), *beside]
+    for workspace in WORKSPACES:
+        found += _matches(root / workspace / "Cargo.toml", CARGO)
+    return found
+
+
+def _write_places(root: Path, version: str) -> None:
+    """Writes `version` to all places and lock files."""
+    # From the end of each file, so that earlier offsets stay valid.
+    for place in sorted(find(root), key=lambda place: place.start, reverse=True):
+        text = place.file.read_text()
+        place.file.write_text(text[: place.start] + version + text[place.end :])
+    for workspace in WORKSPACES:
+        command.output(["cargo", "update", "--workspace"], cwd=root / workspace)
+
+
+def _matches(file: Path, pattern: re.Pattern[str]) -> Iterator[Place]:
+    text = file.read_text()
+    for match in pattern.finditer(text):
+        start, end = match.span("version")
+        line = text.count("\n", 0, start) + 1
+        yield Place(file, line, start, end, match["what"], match["version"])
+
 
 # Semantic Versioning 2.0.0 without build metadata: a tag of an image cannot hold its "+".
 NUMBER = r"(0|[1-9]\d*)"
@@ -19,7 +85,7 @@ def current(root: Path) -> str:
 def check(root: Path) -> None:
     """Fails if a file has another version than VERSION."""
     version = current(root)
-    wrong = [place for place in places.find(root) if place.version != version]
+    wrong = [place for place in find(root) if place.version != version]
     if wrong:
         lines = (
             f"  {place.file.relative_to(root)}:{place.line}: {place.what} is {place.version}"
@@ -46,7 +112,7 @@ def write(root: Path, version: str) -> None:
     if version != current(root):
         charts.keep_released(root, current(root))
     (root / "VERSION").write_text(f"{version}\n")
-    places.write(root, version)
+    _write_places(root, version)
 
 
 def _valid(version: str, where: str) -> str:

@@ -11,7 +11,7 @@ from loadtests.bench.instructions import command as instructions
 from loadtests.bench.options import OUT, RESULTS, positive
 from loadtests.bench.registry import EXPERIMENTS
 from loadtests.usage import Parser
-from local.prepare import build_server
+from local.up import build_server
 from tools.errors import ToolError
 
 ROUNDS = 5

@@ -1,4 +1,4 @@
-"""`hack/charts` makes a closed schema of values.yaml and its comments, or says what is missing."""
+"""What is made of the charts: schemas, renders of the cases of cases.yaml, and the page of the gateway's configuration."""
 
 import json
 import re
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from charts import compare, schema
-from support.rendering import CHARTS, helm
+from charts import compare, golden, schema
+from support import REPOSITORY
+from support.rendering import CHARTS, default_values, helm
 from tools.errors import ToolError
 
 pytestmark = pytest.mark.fast
@@ -182,3 +183,72 @@ def test_every_value_says_what_it_is_for(chart: str) -> None:
         if re.match(r" *[\w.]+: *\S", line):
             assert comment and comment[0].startswith("# -- "), f"{line.strip()!r} has no comment"
         comment.clear()
+
+
+CASES = golden.cases()
+KEPT = [case for case in CASES if case.golden]
+
+
+@pytest.mark.parametrize("case", KEPT, ids=lambda case: case.name)
+def test_render_is_as_before(case: golden.Case) -> None:
+    files = {case.file: golden.canonical(golden.render(case))}
+    assert compare.report(files, "make charts, and look at what changed") == 0
+
+
+def test_every_golden_file_has_a_case() -> None:
+    assert golden.strays() == []
+
+
+def test_values_files_that_come_with_the_charts_are_cases() -> None:
+    shipped = {str(file.relative_to(REPOSITORY)) for file in CHARTS.glob("*/values-*.yaml")}
+    assert shipped <= {file for case in CASES for file in case.files}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_lint_is_strict_and_clean(case: golden.Case) -> None:
+    chart, *values = case.arguments()
+    result = helm("lint", "--strict", "--with-subcharts", chart, *values)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+PAGE = (REPOSITORY / "gateway" / "configuration.md").read_text()
+VALUES = default_values("gateway")
+ROWS = re.findall(r"^\| [^|]+ \| `([^`]+)` \| ([^|]+) \| [^|]*\|$", PAGE, re.MULTILINE)
+
+
+def value_of(key: str) -> object:
+    """The default of a dotted key."""
+    value = VALUES
+    for part in key.split("."):
+        value = value[part]
+    return value
+
+
+@pytest.mark.parametrize(("key", "shown"), ROWS)
+def test_a_default_is_as_the_page_says(key: str, shown: str) -> None:
+    value = value_of(key)
+    plain = isinstance(value, str) and value
+    assert shown == (value if plain else json.dumps(value, separators=(",", ":")))
+
+
+def test_every_value_that_faces_clients_or_replicas_is_on_the_page() -> None:
+    named = {key for key, _ in ROWS}
+    for part in ("listener", "overload", "rateLimit", "upstream.outliers", "upstream.limits"):
+        for key in leaves(value_of(part), f"{part}."):
+            assert key in named | {"listener.address", "listener.port"}, key
+
+
+def leaves(values: dict, prefix: str) -> list[str]:
+    """The dotted names of what is no map."""
+    found = []
+    for key, value in values.items():
+        nested = isinstance(value, dict)
+        found += leaves(value, f"{prefix}{key}.") if nested else [f"{prefix}{key}"]
+    return found
+
+
+def test_every_key_in_its_words_exists() -> None:
+    keys = re.findall(r"`([a-z]\w*(?:\.[a-zA-Z]\w*)+)`", PAGE)
+    files = {"values.yaml"}
+    for key in set(keys) - files:
+        value_of(key)

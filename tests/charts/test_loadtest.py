@@ -17,7 +17,7 @@ from loadtests.cluster.runners import find_summary
 from support import PATIENCE, REPOSITORY, eventually
 from support.apiserver import Api
 from support.client import ask
-from support.ports import free_ports
+from support.processes import free_ports
 from support.rendering import CHARTS, default_values, documents, tool
 from support.servers import Server
 

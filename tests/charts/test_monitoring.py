@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from charts import golden
 from support import REPOSITORY
 from support.apiserver import Api
 from support.rendering import CHARTS, default_values, documents, helm, is_hook, template, tool
@@ -17,7 +18,6 @@ from support.rendering import CHARTS, default_values, documents, helm, is_hook, 
 MODULE = "github.com/prometheus-operator/prometheus-operator"
 KINDS = ("podmonitors", "prometheusrules")
 STANDALONE = ("mode=standalone", "grafana.admin.secret=grafana")
-GOLDEN = REPOSITORY / "tests/charts/golden/values"
 RULES = {
     file.name: yaml.safe_load(file.read_text())
     for file in (REPOSITORY / "dashboards" / "rules").glob("*.rules.yaml")
@@ -40,6 +40,12 @@ def definitions(api: Api) -> None:
     assert applied.returncode == 0, applied.stderr
     waited = api.kubectl("wait", "--for=condition=Established", *files, "--timeout=60s")
     assert waited.returncode == 0, waited.stderr
+
+
+def values_of(case: str) -> Path:
+    """The values of a case, as a file."""
+    (file,) = golden.case(case).values_files()
+    return file
 
 
 def objects(*settings: str, **options: Any) -> list[dict]:
@@ -223,7 +229,7 @@ def test_the_policies_of_the_parts_let_prometheus_in(chart: str) -> None:
 
 @pytest.mark.parametrize("case", ["monitoring-standalone", "monitoring-all"])
 def test_promtool_finds_no_fault(case: str, tmp_path: Path) -> None:
-    maps = of_kind("ConfigMap", values=GOLDEN / f"{case}.yaml")
+    maps = of_kind("ConfigMap", values=values_of(case))
     found = yaml.safe_load(maps["corelane-monitoring-prometheus"]["data"]["prometheus.yml"])
     # The retention is new in Prometheus 3, and the promtool that is built here has no discoveries.
     del found["storage"]
@@ -285,7 +291,7 @@ def check(found: dict, form: dict[str, type], required: set[str]) -> None:
 @pytest.mark.fast
 @pytest.mark.parametrize("case", ["monitoring-standalone", "monitoring-all"])
 def test_grafana_is_provisioned_in_its_documented_form(case: str) -> None:
-    values = GOLDEN / f"{case}.yaml"
+    values = values_of(case)
     data = of_kind("ConfigMap", values=values)["corelane-monitoring-grafana"]["data"]
     sources = yaml.safe_load(data["datasources.yaml"])
     check(sources, {"apiVersion": int, "prune": bool, "datasources": list}, {"apiVersion"})
@@ -330,7 +336,7 @@ def test_grafana_starts_anew_with_what_it_reads_only_then(setting: str) -> None:
 def test_it_is_changed_in_place_but_for_its_volumes(api: Api) -> None:
     chart = CHARTS / "monitoring"
     parts = ("prometheus", "alertmanager", "grafana")
-    few, many = (("--values", GOLDEN / f"monitoring-{case}.yaml") for case in ("standalone", "all"))
+    few, many = (("--values", values_of(f"monitoring-{case}")) for case in ("standalone", "all"))
     # Here are no other namespaces.
     same = ["--set-json", "namespaces=[]", "--reset-values", "--wait=hookOnly"]
     for part in parts:

@@ -1,4 +1,4 @@
-"""The umbrella chart: server and gateway in one release, and values of both that must suit each other."""
+"""Objects of one chart, and of server and gateway in one release, that must suit each other."""
 
 import shutil
 import tarfile
@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from support import REPOSITORY
-from support.rendering import CHARTS, documents, helm, is_hook
+from support.rendering import CHARTS, documents, helm, is_hook, pod, render
 
 pytestmark = pytest.mark.fast
 
@@ -130,3 +130,38 @@ def test_a_packaged_chart_renders_the_same(tmp_path: Path) -> None:
     assert rendered.returncode == 0, rendered.stderr
     parsed = [each for each in yaml.safe_load_all(rendered.stdout) if each]
     assert parsed == documents("corelane")
+
+
+BOTH = pytest.mark.parametrize("chart", ["gateway", "server"])
+
+
+@pytest.mark.parametrize(
+    ("chart", "setting"), [("server", "config.backlog=64"), ("gateway", "listener.http2Streams=7")]
+)
+def test_a_changed_configuration_rolls_the_pods(chart: str, setting: str) -> None:
+    def checksum(*settings: str) -> str:
+        metadata = render(chart, *settings)["Deployment"]["spec"]["template"]["metadata"]
+        return metadata["annotations"]["checksum/config"]
+
+    assert checksum() == checksum("replicas=5")
+    assert checksum() != checksum(setting)
+
+
+@BOTH
+def test_selectors_find_the_pods(chart: str) -> None:
+    objects = render(chart)
+    labels = objects["Deployment"]["spec"]["template"]["metadata"]["labels"].items()
+    assert objects["Deployment"]["spec"]["selector"]["matchLabels"].items() <= labels
+    assert objects["Service"]["spec"]["selector"].items() <= labels
+    assert objects["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"].items() <= labels
+    assert objects["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"].items() <= labels
+    spread = pod(objects)["topologySpreadConstraints"]
+    assert [entry["topologyKey"].split("/")[1] for entry in spread] == ["hostname", "zone"]
+    for entry in spread:
+        assert entry["labelSelector"]["matchLabels"].items() <= labels
+
+
+@BOTH
+def test_a_new_version_alone_does_not_roll_the_pods(chart: str) -> None:
+    labels = render(chart)["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert set(labels) == {"app.kubernetes.io/name", "app.kubernetes.io/instance"}

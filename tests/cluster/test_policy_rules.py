@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.policy_rules import World, living, matches, ruleset
+from cluster.policies import World, living, matches, ruleset
 
 pytestmark = pytest.mark.fast
 

@@ -9,7 +9,7 @@ import pytest
 
 from support import REPOSITORY, becomes, eventually
 from support.client import ask
-from support.ports import free_ports
+from support.processes import free_ports
 from support.rendering import tool
 
 CONFIGURATION = REPOSITORY / "dashboards" / "alertmanager" / "alertmanager.yaml"

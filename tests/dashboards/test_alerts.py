@@ -35,7 +35,7 @@ def of(alert: str, part: str, key: str) -> list[str]:
 
 
 def test_the_table_of_alerts_is_true() -> None:
-    row = r"^\| `(\w+)` \| ([\w, ]+) \| [^|]+ \| \[[\w-]+\]\(([\w/.-]+)\) \|$"
+    row = r"^\| `(\w+)` \| ([\w, ]+) \| [^|]+ \| \[[\w-]+\]\(([\w/.#-]+)\) \|$"
     listed = re.findall(row, (DASHBOARDS / "README.md").read_text(), re.MULTILINE)
     assert listed == [
         (
@@ -50,8 +50,10 @@ def test_the_table_of_alerts_is_true() -> None:
 @EVERY_ALERT
 def test_its_runbook_is_about_it(alert: str) -> None:
     (runbook,) = of(alert, "annotations", "runbook")
-    heading, *_ = (REPOSITORY / runbook).read_text().splitlines()
-    assert alert in heading.removeprefix("# ").split(", ")
+    page, _, fragment = runbook.partition("#")
+    headings = re.findall(r"^## (.+)", (REPOSITORY / page).read_text(), re.MULTILINE)
+    about = {heading.lower().replace(", ", "-"): heading.split(", ") for heading in headings}
+    assert alert in about[fragment]
 
 
 @EVERY_ALERT

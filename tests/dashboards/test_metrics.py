@@ -9,7 +9,7 @@ import yaml
 from dashboards.metrics import catalogue, cost
 from dashboards.metrics.catalogue import Group, Part, Series
 from support import REPOSITORY
-from support.contract import differences
+from support.exposition import differences
 
 pytestmark = pytest.mark.fast
 

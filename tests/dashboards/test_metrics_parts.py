@@ -11,20 +11,18 @@ import yaml
 from dashboards.metrics import catalogue
 from support import eventually, trees
 from support.apiserver import Api
-from support.certificates import certificate
-from support.cgroup_trees import Cgroups, Machine
+from support.cgroups import Cgroups, Machine
 from support.client import ask
-from support.contract import differences
+from support.credentials import certificate, issuer, token
 from support.envoys import endpoint, gateway_to
-from support.exposition import families
+from support.exposition import differences, families
 from support.node_agents import Agents as NodeAgents
 from support.node_agents import node, pod
-from support.ports import free_ports
-from support.saves import Writer
+from support.processes import free_ports
+from support.projects import Writer
 from support.servers import Server
 from support.slices import READY, Slices, Wire
 from support.slices import Agents as GatewayAgents
-from support.tokens import issuer, token
 
 PARTS = catalogue.read()
 SERVER = [PARTS[name] for name in ("server", "settings", "service")]

@@ -12,8 +12,8 @@ from support import eventually
 from support.client import ask
 from support.kubernetes import ROLL_OUT, Cluster
 from support.postgres import Postgres
+from support.projects import Saves, Writer
 from support.releases import Release
-from support.saves import Saves, Writer
 
 NAME = "test-projects"
 """Of the Secrets, and of the Service that gives PostgreSQL a name in the cluster."""

@@ -10,7 +10,7 @@ import pytest
 from support import agents
 from support.client import ask
 from support.envoys import endpoint, gateway_to
-from support.ports import free_ports
+from support.processes import free_ports
 from support.servers import Server
 
 SHORT = "--deadline=2s"

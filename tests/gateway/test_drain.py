@@ -13,9 +13,9 @@ import pytest
 from support import PATIENCE, agents, eventually
 from support.client import Client, Reply, ask
 from support.envoys import Gateway, endpoint, gateway_to
-from support.h2c import H2cClient
+from support.h2 import H2cClient
 from support.load import Load
-from support.ports import free_ports
+from support.processes import free_ports
 from support.rendering import container, render
 from support.servers import Server
 

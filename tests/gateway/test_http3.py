@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from support import agents, eventually, quic
-from support.certificates import certificate
 from support.client import ask
+from support.credentials import certificate
 from support.envoys import Gateway, endpoint, gateway_to
-from support.programs import program
+from support.processes import program
 from support.servers import Server
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from support import eventually
 from support.client import Reply, ask
+from support.credentials import Issuer, issuer, line, token
 from support.envoys import Gateway, endpoint, gateway_to
 from support.servers import start
-from support.tokens import Issuer, issuer, line, token
 
 PROJECT = json.dumps({"name": "through the gateway"}).encode()
 AUDIENCE = "corelane"

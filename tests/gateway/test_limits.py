@@ -12,7 +12,7 @@ import pytest
 from support import becomes, eventually
 from support.client import Client, Reply, ask
 from support.envoys import Gateway, endpoint, gateway_to
-from support.h2c import H2cClient
+from support.h2 import H2cClient
 from support.servers import Server
 
 Start = Callable[[dict], Gateway]

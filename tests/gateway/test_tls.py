@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from support import eventually
-from support.certificates import certificate
 from support.client import ask
+from support.credentials import certificate
 from support.envoys import Gateway, endpoint, gateway_to
-from support.h2c import H2cClient
+from support.h2 import H2cClient
 from support.servers import Server
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from support import eventually
-from support.certificates import certificate
 from support.client import ask
+from support.credentials import certificate
 from support.envoy_gateway import NAMESPACE, Running, envoy_gateway, on_this_machine, replicas
-from support.ports import free_ports
+from support.processes import free_ports
 from support.rendering import documents, is_hook
 
 ADDRESSES = ["127.0.0.2", "127.0.0.3"]

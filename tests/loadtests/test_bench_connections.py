@@ -19,7 +19,7 @@ from loadtests.bench.experiment import builds
 from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.experiment.record import Record
 from support import REPOSITORY, becomes
-from support.programs import program
+from support.processes import program
 from support.servers import Server
 
 pytestmark = pytest.mark.nightly

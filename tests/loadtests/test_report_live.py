@@ -16,7 +16,7 @@ from loadtests.record import ALL, Run
 from loadtests.report.prometheus import receives
 from support import REPOSITORY, eventually
 from support.client import ask
-from support.ports import free_ports
+from support.processes import free_ports
 from support.servers import Server
 from tools import resolve
 

@@ -14,7 +14,7 @@ import pytest
 from local import supervisor
 from support import REPOSITORY, eventually
 from support.platforms import Platform
-from support.ports import free_ports
+from support.processes import free_ports
 from support.servers import STATIC, Server
 
 THRESHOLDS_FAILED = 99

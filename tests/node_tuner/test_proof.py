@@ -11,10 +11,9 @@ import pytest
 from support import becomes, eventually
 from support.agents import run
 from support.apiserver import Api
-from support.cgroup_trees import Cgroups, Machine
+from support.cgroups import Cgroups, Machine
 from support.node_agents import Agents, Node, Pod, node, pod, state
-from support.ports import free_ports
-from support.programs import program
+from support.processes import free_ports, program
 
 EXCLUSIVE, QUOTA, CORES, INTERRUPTS, FILES, SYSCTLS = (
     "cpus-exclusive",

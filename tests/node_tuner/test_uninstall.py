@@ -12,7 +12,7 @@ import pytest
 from support import PATIENCE, eventually
 from support.apiserver import Api
 from support.node_agents import create
-from support.programs import program
+from support.processes import program
 from support.slices import Wire
 
 NAME = "corelane-node-tuning"

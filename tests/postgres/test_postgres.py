@@ -12,8 +12,8 @@ import pytest
 
 from postgres import account, home, instance, programs
 from support import REPOSITORY, eventually
-from support.ports import free_ports
 from support.postgres import Database, Postgres
+from support.processes import free_ports
 
 COMMAND = [sys.executable, "hack/postgres"]
 

@@ -1,11 +1,215 @@
-"""`python3 hack/release publish` checks its arguments first."""
+"""What a release publishes: charts with the digests of their images, and SBOMs."""
 
+import re
 import subprocess
 import sys
+import tarfile
+from io import BytesIO
+from pathlib import Path
 
 import pytest
+import yaml
 
+from release import charts, sbom
+from release.artefacts import IMAGE, INDEX, Artefact, digest_in, table
+from release.charts import repack
 from support import REPOSITORY
+from support.rendering import helm
+from tools.errors import ToolError
+
+VERSION = (REPOSITORY / "VERSION").read_text().strip()
+REGISTRY = "registry.example:5000/some/place"
+
+
+def index(name: str, digit: str) -> Artefact:
+    """An image index that was pushed."""
+    repository = f"{REGISTRY}/corelane-{name}"
+    return Artefact(INDEX, name, repository, f"sha256:{digit * 64}", tag=VERSION)
+
+
+PUSHED = [
+    index("server", "a"),
+    index("gateway", "b"),
+    index("node-tuner", "c"),
+    index("prometheus", "d"),
+    index("alertmanager", "e"),
+]
+STANDALONE = ("mode=standalone", "grafana.enabled=false")
+
+
+def images_of(package: Path, *settings: str) -> set[str]:
+    """The images that the rendered package names."""
+    sets = [argument for setting in settings for argument in ("--set", setting)]
+    result = helm("template", "test", package, *sets)
+    assert result.returncode == 0, result.stderr
+    return set(re.findall(r"^ *(?:- )?image: \"?([^\"\s]+)", result.stdout, re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The packages by the names of their charts."""
+    found = charts.package_all(REPOSITORY, PUSHED, tmp_path_factory.mktemp("packages") / "charts")
+    return {file.name.removesuffix(f"-{VERSION}.tgz"): file for file in found}
+
+
+@pytest.mark.nightly
+def test_every_chart_but_the_library_is_packaged(packages: dict[str, Path]) -> None:
+    kinds = {
+        file.parent.name: yaml.safe_load(file.read_text())["type"]
+        for file in REPOSITORY.glob("charts/*/Chart.yaml")
+    }
+    assert set(packages) == {name for name, kind in kinds.items() if kind == "application"}
+
+
+@pytest.mark.nightly
+def test_packages_use_the_pushed_images_by_digest(packages: dict[str, Path]) -> None:
+    references = {image.name: {image.reference} for image in PUSHED}
+    assert images_of(packages["server"]) == references["server"]
+    assert images_of(packages["gateway"]) == references["gateway"]
+    assert images_of(packages["node-tuning"], "mode=apply") == references["node-tuner"]
+    monitoring = images_of(packages["monitoring"], *STANDALONE)
+    names = ("server", "prometheus", "alertmanager")
+    assert monitoring == set().union(*(references[name] for name in names))
+    more = [f"monitoring.{setting}" for setting in (*STANDALONE, "enabled=true")]
+    whole = images_of(packages["corelane"], "node-tuning.enabled=true", *more)
+    assert whole == set().union(*references.values())
+
+
+@pytest.mark.nightly
+def test_a_mirror_is_one_value(packages: dict[str, Path]) -> None:
+    for name in ("server", "corelane"):
+        found = images_of(packages[name], "global.imageRegistry=mirror.example")
+        assert f"mirror.example/corelane-server@{PUSHED[0].digest}" in found
+        assert all(image.startswith("mirror.example/") for image in found)
+
+
+@pytest.mark.nightly
+def test_packaging_changes_only_registry_and_digest_of_a_copy(packages: dict[str, Path]) -> None:
+    values = "server/values.yaml"
+    with tarfile.open(packages["server"]) as archive:
+        packaged = yaml.safe_load(archive.extractfile(values).read())
+    source = yaml.safe_load((REPOSITORY / "charts" / values).read_text())
+    assert source["image"]["digest"] == source["global"]["imageRegistry"] == ""
+    source["image"]["digest"] = PUSHED[0].digest
+    source["global"]["imageRegistry"] = REGISTRY
+    assert packaged == source
+
+
+@pytest.mark.nightly
+def test_packages_of_one_commit_are_the_same_bytes(
+    packages: dict[str, Path], tmp_path: Path
+) -> None:
+    for again in charts.package_all(REPOSITORY, PUSHED, tmp_path / "charts"):
+        assert again.read_bytes() == (packages["server"].parent / again.name).read_bytes()
+
+
+@pytest.mark.nightly
+def test_packages_are_sorted_and_of_the_commit(packages: dict[str, Path]) -> None:
+    for name, package in packages.items():
+        with tarfile.open(package) as archive:
+            members = archive.getmembers()
+        first, *others = [member.name for member in members]
+        assert first == f"{name}/Chart.yaml"
+        assert others == sorted(others)
+        assert {member.mtime for member in members} == {int(package.stat().st_mtime)}
+
+
+@pytest.mark.fast
+def test_the_order_of_an_archive_does_not_matter(tmp_path: Path) -> None:
+    names = ["shop/values.yaml", "shop/charts/b/Chart.yaml", "shop/Chart.yaml", "shop/charts/a/x"]
+    for number, order in enumerate((names, names[::-1])):
+        with tarfile.open(tmp_path / f"{number}.tgz", "w:gz") as archive:
+            for name in order:
+                member = tarfile.TarInfo(name)
+                member.mtime, member.size = number, len(name)
+                archive.addfile(member, BytesIO(name.encode()))
+        repack(tmp_path / f"{number}.tgz", 7)
+    assert (tmp_path / "0.tgz").read_bytes() == (tmp_path / "1.tgz").read_bytes()
+    with tarfile.open(tmp_path / "0.tgz") as archive:
+        found = {name: archive.extractfile(name).read().decode() for name in archive.getnames()}
+    assert found == {name: name for name in names}
+
+
+@pytest.mark.nightly
+def test_helm_lints_packages(packages: dict[str, Path]) -> None:
+    for package in packages.values():
+        result = helm("lint", "--strict", package)
+        assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.nightly
+def test_an_image_that_no_chart_uses_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="no chart uses the image corelane-other"):
+        charts.package_all(REPOSITORY, [index("other", "c")], tmp_path / "charts")
+
+
+@pytest.mark.fast
+def test_a_value_is_changed_in_its_own_block_only() -> None:
+    values = 'first:\n  key: a\n\nimage:\n  # of what\n  name: x\n\n  key: ""\nlast:\n  other: b\n'
+    assert charts.changed(values, "first", "key", "c") == values.replace("key: a", "key: c")
+    assert charts.changed(values, "image", "key", "c") == values.replace('""', "c")
+    with pytest.raises(ToolError, match=r"no image\.other"):
+        charts.changed(values, "image", "other", "c")
+
+
+@pytest.mark.fast
+def test_each_image_of_a_chart_has_its_own_digest(tmp_path: Path) -> None:
+    image = "image:\n    # Where\n    repository: {}\n\n    tag: x\n    digest: {}\n"
+    text = "first:\n  {}second:\n  {}global:\n  imageRegistry: x\n"
+    values = "third:\n  deep:\n    image:\n      repository: other\n      digest: old\n"
+    before, after = (
+        values
+        + text.format(
+            image.format("corelane-server", first), image.format("corelane-gateway", second)
+        )
+        for first, second in (("old", '""'), (PUSHED[0].digest, PUSHED[1].digest))
+    )
+    (tmp_path / "values.yaml").write_text(before)
+    charts.pin([tmp_path], PUSHED[:2])
+    found = (tmp_path / "values.yaml").read_text()
+    assert found == after.replace("imageRegistry: x", f"imageRegistry: {REGISTRY}")
+
+
+@pytest.mark.fast
+def test_a_digest_is_read_only_where_there_is_one() -> None:
+    digest = "sha256:" + "d" * 64
+    assert digest_in(f"Pushed: x\nDigest: {digest}\n", "push") == digest
+    with pytest.raises(ToolError, match="expected one digest, found 2"):
+        digest_in(f"{digest} {PUSHED[0].digest}", "push")
+
+
+@pytest.mark.fast
+def test_the_table_names_every_artefact() -> None:
+    image = Artefact(IMAGE, "server", f"{REGISTRY}/corelane-server", PUSHED[0].digest, arch="arm64")
+    rows = [line.split() for line in table([PUSHED[1], image]).splitlines()[1:]]
+    assert rows == [
+        ["index", "gateway", "-", VERSION, PUSHED[1].digest],
+        ["image", "server", "arm64", "-", image.digest],
+    ]
+
+
+@pytest.mark.nightly
+def test_crates_of_a_program_with_their_checksums_and_licences() -> None:
+    target = "x86_64-unknown-linux-gnu"
+    found = sbom.crates(REPOSITORY, ["corelane-server", "corelane"], target)
+    by_name = {each["name"]: each for each in found}
+    assert len(by_name) >= 50
+    assert by_name["corelane-server"]["purl"] == f"pkg:cargo/corelane-server@{VERSION}"
+    for name in ("tokio", "hyper", "rustls"):
+        assert re.fullmatch("[0-9a-f]{64}", by_name[name]["hashes"][0]["content"])
+    assert by_name["fnv"]["licenses"] == [{"expression": "Apache-2.0 OR MIT"}]
+    assert len({each["purl"] for each in found}) == len(found)
+    # Of tests, of macros and of other systems: none of them is in the program.
+    assert not by_name.keys() & {"tempfile", "syn", "windows-sys"}
+
+
+@pytest.mark.fast
+def test_labels_of_an_image_become_components() -> None:
+    labels = {"corelane.envoy.version": "1.40.1", "corelane.glibc.version": "2.36-9+deb12u14"}
+    envoy, glibc = sbom.labelled(labels, "arm64")
+    assert envoy["cpe"].startswith("cpe:2.3:a:envoyproxy:envoy:1.40.1:")
+    assert glibc["purl"].startswith("pkg:deb/debian/libc6@2.36-9%2Bdeb12u14?arch=arm64&")
+    assert sbom.labelled({}, "arm64") == []
 
 
 @pytest.mark.fast

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from support.postgres import Postgres
-from support.saves import Writer
+from support.projects import Writer
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 
 from support import PATIENCE, eventually
 from support.client import Client, Reply, ask
+from support.credentials import line, token
 from support.raw import connect
 from support.servers import Server, start
-from support.tokens import line, token
 
 GOOD, OTHER = token(), token()
 NAMELESS = 'Bearer realm="corelane"'

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support.certificates import certificate
+from support.credentials import certificate
 from support.rendering import tool
 from support.servers import Server
 

@@ -10,8 +10,8 @@ import pytest
 
 from support import eventually
 from support.postgres import Database, Postgres
+from support.projects import connected, database_line, lists
 from support.rendering import tool
-from support.saves import connected, database_line, lists
 from support.servers import Server
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from support import eventually
 from support.client import Reply, ask
-from support.locks import holding
-from support.postgres import Database, Postgres
-from support.saves import Writer, connected, database_line, lists
+from support.postgres import Database, Postgres, holding
+from support.projects import Writer, connected, database_line, lists
 from support.servers import Server
 
 

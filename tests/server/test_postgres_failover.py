@@ -1,4 +1,4 @@
-"""Several servers of which one is the primary, and what becomes of sessions when that changes."""
+"""Several servers of which one is the primary, and what is kept when one of them or a replica is killed."""
 
 import json
 import shutil
@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from support import eventually
 from support.client import ask
-from support.ports import free_ports
 from support.postgres import Database, Postgres
-from support.saves import Writer, connected, database_line, lists
+from support.processes import free_ports
+from support.projects import Saves, Writer, connected, database_line, lists
 from support.servers import Server
 
 
@@ -92,3 +92,46 @@ def test_a_server_that_became_read_only_is_left(
     database.server.query(f"ALTER DATABASE {database.name} RESET default_transaction_read_only")
     connected(server)
     assert lists(server) == 200
+
+
+SAVES = 100
+"""Acknowledged before each kill, on four connections."""
+
+
+def test_the_server_is_killed(
+    postgres: Postgres, writer: Writer, start: Callable[..., Server]
+) -> None:
+    database = postgres.database()
+    flags = (*database.flags(), *writer.flags())
+    serving = [start(*flags)]
+    connected(serving[0])
+    with Saves(lambda: serving[-1].url, writer) as saves:
+        for _ in range(2):
+            saves.more(SAVES)
+            serving[-1].process.kill()
+            serving.append(start(*flags))
+            connected(serving[-1])
+        saves.more(SAVES)
+    assert saves.refused > 0
+    saves.check(serving[-1])
+
+
+def test_postgresql_is_killed(
+    mortal: Postgres, writer: Writer, start: Callable[..., Server]
+) -> None:
+    database = mortal.database()
+    # Saves would be lost if the server did not ask for better.
+    database.query(f"ALTER DATABASE {database.name} SET synchronous_commit = off")
+    server = start(*database.flags(), *writer.flags())
+    connected(server)
+    with Saves(lambda: server.url, writer) as saves:
+        for _ in range(2):
+            saves.more(SAVES)
+            mortal.kill()
+            # It reads its log first: that it was not shut down is what this is about.
+            mortal.start()
+        saves.more(SAVES)
+    assert "was not properly shut down" in mortal.log()
+    assert saves.refused > 0
+    connected(server)
+    saves.check(server)

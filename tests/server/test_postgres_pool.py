@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 
 from support import eventually
 from support.client import Reply, ask
-from support.locks import holding
-from support.postgres import Database
-from support.saves import Writer, connected, database_line, lists
+from support.postgres import Database, holding
+from support.projects import Writer, connected, database_line, lists
 from support.servers import Server
 
 ONE = ("--lanes", "1", "--database.connections", "1")

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.client import ask
-from support.projects import Database, Projects, path, problem, whole
-from support.saves import connected
+from support.projects import Database, Projects, connected, path, problem, whole
 from support.servers import Server, start
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

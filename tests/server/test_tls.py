@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from support import PATIENCE, eventually
-from support.certificates import certificate
 from support.client import ask
+from support.credentials import certificate
 from support.servers import Server
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from support import PATIENCE, eventually
 from support.envoys import Gateway
-from support.programs import program
+from support.processes import program
 
 
 def run(package: str, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:

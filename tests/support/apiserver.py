@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from support import eventually
-from support.ports import free_ports
+from support.processes import free_ports
 from tools import resolve
 
 PROGRAMS = ("etcd", "kube-apiserver", "kubectl", "helm", "openssl")

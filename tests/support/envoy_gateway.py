@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from support import PATIENCE, accesslog, eventually
+from support import PATIENCE, envoys, eventually
 from support.client import ask
 from support.processes import running as process_of
 from support.rendering import tool
@@ -54,7 +54,7 @@ class Running:
 
     def logged(self, path: str) -> list[dict]:
         """The entries of the requests for a path in the access log so far."""
-        return accesslog.entries(self.folder / "log", path)
+        return envoys.entries(self.folder / "log", path)
 
     def conditions(self) -> dict[tuple[str, str], dict[str, str]]:
         """By kind and name of an object: the last status of each condition, and why."""

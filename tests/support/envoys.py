@@ -1,5 +1,6 @@
 """A real Envoy, alone, with the configuration that the gateway chart renders."""
 
+import json
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,11 +11,17 @@ from urllib.parse import urlsplit
 import yaml
 
 from support import eventually
-from support.accesslog import entries
 from support.client import ask
-from support.ports import free_ports
-from support.processes import running
+from support.processes import free_ports, running
 from support.rendering import render, tool
+
+
+def entries(log: Path, path: str) -> list[dict]:
+    """The entries of the requests for a path; other words may be between them."""
+    lines = log.read_text().splitlines(keepends=True)
+    # The last line may not be whole yet.
+    whole = [json.loads(line) for line in lines if line.startswith('{"') and line.endswith("\n")]
+    return [entry for entry in whole if entry.get("path") == path]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Self
 
 from support import PATIENCE, eventually
 from support.client import Client
-from support.h2c import H2cClient
+from support.h2 import H2cClient
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """A disposable machine for what is machine-wide: a real kernel in software emulation, with commands from the test.
 
     def test_something(machine):
-        assert machine.run("uname -s").output == "Linux\n"
+        assert machine.run("uname -s").output == "Linux\\n"
 
 Nothing of the machine that runs the tests is changed, whatever they write there. It has two CPUs, a network
 device with a queue for each (eth1) and one with a single queue (eth0), and no disk.
@@ -15,16 +15,105 @@ import shlex
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from support import initramfs
-from support.programs import program
+from support.processes import program
 from tools import debian, resolve
+
+INIT = Path(__file__).parent / "machine" / "init"
+FOLDERS = ("bin", "dev", "etc", "lib", "lib/modules", "proc", "root", "run", "sys", "tmp", "var")
+
+# inode(7): the types of files.
+FOLDER, DEVICE, FILE, LINK = 0o040755, 0o020600, 0o100755, 0o120777
+CONSOLE = (5, 1)
+"""The device number of /dev/console, without which the first process could say nothing."""
+
+
+class Archive:
+    """An archive that grows."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._folders: set[str] = set()
+
+    def add(self, path: str, content: bytes, mode: int = FILE, device: tuple = (0, 0)) -> None:
+        """Adds a file, with the folders above it."""
+        for folder in reversed(Path(path).parents[:-1]):
+            self.folder(str(folder))
+        self._entry(path, content, mode, device)
+
+    def folder(self, path: str) -> None:
+        """Adds a folder, once."""
+        if path not in self._folders:
+            self._folders.add(path)
+            self._entry(path, b"", FOLDER, (0, 0))
+
+    def content(self) -> bytes:
+        """The whole archive."""
+        self._entry("TRAILER!!!", b"", 0, (0, 0))
+        return b"".join(self._parts)
+
+    def _entry(self, path: str, content: bytes, mode: int, device: tuple[int, int]) -> None:
+        name = path.encode() + b"\0"
+        # Inode, mode, owner, group, links, time, size, device, its own device number, length of the name, sum.
+        fields = (len(self._parts) + 1, mode, 0, 0, 1, 0, len(content), 0, 0, *device, len(name), 0)
+        head = b"070701" + b"".join(b"%08X" % field for field in fields) + name
+        self._parts += [_padded(head), _padded(content)]
+
+
+def build(
+    programs: list[Path], files: dict[str, Path], first: Iterable[str], later: Iterable[str]
+) -> bytes:
+    """An archive with programs in /bin and modules: the first are loaded, others can be `later`."""
+    archive = Archive()
+    for folder in FOLDERS:
+        archive.folder(folder)
+    archive.add("dev/console", b"", DEVICE, CONSOLE)
+    archive.add("init", INIT.read_bytes())
+    archive.add("bin/sh", b"busybox", LINK)
+    loaded = in_order(files, first)
+    archive.add("etc/modules", "".join(f"{name}\n" for name in loaded).encode())
+    for name in dict.fromkeys([*loaded, *in_order(files, later)]):
+        archive.add(f"lib/modules/{name}.ko", files[name].read_bytes())
+    for library in sorted({path for each in programs for path in _libraries(each)}):
+        archive.add(library.lstrip("/"), Path(library).read_bytes())
+    for each in programs:
+        archive.add(f"bin/{each.name}", each.read_bytes())
+    return archive.content()
+
+
+def modules(folder: Path) -> dict[str, Path]:
+    """The modules of a kernel, by name."""
+    return {file.stem.replace("-", "_"): file for file in folder.rglob("*.ko")}
+
+
+def in_order(files: dict[str, Path], names: Iterable[str]) -> list[str]:
+    """Modules with all that they need, in the order in which they can be loaded."""
+    order: dict[str, None] = {}
+    for name in names:
+        # The section .modinfo of a module names those that it uses.
+        field = re.search(rb"\0depends=([^\0]*)\0", files[name].read_bytes())
+        needs = field[1].decode().replace("-", "_").split(",") if field else []
+        order.update(dict.fromkeys(in_order(files, filter(None, needs))))
+        order[name] = None
+    return list(order)
+
+
+def _libraries(program: Path) -> list[str]:
+    """The loader and libraries that a program is started with; none for a static one."""
+    found = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
+    return re.findall(r"(/\S+) \(0x", found.stdout)
+
+
+def _padded(data: bytes) -> bytes:
+    """Ends at a multiple of four bytes."""
+    return data + bytes(-len(data) % 4)
+
 
 BOOT = 180.0
 """Longest time in seconds for a boot; 4 s where nothing else runs."""
@@ -83,11 +172,11 @@ class Machine:
         self._busybox = resolve.ensure(["busybox"])["busybox"].parent.parent
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
-        self._modules = initramfs.modules(self._busybox / "lib/modules")
+        self._modules = modules(self._busybox / "lib/modules")
         # Without what only debuggers read it is a third as large, and the kernel unpacks it sooner.
         subprocess.run(["strip", "-o", folder / program.name, program], check=True)
         programs = [self._busybox / "bin/busybox", folder / program.name]
-        content = initramfs.build(programs, self._modules, DRIVERS, LATER)
+        content = build(programs, self._modules, DRIVERS, LATER)
         (folder / "initramfs").write_bytes(content)
 
     def start(self) -> None:
@@ -157,7 +246,7 @@ class Machine:
     @contextmanager
     def loaded(self, module: str) -> Iterator[None]:
         """With a module of `LATER` and what it needs."""
-        names = initramfs.in_order(self._modules, [module])
+        names = in_order(self._modules, [module])
         absent = [name for name in names if self.run(f"[ -d /sys/module/{name} ]").status]
         try:
             for name in absent:

@@ -13,8 +13,7 @@ from pathlib import Path
 from support import PATIENCE, eventually
 from support.apiserver import Api
 from support.client import Reply, ask
-from support.ports import free_ports
-from support.programs import program
+from support.processes import free_ports, program
 from support.trees import Tree, sysctl
 
 PREFIX = "corelane_node_"

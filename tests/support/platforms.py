@@ -14,7 +14,7 @@ import pytest
 
 from local import processes, supervisor, topology
 from support import REPOSITORY
-from support.ports import free_ports
+from support.processes import free_ports
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ What kills or stops its PostgreSQL, or wants TLS, takes a server of its own from
 import itertools
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import pytest
 
 from postgres import instance, process
 from support import eventually
-from support.ports import free_ports
+from support.processes import free_ports
 
 _numbers = itertools.count()
 
@@ -156,3 +157,26 @@ def postgres(new_postgres: Callable[..., Postgres]) -> Postgres:
 def database(postgres: Postgres) -> Database:
     """A new database on the server that tests share."""
     return postgres.database()
+
+
+@contextmanager
+def holding(database: Database, statement: str) -> Iterator[None]:
+    """Runs a statement in a transaction and keeps that open."""
+    instance = database.server.instance
+    session = subprocess.Popen(
+        [instance.programs["psql"], "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1"],
+        env={**os.environ, **instance.programs.environment(), **instance.client(database.name)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        session.stdin.write(f"BEGIN; {statement};\n\\echo held\n")
+        session.stdin.flush()
+        # What the statement itself prints comes first.
+        assert any(line == "held\n" for line in session.stdout), f"not held: {statement}"
+        yield
+    finally:
+        # Its transaction is rolled back. Where PostgreSQL was killed, nobody reads any more.
+        session.kill()
+        session.communicate()

@@ -1,14 +1,18 @@
-"""Ends what a test starts, with all that it started itself."""
+"""The processes of a test: programs of the services, ports, and the end of what a test starts."""
 
 import os
 import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from support import PATIENCE
+from loadtests.bench.free_ports import free_ports
+from support import PATIENCE, REPOSITORY
+
+__all__ = ["free_ports"]
 
 
 @contextmanager
@@ -26,3 +30,20 @@ def running(
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def program(name: str) -> Path:
+    """A build with checks for overflow; what images hold is tested on the cluster."""
+    return _folder() / name
+
+
+@cache
+def _folder() -> Path:
+    """All at once, as the tests of Rust have built them before.
+
+    Alone each would take fewer features of what it depends on, and that would be built once more.
+    """
+    argv = ["cargo", "build", "--locked", "--quiet", "--workspace", "--bins"]
+    subprocess.run(argv, cwd=REPOSITORY / "services", check=True)
+    target = os.environ.get("CARGO_TARGET_DIR", "target")
+    return (REPOSITORY / "services" / target).resolve() / "debug"

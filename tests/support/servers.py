@@ -10,8 +10,7 @@ import pytest
 
 from support import PATIENCE, REPOSITORY, eventually
 from support.client import ask
-from support.ports import free_ports
-from support.programs import program
+from support.processes import free_ports, program
 
 STATIC = REPOSITORY / "services/server/static"
 

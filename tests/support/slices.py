@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 from support import PATIENCE, eventually
 from support.apiserver import Api
 from support.client import ask
-from support.ports import free_ports
-from support.programs import program
+from support.processes import free_ports, program
 
 READY = {"ready": True, "serving": True, "terminating": False}
 STARTING = {"ready": False, "serving": False, "terminating": False}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dashboards.live.node import SYSCTLS
-from support.programs import program
+from support.processes import program
 from tools import resolve
 
 Content = str | bytes

@@ -6,9 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from support.certificates import certificate
+from support.credentials import certificate, issuer
 from support.rendering import render, tool
-from support.tokens import issuer
 
 # Without one of them Envoy's memory monitor refuses even to be validated (the root of cgroup v2 has none).
 CGROUP_FILES = (

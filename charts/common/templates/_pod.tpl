@@ -64,3 +64,78 @@ topologySpreadConstraints:
   {{- end }}
 {{- end }}
 {{- end -}}
+
+{{/*
+Parts of a container.
+*/}}
+
+{{- define "common.container.image" -}}
+image: {{ include "common.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+# The last lines of the log become part of the pod's state when it fails: kubectl describe shows them.
+terminationMessagePolicy: FallbackToLogsOnError
+{{- end -}}
+
+{{/* The three probes. Takes the root context, the port, and the paths of readiness and liveness. By
+httpGet: an exec probe would run on the pod's own CPUs. */}}
+{{- define "common.container.probes" -}}
+{{- $paths := dict "startup" .ready "readiness" .ready "liveness" .live -}}
+{{- range $probe := list "startup" "readiness" "liveness" }}
+{{ $probe }}Probe:
+  httpGet:
+    path: {{ get $paths $probe }}
+    port: {{ $.port }}
+  {{- toYaml (get $.root.Values.probes $probe) | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* The image: by digest if there is one, from the registry of the chart or of all charts. */}}
+{{- define "common.image" -}}
+{{- $image := .Values.image -}}
+{{- $registry := $image.registry | default .Values.global.imageRegistry -}}
+{{- list $registry $image.repository | compact | join "/" -}}
+{{- if $image.digest -}}
+@{{ $image.digest }}
+{{- else -}}
+:{{ $image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- define "common.imagePullSecrets" -}}
+{{- with concat .Values.imagePullSecrets (.Values.global.imagePullSecrets | default list) | uniq -}}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Parts of a Deployment that stand above its pods.
+*/}}
+
+{{/* A number of replicas here would undo what the autoscaler decided. */}}
+{{- define "common.deployment.rollout" -}}
+{{- if not .Values.autoscaling.enabled -}}
+replicas: {{ .Values.replicas }}
+{{ end -}}
+revisionHistoryLimit: {{ .Values.revisionHistoryLimit }}
+minReadySeconds: {{ .Values.minReadySeconds }}
+selector:
+  matchLabels:
+    {{- include "common.selectorLabels" . | nindent 4 }}
+strategy:
+  type: RollingUpdate
+  rollingUpdate:
+    {{- toYaml .Values.rollout | nindent 4 }}
+{{- end -}}
+
+{{/* Annotations of the pods: takes the root context, the configuration, and where metrics are. The
+configuration is read once, so its checksum rolls the pods when it changes. */}}
+{{- define "common.podAnnotations" -}}
+{{- $own := dict "checksum/config" (sha256sum .config) -}}
+{{- $scrape := dict
+  "prometheus.io/scrape" "true"
+  "prometheus.io/port" (toString .port)
+  "prometheus.io/path" .path
+-}}
+{{- merge $own .root.Values.podAnnotations (ternary $scrape dict .root.Values.prometheusAnnotations) | toYaml -}}
+{{- end -}}

@@ -14,3 +14,28 @@ metadata:
 automountServiceAccountToken: false
 {{- end -}}
 {{- end -}}
+
+{{/*
+The token of a container that asks the API server something: mounted by that container alone. Both take the
+name of the volume.
+*/}}
+
+{{/* Where clients look for it. No other container has it. */}}
+{{- define "common.token.mount" -}}
+- name: {{ . }}
+  mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+  readOnly: true
+{{- end -}}
+
+{{- define "common.token.volume" -}}
+- name: {{ . }}
+  projected:
+    sources:
+      # The kubelet renews it, and who mounts it reads it again.
+      - serviceAccountToken: {path: token, expirationSeconds: 3607}
+      - configMap:
+          name: kube-root-ca.crt
+          items: [{key: ca.crt, path: ca.crt}]
+      - downwardAPI:
+          items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]
+{{- end -}}

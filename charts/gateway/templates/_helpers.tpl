@@ -9,3 +9,14 @@
 - --log-level
 - {{ .Values.logLevel }}
 {{- end -}}
+
+{{/* A duration in protobuf's JSON format, such as 0.250s. Takes a list of the root context and the
+dotted name of a value. */}}
+{{- define "gateway.duration" -}}
+{{- $milliseconds := include "common.milliseconds" . | int64 -}}
+{{- if mod $milliseconds 1000 -}}
+{{- printf "%d.%03ds" (div $milliseconds 1000) (mod $milliseconds 1000) -}}
+{{- else -}}
+{{- printf "%ds" (div $milliseconds 1000) -}}
+{{- end -}}
+{{- end -}}

@@ -66,3 +66,89 @@ spec:
 ready: {{ include "monitoring.path" . }}/-/ready
 live: {{ include "monitoring.path" . }}/-/healthy
 {{- end -}}
+
+{{/*
+What the pods of the parts have in common. All take the context of a part.
+*/}}
+
+{{/* Above the pod. One pod at a time may have the volume, which is what a StatefulSet promises. */}}
+{{- define "monitoring.statefulSet" -}}
+replicas: 1
+serviceName: {{ include "common.fullname" . }}
+revisionHistoryLimit: {{ .Values.revisionHistoryLimit }}
+# With OrderedReady, a pod that never becomes ready is not replaced by a corrected one.
+podManagementPolicy: Parallel
+selector:
+  matchLabels:
+    {{- include "common.selectorLabels" . | nindent 4 }}
+{{- with .Values.persistence }}
+{{- if .enabled }}
+persistentVolumeClaimRetentionPolicy:
+  whenDeleted: {{ ternary "Retain" "Delete" .keep }}
+  whenScaled: Retain
+volumeClaimTemplates:
+  - metadata:
+      name: data
+      labels:
+        {{- include "common.selectorLabels" $ | nindent 8 }}
+    spec:
+      accessModes: [ReadWriteOnce]
+      {{- with .storageClass }}
+      storageClassName: {{ . | quote }}
+      {{- end }}
+      resources:
+        requests:
+          storage: {{ .size }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The volume `data`, unless it is claimed. */}}
+{{- define "monitoring.data" -}}
+{{- if not .Values.persistence.enabled -}}
+- name: data
+  emptyDir: {sizeLimit: {{ .Values.persistence.size }}}
+{{- end -}}
+{{- end -}}
+
+{{/* Pod Security "restricted", and a volume that the user may write. */}}
+{{- define "monitoring.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: {{ .Values.user | int64 }}
+runAsGroup: {{ .Values.user | int64 }}
+fsGroup: {{ .Values.user | int64 }}
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "monitoring.resources" -}}
+{{- $memory := dict "memory" .Values.memory -}}
+{{- $cpu := ternary (dict "cpu" .Values.cpu) dict (ne (toString .Values.cpu) "") -}}
+{{- $derived := dict "requests" (merge $cpu $memory) "limits" $memory -}}
+{{- .Values.resources | default $derived | toYaml -}}
+{{- end -}}
+
+{{/* The pods of a part of the release. Takes the root context and the part. */}}
+{{- define "monitoring.network.part" -}}
+- podSelector:
+    matchLabels:
+      {{- include "common.selectorLabels" (dict "App" (last .) "Release" (first .).Release) | nindent 6 }}
+{{- end -}}
+
+{{/* The port of a URL. */}}
+{{- define "monitoring.network.urlPort" -}}
+{{- $url := urlParse . -}}
+{{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) -}}
+{{- end -}}
+
+{{/* A pod of helm test that asks a part, past the policies. Takes the root context, the part, the ending of the pod's
+name, the path below the part's own, and further arguments. */}}
+{{- define "monitoring.test" -}}
+{{- $part := dict "root" .root "App" .part -}}
+{{- include "monitoring.part" $part -}}
+{{- $_ := set $part.Values "image" .root.Values.test.image -}}
+{{- $url := printf "http://%s%s" (include "monitoring.address" (list .root .part)) .path -}}
+{{- $arguments := concat (list $url "--deadline" "60s") .more -}}
+{{- dict "root" $part "name" .name "arguments" $arguments | include "common.test.pod" -}}
+{{- end -}}

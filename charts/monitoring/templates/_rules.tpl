@@ -45,3 +45,16 @@ slo:corelane_slo_errors:floor latency: {{ .errorFloor }}
 slo:corelane_capacity_used_objective:ratio: {{ .capacityUsed }}
 {{- end -}}
 {{- end -}}
+
+{{/* Metadata of an object for the operator. Takes the root context and the ending of its name. */}}
+{{- define "monitoring.operator.metadata" -}}
+{{- $root := first . -}}
+name: {{ include "monitoring.name" . }}
+labels:
+  {{- merge (include "common.labels" $root | fromYaml) $root.Values.operator.labels | toYaml | nindent 2 }}
+{{- end -}}
+
+{{/* The name of a dashboard's ConfigMap. Takes the root context and the path. */}}
+{{- define "monitoring.dashboard" -}}
+{{ include "common.fullname" (first .) }}-dashboard-{{ last . | base | trimSuffix ".json" | trimPrefix "corelane-" }}
+{{- end -}}

@@ -1,13 +1,11 @@
 """The causes of alerts: a function for each drill."""
 
 from dashboards.drill.causes import (
+    agents,
     certificates,
-    cluster,
     database,
     gateway,
-    lanes,
     monitoring,
-    nodes,
     replicas,
     slo,
 )
@@ -15,13 +13,11 @@ from dashboards.drill.drills import TABLE
 
 __all__ = [
     "TABLE",
+    "agents",
     "certificates",
-    "cluster",
     "database",
     "gateway",
-    "lanes",
     "monitoring",
-    "nodes",
     "replicas",
     "slo",
 ]

@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 
 from dashboards.drill.drills import Labels, drill
-from dashboards.drill.parts import Server
-from dashboards.drill.place import Place
+from dashboards.drill.place import Place, Server
 from support.client import ask
-from support.locks import holding
-from support.postgres import Database, Postgres
+from support.postgres import Database, Postgres, holding
 
 
 def _postgres(place: Place) -> Database:

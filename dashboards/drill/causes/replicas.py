@@ -1,5 +1,6 @@
-"""Replicas that crash, hang, stall, shed or reject."""
+"""Replicas that crash, hang, stall, shed or reject; lanes that are saturated, uneven or throttled."""
 
+import json
 import signal
 import socket
 import time
@@ -8,11 +9,10 @@ from contextlib import ExitStack
 
 from dashboards.drill import cgroup
 from dashboards.drill.drills import Labels, drill
-from dashboards.drill.parts import Server
-from dashboards.drill.place import Place
+from dashboards.drill.place import Place, Server
 from local.topology import HOST
-from support import tokens
-from support.client import ask
+from support import credentials
+from support.client import Client, ask
 
 
 @drill("CorelaneReplicaDown", how="SIGKILL of a replica; started again")
@@ -118,10 +118,90 @@ def connections_refused(place: Place) -> Iterator[Labels]:
 @drill("CorelaneTokensNotReloaded", how="an invalid token file; restored")
 def tokens_broken(place: Place) -> Iterator[Labels]:
     file = place.folder / "tokens"
-    good = tokens.line("drill", tokens.token())
+    good = credentials.line("drill", credentials.token())
     file.write_text(good)
     server = place.server("--auth.tokens", file)
     place.begins()
     file.write_text("drill sha256:nonsense\n")
     yield {"pod": server.name}
     file.write_text(good)
+
+
+BURN = "100ms"
+
+
+@drill(
+    "CorelaneLaneSaturated",
+    "CorelaneQueueLong",
+    "CorelaneExpectedWait",
+    "CorelaneCapacityShort",
+    how="eight clients, one lane with one slot and a queue of ten, 100 ms of CPU per request "
+    "(fault injection); the load ends",
+    fires=300,
+    busy=True,
+)
+def lane_full(place: Place) -> Iterator[Labels]:
+    server = place.server(
+        "--faults", "on", "--lanes", "1", "--limits.slots", "1", "--limits.queue", "10"
+    )
+    place.begins()
+    server.fault("/hello", cpu={"burn": BURN})
+    with place.load(server.url, clients=8):
+        yield {"job": "server"}
+
+
+@drill(
+    "CorelaneLanesUneven",
+    how="all requests use connections of one of two lanes; the load ends",
+    fires=300,
+    busy=True,
+)
+def lanes_uneven(place: Place) -> Iterator[Labels]:
+    server = place.server("--faults", "on", "--lanes", "2")
+    place.begins()
+    server.fault("/hello", cpu={"burn": BURN})
+    with ExitStack() as stack:
+        client = _client_of(server, 0)
+        stack.callback(client.close)
+        stack.enter_context(place.again(lambda: client.ask("/hello"), pause=0.001))
+        yield {"pod": server.name}
+
+
+def _client_of(server: Server, lane: int) -> Client:
+    """A connection that the kernel's hash assigned to this lane."""
+    while True:
+        client = Client(server.url)
+        if json.loads(client.ask("/").body)["lane"] == lane:
+            return client
+        client.close()
+
+
+@drill(
+    "CorelanePodsUneven",
+    how="all requests go directly to one of two replicas; the load ends",
+    fires=300,
+    busy=True,
+)
+def pods_uneven(place: Place) -> Iterator[Labels]:
+    busy = place.server("--faults", "on", "--lanes", "1")
+    place.server("--lanes", "1", pod="server-1")
+    place.begins()
+    busy.fault("/hello", cpu={"burn": BURN})
+    with place.load(busy.url, clients=1):
+        yield {"job": "server"}
+
+
+@drill(
+    "CorelaneThrottledWhilePinned",
+    how="a pinned replica under load in a cgroup with a quota of 0.1 CPU; the quota is removed",
+)
+def throttled(place: Place) -> Iterator[Labels]:
+    quota = place.stack.enter_context(cgroup.quota())
+    own = ("--faults", "on", "--lanes", "1", "--pin", "on")
+    server = place.server(*own, within=quota.enters)
+    server.fault("/hello", cpu={"burn": BURN})
+    with place.load(server.url, clients=1):
+        place.begins()
+        quota.limit(cgroup.PERIOD // 10)
+        yield {"pod": server.name}
+        quota.limit(None)

@@ -15,20 +15,18 @@ import yaml
 from support import eventually
 from support.client import ask
 from support.envoys import Gateway, endpoint, gateway_to
-from support.h2c import (
+from support.h2 import (
+    CONTINUATION,
     DATA,
     END_HEADERS,
     END_STREAM,
     HEADERS,
     PING,
+    PRIORITY,
+    PUSH_PROMISE,
     RST_STREAM,
     SETTINGS,
     WINDOW_UPDATE,
-)
-from support.h2raw import (
-    CONTINUATION,
-    PRIORITY,
-    PUSH_PROMISE,
     Connection,
     frame,
     get,

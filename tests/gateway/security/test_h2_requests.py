@@ -9,7 +9,7 @@ from support import eventually
 from support.attacks import Bench
 from support.client import ask
 from support.envoys import endpoint, gateway_to
-from support.h2raw import Connection, get, request
+from support.h2 import Connection, get, request
 from support.recorder import Record
 
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nhost: gateway\r\n\r\n"

@@ -11,8 +11,20 @@ from support import eventually
 from support.attacks import HOST
 from support.client import ask
 from support.envoys import Gateway, endpoint, gateway_to
-from support.h2c import DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PREFACE, RST_STREAM
-from support.h2raw import Connection, frame, get, pack, request
+from support.h2 import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    PREFACE,
+    RST_STREAM,
+    Connection,
+    frame,
+    get,
+    pack,
+    request,
+)
 from support.raw import connect, replies, until_end
 from support.recorder import Recorder
 from support.servers import Server

@@ -38,3 +38,45 @@ resources:
     private_key: {filename: {{ $paths.key | quote }}}
     watched_directory: {path: {{ dir $paths.certificate | quote }}}
 {{- end -}}
+
+{{/*
+HTTP/3: a UDP listener with the certificate of TLS. Packets of a connection that changes its address find
+their worker by the connection's ID, but not another pod.
+*/}}
+{{- define "gateway.envoy.http3Listener" -}}
+- name: ingress_http3
+  stat_prefix: ingress
+  address: {socket_address: {protocol: UDP, address: {{ .Values.listener.address | quote }}, port_value: {{ .Values.http3.port }}}}
+  per_connection_buffer_limit_bytes: {{ int .Values.listener.bufferBytes }}
+  udp_listener_config:
+    quic_options: {}
+    # Several packets per system call, where the kernel can (UDP_GRO).
+    downstream_socket_config: {prefer_gro: true}
+  filter_chains:
+  - transport_socket:
+      name: envoy.transport_sockets.quic
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport
+        downstream_tls_context:
+          {{- include "gateway.envoy.tlsContext" (list .) | nindent 10 }}
+    filters:
+    - name: envoy.filters.network.http_connection_manager
+      typed_config:
+        {{- include "gateway.envoy.connectionManager" (dict "root" . "listener" "http3") | nindent 8 }}
+{{- end -}}
+
+{{- define "gateway.envoy.http3Options" -}}
+http3_protocol_options:
+  quic_protocol_options:
+    max_concurrent_streams: {{ int .Values.listener.http2Streams }}
+    initial_stream_window_size: {{ int .Values.listener.http2.streamWindow }}
+    initial_connection_window_size: {{ int .Values.listener.http2.connectionWindow }}
+{{- end -}}
+
+{{/* What tells clients that there is HTTP/3 (RFC 7838). */}}
+{{- define "gateway.envoy.altSvc" -}}
+{{- $port := .Values.http3.advertisedPort | default .Values.service.httpsPort | int -}}
+response_headers_to_add:
+- header: {key: alt-svc, value: 'h3=":{{ $port }}"; ma={{ include "common.seconds" (list . "http3.maxAge") }}'}
+  append_action: OVERWRITE_IF_EXISTS_OR_ADD
+{{- end -}}

@@ -1,41 +1,39 @@
-//! One parser of external text each.
+//! The targets, by what they read.
 
-mod capacity_mix;
-mod cgroup_place;
-mod conditions;
-mod configuration;
-mod cpu_list;
-mod div;
-mod document;
-mod file_path;
-mod file_range;
-mod framing;
-mod load_report;
-mod plain_requests;
-mod quota;
-mod trace_context;
-mod work;
+mod cgroups;
+mod files;
+mod http1;
+mod load;
+mod server;
 
-/// Parses one input, and panics if an invariant is violated.
-pub type Target = fn(&[u8]);
+/// A reader of outside text, and what always holds for it.
+#[derive(Debug)]
+pub struct Target {
+    /// Unique among the targets.
+    pub name: &'static str,
+    /// Reads one input; panics where the reader breaks one of its promises.
+    pub run: fn(&[u8]),
+    /// Inputs to begin with, each with a name that describes it.
+    pub seeds: &'static [(&'static str, &'static [u8])],
+}
 
-/// Every target by its name, which is also its folder in `seeds`.
-pub const TARGETS: &[(&str, Target)] = &[
-    ("capacity_mix", |input| text(input, capacity_mix::run)),
-    ("cgroup_place", |input| text(input, cgroup_place::run)),
-    ("conditions", conditions::run),
-    ("configuration", |input| text(input, configuration::run)),
-    ("cpu_list", |input| text(input, cpu_list::run)),
-    ("div", |input| text(input, div::run)),
-    ("document", document::run),
-    ("file_path", |input| text(input, file_path::run)),
-    ("file_range", file_range::run),
-    ("framing", framing::run),
-    ("load_report", load_report::run),
-    ("plain_requests", plain_requests::run),
-    ("quota", |input| text(input, quota::run)),
-    ("trace_context", |input| text(input, trace_context::run)),
-    ("work", |input| text(input, work::run)),
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    cgroups::CGROUP_PLACE,
+    cgroups::CPU_LIST,
+    cgroups::QUOTA,
+    files::FILE_PATH,
+    files::FILE_RANGE,
+    http1::FRAMING,
+    http1::PLAIN_REQUESTS,
+    http1::TRACE_CONTEXT,
+    load::CAPACITY_MIX,
+    load::LOAD_REPORT,
+    server::CONDITIONS,
+    server::CONFIGURATION,
+    server::DIV,
+    server::DOCUMENT,
+    server::WORK,
 ];
 
 /// For targets whose input is text.

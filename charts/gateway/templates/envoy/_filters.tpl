@@ -1,0 +1,132 @@
+{{/*
+JSON Web Tokens for writes. The gateway replaces a valid token of a client with its own, so replicas need
+neither issuer nor keys.
+*/}}
+{{- define "gateway.envoy.jwt" -}}
+{{- with .Values.authentication.jwt -}}
+{{- $paths := include "gateway.jwt.paths" $ | fromYaml -}}
+- name: envoy.filters.http.jwt_authn
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication
+    providers:
+      issuer:
+        issuer: {{ .issuer | quote }}
+        audiences: {{ .audiences | toJson }}
+        # Otherwise a token without an expiry would be valid forever.
+        require_expiration: true
+        clock_skew_seconds: {{ div (include "common.milliseconds" (list $ "authentication.jwt.leeway") | int64) 1000 }}
+        from_headers: [{name: authorization, value_prefix: "Bearer "}]
+        local_jwks: {filename: {{ $paths.jwks | quote }}}
+    rules:
+    # What is not known to be harmless needs a token, whatever methods there will be.
+    - match:
+        prefix: {{ .prefix | quote }}
+        headers: [{name: ":method", string_match: {safe_regex: {regex: GET|HEAD|OPTIONS}}, invert_match: true}]
+      requires: {provider_name: issuer}
+- name: envoy.filters.http.credential_injector
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.credential_injector.v3.CredentialInjector
+    overwrite: true
+    credential:
+      name: envoy.http.injected_credentials.generic
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.http.injected_credentials.generic.v3.Generic
+        header_value_prefix: "Bearer "
+        credential:
+          name: replicas
+          sds_config:
+            resource_api_version: V3
+            path_config_source: {path: {{ $paths.sds | quote }}}
+{{- end -}}
+{{- end -}}
+
+{{/* Where the files are: as mounted in the pod, or as the values of a local process say. */}}
+{{- define "gateway.jwt.paths" -}}
+{{- with .Values.authentication.jwt -}}
+{{- if .secret -}}
+{jwks: /etc/envoy-jwt/jwks.json, token: /etc/envoy-jwt/token, sds: /etc/envoy/credential.yaml}
+{{- else -}}
+{{- .files | toJson -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The file that names the gateway's token to Envoy: its secret discovery service. */}}
+{{- define "gateway.envoy.credential" -}}
+{{- $paths := include "gateway.jwt.paths" . | fromYaml -}}
+resources:
+- "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
+  name: replicas
+  generic_secret:
+    secret: {filename: {{ $paths.token | quote }}, watched_directory: {path: {{ dir $paths.token | quote }}}}
+{{- end -}}
+
+{{/*
+Token buckets of this process; no other gateway is asked. The reply has the form of local replies, below.
+*/}}
+{{- define "gateway.envoy.rateLimit" -}}
+{{- with .Values.rateLimit -}}
+- name: envoy.filters.http.local_ratelimit
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
+    stat_prefix: ingress
+    token_bucket: {max_tokens: {{ int .burst }}, tokens_per_fill: {{ int .requests }}, fill_interval: 1s}
+    filter_enabled: {default_value: {numerator: 100}, runtime_key: rate_limit.enabled}
+    filter_enforced: {default_value: {numerator: 100}, runtime_key: rate_limit.enforced}
+    enable_retry_after_header: true
+    enable_x_ratelimit_headers: DRAFT_VERSION_03
+    {{- with .perClient }}
+    {{- if .requests }}
+    rate_limits:
+    - actions: [{remote_address: {}}]
+    # Without a value, each address has a bucket of its own.
+    descriptors:
+    - entries: [{key: remote_address}]
+      token_bucket: {max_tokens: {{ int .burst }}, tokens_per_fill: {{ int .requests }}, fill_interval: 1s}
+    max_dynamic_descriptors: {{ int .addresses }}
+    {{- end }}
+    {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Replies that Envoy itself writes, in the form of the server's own errors (RFC 9457): the type and
+title follow from the status. Why Envoy refused is in the access log, not in the reply. What tells
+them from a replica's reply: they have no corelane-replica header.
+*/}}
+{{- define "gateway.envoy.localReplies" -}}
+{{- $phrases := list
+  (list 400 "Bad Request")
+  (list 401 "Unauthorized")
+  (list 403 "Forbidden")
+  (list 404 "Not Found")
+  (list 405 "Method Not Allowed")
+  (list 408 "Request Timeout")
+  (list 413 "Payload Too Large")
+  (list 426 "Upgrade Required")
+  (list 429 "Too Many Requests")
+  (list 431 "Request Header Fields Too Large")
+  (list 500 "Internal Server Error")
+  (list 501 "Not Implemented")
+  (list 502 "Bad Gateway")
+  (list 503 "Service Unavailable")
+  (list 504 "Gateway Timeout")
+-}}
+local_reply_config: &local_replies
+  mappers:
+  # The filter's schema demands a runtime key; nothing sets it.
+  {{- range $phrases }}
+  {{- $status := index . 0 }}
+  {{- $phrase := index . 1 }}
+  - filter: {status_code_filter: {comparison: {op: EQ, value: {default_value: {{ $status }}, runtime_key: unset}}}}
+    body_format_override:
+      content_type: application/problem+json
+      json_format:
+        type: urn:corelane:problem:{{ $phrase | lower | replace " " "-" }}
+        title: {{ $phrase }}
+        status: {{ $status }}
+  {{- end }}
+  body_format:
+    content_type: application/problem+json
+    json_format: {type: "about:blank", title: Error, status: "%RESPONSE_CODE%"}
+{{- end -}}

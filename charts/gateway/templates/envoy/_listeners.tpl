@@ -1,0 +1,124 @@
+{{/*
+The listeners that clients connect to: without TLS, by TLS, and by HTTP/3. All count under the name
+"ingress", and all read a request in one way (_connection-manager.tpl). Limits and timeouts here guard
+against clients, those of _upstream.tpl against replicas.
+*/}}
+{{- define "gateway.envoy.ingress" -}}
+{{- include "gateway.envoy.plainListener" . }}
+{{- if .Values.tls.enabled }}
+{{ include "gateway.envoy.tlsListener" . }}
+{{- end }}
+{{- if .Values.http3.enabled }}
+{{ include "gateway.envoy.http3Listener" . }}
+{{- end }}
+{{- end -}}
+
+{{- define "gateway.envoy.plainListener" -}}
+- name: ingress
+  stat_prefix: ingress
+  address: {socket_address: {address: {{ .Values.listener.address | quote }}, port_value: {{ .Values.listener.port }}}}
+  {{- include "gateway.envoy.tcp" . | nindent 2 }}
+  filter_chains:
+  - filters:
+    - name: envoy.filters.network.http_connection_manager
+      typed_config:
+        {{- $redirects := and .Values.tls.enabled (eq .Values.tls.plain "redirect") }}
+        {{- include "gateway.envoy.connectionManager" (dict "root" . "listener" (ternary "redirect" "plain" $redirects)) | nindent 8 }}
+{{- end -}}
+
+{{- define "gateway.envoy.tlsListener" -}}
+- name: ingress_tls
+  stat_prefix: ingress
+  address: {socket_address: {address: {{ .Values.listener.address | quote }}, port_value: {{ .Values.tls.port }}}}
+  {{- include "gateway.envoy.tcp" . | nindent 2 }}
+  filter_chains:
+  - transport_socket_connect_timeout: {{ include "gateway.duration" (list . "listener.timeouts.handshake") }}
+    transport_socket:
+      name: envoy.transport_sockets.tls
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext
+        {{- include "gateway.envoy.tlsContext" (list . "h2" "http/1.1") | nindent 8 }}
+    filters:
+    - name: envoy.filters.network.http_connection_manager
+      typed_config:
+        {{- include "gateway.envoy.connectionManager" (dict "root" . "listener" "tls") | nindent 8 }}
+{{- end -}}
+
+{{/* Buffers, the queue of new connections and dead ones: what every TCP listener has. Envoy listens once per
+worker (SO_REUSEPORT) by itself. */}}
+{{- define "gateway.envoy.tcp" -}}
+tcp_backlog_size: {{ int .Values.listener.backlog }}
+{{- include "gateway.envoy.locality" . }}
+{{- include "gateway.envoy.buffers" . | nindent 0 }}
+{{- if .Values.listener.keepalive.probes }}
+tcp_keepalive:
+  keepalive_time: {{ include "common.seconds" (list . "listener.keepalive.after") }}
+  keepalive_interval: {{ include "common.seconds" (list . "listener.keepalive.interval") }}
+  keepalive_probes: {{ int .Values.listener.keepalive.probes }}
+{{- end }}
+{{- if .Values.listener.proxyProtocol }}
+listener_filters:
+- name: envoy.filters.listener.proxy_protocol
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol
+{{- end }}
+{{- end -}}
+
+{{- define "gateway.envoy.buffers" -}}
+per_connection_buffer_limit_bytes: {{ int .Values.listener.bufferBytes }}
+per_connection_buffer_high_watermark_timeout: {{ include "gateway.duration" (list . "listener.timeouts.buffer") }}
+{{- end -}}
+
+{{/*
+The only way to the admin interface from outside: two paths, GET only. Prometheus and the kubelet
+need these two; everything else there changes or reveals something.
+*/}}
+{{- define "gateway.envoy.statsListener" -}}
+- name: stats
+  stat_prefix: stats
+  address: {socket_address: {address: {{ .Values.stats.address | quote }}, port_value: {{ .Values.stats.port }}}}
+  # Probes and scrapes must work when clients have used up the connection limit or the memory.
+  ignore_global_conn_limit: true
+  bypass_overload_manager: true
+  per_connection_buffer_limit_bytes: 32768
+  filter_chains:
+  - filters:
+    - name: envoy.filters.network.http_connection_manager
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+        stat_prefix: stats
+        server_header_transformation: PASS_THROUGH
+        generate_request_id: false
+        common_http_protocol_options: {idle_timeout: 120s}
+        request_headers_timeout: 5s
+        request_timeout: 10s
+        local_reply_config: *local_replies
+        route_config:
+          name: stats
+          virtual_hosts:
+          - name: admin
+            domains: ["*"]
+            routes:
+            {{- range list "/stats/prometheus" "/ready" }}
+            - match:
+                path: {{ . }}
+                headers: [{name: ":method", string_match: {exact: GET}}]
+              route: {cluster: admin, timeout: 10s}
+            {{- end }}
+            - match: {prefix: /}
+              direct_response: {status: 404}
+        http_filters:
+        {{- include "gateway.envoy.routerFilter" . | nindent 8 }}
+{{- end -}}
+
+{{- define "gateway.envoy.adminCluster" -}}
+- name: admin
+  type: STATIC
+  connect_timeout: 0.250s
+  load_assignment:
+    cluster_name: admin
+    endpoints:
+    - lb_endpoints:
+      - endpoint:
+          address: {socket_address: {address: 127.0.0.1, port_value: {{ .Values.admin.port }}}}
+{{- end -}}

@@ -1,0 +1,158 @@
+"""Agents: of nodes with changed or rejected settings, of gateways, and without an API server."""
+
+import itertools
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dashboards.drill.drills import Labels, drill
+from dashboards.drill.place import Place
+from dashboards.live.parts import Part
+from support import trees
+from support.trees import Tree
+
+BACKLOG = "net.core.netdev_max_backlog"
+
+WANTED = ("--profile=custom", f"--knobs={BACKLOG}=5000")
+
+NODE = "node-1"
+
+
+def _drift(tree: Tree, value: str) -> None:
+    """Changes the sysctl atomically."""
+    file = tree.root.parent / "drifted"
+    file.write_text(f"{value}\n")
+    file.replace(tree.root / trees.sysctl(BACKLOG))
+
+
+def _tree(place: Place) -> Tree:
+    return trees.make(place.folder / "node", trees.node())
+
+
+def _prepared(place: Place, tree: Tree, *flags: str, within: Sequence[str] = ()) -> Part:
+    """An agent with a prepared node; `within` is a command that runs it."""
+    told = ["--agent.mode=apply", f"--root={tree.root}", f"--journal={tree.journal}", *flags]
+    agent = place.tuner(NODE, *WANTED, *told, within=within)
+    place.until(agent.ready, "the node is prepared")
+    return agent
+
+
+@drill(
+    "CorelaneNodeKnobDrift",
+    how="a sysctl of a prepared node is changed once; the agent repairs it",
+)
+def knob_drift(place: Place) -> Iterator[Labels]:
+    tree = _tree(place)
+    _prepared(place, tree)
+    # The first sample of a series is not an increase.
+    seen = f'corelane_node_knob_drift_total{{namespace="{place.namespace}", knob="{BACKLOG}"}}'
+    place.until(lambda: place.watch.query(seen), "the setting is scraped")
+    place.begins()
+    _drift(tree, "300")
+    yield {"node": NODE, "knob": BACKLOG}
+
+
+@drill(
+    "CorelaneNodeNotPrepared",
+    how="a sysctl of a node is changed repeatedly, and its agent only reports; restored",
+)
+def node_not_prepared(place: Place) -> Iterator[Labels]:
+    tree = _tree(place)
+    _prepared(place, tree, "--agent.drift=report")
+    place.begins()
+    values = itertools.cycle(("300", "400"))
+    with place.again(lambda: _drift(tree, next(values))):
+        yield {"node": NODE}
+    _drift(tree, "5000")
+
+
+@drill(
+    "CorelaneNodeKnobFailed",
+    how="a changed sysctl whose file is read-only for the agent (mount namespace); writable again",
+)
+def knob_failed(place: Place) -> Iterator[Labels]:
+    tree = _tree(place)
+    agent = _prepared(place, tree, within=("unshare", "--mount"))
+    file = tree.root / trees.sysctl(BACKLOG)
+    place.begins()
+    _mount(agent, 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"', file)
+    # In place, because a new file would not be the mounted one.
+    file.write_text("300\n")
+    yield {"node": NODE, "knob": BACKLOG}
+    _mount(agent, 'umount "$1"', file)
+
+
+def _mount(agent: Part, script: str, file: Path) -> None:
+    """Runs a script on a file in the mount namespace of an agent."""
+    within = ["nsenter", "--mount", f"--target={agent.pid}", "sh", "-ec"]
+    subprocess.run([*within, script, "sh", file], check=True, capture_output=True)
+
+
+@drill("CorelaneNodePassFailed", how="the agent's journal is damaged; restored")
+def pass_failed(place: Place) -> Iterator[Labels]:
+    tree = _tree(place)
+    _prepared(place, tree)
+    journal = tree.journal / "journal.json"
+    whole = journal.read_text()
+    place.begins()
+    journal.write_text("{")
+    yield {"node": NODE}
+    journal.write_text(whole)
+
+
+@drill("CorelaneNodeTunerDown", how="SIGSTOP of the agent; SIGCONT")
+def tuner_stopped(place: Place) -> Iterator[Labels]:
+    agent = _prepared(place, _tree(place))
+    place.begins()
+    agent.signal(signal.SIGSTOP)
+    yield {"node": NODE}
+    agent.signal(signal.SIGCONT)
+
+
+@drill("CorelaneGatewayAgentDown", how="SIGKILL of the gateway's agent; started again", whole=True)
+def gateway_agent_killed(place: Place) -> Iterator[Labels]:
+    agent = place.platform.parts["gateway-agent"]
+    place.begins()
+    agent.kill()
+    yield {"job": "gateway-agent", "pod": "gateway"}
+    agent.start()
+
+
+@drill("CorelaneEndpointsStale", how="SIGSTOP of the API server; SIGCONT", whole=True)
+def api_server_stopped(place: Place) -> Iterator[Labels]:
+    server = place.platform.parts["kube-apiserver"]
+    place.begins()
+    server.signal(signal.SIGSTOP)
+    yield {"job": "gateway-agent", "pod": "gateway"}
+    server.signal(signal.SIGCONT)
+
+
+@drill(
+    "CorelanePodNotPinned",
+    how="a CFS quota in the cgroup of a pod with exclusive CPUs; removed",
+    whole=True,
+)
+def pod_with_quota(place: Place) -> Iterator[Labels]:
+    platform = place.platform
+    container = platform.containers["server-0"]
+    place.begins()
+    platform.tree.put(container, quota=50_000)
+    yield {"pod": "server-0", "check": "no-cfs-quota", "state": "failed"}
+    platform.tree.put(container)
+
+
+@drill(
+    "CorelanePodNotPinned",
+    how="another pod may use the CPU of a pod with exclusive CPUs; no longer",
+    whole=True,
+)
+def pod_with_company(place: Place) -> Iterator[Labels]:
+    platform = place.platform
+    other = platform.containers["gateway"]
+    cpu = platform.containers["server-0"].cpus
+    place.begins()
+    platform.tree.put(replace(other, cpus=f"{cpu},{other.cpus}"))
+    yield {"pod": "server-0", "check": "cpus-exclusive", "state": "failed"}
+    platform.tree.put(other)

@@ -1,0 +1,246 @@
+//! The bytes of an HTTP/1 connection, and the context of a trace in its fields.
+
+use std::sync::OnceLock;
+
+use corelane::fuzzing::{self, follow};
+use pair::Pair;
+
+use super::{Target, text};
+
+#[path = "../../../corelane/tests/it/support/pair.rs"]
+mod pair;
+
+/// The guard against request smuggling: what it says of a connection does not depend on the pieces
+/// in which the bytes come.
+///
+/// The first 8 bytes of the input choose where it is cut.
+pub(super) const FRAMING: Target = Target {
+    name: "framing",
+    run: framing,
+    seeds: &[
+        (
+            "both_lengths",
+            b"seed-002POST / HTTP/1.1\r\n\
+            Content-Length: 5\r\n\
+            Transfer-Encoding: chunked\r\n\
+            \r\n\
+            0\r\n\
+            \r\n",
+        ),
+        (
+            "chunked",
+            b"seed-001POST / HTTP/1.1\r\n\
+            Transfer-Encoding: chunked\r\n\
+            \r\n\
+            5;a=\"b\"\r\n\
+            hello\r\n\
+            0\r\n\
+            Trailer: x\r\n\
+            \r\n\
+            GET / HTTP/1.1\r\n\
+            \r\n",
+        ),
+        (
+            "fragment",
+            b"seed-003GET /a#b HTTP/1.1\r\n\
+            Host: a\n\
+            \r\n",
+        ),
+        (
+            "other_version",
+            b"seed-004PRI * HTTP/2.0\r\n\
+            \r\n\
+            SM\r\n\
+            \r\n",
+        ),
+        (
+            "pipelined",
+            b"seed-000GET /a?b HTTP/1.1\r\n\
+            Host: a\r\n\
+            Content-Length: 5\r\n\
+            \r\n\
+            helloHEAD / HTTP/1.1\r\n\
+            Host: a\r\n\
+            \r\n",
+        ),
+        (
+            "twice",
+            b"seed-005POST / HTTP/1.1\r\n\
+            content-length: 5\r\n\
+            Content-Length: 5\r\n\
+            \r\n\
+            helloA B C D\r\n",
+        ),
+    ],
+};
+
+fn framing(input: &[u8]) {
+    let Some((seed, bytes)) = input.split_first_chunk::<8>() else { return };
+    let whole = follow([bytes].into_iter().filter(|piece| !piece.is_empty()));
+    if let Some((at, _, reason)) = whole.cut {
+        assert!(at <= bytes.len(), "{reason}");
+        // What may pass is not cut again.
+        assert_eq!(follow([&bytes[..at]].into_iter()).cut, None, "{reason}");
+    }
+    assert_eq!(follow(bytes.chunks(1)), whole, "one by one");
+    assert_eq!(follow(pieces(bytes, 64, u64::from_le_bytes(*seed))), whole, "in pieces");
+}
+
+/// The fast path of plain requests: a server with it and one without send the same replies, whatever
+/// bytes arrive in whatever pieces.
+///
+/// The first 8 bytes of the input choose where the rest is cut.
+pub(super) const PLAIN_REQUESTS: Target = Target {
+    name: "plain_requests",
+    run: plain_requests,
+    seeds: &[
+        (
+            "bodiless",
+            b"\xbe\xbe\xbe\xbe\xbe\xbe\xbe\xbeGET /204/none HTTP/1.1\r\n\
+            Host: t\r\n\
+            \r\n\
+            GET /304/none HTTP/1.1\r\n\
+            Host: t\r\n\
+            \r\n\
+            GET /a HTTP/1.1\r\n\
+            Host: t\r\n\
+            \r\n",
+        ),
+        (
+            "body",
+            b"********GET /a HTTP/1.1\r\n\
+            Host: t\r\n\
+            \r\n\
+            POST /b HTTP/1.1\r\n\
+            Host: t\r\n\
+            Content-Length: 3\r\n\
+            \r\n\
+            abcGET /a HTTP/1.1\r\n\
+            Host: t\r\n\
+            \r\n",
+        ),
+        (
+            "close",
+            b"OOOOOOOOGET /a HTTP/1.1\r\n\
+            Host: t\r\n\
+            Connection: close\r\n\
+            \r\n\
+            GET /a HTTP/1.1\r\n\
+            Host: t\r\n\
+            \r\n",
+        ),
+        (
+            "folded",
+            b"\xe3\xe3\xe3\xe3\xe3\xe3\xe3\xe3GET /a HTTP/1.1\r\n\
+            Host: t\r\n\
+            \r\n\
+            GET /a HTTP/1.1\r\n\
+            Host: t\r\n\
+            A: b\r\n\
+            \x20c\r\n\
+            \r\n\
+            GET /a HTTP/1.1\r\n\
+            Host: t\r\n\
+            \r\n",
+        ),
+        (
+            "head",
+            b"ttttttttHEAD /unknown/parts HTTP/1.1\r\n\
+            Host: t\r\n\
+            \r\n\
+            GET /a HTTP/1.1\r\n\
+            Host: t\r\n\
+            \r\n",
+        ),
+        (
+            "parts",
+            b"\x99\x99\x99\x99\x99\x99\x99\x99GET /wait/slow/parts HTTP/1.1\r\n\
+            Host: t\r\n\
+            Cookie: a=b\r\n\
+            \r\n\
+            GET /a HTTP/1.1\r\n\
+            Host: t\r\n\
+            \r\n",
+        ),
+        (
+            "pipeline",
+            b"\x05\x05\x05\x05\x05\x05\x05\x05GET /a HTTP/1.1\r\n\
+            Host: t\r\n\
+            \r\n\
+            GET /a HTTP/1.1\r\n\
+            Host: t\r\n\
+            \r\n\
+            GET /a HTTP/1.1\r\n\
+            Host: t\r\n\
+            \r\n",
+        ),
+    ],
+};
+
+static PAIR: OnceLock<Pair> = OnceLock::new();
+
+fn plain_requests(input: &[u8]) {
+    let Some((seed, bytes)) = input.split_first_chunk::<8>() else { return };
+    // The preface of HTTP/2 begins so; what follows it is no text.
+    if bytes.starts_with(b"PRI ") {
+        return;
+    }
+    let pieces: Vec<_> = pieces(bytes, 256, u64::from_le_bytes(*seed)).collect();
+    let pair = PAIR.get_or_init(Pair::start);
+    let same = |_| {
+        let [plain, hyper] = pair.replies(&pieces);
+        plain == hyper
+    };
+    let [plain, hyper] = pair.replies(&pieces);
+    assert!(plain == hyper || (0..TRIES).any(same), "{plain:?} and {hyper:?}");
+}
+
+/// What hyper says of bytes that it refuses depends on how many it got at a time, with either
+/// server: what differs by that alone does not differ each time.
+const TRIES: usize = 50;
+
+/// Cuts `bytes` into pieces of 1 to `longest` bytes, chosen by a xorshift generator.
+fn pieces(mut bytes: &[u8], longest: usize, mut state: u64) -> impl Iterator<Item = &[u8]> {
+    state |= 1;
+    std::iter::from_fn(move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let at = bytes.len().min(1 + (state >> 32) as usize % longest);
+        let (piece, rest) = bytes.split_at(at);
+        bytes = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+/// The context of a trace: what is passed on is valid, bounded, and the same when it is read again.
+pub(super) const TRACE_CONTEXT: Target = Target {
+    name: "trace_context",
+    run: |input| text(input, trace_context),
+    seeds: &[
+        ("later", b"cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-03-what comes later"),
+        (
+            "sampled",
+            b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\n\
+            congo=t61rcWkgMzE,rojo=00f067aa0ba902b7\n\
+            fw529a3039@dt=x y , ,z=1",
+        ),
+    ],
+};
+
+fn trace_context(text: &str) {
+    let mut lines = text.split('\n');
+    let Some((parent, state)) = fuzzing::trace_context(lines.next().unwrap_or(""), lines) else {
+        return;
+    };
+    assert_eq!(parent.len(), 55, "{parent}");
+    assert!(parent.starts_with("00-") && !parent.contains(|c: char| c.is_uppercase()), "{parent}");
+    assert!(parent[3..35] != "0".repeat(32) && parent[36..52] != "0".repeat(16), "{parent}");
+    let members = |state: &String| state.split(',').filter(|one| !one.trim().is_empty()).count();
+    assert!(state.as_ref().is_none_or(|state| state.len() <= 512), "{state:?}");
+    assert!(state.as_ref().is_none_or(|state| (1..=32).contains(&members(state))), "{state:?}");
+    assert_eq!(
+        fuzzing::trace_context(&parent, state.as_deref().into_iter()),
+        Some((parent, state))
+    );
+}

@@ -1,0 +1,299 @@
+"""The parts of a stage, and how `make check-dashboards` judges the results of queries, with a real Prometheus.
+
+How parts are started, ended and named when they fail.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dashboards.live import assemble, boards, check, parts
+from dashboards.live.asking import well
+from dashboards.live.boards import Dashboard, Query, fill
+from dashboards.live.check import Judge, wrong
+from dashboards.live.options import Options
+from dashboards.live.parts import Part
+from dashboards.live.prometheus import Prometheus, Range, Result
+from dashboards.live.replicas import with_flags
+from support import REPOSITORY, eventually
+from support.processes import free_ports
+from tools import resolve
+from tools.errors import ToolError
+
+pytestmark = pytest.mark.nightly
+
+
+def part(name: str, script: str, folder: Path) -> Part:
+    """A shell that is ready when it has made a file of its name."""
+    mark = folder / f"{name}.ready"
+    return Part(name, ["sh", "-c", script], folder, mark.exists, dict(os.environ))
+
+
+def sleeper(name: str, folder: Path) -> Part:
+    """One that goes on until it is told to end."""
+    return part(name, f"touch {name}.ready; exec sleep 60", folder)
+
+
+def test_a_part_can_be_killed_and_started_again(tmp_path: Path) -> None:
+    one = sleeper("one", tmp_path)
+    one.start()
+    first = one.pid
+    one.kill()
+    assert (one.running, one.failed, one.pid) == (False, False, 0)
+    one.start()
+    assert one.pid not in (0, first)
+    parts.end([one])
+    assert not one.running
+
+
+def test_a_part_that_is_stopped_ends_like_the_others(tmp_path: Path) -> None:
+    one = sleeper("one", tmp_path)
+    one.start()
+    one.signal(signal.SIGSTOP)
+    parts.end([one])
+    assert one.wait() == -signal.SIGTERM
+
+
+def test_every_part_that_does_not_come_up_is_named_with_its_words(tmp_path: Path) -> None:
+    broken = [part(name, f"echo {name} has no port; exit 3", tmp_path) for name in ("two", "three")]
+    one = sleeper("one", tmp_path)
+    everything = [one, *broken]
+    for each in everything:
+        each.start(wait=False)
+    try:
+        for each in broken:
+            eventually(lambda each=each: not each.running, f"the end of {each.name}")
+        with pytest.raises(ToolError) as error:
+            parts.wait_for(everything)
+    finally:
+        parts.end(everything)
+    first, *rest = str(error.value).splitlines()
+    assert first == "two, three: ended right after the start"
+    assert {"    two has no port", "    three has no port"} <= set(rest)
+
+
+def test_an_end_that_nobody_asked_for_is_a_failure(tmp_path: Path) -> None:
+    one = part("one", "touch one.ready", tmp_path)
+    one.start(wait=False)
+    eventually(lambda: one.failed, "the end")
+    load = part("load", "touch load.ready", tmp_path)
+    load.ends = True
+    load.start(wait=False)
+    eventually(lambda: not load.running, "the end of the load")
+    assert not load.failed
+
+
+def test_a_flag_that_is_given_again_takes_the_place_of_the_first() -> None:
+    argv = ["server", "--lanes", "1", "--pin", "on"]
+    assert with_flags(argv, ["--pin", "off", "--backlog", 9]) == [
+        *("server", "--lanes", "1", "--pin", "off", "--backlog", "9")
+    ]
+    assert argv[-1] == "on"
+
+
+def test_rules_are_evaluated_more_often_and_are_otherwise_the_same(tmp_path: Path) -> None:
+    shipped = sorted((REPOSITORY / "dashboards/rules").glob("*.rules.yaml"))
+    (pattern,) = assemble.paced(tmp_path / "rules", Options("stage", 1).rules, 0.5)
+    copies = sorted(pattern.parent.glob(pattern.name))
+    assert [copy.name for copy in copies] == [file.name for file in shipped]
+    groups = 0
+    for before, after in zip(shipped, copies, strict=True):
+        ours, theirs = (yaml.safe_load(file.read_text())["groups"] for file in (after, before))
+        groups += len(ours)
+        for group, original in zip(ours, theirs, strict=True):
+            if "interval" in original:
+                original["interval"] = "500ms"
+            assert group == original
+    assert groups
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """One that scrapes itself."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    port = free_ports()
+    url = f"http://127.0.0.1:{port}"
+    (folder / "prometheus.yml").write_text(
+        "global: {scrape_interval: 200ms, scrape_timeout: 200ms}\n"
+        "rule_files: [rules.yaml]\n"
+        "scrape_configs:\n"
+        "  - job_name: prometheus\n"
+        f"    static_configs: [{{targets: ['127.0.0.1:{port}'], labels: {{pod: one}}}}]\n"
+    )
+    # Two elements with the same labels are an error of the evaluation, not of the syntax.
+    (folder / "rules.yaml").write_text(
+        "groups: [{name: one, interval: 200ms, rules: [{record: fine, expr: vector(1)}, "
+        "{record: broken, expr: 'up * on () group_left () (vector(1) or label_replace(vector(1), "
+        '"a", "b", "", ""))\'}]}]\n'
+    )
+    argv = [resolve.ensure(["prometheus"])["prometheus"]]
+    argv += [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+    argv += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]
+    with subprocess.Popen(argv) as process:
+        try:
+            eventually(lambda: well(f"{url}/-/ready"), "Prometheus")
+            found = Prometheus(url)
+            # A range ends with its last whole step, so it sees the first scrape a little later.
+            eventually(lambda: found.range("up == 1", lately()).series, "a scrape")
+            yield found
+        finally:
+            process.kill()
+
+
+def lately() -> Range:
+    """The last minute."""
+    return Range(time.time() - 60, time.time())
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("up", ""),
+        ("vector(0)", ""),
+        ("scalar(up)", ""),
+        ("no_such_series", "empty"),
+        ("vector(0) / vector(0)", "only NaN"),
+        # One number is enough.
+        ('label_replace(vector(1), "a", "b", "", "") or vector(0) / vector(0)', ""),
+    ],
+)
+@pytest.mark.parametrize("instant", [True, False])
+def test_a_result_needs_a_number(
+    prometheus: Prometheus, expression: str, words: str, instant: bool
+) -> None:
+    query = prometheus.instant if instant else prometheus.range
+    assert wrong(query(expression, lately())) == words
+
+
+def test_an_error_of_prometheus_is_reported(prometheus: Prometheus) -> None:
+    said = wrong(prometheus.instant("sum by (", lately()))
+    assert said.startswith("400: ")
+    assert "parse error" in said
+
+
+def test_a_rule_that_cannot_be_evaluated_is_reported(prometheus: Prometheus) -> None:
+    eventually(prometheus.broken_rules, "an evaluation")
+    ((rule, words),) = prometheus.broken_rules().items()
+    assert rule == "broken"
+    assert "many-to-many" in words or "duplicate" in words
+
+
+def board(*panels: dict, templating: list[dict] | None = None) -> Dashboard:
+    """A dashboard with these panels."""
+    return boards.read(
+        {
+            "uid": "one",
+            "title": "One",
+            "panels": list(panels),
+            "templating": {"list": templating or []},
+        }
+    )
+
+
+def panel(title: str, *expressions: str) -> dict:
+    """A panel with these queries."""
+    targets = [
+        {"refId": chr(ord("A") + index), "expr": expression, "instant": True}
+        for index, expression in enumerate(expressions)
+    ]
+    return {"type": "stat", "title": title, "targets": targets, "gridPos": {}}
+
+
+def judged(
+    prometheus: Prometheus, dashboard: Dashboard, empty: dict[tuple[str, str, str], str]
+) -> Judge:
+    """The findings for all of its panels."""
+    judge = Judge(dashboard, empty)
+    for each in dashboard.panels:
+        for query in each.queries:
+            result = prometheus.instant(query.expression, lately())
+            judge.panel(each, query, query.expression, result)
+    judge.end()
+    return judge
+
+
+def test_an_empty_query_fails_unless_it_is_listed(prometheus: Prometheus) -> None:
+    dashboard = board(
+        panel("Full", "up"),
+        {"type": "row", "title": "Folded", "panels": [panel("Half", "up", "nothing")]},
+        panel("Empty", "nothing", "nothing"),
+    )
+    found = judged(prometheus, dashboard, {})
+    assert [failure.where for failure in found.failures] == [
+        "One | Half | B",
+        "One | Empty | A",
+        "One | Empty | B",
+    ]
+    assert {failure.reason for failure in found.failures} == {"empty"}
+    listed = {("one", "Half", "B"): "rare", ("one", "Empty", ""): "rare"}
+    found = judged(prometheus, dashboard, listed)
+    assert (found.failures, found.notes, found.queries, found.idle) == ([], [], 5, 3)
+
+
+def test_an_outdated_entry_of_the_list_is_reported(prometheus: Prometheus) -> None:
+    listed = {("one", "Full", ""): "rare", ("one", "Gone", ""): "rare", ("two", "Full", ""): "rare"}
+    found = judged(prometheus, board(panel("Full", "up")), listed)
+    assert [note.where for note in found.notes] == ["One | Full | A"]
+    assert [failure.where for failure in found.failures] == ["One | Gone | all queries"]
+
+
+def test_a_listed_query_must_still_be_promql(prometheus: Prometheus) -> None:
+    found = judged(prometheus, board(panel("Rare", "sum(")), {("one", "Rare", ""): "rare"})
+    assert len(found.failures) == 1
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("count(up) or vector(0)", ""),
+        ("(sum(up) or vector(0)) / count(up)", ""),
+        # Shows 0 for ever: there is no such label.
+        ('count(up{pot="one"}) or vector(0)', "empty"),
+        ('(sum(up{pot="one"}) or vector(0)) / count(up)', "empty"),
+        ("sum( or vector(0)", "400"),
+    ],
+)
+@pytest.mark.parametrize("instant", [True, False])
+def test_a_zero_that_is_always_there_proves_nothing(
+    prometheus: Prometheus, expression: str, words: str, instant: bool
+) -> None:
+    query = Query("A", expression, instant)
+    assert wrong(check.evidence(prometheus, query, {}, lately())[1])[:5].strip(": ") == words
+
+
+def test_variables_get_their_values_in_order(prometheus: Prometheus) -> None:
+    def query(name: str, text: str, **more: object) -> dict:
+        return {"type": "query", "name": name, "query": {"query": text}, **more}
+
+    dashboard = board(
+        templating=[
+            {"type": "datasource", "name": "datasource", "query": "prometheus"},
+            query("job", "label_values(up, job)"),
+            query("pod", 'label_values(up{job="$job"}, pod)', includeAll=True, allValue=".*"),
+            query("none", 'label_values(up{job="other"}, pod)'),
+        ]
+    )
+    eventually(lambda: prometheus.label_values("pod", "up", lately()), "a pod")
+    values, offers = boards.choose(dashboard, prometheus, lately(), {})
+    assert [(offer.name, offer.values) for offer in offers] == [
+        ("job", ("prometheus",)),
+        ("pod", ("one",)),
+        ("none", ()),
+    ]
+    filled = fill('rate(a{job="$job", pod=~"$pod"}[$__rate_interval])', values)
+    assert filled == 'rate(a{job="prometheus", pod=~".*"}[20s])'
+
+
+def test_an_unknown_variable_is_an_error() -> None:
+    with pytest.raises(ToolError, match=r"\$job"):
+        fill('up{job="$job"}', {})
+
+
+def test_a_result_of_nothing_is_empty() -> None:
+    assert wrong(Result()) == "empty"

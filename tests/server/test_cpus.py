@@ -1,0 +1,94 @@
+"""A server whose CPUs change: the kubelet rewrites its cpuset, or a CFS quota stops it."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from support import eventually
+from support.cgroups import Cgroup, cgroup
+from support.client import ask
+from support.servers import Server
+
+
+@pytest.fixture
+def cpuset() -> Iterator[Cgroup]:
+    """An empty cpuset."""
+    with cgroup("cpuset", "cpuset.cpus") as made:
+        # Without memory nodes a v1 cpuset takes no process.
+        nodes = made.directory.parent / "cpuset.mems"
+        if nodes.exists() and (text := nodes.read_text().strip()):
+            made.write("cpuset.mems", text)
+        yield made
+
+
+def test_root_names_the_present_cpu(cpuset: Cgroup, start: Callable[..., Server]) -> None:
+    first, second, *_ = [*sorted(os.sched_getaffinity(0)), None, None]
+    if second is None:
+        pytest.skip("one CPU: there is none to go to")
+    server = start("--lanes", "1", "--pin", "on")
+
+    def cpu() -> int:
+        return json.loads(ask(server.url, "/").body)["cpu"]
+
+    assert cpu() == first
+    for other in (second, first):
+        cpuset.write("cpuset.cpus", str(other))
+        cpuset.take(server)
+        eventually(lambda other=other: cpu() == other, f"a lane on CPU {other}")
+    assert server.metrics()['corelane_lane_repins_total{lane="0"}'] == 2
+
+
+QUOTA = 10_000
+"""Microseconds of each 100 ms: little, so that any work is more."""
+
+SERIES = [
+    f"corelane_cpu_{name}_total" for name in ("periods", "throttled_periods", "throttled_seconds")
+]
+
+
+@pytest.fixture
+def limited() -> Iterator[Cgroup]:
+    """A cgroup with a quota."""
+    with cgroup("cpu", "cpu.cfs_quota_us", "cpu.max") as made:
+        if made.has("cpu.max"):
+            made.write("cpu.max", f"{QUOTA} 100000")
+        else:
+            made.write("cpu.cfs_quota_us", str(QUOTA))
+        yield made
+
+
+def counted(limited: Cgroup) -> list[float]:
+    """What the kernel counts: periods, throttled ones, and seconds."""
+    words = dict(line.split() for line in limited.read("cpu.stat").splitlines())
+    time = int(words["throttled_usec"]) / 1e6 if "throttled_usec" in words else None
+    seconds = int(words["throttled_time"]) / 1e9 if time is None else time
+    return [float(words["nr_periods"]), float(words["nr_throttled"]), round(seconds, 9)]
+
+
+def shown(server: Server) -> list[float]:
+    """The same, as the server shows it."""
+    metrics = server.metrics()
+    # To the kernel's nanoseconds: beyond them two ways to compute seconds differ.
+    return [round(metrics[series], 9) for series in SERIES]
+
+
+def test_throttling_is_shown_as_the_kernel_counts_it(
+    limited: Cgroup, start: Callable[..., Server]
+) -> None:
+    server = start("--lanes", "1", "--work.max-ops", "1000000000")
+    limited.take(server)
+    before = shown(server)
+    now = before
+    # The kernel throttles only a process that gets its quota: on a busy machine that takes several requests.
+    while not all(a > b for a, b in zip(now, before, strict=True)):
+        assert ask(server.url, "/work?ops=10000000").status == 200
+        least = counted(limited)
+        now = shown(server)
+        most = counted(limited)
+        assert all(a <= b <= c for a, b, c in zip(least, now, most, strict=True)), (
+            least,
+            now,
+            most,
+        )

@@ -1,0 +1,76 @@
+"""Certificates that last as long as a test, and bearer tokens: the server's own, and JSON Web Tokens of an issuer that openssl makes."""
+
+import base64
+import hashlib
+import json
+import random
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.rendering import tool
+
+
+def certificate(folder: Path, name: str, key: str) -> tuple[Path, Path]:
+    """A new self-signed certificate for `localhost` and its key of this kind."""
+    files = folder / f"{name}.crt", folder / f"{name}.key"
+    argv = [tool("openssl"), "req", "-x509", "-newkey", key, "-noenc", "-days", "2"]
+    argv += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    if key == "ec":
+        argv += ["-pkeyopt", "ec_paramgen_curve:P-256"]
+    subprocess.run([*argv, "-out", files[0], "-keyout", files[1]], check=True, capture_output=True)
+    return files
+
+
+_DRAW = random.Random(1)
+
+
+def token() -> str:
+    """Another token on each call, of the documented form: 256 bits in base64. The same ones in every run."""
+    return base64.b64encode(_DRAW.randbytes(32)).decode()
+
+
+def line(name: str, secret: str) -> str:
+    """The line of a file of tokens that lets this token through."""
+    return f"{name} sha256:{hashlib.sha256(secret.encode()).hexdigest()}\n"
+
+
+@dataclass(frozen=True)
+class Issuer:
+    """An RSA key, and who signs with it."""
+
+    key: Path
+    name: str = "https://issuer.example"
+
+    def keys(self) -> str:
+        """The public key as a JSON Web Key Set (RFC 7517)."""
+        shown = _openssl("rsa", "-in", self.key, "-noout", "-modulus").decode().strip()
+        modulus = bytes.fromhex(shown.partition("=")[2])
+        key = {"kty": "RSA", "kid": "1", "alg": "RS256", "n": _base64url(modulus), "e": "AQAB"}
+        return json.dumps({"keys": [key]})
+
+    def sign(self, claims: dict) -> str:
+        """A token with these claims, signed with RS256 (RFC 7515)."""
+        head = {"alg": "RS256", "kid": "1", "typ": "JWT"}
+        parts = [
+            _base64url(json.dumps(part).encode()) for part in (head, {"iss": self.name} | claims)
+        ]
+        signed = ".".join(parts)
+        signature = _openssl("dgst", "-sha256", "-sign", self.key, text=signed.encode())
+        return f"{signed}.{_base64url(signature)}"
+
+
+def issuer(folder: Path, name: str = "issuer") -> Issuer:
+    """A new issuer with a key of its own."""
+    key = folder / f"{name}.pem"
+    _openssl("genrsa", "-out", key, "2048")
+    return Issuer(key)
+
+
+def _base64url(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _openssl(*arguments: str | Path, text: bytes | None = None) -> bytes:
+    argv = [tool("openssl"), *arguments]
+    return subprocess.run(argv, input=text, capture_output=True, check=True).stdout
