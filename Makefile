@@ -221,7 +221,7 @@ pgo: ## Build the server with the profile of its own load, for less CPU per requ
 bench: ## Run a benchmark: BENCH=field, gateway, balancing, capacity, ..., with its options in quotes; BENCH=--help lists all
 	$(PYTHON) loadtests/bench $(or $(BENCH),field)
 
-check-instructions: ## Fail where a request takes more than 1.03 times the instructions of that table
+check-instructions: ## Fail where a request takes more than 1.03 times the instructions of the committed table
 	$(PYTHON) loadtests/bench instructions --check
 
 # bash, too, has a variable of this name.

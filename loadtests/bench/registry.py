@@ -3,10 +3,13 @@
 from loadtests.bench.balancing.experiment import Balancing
 from loadtests.bench.capacity.experiment import Capacity
 from loadtests.bench.connections.experiment import Connections
+from loadtests.bench.direct.experiment import Direct
 from loadtests.bench.experiment.plan import Experiment
 from loadtests.bench.field.experiment import Field
 from loadtests.bench.gateway.experiment import Gateway
 from loadtests.bench.gateway.settings_experiment import GatewaySettings
+from loadtests.bench.instructions.experiment import Instructions
+from loadtests.bench.soak.experiment import Soak
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -17,5 +20,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         Balancing(),
         Capacity(),
         Connections(),
+        Direct(),
+        Instructions(),
+        Soak(),
     )
 }

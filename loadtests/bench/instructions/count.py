@@ -23,12 +23,8 @@ CERTIFICATE = (
 )
 
 
-@dataclass(frozen=True)
-class Length:
-    """Requests of the two runs; what a row's first requests do once has happened in both."""
-
-    short: int = 200
-    long: int = 1_200
+SHORT = 200
+"""Requests of the shorter run: what a row's first requests do once has happened in both."""
 
 
 @dataclass(frozen=True)
@@ -56,26 +52,12 @@ def with_tools(server: Path) -> Iterator[Programs]:
         yield Programs(found["valgrind"], server, both)
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Instructions of the two runs."""
-
-    short: int
-    long: int
-
-
-def pair(row: Row, programs: Programs, length: Length) -> Pair:
-    """Counts both."""
-    return Pair(*(_run(row, programs, requests) for requests in (length.short, length.long)))
-
-
-def per_request(pairs: Sequence[Pair], length: Length) -> int:
+def per_request(shorter: Sequence[int], longer: Sequence[int], requests: int) -> int:
     """Instructions of a request. What disturbs a run adds to it, so the lowest of each length are the truest."""
-    more = min(pair.long for pair in pairs) - min(pair.short for pair in pairs)
-    return round(more / (length.long - length.short))
+    return round((min(longer) - min(shorter)) / requests)
 
 
-def _run(row: Row, programs: Programs, requests: int) -> int:
+def instructions(row: Row, programs: Programs, requests: int) -> int:
     """Instructions of a whole run."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)

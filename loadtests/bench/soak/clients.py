@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Self
 
-HOST = "127.0.0.1"
+from loadtests.bench.experiment.servers import HOST
+
 PATIENCE = 30.0
 """Longest wait for a reply in seconds."""
 
