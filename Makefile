@@ -210,7 +210,7 @@ loadtest-suite: ## Run every load test, short, with one page over all of them
 	$(PYTHON) loadtests suite
 
 loadtest-compare: ## Tell whether this tree is slower than another commit: BASE=main
-	$(PYTHON) loadtests compare $(BASE)
+	$(PYTHON) loadtests/bench compare $(BASE)
 
 drill: ## Trigger each alert, and check that Alertmanager sends it: ALERTS="CorelaneStall CorelaneReplicaDown"; needs root
 	$(PYTHON) dashboards/drill $(ALERTS)

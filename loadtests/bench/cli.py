@@ -3,6 +3,7 @@
 import signal
 import sys
 
+from loadtests.bench.compare import simulation
 from loadtests.bench.experiment import command
 from loadtests.bench.mixed import command as mixed
 from loadtests.bench.registry import EXPERIMENTS
@@ -18,6 +19,7 @@ def main(arguments: list[str]) -> int:
     for experiment in EXPERIMENTS.values():
         command.add(commands, experiment)
     command.add_report(commands, EXPERIMENTS)
+    simulation.add(commands)
     mixed.add(commands)
     threads.add(commands)
     options = parser.parse_args(arguments)

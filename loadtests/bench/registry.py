@@ -2,6 +2,7 @@
 
 from loadtests.bench.balancing.experiment import Balancing
 from loadtests.bench.capacity.experiment import Capacity
+from loadtests.bench.compare.experiment import Compare
 from loadtests.bench.connections.experiment import Connections
 from loadtests.bench.direct.experiment import Direct
 from loadtests.bench.experiment.plan import Experiment
@@ -20,6 +21,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Balancing(),
         Capacity(),
         Connections(),
+        Compare(),
         Direct(),
         Instructions(),
         Soak(),
