@@ -110,8 +110,8 @@ def _percentiles(csv: str) -> dict[str, float]:
 def settle(port: int) -> None:
     """Waits until few local ports are held by finished connections to `port`.
 
-    Whoever closes first keeps the connection in TIME_WAIT for a minute. The servers close first here; a client that
-    did would hold its ports, and the next run would have fewer.
+    The side that closes first keeps the connection in TIME_WAIT for a minute. The servers close first here; a client
+    that did would hold its ports, and the next run would have fewer.
     """
     deadline = time.monotonic() + DEADLINE
     while (held := _held(port)) > MOST_HELD:

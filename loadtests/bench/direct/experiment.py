@@ -48,7 +48,7 @@ class DirectStand(Stand):
 
 
 class Direct(Experiment):
-    """Both sides in turns, with a connection for each request and with connections that are kept."""
+    """Both sides alternately, with a connection for each request and with connections that are kept."""
 
     name = "direct"
     title = "One replica directly, and the gateway over all replicas"
@@ -117,7 +117,7 @@ def _warm_up(stand: DirectStand, task: Task) -> None:
             f"other than 2xx). ab speaks HTTP/1.0: look at curl --http1.0 -i {url}"
         )
     if task["mode"] == "keep-alive" and not result.kept_alive:
-        raise ToolError(f"{url} closes connections although ab asks for keep-alive")
+        raise ToolError(f"{url} closes connections although ab requests keep-alive")
 
 
 @dataclass(frozen=True)

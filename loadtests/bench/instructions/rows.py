@@ -27,7 +27,7 @@ class Row:
     what: str
     status: int
     ask: Callable[[Client], bytes]
-    """Makes the request; may ask for what it names first."""
+    """Makes the request; may first request what it names."""
     body: bytes | None = None
     """The body of each reply, where it is short."""
     connect: Connect = Http1
@@ -90,8 +90,8 @@ HELLO_BLOCK = b"\x82\x86\x04\x06/hello\x01\x05bench"
 DATABASE = Settings(database=True)
 
 EXPENSIVE = Settings(database=True, slowly=True)
-"""A lane lets brief requests start at once, and others wait for their turn. What is brief it measures, and a load
-of a project may be either under callgrind: counted more slowly, it waits for its turn on every machine."""
+"""A lane starts cheap requests at once, and others wait for their turn. It measures which are cheap, and a load of a
+project may be either under callgrind: counted more slowly, it waits for its turn on every machine."""
 
 ROWS = (
     _plain("hello", "`GET /hello`", HELLO, body=HELLO_BODY),
@@ -114,7 +114,7 @@ ROWS = (
     _plain("not found", "`GET /nothing`", request("/nothing"), 404),
     Row(
         "project",
-        f"a document of {BODY:,} bytes from SQLite, by a thread beside the lane",
+        f"a document of {BODY:,} bytes from SQLite, by another thread than the lane",
         200,
         _project,
         settings=EXPENSIVE,

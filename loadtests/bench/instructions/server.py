@@ -26,7 +26,7 @@ CHANGED = 1_700_000_000
 
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
-    # Which copies of memcpy and the like glibc takes: those for AVX2, whatever a valgrind shows of newer features
+    # Which copies of memcpy and similar functions glibc takes: those for AVX2, whatever a valgrind shows of newer features
     # (glibc manual, "Hardware Capability Tunables").
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-ERMS,-FSRM,-RTM",
 }
@@ -37,7 +37,7 @@ LANE = "lane-0"
 
 @dataclass(frozen=True)
 class Settings:
-    """What a row's server is given besides."""
+    """What a row's server is given in addition."""
 
     database: bool = False
     tls: bool = False
@@ -97,8 +97,8 @@ def counted(
 
 
 def _first_of_all(process: subprocess.Popen[bytes]) -> None:
-    """Lets no ordinary process interrupt it, where that is allowed: a lane measures how long its handlers hold it, and
-    what seems dear waits for its turn, which is another way."""
+    """Lets no ordinary process interrupt it, where that is allowed. A lane measures how long its handlers hold it, and
+    what seems expensive waits for its turn, which is another way."""
     with suppress(PermissionError):
         os.sched_setscheduler(process.pid, os.SCHED_RR, os.sched_param(1))
 

@@ -26,8 +26,8 @@ from tools.errors import ToolError
 
 GROWTH = 1.1
 SLACK = 2 << 20
-"""Memory is flat when the median of the last third of the samples is at most GROWTH times that of
-the middle third, and SLACK bytes: the first third is the warm-up."""
+"""Memory is flat if the median of the last third of the samples is at most GROWTH times that of the middle
+third, plus SLACK bytes. The first third is the warm-up."""
 
 SETTLE = 30.0
 """Seconds within which the server notices that all clients have left, drains and ends."""
