@@ -1,6 +1,7 @@
 """What the commands of the benchmarks share."""
 
 import argparse
+import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -35,6 +36,13 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text}: give a whole number above 0")
     return int(text)
+
+
+def program(text: str) -> Path:
+    """A file that can be run."""
+    if not (os.path.isfile(text) and os.access(text, os.X_OK)):
+        raise argparse.ArgumentTypeError(f"{text}: no such program")
+    return Path(text).resolve()
 
 
 def some_of(known: Collection[str]) -> Callable[[str], tuple[str, ...]]:

@@ -72,6 +72,7 @@ def test_one_round_is_kept_and_decides_nothing(binary: Path, tmp_path: Path) -> 
     [
         (["no-such-branch"], "no-such-branch: no such commit here"),
         (["HEAD", "--margin", "speed=3"], "speed=3: give KIND=PERCENT; kinds are cpu, throughput"),
+        (["HEAD", "--server", "/no/such/server"], "/no/such/server: no such program"),
         (["HEAD", "--base-server", "/no/such/server"], "/no/such/server: no such program"),
     ],
 )

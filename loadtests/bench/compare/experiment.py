@@ -2,11 +2,9 @@
 
 import argparse
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from random import Random
 
 from loadtests.bench.compare import report, trees, verdict
@@ -29,6 +27,7 @@ from loadtests.bench.experiment.measurement import SLOW_SHARE, calibrate
 from loadtests.bench.experiment.page import Page
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task
 from loadtests.bench.experiment.record import Record, merged
+from loadtests.bench.options import program
 from tools import progress
 from tools.errors import ToolError
 
@@ -60,7 +59,7 @@ class Compare(Experiment):
             "--seed", type=int, default=1, metavar="N", help="of the order of both builds"
         )
         parser.add_argument(
-            "--base-server", type=_program, metavar="PROGRAM", help="another server as base's"
+            "--base-server", type=program, metavar="PROGRAM", help="another server as base's"
         )
         parser.add_argument(
             "--allow-undecided", action="store_true", help="exit status 0 when that is the verdict"
@@ -194,12 +193,6 @@ def _require_right_answers(path: str, slices: Sequence[Row]) -> None:
                 f"{one['build']}, {path}: {one['wrong']} of {one['requests']} requests got a wrong "
                 f"answer or none ({', '.join(one['faults'])})"
             )
-
-
-def _program(text: str) -> Path:
-    if not os.access(text, os.X_OK):
-        raise argparse.ArgumentTypeError(f"{text}: no such program")
-    return Path(text).resolve()
 
 
 def _margins(text: str) -> dict[str, float]:

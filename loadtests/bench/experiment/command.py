@@ -10,7 +10,7 @@ from loadtests.bench.experiment import page as pages
 from loadtests.bench.experiment import rounds
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task, chosen
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.options import OUT, RESULTS, positive
+from loadtests.bench.options import OUT, RESULTS, positive, program
 from tools import progress
 from tools.errors import ToolError
 
@@ -45,7 +45,7 @@ def add(commands: argparse._SubParsersAction, experiment: Experiment) -> None:
         help=f"length of a measured part; default: {experiment.seconds:g}; others change in proportion",
     )
     parser.add_argument(
-        "--server", type=Path, metavar="PROGRAM", help="another build of corelane-server"
+        "--server", type=program, metavar="PROGRAM", help="another build of corelane-server"
     )
     parser.add_argument(
         "--profile",
@@ -106,7 +106,7 @@ def _plan(experiment: Experiment, options: argparse.Namespace) -> Plan:
         scale=scale,
         quick=options.quick,
         only=options.only,
-        server=options.server and options.server.resolve(),
+        server=options.server,
         profile=options.profile,
         options=argparse.Namespace(**more),
     )
