@@ -28,9 +28,10 @@ def compare(base: str, out: Path, *arguments: str | Path) -> subprocess.Complete
     return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
 
 
-def worktrees() -> str:
+def worktrees() -> list[str]:
     argv = ["git", "worktree", "list"]
-    return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    return [line.split()[0] for line in result.stdout.splitlines()]
 
 
 def test_more_work_for_each_request_is_found(binary: Path, tmp_path: Path) -> None:

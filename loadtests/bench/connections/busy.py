@@ -15,7 +15,8 @@ from loadtests.bench.compare import verdict
 from loadtests.bench.compare.signed_rank import SignedRank
 from loadtests.bench.connections.part import ConnectionsStand, Part
 from loadtests.bench.connections.rows import Rows
-from loadtests.bench.connections.servers import RETURNS, Fleet, Replica, Watch, fleet
+from loadtests.bench.connections.servers import RETURNS, Fleet, Replica, fleet
+from loadtests.bench.cpu import Watch
 from loadtests.bench.experiment.generator import Generator
 from loadtests.bench.experiment.page import Page, cell
 from loadtests.bench.experiment.plan import Plan, Row

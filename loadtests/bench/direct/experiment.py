@@ -1,7 +1,6 @@
 """`direct`: one replica directly, and the gateway over all replicas, under ab."""
 
 import argparse
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -89,10 +88,25 @@ class Direct(Experiment):
         ab.settle(stand.port(task["side"]))
         pids = instance.pids(stand.run)
         replicas = [pids[replica.name] for replica in stand.running.replicas]
-        before = _Usage.now(replicas, pids["gateway"])
+        parts = {
+            "replicas": lambda: sum(map(cpu.seconds, replicas)),
+            "gateway": lambda: cpu.seconds(pids["gateway"]),
+            "ab": cpu.children,
+        }
+        before, kernel = {name: used() for name, used in parts.items()}, networks.counters()
+        watch = cpu.Watch(lambda: sum(used() for used in parts.values()))
         result = stand.ask(task, stand.facts["requests"])
-        used = _Usage.now(replicas, pids["gateway"]).since(before, result.complete)
-        return {**asdict(result), "requests": result.complete, "wrong": result.wrong, **used}
+        seen = watch.seen()
+        used = {name: now() - before[name] for name, now in parts.items()}
+        return {
+            **asdict(result),
+            **seen,
+            "requests": result.complete,
+            "wrong": result.wrong,
+            "cpu_us": {name: 1e6 * seconds / result.complete for name, seconds in used.items()},
+            "busy": {name: seconds / seen["wall"] for name, seconds in used.items()},
+            "kernel": {name: now - kernel[name] for name, now in networks.counters().items()},
+        }
 
     def brief(self, row: Row) -> str:
         return f"{row['requests_per_second']:,.0f} requests/s, {row['wrong']} failed"
@@ -118,35 +132,3 @@ def _warm_up(stand: DirectStand, task: Task) -> None:
         )
     if task["mode"] == "keep-alive" and not result.kept_alive:
         raise ToolError(f"{url} closes connections although ab requests keep-alive")
-
-
-@dataclass(frozen=True)
-class _Usage:
-    """Counters that are read before and after a measurement."""
-
-    wall: float
-    cpu: dict[str, float]
-    machine: cpu.Machine
-    kernel: dict[str, int]
-
-    @classmethod
-    def now(cls, replicas: list[int], gateway: int) -> "_Usage":
-        used = {
-            "replicas": sum(map(cpu.seconds, replicas)),
-            "gateway": cpu.seconds(gateway),
-            "ab": cpu.children(),
-        }
-        return cls(time.monotonic(), used, cpu.Machine.now(), networks.counters())
-
-    def since(self, before: "_Usage", requests: int) -> Row:
-        """CPU per request, how many cores each part kept busy, and what TCP counted."""
-        wall = self.wall - before.wall
-        used = {name: self.cpu[name] - before.cpu[name] for name in self.cpu}
-        others = self.machine.busy - before.machine.busy - sum(used.values())
-        return {
-            "cpu_us": {name: seconds / requests * 1e6 for name, seconds in used.items()},
-            "busy": {name: seconds / wall for name, seconds in used.items()},
-            "others_cores": max(0.0, others) / wall,
-            "stolen_cores": (self.machine.stolen - before.machine.stolen) / wall,
-            "kernel": {name: self.kernel[name] - before.kernel[name] for name in self.kernel},
-        }

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from loadtests.bench.connections.servers import Pem
 from loadtests.bench.free_ports import free_ports
 from loadtests.bench.instructions.exchange import PATIENCE, Lane
 from local.settings import REPOSITORY
@@ -58,14 +59,14 @@ class Counted:
 
 @contextmanager
 def counted(
-    valgrind: Path, program: Path, settings: Settings, certificate: Path, folder: Path
+    valgrind: Path, program: Path, settings: Settings, pem: Pem, folder: Path
 ) -> Iterator[Counted]:
     """Runs a server in an empty folder, and ends it so that callgrind writes what it counted."""
     port = free_ports()
     out = folder / "callgrind"
     argv = [str(valgrind), "--tool=callgrind", "--separate-threads=yes", "--vgdb=no", "--quiet"]
     argv += ["--cache-sim=yes"] if settings.slowly else []
-    argv += [f"--callgrind-out-file={out}", *_argv(program, settings, certificate, folder, port)]
+    argv += [f"--callgrind-out-file={out}", *_argv(program, settings, pem, folder, port)]
     with open(folder / "output", "wb") as output:
         process = subprocess.Popen(
             argv,
@@ -103,9 +104,7 @@ def _first_of_all(process: subprocess.Popen[bytes]) -> None:
         os.sched_setscheduler(process.pid, os.SCHED_RR, os.sched_param(1))
 
 
-def _argv(
-    program: Path, settings: Settings, certificate: Path, folder: Path, port: int
-) -> list[str]:
+def _argv(program: Path, settings: Settings, pem: Pem, folder: Path, port: int) -> list[str]:
     """The server's own command. One lane; no pause at its end."""
     static = folder / "static"
     shutil.copytree(STATIC, static)
@@ -119,7 +118,7 @@ def _argv(
         tokens.write_text(f"bench sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}\n")
         argv += ["--database.path", str(folder / "projects.db"), "--auth.tokens", str(tokens)]
     if settings.tls:
-        argv += ["--tls.certificate", str(certificate), "--tls.key", str(certificate)]
+        argv += ["--tls.certificate", str(pem[0]), "--tls.key", str(pem[1])]
     return argv
 
 
