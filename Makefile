@@ -211,7 +211,7 @@ loadtest-suite: ## Run every load test, short, with one page over all of them
 	$(PYTHON) loadtests suite
 
 loadtest-compare: ## Tell whether this tree is slower than another commit: BASE=main
-	$(PYTHON) loadtests compare $(BASE)
+	$(PYTHON) loadtests/bench compare $(BASE)
 
 drill: ## Trigger each alert, and check that Alertmanager sends it: ALERTS="CorelaneStall CorelaneReplicaDown"; needs root
 	$(PYTHON) dashboards/drill $(ALERTS)
@@ -222,7 +222,7 @@ pgo: ## Build the server with the profile of its own load, for less CPU per requ
 bench: ## Run a benchmark: BENCH=field, gateway, balancing, capacity, ..., with its options in quotes; BENCH=--help lists all
 	$(PYTHON) loadtests/bench $(or $(BENCH),field)
 
-check-instructions: ## Fail where a request takes more than 1.03 times the instructions of that table
+check-instructions: ## Fail where a request takes more than 1.03 times the instructions of the committed table
 	$(PYTHON) loadtests/bench instructions --check
 
 # bash, too, has a variable of this name.

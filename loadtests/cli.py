@@ -6,7 +6,6 @@ import sys
 
 from loadtests import listing, scenario, suite
 from loadtests.cluster import command as cluster
-from loadtests.compare import command as compare
 from loadtests.report import command as report
 from loadtests.usage import Parser, UsageError
 from tools.errors import ToolError
@@ -14,7 +13,6 @@ from tools.errors import ToolError
 COMMANDS = (
     scenario,
     suite,
-    compare,
     cluster,
     report,
     listing,

@@ -24,6 +24,7 @@ EXCLUDED = (
 )
 """Measured records, tests, sources of generated pages that are read themselves, and data."""
 
+
 def chosen(paths: list[str]) -> list[str]:
     """The files to read below these paths; without a path, those of the whole repository."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *paths]

@@ -3,14 +3,22 @@
 import re
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools import progress
 from tools.errors import ToolError
 
 PERCENTS = (50, 66, 75, 80, 90, 95, 98, 99, 100)
 """The rows of ab's own table of percentiles."""
+
+TIME_WAIT = "06"
+"""TCP_TIME_WAIT in /proc/net/tcp (include/net/tcp_states.h)."""
+
+MOST_HELD = 1000
+DEADLINE = 90.0
 
 
 @dataclass(frozen=True)
@@ -97,3 +105,24 @@ def _number(output: str, label: str, absent: float | None = None) -> float:
 def _percentiles(csv: str) -> dict[str, float]:
     rows = dict(line.split(",") for line in csv.splitlines()[1:])
     return {str(percent): float(rows[str(percent)]) for percent in PERCENTS}
+
+
+def settle(port: int) -> None:
+    """Waits until few local ports are held by finished connections to `port`.
+
+    The side that closes first keeps the connection in TIME_WAIT for a minute. The servers close first here; a client
+    that did would hold its ports, and the next run would have fewer.
+    """
+    deadline = time.monotonic() + DEADLINE
+    while (held := _held(port)) > MOST_HELD:
+        if time.monotonic() > deadline:
+            raise ToolError(f"{held} local ports are held by finished connections to port {port}")
+        progress.say("ports", f"waiting: {held} are held by finished connections to port {port}")
+        time.sleep(5)
+
+
+def _held(port: int) -> int:
+    end = f":{port:04X}"
+    with open("/proc/net/tcp") as table:
+        rows = (line.split() for line in table)
+        return sum(row[3] == TIME_WAIT and row[2].endswith(end) for row in rows)

@@ -4,6 +4,7 @@ import ctypes
 import os
 import resource
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,3 +60,28 @@ class Machine:
         line = Path("/proc/stat").read_text().splitlines()[0]
         user, nice, system, _idle, _iowait, irq, softirq, stolen = map(int, line.split()[1:9])
         return cls((user + nice + system + irq + softirq) / _TICKS, stolen / _TICKS)
+
+
+@dataclass
+class Watch:
+    """What processes and the rest of the machine did since it was made."""
+
+    used: Callable[[], float]
+    """CPU seconds of the processes until now."""
+
+    def __post_init__(self) -> None:
+        self._begun = self._now()
+
+    def seen(self, generator: float = 0.0) -> dict[str, float]:
+        """Their CPU seconds, and the cores that others had; the generator's are given."""
+        (before, used, machine, own), (at, now, after, mine) = self._begun, self._now()
+        others = after.busy - machine.busy - (now - used) - (mine - own) - generator
+        return {
+            "wall": at - before,
+            "cpu_seconds": now - used,
+            "others_cores": max(0.0, others) / (at - before),
+            "stolen_cores": (after.stolen - machine.stolen) / (at - before),
+        }
+
+    def _now(self) -> tuple[float, float, Machine, float]:
+        return time.monotonic(), self.used(), Machine.now(), time.process_time()

@@ -26,6 +26,7 @@ COUNTERS = {
     "TCPReqQFullDrop": "SYNs that the SYN queue dropped",
     "SyncookiesSent": "SYN cookies",
     "AttemptFails": "connection attempts that failed",
+    "TCPTimeWaitOverflow": "finished connections for which the TIME_WAIT table had no room",
 }
 """Counters of nstat(8), in /proc/net/netstat and /proc/net/snmp."""
 

@@ -1,28 +1,65 @@
 """What pages are made of. They load nothing and run nothing: all is in the one file."""
 
+import re
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
-from loadtests.report.chart import Chart, draw, legend
-from loadtests.report.scale import number
-from loadtests.report.tables import Table
+from loadtests.bench.experiment.plots import Plot, inline
+from loadtests.report.plots import Chart
+from loadtests.report.tables import Table, number
+from tools.errors import ToolError
 
-STYLES = [Path(__file__).with_name(name) for name in ("chart.css", "page.css")]
-
-
-def document(title: str, body: Iterable[str]) -> str:
-    """A whole page."""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{_style()}</style>\n</head>\n"
-        "<body><main>\n" + "\n".join(body) + "\n</main></body>\n</html>\n"
-    )
+STYLE = Path(__file__).with_name("page.css")
 
 
-def _style() -> str:
-    return "".join(style.read_text() for style in STYLES)
+class Document:
+    """A whole page, whose charts are drawn together at its end."""
+
+    def __init__(self) -> None:
+        self._charts: list[Chart] = []
+
+    def figure(self, chart: Chart) -> str:
+        """A chart with its words and its figures as a table."""
+        self._charts.append(chart)
+        return (
+            f'<figure class="card"><figcaption><h3>{escape(chart.title)}</h3><p>{escape(chart.about)}</p></figcaption>'
+            f"{_place(len(self._charts))}"
+            f"<details><summary>The same figures as a table</summary>{table(_figures(chart))}</details></figure>"
+        )
+
+    def written(self, title: str, body: Iterable[str]) -> str:
+        """Its text."""
+        text = (
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<title>{escape(title)}</title>\n<style>\n{STYLE.read_text()}</style>\n</head>\n"
+            "<body><main>\n" + "\n".join(body) + "\n</main></body>\n</html>\n"
+        )
+        for place, drawing in enumerate(self._drawn(), 1):
+            text = text.replace(_place(place), drawing)
+        return text
+
+    def _drawn(self) -> list[str]:
+        """The drawings; where there is no matplotlib, why. The tables have the figures."""
+        try:
+            found = inline([Plot("", [chart.panel], transparent=True) for chart in self._charts])
+        except ToolError as error:
+            return [f"<p>Not drawn: {escape(str(error))}</p>"] * len(self._charts)
+        return [_named(svg, chart) for svg, chart in zip(found, self._charts, strict=True)]
+
+
+def _place(number: int) -> str:
+    """Where a drawing will be. Every other text is escaped, so none has it."""
+    return f"<!-- chart {number} -->"
+
+
+def _named(svg: str, chart: Chart) -> str:
+    """For readers without eyes."""
+    title, about = escape(chart.title), escape(chart.about)
+    begin = f'<svg role="img" aria-label="{title}" '
+    words = f"<title>{title}</title><desc>{about}</desc>"
+    return re.sub(r"<svg ([^>]*>)", lambda found: f"{begin}{found[1]}{words}", svg, count=1)
 
 
 def table(found: Table, kind: str = "") -> str:
@@ -60,15 +97,6 @@ def card(title: str, about: str, inner: str) -> str:
     return f'<section class="card"><h3>{escape(title)}</h3>{words}{inner}</section>'
 
 
-def figure(chart: Chart) -> str:
-    """A chart with its words, its legend and its figures as a table."""
-    return (
-        f'<figure class="card"><figcaption><h3>{escape(chart.title)}</h3><p>{escape(chart.about)}</p></figcaption>'
-        f"{draw(chart)}{legend(chart)}"
-        f"<details><summary>The same figures as a table</summary>{table(_figures(chart))}</details></figure>"
-    )
-
-
 def side_by_side(blocks: Iterable[str]) -> str:
     """In two columns, where there is room."""
     return f'<div class="grid2">{"".join(blocks)}</div>'
@@ -76,10 +104,14 @@ def side_by_side(blocks: Iterable[str]) -> str:
 
 def _figures(chart: Chart) -> Table:
     """A row for each place on the horizontal axis, a column for each line."""
-    columns = [dict(line.points) for line in chart.lines]
+    lines = [line for line in chart.panel.series if not line.dots]
+    columns = [{x: values[0] for x, values in line.points if values} for line in lines]
     places = sorted({x for column in columns for x in column})
     rows = [
-        [f"{x:.6g}", *("" if column.get(x) is None else number(column[x]) for column in columns)]
+        [
+            x if isinstance(x, str) else f"{x:.6g}",
+            *("" if x not in column else number(column[x]) for column in columns),
+        ]
         for x in places
     ]
-    return Table([chart.x.label, *(line.name for line in chart.lines)], rows)
+    return Table([chart.panel.x, *(line.name for line in lines)], rows)

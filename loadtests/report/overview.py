@@ -7,8 +7,7 @@ from loadtests.bench.text import table
 from loadtests.record import ALL, Part, Run
 from loadtests.report import html, plots
 from loadtests.report.markdown import verdict
-from loadtests.report.scale import number
-from loadtests.report.tables import figure
+from loadtests.report.tables import figure, number
 
 HEAD = [
     "scenario",
@@ -40,20 +39,20 @@ def markdown(ended: Ended) -> str:
 
 def _page(folder: Path, ended: Ended) -> str:
     runs = {name: found for name, found in ended.items() if not isinstance(found, str)}
-    kind = "passed" if _all_passed(ended) else "failed"
+    document, kind = html.Document(), "passed" if _all_passed(ended) else "failed"
     body = [
         f'<header><h1>Suite</h1><span class="verdict {kind}">{_verdict(ended)}</span></header>',
         html.card("The runs", "Each name leads to the page of its run.", _table(folder, ended)),
     ]
     charts = [
-        html.figure(plots.percentiles(part, None, f"{name}: "))
+        document.figure(plots.percentiles(part, None, f"{name}: "))
         if len(run.parts) == 1
-        else html.figure(plots.parts_beside(run, f"{name}: "))
+        else document.figure(plots.parts_beside(run, f"{name}: "))
         for name, (run, _) in runs.items()
         for part in run.parts[:1]
         if plots.curved(run)
     ]
-    return html.document(
+    return document.written(
         f"Suite: {_verdict(ended)}", [*body, "<h2>Latencies</h2>", html.side_by_side(charts)]
     )
 

@@ -1,7 +1,7 @@
 """The page of a run."""
 
 from loadtests.record import ALL, Part, Run
-from loadtests.report import html, plots, ratios, tables
+from loadtests.report import html, plots, tables
 from loadtests.report.markdown import one_run_each, verdict
 
 WHOLE_RUN = (
@@ -18,20 +18,21 @@ PARTS = 12
 
 def page(run: Run, base: Run | None = None) -> str:
     """The verdict, the figures that say most, then the charts and tables."""
+    document = html.Document()
     body = [_head(run), *_problems(run)]
     if len(run.parts) > 1:
-        body += _parts_beside(run)
+        body += _parts_beside(document, run)
     for part in run.parts[:PARTS]:
-        inner = _part(run, part, base and base.part(part.name))
+        inner = _part(document, run, part, base and base.part(part.name))
         body += inner if len(run.parts) <= OPEN else _folded(part, inner)
     if run.server:
-        body += _server(run)
+        body += _server(document, run)
     for part in run.parts:
         before = base and base.part(part.name)
         if base and before:
-            body += _beside(part, before, base)
+            body += _beside(document, part, before, base)
     body += ["<h2>The run</h2>", html.card("What, where, when", "", html.facts(tables.facts(run)))]
-    return html.document(f"{run.name}: {verdict(run)}", body)
+    return document.written(f"{run.name}: {verdict(run)}", body)
 
 
 def _head(run: Run) -> str:
@@ -58,7 +59,7 @@ def _problems(run: Run) -> list[str]:
     return blocks
 
 
-def _parts_beside(run: Run) -> list[str]:
+def _parts_beside(document: html.Document, run: Run) -> list[str]:
     """The parts' figures as one table, their curves on one axis."""
     found = {part.name: dict(tables.summary(part)) for part in run.parts}
     names = list(dict.fromkeys(name for figures in found.values() for name in figures))
@@ -72,11 +73,11 @@ def _parts_beside(run: Run) -> list[str]:
     # What came at one moment has no course.
     if any(len(part.over_time[ALL].t) > 1 for part in plots.timed(run)):
         charts.append(plots.parts_over_time(run))
-    body.append(html.side_by_side(map(html.figure, charts)))
+    body.append(html.side_by_side(map(document.figure, charts)))
     return body
 
 
-def _part(run: Run, part: Part, base: Part | None) -> list[str]:
+def _part(document: html.Document, run: Run, part: Part, base: Part | None) -> list[str]:
     """Its figures, large; its charts; its routes."""
     alone = len(run.parts) == 1
     body = [html.tiles(_tiles(part, base))]
@@ -89,7 +90,7 @@ def _part(run: Run, part: Part, base: Part | None) -> list[str]:
     if ALL in part.over_time:
         charts.append(plots.latency(part))
         charts.append(plots.throughput(part, run.server if alone else None))
-    blocks = [html.figure(chart) for chart in charts]
+    blocks = [document.figure(chart) for chart in charts]
     if part.routes and (alone or len(part.routes) > 2):
         blocks.append(html.card("Routes", _checks(part), html.table(tables.routes(part))))
     return [*body, html.side_by_side(blocks)]
@@ -121,25 +122,25 @@ def _checks(part: Part) -> str:
     return f"{part.checks.passed:,} checks of replies passed, {part.checks.failed:,} failed."
 
 
-def _server(run: Run) -> list[str]:
+def _server(document: html.Document, run: Run) -> list[str]:
     """Data of Prometheus for the time of the run."""
     server, blocks = run.server, []
     if any(phase in server.phases for phase in plots.SHOWN):
-        blocks += [html.figure(plots.sides(run, server, what)) for what in plots.SIDES]
+        blocks += [document.figure(plots.sides(run, server, what)) for what in plots.SIDES]
     if server.lanes_busy:
-        blocks.append(html.figure(plots.busy(run, server)))
+        blocks.append(document.figure(plots.busy(server)))
     if server.whole_run:
         blocks.append(html.card("The whole run", WHOLE_RUN, html.table(tables.server(run))))
     return ["<h2>Gateway and servers</h2>", html.side_by_side(blocks)]
 
 
-def _beside(part: Part, before: Part, base: Run) -> list[str]:
+def _beside(document: html.Document, part: Part, before: Part, base: Run) -> list[str]:
     name = "" if part.name == ALL else f"{part.name}: "
     found = tables.comparison(part, before)
     if not found.rows:
         return []
     blocks = [
-        ratios.card(tables.ratios(part, before)),
+        document.figure(plots.ratios(tables.ratios(part, before))),
         html.card(
             "Route by route",
             "Milliseconds. Above × 1 the newer run is slower, or has a higher rate.",

@@ -1,121 +1,110 @@
 """The charts of a run: which lines, on which axes."""
 
+from dataclasses import dataclass
+
+from loadtests.bench.experiment.plots import Panel, Series
 from loadtests.record import ALL, OverTime, Part, Run, Server
-from loadtests.report.chart import COLOURS, Chart, Line, Points
-from loadtests.report.scale import Axis, Linear, Log, Nines, Percent, slowest
+from loadtests.report.tables import Ratio
 
 ROUTES = 7
 """Routes with a line of their own; the tables have all."""
 
 MS = "latency, ms"
 SECONDS = "seconds since the start"
+PERCENT = "percent of the requests that were as fast or faster"
+
+BAD, INK, MUTED = "#c2255c", "#15202b", "#98a2ad"
+HEAVY = {"linewidth": 2.2}
+STEPS = {"drawstyle": "steps-post"}
+COLOURS = 8
+"""Lines after which the colours come again."""
+
+Points = list[tuple[float, float | None]]
+"""A line ends where there is no value, and begins again after it."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawing, and a text that describes it."""
+
+    title: str
+    about: str
+    panel: Panel
 
 
 def percentiles(part: Part, base: Part | None, before: str = "") -> Chart:
     """The percentile curve of each route, and of all."""
-    names = _slowest_routes(part)
-    curves = {name: _curve(part, name) for name in names}
-    lines = [Line(name, curve, index) for index, (name, curve) in enumerate(curves.items())]
-    lines.append(Line(_all_of(part), _curve(part, part.whole), "ink", heavy=True))
+    lines = [_line(name, _curve(part, name)) for name in _slowest_routes(part)]
+    lines.append(_line(_all_of(part), _curve(part, part.whole), color=INK, **HEAVY))
     if base is not None and base.percentiles.get(base.whole):
-        lines.append(
-            Line("base run, all routes", _curve(base, base.whole), "base", heavy=True, dashed=True)
-        )
+        look = {"color": "#8a6d3b", "linestyle": "--", **HEAVY}
+        lines.append(_line("base run, all routes", _curve(base, base.whole), **look))
     about = (
         "How long each share of the requests took at the most. The axis stretches the slow end: "
         "each nine more is ten times fewer requests."
     )
     if len(_routes(part)) > ROUTES:
         about += f" Of {len(_routes(part))} routes those {ROUTES} with the highest p99."
-    return Chart(
-        title=f"{before}Percentiles of the latency{_of(part)}",
-        about=about,
-        x=Nines.of(max(part.requests, base.requests if base else 0)),
-        y=_latency_axis(lines),
-        lines=lines,
-    )
+    requests = max(part.requests, base.requests if base else 0, 1)
+    return Chart(f"{before}Percentiles of the latency{_of(part)}", about, _nines(lines, requests))
 
 
 def parts_beside(run: Run, before: str = "") -> Chart:
     """The percentile curves of the parts of a run, over all routes of each."""
     lines = [
-        Line(part.name, _curve(part, part.whole), index, dashed=index >= COLOURS)
+        _line(part.name, _curve(part, part.whole), **_repeated(index))
         for index, part in enumerate(curved(run))
     ]
-    return Chart(
-        title=f"{before}Latency percentiles by part",
-        about="How long each share of a part's requests took at the most.",
-        x=Nines.of(max(part.requests for part in curved(run))),
-        y=_latency_axis(lines),
-        lines=lines,
-    )
+    requests = max(1, *(part.requests for part in curved(run)))
+    about = "How long each share of a part's requests took at the most."
+    return Chart(f"{before}Latency percentiles by part", about, _nines(lines, requests))
 
 
 def parts_over_time(run: Run) -> Chart:
     """The p99 of the parts, on one axis of time."""
     lines = [
-        Line(
-            part.name,
-            _over(part.over_time[ALL], part.over_time[ALL].p99_ms),
-            index,
-            dashed=index >= COLOURS,
-        )
+        _line(part.name, _over(over, over.p99_ms), **_repeated(index))
         for index, part in enumerate(timed(run))
+        for over in [part.over_time[ALL]]
     ]
-    return Chart(
-        title="p99 over time by part",
-        about="Of each bin of time; a line ends where there were no requests.",
-        x=_whole_time(run),
-        y=Log.around("p99, ms", [y for line in lines for _, y in line.points]),
-        lines=lines,
-    )
+    about = "Of each bin of time; a line ends where there were no requests."
+    return Chart("p99 over time by part", about, _timed(lines, "p99, ms", log="y"))
 
 
 def latency(part: Part) -> Chart:
     """Single requests by the time at which they were sent, with median and p99 of each bin."""
     over = part.over_time[ALL]
     dots = sorted((t, ms) for points in part.scatter.values() for t, ms in points)
-    lines = [
-        Line("highest", _over(over, over.max_ms), "muted", dashed=True),
-        Line("p99", _over(over, over.p99_ms), "bad", heavy=True),
-        Line("p50", _over(over, over.p50_ms), 0, heavy=True),
-    ]
-    values = [ms for _, ms in dots] + [y for line in lines for _, y in line.points if y]
     sample = (
         "single requests" if len(dots) == part.requests else f"{len(dots):,} requests, at random"
     )
+    lines = [
+        Series(sample, [(t, [ms]) for t, ms in dots], dots=True),
+        _line("highest", _over(over, over.max_ms), color=MUTED, linestyle="--"),
+        _line("p99", _over(over, over.p99_ms), color=BAD, **HEAVY),
+        _line("p50", _over(over, over.p50_ms), **HEAVY),
+    ]
     return Chart(
-        title=f"Latency over time{_of(part)}",
-        about=f"Each dot is a request, at the second in which it was sent. {_bins(over)}",
-        x=_time_axis(over),
-        y=Log.around(MS, values),
-        lines=lines,
-        dots=dots,
-        dots_name=sample,
+        f"Latency over time{_of(part)}",
+        f"Each dot is a request, at the second in which it was sent. {_bins(over)}",
+        _timed(lines, MS, log="y"),
     )
 
 
 def throughput(part: Part, server: Server | None) -> Chart:
     """Requests and failures of each second, compared with the server's count."""
     over = part.over_time[ALL]
-    width = _width(over)
-    sent = [(t, count / width) for t, count in _steps(over, over.requests)]
-    failed = [(t, count / width) for t, count in _steps(over, over.failed)]
-    lines = [Line("sent", sent, 0, steps=True, filled=True)]
+    lines = [_line("sent", _steps(over, over.requests), **STEPS)]
     seen = [(t, v) for t, v in (server.requests_per_second if server else []) if _within(t, over)]
     if seen:
-        lines.append(Line("counted by the servers", seen, 2))
+        lines.append(_line("counted by the servers", seen))
     if part.failed:
-        lines.append(Line("failed", failed, "bad", steps=True, filled=True))
+        lines.append(_line("failed", _steps(over, over.failed), color=BAD, **STEPS))
     return Chart(
-        title=f"Requests each second{_of(part)}",
-        about="By the second in which they were sent; the first and the last second may be cut. "
+        f"Requests each second{_of(part)}",
+        "By the second in which they were sent; the first and the last second may be cut. "
         f"{_bins(over)}",
-        x=_time_axis(over),
-        y=Linear(
-            "requests a second", 0, 1.08 * max([y for line in lines for _, y in line.points] + [1])
-        ),
-        lines=lines,
+        _timed(lines, "requests a second", zero=True),
     )
 
 
@@ -143,27 +132,52 @@ def sides(run: Run, server: Server, what: str) -> Chart:
     for part in sorted(timed(run), key=lambda part: part.over_time[ALL].t[0]):
         over = part.over_time[ALL]
         client += [*_over(over, getattr(over, f"{what}_ms")), (over.t[-1] + _width(over), None)]
-    lines = [Line(run.tool, client, "ink")]
+    lines = [_line(run.tool, client, color=INK)]
     if what == "p99" and server.gateway_p99_ms:
-        lines.append(Line("gateway", _pairs(server.gateway_p99_ms), 1, heavy=True))
+        lines.append(_line("gateway", _pairs(server.gateway_p99_ms), **HEAVY))
     lines += [
-        Line(f"server: {phase}", _pairs(server.phases[phase][f"{what}_ms"]), 2 + index, heavy=True)
-        for index, phase in enumerate(SHOWN)
+        _line(f"server: {phase}", _pairs(server.phases[phase][f"{what}_ms"]), **HEAVY)
+        for phase in SHOWN
         if phase in server.phases
     ]
-    axis = Log.around(f"{what}, ms", [y for line in lines for _, y in line.points])
-    return Chart(title=title, about=about, x=_whole_time(run), y=axis, lines=lines)
+    return Chart(title, about, _timed(lines, f"{what}, ms", log="y"))
 
 
-def busy(run: Run, server: Server) -> Chart:
+def busy(server: Server) -> Chart:
     """How busy the lanes were."""
+    percent = [(t, 100 * share) for t, share in server.lanes_busy]
     return Chart(
-        title="Lanes busy",
-        about="Share of the time in which a lane had work, the mean of all lanes. Near 100%, latency is queueing.",
-        x=_whole_time(run),
-        y=Percent("busy", 0, 1),
-        lines=[Line("lanes busy", _pairs(server.lanes_busy), 4, heavy=True, filled=True)],
+        "Lanes busy",
+        "Share of the time in which a lane had work, the mean of all lanes. Near 100%, latency is queueing.",
+        _timed([_line("lanes busy", percent, **HEAVY)], "busy, %", zero=True),
     )
+
+
+def ratios(found: list[Ratio]) -> Chart:
+    """The ratio of each route to a base run."""
+    series = [
+        Series(what, [(one.route, [one.ratio]) for one in found if one.what == what])
+        for what in ("p50", "p99")
+    ]
+    panel = Panel(series, x="× the base run", log="x", limits={"as fast": 1.0})
+    title = "Ratio of p50 and p99 to the base run, by route"
+    return Chart(title, "Right of 1 the newer run is slower.", panel)
+
+
+def _line(name: str, points: Points, **look: object) -> Series:
+    return Series(name, [(x, [] if y is None else [y]) for x, y in points], look=look)
+
+
+def _nines(lines: list[Series], requests: int) -> Panel:
+    return Panel(lines, x=PERCENT, y=MS, kind="lines", log="y", nines=requests)
+
+
+def _timed(lines: list[Series], y: str, log: str = "", *, zero: bool = False) -> Panel:
+    return Panel(lines, x=SECONDS, y=y, kind="lines", log=log, zero=zero)
+
+
+def _repeated(index: int) -> dict[str, str]:
+    return {"linestyle": "--"} if index >= COLOURS else {}
 
 
 def _slowest_routes(part: Part) -> list[str]:
@@ -184,12 +198,9 @@ def _all_of(part: Part) -> str:
 
 def _curve(part: Part, name: str) -> Points:
     """The slowest request is at 100%, which has no place on an axis of nines."""
-    end = slowest(part.routes[name].requests) if name in part.routes else 100.0
+    requests = part.routes[name].requests if name in part.routes else part.requests
+    end = 100 * (1 - 0.5 / max(1, requests))
     return [(min(percent, end), ms) for percent, ms in part.percentiles[name]]
-
-
-def _latency_axis(lines: list[Line]) -> Axis:
-    return Log.around(MS, [ms for line in lines for _, ms in line.points])
 
 
 def _of(part: Part) -> str:
@@ -206,10 +217,11 @@ def _over(over: OverTime, values: list) -> Points:
     return [(t + half, value) for t, value in zip(over.t, values, strict=True)]
 
 
-def _steps(over: OverTime, values: list) -> Points:
-    """Each over the whole of its bin."""
-    points = list(zip(over.t, values, strict=True))
-    return [*points, (over.t[-1] + _width(over), values[-1])] if points else []
+def _steps(over: OverTime, counts: list) -> Points:
+    """So many a second, each over the whole of its bin."""
+    width = _width(over)
+    points = [(t, count / width) for t, count in zip(over.t, counts, strict=True)]
+    return [*points, (over.t[-1] + width, points[-1][1])] if points else []
 
 
 def _bins(over: OverTime) -> str:
@@ -221,10 +233,6 @@ def _within(t: float, over: OverTime) -> bool:
     return over.t[0] <= t <= over.t[-1] + _width(over)
 
 
-def _time_axis(over: OverTime) -> Axis:
-    return Linear(SECONDS, over.t[0], over.t[-1] + _width(over))
-
-
 def curved(run: Run) -> list[Part]:
     """The parts that have a curve."""
     return [part for part in run.parts if part.percentiles.get(part.whole)]
@@ -233,11 +241,6 @@ def curved(run: Run) -> list[Part]:
 def timed(run: Run) -> list[Part]:
     """The parts in which anything was asked."""
     return [part for part in run.parts if ALL in part.over_time]
-
-
-def _whole_time(run: Run) -> Axis:
-    ends = [part.over_time[ALL].t[-1] + 1 for part in timed(run)]
-    return Linear(SECONDS, 0, max([run.seconds, *ends]))
 
 
 def _pairs(series: list[list[float]]) -> Points:

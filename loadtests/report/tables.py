@@ -4,9 +4,17 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from loadtests.record import ALL, Figure, Part, Route, Run
-from loadtests.report.scale import number
 
 LATENCIES = ("p50", "p90", "p95", "p99", "p99.9", "max")
+
+
+def number(value: float) -> str:
+    """A figure with as many digits as tell something."""
+    if value == 0:
+        return "0"
+    size = abs(value)
+    digits = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 0.1 else 3
+    return f"{value:,.{digits}f}"
 
 
 @dataclass(frozen=True)

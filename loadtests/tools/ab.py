@@ -3,7 +3,7 @@
 import csv
 from pathlib import Path
 
-from loadtests.bench import ab, ports
+from loadtests.bench import ab
 from loadtests.record import ALL, Part
 from loadtests.report.collect import Collector
 from loadtests.tools.outcome import Job, Outcome, via
@@ -41,7 +41,7 @@ def ten_thousand(job: Job) -> Outcome:
 
 def _part(job: Job, name: str, url: str, route: str, requests: int, connections: int) -> Part:
     """One run of ab. A connection for each request, as S0 and S1 had it."""
-    ports.settle(int(url.split("/")[2].rpartition(":")[2] or 80))
+    ab.settle(int(url.split("/")[2].rpartition(":")[2] or 80))
     file = job.folder / f"ab-{name}.tsv"
     limit = job.limit()
     # -r: a broken connection counts as an error and does not end the run.

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.bench.instructions import run, table
-from loadtests.bench.instructions.command import HERE
+from loadtests.bench import cli
+from loadtests.bench.experiment.record import Record
+from loadtests.bench.instructions.budget import FILE, Budget
+from loadtests.bench.instructions.experiment import Instructions
+from loadtests.bench.instructions.rows import ROWS
 from support import REPOSITORY
 
 pytestmark = pytest.mark.nightly
@@ -19,8 +22,8 @@ on_x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the table
 
 
 def instructions(binary: Path, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "loadtests/bench", "instructions", "--runs", "1", "--requests", "50"]
-    argv += ["--rows", ROW, "--server", str(binary), "--out", str(out), *options]
+    argv = [sys.executable, "loadtests/bench", "instructions", "--rounds", "1", "--requests", "50"]
+    argv += ["--only", ROW, "--server", str(binary), "--out", str(out), *options]
     return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
 
 
@@ -28,40 +31,45 @@ def instructions(binary: Path, out: Path, *options: str) -> subprocess.Completed
 def test_a_row_that_takes_more_than_is_kept_is_named(binary: Path, tmp_path: Path) -> None:
     result = instructions(binary, tmp_path)
     assert result.returncode == 0, result.stderr
-    before = table.read(tmp_path)["instructions"][ROW]
+    record = Record.read(tmp_path / "bench-instructions.json")
+    options = record.plan["options"]
+    options["budget"] = budget = tmp_path / "budget.toml"
+    assert Instructions().ended(record, published=True) == 0
+    kept = Budget.read(budget)
+    before = kept.instructions[ROW]
     # Less than this is no request, more is the start.
     assert 1_000 < before < 1_000_000
-    assert f"{before:,}" in (tmp_path / table.MARKDOWN).read_text()
-    budget = tmp_path / table.BUDGET
-    budget.write_text(budget.read_text().replace(f"= {before}", f"= {before // 2}"))
-    result = instructions(binary, tmp_path, "--check")
+    assert f"{before:,}" in (tmp_path / "bench-instructions.md").read_text()
+    Budget(kept.toolchain, {ROW: before // 2}).write(budget)
+    result = instructions(binary, tmp_path, "--check", "--budget", str(budget))
     assert result.returncode == 1, result.stderr
     row = next(line for line in result.stdout.splitlines() if line.startswith(f"| {ROW}"))
     _, name, committed, now, _ratio, _ = (cell.strip().replace(",", "") for cell in row.split("|"))
     assert (name, int(committed)) == (ROW, before // 2)
     assert abs(int(now) / before - 1) < 0.2
     assert f"times what is committed: {ROW}." in result.stdout
-    assert "make bench BENCH=instructions" in result.stdout
-
-
-def record(instructions: int) -> dict:
-    return {"instructions": {"hello": instructions}}
+    assert "instructions --publish" in result.stdout
+    # Another compiler makes other instructions.
+    Budget({**kept.toolchain, "rustc": "1.0.0"}, {ROW: before // 2}).write(budget)
+    result = instructions(binary, tmp_path, "--check", "--budget", str(budget))
+    assert result.returncode == 0, result.stderr
+    assert "where the table has 1.0.0" in result.stdout
 
 
 def test_the_limit_is_of_what_is_committed() -> None:
-    assert table.fits("hello", 10_300, record(10_000))
-    assert not table.fits("hello", 10_301, record(10_000))
-    assert not table.fits("new", 1, record(10_000))
-    assert "not committed" in table.comparison({"new": 1}, record(10_000))
+    known = Budget({}, {"hello": 10_000})
+    assert known.fits("hello", 10_300)
+    assert not known.fits("hello", 10_301)
+    assert not known.fits("new", 1)
 
 
 def test_the_budget_has_every_row() -> None:
-    assert list(table.read(HERE)["instructions"]) == list(run.Plan().rows)
+    assert list(Budget.read(FILE).instructions) == [row.name for row in ROWS]
 
 
-def test_another_architecture_is_skipped_with_words(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_another_architecture_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    assert run.check(run.Plan(), tmp_path) == 0
+    assert cli.main(["instructions", "--check"]) == 0
     assert "skipped: the table is of x86-64, this machine is aarch64" in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """`compare` on real servers: a planted slowdown is found, what was measured is kept, nothing is left behind."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from loadtests import record
-from loadtests.compare import trees, verdict
+from loadtests.bench.compare import trees
+from loadtests.bench.experiment.record import Record
 from support import REPOSITORY
 
 pytestmark = pytest.mark.nightly
@@ -24,55 +23,49 @@ os.execv("{server}", ["{server}", *flags])
 
 
 def compare(base: str, out: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "loadtests", "compare", base, "--quick", "--profile", "dev"]
+    argv = [sys.executable, "loadtests/bench", "compare", base, "--quick", "--profile", "dev"]
     argv += ["--out", out, *arguments]
     return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
 
 
-def worktrees() -> str:
+def worktrees() -> list[str]:
     argv = ["git", "worktree", "list"]
-    return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    return [line.split()[0] for line in result.stdout.splitlines()]
 
 
 def test_more_work_for_each_request_is_found(binary: Path, tmp_path: Path) -> None:
     slow = tmp_path / "slow"
     slow.write_text(SLOW.format(python=sys.executable, server=binary))
     slow.chmod(0o755)
-    chosen = ["--only", "cpu-direct", "--rounds", "5", "--server", slow, "--base-server", binary]
-    result = compare("HEAD", tmp_path, *chosen)
+    chosen = ["--only", "direct,closed", "--rounds", "6", "--server", slow]
+    result = compare("HEAD", tmp_path, *chosen, "--base-server", binary)
     assert result.returncode == 99, result.stderr
-    assert "**Head is slower than base, after 5 rounds: cpu-direct costs " in result.stdout
-    (failed,) = record.read(tmp_path / "compare-latest").failed_thresholds
-    assert failed.startswith("cpu-direct costs ")
-    rounds = json.loads((tmp_path / "compare-latest" / "rounds.json").read_text())["rounds"]
-    assert [len(one) for one in rounds] == [8] * 5
-    assert {one["build"] for one in rounds[0][:2]} == {"base", "head"}
+    assert "**Head is slower than base, after 6 rounds: cpu-direct costs " in result.stdout
+    record = Record.read(tmp_path / "bench-compare.json")
+    slices = [row["slices"] for row in record.rows]
+    assert [len(one) for one in slices] == [8] * 6
+    assert {one["build"] for one in slices[0][:2]} == {"base", "head"}
 
 
 def test_one_round_is_kept_and_decides_nothing(binary: Path, tmp_path: Path) -> None:
     before = worktrees()
     servers = ["--server", binary, "--base-server", binary]
-    chosen = ["--rounds", "1", "--only", "cpu-direct,p99-gateway"]
-    result = compare("HEAD", tmp_path, *chosen, *servers)
+    result = compare("HEAD", tmp_path, "--rounds", "1", *servers)
     assert result.returncode == 1, result.stderr
-    assert "1 cannot show that it is slower: that takes 6" in result.stderr
-    assert "server and gateway are the same in both" in result.stdout
-    run = record.read(tmp_path / "compare-latest")
-    assert (run.exit_code, run.passed, run.failed_thresholds) == (1, False, [])
-    assert run.settings["verdict"] == verdict.UNDECIDED
-    assert [part.name for part in run.parts] == [
-        "base, direct, closed loop",
-        "head, direct, closed loop",
-        "base, gateway, open loop",
-        "head, gateway, open loop",
-    ]
-    for part in run.parts:
-        assert part.requests > part.failed == 0
-        assert part.requests == part.routes["all"].requests
-    figures = run.part("head, gateway, open loop").figures
-    assert list(figures) == ["p99-gateway", "p99-gateway × base"]
-    assert figures["p99-gateway"].value > 0
+    assert "1 cannot show that it is slower: that takes 8" in result.stderr
+    assert "Server and gateway are the same in both" in result.stdout
+    assert "Head is undecided" in result.stdout
+    record = Record.read(tmp_path / "bench-compare.json")
+    places = {(row["path"], row["loop"]) for row in record.rows}
+    assert places == {(path, loop) for path in ("direct", "gateway") for loop in ("closed", "open")}
+    for row in record.rows:
+        assert row["requests"] > row["wrong"] == 0
     assert worktrees() == before
+    undecided = compare(
+        "HEAD", tmp_path, "--rounds", "1", *servers, "--only", "direct,closed", "--allow-undecided"
+    )
+    assert undecided.returncode == 0, undecided.stderr
 
 
 @pytest.mark.parametrize(
@@ -80,9 +73,8 @@ def test_one_round_is_kept_and_decides_nothing(binary: Path, tmp_path: Path) -> 
     [
         (["no-such-branch"], "no-such-branch: no such commit here"),
         (["HEAD", "--margin", "speed=3"], "speed=3: give KIND=PERCENT; kinds are cpu, throughput"),
-        (["HEAD", "--rounds", "10,5"], "10,5: each number has to be above the one before"),
-        (["HEAD", "--only", "cpu"], "cpu: there are cpu-direct, throughput-direct"),
         (["HEAD", "--server", "/no/such/server"], "/no/such/server: no such program"),
+        (["HEAD", "--base-server", "/no/such/server"], "/no/such/server: no such program"),
     ],
 )
 def test_bad_usage_is_told_before_anything_is_built(

@@ -9,10 +9,10 @@ from statistics import median
 
 import pytest
 
-from loadtests.compare import simulation, verdict
-from loadtests.compare.measures import MARGINS, MEASURES, ORDERS, Slice, difference
-from loadtests.compare.signed_rank import SignedRank
-from loadtests.compare.verdict import FASTER, NO_DIFFERENCE, NO_SLOWER, SLOWER, UNDECIDED
+from loadtests.bench.compare import simulation, verdict
+from loadtests.bench.compare.measures import MARGINS, MEASURES, ORDERS, Slice, difference
+from loadtests.bench.compare.signed_rank import SignedRank
+from loadtests.bench.compare.verdict import FASTER, NO_DIFFERENCE, NO_SLOWER, SLOWER, UNDECIDED
 
 pytestmark = pytest.mark.fast
 

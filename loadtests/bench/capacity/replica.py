@@ -12,7 +12,7 @@ from loadtests.bench import cpu
 from loadtests.bench.capacity.cells import Cell
 from loadtests.bench.capacity.load import AHEAD
 from loadtests.bench.experiment.builds import Programs
-from loadtests.bench.experiment.servers import HOST, Running, running
+from loadtests.bench.experiment.servers import HOST, Running, metrics, running, total
 from loadtests.bench.free_ports import free_ports
 from loadtests.bench.mixed.databases import EVERYBODY_WAITS
 from loadtests.bench.mixed.stack import Server
@@ -39,11 +39,8 @@ class Replica:
 
     def look(self) -> Seen:
         """Its counters, and the machine's."""
-        with contextlib.closing(http.client.HTTPConnection(self.admin, timeout=10)) as connection:
-            connection.request("GET", "/metrics")
-            metrics = connection.getresponse().read().decode()
-        used = self.server.cpu_seconds()
-        return Seen(time.monotonic(), metrics, used, cpu.Machine.now())
+        shown, used = metrics(self.admin), self.server.cpu_seconds()
+        return Seen(time.monotonic(), shown, used, cpu.Machine.now())
 
 
 @dataclass(frozen=True)
@@ -85,12 +82,6 @@ def _delay(admin: str, cell: Cell) -> None:
         reply = connection.getresponse()
         if reply.status >= 300:
             raise ToolError(f"{admin}/faults: {reply.status} {reply.read().decode()}")
-
-
-def total(metrics: str, name: str) -> float:
-    """The sum of all series of a name."""
-    lines = (line for line in metrics.splitlines() if line.startswith((f"{name} ", f"{name}{{")))
-    return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 
 def grown(before: Seen, after: Seen, name: str) -> float:

@@ -11,15 +11,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from statistics import fmean
 
+from loadtests.bench.compare import verdict
+from loadtests.bench.compare.signed_rank import SignedRank
 from loadtests.bench.connections.part import ConnectionsStand, Part
 from loadtests.bench.connections.rows import Rows
-from loadtests.bench.connections.servers import Fleet, Replica, Watch, fleet
+from loadtests.bench.connections.servers import Fleet, Replica, fleet
+from loadtests.bench.cpu import Watch
 from loadtests.bench.experiment.generator import Generator
 from loadtests.bench.experiment.page import Page, cell
 from loadtests.bench.experiment.plan import Plan, Row
 from loadtests.bench.experiment.record import Record
-from loadtests.compare import verdict
-from loadtests.compare.signed_rank import SignedRank
 
 CONNECTIONS = 64
 SLICE, WARM_UP = 0.03, 0.1
@@ -32,7 +33,7 @@ MARGIN = 2.0
 """Percent by which the cost of a busy connection may differ."""
 
 LOOKS = 3
-"""The verdict is computed after each third of the rounds, by the rules of loadtests/compare: the allowed error is
+"""The verdict is computed after each third of the rounds, by the rules of loadtests/bench/compare: the allowed error is
 divided among the looks."""
 
 OPEN = (verdict.UNDECIDED, verdict.NO_SLOWER)
@@ -110,7 +111,7 @@ class Busy(Part):
         f"each round all servers are started again. They have {4 * TURNS} slices of {SLICE:g} s each, alternately forwards "
         "and backwards, in a random order. A round gives the ratio of the geometric means of the slices. The estimate "
         "is that of Hodges and Lehmann. Interval and verdict are those of "
-        f"[make loadtest-compare](../../loadtests/compare/README.md). Each is wrong in at most {verdict.ERROR:.0%} of all runs, "
+        f"[make loadtest-compare](../../loadtests/bench/compare/README.md). Each is wrong in at most {verdict.ERROR:.0%} of all runs, "
         f"if the true difference is {MARGIN:g}%. The control is the same server again. Two lanes share the CPU, and "
         f"connections are even on them. A body has 64 bytes. With `{BY_HYPER}`, `plain_requests` is off."
     )
@@ -231,7 +232,7 @@ def _slice(server: Fleet, load: Generator) -> Row:
 
 def _mean(slices: Sequence[Row]) -> Row:
     """The slices of one server in one round. Of geometric means the ratio of two is exactly the inverse of that
-    of the two exchanged (as in loadtests/compare/measures.py)."""
+    of the two exchanged (as in loadtests/bench/compare/measures.py)."""
 
     def mean(figure: str) -> float:
         return math.exp(fmean(math.log(one[figure]) for one in slices))

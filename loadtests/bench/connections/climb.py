@@ -8,7 +8,8 @@ from loadtests.bench.connections.memory import ARMS, SETTLE
 from loadtests.bench.connections.network import kernel_kib, most_connections
 from loadtests.bench.connections.part import ConnectionsStand, Part
 from loadtests.bench.connections.rows import Rows
-from loadtests.bench.connections.servers import PARKED, WAKES, Fleet, Watch, fleet
+from loadtests.bench.connections.servers import PARKED, WAKES, Fleet, fleet
+from loadtests.bench.cpu import Watch
 from loadtests.bench.experiment.page import Page, cell
 from loadtests.bench.experiment.plan import Row
 from loadtests.bench.experiment.plots import Panel, Plot, Series

@@ -15,10 +15,10 @@ from loadtests.bench.connections.servers import (
     Fleet,
     Floor,
     Replica,
-    Watch,
     configuration,
     fleet,
 )
+from loadtests.bench.cpu import Watch
 from loadtests.bench.experiment.generator import Place
 from loadtests.bench.experiment.page import Page, cell
 from loadtests.bench.experiment.plan import Row

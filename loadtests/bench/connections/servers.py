@@ -1,18 +1,16 @@
 """The measured processes and their counters: replicas, nginx for comparison, and gateways."""
 
-import http.client
 import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loadtests.bench import cpu
 from loadtests.bench.connections.network import BACKLOG
-from loadtests.bench.experiment.servers import HOST, PATIENCE, Running, Startable, running
+from loadtests.bench.experiment.servers import HOST, PATIENCE, Running, Startable, metrics, running
 from loadtests.bench.free_ports import free_ports
 from loadtests.bench.gateway import proxies, shipped
 from loadtests.bench.gateway.shipped import Endpoint
@@ -260,45 +258,13 @@ def certificate(openssl: Path, folder: Path) -> Pem:
     return files
 
 
-@dataclass
-class Watch:
-    """What processes and the rest of the machine did since it was made."""
-
-    used: Callable[[], float]
-    """CPU seconds of the processes since their start."""
-
-    def __post_init__(self) -> None:
-        self._begun = self._now()
-
-    def seen(self, generator: float = 0.0) -> dict[str, float]:
-        """Their CPU seconds, and the cores that others had; the generator's are given."""
-        (before, used, machine, own), (at, now, after, mine) = self._begun, self._now()
-        others = after.busy - machine.busy - (now - used) - (mine - own) - generator
-        return {
-            "wall": at - before,
-            "cpu_seconds": now - used,
-            "others_cores": max(0.0, others) / (at - before),
-            "stolen_cores": (after.stolen - machine.stolen) / (at - before),
-        }
-
-    def _now(self) -> tuple[float, float, cpu.Machine, float]:
-        return time.monotonic(), self.used(), cpu.Machine.now(), time.process_time()
-
-
 def _pss_kib(pid: int) -> int:
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
 
 
 def _series(admin_port: int) -> dict[str, float]:
-    connection = http.client.HTTPConnection(HOST, admin_port, timeout=PATIENCE)
-    try:
-        connection.request("GET", "/metrics")
-        lines = connection.getresponse().read().decode().splitlines()
-    except (OSError, http.client.HTTPException) as error:
-        raise ToolError(f"the server shows no metrics: {error!r}") from None
-    finally:
-        connection.close()
+    lines = metrics(f"{HOST}:{admin_port}").splitlines()
     pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     return {series: float(value) for series, value in pairs}
 

@@ -16,7 +16,7 @@ from loadtests.bench import ab, cpu
 from loadtests.bench.connections.clients import holders, quantiles
 from loadtests.bench.connections.part import ConnectionsStand, Part
 from loadtests.bench.connections.rows import Rows
-from loadtests.bench.connections.servers import STATIC, Replica, Watch
+from loadtests.bench.connections.servers import STATIC, Replica
 from loadtests.bench.experiment.page import Page, cell
 from loadtests.bench.experiment.plan import Row
 from loadtests.bench.networks import COUNTERS, SERVER, Pair, dropped_packets, joined
@@ -175,7 +175,7 @@ def _sample(stand: ConnectionsStand, settings: Settings, case: str) -> Row:
                 side.write(name, value)
         with _running(stand, settings, pair) as process:
             before, dropped = pair.counters(), dropped_packets()
-            watch = Watch(lambda: cpu.seconds(process.pid) + cpu.children())
+            watch = cpu.Watch(lambda: cpu.seconds(process.pid) + cpu.children())
             place = Inside(pair, stand.cpus[1])
             if case == "ab":
                 found = _ab(stand, place)

@@ -10,7 +10,7 @@ from loadtests.bench.experiment import page as pages
 from loadtests.bench.experiment import rounds
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task, chosen
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.options import OUT, RESULTS, positive
+from loadtests.bench.options import OUT, RESULTS, positive, program
 from tools import progress
 from tools.errors import ToolError
 
@@ -45,7 +45,7 @@ def add(commands: argparse._SubParsersAction, experiment: Experiment) -> None:
         help=f"length of a measured part; default: {experiment.seconds:g}; others change in proportion",
     )
     parser.add_argument(
-        "--server", type=Path, metavar="PROGRAM", help="another build of corelane-server"
+        "--server", type=program, metavar="PROGRAM", help="another build of corelane-server"
     )
     parser.add_argument(
         "--profile",
@@ -72,7 +72,9 @@ def add_report(commands: argparse._SubParsersAction, known: Mapping[str, Experim
 
     def report(options: argparse.Namespace) -> int:
         record = Record.read(options.file)
-        return _report(known[record.benchmark], record, [options.out or options.file.parent])
+        experiment = known[record.benchmark]
+        _report(experiment, record, [options.out or options.file.parent])
+        return 1 if experiment.failed(record) else 0
 
     parser.set_defaults(run=report)
 
@@ -85,8 +87,12 @@ def _run(experiment: Experiment, options: argparse.Namespace) -> int:
         return 0
     if options.publish and not plan.publishable:
         raise ToolError("--publish: not with --quick, --only, --seconds, --server or --profile")
+    if reason := experiment.unfit():
+        progress.say(experiment.name, f"skipped: {reason}")
+        return 0
     record = _record(experiment, plan, tasks, options.out)
-    return _report(experiment, record, [options.out, *([RESULTS] if options.publish else [])])
+    _report(experiment, record, [options.out, *([RESULTS] if options.publish else [])])
+    return experiment.ended(record, published=options.publish)
 
 
 def _plan(experiment: Experiment, options: argparse.Namespace) -> Plan:
@@ -100,7 +106,7 @@ def _plan(experiment: Experiment, options: argparse.Namespace) -> Plan:
         scale=scale,
         quick=options.quick,
         only=options.only,
-        server=options.server and options.server.resolve(),
+        server=options.server,
         profile=options.profile,
         options=argparse.Namespace(**more),
     )
@@ -137,13 +143,12 @@ def _record(experiment: Experiment, plan: Plan, tasks: list[Task], out: Path) ->
     return record
 
 
-def _report(experiment: Experiment, record: Record, folders: list[Path]) -> int:
+def _report(experiment: Experiment, record: Record, folders: list[Path]) -> None:
     page = experiment.page(record)
     print(page.markdown)
     for folder in dict.fromkeys(folders):
         for file in page.write(folder):
             progress.say("report", str(file))
-    return 1 if experiment.failed(record) else 0
 
 
 def _of(folder: Path) -> str:

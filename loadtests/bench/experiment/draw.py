@@ -11,8 +11,9 @@ matplotlib.use("svg")
 # The same record gives the same bytes; text stays text.
 matplotlib.rcParams.update(
     {
-        "svg.hashsalt": "corelane",
         "svg.fonttype": "none",
+        # A name may have a $.
+        "text.parse_math": False,
         "font.size": 9,
         "axes.grid": True,
         "grid.color": "#dddddd",
@@ -22,17 +23,31 @@ matplotlib.rcParams.update(
     }
 )
 
+import numpy
 from matplotlib import pyplot
+from matplotlib.ticker import (
+    AutoLocator,
+    LogLocator,
+    NullFormatter,
+    NullLocator,
+    StrMethodFormatter,
+)
 
 COLOURS = ("#1b6e3c", "#b3331d", "#2d5f9a", "#c98a1b", "#8c6bb1", "#3f9c9c", "#7f7f7f", "#7fb069")
 MARKERS = "osD^vPX*"
 WIDTH, ROW, LINES = 8.0, 0.24, 3.2
 
+MARKED = 40
+"""Points of a line up to which each has a mark."""
+
 
 def main() -> None:
     """Draws all."""
     for file, plot in json.load(sys.stdin).items():
-        _plot(plot).savefig(file, metadata={"Date": None, "Creator": None})
+        # Names within the file, which are unique on a page of several.
+        matplotlib.rcParams["svg.hashsalt"] = f"corelane {file.rpartition('/')[2]}"
+        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        _plot(plot).savefig(file, metadata=metadata, transparent=plot["transparent"], dpi=144)
         pyplot.close()
 
 
@@ -64,7 +79,8 @@ def _plot(plot: dict) -> pyplot.Figure:
         figure.legend(
             shown.values(), shown.keys(), loc="outside lower center", ncols=4, frameon=False
         )
-    figure.suptitle(plot["title"], x=0.01, ha="left", fontsize=10)
+    if plot["title"]:
+        figure.suptitle(plot["title"], x=0.01, ha="left", fontsize=10)
     return figure
 
 
@@ -79,23 +95,73 @@ def _height(panel: dict) -> float:
 
 
 def _lines(axis: pyplot.Axes, panel: dict, styles: dict) -> None:
-    """y over x, a line for each series."""
+    """y over x, a line for each series, which ends where there is no value."""
     for one in panel["series"]:
-        points = [(at, values) for at, values in one["points"] if values]
-        if not points:
-            continue
-        at = [point[0] for point in points]
-        middle = [median(values) for _, values in points]
-        colour, marker = ("#999999", "") if one["reference"] else styles[one["name"]]
-        axis.plot(at, middle, color=colour, marker=marker, markersize=4, label=one["name"])
-        low, high = zip(*((min(values), max(values)) for _, values in points), strict=True)
-        axis.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
+        _line(axis, one, styles[one["name"]])
     for name, value in panel["limits"].items():
         axis.axhline(value, color="#999999", linestyle="--", linewidth=1, label=name)
-    if "x" in panel["log"]:
+    if panel["nines"]:
+        _nines(axis, panel["nines"])
+    elif "x" in panel["log"]:
         axis.set_xscale("log")
+        _plain(axis.xaxis)
     if "y" in panel["log"]:
         axis.set_yscale("log")
+        _plain(axis.yaxis)
+    else:
+        axis.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    if panel["zero"]:
+        axis.set_ylim(bottom=0)
+
+
+def _line(axis: pyplot.Axes, one: dict, style: tuple[str, str]) -> None:
+    points = one["points"]
+    at = [point[0] for point in points]
+    middle, low, high = (
+        [of(values) if values else numpy.nan for _, values in points] for of in (median, min, max)
+    )
+    colour, marker = ("#999999", "") if one["reference"] else style
+    look = {"color": colour, "marker": marker if len(points) <= MARKED else "", "markersize": 4}
+    if one["dots"]:
+        # As pixels: thousands of elements would be most of a page.
+        look |= {"linestyle": "none", "marker": ".", "alpha": 0.35, "rasterized": True}
+    look |= one["look"]
+    axis.plot(at, middle, label=one["name"], **look)
+    if low != high and not one["dots"]:
+        axis.fill_between(at, low, high, color=look["color"], alpha=0.15, linewidth=0)
+
+
+def _nines(axis: pyplot.Axes, requests: int) -> None:
+    """As HdrHistogram's plots: the tail has as much room as the rest. The end is the slowest request."""
+    axis.set_xscale(
+        "function",
+        functions=(
+            lambda percent: -numpy.log10(numpy.maximum(1e-12, 1 - percent / 100)),
+            lambda nines: 100 * (1 - 10.0**-nines),
+        ),
+    )
+    # Half of the slowest is beyond (Hazen's position).
+    end = 100 * (1 - 0.5 / requests)
+    ticks = [0.0, 50.0, 75.0, *(100 - 10.0 ** (1 - nine) for nine in range(7))]
+    ticks = [tick for tick in ticks if tick <= end]
+    axis.set_xticks(ticks, [f"{round(tick, 6):g}%" for tick in ticks])
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xlim(0, end)
+
+
+def _plain(axis: matplotlib.axis.Axis) -> None:
+    """Numbers in place of powers of ten."""
+    axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axis.set_minor_formatter(NullFormatter())
+    low, high = sorted(axis.get_view_interval())
+    if high < 4 * low:
+        axis.set_major_locator(AutoLocator())
+        return
+    # From a round number to a round number.
+    few = high < 1000 * low
+    steps = numpy.outer(10.0 ** numpy.arange(-12, 12), (1, 2, 5) if few else (1,)).ravel()
+    axis.set_view_interval(steps[steps <= low].max(), steps[steps >= high].min(), ignore=True)
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
 
 
 def _places(axis: pyplot.Axes, panel: dict, styles: dict) -> None:
@@ -123,6 +189,7 @@ def _places(axis: pyplot.Axes, panel: dict, styles: dict) -> None:
     axis.set_ylim(len(places) - 0.5, -0.5)
     if "x" in panel["log"]:
         axis.set_xscale("log")
+        _plain(axis.xaxis)
     else:
         axis.set_xlim(left=0)
 

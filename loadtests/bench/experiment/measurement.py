@@ -1,6 +1,5 @@
 """One measured load on one server: the generator's figures and the server's CPU time."""
 
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -51,15 +50,10 @@ def cpu_of(
 ) -> tuple[float, Figures]:
     """The server's CPU time for the measured requests, none of which is in flight before or
     after; and what the rest of the machine did meanwhile, without the servers `beside` it."""
-    machine, begun = cpu.Machine.now(), time.monotonic()
-    before, known = process.cpu_seconds(), _sum(beside)
+    watch, known = cpu.Watch(process.cpu_seconds), _sum(beside)
     result = load.measure(part)
-    used, known = process.cpu_seconds() - before, _sum(beside) - known
-    machine_after, wall = cpu.Machine.now(), time.monotonic() - begun
-    others = machine_after.busy - machine.busy - used - known - result["generator_cpu_seconds"]
-    result["others_cores"] = max(0.0, others) / wall
-    result["stolen_cores"] = (machine_after.stolen - machine.stolen) / wall
-    return used, result
+    seen = watch.seen(_sum(beside) - known + result["generator_cpu_seconds"])
+    return seen.pop("cpu_seconds"), {**result, **seen}
 
 
 def _sum(servers: Sequence[Running]) -> float:

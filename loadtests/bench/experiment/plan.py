@@ -122,6 +122,14 @@ class Experiment:
         """Requests with a wrong answer or none; the exit status is 1 if there are any."""
         return sum(row.get("wrong", 0) for row in record.rows)
 
+    def unfit(self) -> str:
+        """Why this machine cannot measure it, if so: the command says that and ends well."""
+        return ""
+
+    def ended(self, record: "Record", *, published: bool) -> int:
+        """What follows the report of a run; the exit status."""
+        return 1 if self.failed(record) else 0
+
 
 def chosen(tasks: list[Task], only: Sequence[str]) -> list[Task]:
     """The tasks that --only names: of each label that has any of the names, those."""

@@ -1,10 +1,13 @@
 """Pictures of a report. They are described here and drawn by matplotlib, in the Python that has it."""
 
 import json
+import re
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tools import resolve
 from tools.errors import ToolError
@@ -22,6 +25,10 @@ class Series:
     """Place, which is a number on a line and a name elsewhere, and what was measured there."""
     reference: bool = False
     """Drawn as a thin grey line: what others are compared with."""
+    dots: bool = False
+    """On a panel of lines: single values, not joined."""
+    look: dict[str, Any] = field(default_factory=dict)
+    """Keywords of matplotlib's `plot`, for a line that differs."""
 
 
 @dataclass
@@ -38,6 +45,10 @@ class Panel:
     """`x`, `y` or `xy` are logarithmic."""
     limits: dict[str, float] = field(default_factory=dict)
     """Lines across, by name: the objective, the floor."""
+    zero: bool = False
+    """The vertical axis of lines begins at 0."""
+    nines: int = 0
+    """x is in percent of so many requests, and from 90 to 99 is as far as from 99 to 99.9."""
 
 
 @dataclass
@@ -49,6 +60,7 @@ class Plot:
     name: str = ""
     """Of the file, after that of the benchmark."""
     columns: int = 1
+    transparent: bool = False
 
 
 def draw(wanted: Mapping[str, Plot], folder: Path) -> list[Path]:
@@ -63,3 +75,12 @@ def draw(wanted: Mapping[str, Plot], folder: Path) -> list[Path]:
     if result.returncode != 0:
         raise ToolError(f"the pictures could not be drawn:\n{result.stderr[-2000:]}")
     return [folder / file for file in wanted]
+
+
+def inline(wanted: Sequence[Plot]) -> list[str]:
+    """Each plot as an element `svg` of a page."""
+    with tempfile.TemporaryDirectory() as name:
+        files = draw({f"{number}.svg": plot for number, plot in enumerate(wanted)}, Path(name))
+        texts = [file.read_text() for file in files]
+    # A page has several, so names that nothing refers to would not be unique.
+    return [re.sub(r' id="[\w.]+_\d+"', "", text[text.index("<svg") :]) for text in texts]

@@ -114,6 +114,35 @@ def corelane(
     return [*argv, "--placement", placement] if placement else argv
 
 
+def ask(address: str, path: str, *, tls: bool = False) -> tuple[int, bytes]:
+    """Status and body of one reply."""
+    connection = http.client.HTTPConnection(address, timeout=PATIENCE)
+    if tls:
+        # Whoever it is: its certificate is its own.
+        context = ssl._create_unverified_context()
+        connection = http.client.HTTPSConnection(address, timeout=PATIENCE, context=context)
+    try:
+        connection.request("GET", path)
+        reply = connection.getresponse()
+        return reply.status, reply.read()
+    finally:
+        connection.close()
+
+
+def metrics(admin: str) -> str:
+    """What a server's admin listener shows."""
+    try:
+        return ask(admin, "/metrics")[1].decode()
+    except (OSError, http.client.HTTPException) as error:
+        raise ToolError(f"{admin} shows no metrics: {error!r}") from None
+
+
+def total(text: str, name: str) -> float:
+    """The sum of all series of a name."""
+    lines = (line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{")))
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
 def takes(programs: Programs, placement: str) -> bool:
     """Whether corelane-server knows a placement."""
     argv = [*corelane(programs.server, f"{HOST}:0", 2, placement), "--check"]
@@ -187,7 +216,7 @@ def _wait_until_right(found: Running, server: Startable, output: Path) -> None:
         if found.process.poll() is not None:
             raise ToolError(f"{server.name} did not start:\n{output.read_text()[-2000:]}")
         try:
-            status, body = _ask(found.address, getattr(server, "tls", False))
+            status, body = ask(found.address, "/hello", tls=getattr(server, "tls", False))
         except (OSError, http.client.HTTPException) as error:
             problem = repr(error)
         else:
@@ -198,20 +227,6 @@ def _wait_until_right(found: Running, server: Startable, output: Path) -> None:
     raise ToolError(
         f"{server.name} does not answer /hello: {problem}\n{output.read_text()[-2000:]}"
     )
-
-
-def _ask(address: str, tls: bool) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(address, timeout=PATIENCE)
-    if tls:
-        # The certificate is self-signed.
-        context = ssl._create_unverified_context()
-        connection = http.client.HTTPSConnection(address, timeout=PATIENCE, context=context)
-    try:
-        connection.request("GET", "/hello")
-        reply = connection.getresponse()
-        return reply.status, reply.read()
-    finally:
-        connection.close()
 
 
 def _resident_kib(pid: int) -> int:

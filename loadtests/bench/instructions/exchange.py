@@ -1,7 +1,7 @@
 """Requests one at a time: each goes out when the lane sleeps, so that every run takes the same way.
 
-A server under callgrind is many times slower than its client. Were the next request sent as soon as a reply
-is there, it would come now while the lane still runs and now while it sleeps, and these are different ways.
+A server under callgrind is many times slower than its client. A request that is sent as soon as a reply is there
+sometimes finds the lane running and sometimes asleep, and these are different ways.
 """
 
 import re
@@ -53,8 +53,8 @@ class Reply:
 
 
 @dataclass
-class Http1:
-    """One connection of HTTP/1.1, or one for each request."""
+class Client:
+    """One connection at a time; the lane rests whenever a method returns."""
 
     port: int
     lane: Lane
@@ -62,23 +62,11 @@ class Http1:
     _socket: socket.socket | None = None
 
     def ask(self, request: bytes, replies: int = 1) -> list[Reply]:
-        """Sends bytes that hold so many requests, and gives their replies when the lane rests again."""
-        connection = self._connection()
-        connection.sendall(request)
-        unread, found = b"", []
-        bodiless = request.startswith(b"HEAD ")
-        while len(found) < replies:
-            unread += self._receive(connection)
-            while len(found) < replies and (cut := _cut(unread, bodiless)):
-                reply, unread = cut
-                found.append(reply)
-        if unread:
-            raise ToolError(f"more was answered than asked for: {unread[:100]!r}")
-        self.lane.settle()
-        return found
+        """Sends what holds so many requests, and gives their replies."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Ends the connection, and waits until the lane has heard of it."""
+        """Ends the connection."""
         if self._socket:
             self._socket.close()
             self._socket = None
@@ -89,8 +77,12 @@ class Http1:
             raw = socket.create_connection(("127.0.0.1", self.port), PATIENCE)
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = self.tls.wrap_socket(raw) if self.tls else raw
+            self._greet(self._socket)
             self.lane.settle()
         return self._socket
+
+    def _greet(self, connection: socket.socket) -> None:
+        """What comes before the first request."""
 
     @staticmethod
     def _receive(connection: socket.socket) -> bytes:
@@ -98,6 +90,25 @@ class Http1:
         if not data:
             raise ToolError("the server closed the connection before its reply was whole")
         return data
+
+
+class Http1(Client):
+    """HTTP/1.1."""
+
+    def ask(self, request: bytes, replies: int = 1) -> list[Reply]:
+        connection = self._connection()
+        connection.sendall(request)
+        unread, found = b"", []
+        bodiless = request.startswith(b"HEAD ")
+        while len(found) < replies:
+            unread += self._receive(connection)
+            while len(found) < replies and (cut := _cut(unread, bodiless)):
+                reply, unread = cut
+                found.append(reply)
+        if unread:
+            raise ToolError(f"more was answered than requested: {unread[:100]!r}")
+        self.lane.settle()
+        return found
 
 
 def _cut(data: bytes, bodiless: bool) -> tuple[Reply, bytes] | None:
@@ -119,17 +130,13 @@ WINDOW = 1 << 30
 
 
 @dataclass
-class Http2:
-    """One connection of HTTP/2 without TLS, one stream at a time (RFC 9113)."""
+class Http2(Client):
+    """HTTP/2 without TLS, one stream at a time (RFC 9113); a request is a header block (RFC 7541)."""
 
-    port: int
-    lane: Lane
-    _socket: socket.socket | None = None
     _stream: int = -1
     _unread: bytes = field(default=b"", repr=False)
 
     def ask(self, request: bytes, _replies: int = 1) -> list[Reply]:
-        """Sends a header block (RFC 7541) on a new stream, and gives its reply when the lane rests again."""
         connection = self._connection()
         self._stream += 2
         connection.sendall(_frame(HEADERS, END_HEADERS | END_STREAM, self._stream, request))
@@ -152,33 +159,22 @@ class Http2:
             )
         ]
 
-    def close(self) -> None:
-        """Ends the connection, and waits until the lane has heard of it."""
-        if self._socket:
-            self._socket.close()
-            self._socket, self._stream, self._unread = None, -1, b""
-            self.lane.settle()
-
-    def _connection(self) -> socket.socket:
-        if not self._socket:
-            self._socket = socket.create_connection(("127.0.0.1", self.port), PATIENCE)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            window = _frame(WINDOW_UPDATE, 0, 0, WINDOW.to_bytes(4, "big"))
-            self._socket.sendall(PREFACE + _frame(SETTINGS, 0, 0, b"") + window)
-            seen = set()
-            # Both sides' settings are acknowledged before anything is counted.
-            while seen != {0, ACK}:
-                kind, flags, _stream, _payload = self._next(self._socket)
-                if kind == SETTINGS:
-                    seen.add(flags)
-            self._socket.sendall(_frame(SETTINGS, ACK, 0, b""))
-            self.lane.settle()
-        return self._socket
+    def _greet(self, connection: socket.socket) -> None:
+        self._stream, self._unread = -1, b""
+        window = _frame(WINDOW_UPDATE, 0, 0, WINDOW.to_bytes(4, "big"))
+        connection.sendall(PREFACE + _frame(SETTINGS, 0, 0, b"") + window)
+        seen = set()
+        # Both sides' settings are acknowledged before anything is counted.
+        while seen != {0, ACK}:
+            kind, flags, _stream, _payload = self._next(connection)
+            if kind == SETTINGS:
+                seen.add(flags)
+        connection.sendall(_frame(SETTINGS, ACK, 0, b""))
 
     def _next(self, connection: socket.socket) -> tuple[int, int, int, bytes]:
         """The next frame: its kind, flags, stream and payload."""
         while len(self._unread) < 9 or len(self._unread) < 9 + self._length():
-            self._unread += Http1._receive(connection)
+            self._unread += self._receive(connection)
         end = 9 + self._length()
         frame, self._unread = self._unread[:end], self._unread[end:]
         return frame[3], frame[4], int.from_bytes(frame[5:9], "big"), frame[9:]
@@ -193,5 +189,4 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     )
 
 
-Client = Http1 | Http2
 Connect = Callable[[int, Lane], Client]

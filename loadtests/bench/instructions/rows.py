@@ -27,7 +27,7 @@ class Row:
     what: str
     status: int
     ask: Callable[[Client], bytes]
-    """Makes the request; may ask for what it names first."""
+    """Makes the request; may first request what it names."""
     body: bytes | None = None
     """The body of each reply, where it is short."""
     connect: Connect = Http1
@@ -89,45 +89,43 @@ HELLO_BLOCK = b"\x82\x86\x04\x06/hello\x01\x05bench"
 
 DATABASE = Settings(database=True)
 
-DEAR = Settings(database=True, slowly=True)
-"""A lane lets brief requests start at once, and others wait for their turn. What is brief it measures, and a load
-of a project may be either under callgrind: counted more slowly, it waits for its turn on every machine."""
+EXPENSIVE = Settings(database=True, slowly=True)
+"""A lane starts cheap requests at once, and others wait for their turn. It measures which are cheap, and a load of a
+project may be either under callgrind: counted more slowly, it waits for its turn on every machine."""
 
 ROWS = (
     _plain("hello", "`GET /hello`", HELLO, body=HELLO_BODY),
+    _plain("hello 16 pipelined", "16 of it in one write", HELLO * 16, body=HELLO_BODY, together=16),
+    _plain("hello from a gateway", "with the seven fields of a proxy", GATEWAY, body=HELLO_BODY),
+    _plain("hello HTTP/2", "a stream each", HELLO_BLOCK, body=HELLO_BODY, connect=Http2),
     _plain(
-        "hello, 16 pipelined", "16 of it in one write", HELLO * 16, body=HELLO_BODY, together=16
-    ),
-    _plain("hello, from a gateway", "with the seven fields of a proxy", GATEWAY, body=HELLO_BODY),
-    _plain("hello, HTTP/2", "a stream each", HELLO_BLOCK, body=HELLO_BODY, connect=Http2),
-    _plain(
-        "hello, TLS",
+        "hello TLS",
         "TLS 1.3",
         HELLO,
         body=HELLO_BODY,
         connect=lambda port, lane: Http1(port, lane, trusting()),
         settings=Settings(tls=True),
     ),
-    _plain("hello, a connection each", "accepted and closed", HELLO, body=HELLO_BODY, kept=False),
+    _plain("hello on a connection each", "accepted and closed", HELLO, body=HELLO_BODY, kept=False),
     _plain("div", "`GET /div/4`", request("/div/4"), body=b"2"),
     _plain("work", "`GET /work?ops=1`", request("/work?ops=1"), body=b"6c576fac43fd007c\n"),
     _plain("file-4k", "`GET /static/4k.txt`", request("/static/4k.txt")),
-    Row("file-4k, unchanged", "with the file's ETag: 304", 304, _unchanged, body=b""),
+    Row("file-4k unchanged", "with the file's ETag: 304", 304, _unchanged, body=b""),
     _plain("not found", "`GET /nothing`", request("/nothing"), 404),
     Row(
         "project",
-        f"a document of {BODY:,} bytes from SQLite, by a thread beside the lane",
+        f"a document of {BODY:,} bytes from SQLite, by another thread than the lane",
         200,
         _project,
-        settings=DEAR,
+        settings=EXPENSIVE,
         threads=True,
     ),
     _plain(
-        "project, no token",
+        "project without token",
         "a `POST` with a body, refused: 401",
         request("/projects", "Content-Type: application/json", method="POST", body='{"name": "x"}'),
         401,
         settings=DATABASE,
     ),
 )
-"""By their names, which the table keeps."""
+"""By their names, which the table keeps; --only takes several with commas between, so no name has one."""

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from loadtests.bench.connections.servers import Pem
 from loadtests.bench.free_ports import free_ports
 from loadtests.bench.instructions.exchange import PATIENCE, Lane
 from local.settings import REPOSITORY
@@ -26,7 +27,7 @@ CHANGED = 1_700_000_000
 
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
-    # Which copies of memcpy and the like glibc takes: those for AVX2, whatever a valgrind shows of newer features
+    # Which copies of memcpy and similar functions glibc takes: those for AVX2, whatever a valgrind shows of newer features
     # (glibc manual, "Hardware Capability Tunables").
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-ERMS,-FSRM,-RTM",
 }
@@ -37,7 +38,7 @@ LANE = "lane-0"
 
 @dataclass(frozen=True)
 class Settings:
-    """What a row's server is given besides."""
+    """What a row's server is given in addition."""
 
     database: bool = False
     tls: bool = False
@@ -58,14 +59,14 @@ class Counted:
 
 @contextmanager
 def counted(
-    valgrind: Path, program: Path, settings: Settings, certificate: Path, folder: Path
+    valgrind: Path, program: Path, settings: Settings, pem: Pem, folder: Path
 ) -> Iterator[Counted]:
     """Runs a server in an empty folder, and ends it so that callgrind writes what it counted."""
     port = free_ports()
     out = folder / "callgrind"
     argv = [str(valgrind), "--tool=callgrind", "--separate-threads=yes", "--vgdb=no", "--quiet"]
     argv += ["--cache-sim=yes"] if settings.slowly else []
-    argv += [f"--callgrind-out-file={out}", *_argv(program, settings, certificate, folder, port)]
+    argv += [f"--callgrind-out-file={out}", *_argv(program, settings, pem, folder, port)]
     with open(folder / "output", "wb") as output:
         process = subprocess.Popen(
             argv,
@@ -97,15 +98,13 @@ def counted(
 
 
 def _first_of_all(process: subprocess.Popen[bytes]) -> None:
-    """Lets no ordinary process interrupt it, where that is allowed: a lane measures how long its handlers hold it, and
-    what seems dear waits for its turn, which is another way."""
+    """Lets no ordinary process interrupt it, where that is allowed. A lane measures how long its handlers hold it, and
+    what seems expensive waits for its turn, which is another way."""
     with suppress(PermissionError):
         os.sched_setscheduler(process.pid, os.SCHED_RR, os.sched_param(1))
 
 
-def _argv(
-    program: Path, settings: Settings, certificate: Path, folder: Path, port: int
-) -> list[str]:
+def _argv(program: Path, settings: Settings, pem: Pem, folder: Path, port: int) -> list[str]:
     """The server's own command. One lane; no pause at its end."""
     static = folder / "static"
     shutil.copytree(STATIC, static)
@@ -119,7 +118,7 @@ def _argv(
         tokens.write_text(f"bench sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}\n")
         argv += ["--database.path", str(folder / "projects.db"), "--auth.tokens", str(tokens)]
     if settings.tls:
-        argv += ["--tls.certificate", str(certificate), "--tls.key", str(certificate)]
+        argv += ["--tls.certificate", str(pem[0]), "--tls.key", str(pem[1])]
     return argv
 
 

@@ -8,19 +8,20 @@ benchmarking in reasonable time", ISMM 2013).
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from loadtests.bench.compare.builds import ANY, Build
+from loadtests.bench.compare.measures import BUILDS, ORDERS, Sample
 from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.experiment.measurement import CONNECTIONS, SLOW_SHARE, cpu_of
+from loadtests.bench.experiment.plan import Stand
 from loadtests.bench.experiment.servers import CORELANE, Running, Server, running
 from loadtests.bench.free_ports import free_ports
 from loadtests.bench.gateway.pool import Replica
 from loadtests.bench.gateway.proxies import Programs, Proxy
 from loadtests.bench.gateway.shipped import Endpoint
-from loadtests.compare.builds import ANY, Build
-from loadtests.compare.measures import ORDERS, Round, Sample, Slice
 
 WARM_UP = 0.5
 """Before each slice, in its length: it meets a server that other slices have warmed up already."""
@@ -42,16 +43,15 @@ class Load:
     """Requests per second of the open loop."""
 
 
-@dataclass(frozen=True)
-class Stand:
+@dataclass
+class CompareStand(Stand):
     """What every round uses."""
 
-    builds: Mapping[str, Build]
-    generator: Path
+    builds: Mapping[str, Build] = field(default_factory=dict)
+    generator: Path | None = None
     """One for both, so that a change of the generator does not look like one of the server."""
-    cpus: tuple[int, int]
-    seconds: Mapping[str, float]
-    """Length of a slice, by its loop."""
+    closed: float = 0.0
+    """Seconds of a slice of the closed loop; one of the open loop lasts twice as long."""
     load: Load | None = None
 
     def programs(self, build: str) -> Programs:
@@ -73,32 +73,36 @@ class Asked:
         return sum(one.cpu_seconds() for one in self.behind)
 
 
-def measure_round(stand: Stand, number: int, loops: Mapping[str, set[str]], draw: Random) -> Round:
-    """The slices of one round; `loops` are those that are needed of each path."""
-    slices: list[Slice] = []
-    for path in loops:
-        order = draw.choice(ORDERS)
-        with contextlib.ExitStack() as stack:
-            asked = {build: stack.enter_context(_STARTS[path](stand, build)) for build in order[:2]}
-            for loop in sorted(loops[path]):
-                order = draw.choice(ORDERS)
-                for place, build in enumerate(order):
-                    # Two slices in a row are one of each build, and have the same arrivals.
-                    seed = len(order) // 2 * number + place // 2
-                    sample = _sample(stand, asked[build], loop, seed)
-                    slices.append(Slice(build, path, loop, sample))
-    return slices
+@contextlib.contextmanager
+def started(stand: CompareStand, path: str, draw: Random) -> Iterator[dict[str, Asked]]:
+    """Both builds, in an order that is drawn."""
+    with contextlib.ExitStack() as stack:
+        order = draw.sample(BUILDS, len(BUILDS))
+        yield {build: stack.enter_context(_STARTS[path](stand, build)) for build in order}
+
+
+def measured_loop(
+    stand: CompareStand, asked: Mapping[str, Asked], loop: str, number: int, draw: Random
+) -> list[Sample]:
+    """The slices of one loop in a round, each with its `build`."""
+    order = draw.choice(ORDERS)
+    # Two slices in a row are one of each build, and have the same arrivals.
+    seeds = [len(order) // 2 * number + place // 2 for place in range(len(order))]
+    return [
+        {"build": build, **_sample(stand, asked[build], loop, seed)}
+        for build, seed in zip(order, seeds, strict=True)
+    ]
 
 
 @contextlib.contextmanager
-def _direct(stand: Stand, build: str) -> Iterator[Asked]:
+def _direct(stand: CompareStand, build: str) -> Iterator[Asked]:
     """One lane on the first CPU; the generator has the other."""
     with running(Server(CORELANE), stand.programs(build), [stand.cpus[0]]) as lane:
         yield Asked(lane)
 
 
 @contextlib.contextmanager
-def _gateway(stand: Stand, build: str) -> Iterator[Asked]:
+def _gateway(stand: CompareStand, build: str) -> Iterator[Asked]:
     """Envoy on the first CPU; its replica shares the other with the generator."""
     programs = stand.programs(build)
     replica = Replica("bench", free_ports())
@@ -126,12 +130,13 @@ def _pointed_at(endpoint: Endpoint, value: object) -> object:
     }
 
 
-def _sample(stand: Stand, asked: Asked, loop: str, seed: int) -> Sample:
+def _sample(stand: CompareStand, asked: Asked, loop: str, seed: int) -> Sample:
     """One slice."""
+    seconds = stand.closed * (2 if loop == "open" else 1)
     options: dict[str, object] = {
         "connections": CONNECTIONS,
-        "seconds": stand.seconds[loop],
-        "warm_up": WARM_UP * stand.seconds[loop],
+        "seconds": seconds,
+        "warm_up": WARM_UP * seconds,
     }
     if loop == "open":
         load = stand.load

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Self
 
-HOST = "127.0.0.1"
+from loadtests.bench.experiment.servers import HOST
+
 PATIENCE = 30.0
 """Longest wait for a reply in seconds."""
 
@@ -27,7 +28,7 @@ H2_REQUEST = bytes([0x82, 0x84, 0x86, 0x01, 4]) + b"soak"
 
 @dataclass
 class Clients:
-    """Clients that come and go until told to stop; every choice follows from the seed."""
+    """Clients that come and go until a time; every choice follows from the seed."""
 
     port: int
     seed: int
@@ -50,7 +51,7 @@ class Clients:
                 async with asyncio.timeout(PATIENCE), _Connection(self.port, rng) as connection:
                     await behave(connection, rng)
             except (OSError, EOFError, ValueError, TimeoutError) as error:
-                # Whoever misbehaves may be cut off at any time.
+                # A client that misbehaves may be cut off at any time.
                 if name in GOOD:
                     self.failures[f"{name}: {type(error).__name__}: {error}"] += 1
             self.done[name] += 1
@@ -82,7 +83,7 @@ class _Connection:
         await self.writer.drain()
 
     async def get(self, path: str, *, last: bool = False) -> None:
-        """Asks for a path and reads the right answer."""
+        """Requests a path and reads the right answer."""
         await self.exchange(
             _request(path, "Connection: close\r\n" if last else ""), ANSWERS[path], path
         )
@@ -146,13 +147,13 @@ async def _gone_in_handler(connection: _Connection, rng: random.Random) -> None:
 
 
 async def _refused(connection: _Connection, rng: random.Random) -> None:
-    """Asks for more than the limits allow, and is told so."""
+    """Requests more than the limits allow, and reads the rejection."""
     what = rng.choice(list(TOO_LARGE))
     await connection.exchange(*TOO_LARGE[what], what)
 
 
 async def _slow_reader(connection: _Connection, rng: random.Random) -> None:
-    """Asks for more than the socket buffers hold, reads some of it slowly, and leaves."""
+    """Requests more than the socket buffers hold, reads some of it slowly, and leaves."""
     link = connection.writer.get_extra_info("socket")
     link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     await connection.send(_request("/static/") * rng.randint(20, 200))

@@ -3,6 +3,7 @@
 They show how often the verdict is wrong, and how small a difference is found.
 """
 
+import argparse
 import math
 import random
 from collections import Counter
@@ -11,10 +12,10 @@ from dataclasses import dataclass
 from itertools import product
 from statistics import fmean
 
-from loadtests.bench.text import table
-from loadtests.compare import verdict
-from loadtests.compare.measures import (
+from loadtests.bench.compare import verdict
+from loadtests.bench.compare.measures import (
     BUILDS,
+    LOOKS,
     MARGINS,
     MEASURES,
     ORDERS,
@@ -24,7 +25,9 @@ from loadtests.compare.measures import (
     Slice,
     differences,
 )
-from loadtests.compare.verdict import VERDICTS, Look
+from loadtests.bench.compare.verdict import VERDICTS, Look
+from loadtests.bench.options import positive
+from loadtests.bench.text import table
 
 
 @dataclass(frozen=True)
@@ -137,3 +140,21 @@ def _sample(costs: Mapping[str, float]) -> Sample:
         "requests_per_second": 1 / costs.get("throughput", 1.0),
         "latency_us": {"hello": {"50": costs.get("p50", 1.0), "99": costs.get("p99", 1.0)}},
     }
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "compare-simulated",
+        help="how often compare is right, on invented comparisons whose truth is known",
+        description="Judges invented rounds by the rules of compare, and prints how often each verdict was given.",
+    )
+    parser.add_argument(
+        "--comparisons", type=positive, default=1000, metavar="N", help="of each row"
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    print(table_of_verdicts(options.comparisons, LOOKS))
+    return 0

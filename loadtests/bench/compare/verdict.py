@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from loadtests.compare.signed_rank import SignedRank
+from loadtests.bench.compare.signed_rank import SignedRank
 
 ERROR = 0.05
 

@@ -8,9 +8,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from loadtests.bench.compare.trees import PLACE, Tree
 from loadtests.bench.gateway import shipped
 from loadtests.bench.gateway.shipped import Endpoint
-from loadtests.compare.trees import PLACE, Tree
 from local.settings import REPOSITORY
 from tools import cache, command, progress, resolve
 from tools.errors import ToolError
@@ -36,6 +36,14 @@ class Build:
     """None when nothing is measured through the gateway."""
     gateway: dict | None
     """Envoy's configuration, as the tree's chart renders it with its default values."""
+
+
+def same(base: Build, head: Build) -> bool:
+    """Whether both are the same to the byte."""
+    return base.server.read_bytes() == head.server.read_bytes() and (base.gateway, base.envoy) == (
+        head.gateway,
+        head.envoy,
+    )
 
 
 def build(

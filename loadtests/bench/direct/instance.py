@@ -19,14 +19,14 @@ FIRST_PORTS = range(20000, 30000, 500)
 
 
 @contextmanager
-def up() -> Iterator[Path]:
+def up(profile: str) -> Iterator[Path]:
     """The run folder of a running instance; what is started here is stopped at the end."""
     run = settings.run_folder()
     if topology.read(run) is not None and processes.find(run):
         yield run
         return
     run = REPOSITORY / ".run" / OWN
-    environment = {"PROFILE": "release", **os.environ, "INSTANCE": OWN, **_free_ports()}
+    environment = {**os.environ, "PROFILE": profile, "INSTANCE": OWN, **_free_ports()}
     try:
         _local("up", environment)
         yield run

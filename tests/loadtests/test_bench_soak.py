@@ -1,13 +1,14 @@
 """The soak on a real server, for seconds; and what it must find."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from loadtests.bench import soak, soak_clients
+from loadtests.bench.experiment.record import Record
+from loadtests.bench.soak import clients
+from loadtests.bench.soak.experiment import broken
 from support import REPOSITORY
 
 
@@ -30,13 +31,13 @@ def test_every_kind_of_client_comes_and_goes(binary: Path, tmp_path: Path) -> No
         seconds = 20
         result = run(tmp_path, binary, seconds)
     assert result.returncode == 0, result.stdout + result.stderr
-    record = json.loads((tmp_path / "soak.json").read_text())
-    assert result.stdout.startswith(f"soak passed: {seconds} s, ")
-    assert set(record["clients"]) == set(soak_clients.KINDS)
-    assert record["failures"] == {}
-    assert max(sample["connections"] for sample in record["samples"]) > 5
-    assert record["after"]["connections"] == record["after"]["in_flight"] == 0
-    assert record["after"]["descriptors"] <= record["descriptors_at_start"]
+    (row,) = Record.read(tmp_path / "bench-soak.json").rows
+    assert f"**Passed:** {seconds} s, " in result.stdout
+    assert set(row["clients"]) == set(clients.KINDS)
+    assert row["failures"] == {}
+    assert max(sample["connections"] for sample in row["samples"]) > 5
+    assert row["after"]["connections"] == row["after"]["in_flight"] == 0
+    assert row["after"]["descriptors"] <= row["descriptors_at_start"]
 
 
 def test_a_server_that_refuses_good_clients_fails(binary: Path, tmp_path: Path) -> None:
@@ -53,7 +54,7 @@ def sample(megabytes: float, **more: int) -> dict:
     return {"at": 0.0, "memory": int(megabytes * (1 << 20)), **counts}
 
 
-def record(memory: list[float], **more: object) -> dict:
+def row(memory: list[float], **more: object) -> dict:
     sound = {"failures": {}, "descriptors_at_start": 20, "after": sample(20), "exit_code": 0}
     return {**sound, "samples": [sample(value) for value in memory], **more}
 
@@ -62,10 +63,10 @@ FLAT = [10.0] * 3 + [20.0] * 6
 
 
 def test_growth_is_judged_after_the_first_third() -> None:
-    assert soak.failed(record(FLAT)) == []
+    assert broken(row(FLAT)) == []
     # Both a tenth and 2 MiB are allowed, once.
-    assert soak.failed(record([10.0] * 3 + [20.0] * 3 + [23.9] * 3)) == []
-    grown = soak.failed(record([10.0] * 3 + [20.0] * 3 + [24.1] * 3))
+    assert broken(row([10.0] * 3 + [20.0] * 3 + [23.9] * 3)) == []
+    grown = broken(row([10.0] * 3 + [20.0] * 3 + [24.1] * 3))
     assert grown == ["memory grew from 20.0 to 24.1 MiB"]
 
 
@@ -81,5 +82,5 @@ def test_growth_is_judged_after_the_first_third() -> None:
     ],
 )
 def test_what_is_left_is_told(more: dict, reason: str) -> None:
-    (found,) = soak.failed(record(FLAT, **more))
+    (found,) = broken(row(FLAT, **more))
     assert found.startswith(reason)

@@ -1,12 +1,12 @@
 """The two trees: the working tree, and the base's commit in a separate git worktree."""
 
+import argparse
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.usage import UsageError
 from local.settings import REPOSITORY
 from tools import cache
 from tools.errors import ToolError
@@ -41,7 +41,7 @@ def commit(reference: str) -> str:
     """The commit of a reference."""
     found = _run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}")
     if found.returncode != 0:
-        raise UsageError(
+        raise argparse.ArgumentTypeError(
             f"{reference}: no such commit here; give a branch, a tag or a commit that git has fetched"
         )
     return found.stdout.strip()

@@ -17,6 +17,9 @@ ORDERS = tuple(
 """Of the slices of a round: ABBA BAAB, and the same with the builds exchanged. What drifts evenly through a
 round meets both alike, and so does a drift that grows evenly."""
 
+LOOKS = (10, 15, 20)
+"""Rounds after which the verdict is computed; after other last rounds than the usual, it is computed once."""
+
 MARGINS = {"cpu": 3.0, "throughput": 5.0, "p50": 10.0, "p99": 20.0}
 """Percent by which a build may be slower before it counts, by the kind of measure."""
 

@@ -1,0 +1,205 @@
+"""`instructions`: instructions of a request on each of the server's ways, and a check against the committed table."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from images import platforms, rust
+from loadtests.bench.experiment.page import Page
+from loadtests.bench.experiment.plan import Experiment, Plan, Row, Stand, Task
+from loadtests.bench.experiment.record import Record
+from loadtests.bench.instructions import budget, count, toolchain
+from loadtests.bench.instructions.budget import LIMIT, Budget
+from loadtests.bench.instructions.rows import ROWS
+from loadtests.bench.options import positive
+from tools import table, versions
+
+REQUESTS = 1_000
+"""Counted in a run: so many more than the shorter one has."""
+
+TRIES = 3
+"""Most runs of a row that is over the limit."""
+
+BY_NAME = {row.name: row for row in ROWS}
+
+
+@dataclass
+class Counting(Stand):
+    """What counts, and the rows that the check is done with."""
+
+    programs: count.Programs | None = None
+    known: Budget | None = None
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+
+    def within(self, name: str) -> bool:
+        """Whether the check is done with a row."""
+        found = self.rows.get(name)
+        return bool(found) and self.known is not None and self.known.fits(name, _count(found))
+
+
+class Instructions(Experiment):
+    """Two runs of each row under callgrind, of which the longer has so many requests more."""
+
+    name = "instructions"
+    title = "Instructions of a request"
+    help = "instructions of a request by callgrind: the table that is kept, or a check against it"
+    rounds = 5
+    quick = 0.05
+    cpus = 1
+    at_once = 2
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--check",
+            action="store_true",
+            help=f"fail where a row takes more than {LIMIT} times the committed instructions; counts a row "
+            f"that does again, at most {TRIES} times",
+        )
+        parser.add_argument(
+            "--budget", type=Path, default=budget.FILE, metavar="FILE", help="another table"
+        )
+        parser.add_argument(
+            "--requests", type=positive, metavar="N", help=f"counted; default: {REQUESTS}"
+        )
+
+    def unfit(self) -> str:
+        return toolchain.unfit()
+
+    def tasks(self, plan: Plan) -> list[Task]:
+        return [{"row": name} for name in BY_NAME]
+
+    @contextmanager
+    def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[Counting]:
+        server = plan.server or rust.build(rust.SERVER, platforms.native())
+        with count.with_tools(server) as programs:
+            stand = Counting(plan, (), programs=programs)
+            if plan.options.check:
+                stand.known = Budget.read(plan.options.budget)
+            stand.facts["requests"] = plan.options.requests or round(REQUESTS * plan.scale)
+            valgrind = versions.remembered(programs.valgrind, table.find("valgrind"))
+            stand.versions = {**toolchain.found(), "valgrind": valgrind}
+            yield stand
+
+    def measure(self, stand: Counting, task: Task, number: int) -> list[Row]:
+        name, requests = task["row"], stand.facts["requests"]
+        if stand.within(name):
+            return []
+        short, long = (
+            count.instructions(BY_NAME[name], stand.programs, length)
+            for length in (count.SHORT, count.SHORT + requests)
+        )
+        row = {"short": short, "long": long, "counted": requests}
+        stand.rows.setdefault(name, []).append(row)
+        return [row]
+
+    def enough(self, rows: Sequence[Row], number: int, plan: Plan) -> bool:
+        if not plan.options.check:
+            return number >= plan.rounds
+        known, names = Budget.read(plan.options.budget), {row["row"] for row in rows}
+        fit = all(known.fits(name, _count([r for r in rows if r["row"] == name])) for name in names)
+        return fit or number >= min(plan.rounds, TRIES)
+
+    def brief(self, row: Row) -> str:
+        return f"{_count([row]):,} instructions"
+
+    def ended(self, record: Record, *, published: bool) -> int:
+        options, counts = record.plan["options"], _counts(record)
+        file = Path(options["budget"])
+        if published:
+            kept = {name: record.versions[name] for name in toolchain.found()}
+            Budget(kept, counts).write(file)
+        return 1 if options["check"] and _over(record, Budget.read(file)) else 0
+
+    def page(self, record: Record) -> Page:
+        page = Page(self.title, record, CHECKED)
+        if record.plan["options"]["check"]:
+            _compare(page, record, Budget.read(Path(record.plan["options"]["budget"])))
+            return page
+        counts = _counts(record)
+        page.table(
+            "row",
+            list(counts),
+            ("what is asked", lambda name: BY_NAME[name].what),
+            ("instructions", lambda name: f"{counts[name]:,}"),
+            ("spread", lambda name: f"{_spread(record, name):.2f}%"),
+        )
+        worst = max(_spread(record, name) for name in counts)
+        page.section(
+            "How it is counted", METHOD.format(short=count.SHORT, worst=worst, **record.facts)
+        )
+        return page
+
+
+def _count(rows: Sequence[Row]) -> int:
+    short, long = ([row[length] for row in rows] for length in ("short", "long"))
+    return count.per_request(short, long, rows[0]["counted"])
+
+
+def _counts(record: Record) -> dict[str, int]:
+    return {name: _count(record.select(row=name)) for name in record.labels("row")}
+
+
+def _spread(record: Record, name: str) -> float:
+    """From the lowest difference to the highest, in percent."""
+    found = [_count([row]) for row in record.select(row=name)]
+    return 100 * (max(found) - min(found)) / min(found)
+
+
+def _over(record: Record, known: Budget) -> list[str]:
+    """The rows that take more than they may; none of another compiler, which makes other instructions."""
+    if record.versions["rustc"] != known.toolchain["rustc"]:
+        return []
+    return [name for name, found in _counts(record).items() if not known.fits(name, found)]
+
+
+def _compare(page: Page, record: Record, known: Budget) -> None:
+    counts, committed = _counts(record), known.instructions
+    page.table(
+        "row",
+        list(counts),
+        ("committed", lambda name: f"{committed[name]:,}" if name in committed else ""),
+        ("now", lambda name: f"{counts[name]:,}"),
+        (
+            "ratio",
+            lambda name: (
+                f"{counts[name] / committed[name]:.3f}" if name in committed else "not committed"
+            ),
+        ),
+    )
+    if other := known.other_toolchain(record.versions):
+        page.text(f"Built with another toolchain: {', '.join(other)}.")
+    if record.versions["rustc"] != known.toolchain["rustc"]:
+        page.text("Another compiler makes other instructions: shown, and not judged.")
+    if over := _over(record, known):
+        page.text(
+            f"More than {LIMIT} times what is committed: {', '.join(over)}. If that is wanted: make bench "
+            'BENCH="instructions --publish", and commit what it writes with the change.'
+        )
+
+
+CHECKED = (
+    "`make check-instructions` counts again and fails where a row takes more than "
+    f"{LIMIT} times the committed count; CI does so. Where that is wanted, publish the new table with the change."
+)
+
+METHOD = """\
+The server is the program of its image: a release build, linked statically, the same bytes wherever that toolchain
+builds it. It runs under callgrind with one lane. One run has {short:,} requests, another {requests:,} more; what the
+second has more, per request, is the figure, so start and end count in none. The figure is the lowest of all runs of
+each length, because a disturbance adds instructions. The spread is from the lowest difference to the highest, at most
+{worst:.2f}%. The count is of the lane's thread, and for `project` also of the thread that reads the database. It has no
+instructions of the kernel, and valgrind hides the vDSO, so the clock is read by a system call.
+
+There is one connection with one request at a time, each sent when the lane sleeps. So every request takes the same
+way, and each pays for a turn of the event loop, which under load many share. `pipelined` is what remains without it.
+
+What would differ between runs or machines is fixed: the environment, the files' times, the document, and the lengths of
+names and ports. `GLIBC_TUNABLES` fixes the copies of `memcpy` and similar functions: the next slower ones add 6% to
+`hello`. Valgrind shows a program the same CPU on every machine with AVX2. Its version 3.24 counts within 0.5% of 3.19.
+
+Chance remains in the keys of hash maps and in request ids. Some work depends on the clock: a kept file is checked on
+disk again, the date is written again, and deadlines are checked. The speed of the machine counts too: the lane measures
+how long its handlers hold it, and one that seems expensive, as on a busy machine, waits for its turn. So the server
+runs before ordinary processes where that is allowed, and a row that is over the limit is counted up to three times."""

@@ -1,0 +1,191 @@
+"""`soak`: one server, clients that come and go for minutes; memory and descriptors stay flat."""
+
+import argparse
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from loadtests.bench.experiment import builds
+from loadtests.bench.experiment.page import Page
+from loadtests.bench.experiment.plan import Experiment, Plan, Row, Stand, Task
+from loadtests.bench.experiment.plots import Panel, Plot, Series
+from loadtests.bench.experiment.record import Record
+from loadtests.bench.experiment.servers import CORELANE, running
+from loadtests.bench.options import positive
+from loadtests.bench.soak.clients import Clients
+from loadtests.bench.soak.server import Soaked, Watched
+from tools.errors import ToolError
+
+GROWTH = 1.1
+SLACK = 2 << 20
+"""Memory is flat if the median of the last third of the samples is at most GROWTH times that of the middle
+third, plus SLACK bytes. The first third is the warm-up."""
+
+SETTLE = 30.0
+"""Seconds within which the server notices that all clients have left, drains and ends."""
+
+
+@dataclass
+class SoakStand(Stand):
+    """The program under load."""
+
+    program: Path | None = None
+
+
+class Soak(Experiment):
+    """One long measurement of one server."""
+
+    name = "soak"
+    title = "Clients that come and go"
+    help = "one server under clients that come and go; memory and descriptors stay flat"
+    rounds = 1
+    seconds = 300.0
+    cpus = 1
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--clients", type=positive, default=100, metavar="N", help="at a time; default: 100"
+        )
+        parser.add_argument("--seed", type=int, default=1, help="of every choice; default: 1")
+
+    def tasks(self, plan: Plan) -> list[Task]:
+        return [{"server": CORELANE}]
+
+    @contextmanager
+    def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[SoakStand]:
+        built = plan.server or builds.build(builds.SERVICES, [CORELANE], plan.profile) / CORELANE
+        facts = {"seconds": plan.seconds(self.seconds)}
+        yield SoakStand(plan, tuple(sorted(os.sched_getaffinity(0))), facts=facts, program=built)
+
+    def measure(self, stand: SoakStand, task: Task, number: int) -> Row:
+        server = Soaked()
+        with running(server, stand.program, list(stand.cpus)) as process:
+            return _soaked(stand, Watched(process, server.admin))
+
+    def brief(self, row: Row) -> str:
+        return summary(row)
+
+    def ended(self, record: Record, *, published: bool) -> int:
+        return 1 if broken(record.rows[0]) else 0
+
+    def page(self, record: Record) -> Page:
+        (row,) = record.rows
+        reasons, about = broken(row), record.plan["options"]
+        page = Page(self.title, record)
+        page.text(
+            f"**{'Failed' if reasons else 'Passed'}:** {record.facts['seconds']:g} s, {summary(row)}."
+        )
+        page.points(reasons)
+        page.text(f"{about['clients']} clients at a time, seed {about['seed']}.")
+        page.table(
+            "clients", sorted(row["clients"]), ("came", lambda kind: f"{row['clients'][kind]:,}")
+        )
+        page.plot(_plot(row))
+        return page
+
+
+def _soaked(stand: SoakStand, server: Watched) -> Row:
+    """Load and samples, then what is left when all clients are gone."""
+    options, seconds = stand.plan.options, stand.facts["seconds"]
+    # Until all lanes listen, not all descriptors of the server are open.
+    _wait(server.ready)
+    start = server.least_descriptors()
+    port = int(server.process.address.rpartition(":")[2])
+    clients = Clients(port, options.seed, options.clients)
+    process, begun = server.process.process, time.monotonic()
+    stop = threading.Event()
+    samples: list[dict] = []
+
+    def watch() -> None:
+        while not stop.wait(min(1.0, seconds / 30)) and process.poll() is None:
+            samples.append(server.sample(time.monotonic() - begun))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        asyncio.run(clients.run(begun + seconds))
+    finally:
+        stop.set()
+        watcher.join()
+    _wait(lambda: server.descriptors() <= start and server.idle())
+    after = server.sample(time.monotonic() - begun)
+    after["descriptors"] = server.least_descriptors()
+    process.send_signal(signal.SIGTERM)
+    _wait(lambda: process.poll() is not None)
+    return {
+        "clients": dict(clients.done),
+        "failures": dict(clients.failures),
+        "descriptors_at_start": start,
+        "after": after,
+        "exit_code": process.poll(),
+        "samples": samples,
+    }
+
+
+def _wait(check: Callable[[], bool]) -> None:
+    """Waits until `check` holds; the caller judges what there is when it never does."""
+    deadline = time.monotonic() + SETTLE
+    while not check() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def memory(row: Row) -> tuple[float, float]:
+    """Medians of the middle and of the last third of the samples."""
+    values = [sample["memory"] for sample in row["samples"]]
+    third = len(values) // 3
+    if third == 0:
+        raise ToolError(f"only {len(values)} samples: the soak was too short")
+    return median(values[third : 2 * third]), median(values[2 * third :])
+
+
+def broken(row: Row) -> list[str]:
+    """What did not hold."""
+    middle, last = memory(row)
+    after, start = row["after"], row["descriptors_at_start"]
+    wrong = sum(row["failures"].values())
+    often = ", ".join(f"{n} x {what}" for what, n in Counter(row["failures"]).most_common(3))
+    rules = {
+        f"memory grew from {_mib(middle)} to {_mib(last)} MiB": last > GROWTH * middle + SLACK,
+        f"{after['descriptors']} descriptors are open at the end, {start} at the start": (
+            after["descriptors"] > start
+        ),
+        f"{after['connections']} connections are open without a client": after["connections"] != 0,
+        f"{after['in_flight']} requests are in flight without a client": after["in_flight"] != 0,
+        f"{wrong} good clients did not get every reply: {often}": wrong != 0,
+        f"the server ended with {row['exit_code']}": row["exit_code"] != 0,
+    }
+    return [reason for reason, found in rules.items() if found]
+
+
+def summary(row: Row) -> str:
+    """One line."""
+    middle, last = memory(row)
+    samples = row["samples"]
+    open_at_most = max(sample["connections"] for sample in samples)
+    return (
+        f"{sum(row['clients'].values()):,} connections, at most {open_at_most} open; "
+        f"memory {_mib(samples[0]['memory'])} MiB at first, {_mib(middle)} in the middle third, "
+        f"{_mib(last)} in the last; descriptors {row['descriptors_at_start']} before, "
+        f"{row['after']['descriptors']} after"
+    )
+
+
+def _plot(row: Row) -> Plot:
+    def panel(name: str, y: str, scale: float = 1.0) -> Panel:
+        points = [(sample["at"], [scale * sample[name]]) for sample in row["samples"]]
+        return Panel([Series(name, points)], y=y, x="seconds", kind="lines")
+
+    panels = [panel("memory", "memory, MiB", 2**-20), panel("descriptors", "open descriptors")]
+    return Plot("Memory and descriptors over time", panels)
+
+
+def _mib(value: float) -> str:
+    return f"{value / (1 << 20):.1f}"
