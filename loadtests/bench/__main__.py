@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-if sys.version_info < (3, 11):  # noqa: UP036 (an older one is told so)
+if sys.version_info < (3, 11):  # noqa: UP036 (for the error message)
     found = ".".join(map(str, sys.version_info[:3]))
     sys.exit(f"loadtests/bench needs Python 3.11 or newer; {sys.executable} is {found}")
 

@@ -118,7 +118,7 @@ def ask(address: str, path: str, *, tls: bool = False) -> tuple[int, bytes]:
     """Status and body of one reply."""
     connection = http.client.HTTPConnection(address, timeout=PATIENCE)
     if tls:
-        # Whoever it is: its certificate is its own.
+        # The certificate is self-signed.
         context = ssl._create_unverified_context()
         connection = http.client.HTTPSConnection(address, timeout=PATIENCE, context=context)
     try:

@@ -19,10 +19,6 @@ use crate::stamp::{Known, Stamp, Stamps};
 /// How often a file is read again if it changes during the read.
 const ATTEMPTS: usize = 3;
 
-/// A file that changed this recently may change again within one tick of the file system's clock,
-/// with the same times. So it is checked again soon. Two seconds are the coarsest tick in use.
-const SETTLED: Duration = Duration::from_secs(2);
-
 /// The files of a root.
 #[derive(Debug)]
 pub(crate) struct Disk {
@@ -43,72 +39,7 @@ pub(crate) enum Finding {
     Nothing,
 }
 
-/// Identifies a version of a file. The inode changes when another file is renamed into its place,
-/// the change time whenever its content or its times change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    pub(crate) fn of(metadata: &Metadata) -> Stamp {
-        Stamp {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-
-    /// Whether the content equals that of `before`. Links and permissions may have changed.
-    pub(crate) fn has_content_of(&self, before: &Stamp) -> bool {
-        (self.size, self.modified) == (before.size, before.modified)
-    }
-
-    pub(crate) fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// When the content changed, in seconds and nanoseconds since 1970.
-    pub(crate) fn modified(&self) -> (i64, i64) {
-        self.modified
-    }
-
-    /// Whether it had not changed recently at `now`.
-    fn settled(&self, now: SystemTime) -> bool {
-        let seconds = u64::try_from(self.changed.0).unwrap_or(0);
-        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds + 1);
-        now.duration_since(changed).is_ok_and(|age| age >= SETTLED)
-    }
-}
-
-/// The stamps of a file and of its encoded copies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stamps {
-    own: Stamp,
-    copies: [Option<Stamp>; Coding::ALL.len()],
-}
-
-impl Stamps {
-    fn all(&self) -> impl Iterator<Item = &Stamp> {
-        std::iter::once(&self.own).chain(self.copies.iter().flatten())
-    }
-}
-
-/// The known state of a path.
-#[derive(Clone, Debug)]
-pub(crate) struct Known {
-    stamps: Stamps,
-    /// Whether equal stamps mean equal content.
-    settled: bool,
-}
-
-/// An open file and its stamp.
+/// A file that is open, with what it was when it was opened.
 struct Opened {
     file: File,
     stamp: Stamp,
@@ -225,8 +156,8 @@ fn read(opened: &mut Opened, most: u64) -> io::Result<Option<Bytes>> {
         if stamp.size() > most {
             return Ok(None);
         }
-        // With room for one more byte, so that the last read does not grow it.
-        let mut bytes = Vec::with_capacity(stamp.size as usize + 1);
+        // Room for one byte more, so that reading ends without growing.
+        let mut bytes = Vec::with_capacity(stamp.size() as usize + 1);
         io::Seek::rewind(file)?;
         Read::by_ref(file).take(stamp.size() + 1).read_to_end(&mut bytes)?;
         let after = Stamp::of(&file.metadata()?);

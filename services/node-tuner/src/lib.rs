@@ -27,10 +27,7 @@ use crate::report::State;
 use crate::settings::{Command, NAME, Output, Settings};
 use crate::tuner::Tuner;
 
-/// The name of the program in messages.
-const NAME: &str = "node-tuner";
-
-/// Runs the program with its command line, environment and file.
+/// Runs the program as its command line, environment and file say.
 pub fn main() -> ExitCode {
     let settings = match settings::read() {
         Ok(settings) => settings,

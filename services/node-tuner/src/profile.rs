@@ -19,9 +19,9 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// The profile of these settings. The error names the setting, its value, and what is allowed.
-    pub(crate) fn new(settings: &Settings) -> Result<Profile, String> {
-        for (name, value) in &settings.knobs {
+    /// The profile of this name with the overrides; the error names the setting with its value, and what is allowed.
+    pub(crate) fn new(name: &str, named: &BTreeMap<String, String>) -> Result<Profile, String> {
+        for (name, value) in named {
             check(name, value)?;
         }
         let profile = Profile {

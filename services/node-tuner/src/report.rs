@@ -8,23 +8,7 @@ use serde::Serialize;
 use crate::catalogue::Class;
 use crate::settings::Output;
 
-/// The class of a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Class {
-    /// Settings of the machine: written by `apply`.
-    Host,
-    /// Sysctls of each pod's own network namespace.
-    Pod,
-    /// The kubelet's configuration.
-    Kubelet,
-    /// The container runtime's configuration.
-    Runtime,
-    /// The kernel's command line.
-    Boot,
-}
-
-/// The state of a setting.
+/// How one setting stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {

@@ -42,10 +42,7 @@ pub(crate) const ROUTES: [&str; 10] = [
     "/docs",
 ];
 
-/// A body in memory, or a file that is being sent.
-pub(crate) type Body = http_body_util::Either<Full<Bytes>, corelane_files::Body>;
-
-/// Errors of the library, such as an aborted body, are answered by the library.
+/// An error of the library's, such as a body that broke off, is answered by the library.
 type Reply = Result<Response<Body>, Box<dyn Error + Send + Sync>>;
 type Later = Pin<Box<dyn Future<Output = Reply>>>;
 

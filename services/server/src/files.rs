@@ -12,8 +12,11 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::openapi::{self, Operation, Parameter};
 
-/// The files of one root on one lane. Files that are not in memory are read on blocking threads,
-/// which are not pinned, so a slow disk blocks neither the event loop nor its CPU.
+/// A reply that is in memory, or a file that is being sent.
+pub(crate) type Body = Either<Full<Bytes>, corelane_files::Body>;
+
+/// The files of one root, on one lane. What is not in memory is read on blocking threads of the
+/// lane's event loop, which are not pinned: a slow disk keeps neither the event loop nor its CPU.
 #[derive(Debug)]
 pub(crate) struct Files(corelane_files::Files);
 

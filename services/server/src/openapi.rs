@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-/// The errors in the document, by status.
+/// A path template as OpenAPI writes it, and its path item.
+pub(crate) type Path = (&'static str, Value);
+
+/// The errors that the document knows, by status.
 const ERRORS: [(u16, &str, &str); 16] = [
     (
         400,

@@ -57,12 +57,53 @@ pub(crate) fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
     })
 }
 
-/// The name of this replica in replies, spans and the database.
-pub(crate) fn replica_name(config: &Config) -> String {
-    match config.replica.as_str() {
-        "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        name => name.to_owned(),
-    }
+pub(crate) fn builder(config: &Config) -> Result<Builder, ConfigErrors> {
+    Database::check(config)?;
+    let builder = Server::builder()
+        .bind(config.listen)
+        .admin(config.admin_listen)
+        .lanes(config.lanes)
+        .pin(config.pin)
+        .placement(config.placement)
+        .steering(config.steering)
+        .backlog(config.backlog as u32)
+        .park_after(config.park_after)
+        .moving(config.moving)
+        .limits(Limits {
+            connections: config.limits_connections as usize,
+            connection_requests: config.limits_connection_requests,
+            slots: config.limits_slots as usize,
+            queue: config.limits_queue as usize,
+            blocking_threads: config.limits_blocking_threads as usize,
+            blocking_queue: config.limits_blocking_queue as usize,
+            headers: config.limits_headers as usize,
+            header_bytes: config.limits_header_bytes as usize,
+            uri_bytes: config.limits_uri_bytes as usize,
+            body_bytes: config.limits_body_bytes,
+        })
+        .timeouts(Timeouts {
+            header: config.timeouts_header,
+            body: config.timeouts_body,
+            request: config.timeouts_request,
+            write: config.timeouts_write,
+            connection_age: config.timeouts_connection_age,
+            idle: config.timeouts_idle,
+            stall: config.timeouts_stall,
+        })
+        .drain(Drain {
+            settle: config.drain_settle,
+            deadline: config.drain_deadline,
+            report: config.drain_report,
+        })
+        .load_reports(config.load_reports)
+        .request_ids(config.request_ids)
+        .plain_requests(config.plain_requests)
+        .traces(telemetry::traces(config))
+        .routes(ROUTES);
+    Ok(match config.tls()? {
+        Some(tls) => builder.tls(tls),
+        None => builder,
+    })
 }
 
 fn named(builder: Builder, replica: &str) -> Builder {
@@ -89,9 +130,9 @@ fn with_tokens(builder: Builder, auth: &Arc<Auth>) -> Builder {
     builder.collector(AuthCollector(Arc::clone(auth)))
 }
 
-/// Logs why a part of the service could not start.
-fn failed(reason: &dyn std::fmt::Display) -> ExitCode {
-    crate::report(reason);
+/// Says why a part of the service could not start.
+fn not_started(reason: &dyn std::fmt::Display) -> ExitCode {
+    report(reason);
     ExitCode::FAILURE
 }
 

@@ -53,7 +53,7 @@ impl Visits {
         Ok(visits)
     }
 
-    /// Goes on until this time.
+    /// Continues until this time.
     fn until(&mut self, until: Instant, mut answered: impl FnMut(Answer)) -> Result<(), Lost> {
         let mut events = Vec::with_capacity(self.guests.len());
         loop {

@@ -8,9 +8,9 @@ const TRACES: &str = "v1/traces";
 /// A collector with OTLP over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    pub(super) url: Url,
-    /// Includes the path of spans.
-    pub(super) path: String,
+    pub(crate) url: Url,
+    /// With the part for spans.
+    pub(crate) path: String,
 }
 
 /// Parses a collector's URL; empty means none.

@@ -64,20 +64,4 @@ impl Config {
         };
         Err(ConfigErrors(vec![format!("{missing}, so set both or neither")]))
     }
-
-    /// The settings of PostgreSQL, if it is the database.
-    pub(crate) fn postgres(&self) -> Result<Option<postgres::Settings>, ConfigErrors> {
-        match self.database_kind {
-            // Checked in any case, because `--check` would show a password in it.
-            DatabaseKind::Sqlite if self.database_url.is_empty() => Ok(None),
-            DatabaseKind::Sqlite => {
-                let judged = postgres::Settings::new(self).map(|_| None);
-                judged.map_err(|error| ConfigErrors(vec![error]))
-            }
-            DatabaseKind::Postgres => {
-                let settings = postgres::Settings::new(self);
-                settings.map(Some).map_err(|error| ConfigErrors(vec![error]))
-            }
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! The OpenAPI document (3.1) and its HTML page, generated from the routes.
 //!
-//! Each handler describes its path next to its code. This module has the common parts.
+//! Each handler describes its own path next to its code, in the terms of `openapi`.
 
 mod page;
 mod serve;
@@ -15,10 +15,7 @@ use crate::handlers::{div, hello, root, work};
 use crate::openapi;
 use crate::projects;
 
-/// An OpenAPI path template, and its path item.
-pub(crate) type Path = (&'static str, Value);
-
-/// The document for a configuration.
+/// What a server with this configuration answers.
 fn document(config: &Config) -> Value {
     let mut paths = vec![root::describe(), hello::describe(), div::describe()];
     paths.push(work::describe(config.work_max_ops));

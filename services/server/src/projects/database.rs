@@ -1,4 +1,4 @@
-//! The configured database of a process.
+//! The database of a process, as the configuration names it, and the use that each lane makes of it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,7 +28,16 @@ enum Kind {
 }
 
 impl Database {
-    /// Opens the configured database; `None` if there is none.
+    /// Judges what the configuration says of PostgreSQL; also where projects are kept in SQLite,
+    /// because a password in it would be shown by `--check`.
+    pub(crate) fn check(config: &Config) -> Result<(), ConfigErrors> {
+        if config.database_kind == DatabaseKind::Postgres || !config.database_url.is_empty() {
+            postgres::Settings::new(config).map_err(|error| ConfigErrors(vec![error]))?;
+        }
+        Ok(())
+    }
+
+    /// Opens what the configuration names; `None` if that is no database.
     ///
     /// # Errors
     ///

@@ -1,15 +1,11 @@
-//! The database of projects, of either kind.
+//! What is kept of projects, and what operations on it come to, whatever the database.
 
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::metrics::Metrics;
-use super::postgres::Postgres;
-use super::sqlite::Sqlite;
-
-/// Version of a project: starts at 1, and each change adds one.
+/// Version of a project, from 1: each change adds one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version(pub(crate) i64);
 
@@ -72,93 +68,9 @@ pub(crate) enum Changed<T> {
     Conflict(Version),
 }
 
-/// The database for a lane. A change is durable when its future is ready. If the future is dropped
-/// before that, the change may or may not be made.
-#[derive(Debug)]
-pub(crate) struct Store {
-    database: Database,
-    metrics: Arc<Metrics>,
-}
-
-/// The kinds of databases.
-#[derive(Debug)]
-pub(crate) enum Database {
-    Sqlite(Sqlite),
-    Postgres(Postgres),
-}
-
-macro_rules! ask {
-    ($store:ident . $operation:ident ($($argument:expr),*)) => {
-        match &$store.database {
-            Database::Sqlite(sqlite) => sqlite.$operation($($argument),*).await,
-            Database::Postgres(postgres) => postgres.$operation($($argument),*).await,
-        }
-    };
-}
-
-impl Store {
-    pub(crate) fn new(database: Database, metrics: Arc<Metrics>) -> Self {
-        Store { database, metrics }
-    }
-
-    pub(crate) async fn get(&self, id: Uuid) -> Result<Option<Project>, StoreError> {
-        let began = Instant::now();
-        let got = ask!(self.get(id));
-        let names = |project: &Option<_>| if project.is_some() { "done" } else { "missing" };
-        self.metrics.operation("get", got.as_ref().map(names).map_err(|e| *e), began.elapsed());
-        got
-    }
-
-    /// Projects in the order of their IDs, which is approximately that of their creation.
-    pub(crate) async fn list(
-        &self,
-        after: Option<Uuid>,
-        limit: u32,
-    ) -> Result<Vec<Project>, StoreError> {
-        let began = Instant::now();
-        let listed = ask!(self.list(after, limit));
-        let result = listed.as_ref().map(|_| "done").map_err(|e| *e);
-        self.metrics.operation("list", result, began.elapsed());
-        listed
-    }
-
-    pub(crate) async fn create(&self, id: Uuid, document: Bytes) -> Result<Project, StoreError> {
-        let began = Instant::now();
-        let created = ask!(self.create(id, document));
-        let result = created.as_ref().map(|_| "done").map_err(|e| *e);
-        self.metrics.operation("create", result, began.elapsed());
-        created
-    }
-
-    pub(crate) async fn replace(
-        &self,
-        id: Uuid,
-        document: Bytes,
-        expected: Option<Version>,
-    ) -> Result<Changed<Project>, StoreError> {
-        let began = Instant::now();
-        let replaced = ask!(self.replace(id, document, expected));
-        let result = replaced.as_ref().map(Changed::name).map_err(|e| *e);
-        self.metrics.operation("replace", result, began.elapsed());
-        replaced
-    }
-
-    pub(crate) async fn delete(
-        &self,
-        id: Uuid,
-        expected: Option<Version>,
-    ) -> Result<Changed<()>, StoreError> {
-        let began = Instant::now();
-        let deleted = ask!(self.delete(id, expected));
-        let result = deleted.as_ref().map(Changed::name).map_err(|e| *e);
-        self.metrics.operation("delete", result, began.elapsed());
-        deleted
-    }
-}
-
 impl<T> Changed<T> {
-    /// The label in metrics.
-    fn name(&self) -> &'static str {
+    /// As metrics name it.
+    pub(super) fn name(&self) -> &'static str {
         match self {
             Changed::Done(_) => "done",
             Changed::Missing => "missing",
