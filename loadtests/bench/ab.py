@@ -74,7 +74,7 @@ def arguments(requests: int, concurrency: int, keep_alive: bool) -> list[str]:
 def parse(output: str, csv: str) -> Result:
     """Reads ab's output, and its table of percentiles (-e), which is in microsecond steps."""
     return Result(
-        seconds=_number(output, "Time taken for tests"),
+        seconds=_number(output, "Time taken"),
         requests_per_second=_number(output, "Requests per second"),
         complete=int(_number(output, "Complete requests")),
         failed=int(_number(output, "Failed requests")),
@@ -93,8 +93,8 @@ def _of_failed(output: str, kind: str) -> str:
 
 
 def _number(output: str, label: str, absent: float | None = None) -> float:
-    """The number of a line; ab prints some lines only when their number is not 0."""
-    match = re.search(rf"^{re.escape(label)}:\s+([\d.]+)", output, re.MULTILINE)
+    """The number of a line that starts with this label; ab prints some lines only when their number is not 0."""
+    match = re.search(rf"^{re.escape(label)}[^:\n]*:\s+([\d.]+)", output, re.MULTILINE)
     if match:
         return float(match[1])
     if absent is None:
