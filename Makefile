@@ -172,9 +172,8 @@ fuzz-long:
 
 # The crates have no unsafe code (`unsafe_code = "forbid"` in services/Cargo.toml): what miri can find is in
 # that of their dependencies, as they use it.
-# Not those that read files or clocks, move threads, open sockets or call C: miri does not emulate that. Nor
-# the capacity model, which only computes, for hours there.
-MIRI_SKIPS := cpu::view cpu::repin tls:: placement:: hyper_sees capacity::
+# Not those that read files or clocks, move threads, open sockets or call C: miri does not emulate that.
+MIRI_SKIPS := cpu::view cpu::repin tls:: placement:: hyper_sees
 
 miri: ## Look for undefined behaviour in what the library calls; needs nightly Rust with miri
 	@if cargo +nightly miri --version >/dev/null 2>&1; then \

@@ -50,7 +50,7 @@
 //! | [`Tls`] | certificates and how they are reloaded |
 //! | [`LoadReports`] | load reports for a load balancer in front |
 //! | [`Problem`] | error replies (RFC 9457) |
-//! | [`capacity`] | capacity of a replica, and replicas for a load |
+//! | [`BRIEF`], [`HANDICAP`] | how lanes order requests that wait |
 
 mod admin;
 mod blocking;
@@ -58,7 +58,6 @@ mod body;
 mod body_watch;
 mod builder;
 mod busy;
-pub mod capacity;
 mod clock;
 mod conformance;
 mod connection;
@@ -121,6 +120,7 @@ pub use lane::Lane;
 pub use load_report::LoadReports;
 pub use problem::Problem;
 pub use prometheus_client;
+pub use queue::{BRIEF, HANDICAP};
 pub use request_id::RequestId;
 pub use server::{Drained, Server};
 pub use settings::{Drain, Limits, Moving, Placement, Timeouts, Traces};

@@ -18,14 +18,14 @@ use tokio::task::yield_now;
 use crate::clock::Tick;
 use crate::lane::LaneState;
 
-/// A request with less expected lane time starts without a turn: waiting for one would cost more
-/// than it saves others.
-pub(crate) const BRIEF: u64 = 100_000; // nanoseconds
+/// Expected lane time in nanoseconds below which a request starts without waiting for its turn,
+/// because waiting would cost more than it saves other requests.
+pub const BRIEF: u64 = 100_000;
 
 /// A request is queued as if it had arrived later, by this multiple of its expected time. Cheap
 /// requests overtake expensive ones. Each starts eventually, because this delay does not grow while
 /// it waits.
-pub(crate) const HANDICAP: u64 = 8;
+pub const HANDICAP: u64 = 8;
 
 /// The slots and the queue of one lane.
 #[derive(Debug)]

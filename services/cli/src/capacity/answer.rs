@@ -1,6 +1,6 @@
 //! The figures of an answer.
 
-use corelane::capacity::{
+use corelane_cli::model::{
     Autoscaling, Bound, CapacityError, Estimated, Kind, Model, Plan, Sharing, Simulated, Target,
 };
 use serde::Serialize;

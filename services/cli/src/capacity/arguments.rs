@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, ArgGroup, Args};
 use corelane::Placement;
-use corelane::capacity::{Mix, Simulation};
+use corelane_cli::model::{Mix, Simulation};
 use corelane_service::flags::allowed;
 use corelane_service::value;
 

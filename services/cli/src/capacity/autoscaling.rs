@@ -1,6 +1,6 @@
 //! Values of charts/server for its HorizontalPodAutoscaler.
 
-use corelane::capacity::{Autoscaling, Bound};
+use corelane_cli::model::{Autoscaling, Bound};
 
 use super::answer::Answer;
 use super::text::whole;

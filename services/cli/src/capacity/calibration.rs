@@ -1,7 +1,7 @@
 //! The model, from flags and from the metrics of a running replica.
 
 use corelane::Placement;
-use corelane::capacity::{CapacityError, Kind, Mix, Model, Replica, Sharing, Time};
+use corelane_cli::model::{CapacityError, Kind, Mix, Model, Replica, Sharing, Time};
 
 use super::Failure;
 use super::arguments::{Question, Settings};

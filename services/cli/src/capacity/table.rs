@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use corelane::capacity::Sharing;
+use corelane_cli::model::Sharing;
 
 use super::answer::{Answer, At};
 use super::text::{digits, time, whole};

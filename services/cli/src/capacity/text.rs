@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use corelane::capacity::{CapacityError, Mix};
+use corelane_cli::model::{CapacityError, Mix};
 
 /// Parses a mix. The error names its source.
 pub(crate) fn mix(from: &str, text: &str) -> Result<Mix, String> {

@@ -1,7 +1,7 @@
 //! Load: reports to the gateway, and the mix of the capacity model.
 
-use corelane::capacity::{Mix, Model, Replica};
 use corelane::fuzzing::load_reports;
+use corelane_cli::model::{Mix, Model, Replica};
 use serde_json::Value;
 
 use super::{Target, text};
@@ -22,7 +22,7 @@ pub(super) const LOAD_REPORT: Target = Target {
             \0\0\0\0\x03\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0@KL\0\0\0\0\0\
             \0\xe1\xf5\x05\0\0\0\0\0\xc2\xeb\x0b\0\0\0\0\x09\0\0\0\0\0\0\0(\0\0\0\
             \0\0\0\0\x04\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0@KL\0\0\0\0\0\
-            \0\xe1\xf5\x05\0\0\0\0\x80\xb2\xe6\x0e\0\0\0\0\x0b\0\0\0\0\0\0\02\0\0\0\
+            \0\xe1\xf5\x05\0\0\0\0\x80\xb2\xe6\x0e\0\0\0\0\x0b\0\0\0\0\0\0\x002\0\0\0\
             \0\0\0\0\x05\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0@KL\0\0\0\0\0",
     )],
 };

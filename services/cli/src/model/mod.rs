@@ -14,9 +14,9 @@
 //! | How many replicas, and when to add one? | [`Model::plan`], [`Model::autoscaling`] |
 //!
 //! ```
-//! use corelane::capacity::{Bound, Model, Replica, Simulation, Target};
+//! use corelane_cli::model::{Bound, Model, Replica, Simulation, Target};
 //!
-//! # fn main() -> Result<(), corelane::capacity::CapacityError> {
+//! # fn main() -> Result<(), corelane_cli::model::CapacityError> {
 //! let mix = "GET /hello=90%, GET /work=10%:7ms".parse()?;
 //! let model = Model::new(mix, Replica { lanes: 2, ..Replica::default() })?;
 //! assert_eq!(model.knee().bound, Bound::Lanes);
@@ -34,8 +34,8 @@ mod exact;
 mod gamma;
 mod lane;
 mod mix;
-mod model;
 mod plan;
+mod predict;
 mod replica;
 mod simulation;
 mod time;
@@ -44,8 +44,8 @@ pub mod wait;
 pub use error::CapacityError;
 pub use exact::Waiting;
 pub use mix::{Kind, Mix};
-pub use model::{Bound, Estimated, Knee, Model, pauley};
 pub use plan::{Autoscaling, Plan, Target};
+pub use predict::{Bound, Estimated, Knee, Model, pauley};
 pub use replica::{Replica, Sharing};
 pub use simulation::{Simulated, Simulation};
 pub use time::Time;

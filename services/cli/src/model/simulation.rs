@@ -3,7 +3,7 @@
 use super::gamma::exponential;
 use super::lane::{Job, LaneModel};
 use super::{Mix, Replica};
-use crate::random::Random;
+use fastrand::Rng;
 
 /// Parameters of a simulation. The same seed gives the same requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Simulated {
 impl Simulation {
     /// Simulates a load of the busiest queue of a replica: requests per second of the whole replica.
     pub(super) fn run(&self, mix: &Mix, replica: &Replica, rate: f64) -> Simulated {
-        let random = Random::seeded(self.seed);
+        let mut random = Rng::with_seed(self.seed);
         let rate = rate * replica.busiest();
         let mut lanes: Vec<LaneModel> =
             (0..replica.servers()).map(|_| LaneModel::new(replica)).collect();
@@ -62,10 +62,10 @@ impl Simulation {
         let warm_up = self.requests / 10;
         let asleep = |lanes: &[LaneModel]| lanes.iter().map(|lane| lane.asleep).sum::<f64>();
         for number in 0..warm_up + self.requests {
-            now += exponential(1.0 / rate, &random);
-            let kind = choose(mix, random.chance());
+            now += exponential(1.0 / rate, &mut random);
+            let kind = choose(mix, random.f64());
             let of = &mix.kinds()[kind];
-            let (lane, wait) = (of.lane.draw(&random), of.wait.draw(&random));
+            let (lane, wait) = (of.lane.draw(&mut random), of.wait.draw(&mut random));
             let counted = number >= warm_up;
             let expected = of.lane.mean();
             for lane in &mut lanes {
@@ -126,8 +126,8 @@ fn choose(mix: &Mix, chance: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::wait::{lee_longton, pollaczek_khinchine, wake_up};
-    use crate::capacity::{Kind, Sharing, Time};
+    use crate::model::wait::{lee_longton, pollaczek_khinchine, wake_up};
+    use crate::model::{Kind, Sharing, Time};
 
     /// A replica whose requests cost nothing outside their handler.
     fn bare(lanes: usize, sharing: Sharing) -> Replica {
@@ -139,7 +139,7 @@ mod tests {
         let name = "GET /work".to_owned();
         let kind = Kind { name, share: 1.0, lane: time, wait: Time::ZERO };
         let mix = Mix::new(vec![kind]).expect("a mix");
-        Simulation { requests: 100_000, seed: 7 }.run(&mix, replica, rate)
+        Simulation { requests: 400_000, seed: 7 }.run(&mix, replica, rate)
     }
 
     fn close(seen: f64, wanted: f64, within: f64, what: &str) {
@@ -205,8 +205,8 @@ mod tests {
         let wait = Time::exponential(10e-3).expect("a time");
         let kind = Kind { name, share: 1.0, lane: Time::ZERO, wait };
         let mix = Mix::new(vec![kind]).expect("a mix");
-        let seen = Simulation { requests: 30_000, seed: 3 }.run(&mix, &replica, 500.0);
-        close(seen.shed, crate::capacity::wait::shed_share(4, 6, 5.0), 0.03, "shed");
+        let seen = Simulation { requests: 200_000, seed: 3 }.run(&mix, &replica, 500.0);
+        close(seen.shed, crate::model::wait::shed_share(4, 6, 5.0), 0.03, "shed");
         // One lane at 1.5 times its knee: it sheds expensive requests. Cheap ones wait in its
         // sockets.
         let replica = Replica { slots: 1, queue: 9, ..bare(1, Sharing::Apart) };

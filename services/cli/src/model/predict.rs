@@ -3,7 +3,7 @@
 use super::simulation::{Simulated, Simulation};
 use super::wait::{cobham, lee_longton, shed_share, wake_up};
 use super::{CapacityError, Kind, Mix, Replica, Time};
-use crate::queue::BRIEF;
+use corelane::BRIEF;
 
 /// Minimum mean time of a request, in seconds. With less, rates overflow.
 const SHORTEST: f64 = 1e-9;
@@ -240,7 +240,7 @@ pub fn pauley(queue: f64, duration: f64, concurrency: f64, median: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::Waiting;
+    use crate::model::Waiting;
 
     fn model(mix: &str, replica: Replica) -> Model {
         Model::new(mix.parse().expect("a mix"), replica).expect("a model")

@@ -25,7 +25,7 @@ impl Waiting {
     /// For requests at this rate, with the share of each kind; `None` for a load of 1 or more.
     ///
     /// ```
-    /// use corelane::capacity::{Time, Waiting};
+    /// use corelane_cli::model::{Time, Waiting};
     ///
     /// // M/M/1: the share of requests that wait longer than t is ρ exp(−(1 − ρ) t / E[S]).
     /// let wait = Waiting::new(800.0, &[(1.0, Time::exponential(1e-3).unwrap())]).unwrap();
@@ -85,7 +85,7 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::wait::pollaczek_khinchine;
+    use crate::model::wait::pollaczek_khinchine;
 
     #[test]
     fn its_mean_is_pollaczeks() {

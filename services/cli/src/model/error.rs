@@ -1,4 +1,13 @@
-//! Errors of the capacity model.
+//! Errors of the capacity model, and the limits that they name.
+
+/// Maximum kinds of a mix: as many as the load table has.
+pub(super) const KINDS: usize = 650;
+
+/// The text form of one kind.
+pub(super) const FORM: &str = "KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]], such as \
+                               GET /work=10%:7ms:500us, or GET /projects=5%:200us+2ms:1ms. Times \
+                               have a unit (ns, us, ms, s) and are at most 3600s, deviations at \
+                               most 1000000 times the mean";
 
 /// An invalid input. Each error gives the value and what is allowed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -16,13 +25,13 @@ pub enum CapacityError {
         deviation: f64,
     },
     /// A mix has no kinds, or too many.
-    #[error("a mix of {0} kinds: allowed are 1 to {max}", max = super::mix::KINDS)]
+    #[error("a mix of {0} kinds: allowed are 1 to {max}", max = KINDS)]
     Kinds(usize),
     /// Two kinds of a mix have the same name.
     #[error("{0:?}: a kind may occur only once in a mix")]
     Twice(String),
     /// A part of a mix's text does not have the right form.
-    #[error("{0:?}: allowed is {form}", form = super::mix::FORM)]
+    #[error("{0:?}: allowed is {form}", form = FORM)]
     Form(String),
     /// A share is 0, or the shares do not add up to 1.
     #[error("the shares add up to {0}%: allowed is 100%, each above 0%")]

@@ -9,7 +9,7 @@ use super::Time;
 /// 1930; A. Khinchin, "The mathematical theory of a stationary queue", 1932.
 ///
 /// ```
-/// use corelane::capacity::wait::pollaczek_khinchine;
+/// use corelane_cli::model::wait::pollaczek_khinchine;
 ///
 /// // Fixed times of 1 ms at 90% wait 4.5 ms, half of what exponential ones wait.
 /// assert!((pollaczek_khinchine(900.0, 1e-3, 1e-6) - 4.5e-3).abs() < 1e-12);
@@ -51,7 +51,7 @@ pub fn erlang_b(servers: usize, load: f64) -> f64 {
 /// Erlang, 1917.
 ///
 /// ```
-/// use corelane::capacity::wait::erlang_c;
+/// use corelane_cli::model::wait::erlang_c;
 ///
 /// assert!((erlang_c(1, 0.7) - 0.7).abs() < 1e-12);
 /// assert!((erlang_c(2, 1.0) - 1.0 / 3.0).abs() < 1e-12);
@@ -96,7 +96,7 @@ pub fn cobham(wait: f64, busy: f64, busy_first: f64) -> (f64, f64) {
 /// Tijms, *A First Course in Stochastic Models*, 2003, section 5.1 (M/M/c/c+N).
 ///
 /// ```
-/// use corelane::capacity::wait::{erlang_b, shed_share};
+/// use corelane_cli::model::wait::{erlang_b, shed_share};
 ///
 /// assert!((shed_share(3, 0, 2.0) - erlang_b(3, 2.0)).abs() < 1e-12);
 /// // One server at its knee: every place is as likely as any other.

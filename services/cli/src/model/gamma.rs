@@ -3,7 +3,7 @@
 use statrs::function::gamma::{gamma_lr, gamma_ur};
 
 use super::Time;
-use crate::random::Random;
+use fastrand::Rng;
 
 impl Time {
     fn shape(self) -> f64 {
@@ -43,7 +43,7 @@ impl Time {
     }
 
     /// A random duration.
-    pub(super) fn draw(self, random: &Random) -> f64 {
+    pub(super) fn draw(self, random: &mut Rng) -> f64 {
         if self.is_fixed() { self.mean() } else { self.scale() * gamma(self.shape(), random) }
     }
 }
@@ -52,30 +52,30 @@ impl Time {
 ///
 /// G. Marsaglia and W. W. Tsang, "A simple method for generating gamma variables", ACM Transactions
 /// on Mathematical Software 26, 2000; section 6 for shapes below 1.
-fn gamma(shape: f64, random: &Random) -> f64 {
+fn gamma(shape: f64, random: &mut Rng) -> f64 {
     if shape < 1.0 {
-        return gamma(shape + 1.0, random) * random.chance().powf(1.0 / shape);
+        return gamma(shape + 1.0, random) * random.f64().powf(1.0 / shape);
     }
     let d = shape - 1.0 / 3.0;
     let c = 1.0 / (9.0 * d).sqrt();
     loop {
         let x = normal(random);
         let v = (1.0 + c * x).powi(3);
-        if v > 0.0 && random.chance().ln() < 0.5 * x * x + d - d * v + d * v.ln() {
+        if v > 0.0 && random.f64().ln() < 0.5 * x * x + d - d * v + d * v.ln() {
             return d * v;
         }
     }
 }
 
 /// A random number with the standard normal distribution (Box and Muller, 1958).
-fn normal(random: &Random) -> f64 {
-    let radius = (-2.0 * (1.0 - random.chance()).max(f64::MIN_POSITIVE).ln()).sqrt();
-    radius * (std::f64::consts::TAU * random.chance()).cos()
+fn normal(random: &mut Rng) -> f64 {
+    let radius = (-2.0 * (1.0 - random.f64()).max(f64::MIN_POSITIVE).ln()).sqrt();
+    radius * (std::f64::consts::TAU * random.f64()).cos()
 }
 
 /// A random number with the exponential distribution of this mean.
-pub(super) fn exponential(mean: f64, random: &Random) -> f64 {
-    -mean * (1.0 - random.chance()).max(f64::MIN_POSITIVE).ln()
+pub(super) fn exponential(mean: f64, random: &mut Rng) -> f64 {
+    -mean * (1.0 - random.f64()).max(f64::MIN_POSITIVE).ln()
 }
 
 #[cfg(test)]
@@ -95,10 +95,10 @@ mod tests {
 
     #[test]
     fn drawn_ones_have_the_moments_and_the_tail_that_were_asked_for() {
-        let random = Random::seeded(1);
+        let mut random = Rng::with_seed(1);
         for deviation in [0.0, 0.3, 1.0, 1.5] {
             let time = Time::new(1.0, deviation).expect("a time");
-            let drawn: Vec<f64> = (0..200_000).map(|_| time.draw(&random)).collect();
+            let drawn: Vec<f64> = (0..200_000).map(|_| time.draw(&mut random)).collect();
             let mean_of = |of: &dyn Fn(f64) -> f64| {
                 drawn.iter().map(|&x| of(x)).sum::<f64>() / drawn.len() as f64
             };

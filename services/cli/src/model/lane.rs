@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::Replica;
-use crate::queue::{BRIEF, HANDICAP};
+use corelane::{BRIEF, HANDICAP};
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -13,7 +13,7 @@ const WIDEST: f64 = 1e6;
 /// family (Tijms, *A First Course in Stochastic Models*, 2003, appendix B).
 ///
 /// ```
-/// use corelane::capacity::Time;
+/// use corelane_cli::model::Time;
 ///
 /// // The difference of two readings of a replica's sums: 1,000 requests, 7 s, 0.05 s².
 /// let work = Time::from_sums(1000, 7.0, 0.05).unwrap();

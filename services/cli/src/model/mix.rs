@@ -5,16 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::error::KINDS;
 use super::{CapacityError, Time};
-
-/// Maximum kinds of a mix: as many as the load table has.
-pub(super) const KINDS: usize = 650;
-
-/// The text form of one kind.
-pub(super) const FORM: &str = "KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]], such as \
-                               GET /work=10%:7ms:500us, or GET /projects=5%:200us+2ms:1ms. Times \
-                               have a unit (ns, us, ms, s) and are at most 3600s, deviations at \
-                               most 1000000 times the mean";
 
 /// A kind of request: its cost and its share.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +37,7 @@ impl Kind {
 /// are not given are 0. Durations have units.
 ///
 /// ```
-/// use corelane::capacity::Mix;
+/// use corelane_cli::model::Mix;
 ///
 /// let mix: Mix = "GET /hello=90%, GET /work=10%:7ms".parse().unwrap();
 /// assert_eq!(mix.kinds()[1].name, "GET /work");

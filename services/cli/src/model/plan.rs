@@ -125,7 +125,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::Replica;
+    use crate::model::Replica;
 
     fn model() -> Model {
         let replica = Replica { outside: 0.0, wake: 0.0, ..Replica::default() };
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn the_highest_load_is_the_one_whose_quantile_is_the_target() {
         // M/M/1: -ln(0.01) / (1000 - rate) = 20 ms.
-        let simulation = Simulation { requests: 30_000, seed: 5 };
+        let simulation = Simulation { requests: 200_000, seed: 5 };
         let carried = model().highest(&TARGET, &simulation).expect("a target");
         let exact = 1000.0 + 0.01f64.ln() / 0.02;
         assert!((carried / exact - 1.0).abs() < 0.04, "{carried}, not {exact}");

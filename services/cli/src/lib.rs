@@ -1,0 +1,3 @@
+//! What `corelane` computes: the [capacity model](model).
+
+pub mod model;
