@@ -14,6 +14,7 @@ impl Random {
     }
 
     /// A generator with a fixed seed.
+    #[cfg(any(test, feature = "chaos"))]
     pub(crate) fn seeded(seed: u64) -> Self {
         Random(Cell::new(seed))
     }
