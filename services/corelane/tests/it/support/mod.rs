@@ -266,6 +266,17 @@ impl<S: Read + Write> Client<S> {
         Some(answer)
     }
 
+    /// Reads up to the end of these bytes, which must come.
+    pub(crate) fn read_until(&mut self, end: &[u8]) -> String {
+        let at = loop {
+            match self.buffer.windows(end.len()).position(|window| window == end) {
+                Some(at) => break at + end.len(),
+                None => self.fill().expect("more bytes"),
+            }
+        };
+        String::from_utf8(self.buffer.drain(..at).collect()).expect("text")
+    }
+
     fn fill(&mut self) -> Option<()> {
         let mut chunk = [0; 4096];
         match self.socket.read(&mut chunk) {
