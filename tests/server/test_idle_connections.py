@@ -43,11 +43,8 @@ def woken_by_bytes(server: Server) -> float:
     return sum(n for name, n in wakes if name.startswith(prefix) and 'reason="bytes"' in name)
 
 
-@pytest.mark.parametrize("plain", ["on", "off"])
-def test_idle_connections_are_parked_until_they_ask(
-    start: Callable[..., Server], plain: str
-) -> None:
-    server = start("--lanes", "2", "--park-after", "100ms", "--plain-requests", plain)
+def test_idle_connections_are_parked_until_they_ask(start: Callable[..., Server]) -> None:
+    server = start("--lanes", "2", "--park-after", "100ms")
     with clients(server) as made:
         becomes(lambda: added_up(server, "corelane_connections_parked{"), CLIENTS)
         assert sum(shown(server)) == CLIENTS
