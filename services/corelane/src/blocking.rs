@@ -113,10 +113,10 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
     let Some(call) = call else { return Blocking(None) };
     let call = Arc::new(call);
     let place = Place(Arc::clone(&call));
-    let trail = current::named();
+    let request_record = current::named();
     let result = tokio::task::spawn_blocking(move || {
         place.begin();
-        let _request = OnBehalf::of(trail);
+        let _request = OnBehalf::of(request_record);
         work()
     });
     Blocking(Some((result, call)))

@@ -14,8 +14,8 @@ use crate::idle::{self, Taken};
 use crate::lane::LaneState;
 use crate::load_table::KindIndex;
 use crate::metrics::Refusal;
+use crate::request_record::RequestRecord;
 use crate::shared::Phase;
-use crate::trail::Trail;
 
 mod due;
 mod leaving;
@@ -232,15 +232,19 @@ impl Connection {
     }
 
     /// A request ended. `made` is its kind, and when the head of its reply was ready.
-    pub(crate) fn end_request(&self, made: Option<(KindIndex, Tick)>, trail: Option<Box<Trail>>) {
+    pub(crate) fn end_request(
+        &self,
+        made: Option<(KindIndex, Tick)>,
+        request_record: Option<Box<RequestRecord>>,
+    ) {
         // Pipelined: the last bytes of the previous reply are sent with this one.
         self.observe_write(self.unwritten.take());
         let turn = self.turn.get();
-        match (made, trail) {
-            (Some((kind, made)), trail) => {
-                self.unwritten.replace(Some(Unwritten { kind, made, turn, trail }));
+        match (made, request_record) {
+            (Some((kind, made)), request_record) => {
+                self.unwritten.replace(Some(Unwritten { kind, made, turn, request_record }));
             }
-            (None, Some(trail)) => self.lane.end_trail(trail, None),
+            (None, Some(request_record)) => self.lane.end_request_record(request_record, None),
             (None, None) => {}
         }
         self.in_flight.set(self.in_flight.get() - 1);
@@ -389,8 +393,10 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         // The end of this reply was not written to the socket.
-        if let Some(trail) = self.unwritten.take().and_then(|unwritten| unwritten.trail) {
-            self.lane.end_trail(trail, None);
+        if let Some(request_record) =
+            self.unwritten.take().and_then(|unwritten| unwritten.request_record)
+        {
+            self.lane.end_request_record(request_record, None);
         }
     }
 }

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use crate::clock::Tick;
 use crate::request_id::{Id, RequestId};
+use crate::request_record::RequestRecord;
 use crate::trace_context::TraceContext;
-use crate::trail::Trail;
 
 thread_local! {
     /// When the request of the current handler began, and its timeout.
     static CURRENT: Cell<Option<(Tick, Duration)>> = const { Cell::new(None) };
-    /// The trail of that request, on loan to this thread.
-    static TRAIL: Cell<Option<Box<Trail>>> = const { Cell::new(None) };
+    /// The request record of that request, on loan to this thread.
+    static TRAIL: Cell<Option<Box<RequestRecord>>> = const { Cell::new(None) };
 }
 
 /// The deadline of the current request: [`Timeouts::request`](crate::Timeouts::request) after its
@@ -43,7 +43,7 @@ pub fn deadline() -> Option<Instant> {
 /// assert!(corelane::request_id().is_none());
 /// ```
 pub fn request_id() -> Option<RequestId> {
-    peek(|trail| trail.id.as_ref().map(Id::id))
+    peek(|request_record| request_record.id.as_ref().map(Id::id))
 }
 
 /// The trace context of the current request, to be passed on to other services. `None` where
@@ -54,15 +54,15 @@ pub fn request_id() -> Option<RequestId> {
 /// assert!(corelane::trace_context().is_none());
 /// ```
 pub fn trace_context() -> Option<TraceContext> {
-    peek(|trail| trail.trace.clone())
+    peek(|request_record| request_record.trace.clone())
 }
 
-fn peek<T>(read: impl FnOnce(&Trail) -> Option<T>) -> Option<T> {
+fn peek<T>(read: impl FnOnce(&RequestRecord) -> Option<T>) -> Option<T> {
     // Logging may run while the thread-local is being destroyed.
     let peeked = TRAIL.try_with(|lent| {
-        let trail = lent.take()?;
-        let found = read(&trail);
-        lent.set(Some(trail));
+        let request_record = lent.take()?;
+        let found = read(&request_record);
+        lent.set(Some(request_record));
         found
     });
     peeked.ok().flatten()
@@ -72,17 +72,20 @@ fn peek<T>(read: impl FnOnce(&Trail) -> Option<T>) -> Option<T> {
 pub(crate) fn within<T>(
     begun: Tick,
     allowed: Duration,
-    trail: &Cell<Option<Box<Trail>>>,
+    request_record: &Cell<Option<Box<RequestRecord>>>,
     poll: impl FnOnce() -> T,
 ) -> T {
     let _restored = Restored(CURRENT.replace(Some((begun, allowed))));
-    lending(trail, poll)
+    lending(request_record, poll)
 }
 
-/// Runs `poll` with `trail` available to [`request_id`] and [`trace_context`].
-pub(crate) fn lending<T>(trail: &Cell<Option<Box<Trail>>>, poll: impl FnOnce() -> T) -> T {
-    let Some(lent) = trail.take() else { return poll() };
-    let _lent = Lent { trail, before: TRAIL.replace(Some(lent)) };
+/// Runs `poll` with `request_record` available to [`request_id`] and [`trace_context`].
+pub(crate) fn lending<T>(
+    request_record: &Cell<Option<Box<RequestRecord>>>,
+    poll: impl FnOnce() -> T,
+) -> T {
+    let Some(lent) = request_record.take() else { return poll() };
+    let _lent = Lent { request_record, before: TRAIL.replace(Some(lent)) };
     poll()
 }
 
@@ -95,21 +98,21 @@ impl Drop for Restored {
     }
 }
 
-/// Returns a trail, also after a panic.
+/// Returns a request record, also after a panic.
 struct Lent<'a> {
-    trail: &'a Cell<Option<Box<Trail>>>,
-    before: Option<Box<Trail>>,
+    request_record: &'a Cell<Option<Box<RequestRecord>>>,
+    before: Option<Box<RequestRecord>>,
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        self.trail.set(TRAIL.replace(self.before.take()));
+        self.request_record.set(TRAIL.replace(self.before.take()));
     }
 }
 
 /// The parts of the current request that another thread needs.
-pub(crate) fn named() -> Option<Box<Trail>> {
-    peek(|trail| Some(trail.named()))
+pub(crate) fn named() -> Option<Box<RequestRecord>> {
+    peek(|request_record| Some(request_record.named()))
 }
 
 /// Sets the current request of another thread until it is dropped.
@@ -117,8 +120,8 @@ pub(crate) fn named() -> Option<Box<Trail>> {
 pub(crate) struct OnBehalf(());
 
 impl OnBehalf {
-    pub(crate) fn of(trail: Option<Box<Trail>>) -> OnBehalf {
-        TRAIL.set(trail);
+    pub(crate) fn of(request_record: Option<Box<RequestRecord>>) -> OnBehalf {
+        TRAIL.set(request_record);
         OnBehalf(())
     }
 }
@@ -141,17 +144,17 @@ mod tests {
     #[test]
     fn after_a_panic_nothing_of_the_request_is_left() {
         let begun = Tick::now();
-        let mut trail = Trail::new(KindIndex::new(0, 0), Version::HTTP_11, begun);
-        trail.id = Some(Id::Made([7; 16]));
-        let trail = Cell::new(Some(Box::new(trail)));
+        let mut request_record = RequestRecord::new(KindIndex::new(0, 0), Version::HTTP_11, begun);
+        request_record.id = Some(Id::Made([7; 16]));
+        let request_record = Cell::new(Some(Box::new(request_record)));
         let panicking = || {
-            within(begun, Duration::from_secs(1), &trail, || {
+            within(begun, Duration::from_secs(1), &request_record, || {
                 assert!(request_id().is_some() && deadline().is_some());
                 std::panic::resume_unwind(Box::new("a panic"));
             });
         };
         assert!(catch_unwind(AssertUnwindSafe(panicking)).is_err());
         assert!(request_id().is_none() && deadline().is_none());
-        assert!(trail.take().is_some());
+        assert!(request_record.take().is_some());
     }
 }

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 
 use crate::connection::{Connection, Order, Registration};
-use crate::farewell::{FAREWELL, say};
+use crate::final_response::{FINAL_RESPONSE_TIMEOUT, say};
 use crate::idle;
 use crate::lane::LaneState;
 use crate::metrics::Refusal;
@@ -290,7 +290,7 @@ fn time_out<S: HttpService>(
         let problem = Problem::from(StatusCode::REQUEST_TIMEOUT);
         let with_body = !io.asks_head();
         let words = say(connection.lane(), &mut io, problem, with_body);
-        let _ = tokio::time::timeout(FAREWELL, words).await;
+        let _ = tokio::time::timeout(FINAL_RESPONSE_TIMEOUT, words).await;
     })
 }
 

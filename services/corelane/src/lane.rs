@@ -16,9 +16,9 @@ use crate::blocking::{Pool, unpin_current_thread};
 use crate::builder::Builder;
 use crate::connection::{Connection, Order, Registration};
 use crate::error::Error;
-use crate::farewell::refuse;
+use crate::final_response::refuse;
 use crate::http_connection::{LaneService, serve};
-use crate::idle::{self, Attention, Lately, Lot, Shedding};
+use crate::idle::{self, Attention, ParkingLot, RecentLoad, Shedding};
 use crate::load_report::{LaneReports, LoadReports};
 use crate::load_table::KindIndex;
 use crate::metrics::{LaneMetrics, Refusal};
@@ -27,11 +27,11 @@ use crate::placement::{self, Place, Source, accept_until_drained};
 use crate::queue::{self, Queue};
 use crate::random::Random;
 use crate::reply::HttpService;
+use crate::request_record::{RequestRecord, RequestRecords};
 use crate::settings::{Limits, Moving, Timeouts};
 use crate::shared::{LaneShared, Left, Phase, Shared};
 use crate::stream_task::Streams;
 use crate::sweep;
-use crate::trail::{Trail, Trails};
 
 /// The lane that a service is created for, passed to the closure of
 /// [`Server::serve`](crate::Server::serve), once on each lane's own thread.
@@ -117,15 +117,15 @@ pub(crate) struct LaneState {
     pub(crate) shared: Arc<Shared>,
     /// The server's phase, as seen by this lane.
     pub(crate) phase: Cell<Phase>,
-    /// Connections with a task. Parked connections are in the lot.
+    /// Connections with a task. Parked connections are in the parking lot.
     pub(crate) connections: RefCell<Slab<Rc<Connection>>>,
-    pub(crate) lot: Lot,
+    pub(crate) parking_lot: ParkingLot,
     /// Reasons to check connections for idleness after a poll.
     pub(crate) attention: Attention,
     pub(crate) shedding: Shedding,
     /// Whether connections may move to other lanes.
     pub(crate) moving: Moving,
-    pub(crate) lately: Lately,
+    pub(crate) recent_load: RecentLoad,
     #[cfg(feature = "chaos")]
     pub(crate) chaos: Option<idle::LaneChaos>,
     pub(crate) queue: Queue,
@@ -136,7 +136,7 @@ pub(crate) struct LaneState {
     pub(crate) clock: Cell<Instant>,
     random: Random,
     /// Tracks requests, if ids, traces or observers are enabled.
-    pub(crate) trails: Option<Trails>,
+    pub(crate) request_records: Option<RequestRecords>,
     /// Interval between reports of a drain.
     pub(crate) report: Duration,
     /// Notified when the last connection closes.
@@ -156,7 +156,10 @@ impl LaneState {
             streams: Streams::default(),
             clock: Cell::new(Instant::now()),
             random: Random::new(),
-            trails: Trails::new(&settings, &Lane { index, shared: Arc::clone(&shared) }),
+            request_records: RequestRecords::new(
+                &settings,
+                &Lane { index, shared: Arc::clone(&shared) },
+            ),
             report: settings.drain.report,
             limits: settings.limits,
             timeouts: settings.timeouts,
@@ -168,11 +171,11 @@ impl LaneState {
             shared,
             phase: Cell::new(Phase::Serving),
             connections: RefCell::default(),
-            lot: Lot::default(),
+            parking_lot: ParkingLot::default(),
             attention: Attention::default(),
             shedding: Shedding::new(),
             moving: settings.moving,
-            lately: Lately::new(),
+            recent_load: RecentLoad::new(),
             #[cfg(feature = "chaos")]
             chaos: settings.chaos.map(|chaos| idle::LaneChaos::new(chaos, index)),
             emptied: Notify::new(),
@@ -183,7 +186,7 @@ impl LaneState {
 
     /// Whether this lane has no open connections.
     pub(crate) fn is_empty(&self) -> bool {
-        self.connections.borrow().is_empty() && self.lot.is_empty()
+        self.connections.borrow().is_empty() && self.parking_lot.is_empty()
     }
 
     /// Notifies `emptied` if no connection is left.
@@ -198,10 +201,14 @@ impl LaneState {
         self.random.chance()
     }
 
-    /// Ends the trail of a request; see [`Trails::end`].
-    pub(crate) fn end_trail(&self, trail: Box<Trail>, write: Option<u64>) {
-        if let Some(trails) = &self.trails {
-            trails.end(self, trail, write);
+    /// Ends the request record of a request; see [`RequestRecords::end`].
+    pub(crate) fn end_request_record(
+        &self,
+        request_record: Box<RequestRecord>,
+        write: Option<u64>,
+    ) {
+        if let Some(request_records) = &self.request_records {
+            request_records.end(self, request_record, write);
         }
     }
 
@@ -282,7 +289,7 @@ where
         }
         let state = Rc::new(state);
         if state.park_after.is_some() {
-            state.lot.open().map_err(Error::system("opening a lane's lot"))?;
+            state.parking_lot.open().map_err(Error::system("opening a lane's parking_lot"))?;
         }
         state.shared.set_listening(lane.index);
         spawn_local(sweep::run(Rc::clone(&state)));

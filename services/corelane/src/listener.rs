@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::Error;
-use crate::farewell::REFUSING;
+use crate::final_response::REFUSING;
 
 /// Binds one listener per lane to `address`, all in one `SO_REUSEPORT` group (socket(7)).
 pub(crate) fn bind_lanes(
@@ -62,7 +62,7 @@ pub(crate) const MAX_BACKLOG: u32 = 65_535;
 /// Files reserved for logs, the admin port and the files a service serves.
 const RESERVED_FILES: u64 = 256;
 
-/// Files that a lane opens itself: two for its listener, its event loop and its lot.
+/// Files that a lane opens itself: two for its listener, its event loop and its parking lot.
 const LANE_FILES: u64 = 8;
 
 /// Raises the soft limit of open files to the hard limit, and rejects a connection limit that does

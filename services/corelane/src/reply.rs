@@ -24,13 +24,13 @@ use crate::clock::Tick;
 use crate::conformance;
 use crate::connection::Connection;
 use crate::current;
+use crate::in_flight::InFlightRequest;
 use crate::lane::LaneState;
 use crate::metrics::RequestRefusal;
 use crate::pending;
 use crate::problem::Problem;
 use crate::queue::{Admission, Place, Queue, Slot};
 use crate::reply_body::ReplyBody;
-use crate::ticket::Ticket;
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
@@ -68,26 +68,27 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
         let Dispatch { service, connection, lane } = self;
         let keeps_alive = keeps_alive(request.version(), request.headers());
         connection.set_asked_last(!keeps_alive);
-        let ticket = Ticket::new(lane, connection, &request, !request.body().is_end_stream());
+        let in_flight =
+            InFlightRequest::new(lane, connection, &request, !request.body().is_end_stream());
         let work = match refusal(&mut request, lane) {
             Some((reason, problem)) => Work::refused(lane, reason, problem),
             None => {
-                let watch = ticket.body_watch();
+                let watch = in_flight.body_watch();
                 let limit = lane.limits.body_bytes;
                 // If a service drops a body here, hyper has not read any of it, and ends the
                 // connection.
                 let has_body = watch.is_some();
                 let request = request.map(|body| Incoming::new(body, limit, watch));
-                if ticket.is_http2() || has_body || connection.is_unflushed() {
+                if in_flight.is_http2() || has_body || connection.is_unflushed() {
                     Work::Arrived { call: Some(Box::new((service.clone(), request))) }
                 } else {
                     // The previous reply is complete, so hyper polls the future at once, with a
                     // working waker.
-                    Work::admitted(service, lane, &mut Some(request), &ticket)
+                    Work::admitted(service, lane, &mut Some(request), &in_flight)
                 }
             }
         };
-        Reply::new(ticket, work)
+        Reply::new(in_flight, work)
     }
 }
 
@@ -175,8 +176,8 @@ fn too_large(lane: &LaneState) -> Problem {
 }
 
 /// Reply for an error of the service. Logs the details, which the client must not see.
-fn failure(error: BoxError, ticket: &Ticket) -> Problem {
-    let lane = &ticket.lane;
+fn failure(error: BoxError, in_flight: &InFlightRequest) -> Problem {
+    let lane = &in_flight.lane;
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error.as_ref());
     while let Some(error) = cause {
         // These errors are counted where they occur.
@@ -187,7 +188,7 @@ fn failure(error: BoxError, ticket: &Ticket) -> Problem {
             Some(BodyError::TooLarge) => return too_large(lane),
             Some(BodyError::TimedOut) => return body_timed_out(),
             Some(BodyError::Read(error)) => {
-                current::lending(&ticket.trail, || {
+                current::lending(&in_flight.request_record, || {
                     tracing::debug!(lane = lane.index, %error, "failed to read a request body");
                 });
                 // Nothing more can be read from this connection.
@@ -197,7 +198,7 @@ fn failure(error: BoxError, ticket: &Ticket) -> Problem {
             None => cause = error.source(),
         }
     }
-    current::lending(&ticket.trail, || {
+    current::lending(&in_flight.request_record, || {
         tracing::error!(lane = lane.index, %error, "a service returned an error");
     });
     Problem::from(StatusCode::INTERNAL_SERVER_ERROR)
@@ -206,11 +207,11 @@ fn failure(error: BoxError, ticket: &Ticket) -> Problem {
 pin_project! {
     /// The reply to one request in progress.
     pub(crate) struct Reply<S: HttpService> {
-        // Dropped before the ticket: a request is in flight until its handler is dropped.
+        // Dropped before the in_flight: a request is in flight until its handler is dropped.
         #[pin]
         work: Work<S>,
         // `None` once the reply is ready.
-        ticket: Option<Ticket>,
+        in_flight: Option<InFlightRequest>,
         // When its handler started.
         started: Tick,
         // Set while it waits.
@@ -247,17 +248,17 @@ impl<S: HttpService> Reply<S> {
         has_body: bool,
     ) -> Self {
         let asked = request.as_mut().expect("it was read");
-        let mut ticket = Ticket::new(lane, connection, asked, has_body);
-        ticket.set_plain();
+        let mut in_flight = InFlightRequest::new(lane, connection, asked, has_body);
+        in_flight.set_plain();
         if has_body {
-            asked.body_mut().set_watch(ticket.body_watch());
+            asked.body_mut().set_watch(in_flight.body_watch());
         }
-        let work = Work::admitted(service, lane, request, &ticket);
-        Reply::new(ticket, work)
+        let work = Work::admitted(service, lane, request, &in_flight);
+        Reply::new(in_flight, work)
     }
 
-    fn new(ticket: Ticket, work: Work<S>) -> Self {
-        Reply { started: ticket.begun, ticket: Some(ticket), pending: None, work }
+    fn new(in_flight: InFlightRequest, work: Work<S>) -> Self {
+        Reply { started: in_flight.begun, in_flight: Some(in_flight), pending: None, work }
     }
 }
 
@@ -280,13 +281,13 @@ impl<S: HttpService> Work<S> {
         service: &S,
         lane: &Rc<LaneState>,
         request: &mut Option<Request<Incoming>>,
-        ticket: &Ticket,
+        in_flight: &InFlightRequest,
     ) -> Self {
         let mut service = service.clone();
-        match Queue::admit(lane, ticket.expected(), ticket.begun) {
+        match Queue::admit(lane, in_flight.expected(), in_flight.begun) {
             Admission::Start(slot) => {
                 let cx = &mut Context::from_waker(Waker::noop());
-                Work::started(&mut service, request, slot, ticket, ticket.begun, cx)
+                Work::started(&mut service, request, slot, in_flight, in_flight.begun, cx)
             }
             Admission::Wait(place) => {
                 let call = request.take().map(|request| Box::new((service, request)));
@@ -301,14 +302,14 @@ impl<S: HttpService> Work<S> {
         service: &mut S,
         request: &mut Option<Request<Incoming>>,
         slot: Slot,
-        ticket: &Ticket,
+        in_flight: &InFlightRequest,
         now: Tick,
         cx: &mut Context<'_>,
     ) -> Self {
-        ticket.start(now);
-        ticket.begin_poll(now);
+        in_flight.start(now);
+        in_flight.begin_poll(now);
         let mut taken = || request.take().expect("it is taken once");
-        let started = guard(ticket, || match service.poll_ready(cx) {
+        let started = guard(in_flight, || match service.poll_ready(cx) {
             Poll::Ready(Ok(())) => Ok(Ok(service.call(taken()))),
             Poll::Ready(Err(error)) => Err(error),
             Poll::Pending => Ok(Err(Box::pin(service.clone().oneshot(taken())))),
@@ -316,7 +317,7 @@ impl<S: HttpService> Work<S> {
         match started {
             Ok(Ok(Ok(future))) => Work::Running { future, slot },
             Ok(Ok(Err(future))) => Work::Unready { future, slot },
-            Ok(Err(error)) => Work::failed(failure(error.into(), ticket)),
+            Ok(Err(error)) => Work::failed(failure(error.into(), in_flight)),
             Err(problem) => Work::failed(problem),
         }
     }
@@ -327,33 +328,33 @@ impl<S: HttpService> Future for Reply<S> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let ticket = this.ticket.as_mut().expect("a future is not polled after it is ready");
-        ticket.set_polled();
+        let in_flight = this.in_flight.as_mut().expect("a future is not polled after it is ready");
+        in_flight.set_polled();
         // The first poll of a request that starts on arrival follows immediately.
-        let mut polled = ticket.begun;
+        let mut polled = in_flight.begun;
         if let WorkProjection::Arrived { call } = this.work.as_mut().project() {
             let call = call.take().expect("it arrives once");
             polled = Tick::now();
             *this.started = polled;
-            let expected = ticket.expect_anew();
-            this.work.set(match Queue::admit(&ticket.lane, expected, ticket.begun) {
+            let expected = in_flight.expect_anew();
+            this.work.set(match Queue::admit(&in_flight.lane, expected, in_flight.begun) {
                 Admission::Start(slot) => {
                     let (mut service, request) = *call;
-                    Work::started(&mut service, &mut Some(request), slot, ticket, polled, cx)
+                    Work::started(&mut service, &mut Some(request), slot, in_flight, polled, cx)
                 }
                 Admission::Wait(place) => Work::Waiting { place, call: Some(call) },
-                Admission::Shed => Work::shed(&ticket.lane),
+                Admission::Shed => Work::shed(&in_flight.lane),
             });
         }
         if let Some(entry) = this.pending {
             polled = Tick::now();
             if entry.is_expired(cx) {
-                let lane = &ticket.lane;
+                let lane = &in_flight.lane;
                 this.work.set(Work::refused(lane, RequestRefusal::Timeout, expired()));
             }
         }
         // The handler may convert the error of its body to anything, so it is not polled again.
-        if ticket.body_timed_out() && !matches!(*this.work, Work::Refused { .. }) {
+        if in_flight.body_timed_out() && !matches!(*this.work, Work::Refused { .. }) {
             this.work.set(Work::failed(body_timed_out()));
         }
         if let WorkProjection::Waiting { place, call } = this.work.as_mut().project()
@@ -362,53 +363,53 @@ impl<S: HttpService> Future for Reply<S> {
             let (mut service, request) = *call.take().expect("a turn comes once");
             *this.started = polled;
             let request = &mut Some(request);
-            this.work.set(Work::started(&mut service, request, slot, ticket, polled, cx));
+            this.work.set(Work::started(&mut service, request, slot, in_flight, polled, cx));
         }
         let result = match this.work.as_mut().project() {
             WorkProjection::Refused { problem } => {
                 Poll::Ready(Err(*problem.take().expect("answered once")))
             }
-            WorkProjection::Running { future, .. } => run(future, ticket, polled, cx),
-            WorkProjection::Unready { future, .. } => run(future.as_mut(), ticket, polled, cx),
+            WorkProjection::Running { future, .. } => run(future, in_flight, polled, cx),
+            WorkProjection::Unready { future, .. } => run(future.as_mut(), in_flight, polled, cx),
             WorkProjection::Waiting { .. } => Poll::Pending,
             WorkProjection::Arrived { .. } => unreachable!("it was admitted above"),
-            WorkProjection::Done => unreachable!("its ticket is gone"),
+            WorkProjection::Done => unreachable!("its in_flight is gone"),
         };
         let Poll::Ready(result) = result else {
-            let entry = || pending::Entry::new(&ticket.lane, ticket.kind, ticket.begun);
+            let entry = || pending::Entry::new(&in_flight.lane, in_flight.kind, in_flight.begun);
             // Registered now or earlier. Nothing can have expired since this poll began.
             let _ = this.pending.get_or_insert_with(entry).is_expired(cx);
             return Poll::Pending;
         };
         let now = Tick::now();
         if matches!(*this.work, Work::Refused { .. }) {
-            ticket.abandon_poll();
+            in_flight.abandon_poll();
         } else {
-            ticket.learn(*this.started, polled, now);
+            in_flight.learn(*this.started, polled, now);
         }
         // Releases the slot and everything that the handler holds.
         this.work.set(Work::Done);
         *this.pending = None;
         let response = match result {
             // The fast path has no upgrade, and 1xx is nothing else (RFC 9110 section 15.2).
-            Ok(response) if ticket.is_plain() && response.status().is_informational() => {
+            Ok(response) if in_flight.is_plain() && response.status().is_informational() => {
                 let status = response.status();
-                tracing::error!(lane = ticket.lane.index, %status, "a service returned no final reply");
+                tracing::error!(lane = in_flight.lane.index, %status, "a service returned no final reply");
                 let problem = Problem::from(StatusCode::INTERNAL_SERVER_ERROR);
                 problem.into_response().map(Either::Right)
             }
             Ok(response) => response.map(Either::Left),
             Err(problem) => problem.into_response().map(Either::Right),
         };
-        let ticket = this.ticket.take().expect("taken only here");
-        Poll::Ready(Ok(ticket.reply(response, now)))
+        let in_flight = this.in_flight.take().expect("taken only here");
+        Poll::Ready(Ok(in_flight.reply(response, now)))
     }
 }
 
 /// Polls the service of a request.
 fn run<F, B, E>(
     future: Pin<&mut F>,
-    ticket: &mut Ticket,
+    in_flight: &mut InFlightRequest,
     polled: Tick,
     cx: &mut Context<'_>,
 ) -> Poll<Result<Response<B>, Problem>>
@@ -416,32 +417,33 @@ where
     F: Future<Output = Result<Response<B>, E>>,
     E: Into<BoxError>,
 {
-    ticket.begin_poll(polled);
-    let made = guard(ticket, || future.poll(cx));
+    in_flight.begin_poll(polled);
+    let made = guard(in_flight, || future.poll(cx));
     if matches!(made, Ok(Poll::Pending)) {
-        ticket.end_poll(polled);
+        in_flight.end_poll(polled);
         return Poll::Pending;
     }
-    let lane = &ticket.lane;
+    let lane = &in_flight.lane;
     // The handler's reply is ignored: an axum extractor replies 400, for instance.
-    if ticket.body_is_too_large() {
+    if in_flight.body_is_too_large() {
         lane.metrics().refuse_request(RequestRefusal::BodyTooLarge);
         return Poll::Ready(Err(too_large(lane)));
     }
-    made?.map(|result| result.map_err(|error| failure(error.into(), ticket)))
+    made?.map(|result| result.map_err(|error| failure(error.into(), in_flight)))
 }
 
 /// Runs code of the service for one request. A panic affects only this request, because the state
 /// involved is not used again.
-fn guard<T>(ticket: &Ticket, code: impl FnOnce() -> T) -> Result<T, Problem> {
-    let lane = &ticket.lane;
+fn guard<T>(in_flight: &InFlightRequest, code: impl FnOnce() -> T) -> Result<T, Problem> {
+    let lane = &in_flight.lane;
     let caught = || catch_unwind(AssertUnwindSafe(code));
-    current::within(ticket.begun, lane.timeouts.request, &ticket.trail, caught).map_err(|_| {
-        lane.metrics().panics.add(1);
-        let route = lane.route(ticket.kind);
-        current::lending(&ticket.trail, || {
-            tracing::error!(lane = lane.index, route, "a handler panicked");
-        });
-        Problem::from(StatusCode::INTERNAL_SERVER_ERROR)
-    })
+    current::within(in_flight.begun, lane.timeouts.request, &in_flight.request_record, caught)
+        .map_err(|_| {
+            lane.metrics().panics.add(1);
+            let route = lane.route(in_flight.kind);
+            current::lending(&in_flight.request_record, || {
+                tracing::error!(lane = lane.index, route, "a handler panicked");
+            });
+            Problem::from(StatusCode::INTERNAL_SERVER_ERROR)
+        })
 }

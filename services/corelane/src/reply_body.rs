@@ -10,9 +10,9 @@ use http_body_util::{Either, Full};
 use pin_project_lite::pin_project;
 
 use crate::current;
+use crate::in_flight::InFlightRequest;
 use crate::reply::BoxError;
 use crate::stream_task::BodyStep;
-use crate::ticket::Ticket;
 
 /// Maximum bytes that an HTTP/2 stream hands to hyper at a time. hyper keeps them until the
 /// client's window accepts them, and does not show how long they wait, so the amount is small. With
@@ -27,18 +27,18 @@ pin_project! {
         inner: Either<B, Full<Bytes>>,
         // The rest of the last frame, over HTTP/2.
         rest: Bytes,
-        ticket: Ticket,
+        in_flight: InFlightRequest,
     }
 }
 
 impl<B> ReplyBody<B> {
-    pub(crate) fn new(inner: Either<B, Full<Bytes>>, ticket: Ticket) -> Self {
-        ReplyBody { inner, rest: Bytes::new(), ticket }
+    pub(crate) fn new(inner: Either<B, Full<Bytes>>, in_flight: InFlightRequest) -> Self {
+        ReplyBody { inner, rest: Bytes::new(), in_flight }
     }
 
-    /// The ticket of the request.
-    pub(crate) fn ticket(&self) -> &Ticket {
-        &self.ticket
+    /// The request in flight, which ends when the body is dropped.
+    pub(crate) fn in_flight(&self) -> &InFlightRequest {
+        &self.in_flight
     }
 }
 
@@ -55,7 +55,7 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.project();
-        let lane = &this.ticket.lane;
+        let lane = &this.in_flight.lane;
         if !this.rest.is_empty() {
             lane.streams.note(BodyStep::Gave);
             let piece = this.rest.split_to(PIECE.min(this.rest.len()));
@@ -63,23 +63,26 @@ where
         }
         let mut inner = this.inner;
         let caught = || catch_unwind(AssertUnwindSafe(|| inner.as_mut().poll_frame(cx)));
-        let polled = current::lending(&this.ticket.trail, caught).unwrap_or_else(|_| {
-            lane.metrics().panics.add(1);
-            tracing::error!(lane = lane.index, "the body of a reply panicked");
-            Poll::Ready(Some(Err("the body of a reply panicked".into())))
-        });
-        if let (Some(trail), Poll::Ready(given)) = (this.ticket.trail.get_mut(), &polled) {
+        let polled =
+            current::lending(&this.in_flight.request_record, caught).unwrap_or_else(|_| {
+                lane.metrics().panics.add(1);
+                tracing::error!(lane = lane.index, "the body of a reply panicked");
+                Poll::Ready(Some(Err("the body of a reply panicked".into())))
+            });
+        if let (Some(request_record), Poll::Ready(given)) =
+            (this.in_flight.request_record.get_mut(), &polled)
+        {
             match given {
                 Some(Ok(frame)) => {
                     let ended = inner.is_end_stream() || inner.size_hint().exact() == Some(0);
-                    trail.give(frame.data_ref().map_or(0, Bytes::len), ended);
+                    request_record.give(frame.data_ref().map_or(0, Bytes::len), ended);
                 }
                 // Aborted. A body that panicked is not polled again.
                 Some(Err(_)) => {}
-                None => trail.give(0, true),
+                None => request_record.give(0, true),
             }
         }
-        if !this.ticket.is_http2() {
+        if !this.in_flight.is_http2() {
             return polled;
         }
         lane.streams.note(if polled.is_pending() { BodyStep::Waits } else { BodyStep::Gave });

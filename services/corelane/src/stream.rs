@@ -12,7 +12,7 @@ use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::{Closing, Connection};
-use crate::farewell::{farewell, refused_head};
+use crate::final_response::{final_response, refused_head};
 use crate::framing::{Cut, Framing};
 use crate::metrics::Refusal;
 use crate::socket::Socket;
@@ -143,8 +143,8 @@ impl Stream {
                 let ambiguity = self.cut.map(|cut| cut.reason);
                 let problem = refused_head(status, ambiguity, self.framing.spoken());
                 let with_body = !self.framing.asks_head();
-                let words =
-                    problem.map(|problem| farewell(self.connection.lane(), problem, with_body));
+                let words = problem
+                    .map(|problem| final_response(self.connection.lane(), problem, with_body));
                 self.instead.insert(words.unwrap_or_default().into())
             }
         };

@@ -64,9 +64,9 @@ pub(crate) async fn run(state: Rc<LaneState>) {
             }
             next = look_at_some(&state, from, &mut active, &mut long_idle);
         }
-        state.lately.sweep(&state, active);
-        if !state.lot.is_empty() {
-            state.lot.sweep();
+        state.recent_load.sweep(&state, active);
+        if !state.parking_lot.is_empty() {
+            state.parking_lot.sweep();
         }
         park(&state, &long_idle).await;
         if state.phase.get() == Phase::Closing {
@@ -87,7 +87,7 @@ fn look_at_some(
     active: &mut usize,
     long_idle: &mut Vec<usize>,
 ) -> Option<usize> {
-    let park_after = state.park_after.filter(|_| state.lot.takes(state));
+    let park_after = state.park_after.filter(|_| state.parking_lot.takes(state));
     let connections = state.connections.borrow();
     let keys = from..connections.capacity();
     let all = keys.filter_map(|key| Some((key, connections.get(key)?)));
@@ -153,7 +153,7 @@ async fn park(state: &LaneState, keys: &[usize]) {
     }
     state.attention.raise(Attention::PARK);
     for keys in keys.chunks(PARKED_IN_A_TURN) {
-        if state.phase.get() >= Phase::Closing || !state.lot.takes(state) {
+        if state.phase.get() >= Phase::Closing || !state.parking_lot.takes(state) {
             break;
         }
         for &key in keys {
@@ -182,10 +182,10 @@ fn report(state: &LaneState, now: Instant) {
     });
     tracing::info!(
         lane = state.index,
-        connections = connections.len() + state.lot.len(),
+        connections = connections.len() + state.parking_lot.len(),
         in_flight = state.metrics().in_flight.get(),
         queued = state.metrics().queued.get(),
-        unfinished_headers = hang(HangsOn::Header) + state.lot.unfinished_headers(),
+        unfinished_headers = hang(HangsOn::Header) + state.parking_lot.unfinished_headers(),
         unread_replies = hang(HangsOn::Reader),
         oldest = oldest.collect::<Vec<_>>().join(", "),
         "drain: still waiting"

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::Connection;
 use super::due::retire_after;
 use crate::clock::Tick;
-use crate::idle::{History, Seat};
+use crate::idle::{ConnectionGuard, History};
 use crate::lane::LaneState;
 use crate::placement::Place;
 
@@ -16,32 +16,32 @@ pub(crate) struct Registration {
     lane: Rc<LaneState>,
     key: usize,
     /// `None` once the connection has left to park or move.
-    seat: Option<Seat>,
+    guard: Option<ConnectionGuard>,
 }
 
 impl Registration {
     /// Registers a connection that [`Shared::try_open`](crate::shared::Shared::try_open) allowed.
     pub(crate) fn new(lane: Rc<LaneState>, place: Option<Place>) -> Self {
-        let seat = Seat::new(&lane.shared, lane.index, place);
-        Registration::enter(Connection::accepted(Rc::clone(&lane)), lane, seat)
+        let guard = ConnectionGuard::new(&lane.shared, lane.index, place);
+        Registration::enter(Connection::accepted(Rc::clone(&lane)), lane, guard)
     }
 
     /// Registers a connection that was parked or moved.
-    pub(crate) fn resume(lane: &Rc<LaneState>, seat: Seat, history: History) -> Self {
+    pub(crate) fn resume(lane: &Rc<LaneState>, guard: ConnectionGuard, history: History) -> Self {
         let connection = Connection::resumed(Rc::clone(lane), history);
-        Registration::enter(connection, Rc::clone(lane), seat)
+        Registration::enter(connection, Rc::clone(lane), guard)
     }
 
-    fn enter(connection: Connection, lane: Rc<LaneState>, seat: Seat) -> Self {
+    fn enter(connection: Connection, lane: Rc<LaneState>, guard: ConnectionGuard) -> Self {
         let connection = Rc::new(connection);
         let key = lane.connections.borrow_mut().insert(Rc::clone(&connection));
-        Registration { connection, lane, key, seat: Some(seat) }
+        Registration { connection, lane, key, guard: Some(guard) }
     }
 
     /// Leaves the lane. Returns the state that the connection keeps.
-    pub(crate) fn leave(mut self) -> (History, Seat) {
-        let seat = self.seat.take().expect("it leaves once");
-        (self.connection.history(), seat)
+    pub(crate) fn leave(mut self) -> (History, ConnectionGuard) {
+        let guard = self.guard.take().expect("it leaves once");
+        (self.connection.history(), guard)
     }
 }
 

@@ -16,7 +16,7 @@ pub struct Chaos {
     pub seed: u64,
     /// One wait in so many ends with a move to another lane; 0: none.
     pub move_one_in: u64,
-    /// One wait in so many ends in the lot; 0: none.
+    /// One wait in so many ends in the parking lot; 0: none.
     pub park_one_in: u64,
     /// A rule to ignore.
     pub broken: Option<Rule>,

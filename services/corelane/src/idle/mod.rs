@@ -8,7 +8,7 @@
 //!    │                 ▼ park_after | a move
 //!    │  wake:       Resting
 //!    │  bytes,         │
-//!    │  deadline,      ├─► the lane's lot (parked)
+//!    │  deadline,      ├─► the lane's parking lot (parked)
 //!    └──drain──────────┘
 //!                      └─► transit to another lane (moved) ──► that lane's Plain
 //! ```
@@ -16,7 +16,7 @@
 //! | part | does |
 //! |---|---|
 //! | [`resting`] | a connection without a lane's state |
-//! | [`lot`], [`table`] | where a lane's parked connections wait |
+//! | [`parking_lot`], [`table`] | where a lane's parked connections wait |
 //! | [`parking`] | wakes them, and ends those that are overdue |
 //! | [`wake`] | which lane serves a connection that wakes |
 //! | [`transit`] | connections in transit between lanes |
@@ -25,9 +25,9 @@
 
 #[cfg(feature = "chaos")]
 mod chaos;
-mod lot;
 pub(crate) mod mover;
 mod parking;
+mod parking_lot;
 mod policy;
 mod resting;
 mod shedding;
@@ -44,12 +44,12 @@ use bytes::Bytes;
 pub(crate) use chaos::LaneChaos;
 #[cfg(feature = "chaos")]
 pub use chaos::{Chaos, Rule};
-pub(crate) use lot::Lot;
 pub(crate) use parking::run;
-pub(crate) use resting::{History, Resting, Seat};
+pub(crate) use parking_lot::ParkingLot;
+pub(crate) use resting::{ConnectionGuard, History, Resting};
 pub(crate) use shedding::{Shedding, Taken};
 pub(crate) use transit::Mailbox;
-pub(crate) use wake::Lately;
+pub(crate) use wake::RecentLoad;
 
 use crate::connection::{Connection, Order, Registration};
 use crate::http_connection::{LaneService, go_on};
@@ -90,7 +90,7 @@ impl Attention {
 /// Where a connection goes that has no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// To the lot.
+    /// To the parking lot.
     Park,
     /// To another lane.
     Move { lane: usize, why: Moved },
@@ -165,7 +165,7 @@ pub(crate) fn leave<S: HttpService>(
     };
     match to {
         Leave::Park => {
-            if let Some(resting) = host.lane.lot.park(&host.lane, resting) {
+            if let Some(resting) = host.lane.parking_lot.park(&host.lane, resting) {
                 resting.resume(host, None);
             }
         }

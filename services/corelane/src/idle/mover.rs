@@ -32,7 +32,7 @@ fn samples(shared: &Shared) -> Vec<Sample> {
         requests: lane.metrics.finished.get(),
         active: lane.metrics.active.get(),
         shed: lane.mailbox.spent(),
-        deaf: lane.mailbox.is_unheard(),
+        unresponsive: lane.mailbox.is_unheard(),
     });
     each.collect()
 }

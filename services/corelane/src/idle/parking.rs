@@ -21,8 +21,8 @@ const IN_A_TURN: usize = 64;
 
 /// Handles the lane's parked connections while it runs.
 pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {
-    let lot = &host.lane.lot;
-    let Some(epoll) = lot.epoll() else { return };
+    let parking_lot = &host.lane.parking_lot;
+    let Some(epoll) = parking_lot.epoll() else { return };
     let mut events = Vec::with_capacity(IN_A_TURN);
     loop {
         tokio::select! {
@@ -32,7 +32,7 @@ pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {
                     readable.clear_ready();
                 }
             }
-            () = lot.swept.notified() => sweep_parked(&host, &mut events).await,
+            () = parking_lot.swept.notified() => sweep_parked(&host, &mut events).await,
         }
         yield_now().await;
     }
@@ -41,10 +41,10 @@ pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {
 /// Wakes connections with events. Returns whether there may be more.
 fn wake_ready<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Vec<Event>) -> bool {
     let lane = &host.lane;
-    let more = lane.lot.ready(events);
+    let more = lane.parking_lot.ready(events);
     for event in events.iter() {
         let (key, flags) = (event.data.u64() as usize, event.flags);
-        let Some(resting) = lane.lot.take(lane, key, Woken::Bytes) else { continue };
+        let Some(resting) = lane.parking_lot.take(lane, key, Woken::Bytes) else { continue };
         if resting.has_ended(flags) {
             close(host, resting);
         } else {
@@ -65,10 +65,10 @@ async fn sweep_parked<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Ve
             yield_now().await;
         }
         let closing = lane.phase.get() == Phase::Closing;
-        let (overdue, next) = lane.lot.overdue(lane, from, IN_A_TURN);
+        let (overdue, next) = lane.parking_lot.overdue(lane, from, IN_A_TURN);
         let why = if closing { Woken::Drain } else { Woken::Deadline };
         for (key, due) in overdue {
-            let Some(resting) = lane.lot.take(lane, key, why) else { continue };
+            let Some(resting) = lane.parking_lot.take(lane, key, why) else { continue };
             let order = sweep::sentence(lane, due, !resting.history.in_header);
             if order == Order::Finish && resting.goes_without_words() {
                 close(host, resting);

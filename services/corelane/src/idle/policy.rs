@@ -78,7 +78,7 @@ pub(super) struct Sample {
     /// Load that it has shed for its current plan.
     pub(super) shed: Spent,
     /// The lane was blocked since the last step was sent, and has not received it.
-    pub(super) deaf: bool,
+    pub(super) unresponsive: bool,
 }
 
 /// The connections and load that a lane has shed for a plan.
@@ -260,7 +260,7 @@ impl Policy {
                     Some((uneven.from, Step::Observe))
                 }
             },
-            State::Observing { uneven, told, .. } if self.is_deaf(&uneven, told, now) => {
+            State::Observing { uneven, told, .. } if self.is_unresponsive(&uneven, told, now) => {
                 self.state = State::Observing { uneven, told, heard: now };
                 None
             }
@@ -280,7 +280,7 @@ impl Policy {
                     Some((uneven.from, Step::Shed(shed)))
                 }
             },
-            State::Shedding { uneven, told, .. } if self.is_deaf(&uneven, told, now) => {
+            State::Shedding { uneven, told, .. } if self.is_unresponsive(&uneven, told, now) => {
                 self.state = State::Shedding { uneven, told, heard: now };
                 None
             }
@@ -309,8 +309,8 @@ impl Policy {
     }
 
     /// Whether a lane has not received its last step and should be waited for.
-    fn is_deaf(&self, uneven: &Uneven, told: Instant, now: Instant) -> bool {
-        self.lanes[uneven.from].last.deaf && now < told + LONGEST
+    fn is_unresponsive(&self, uneven: &Uneven, told: Instant, now: Instant) -> bool {
+        self.lanes[uneven.from].last.unresponsive && now < told + LONGEST
     }
 
     /// The time to allow the lane, at least `least`.

@@ -20,7 +20,7 @@ pub(crate) struct Resting {
     pub(crate) socket: StillSocket,
     pub(crate) unread: Unread,
     pub(crate) history: History,
-    pub(crate) seat: Seat,
+    pub(crate) guard: ConnectionGuard,
 }
 
 /// Input that was read and not processed: part of a head, or pipelined requests. Usually empty,
@@ -68,24 +68,24 @@ impl Resting {
         socket: Socket,
         unread: Bytes,
     ) -> io::Result<Resting> {
-        let (mut history, seat) = registration.leave();
+        let (mut history, guard) = registration.leave();
         // The part of a head may have arrived together with the previous request.
         history.in_header |= !unread.is_empty();
-        Ok(Resting { socket: socket.rest()?, unread: Unread::new(unread), history, seat })
+        Ok(Resting { socket: socket.rest()?, unread: Unread::new(unread), history, guard })
     }
 
     /// Resumes it on the calling lane, with `order` first if there is one.
     pub(crate) fn resume<S: HttpService>(self, host: &Rc<LaneService<S>>, order: Option<Order>) {
-        let Resting { socket, unread, history, seat } = self;
+        let Resting { socket, unread, history, guard } = self;
         let socket = match socket.wake() {
             Ok(socket) => socket,
             Err(error) => {
                 tracing::warn!(lane = host.lane.index, %error, "cannot poll a connection");
-                drop(seat);
+                drop(guard);
                 return host.lane.lost_one();
             }
         };
-        let registration = Registration::resume(&host.lane, seat, history);
+        let registration = Registration::resume(&host.lane, guard, history);
         if let Some(order) = order {
             registration.connection.tell(order);
         }
@@ -95,7 +95,7 @@ impl Resting {
 
 /// A place among the open connections of the server, released when dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct ConnectionGuard {
     shared: Arc<Shared>,
     /// The lane on which it is open; `None` in transit.
     lane: Option<u32>,
@@ -103,12 +103,12 @@ pub(crate) struct Seat {
     place: Option<Place>,
 }
 
-impl Seat {
+impl ConnectionGuard {
     /// A place that [`Shared::try_open`] reserved.
     pub(crate) fn new(shared: &Arc<Shared>, lane: usize, place: Option<Place>) -> Self {
-        let mut seat = Seat { shared: Arc::clone(shared), lane: None, place };
-        seat.arrive(lane);
-        seat
+        let mut guard = ConnectionGuard { shared: Arc::clone(shared), lane: None, place };
+        guard.arrive(lane);
+        guard
     }
 
     /// Leaves its lane for another. Only the old lane's thread may call this.
@@ -132,7 +132,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.leave();
         self.shared.close();

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use http::{Request, Response};
 use http_body_util::Full;
 
-use super::lot::PAUSE;
+use super::parking_lot::PAUSE;
 use super::resting::Unread;
 use super::*;
 use crate::body::Incoming;
@@ -40,7 +40,7 @@ fn resting(lane: &LaneState, socket: impl Into<OwnedFd>) -> Resting {
         socket: StillSocket::Plain(socket.into().into()),
         unread: Unread::new(Bytes::new()),
         history,
-        seat: Seat::new(&lane.shared, lane.index, None),
+        guard: ConnectionGuard::new(&lane.shared, lane.index, None),
     }
 }
 
@@ -53,15 +53,18 @@ fn refused() -> File {
 #[tokio::test]
 async fn a_lot_parks_none_for_a_while_once_the_kernel_has_refused_one() {
     let lane = lane();
-    lane.lot.open().expect("an epoll");
+    lane.parking_lot.open().expect("an epoll");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
     let socket = TcpStream::connect(address).expect("a connection");
-    assert!(lane.lot.park(&lane, resting(&lane, socket)).is_none() && lane.lot.takes(&lane));
-    assert!(lane.lot.park(&lane, resting(&lane, refused())).is_some(), "it is given back");
-    assert_eq!((lane.lot.len(), lane.lot.takes(&lane)), (1, false));
+    assert!(
+        lane.parking_lot.park(&lane, resting(&lane, socket)).is_none()
+            && lane.parking_lot.takes(&lane)
+    );
+    assert!(lane.parking_lot.park(&lane, resting(&lane, refused())).is_some(), "it is given back");
+    assert_eq!((lane.parking_lot.len(), lane.parking_lot.takes(&lane)), (1, false));
     lane.clock.set(lane.clock.get() + PAUSE + Duration::from_secs(1));
-    assert!(lane.lot.takes(&lane));
+    assert!(lane.parking_lot.takes(&lane));
 }
 
 #[tokio::test]
@@ -76,7 +79,7 @@ async fn a_lane_that_waits_for_its_last_connection_hears_of_one_that_cannot_go_o
     assert_eq!(lane.metrics().open.get(), 0);
 }
 
-/// A lot has one entry per connection, in a table without gaps.
+/// A parking lot has one entry per connection, in a table without gaps.
 #[test]
 fn a_parked_connection_takes_little() {
     assert!(size_of::<Resting>() <= 104, "{}", size_of::<Resting>());

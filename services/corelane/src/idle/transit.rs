@@ -178,15 +178,15 @@ pub(super) fn depart<S: HttpService>(
         return resting.resume(host, None);
     }
     lane.metrics().depart(why);
-    resting.seat.depart(to);
+    resting.guard.depart(to);
     if let Err(mut resting) = lane.shared.lanes[to].mailbox.offer(resting) {
-        resting.seat.depart(lane.index);
+        resting.guard.depart(lane.index);
         arrive(host, resting);
     }
 }
 
 fn arrive<S: HttpService>(host: &Rc<LaneService<S>>, mut resting: Resting) {
-    resting.seat.arrive(host.lane.index);
+    resting.guard.arrive(host.lane.index);
     host.lane.metrics().arrive();
     resting.resume(host, None);
 }

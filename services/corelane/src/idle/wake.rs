@@ -15,17 +15,17 @@ const GRAIN: Duration = Duration::from_millis(1);
 
 /// The recent history of a lane.
 #[derive(Debug)]
-pub(crate) struct Lately {
+pub(crate) struct RecentLoad {
     /// Connections that woke here and whose requests may not have begun, and since when they count.
     woken: Cell<(Instant, u64)>,
     /// Time of the last sweep, and the total busy time of the lane then.
     swept: Cell<(Instant, Duration)>,
 }
 
-impl Lately {
+impl RecentLoad {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
-        Lately { woken: Cell::new((now, 0)), swept: Cell::new((now, Duration::ZERO)) }
+        RecentLoad { woken: Cell::new((now, 0)), swept: Cell::new((now, Duration::ZERO)) }
     }
 
     /// Records a sweep that found `active` connections in use.
@@ -99,13 +99,13 @@ pub(super) fn place(lane: &LaneState) -> Option<usize> {
     }
     let now = Instant::now();
     let loads = shared.lanes.iter().enumerate().map(|(index, each)| {
-        let here = || lane.lately.woken(now, any(each));
+        let here = || lane.recent_load.woken(now, any(each));
         let coming = if index == own { here() } else { each.mailbox.length() as u64 };
         Load::of(each, now, coming)
     });
     let chosen = choose(&loads.collect::<Vec<_>>(), own);
     if chosen.is_none() {
-        lane.lately.wake();
+        lane.recent_load.wake();
     }
     chosen
 }

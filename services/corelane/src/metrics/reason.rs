@@ -72,7 +72,7 @@ impl Handshake {
     ];
 }
 
-/// Why a parked connection left the lane's lot.
+/// Why a parked connection left the lane's parking lot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Woken {
     /// Its socket is readable: input, or the client closed it.

@@ -132,7 +132,7 @@ pub(crate) struct LaneMetrics {
     pub(crate) beats: Count,
     /// Connections that this lane stole from the inbox of another.
     pub(crate) stolen: Count,
-    /// How often a connection was parked in this lane's lot.
+    /// How often a connection was parked in this lane's parking lot.
     pub(crate) parkings: Count,
     /// Connections that arrived from another lane, or returned because it did not accept them.
     pub(crate) arrived: Count,
@@ -197,7 +197,7 @@ impl LaneMetrics {
         self.handshakes[result as usize].add(1);
     }
 
-    /// Counts a connection that leaves the lane's lot, for any reason.
+    /// Counts a connection that leaves the lane's parking lot, for any reason.
     pub(crate) fn wake(&self, reason: Woken) {
         self.woken[reason as usize].add(1);
     }
@@ -218,7 +218,7 @@ impl LaneMetrics {
         self.active.add(1);
     }
 
-    /// Connections in the lane's lot.
+    /// Connections in the lane's parking lot.
     pub(crate) fn parked(&self) -> u64 {
         // In this order, so that a connection which is parked and woken in between does not make
         // the result negative.

@@ -26,7 +26,7 @@ const HEADS: usize = 4096;
 const KEPT: usize = 64 * 1024;
 
 /// The reply in progress, and its body.
-pub(super) type Desk<S> = Pin<Box<Work<S>>>;
+pub(super) type ReplySlot<S> = Pin<Box<Work<S>>>;
 
 /// Errors are replies too, so a reply cannot fail.
 type Answer<S> = Result<Made<S>, Infallible>;
@@ -90,7 +90,7 @@ pub(crate) struct Buffers<S: HttpService> {
     pub(super) head: RefCell<Head>,
     pub(super) date: RefCell<Date>,
     fields: Cell<Option<HeaderMap>>,
-    desk: Cell<Option<Desk<S>>>,
+    reply_slot: Cell<Option<ReplySlot<S>>>,
 }
 
 impl<S: HttpService> Buffers<S> {
@@ -102,7 +102,7 @@ impl<S: HttpService> Buffers<S> {
             head: RefCell::default(),
             date: RefCell::new(Date::new()),
             fields: Cell::default(),
-            desk: Cell::default(),
+            reply_slot: Cell::default(),
         }
     }
 
@@ -140,13 +140,13 @@ impl<S: HttpService> Buffers<S> {
         self.fields.set(Some(fields));
     }
 
-    pub(super) fn take_desk(&self) -> Desk<S> {
-        self.desk.take().unwrap_or_else(|| Box::pin(Work::Nothing))
+    pub(super) fn take_reply_slot(&self) -> ReplySlot<S> {
+        self.reply_slot.take().unwrap_or_else(|| Box::pin(Work::Nothing))
     }
 
-    /// Returns a desk and drops its contents.
-    pub(super) fn return_desk(&self, mut desk: Desk<S>) {
-        desk.set(Work::Nothing);
-        self.desk.set(Some(desk));
+    /// Returns a reply slot and drops its contents.
+    pub(super) fn return_reply_slot(&self, mut reply_slot: ReplySlot<S>) {
+        reply_slot.set(Work::Nothing);
+        self.reply_slot.set(Some(reply_slot));
     }
 }

@@ -42,7 +42,7 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
     out.reserve(USUAL);
-    let (status, body, ticket) = (reply.status(), reply.body(), reply.body().ticket());
+    let (status, body, in_flight) = (reply.status(), reply.body(), reply.body().in_flight());
     // RFC 9110 section 6.4.1: these have no body.
     let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let length = match body.is_end_stream() || bodiless {
@@ -53,7 +53,7 @@ where
     let (mut dated, mut says_close, mut announced) = (false, false, None);
     for (name, value) in reply.headers() {
         match *name {
-            CONTENT_LENGTH if ticket.asks_head() => {}
+            CONTENT_LENGTH if in_flight.asks_head() => {}
             CONTENT_LENGTH => {
                 announced = number(value);
                 continue;
@@ -61,7 +61,7 @@ where
             TRANSFER_ENCODING => continue,
             CONNECTION => says_close |= closes(value),
             DATE => dated = true,
-            _ if ticket.names(name.as_str()) => continue,
+            _ if in_flight.names(name.as_str()) => continue,
             _ => {}
         }
         out.extend_from_slice(name.as_str().as_bytes());
@@ -72,11 +72,11 @@ where
     if close && !says_close {
         out.extend_from_slice(b"connection: close\r\n");
     }
-    ticket.write_names(out);
+    in_flight.write_names(out);
     // The length of the body takes precedence over the Content-Length that the service set.
     let framing = length.or(announced).map_or(Framing::Chunked, Framing::Length);
     match framing {
-        _ if ticket.asks_head() || bodiless => {}
+        _ if in_flight.asks_head() || bodiless => {}
         Framing::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
         Framing::Length(length) => {
             out.extend_from_slice(b"content-length: ");
@@ -86,7 +86,7 @@ where
     if dated {
         out.extend_from_slice(b"\r\n");
     } else {
-        out.extend_from_slice(date.at(ticket.made().unwrap_or_else(Tick::now)));
+        out.extend_from_slice(date.at(in_flight.made().unwrap_or_else(Tick::now)));
     }
     Encoded { framing, close: close || says_close }
 }

@@ -27,7 +27,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 
 pub(crate) use buffers::Buffers;
-use buffers::Desk;
+use buffers::ReplySlot;
 use replies::{Streaming, Writing};
 use turn::{Input, REQUESTS, Turn};
 pub(crate) use upload::BodyReader;
@@ -94,7 +94,7 @@ enum Step<S: HttpService> {
 
 /// A request whose reply is being made.
 struct Answering<S: HttpService> {
-    desk: Desk<S>,
+    reply_slot: ReplySlot<S>,
     input: Input,
     /// The reply was polled in this turn already.
     polled: bool,

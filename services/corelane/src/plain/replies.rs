@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
-use super::buffers::{Desk, Work};
+use super::buffers::{ReplySlot, Work};
 use super::encode::{self, Encoded, Framing, chunk_line};
 use super::turn::{Heard, Input, Turn, broken};
 use super::{Stage, Step};
@@ -41,7 +41,7 @@ pub(super) struct Part {
 
 /// A reply whose body comes in parts.
 pub(super) struct Streaming<S: HttpService> {
-    desk: Desk<S>,
+    reply_slot: ReplySlot<S>,
     encoded: Encoded,
     /// Bytes that the client sent after the head of the request.
     input: Input,
@@ -67,7 +67,7 @@ impl<S: HttpService> Turn<'_, S> {
     /// `ends`: the connection ends with this reply.
     pub(super) fn encode(
         &self,
-        mut desk: Desk<S>,
+        mut reply_slot: ReplySlot<S>,
         reply: Made<S>,
         out: &mut Vec<u8>,
         input: impl FnOnce() -> Input,
@@ -80,19 +80,20 @@ impl<S: HttpService> Turn<'_, S> {
         let head_ends = out.len();
         let (head, body) = reply.into_parts();
         buffers.return_fields(head.headers);
-        desk.set(Work::Body { body });
+        reply_slot.set(Work::Body { body });
         if encoded.framing == Framing::Length(0) {
-            buffers.return_desk(desk);
+            buffers.return_reply_slot(reply_slot);
             return encoded.close.then(|| (Part::default(), self.after(true, input())));
         }
-        let mut streaming = Streaming { desk, encoded, input: Input::default(), polled: false };
+        let mut streaming =
+            Streaming { reply_slot, encoded, input: Input::default(), polled: false };
         match streaming.gather(out, cx) {
             Gathered::End(part) if part.is_empty() && !encoded.close => {
-                buffers.return_desk(streaming.desk);
+                buffers.return_reply_slot(streaming.reply_slot);
                 None
             }
             Gathered::End(part) => {
-                buffers.return_desk(streaming.desk);
+                buffers.return_reply_slot(streaming.reply_slot);
                 Some((part, self.after(encoded.close, input())))
             }
             Gathered::Part(part) => {
@@ -146,8 +147,8 @@ impl<S: HttpService> Turn<'_, S> {
                         return self.write(out, part, Stage::Streaming(streaming), cx);
                     }
                     Gathered::End(part) => {
-                        let Streaming { desk, encoded, input, .. } = *streaming;
-                        self.host.buffers.return_desk(desk);
+                        let Streaming { reply_slot, encoded, input, .. } = *streaming;
+                        self.host.buffers.return_reply_slot(reply_slot);
                         let next = self.after(encoded.close, input);
                         return self.write(out, part, next, cx);
                     }
@@ -272,7 +273,7 @@ impl<S: HttpService> Streaming<S> {
     /// Appends what the body has ready to `out`, up to the size of one write.
     fn gather(&mut self, out: &mut Vec<u8>, cx: &mut Context<'_>) -> Gathered {
         loop {
-            let data = match self.desk.as_mut().poll_data(cx) {
+            let data = match self.reply_slot.as_mut().poll_data(cx) {
                 Poll::Pending => return Gathered::Waits,
                 Poll::Ready(Some(Ok(data))) => data,
                 Poll::Ready(Some(Err(error))) => return Gathered::Failed(error),
@@ -280,7 +281,7 @@ impl<S: HttpService> Streaming<S> {
             };
             let gathered = match &mut self.encoded.framing {
                 Framing::Length(left) => of_length(data, left, out),
-                Framing::Chunked => chunk(data, self.desk.as_mut().has_ended(), out),
+                Framing::Chunked => chunk(data, self.reply_slot.as_mut().has_ended(), out),
             };
             match gathered {
                 Some(gathered) => return gathered,

@@ -17,7 +17,7 @@ use super::upload::{Fed, Upload};
 use super::{Answering, Stage, Step};
 use crate::body::Incoming;
 use crate::connection::{Closing, Connection};
-use crate::farewell::farewell;
+use crate::final_response::final_response;
 use crate::http_connection::LaneService;
 use crate::problem::Problem;
 use crate::reply::{HttpService, Made, Reply};
@@ -136,14 +136,14 @@ impl<S: HttpService> Turn<'_, S> {
             };
             self.left -= 1;
             let behind = &rest[length..];
-            let mut desk = buffers.take_desk();
+            let mut reply_slot = buffers.take_reply_slot();
             let LaneService { lane, service, .. } = self.host;
             let reply =
                 Reply::plain(service, lane, self.connection, &mut request, upload.is_some());
-            desk.set(Work::Reply { reply });
-            let Poll::Ready(Ok(made)) = desk.as_mut().poll_reply(cx) else {
+            reply_slot.set(Work::Reply { reply });
+            let Poll::Ready(Ok(made)) = reply_slot.as_mut().poll_reply(cx) else {
                 let input = Input { unread: keep(behind), upload };
-                let answering = Answering { desk, input, polled: true };
+                let answering = Answering { reply_slot, input, polled: true };
                 let next = Stage::Answering(Box::new(answering));
                 return self.write(out, Part::default(), next, cx);
             };
@@ -152,9 +152,9 @@ impl<S: HttpService> Turn<'_, S> {
             let written = if has_upload {
                 let input = input();
                 let ends = Self::must_close(&input);
-                self.encode_last(desk, made, &mut out, input, ends, cx)
+                self.encode_last(reply_slot, made, &mut out, input, ends, cx)
             } else {
-                self.encode(desk, made, &mut out, input, false, cx)
+                self.encode(reply_slot, made, &mut out, input, false, cx)
             };
             if let Some((part, next)) = written {
                 return self.write(out, part, next, cx);
@@ -167,7 +167,7 @@ impl<S: HttpService> Turn<'_, S> {
     /// As [`Turn::encode`], for a reply that ends the batch: there is always a next stage.
     fn encode_last(
         &self,
-        desk: super::buffers::Desk<S>,
+        reply_slot: super::buffers::ReplySlot<S>,
         made: Made<S>,
         out: &mut Vec<u8>,
         input: Input,
@@ -176,7 +176,7 @@ impl<S: HttpService> Turn<'_, S> {
     ) -> Option<(Part, Stage<S>)> {
         let mut input = Some(input);
         let mut take = || input.take().unwrap_or_default();
-        let written = self.encode(desk, made, out, &mut take, ends, cx);
+        let written = self.encode(reply_slot, made, out, &mut take, ends, cx);
         Some(written.unwrap_or_else(|| (Part::default(), self.after(false, take()))))
     }
 
@@ -214,12 +214,12 @@ impl<S: HttpService> Turn<'_, S> {
     ) -> Step<S> {
         loop {
             if !mem::take(&mut answering.polled)
-                && let Poll::Ready(Ok(made)) = answering.desk.as_mut().poll_reply(cx)
+                && let Poll::Ready(Ok(made)) = answering.reply_slot.as_mut().poll_reply(cx)
             {
-                let Answering { desk, input, .. } = *answering;
+                let Answering { reply_slot, input, .. } = *answering;
                 let mut out = self.host.buffers.take_output();
                 let ends = Self::must_close(&input);
-                let written = self.encode_last(desk, made, &mut out, input, ends, cx);
+                let written = self.encode_last(reply_slot, made, &mut out, input, ends, cx);
                 let (part, next) = written.unwrap_or_else(|| (Part::default(), Stage::Idle));
                 return self.write(out, part, next, cx);
             }
@@ -271,7 +271,7 @@ impl<S: HttpService> Turn<'_, S> {
     /// Answers a head that did not arrive in time (RFC 9110 section 15.5.9), and ends the connection.
     pub(super) fn time_out(&mut self, head: &[u8], cx: &mut Context<'_>) -> Step<S> {
         let problem = Problem::from(StatusCode::REQUEST_TIMEOUT);
-        let out = farewell(&self.host.lane, problem, !head.starts_with(b"HEAD "));
+        let out = final_response(&self.host.lane, problem, !head.starts_with(b"HEAD "));
         self.write(out, Part::default(), Stage::closing(), cx)
     }
 

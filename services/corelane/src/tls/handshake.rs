@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use crate::connection::Connection;
-use crate::farewell::dismiss;
+use crate::final_response::dismiss;
 use crate::lane::LaneState;
 use crate::metrics::{Handshake, Refusal};
 use crate::problem::Problem;

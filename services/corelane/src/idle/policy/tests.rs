@@ -323,8 +323,9 @@ fn a_lane_that_is_held_up_is_waited_for() {
     for tick in 0..70 {
         let at = TICK * tick;
         // The lane receives each step half a second late.
-        let deaf = told.last().is_some_and(|(last, _)| at < *last + Duration::from_millis(500));
-        let busy = Sample { busy: at, deaf, ..Sample::default() };
+        let unresponsive =
+            told.last().is_some_and(|(last, _)| at < *last + Duration::from_millis(500));
+        let busy = Sample { busy: at, unresponsive, ..Sample::default() };
         if let Some((_, step)) = policy.tick(begun + at, &[busy, Sample::default()]) {
             told.push((at, step));
         }

@@ -15,7 +15,7 @@ use crate::lane::LaneState;
 use crate::problem::Problem;
 
 /// A whole HTTP/1.1 reply that announces the end of its connection.
-pub(crate) fn farewell(lane: &LaneState, problem: Problem, with_body: bool) -> Vec<u8> {
+pub(crate) fn final_response(lane: &LaneState, problem: Problem, with_body: bool) -> Vec<u8> {
     let (status, mut headers, body) = problem.into_parts();
     lane.sign(&mut headers);
     let mut out = Vec::with_capacity(512);
@@ -67,7 +67,7 @@ pub(crate) fn refused_head(
 }
 
 /// Maximum time for sending a final reply.
-pub(crate) const FAREWELL: Duration = Duration::from_secs(1);
+pub(crate) const FINAL_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum connections that a lane rejects with a reply at the same time. Others are closed.
 pub(crate) const REFUSING: usize = 32;
@@ -89,7 +89,7 @@ pub(crate) fn refuse(lane: &Rc<LaneState>, socket: TcpStream) {
 
 /// Sends a final reply, whatever the request, and closes the connection.
 pub(crate) async fn dismiss(lane: &LaneState, mut socket: TcpStream, problem: Problem) {
-    let farewell = async {
+    let final_response = async {
         say(lane, &mut socket, problem, true).await?;
         // Closing with unread input resets the connection, which may lose the reply (RFC 9112
         // section 9.6). Read until the client closes.
@@ -98,7 +98,7 @@ pub(crate) async fn dismiss(lane: &LaneState, mut socket: TcpStream, problem: Pr
         io::Result::Ok(())
     };
     // The socket is closed in either case.
-    let _ = tokio::time::timeout(FAREWELL, farewell).await;
+    let _ = tokio::time::timeout(FINAL_RESPONSE_TIMEOUT, final_response).await;
 }
 
 /// Writes a complete reply that ends the connection.
@@ -108,7 +108,7 @@ pub(crate) async fn say(
     problem: Problem,
     with_body: bool,
 ) -> io::Result<()> {
-    io.write_all(&farewell(lane, problem, with_body)).await?;
+    io.write_all(&final_response(lane, problem, with_body)).await?;
     io.flush().await?;
     io.shutdown().await
 }

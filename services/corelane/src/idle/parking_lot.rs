@@ -33,13 +33,13 @@ pub(super) const PAUSE: Duration = Duration::from_secs(10);
 
 /// The parked connections of a lane.
 #[derive(Debug, Default)]
-pub(crate) struct Lot {
+pub(crate) struct ParkingLot {
     parked: RefCell<Table<Parked>>,
     /// When the kernel last rejected one, by the clock of the lane's sweeps.
     refused: Cell<Option<Instant>>,
     /// Set if the lane parks connections and its event loop runs.
     epoll: OnceCell<AsyncFd<OwnedFd>>,
-    /// Notified when the lane's sweep reaches the lot.
+    /// Notified when the lane's sweep reaches the parking lot.
     pub(super) swept: Notify,
 }
 
@@ -50,7 +50,7 @@ struct Parked {
     since: Tick,
 }
 
-impl Lot {
+impl ParkingLot {
     /// Registers the epoll with the event loop of the calling thread.
     pub(crate) fn open(&self) -> io::Result<()> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;

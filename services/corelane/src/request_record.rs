@@ -1,6 +1,6 @@
-//! The trail of a request: the id, trace and times that are kept for observers.
+//! Records of requests: the id, trace and times that are kept for observers.
 //!
-//! A trail is boxed, so a request without one carries only an empty word. Boxes are reused to avoid
+//! A record is boxed, so a request without one carries only an empty word. Boxes are reused to avoid
 //! allocations.
 
 use std::cell::RefCell;
@@ -25,9 +25,9 @@ use crate::trace_context::{PARENT_FIELD, TraceContext};
 /// Maximum boxes that a lane keeps for reuse.
 const SPARE: usize = 256;
 
-/// The trail of one request.
+/// The record of one request.
 #[derive(Debug)]
-pub(crate) struct Trail {
+pub(crate) struct RequestRecord {
     pub(crate) id: Option<Id>,
     pub(crate) trace: Option<TraceContext>,
     span: Option<OwnSpan>,
@@ -50,7 +50,7 @@ struct OwnSpan {
     authority: Option<HeaderValue>,
 }
 
-impl Trail {
+impl RequestRecord {
     /// The handler starts.
     pub(crate) fn start(&mut self, now: Tick) {
         self.started = Some(now);
@@ -70,13 +70,17 @@ impl Trail {
     }
 
     /// The parts that another thread needs.
-    pub(crate) fn named(&self) -> Box<Trail> {
+    pub(crate) fn named(&self) -> Box<RequestRecord> {
         let (id, trace) = (self.id.clone(), self.trace.clone());
-        Box::new(Trail { id, trace, ..Trail::new(self.kind, self.version, self.begun) })
+        Box::new(RequestRecord {
+            id,
+            trace,
+            ..RequestRecord::new(self.kind, self.version, self.begun)
+        })
     }
 
-    pub(crate) fn new(kind: KindIndex, version: Version, begun: Tick) -> Trail {
-        Trail {
+    pub(crate) fn new(kind: KindIndex, version: Version, begun: Tick) -> RequestRecord {
+        RequestRecord {
             id: None,
             trace: None,
             span: None,
@@ -92,7 +96,7 @@ impl Trail {
         }
     }
 
-    /// Resets a reused trail for a new request.
+    /// Resets a reused record for a new request.
     fn begin(&mut self, kind: KindIndex, version: Version, begun: Tick) {
         (self.kind, self.version, self.begun) = (kind, version, begun);
         (self.accept, self.started, self.made, self.status) = (None, None, None, None);
@@ -112,30 +116,36 @@ impl Trail {
     }
 }
 
-/// The trails of a lane.
-pub(crate) struct Trails {
+/// The request records of a lane.
+pub(crate) struct RequestRecords {
     ids: bool,
     traces: Traces,
     observer: Option<Observer>,
     identifiers: Identifiers,
-    #[expect(clippy::vec_box, reason = "a trail stays where it is while requests come and go")]
-    spare: RefCell<Vec<Box<Trail>>>,
+    #[expect(
+        clippy::vec_box,
+        reason = "a request_record stays where it is while requests come and go"
+    )]
+    spare: RefCell<Vec<Box<RequestRecord>>>,
 }
 
-impl fmt::Debug for Trails {
+impl fmt::Debug for RequestRecords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trails").field("ids", &self.ids).field("traces", &self.traces).finish()
+        f.debug_struct("RequestRecords")
+            .field("ids", &self.ids)
+            .field("traces", &self.traces)
+            .finish()
     }
 }
 
-impl Trails {
+impl RequestRecords {
     /// `None` if ids, traces and observers are disabled.
     pub(crate) fn new(settings: &Builder, lane: &Lane) -> Option<Self> {
         let (ids, traces) = (settings.request_ids, settings.traces);
         let observer = settings.observers.as_ref().map(|observers| observers.of(lane));
         let wanted = ids || traces != Traces::Off || observer.is_some();
         let (identifiers, spare) = (Identifiers::new(), RefCell::default());
-        wanted.then_some(Trails { ids, traces, observer, identifiers, spare })
+        wanted.then_some(RequestRecords { ids, traces, observer, identifiers, spare })
     }
 
     /// Whether requests have ids.
@@ -150,12 +160,12 @@ impl Trails {
         kind: KindIndex,
         begun: Tick,
         accept: Option<u64>,
-    ) -> Box<Trail> {
+    ) -> Box<RequestRecord> {
         let spare = self.spare.borrow_mut().pop();
-        let mut trail =
-            spare.unwrap_or_else(|| Box::new(Trail::new(kind, request.version(), begun)));
-        trail.begin(kind, request.version(), begun);
-        trail.accept = accept;
+        let mut request_record =
+            spare.unwrap_or_else(|| Box::new(RequestRecord::new(kind, request.version(), begun)));
+        request_record.begin(kind, request.version(), begun);
+        request_record.accept = accept;
         // One pass over the fields is cheaper than a lookup by name, which hashes it.
         let (mut theirs, mut traced) = (None, false);
         for (name, value) in request.headers() {
@@ -167,26 +177,26 @@ impl Trails {
         }
         if self.ids {
             let id = theirs.and_then(Id::taken);
-            trail.id = Some(id.unwrap_or_else(|| Id::Made(self.identifiers.wide())));
+            request_record.id = Some(id.unwrap_or_else(|| Id::Made(self.identifiers.wide())));
         }
         if self.traces != Traces::Off {
-            trail.trace = traced.then(|| TraceContext::read(request.headers())).flatten();
-            self.place(&mut trail, request);
+            request_record.trace = traced.then(|| TraceContext::read(request.headers())).flatten();
+            self.place(&mut request_record, request);
         }
-        trail
+        request_record
     }
 
     /// Sets the span of the request within its trace, or starts a trace.
-    fn place<B>(&self, trail: &mut Trail, request: &Request<B>) {
+    fn place<B>(&self, request_record: &mut RequestRecord, request: &Request<B>) {
         let Traces::Record { ratio } = self.traces else { return };
-        let parent = match &trail.trace {
+        let parent = match &request_record.trace {
             Some(theirs) if !theirs.is_sampled() => return,
             Some(theirs) => Some(theirs.span_id()),
             None if !self.identifiers.falls_to(ratio) => return,
             None => None,
         };
         let own = self.identifiers.narrow();
-        trail.trace = Some(match trail.trace.take() {
+        request_record.trace = Some(match request_record.trace.take() {
             Some(theirs) => theirs.below(own),
             None => TraceContext::begin(self.identifiers.wide(), own),
         });
@@ -194,13 +204,18 @@ impl Trails {
             Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
             None => request.headers().get(HOST).cloned(),
         };
-        trail.span = Some(OwnSpan { parent, authority });
+        request_record.span = Some(OwnSpan { parent, authority });
     }
 
     /// Ends a request whose reply took `write` nanoseconds to write, if it was written.
-    pub(crate) fn end(&self, lane: &LaneState, mut trail: Box<Trail>, write: Option<u64>) {
+    pub(crate) fn end(
+        &self,
+        lane: &LaneState,
+        mut request_record: Box<RequestRecord>,
+        write: Option<u64>,
+    ) {
         if let Some(observer) = &self.observer {
-            let finished = finished(lane, &trail, write);
+            let finished = finished(lane, &request_record, write);
             // A panic of an observer must not end the lane.
             if catch_unwind(AssertUnwindSafe(|| observer(&finished))).is_err() {
                 lane.metrics().panics.add(1);
@@ -210,27 +225,31 @@ impl Trails {
         let mut spare = self.spare.borrow_mut();
         if spare.len() < SPARE {
             // Drops the references to the request's memory now.
-            (trail.id, trail.trace, trail.span) = (None, None, None);
-            spare.push(trail);
+            (request_record.id, request_record.trace, request_record.span) = (None, None, None);
+            spare.push(request_record);
         }
     }
 }
 
-fn finished<'a>(lane: &'a LaneState, trail: &'a Trail, write: Option<u64>) -> Finished<'a> {
+fn finished<'a>(
+    lane: &'a LaneState,
+    request_record: &'a RequestRecord,
+    write: Option<u64>,
+) -> Finished<'a> {
     Finished {
-        method: trail.kind.method_name(),
-        route: lane.route(trail.kind),
-        version: trail.version,
-        status: trail.status,
-        complete: trail.whole && write.is_some(),
-        body_bytes: trail.body_bytes,
-        times: trail.times(write),
-        id: trail.id.as_ref(),
-        trace: trail.trace.as_ref(),
-        span: trail
+        method: request_record.kind.method_name(),
+        route: lane.route(request_record.kind),
+        version: request_record.version,
+        status: request_record.status,
+        complete: request_record.whole && write.is_some(),
+        body_bytes: request_record.body_bytes,
+        times: request_record.times(write),
+        id: request_record.id.as_ref(),
+        trace: request_record.trace.as_ref(),
+        span: request_record
             .span
             .as_ref()
             .map(|span| Span { parent: span.parent, authority: span.authority.as_ref() }),
-        begun: trail.begun,
+        begun: request_record.begun,
     }
 }

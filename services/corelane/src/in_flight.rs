@@ -19,14 +19,14 @@ use crate::metrics::{Phase as Part, method_index};
 use crate::reply::BoxError;
 use crate::reply_body::ReplyBody;
 use crate::request_id::{ID_FIELD, X_REQUEST_ID};
+use crate::request_record::{RequestRecord, RequestRecords};
 use crate::shared::Phase;
-use crate::trail::{Trail, Trails};
 
 /// The start of the header line with the request id ([`ID_FIELD`]).
 const ID_LINE: &[u8] = b"x-request-id: ";
 
 /// A request in flight, counted until it is dropped.
-pub(crate) struct Ticket {
+pub(crate) struct InFlightRequest {
     pub(crate) lane: Rc<LaneState>,
     connection: Rc<Connection>,
     pub(crate) kind: KindIndex,
@@ -44,11 +44,11 @@ pub(crate) struct Ticket {
     held: u64,
     /// The body and its key on the connection, if there is one.
     body: Option<(usize, Arc<BodyWatch>)>,
-    /// Its trail, if enabled; on loan to this thread while the request is polled.
-    pub(crate) trail: Cell<Option<Box<Trail>>>,
+    /// Its request record, if enabled; on loan to this thread while the request is polled.
+    pub(crate) request_record: Cell<Option<Box<RequestRecord>>>,
 }
 
-impl Ticket {
+impl InFlightRequest {
     /// Begins a request. `has_body`: part of its body has not been read.
     pub(crate) fn new<B: Body>(
         lane: &Rc<LaneState>,
@@ -69,7 +69,7 @@ impl Ticket {
         let body = has_body.then(|| connection.bodies.watch(lane.clock.get()));
         shared.metrics.in_flight.add(1);
         shared.metrics.expected.add(expected);
-        Ticket {
+        InFlightRequest {
             kind,
             head: request.method() == Method::HEAD,
             plain: false,
@@ -80,15 +80,17 @@ impl Ticket {
             expected,
             held: 0,
             body,
-            trail: Cell::new(
-                lane.trails.as_ref().map(|trails| trails.follow(request, kind, begun, accept)),
+            request_record: Cell::new(
+                lane.request_records
+                    .as_ref()
+                    .map(|request_records| request_records.follow(request, kind, begun, accept)),
             ),
             lane: Rc::clone(lane),
             connection: Rc::clone(connection),
         }
     }
 
-    /// Leaves the headers of [`Ticket::name`] to the writer of the reply.
+    /// Leaves the headers of [`InFlightRequest::name`] to the writer of the reply.
     pub(crate) fn set_plain(&mut self) {
         self.plain = true;
     }
@@ -153,9 +155,9 @@ impl Ticket {
 
     /// The handler is about to start.
     pub(crate) fn start(&self, now: Tick) {
-        if let Some(mut trail) = self.trail.take() {
-            trail.start(now);
-            self.trail.set(Some(trail));
+        if let Some(mut request_record) = self.request_record.take() {
+            request_record.start(now);
+            self.request_record.set(Some(request_record));
         }
     }
 
@@ -188,7 +190,7 @@ impl Ticket {
         shared.metrics.observe_phase(self.kind, Part::Handler, service);
     }
 
-    /// Completes the head of a reply and attaches this ticket to its body.
+    /// Completes the head of a reply and attaches this in-flight request to its body.
     pub(crate) fn reply<B>(
         mut self,
         response: Response<Either<B, Full<Bytes>>>,
@@ -217,9 +219,9 @@ impl Ticket {
             self.name(&mut head.headers);
         }
         self.lane.report_load(&self.connection, &mut head.headers);
-        if let Some(trail) = self.trail.get_mut() {
-            trail.answer(head.status, now);
-            trail.give(0, body.is_end_stream());
+        if let Some(request_record) = self.request_record.get_mut() {
+            request_record.answer(head.status, now);
+            request_record.give(0, body.is_end_stream());
         }
         if self.lane.phase.get() != Phase::Serving || self.connection.is_last_reply() {
             if self.version < Version::HTTP_2 {
@@ -234,30 +236,34 @@ impl Ticket {
     /// Adds the headers that identify the replica, the lane and the request to a reply.
     pub(crate) fn name(&self, fields: &mut HeaderMap) {
         self.lane.sign(fields);
-        let trail = self.trail.take();
-        if let Some(id) = trail.as_ref().and_then(|trail| trail.id.as_ref()?.header()) {
+        let request_record = self.request_record.take();
+        if let Some(id) =
+            request_record.as_ref().and_then(|request_record| request_record.id.as_ref()?.header())
+        {
             fields.insert(X_REQUEST_ID, id);
         }
-        self.trail.set(trail);
+        self.request_record.set(request_record);
     }
 
-    /// Writes the headers of [`Ticket::name`] as lines.
+    /// Writes the headers of [`InFlightRequest::name`] as lines.
     pub(crate) fn write_names(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.lane.signature_lines());
-        let trail = self.trail.take();
-        if let Some(id) = trail.as_ref().and_then(|trail| trail.id.as_ref()) {
+        let request_record = self.request_record.take();
+        if let Some(id) =
+            request_record.as_ref().and_then(|request_record| request_record.id.as_ref())
+        {
             out.extend_from_slice(ID_LINE);
             id.read(|text| out.extend_from_slice(text));
             out.extend_from_slice(b"\r\n");
         }
-        self.trail.set(trail);
+        self.request_record.set(request_record);
     }
 
-    /// Whether [`Ticket::name`] would replace this header of the service.
+    /// Whether [`InFlightRequest::name`] would replace this header of the service.
     pub(crate) fn names(&self, field: &str) -> bool {
         match field {
             REPLICA | LANE => !self.lane.signature_lines().is_empty(),
-            ID_FIELD => self.lane.trails.as_ref().is_some_and(Trails::names),
+            ID_FIELD => self.lane.request_records.as_ref().is_some_and(RequestRecords::names),
             _ => false,
         }
     }
@@ -268,7 +274,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.settle_expected();
         let metrics = self.lane.metrics();
@@ -279,6 +285,6 @@ impl Drop for Ticket {
             self.connection.bodies.forget(key);
         }
         let made = self.made.map(|made| (self.kind, made));
-        self.connection.end_request(made, self.trail.take());
+        self.connection.end_request(made, self.request_record.take());
     }
 }
