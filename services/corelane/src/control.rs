@@ -225,6 +225,7 @@ impl Controller {
             self.shared.advance(Phase::Stopped);
             pending::<()>().await;
         };
+        let lanes = self.shared.lanes.iter().map(|lane| &lane.cpu).collect();
         tokio::select! {
             result = admin => result,
             result = signals => result,
@@ -234,7 +235,7 @@ impl Controller {
             () = mover::run(&self.shared, self.settings.moving) => Ok(()),
             () = watchdog::run(&self.shared, self.settings.timeouts.stall) => Ok(()),
             _ = self.finished => Ok(()),
-            () = cpu::watch(&self.shared) => Ok(()),
+            () = cpu::watch(&self.shared.cpus, lanes) => Ok(()),
         }
     }
 }

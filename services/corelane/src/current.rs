@@ -139,7 +139,7 @@ mod tests {
     use http::Version;
 
     use super::*;
-    use crate::load_table::KindIndex;
+    use crate::kind::KindIndex;
 
     #[test]
     fn after_a_panic_nothing_of_the_request_is_left() {

@@ -12,6 +12,7 @@ use tokio::task::spawn_local;
 
 use crate::framing::Spoken;
 use crate::lane::LaneState;
+use crate::listener::REFUSING;
 use crate::problem::Problem;
 
 /// A whole HTTP/1.1 reply that announces the end of its connection.
@@ -68,9 +69,6 @@ pub(crate) fn refused_head(
 
 /// Maximum time for sending a final reply.
 pub(crate) const FINAL_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Maximum connections that a lane rejects with a reply at the same time. Others are closed.
-pub(crate) const REFUSING: usize = 32;
 
 /// Answers a connection above the limit with 503 and closes it.
 pub(crate) fn refuse(lane: &Rc<LaneState>, socket: TcpStream) {

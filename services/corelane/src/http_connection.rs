@@ -16,6 +16,7 @@ use tokio::task::spawn_local;
 
 use crate::connection::{Connection, Order, Registration};
 use crate::final_response::{FINAL_RESPONSE_TIMEOUT, say};
+use crate::handshake;
 use crate::idle;
 use crate::lane::LaneState;
 use crate::metrics::Refusal;
@@ -25,7 +26,6 @@ use crate::reply::{Dispatch, HttpService};
 use crate::socket::Socket;
 use crate::stream::{self, Opened, Protocol, Stream};
 use crate::stream_task::StreamExecutor;
-use crate::tls;
 
 /// Maximum concurrent streams of an HTTP/2 connection. RFC 9113 section 6.5.2 recommends at least
 /// 100.
@@ -210,7 +210,7 @@ async fn open(lane: &LaneState, connection: &Rc<Connection>, socket: TcpStream) 
     let opened = async {
         match &lane.shared.tls {
             None => stream::open(Socket::Plain(socket), ours).await,
-            Some(tls) => tls::accept(socket, Arc::clone(&tls.config), ours, lane).await,
+            Some(tls) => handshake::accept(socket, Arc::clone(&tls.config), ours, lane).await,
         }
     };
     tokio::select! {

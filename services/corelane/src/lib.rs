@@ -66,15 +66,18 @@ mod cpu;
 mod current;
 mod dependency;
 mod error;
+mod exposition;
 mod final_response;
 mod finished;
 mod framing;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod handshake;
 mod http_connection;
 mod idle;
 mod in_flight;
+mod kind;
 mod lane;
 mod listener;
 mod load_report;
@@ -96,6 +99,7 @@ mod server;
 mod settings;
 mod shared;
 mod socket;
+mod stalls;
 mod stream;
 mod stream_task;
 mod sweep;

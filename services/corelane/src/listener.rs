@@ -9,7 +9,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::Error;
-use crate::final_response::REFUSING;
 
 /// Binds one listener per lane to `address`, all in one `SO_REUSEPORT` group (socket(7)).
 pub(crate) fn bind_lanes(
@@ -64,6 +63,9 @@ const RESERVED_FILES: u64 = 256;
 
 /// Files that a lane opens itself: two for its listener, its event loop and its parking lot.
 const LANE_FILES: u64 = 8;
+
+/// Maximum connections that a lane rejects with a reply at the same time. Others are closed.
+pub(crate) const REFUSING: usize = 32;
 
 /// Raises the soft limit of open files to the hard limit, and rejects a connection limit that does
 /// not fit. Containers often start with a soft limit of 1,024.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::metrics::{Count, METHODS};
+use crate::kind::{KindIndex, METHODS};
+use crate::metrics::Count;
 
 /// Weight of a new observation: 1/8 in the mean, 1/4 in the deviation (as for round-trip times in
 /// RFC 6298 section 2).
@@ -111,37 +112,6 @@ pub(crate) struct Row {
     pub(crate) service_sums: Moments,
 }
 
-/// Index of a kind of request in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KindIndex(u16);
-
-impl KindIndex {
-    pub(crate) fn new(route: usize, method: usize) -> Self {
-        // At most 65 routes with 10 methods each.
-        KindIndex((route * METHODS.len() + method) as u16)
-    }
-
-    pub(crate) const fn from_bits(bits: u16) -> Self {
-        KindIndex(bits)
-    }
-
-    pub(crate) fn bits(self) -> u16 {
-        self.0
-    }
-
-    pub(crate) fn route(self) -> usize {
-        usize::from(self.0) / METHODS.len()
-    }
-
-    pub(crate) fn method(self) -> usize {
-        usize::from(self.0) % METHODS.len()
-    }
-
-    pub(crate) fn method_name(self) -> &'static str {
-        METHODS[self.method()]
-    }
-}
-
 impl LoadTable {
     pub(crate) fn new(routes: usize) -> Self {
         let kinds = (0..routes * METHODS.len()).map(|_| Kind::default()).collect();
@@ -151,7 +121,8 @@ impl LoadTable {
     /// Expected lane time of a request in nanoseconds. An unseen kind uses the mean over all kinds;
     /// before the first request this is 0.
     pub(crate) fn expect(&self, kind: KindIndex) -> u64 {
-        let known = self.kinds.get(usize::from(kind.0)).and_then(|kind| kind.lane.estimate.mean());
+        let known =
+            self.kinds.get(usize::from(kind.bits())).and_then(|kind| kind.lane.estimate.mean());
         known.unwrap_or_else(|| self.expect_any())
     }
 
@@ -162,7 +133,7 @@ impl LoadTable {
 
     /// Adds an observation. Only the lane's thread may call this.
     pub(crate) fn observe(&self, kind: KindIndex, lane_nanos: u64, service_nanos: u64) {
-        let kind = &self.kinds[usize::from(kind.0)];
+        let kind = &self.kinds[usize::from(kind.bits())];
         for (times, nanos) in [(&kind.lane, lane_nanos), (&kind.service, service_nanos)] {
             times.estimate.observe(nanos);
             times.sums.observe(nanos);
@@ -177,7 +148,7 @@ impl LoadTable {
             let kinds = tables.clone().map(|table| &table.kinds[index]);
             let observations =
                 kinds.clone().map(|kind| kind.lane.estimate.observations.get()).sum();
-            let kind = KindIndex(index as u16);
+            let kind = KindIndex::from_bits(index as u16);
             (observations > 0).then(|| Row {
                 route: kind.route(),
                 method: kind.method_name(),
@@ -215,7 +186,7 @@ fn add_up<'a>(sums: impl Iterator<Item = &'a Sums>) -> Moments {
 mod tests {
     use super::*;
 
-    const SLOW: KindIndex = KindIndex(3);
+    const SLOW: KindIndex = KindIndex::from_bits(3);
 
     #[test]
     fn an_unknown_kind_is_like_the_mean_of_all() {

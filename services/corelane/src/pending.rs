@@ -11,8 +11,8 @@ use std::time::Duration;
 use slab::Slab;
 
 use crate::clock::Tick;
+use crate::kind::KindIndex;
 use crate::lane::LaneState;
-use crate::load_table::KindIndex;
 
 /// A waiting request.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::clock::Tick;
-use crate::load_table::KindIndex;
+use crate::kind::KindIndex;
 
 /// The request whose handler a lane is polling, and since when. It is one word, so a reader never
 /// mixes two requests.

@@ -19,8 +19,8 @@ use crate::placement::{Inboxes, ListenerGroup};
 use crate::routes::Routes;
 use crate::running::Running;
 use crate::settings::Placement;
+use crate::stalls::Stalls;
 use crate::tls::Termination;
-use crate::watchdog::Stalls;
 
 /// The phase of a server. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use crate::builder::Builder;
 use crate::busy::BusyShares;
+use crate::kind::METHODS;
 use crate::load_table::{LoadTable, Row};
-use crate::metrics::{METHODS, RequestRefusal};
+use crate::metrics::RequestRefusal;
 use crate::shared::{Phase, Shared};
 
 /// Number of load table rows per lane.
@@ -230,7 +231,7 @@ fn rounded(share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load_table::KindIndex;
+    use crate::kind::KindIndex;
 
     #[test]
     fn routes_are_listed_by_the_time_they_held_the_lane() {

@@ -28,7 +28,7 @@ use tokio::time::{interval, timeout};
 
 use crate::builder::Builder;
 use crate::busy::{BusyShares, SAMPLE_EVERY};
-use crate::metrics::{CONTENT_TYPE as METRICS_TYPE, Exposition};
+use crate::exposition::{CONTENT_TYPE as METRICS_TYPE, Exposition};
 use crate::problem::Problem;
 use crate::shared::Shared;
 pub(crate) use extension::Page;

@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::clock::Tick;
-use crate::load_table::KindIndex;
+use crate::kind::KindIndex;
 use crate::metrics::Phase;
 use crate::request_record::RequestRecord;
 

@@ -17,7 +17,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::plan::{Plan, replan};
 use super::view::{CpuView, affinity_of_this_thread};
 use super::{Lanes, Pin};
-use crate::shared::Shared;
 
 /// Interval between checks of the masks: one system call per lane, about a microsecond.
 const EVERY: Duration = Duration::from_secs(1);
@@ -132,8 +131,8 @@ impl Cpus {
 }
 
 /// Checks the masks periodically. Must run on a thread that is not pinned.
-pub(crate) async fn watch(shared: &Shared) {
-    let mut watch = Watch::new(shared);
+pub(crate) async fn watch(cpus: &Cpus, lanes: Vec<&LaneCpu>) {
+    let mut watch = Watch::new(cpus, lanes);
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -145,7 +144,8 @@ pub(crate) async fn watch(shared: &Shared) {
 }
 
 struct Watch<'a> {
-    shared: &'a Shared,
+    cpus: &'a Cpus,
+    lanes: Vec<&'a LaneCpu>,
     /// The mask of this thread at the last check.
     affinity: Vec<usize>,
     /// The mask of each lane, if it was ever set.
@@ -153,11 +153,11 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(shared: &'a Shared) -> Self {
-        let affinity = shared.cpus.view().affinity;
-        let pinned = shared.lanes.iter().map(|lane| lane.cpu.get());
+    fn new(cpus: &'a Cpus, lanes: Vec<&'a LaneCpu>) -> Self {
+        let affinity = cpus.view().affinity;
+        let pinned = lanes.iter().map(|lane| lane.get());
         let masks = pinned.map(|cpu| cpu.map(|cpu| mask(&[cpu]))).collect();
-        Watch { shared, affinity, masks }
+        Watch { cpus, lanes, affinity, masks }
     }
 
     fn look(&mut self) -> io::Result<()> {
@@ -167,30 +167,30 @@ impl<'a> Watch<'a> {
             return Ok(());
         }
         let view = CpuView::read()?;
-        let Cpus { lanes, pin, .. } = self.shared.cpus;
+        let Cpus { lanes, pin, .. } = *self.cpus;
         let before = self.present();
         let plan = replan(&view, lanes, pin, &before);
         for (lane, &cpu) in plan.lanes.iter().enumerate() {
             self.settle(lane, cpu, &view);
         }
         self.affinity.clone_from(&view.affinity);
-        *self.shared.cpus.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
+        *self.cpus.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
         let now = self.present();
         self.report(&plan, &now);
-        if let Some(hook) = self.shared.cpus.changed.get().filter(|_| now != before) {
+        if let Some(hook) = self.cpus.changed.get().filter(|_| now != before) {
             hook(&now);
         }
         Ok(())
     }
 
     fn present(&self) -> Vec<Option<usize>> {
-        self.shared.lanes.iter().map(|lane| lane.cpu.get()).collect()
+        self.lanes.iter().map(|lane| lane.get()).collect()
     }
 
     /// Whether a lane may run on other CPUs than configured.
     fn has_strayed(&self, lane: usize) -> bool {
         // The call fails for a thread that has ended.
-        let mask = || sched_getaffinity(Some(self.shared.lanes[lane].cpu.thread()?)).ok();
+        let mask = || sched_getaffinity(Some(self.lanes[lane].thread()?)).ok();
         self.masks[lane].is_some_and(|wanted| mask().is_some_and(|mask| mask != wanted))
     }
 
@@ -199,7 +199,7 @@ impl<'a> Watch<'a> {
     fn settle(&mut self, lane: usize, cpu: Option<usize>, view: &CpuView) {
         let all = || self.masks[lane].map(|_| mask(&view.cpus()));
         let Some(wanted) = cpu.map(|cpu| mask(&[cpu])).or_else(all) else { return };
-        let state = &self.shared.lanes[lane].cpu;
+        let state = self.lanes[lane];
         // With a single CPU the same mask means pinned or unpinned.
         let same = self.masks[lane] == Some(wanted) && state.get() == cpu;
         if same && !self.has_strayed(lane) {
@@ -239,47 +239,42 @@ mod tests {
     use std::sync::{Arc, mpsc};
     use std::thread;
 
-    use super::super::plan::plan;
     use super::*;
-    use crate::routes::Routes;
 
     #[test]
     fn a_lane_that_moves_is_counted_and_the_hook_is_told() {
         let view = CpuView::read().expect("a view");
         let (first, last) = (view.cpus()[0], *view.cpus().last().expect("a CPU"));
-        let mut begun = plan(&view, Lanes::Count(1), Pin::On).expect("a plan");
-        begun.lanes = vec![Some(last)];
         let cpus = Cpus::new(Lanes::Count(1), Pin::On, view);
         let (sender, told) = mpsc::channel();
         cpus.on_change(move |cpus| sender.send(cpus.to_vec()).expect("a test that listens"));
-        let routes = Routes::new(&[]).expect("no routes");
-        let shared = Shared::new(begun, cpus, routes, None, crate::Placement::Hashed, false);
+        let state = Arc::new(LaneCpu::new(Some(last)));
 
         let (entered, wait_for_entry) = mpsc::channel();
         let (finish, wait_for_end) = mpsc::channel::<()>();
-        let lane = Arc::clone(&shared);
+        let lane = Arc::clone(&state);
         let lane = thread::spawn(move || {
-            let _occupied = lane.lanes[0].cpu.enter().expect("a CPU to run on");
+            let _occupied = lane.enter().expect("a CPU to run on");
             entered.send(()).expect("a test that listens");
             let _ = wait_for_end.recv();
             affinity_of_this_thread().expect("a mask")
         });
         wait_for_entry.recv().expect("a lane that begins");
 
-        let mut watch = Watch::new(&shared);
+        let mut watch = Watch::new(&cpus, vec![&state]);
         watch.look().expect("a look");
-        assert_eq!(shared.lanes[0].cpu.get(), Some(last), "nothing has changed");
+        assert_eq!(state.get(), Some(last), "nothing has changed");
         assert!(told.try_recv().is_err());
 
         watch.affinity.clear();
         watch.look().expect("a look");
         drop(finish);
         assert_eq!(lane.join().expect("a mask"), [first]);
-        assert_eq!(shared.lanes[0].cpu.get(), Some(first));
-        assert_eq!(shared.lanes[0].cpu.thread(), None, "the lane has ended");
+        assert_eq!(state.get(), Some(first));
+        assert_eq!(state.thread(), None, "the lane has ended");
         // With a single CPU a lane cannot move.
         let moved = first != last;
         assert_eq!(told.try_recv().ok(), moved.then(|| vec![Some(first)]));
-        assert_eq!(shared.lanes[0].cpu.repins(), u64::from(moved));
+        assert_eq!(state.repins(), u64::from(moved));
     }
 }

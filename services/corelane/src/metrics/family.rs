@@ -11,7 +11,7 @@ use super::shard::Histogram;
 /// Type, name and help of a metric family. In OpenMetrics, `_total` is a suffix of a counter's
 /// series and not part of its name, so it is omitted here.
 #[derive(Debug)]
-pub(super) struct Family {
+pub(crate) struct Family {
     kind: Kind,
     name: &'static str,
     help: &'static str,
@@ -26,7 +26,7 @@ enum Kind {
 
 /// The value of a counter or gauge.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Whole(u64),
     Real(f64),
 }
@@ -63,23 +63,23 @@ impl From<Duration> for Value {
 }
 
 /// Name and value of each label.
-pub(super) type Labels<'a> = &'a [(&'static str, &'a str)];
+pub(crate) type Labels<'a> = &'a [(&'static str, &'a str)];
 
 impl Family {
-    pub(super) const fn counter(name: &'static str, help: &'static str) -> Self {
+    pub(crate) const fn counter(name: &'static str, help: &'static str) -> Self {
         Family { kind: Kind::Counter, name, help }
     }
 
-    pub(super) const fn gauge(name: &'static str, help: &'static str) -> Self {
+    pub(crate) const fn gauge(name: &'static str, help: &'static str) -> Self {
         Family { kind: Kind::Gauge, name, help }
     }
 
-    pub(super) const fn histogram(name: &'static str, help: &'static str) -> Self {
+    pub(crate) const fn histogram(name: &'static str, help: &'static str) -> Self {
         Family { kind: Kind::Histogram, name, help }
     }
 
     /// Writes the header of the family. Its series follow.
-    pub(super) fn begin<'a>(
+    pub(crate) fn begin<'a>(
         &self,
         out: &'a mut DescriptorEncoder<'_>,
     ) -> Result<Series<'a>, fmt::Error> {
@@ -93,7 +93,7 @@ impl Family {
     }
 
     /// Writes the family with a single series without labels.
-    pub(super) fn single(
+    pub(crate) fn single(
         &self,
         out: &mut DescriptorEncoder<'_>,
         value: impl Into<Value>,
@@ -104,17 +104,17 @@ impl Family {
 }
 
 /// The series of a family whose header was written.
-pub(super) struct Series<'a> {
+pub(crate) struct Series<'a> {
     kind: Kind,
     encoder: MetricEncoder<'a>,
 }
 
 impl Series<'_> {
-    pub(super) fn add(&mut self, labels: Labels<'_>, value: impl Into<Value>) -> fmt::Result {
+    pub(crate) fn add(&mut self, labels: Labels<'_>, value: impl Into<Value>) -> fmt::Result {
         write(self.kind, self.encoder.encode_family(&labels)?, value.into())
     }
 
-    pub(super) fn add_histogram(
+    pub(crate) fn add_histogram(
         &mut self,
         labels: Labels<'_>,
         histogram: &Histogram,

@@ -1,20 +1,13 @@
-//! Metrics: counters, and their export.
+//! Counters of lanes, and the families that they are exported as.
 //!
 //! Each lane counts in its own shard ([`LaneMetrics`]), which only its thread writes, so the hot
 //! path has no locked instruction. Readers on the admin thread add labels and render them
-//! ([`exposition`]).
+//! ([`crate::exposition`]).
 
-mod config;
-mod cpu;
-mod exposition;
 mod family;
-mod idle;
-mod process;
 mod reason;
 mod shard;
-mod tls;
 
-pub(crate) use exposition::{CONTENT_TYPE, Exposition};
-pub(crate) use idle::Plans;
+pub(crate) use family::{Family, Value};
 pub(crate) use reason::{Handshake, Moved, Phase, Plan, Refusal, RequestRefusal, Woken};
-pub(crate) use shard::{Count, LaneMetrics, METHODS, method_index};
+pub(crate) use shard::{CODES, Count, LaneMetrics, Plans};

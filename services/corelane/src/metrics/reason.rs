@@ -38,7 +38,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    pub(super) const ALL: [(Refusal, &'static str); 14] = [
+    pub(crate) const ALL: [(Refusal, &'static str); 14] = [
         (Refusal::Limit, "limit"),
         (Refusal::HeaderTimeout, "header_timeout"),
         (Refusal::IdleTimeout, "idle_timeout"),
@@ -65,7 +65,7 @@ pub(crate) enum Handshake {
 }
 
 impl Handshake {
-    pub(super) const ALL: [(Handshake, &'static str); 3] = [
+    pub(crate) const ALL: [(Handshake, &'static str); 3] = [
         (Handshake::Success, "success"),
         (Handshake::Failure, "failure"),
         (Handshake::Timeout, "timeout"),
@@ -85,7 +85,7 @@ pub(crate) enum Woken {
 }
 
 impl Woken {
-    pub(super) const ALL: [(Woken, &'static str); 3] =
+    pub(crate) const ALL: [(Woken, &'static str); 3] =
         [(Woken::Bytes, "bytes"), (Woken::Deadline, "deadline"), (Woken::Drain, "drain")];
 }
 
@@ -101,7 +101,7 @@ pub(crate) enum Moved {
 }
 
 impl Moved {
-    pub(super) const ALL: [(Moved, &'static str); 3] =
+    pub(crate) const ALL: [(Moved, &'static str); 3] =
         [(Moved::Wake, "wake"), (Moved::Busy, "busy"), (Moved::Saturated, "saturated")];
 }
 
@@ -117,7 +117,7 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
-    pub(super) const ALL: [(Plan, &'static str); 3] =
+    pub(crate) const ALL: [(Plan, &'static str); 3] =
         [(Plan::Helped, "helped"), (Plan::Futile, "futile"), (Plan::NoHelp, "no_help")];
 }
 
@@ -148,7 +148,7 @@ pub(crate) enum RequestRefusal {
 }
 
 impl RequestRefusal {
-    pub(super) const ALL: [(RequestRefusal, &'static str); 9] = [
+    pub(crate) const ALL: [(RequestRefusal, &'static str); 9] = [
         (RequestRefusal::QueueFull, "queue_full"),
         (RequestRefusal::PoolFull, "pool_full"),
         (RequestRefusal::Timeout, "request_timeout"),
@@ -176,7 +176,7 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    pub(super) const ALL: [(Phase, &'static str); 4] = [
+    pub(crate) const ALL: [(Phase, &'static str); 4] = [
         (Phase::Accept, "accept"),
         (Phase::Queue, "queue"),
         (Phase::Handler, "handler"),

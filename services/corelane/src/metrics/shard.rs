@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use http::{Method, StatusCode};
+use http::StatusCode;
 
-use super::reason::{Handshake, Moved, Phase, Refusal, RequestRefusal, Woken};
-use crate::load_table::KindIndex;
+use super::reason::{Handshake, Moved, Phase, Plan, Refusal, RequestRefusal, Woken};
+use crate::kind::{KindIndex, METHODS};
 
 /// A number with one writer: a plain load and store, without the lock prefix of `fetch_add`.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl Count {
 }
 
 /// Upper bounds of the duration buckets in seconds; `+Inf` follows.
-pub(super) const BOUNDS: [f64; 16] = [
+pub(crate) const BOUNDS: [f64; 16] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0,
 ];
@@ -70,7 +70,7 @@ impl Histogram {
     }
 
     /// Sum in seconds, number of observations, and the count of each bucket (not cumulative).
-    pub(super) fn read(&self) -> (f64, u64, [(f64, u64); BOUNDS.len() + 1]) {
+    pub(crate) fn read(&self) -> (f64, u64, [(f64, u64); BOUNDS.len() + 1]) {
         let buckets = std::array::from_fn(|index| {
             let bound = BOUNDS.get(index).copied().unwrap_or(f64::INFINITY);
             (bound, self.buckets[index].get())
@@ -80,14 +80,10 @@ impl Histogram {
     }
 }
 
-/// Methods with their own label. Others count as `other`.
-pub(crate) const METHODS: [&str; 10] =
-    ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", "other"];
-
 /// Codes with their own label, ascending. Others count as `other`.
 ///
 /// 499 is nginx's code for a client that disconnected before its reply.
-pub(super) const CODES: [u16; 38] = [
+pub(crate) const CODES: [u16; 38] = [
     101, 200, 201, 202, 204, 206, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 406, 408,
     409, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 429, 431, 499, 500, 501, 502, 503, 504,
 ];
@@ -105,11 +101,6 @@ const INDICES: [u8; 1000] = {
 
 /// The code of a request whose client disconnected before the reply began.
 pub(crate) const CLIENT_GONE: u16 = 499;
-
-pub(crate) fn method_index(method: &Method) -> usize {
-    let known = METHODS.len() - 1;
-    METHODS[..known].iter().position(|name| *name == method.as_str()).unwrap_or(known)
-}
 
 /// The counters of one lane. Aligned to two cache lines, which the CPU prefetches as a pair.
 #[derive(Debug)]
@@ -252,31 +243,31 @@ impl LaneMetrics {
         self.phases[phase as usize][kind.route()].observe(nanos);
     }
 
-    pub(super) fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Refusal::ALL.iter().map(|(reason, name)| (*name, self.refused[*reason as usize].get()))
     }
 
-    pub(super) fn refused_requests(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn refused_requests(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let all = RequestRefusal::ALL.iter();
         all.map(|(reason, name)| (*name, self.refused_requests[*reason as usize].get()))
     }
 
-    pub(super) fn woken(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn woken(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Woken::ALL.iter().map(|(reason, name)| (*name, self.woken[*reason as usize].get()))
     }
 
-    pub(super) fn moved(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn moved(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Moved::ALL.iter().map(|(reason, name)| (*name, self.moved[*reason as usize].get()))
     }
 
-    pub(super) fn handshakes(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn handshakes(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let results = Handshake::ALL.iter();
         results.map(|(result, name)| (*name, self.handshakes[*result as usize].get()))
     }
 
     /// Requests with a count above 0: kind, index of the code, number. The index after the last of
     /// [`CODES`] is that of all other codes.
-    pub(super) fn requests(&self) -> impl Iterator<Item = (KindIndex, usize, u64)> {
+    pub(crate) fn requests(&self) -> impl Iterator<Item = (KindIndex, usize, u64)> {
         let columns = CODES.len() + 1;
         let cells = self.requests.iter().map(Count::get).enumerate();
         cells.filter(|(_, n)| *n > 0).map(move |(cell, n)| {
@@ -295,12 +286,12 @@ impl LaneMetrics {
     }
 
     /// Durations of each route that had a request.
-    pub(super) fn durations(&self) -> impl Iterator<Item = (usize, &Histogram)> {
+    pub(crate) fn durations(&self) -> impl Iterator<Item = (usize, &Histogram)> {
         self.durations.iter().enumerate().filter(|(_, histogram)| !histogram.is_empty())
     }
 
     /// Phases of each route that had one: (phase, route, histogram).
-    pub(super) fn phases(&self) -> impl Iterator<Item = (&'static str, usize, &Histogram)> {
+    pub(crate) fn phases(&self) -> impl Iterator<Item = (&'static str, usize, &Histogram)> {
         Phase::ALL.iter().flat_map(|(phase, name)| {
             let histograms = self.phases[*phase as usize].iter().enumerate();
             let seen = histograms.filter(|(_, histogram)| !histogram.is_empty());
@@ -309,9 +300,28 @@ impl LaneMetrics {
     }
 }
 
+/// Finished plans by outcome. Written only by the thread that makes the plans.
+#[derive(Debug, Default)]
+pub(crate) struct Plans([Count; Plan::ALL.len()]);
+
+impl Plans {
+    /// Only the thread that makes the plans may call this.
+    pub(crate) fn end(&self, outcome: Plan) {
+        self.0[outcome as usize].add(1);
+    }
+
+    /// Finished plans with this outcome.
+    pub(crate) fn get(&self, outcome: Plan) -> u64 {
+        self.0[outcome as usize].get()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use http::Method;
+
     use super::*;
+    use crate::kind::method_index;
 
     #[test]
     fn tables_are_searchable() {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use super::back_off::BackOff;
 use super::inbox::{Inboxes, STEAL_AFTER};
 use crate::error::Error;
-use crate::final_response::REFUSING;
+use crate::listener::REFUSING;
 use crate::listener::accept_now;
 use crate::metrics::Refusal;
 use crate::shared::{Phase, Shared};

@@ -3,6 +3,12 @@
 //! Rendering takes no locks and no lane time: counters are read while lanes write them. Its cost
 //! depends on the number of lanes and routes, not of connections or requests.
 
+mod config;
+mod cpu;
+mod idle;
+mod process;
+mod tls;
+
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
@@ -12,14 +18,15 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
-use super::family::{Family, Value};
-use super::shard::{CODES, LaneMetrics, METHODS};
-use super::{config, cpu, idle, process, tls};
+use crate::kind::METHODS;
+use crate::metrics::{CODES, LaneMetrics};
+use crate::metrics::{Family, Value};
+
 use crate::builder::Builder;
 use crate::load_table::{LoadTable, Row};
 use crate::placement::Inbox;
 use crate::shared::{LaneShared, Phase, Shared};
-use crate::watchdog::NO_ROUTE;
+use crate::stalls::NO_ROUTE;
 
 /// The media type of [`Exposition::render`]: the OpenMetrics text format.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

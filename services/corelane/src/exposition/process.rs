@@ -7,7 +7,7 @@ use procfs::process::{LimitValue, Process};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::family::{Family, Value};
+use crate::metrics::{Family, Value};
 
 const CPU: Family = Family::counter("process_cpu_seconds", "User and system CPU time");
 const MEMORY: Family = Family::gauge("process_resident_memory_bytes", "Resident memory");

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::family::{Family, Value};
 use crate::cpu::Throttling;
+use crate::metrics::{Family, Value};
 use crate::shared::Shared;
 
 const CPUS: Family = Family::gauge(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::family::Family;
+use crate::metrics::Family;
 use crate::shared::Shared;
 use crate::tls::Reload;
 

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::family::Family;
-use super::reason::Plan;
-use super::shard::{Count, LaneMetrics};
+use crate::metrics::{Family, LaneMetrics, Plan};
 use crate::shared::Shared;
 
 type OfLane = (Family, fn(&LaneMetrics) -> u64);
@@ -66,17 +64,6 @@ const PLANS: Family = Family::counter(
     "Plans to move active connections from a busy lane to another, by result",
 );
 
-/// Finished plans by outcome. Written only by the thread that makes the plans.
-#[derive(Debug, Default)]
-pub(crate) struct Plans([Count; Plan::ALL.len()]);
-
-impl Plans {
-    /// Only the thread that makes the plans may call this.
-    pub(crate) fn end(&self, outcome: Plan) {
-        self.0[outcome as usize].add(1);
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct IdleCollector {
     pub(super) shared: Arc<Shared>,
@@ -101,9 +88,8 @@ impl Collector for IdleCollector {
         }
         IN_TRANSIT.single(&mut out, self.shared.in_transit())?;
         let mut series = PLANS.begin(&mut out)?;
-        Plan::ALL
-            .iter()
-            .zip(&self.shared.plans.0)
-            .try_for_each(|((_, outcome), n)| series.add(&[("outcome", outcome)], n.get()))
+        Plan::ALL.iter().try_for_each(|&(plan, outcome)| {
+            series.add(&[("outcome", outcome)], self.shared.plans.get(plan))
+        })
     }
 }

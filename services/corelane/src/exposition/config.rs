@@ -5,8 +5,8 @@ use std::fmt;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::family::{Family, Value};
 use crate::builder::Builder;
+use crate::metrics::{Family, Value};
 
 const INFO: Family = Family::gauge("corelane_config_info", "Settings with text values; always 1");
 
