@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::body_watch::BodyWatch;
-use crate::plain::BodyReader;
-use crate::reply::BoxError;
+use crate::error::BoxError;
+use crate::upload::BodyReader;
 
 /// The body of a request, bounded by
 /// [`Limits::body_bytes`](crate::Limits::body_bytes) and [`Timeouts::body`](crate::Timeouts::body).

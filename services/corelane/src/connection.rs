@@ -14,8 +14,8 @@ use crate::idle::{self, Taken};
 use crate::kind::KindIndex;
 use crate::lane::LaneState;
 use crate::metrics::Refusal;
+use crate::phase::Phase;
 use crate::request_record::RequestRecord;
-use crate::shared::Phase;
 
 mod due;
 mod leaving;

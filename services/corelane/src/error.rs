@@ -1,8 +1,12 @@
 //! Errors of a server.
 
+use std::error::Error as StdError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+
+/// An error of any type, as services and bodies have it.
+pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// Why a server did not start, or ended.
 #[derive(Debug, thiserror::Error)]

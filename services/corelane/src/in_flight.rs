@@ -13,15 +13,15 @@ use http_body_util::{Either, Full};
 use crate::body_watch::BodyWatch;
 use crate::clock::Tick;
 use crate::connection::{Connection, Order};
+use crate::error::BoxError;
 use crate::kind::KindIndex;
 use crate::kind::method_index;
 use crate::lane::{LANE, LaneState, REPLICA};
 use crate::metrics::Phase as Part;
-use crate::reply::BoxError;
+use crate::phase::Phase;
 use crate::reply_body::ReplyBody;
 use crate::request_id::{ID_FIELD, X_REQUEST_ID};
 use crate::request_record::{RequestRecord, RequestRecords};
-use crate::shared::Phase;
 
 /// The start of the header line with the request id ([`ID_FIELD`]).
 const ID_LINE: &[u8] = b"x-request-id: ";

@@ -23,13 +23,14 @@ use crate::kind::KindIndex;
 use crate::load_report::{LaneReports, LoadReports};
 use crate::metrics::{LaneMetrics, Refusal};
 use crate::pending::Pending;
+use crate::phase::Phase;
 use crate::placement::{self, Place, Source, accept_until_drained};
 use crate::queue::{self, Queue};
 use crate::random::Random;
-use crate::reply::HttpService;
 use crate::request_record::{RequestRecord, RequestRecords};
+use crate::service::HttpService;
 use crate::settings::{Limits, Moving, Timeouts};
-use crate::shared::{LaneShared, Left, Phase, Shared};
+use crate::shared::{LaneShared, Left, Shared};
 use crate::stream_task::Streams;
 use crate::sweep;
 

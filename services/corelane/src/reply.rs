@@ -8,14 +8,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use http_body::Body;
 use http_body_util::Either;
 use pin_project_lite::pin_project;
-use tower::Service;
 use tower::util::{Oneshot, ServiceExt};
 
 use crate::blocking::BlockingError;
@@ -24,6 +22,7 @@ use crate::clock::Tick;
 use crate::conformance;
 use crate::connection::Connection;
 use crate::current;
+use crate::error::BoxError;
 use crate::in_flight::InFlightRequest;
 use crate::lane::LaneState;
 use crate::metrics::RequestRefusal;
@@ -31,23 +30,7 @@ use crate::pending;
 use crate::problem::Problem;
 use crate::queue::{Admission, Place, Queue, Slot};
 use crate::reply_body::ReplyBody;
-
-pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
-
-/// The requirements of [`Server::serve`](crate::Server::serve) on a service, under one name.
-pub(crate) trait HttpService:
-    Service<Request<Incoming>, Response = Response<Self::Body>, Error: Into<BoxError>> + Clone + 'static
-{
-    type Body: Body<Data = Bytes, Error: Into<BoxError>> + 'static;
-}
-
-impl<S, B> HttpService for S
-where
-    S: Service<Request<Incoming>, Response = Response<B>, Error: Into<BoxError>> + Clone + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + 'static,
-{
-    type Body = B;
-}
+use crate::service::HttpService;
 
 /// A reply whose head is ready.
 pub(crate) type Made<S> = Response<ReplyBody<<S as HttpService>::Body>>;

@@ -10,8 +10,8 @@ use http_body_util::{Either, Full};
 use pin_project_lite::pin_project;
 
 use crate::current;
+use crate::error::BoxError;
 use crate::in_flight::InFlightRequest;
-use crate::reply::BoxError;
 use crate::stream_task::BodyStep;
 
 /// Maximum bytes that an HTTP/2 stream hands to hyper at a time. hyper keeps them until the

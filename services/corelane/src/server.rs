@@ -15,11 +15,13 @@ use tower::Service;
 use crate::body::Incoming;
 use crate::builder::Builder;
 use crate::control::{Controller, ServerHandle, Stop};
+use crate::error::BoxError;
 use crate::error::Error;
 use crate::lane::{self, Lane, LaneState};
+use crate::phase::Phase;
 use crate::placement::{self, Acceptor, Source};
-use crate::reply::{BoxError, HttpService};
-use crate::shared::{Phase, Shared};
+use crate::service::HttpService;
+use crate::shared::Shared;
 use crate::threads::{Event, Thread, spawn, wait_for_end};
 use crate::tls::Watch;
 

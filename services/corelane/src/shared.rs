@@ -15,35 +15,13 @@ use crate::idle::Mailbox;
 use crate::load_report::Published;
 use crate::load_table::LoadTable;
 use crate::metrics::{LaneMetrics, Plans};
+use crate::phase::Phase;
 use crate::placement::{Inboxes, ListenerGroup};
 use crate::routes::Routes;
 use crate::running::Running;
 use crate::settings::Placement;
 use crate::stalls::Stalls;
 use crate::tls::Termination;
-
-/// The phase of a server. It only moves forward.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Phase {
-    /// The server accepts and answers.
-    Serving,
-    /// A drain has started: readiness fails, and replies carry `Connection: close`.
-    Settling,
-    /// Listeners are closed; requests in flight are finished.
-    Closing,
-    /// All requests have ended or were cut.
-    Stopped,
-}
-
-impl Phase {
-    pub(crate) const ALL: [(Phase, &'static str); 4] = [
-        (Phase::Serving, "serving"),
-        (Phase::Settling, "settling"),
-        (Phase::Closing, "closing"),
-        (Phase::Stopped, "stopped"),
-    ];
-}
 
 #[derive(Debug)]
 pub(crate) struct Shared {

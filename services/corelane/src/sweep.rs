@@ -10,8 +10,8 @@ use crate::connection::{Connection, Due, HangsOn, Order};
 use crate::idle::Attention;
 use crate::lane::LaneState;
 use crate::metrics::{Handshake, Refusal, RequestRefusal};
+use crate::phase::Phase;
 use crate::settings::Timeouts;
-use crate::shared::Phase;
 
 /// Interval between sweeps of a closing lane, so that it ends as soon as it is empty.
 const HURRIED: Duration = Duration::from_millis(10);

@@ -7,8 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
+use crate::phase::Phase;
 use crate::server::Drained;
-use crate::shared::{Phase, Shared};
+use crate::shared::Shared;
 
 /// A thread of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::kind::{KindIndex, METHODS};
-use crate::shared::{LaneShared, Phase, Shared};
+use crate::phase::Phase;
+use crate::shared::{LaneShared, Shared};
 use crate::stalls::NO_ROUTE;
 
 /// Longest interval between sweeps, which show that the event loop turns.

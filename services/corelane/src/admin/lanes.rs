@@ -9,7 +9,8 @@ use crate::busy::BusyShares;
 use crate::kind::METHODS;
 use crate::load_table::{LoadTable, Row};
 use crate::metrics::RequestRefusal;
-use crate::shared::{Phase, Shared};
+use crate::phase::Phase;
+use crate::shared::Shared;
 
 /// Number of load table rows per lane.
 const TOP: usize = 10;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{Activity, Connection};
 use crate::lane::LaneState;
 use crate::metrics::Refusal;
-use crate::shared::Phase;
+use crate::phase::Phase;
 
 /// How long a closing lane waits for the first request of a new connection.
 const FRESH_GRACE: Duration = Duration::from_secs(1);

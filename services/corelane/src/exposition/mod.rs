@@ -24,8 +24,9 @@ use crate::metrics::{Family, Value};
 
 use crate::builder::Builder;
 use crate::load_table::{LoadTable, Row};
+use crate::phase::Phase;
 use crate::placement::Inbox;
-use crate::shared::{LaneShared, Phase, Shared};
+use crate::shared::{LaneShared, Shared};
 use crate::stalls::NO_ROUTE;
 
 /// The media type of [`Exposition::render`]: the OpenMetrics text format.

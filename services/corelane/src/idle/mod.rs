@@ -54,7 +54,7 @@ pub(crate) use wake::RecentLoad;
 use crate::connection::{Connection, Order, Registration};
 use crate::http_connection::{LaneService, go_on};
 use crate::metrics::Moved;
-use crate::reply::HttpService;
+use crate::service::HttpService;
 use crate::socket::Socket;
 
 /// The reasons to check a lane's connections for idleness, one bit each.

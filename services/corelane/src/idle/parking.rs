@@ -11,8 +11,8 @@ use super::{Resting, wake};
 use crate::connection::Order;
 use crate::http_connection::LaneService;
 use crate::metrics::Woken;
-use crate::reply::HttpService;
-use crate::shared::Phase;
+use crate::phase::Phase;
+use crate::service::HttpService;
 use crate::sweep;
 
 /// Maximum connections to wake or end per turn of the event loop, so that other tasks run in

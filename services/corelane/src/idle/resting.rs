@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::connection::{Order, Registration};
 use crate::http_connection::{LaneService, go_on};
 use crate::placement::Place;
-use crate::reply::HttpService;
+use crate::service::HttpService;
 use crate::shared::Shared;
 use crate::socket::{Socket, StillSocket};
 

@@ -12,7 +12,7 @@ use crate::clock::Tick;
 use crate::connection::Connection;
 use crate::lane::LaneState;
 use crate::metrics::Moved;
-use crate::shared::Phase;
+use crate::phase::Phase;
 
 /// Minimum time of a connection on a lane: its load must be measured first, and it must not move
 /// back and forth.

@@ -15,8 +15,9 @@ use super::Resting;
 use super::policy::{Spent, Step};
 use crate::http_connection::LaneService;
 use crate::metrics::Moved;
-use crate::reply::HttpService;
-use crate::shared::{Phase, Shared};
+use crate::phase::Phase;
+use crate::service::HttpService;
+use crate::shared::Shared;
 
 /// Maximum connections that a lane accepts per turn of its event loop, so that other tasks run in
 /// between.

@@ -13,8 +13,8 @@ use super::back_off::BackOff;
 use crate::lane::{Admission, LaneState, next_phase};
 use crate::listener::accept_now;
 use crate::metrics::Refusal;
-use crate::reply::HttpService;
-use crate::shared::Phase;
+use crate::phase::Phase;
+use crate::service::HttpService;
 
 /// How long a lane with more connections leaves the common listener to the others.
 const GIVE_WAY: Duration = Duration::from_millis(1);

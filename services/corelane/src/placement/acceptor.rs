@@ -13,7 +13,8 @@ use crate::error::Error;
 use crate::listener::REFUSING;
 use crate::listener::accept_now;
 use crate::metrics::Refusal;
-use crate::shared::{Phase, Shared};
+use crate::phase::Phase;
+use crate::shared::Shared;
 
 /// Accepts connections and passes each to the least loaded lane.
 #[derive(Debug)]

@@ -13,8 +13,10 @@ use pin_project_lite::pin_project;
 
 use super::date::Date;
 use super::head::Head;
-use crate::reply::{BoxError, HttpService, Made, Reply};
+use crate::error::BoxError;
+use crate::reply::{Made, Reply};
 use crate::reply_body::ReplyBody;
+use crate::service::HttpService;
 
 /// Bytes per read.
 const READ: usize = 16 * 1024;

@@ -8,7 +8,7 @@ use hyper::ext::ReasonPhrase;
 
 use super::date::Date;
 use crate::clock::Tick;
-use crate::reply::BoxError;
+use crate::error::BoxError;
 use crate::reply_body::ReplyBody;
 
 /// Size of a typical head.

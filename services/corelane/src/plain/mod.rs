@@ -17,7 +17,6 @@ mod head;
 mod names;
 mod replies;
 mod turn;
-mod upload;
 
 use std::mem;
 use std::pin::Pin;
@@ -30,12 +29,11 @@ pub(crate) use buffers::Buffers;
 use buffers::ReplySlot;
 use replies::{Streaming, Writing};
 use turn::{Input, REQUESTS, Turn};
-pub(crate) use upload::BodyReader;
 
 use crate::connection::{Closing, Order, Registration};
 use crate::http_connection::{LaneService, serve_http1};
 use crate::idle::{self, Leave};
-use crate::reply::HttpService;
+use crate::service::HttpService;
 use crate::socket::Socket;
 
 /// A connection whose requests have all been plain.

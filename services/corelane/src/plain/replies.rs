@@ -12,7 +12,9 @@ use super::buffers::{ReplySlot, Work};
 use super::encode::{self, Encoded, Framing, chunk_line};
 use super::turn::{Heard, Input, Turn, broken};
 use super::{Stage, Step};
-use crate::reply::{BoxError, HttpService, Made};
+use crate::error::BoxError;
+use crate::reply::Made;
+use crate::service::HttpService;
 
 /// Parts of a body up to this size are copied into the output buffer. This is cheaper than a
 /// vectored write, for which the kernel copies and checks the vector first (writev(2)).

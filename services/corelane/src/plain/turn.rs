@@ -1,6 +1,7 @@
 //! The turn of a connection: it reads, answers and writes until it has to wait.
 
 use std::error::Error;
+use std::io;
 use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -13,16 +14,17 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::buffers::Work;
 use super::head::Found;
 use super::replies::Part;
-use super::upload::{Fed, Upload};
 use super::{Answering, Stage, Step};
 use crate::body::Incoming;
 use crate::connection::{Closing, Connection};
 use crate::final_response::final_response;
 use crate::http_connection::LaneService;
 use crate::problem::Problem;
-use crate::reply::{HttpService, Made, Reply};
+use crate::reply::{Made, Reply};
+use crate::service::HttpService;
 use crate::socket::Socket;
 use crate::stream::read_ahead;
+use crate::upload::Upload;
 
 /// Replies to pipelined requests are sent together, up to about this many bytes.
 const TOGETHER: usize = 32 * 1024;
@@ -46,6 +48,15 @@ pub(super) struct Input {
     pub(super) unread: Bytes,
     /// The body of the request, until all of it has arrived.
     pub(super) upload: Option<Upload>,
+}
+
+/// Result of reading more of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fed {
+    /// The reader has a new piece, or the error that ends the body.
+    Some,
+    /// The client has sent nothing, or the service does not want more yet.
+    None,
 }
 
 /// Result of reading from the client while its request waits.
@@ -243,9 +254,9 @@ impl<S: HttpService> Turn<'_, S> {
     }
 
     fn feed(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Fed {
-        let Some(upload) = &mut input.upload else { return Fed::None };
+        let Input { unread, upload: Some(upload) } = input else { return Fed::None };
         let mut buffer = self.host.buffers.take_input();
-        let fed = upload.feed(self.socket, self.connection, &mut input.unread, &mut buffer, cx);
+        let fed = feed(upload, unread, self.socket, self.connection, &mut buffer, cx);
         self.host.buffers.return_input(buffer);
         if upload.left() == 0 {
             input.upload = None;
@@ -289,6 +300,45 @@ impl<S: HttpService> Turn<'_, S> {
         // Fails only if the socket is closed.
         let _ = self.socket.set_zero_linger();
     }
+}
+
+/// Reads a piece of a body if the service wants one: from `unread` first, then from the socket by way
+/// of `buffer`.
+fn feed(
+    upload: &mut Upload,
+    unread: &mut Bytes,
+    socket: &mut Socket,
+    connection: &Connection,
+    buffer: &mut [u8],
+    cx: &mut Context<'_>,
+) -> Fed {
+    while upload.left() > 0 && upload.is_wanted(cx) {
+        let most = usize::try_from(upload.left()).unwrap_or(usize::MAX);
+        let piece = if unread.is_empty() {
+            let room = buffer.len().min(most);
+            let mut space = ReadBuf::new(&mut buffer[..room]);
+            match Pin::new(&mut *socket).poll_read(cx, &mut space) {
+                Poll::Pending => return Fed::None,
+                Poll::Ready(Ok(())) if space.filled().is_empty() => {
+                    connection.set_ended();
+                    upload.fail(io::ErrorKind::UnexpectedEof);
+                    return Fed::Some;
+                }
+                Poll::Ready(Ok(())) => Bytes::copy_from_slice(space.filled()),
+                Poll::Ready(Err(error)) => {
+                    connection.set_gone();
+                    upload.fail(error.kind());
+                    return Fed::Some;
+                }
+            }
+        } else {
+            unread.split_to(unread.len().min(most))
+        };
+        if upload.give(piece) {
+            return Fed::Some;
+        }
+    }
+    Fed::None
 }
 
 /// Logs an error that ends the connection.

@@ -4,16 +4,11 @@
 //! that does not read therefore slows its client down (TCP flow control) and costs no memory.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use atomic_waker::AtomicWaker;
 use bytes::Bytes;
-use tokio::io::{AsyncRead, ReadBuf};
-
-use crate::connection::Connection;
-use crate::socket::Socket;
 
 /// The receiving end, which the service reads on any thread.
 #[derive(Debug)]
@@ -87,24 +82,15 @@ impl Drop for BodyReader {
 
 /// The sending end, which the connection fills.
 #[derive(Debug)]
-pub(super) struct Upload {
+pub(crate) struct Upload {
     pipe: Arc<Pipe>,
     /// Bytes that are still to come from the client.
     left: u64,
 }
 
-/// Result of reading more of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fed {
-    /// The reader has a new piece, or the error that ends the body.
-    Some,
-    /// The client has sent nothing, or the service does not want more yet.
-    None,
-}
-
 impl Upload {
     /// Creates a body of `length` bytes, of which `first` has arrived.
-    pub(super) fn new(length: u64, first: Bytes) -> (Upload, BodyReader) {
+    pub(crate) fn new(length: u64, first: Bytes) -> (Upload, BodyReader) {
         let pipe = Arc::new(Pipe::default());
         let left = length - first.len() as u64;
         pipe.inside().piece = first;
@@ -112,69 +98,33 @@ impl Upload {
     }
 
     /// Bytes that are still to come from the client.
-    pub(super) fn left(&self) -> u64 {
+    pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
     /// Whether the client ended the connection in the middle of the body.
-    pub(super) fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         self.pipe.inside().failed.is_some()
     }
 
     /// Whether the service has dropped the body.
-    pub(super) fn is_dropped(&self) -> bool {
+    pub(crate) fn is_dropped(&self) -> bool {
         self.pipe.inside().dropped
     }
 
     /// Whether to read a piece now: the service waits for it, or dropped the body, so that the rest
     /// is discarded.
-    fn is_wanted(&self, cx: &Context<'_>) -> bool {
+    pub(crate) fn is_wanted(&self, cx: &Context<'_>) -> bool {
         // Registered before the check, so that no wake-up is missed.
         self.pipe.connection.register(cx.waker());
         let inside = self.pipe.inside();
         inside.failed.is_none() && (inside.dropped || inside.reader.is_some())
     }
 
-    /// Reads a piece if the service wants one: from `unread` first, then from the socket by way of
-    /// `buffer`.
-    pub(super) fn feed(
-        &mut self,
-        socket: &mut Socket,
-        connection: &Connection,
-        unread: &mut Bytes,
-        buffer: &mut [u8],
-        cx: &mut Context<'_>,
-    ) -> Fed {
-        while self.left > 0 && self.is_wanted(cx) {
-            let most = usize::try_from(self.left).unwrap_or(usize::MAX);
-            let piece = if unread.is_empty() {
-                let room = buffer.len().min(most);
-                let mut space = ReadBuf::new(&mut buffer[..room]);
-                match Pin::new(&mut *socket).poll_read(cx, &mut space) {
-                    Poll::Pending => return Fed::None,
-                    Poll::Ready(Ok(())) if space.filled().is_empty() => {
-                        connection.set_ended();
-                        return self.fail(io::ErrorKind::UnexpectedEof);
-                    }
-                    Poll::Ready(Ok(())) => Bytes::copy_from_slice(space.filled()),
-                    Poll::Ready(Err(error)) => {
-                        connection.set_gone();
-                        return self.fail(error.kind());
-                    }
-                }
-            } else {
-                unread.split_to(unread.len().min(most))
-            };
-            self.left -= piece.len() as u64;
-            if self.give(piece) {
-                return Fed::Some;
-            }
-        }
-        Fed::None
-    }
-
-    /// Passes a piece to the service. Returns `false` if it was discarded.
-    fn give(&self, piece: Bytes) -> bool {
+    /// Passes a piece of at most [`Upload::left`] bytes to the service. Returns `false` if the piece
+    /// was discarded.
+    pub(crate) fn give(&mut self, piece: Bytes) -> bool {
+        self.left -= piece.len() as u64;
         let mut inside = self.pipe.inside();
         if inside.dropped {
             return false;
@@ -186,13 +136,13 @@ impl Upload {
         true
     }
 
-    fn fail(&self, kind: io::ErrorKind) -> Fed {
+    /// Ends the body with an error.
+    pub(crate) fn fail(&self, kind: io::ErrorKind) {
         let mut inside = self.pipe.inside();
         inside.failed = Some(kind);
         let reader = inside.reader.take();
         drop(inside);
         reader.into_iter().for_each(Waker::wake);
-        Fed::Some
     }
 }
 
