@@ -44,13 +44,14 @@ def test_the_shipped_values_are_what_the_command_writes(corelane: Callable) -> N
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("target", "most"), [("40ms", {"busy": 700, "max": 10}), ("100ms", {"busy": 800, "max": 9})]
+    ("target", "most"), [("40ms", {"busy": 650, "max": 10}), ("100ms", {"busy": 750, "max": 9})]
 )
 def test_an_api_server_takes_what_is_written(
     api: Api, corelane: Callable, tmp_path: Path, target: str, most: dict[str, int]
 ) -> None:
     mix = "GET /hello=90%, GET /work=10%:7ms"
-    written = corelane("capacity", FEW, "--mix", mix, "--rps=7000", "--p99", target, "--hpa")
+    # As many requests as by default: with few, the result is off by up to 50 thousandths.
+    written = corelane("capacity", "--mix", mix, "--rps=7000", "--p99", target, "--hpa")
     assert written.returncode == 0, written.stderr
     values = tmp_path / "values.yaml"
     values.write_text(written.stdout)

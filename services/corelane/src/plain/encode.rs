@@ -59,7 +59,9 @@ where
                 continue;
             }
             TRANSFER_ENCODING => continue,
-            CONNECTION => says_close |= closes(value),
+            CONNECTION if closes(value) => says_close = true,
+            // What the service says must not contradict the end.
+            CONNECTION if close => continue,
             DATE => dated = true,
             _ if in_flight.names(name.as_str()) => continue,
             _ => {}

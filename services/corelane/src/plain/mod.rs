@@ -52,8 +52,8 @@ enum Stage<S: HttpService> {
     Idle,
     /// These bytes have to be processed.
     Unread(Box<Bytes>),
-    /// It waits for the rest of this head.
-    Part(Box<BytesMut>),
+    /// Waits for the rest of this head.
+    Head(Box<BytesMut>),
     /// The service makes a reply.
     Answering(Box<Answering<S>>),
     /// The service makes the body of a reply.
@@ -62,11 +62,11 @@ enum Stage<S: HttpService> {
     Writing(Box<Writing<S>>),
     /// A reply is written, and the body of its request is not read to its end.
     Discarding(Box<Input>),
-    /// It goes to hyper with these unread bytes.
+    /// Goes to hyper with these unread bytes.
     HandOver(Box<Bytes>),
-    /// Our side is closed or being closed.
+    /// Closes our side, then waits for the client's.
     Leaving(Closing),
-    /// It is finished, or failed.
+    /// Finished or failed.
     Broken,
 }
 
@@ -134,7 +134,7 @@ impl<S: HttpService> Plain<S> {
                     turn.connection.close_after_reply();
                     stage
                 }
-                (Order::Expire, Stage::Part(part)) => turn.time_out(&part, cx).into_stage(),
+                (Order::Expire, Stage::Head(head)) => turn.time_out(&head, cx).into_stage(),
                 (Order::Expire, Stage::Unread(head)) if turn.connection.in_header() => {
                     turn.time_out(&head, cx).into_stage()
                 }
@@ -180,7 +180,7 @@ impl<S: HttpService> Future for Plain<S> {
                     return Poll::Pending;
                 }
                 Stage::Idle => turn.read(cx),
-                Stage::Part(part) => turn.read_on(part, cx),
+                Stage::Head(head) => turn.read_on(head, cx),
                 Stage::Unread(bytes) => turn.serve(&bytes, Some(&bytes), cx),
                 Stage::Answering(answering) => turn.answer(answering, cx),
                 Stage::Streaming(streaming) => turn.stream(streaming, cx),
@@ -195,18 +195,18 @@ impl<S: HttpService> Future for Plain<S> {
             };
             match step {
                 Step::Go(next) => stage = next,
-                Step::Wait(next @ (Stage::Idle | Stage::Part(_)))
+                Step::Wait(next @ (Stage::Idle | Stage::Head(_)))
                     if let Some(to) = idle::due(turn.connection) =>
                 {
                     let unread = match next {
-                        Stage::Part(part) => part.freeze(),
+                        Stage::Head(head) => head.freeze(),
                         _ => Bytes::new(),
                     };
                     this.leave(unread, to);
                     return Poll::Ready(());
                 }
                 Step::Wait(next) => {
-                    if !matches!(next, Stage::Idle | Stage::Part(_)) {
+                    if !matches!(next, Stage::Idle | Stage::Head(_)) {
                         idle::end_poll(turn.connection);
                     }
                     this.stage = next;

@@ -20,10 +20,6 @@ use crate::service::HttpService;
 /// vectored write, for which the kernel copies and checks the vector first (writev(2)).
 const JOINED: usize = 4096;
 
-/// Maximum bytes of an unread request body that are discarded to keep the connection. Discarding
-/// more costs more than a new connection.
-const DISCARDED: u64 = 64 * 1024;
-
 /// What the socket has not taken yet.
 pub(super) struct Writing<S: HttpService> {
     out: Vec<u8>,
@@ -51,6 +47,23 @@ pub(super) struct Streaming<S: HttpService> {
     polled: bool,
 }
 
+/// Result of encoding a reply.
+pub(super) enum Encoding<S: HttpService> {
+    /// All of it; a part of the body is not in the output buffer.
+    Complete { part: Part, close: bool },
+    /// The beginning of it.
+    Begun(Part, Box<Streaming<S>>),
+    /// The body failed.
+    Failed(BoxError),
+}
+
+impl<S: HttpService> Encoding<S> {
+    /// Whether the next request can be answered in the same write.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(self, Encoding::Complete { part, close: false } if part.is_empty())
+    }
+}
+
 /// Result of polling a body.
 enum Gathered {
     /// Enough for one write.
@@ -64,18 +77,15 @@ enum Gathered {
 }
 
 impl<S: HttpService> Turn<'_, S> {
-    /// Appends a reply to `out`. `None`: the reply is complete and the next request may follow.
-    /// Otherwise returns a part of the body that is not in `out`, and the stage after the write.
-    /// `ends`: the connection ends with this reply.
+    /// Appends a reply to `out`, as far as its body is ready. `ends`: the connection ends with it.
     pub(super) fn encode(
         &self,
         mut reply_slot: ReplySlot<S>,
         reply: Made<S>,
         out: &mut Vec<u8>,
-        input: impl FnOnce() -> Input,
         ends: bool,
         cx: &mut Context<'_>,
-    ) -> Option<(Part, Stage<S>)> {
+    ) -> Encoding<S> {
         let buffers = &self.host.buffers;
         let begun = out.len();
         let encoded = encode::head(&reply, ends, &mut buffers.date.borrow_mut(), out);
@@ -83,36 +93,43 @@ impl<S: HttpService> Turn<'_, S> {
         let (head, body) = reply.into_parts();
         buffers.return_fields(head.headers);
         reply_slot.set(Work::Body { body });
+        let close = encoded.close;
         if encoded.framing == Framing::Length(0) {
             buffers.return_reply_slot(reply_slot);
-            return encoded.close.then(|| (Part::default(), self.after(true, input())));
+            return Encoding::Complete { part: Part::default(), close };
         }
         let mut streaming =
             Streaming { reply_slot, encoded, input: Input::default(), polled: false };
         match streaming.gather(out, cx) {
-            Gathered::End(part) if part.is_empty() && !encoded.close => {
-                buffers.return_reply_slot(streaming.reply_slot);
-                None
-            }
             Gathered::End(part) => {
                 buffers.return_reply_slot(streaming.reply_slot);
-                Some((part, self.after(encoded.close, input())))
+                Encoding::Complete { part, close }
             }
-            Gathered::Part(part) => {
-                streaming.input = input();
-                Some((part, Stage::Streaming(Box::new(streaming))))
-            }
+            Gathered::Part(part) => Encoding::Begun(part, Box::new(streaming)),
             Gathered::Waits => {
-                (streaming.input, streaming.polled) = (input(), true);
-                Some((Part::default(), Stage::Streaming(Box::new(streaming))))
+                streaming.polled = true;
+                Encoding::Begun(Part::default(), Box::new(streaming))
             }
             Gathered::Failed(error) => {
                 // Nothing is sent of a reply whose body failed before its first byte.
                 if out.len() == head_ends {
                     out.truncate(begun);
                 }
-                Some((Part::default(), broken(&*error)))
+                Encoding::Failed(error)
             }
+        }
+    }
+
+    /// What to write after the output buffer, and the stage after that write. `input`: what the
+    /// client sent after the head of the request.
+    pub(super) fn follow(&self, encoding: Encoding<S>, input: Input) -> (Part, Stage<S>) {
+        match encoding {
+            Encoding::Complete { part, close } => (part, self.after(close, input)),
+            Encoding::Begun(part, mut streaming) => {
+                streaming.input = input;
+                (part, Stage::Streaming(streaming))
+            }
+            Encoding::Failed(error) => (Part::default(), broken(&*error)),
         }
     }
 
@@ -125,14 +142,6 @@ impl<S: HttpService> Turn<'_, S> {
         } else {
             Stage::unread(input.unread)
         }
-    }
-
-    /// Whether the connection has to end because the rest of the request body cannot be read, or is
-    /// too large to discard.
-    pub(super) fn must_close(input: &Input) -> bool {
-        input.upload.as_ref().is_some_and(|upload| {
-            upload.is_broken() || (upload.is_dropped() && upload.left() > DISCARDED)
-        })
     }
 
     /// Continues a body in several parts.

@@ -20,7 +20,7 @@ use crate::connection::{Closing, Connection};
 use crate::final_response::final_response;
 use crate::http_connection::LaneService;
 use crate::problem::Problem;
-use crate::reply::{Made, Reply};
+use crate::reply::Reply;
 use crate::service::HttpService;
 use crate::socket::Socket;
 use crate::stream::read_ahead;
@@ -31,6 +31,10 @@ const TOGETHER: usize = 32 * 1024;
 
 /// Maximum requests per turn of a connection, so that other tasks run in between.
 pub(super) const REQUESTS: u32 = 32;
+
+/// Maximum bytes of an unread request body that are discarded to keep the connection. Discarding
+/// more costs more than a new connection.
+const DISCARDED: u64 = 64 * 1024;
 
 /// A turn of a connection.
 pub(super) struct Turn<'a, S: HttpService> {
@@ -87,19 +91,19 @@ impl<S: HttpService> Turn<'_, S> {
     }
 
     /// Reads the rest of a head.
-    pub(super) fn read_on(&mut self, mut part: Box<BytesMut>, cx: &mut Context<'_>) -> Step<S> {
+    pub(super) fn read_on(&mut self, mut head: Box<BytesMut>, cx: &mut Context<'_>) -> Step<S> {
         self.connection.received();
         let mut input = self.host.buffers.take_input();
         let mut space = ReadBuf::new(&mut input);
         let step = match Pin::new(&mut *self.socket).poll_read(cx, &mut space) {
-            Poll::Pending => Step::Wait(Stage::Part(part)),
+            Poll::Pending => Step::Wait(Stage::Head(head)),
             // hyper decides what to answer to half a head.
             Poll::Ready(Ok(())) if space.filled().is_empty() => {
-                Step::Go(Stage::HandOver(Box::new(part.freeze())))
+                Step::Go(Stage::HandOver(Box::new(head.freeze())))
             }
             Poll::Ready(Ok(())) => {
-                part.extend_from_slice(space.filled());
-                Step::Go(Stage::unread(part.freeze()))
+                head.extend_from_slice(space.filled());
+                Step::Go(Stage::unread(head.freeze()))
             }
             Poll::Ready(Err(error)) => Step::Go(broken(&error)),
         };
@@ -134,11 +138,11 @@ impl<S: HttpService> Turn<'_, S> {
         let mut rest = bytes;
         let mut request = None;
         while !rest.is_empty() && out.len() < TOGETHER && self.left > 0 {
-            let (length, mut upload) = match self.request(rest, &mut request) {
+            let (length, upload) = match self.request(rest, &mut request) {
                 Ok(found) => found,
-                Err(Found::Part) => {
-                    let part = Box::new(BytesMut::from(rest));
-                    return self.write(out, Part::default(), Stage::Part(part), cx);
+                Err(Found::Partial) => {
+                    let head = Box::new(BytesMut::from(rest));
+                    return self.write(out, Part::default(), Stage::Head(head), cx);
                 }
                 Err(_) => {
                     let over = Box::new(keep(rest));
@@ -158,37 +162,15 @@ impl<S: HttpService> Turn<'_, S> {
                 let next = Stage::Answering(Box::new(answering));
                 return self.write(out, Part::default(), next, cx);
             };
-            let has_upload = upload.is_some();
-            let mut input = || Input { unread: keep(behind), upload: upload.take() };
-            let written = if has_upload {
-                let input = input();
-                let ends = Self::must_close(&input);
-                self.encode_last(reply_slot, made, &mut out, input, ends, cx)
-            } else {
-                self.encode(reply_slot, made, &mut out, input, false, cx)
-            };
-            if let Some((part, next)) = written {
+            let encoding = self.encode(reply_slot, made, &mut out, ends(upload.as_ref()), cx);
+            if upload.is_some() || !encoding.is_whole() {
+                let input = Input { unread: keep(behind), upload };
+                let (part, next) = self.follow(encoding, input);
                 return self.write(out, part, next, cx);
             }
             rest = behind;
         }
         self.write(out, Part::default(), Stage::unread(keep(rest)), cx)
-    }
-
-    /// As [`Turn::encode`], for a reply that ends the batch: there is always a next stage.
-    fn encode_last(
-        &self,
-        reply_slot: super::buffers::ReplySlot<S>,
-        made: Made<S>,
-        out: &mut Vec<u8>,
-        input: Input,
-        ends: bool,
-        cx: &mut Context<'_>,
-    ) -> Option<(Part, Stage<S>)> {
-        let mut input = Some(input);
-        let mut take = || input.take().unwrap_or_default();
-        let written = self.encode(reply_slot, made, out, &mut take, ends, cx);
-        Some(written.unwrap_or_else(|| (Part::default(), self.after(false, take()))))
     }
 
     /// Reads the plain request at the start of `bytes`. Returns how many bytes belong to it, and the
@@ -229,9 +211,9 @@ impl<S: HttpService> Turn<'_, S> {
             {
                 let Answering { reply_slot, input, .. } = *answering;
                 let mut out = self.host.buffers.take_output();
-                let ends = Self::must_close(&input);
-                let written = self.encode_last(reply_slot, made, &mut out, input, ends, cx);
-                let (part, next) = written.unwrap_or_else(|| (Part::default(), Stage::Idle));
+                let ends = ends(input.upload.as_ref());
+                let encoding = self.encode(reply_slot, made, &mut out, ends, cx);
+                let (part, next) = self.follow(encoding, input);
                 return self.write(out, part, next, cx);
             }
             match self.listen(&mut answering.input, cx) {
@@ -300,6 +282,14 @@ impl<S: HttpService> Turn<'_, S> {
         // Fails only if the socket is closed.
         let _ = self.socket.set_zero_linger();
     }
+}
+
+/// Whether a connection has to end with the reply because the rest of the request body cannot be
+/// read, or is too large to discard.
+fn ends(upload: Option<&Upload>) -> bool {
+    upload.is_some_and(|upload| {
+        upload.is_broken() || (upload.is_dropped() && upload.left() > DISCARDED)
+    })
 }
 
 /// Reads a piece of a body if the service wants one: from `unread` first, then from the socket by way

@@ -10,7 +10,7 @@ use crate::support::tls::Authority;
 use crate::support::{Handlers, PATIENCE, Running};
 use bytes::Bytes;
 use corelane::{BodyError, Builder, Drained, Incoming, Limits, Phase, Timeouts};
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 
 const CLEAN: Drained = Drained { cut: 0 };
@@ -373,7 +373,9 @@ fn chunked(builder: Builder) -> Running {
             let ignores = request.uri().path() == "/ignore";
             let body = request.into_body();
             let text = if ignores { Bytes::new() } else { body.collect().await?.to_bytes() };
-            Ok::<_, BodyError>(Response::new(Parts::announcing(vec![text], None)))
+            let mut reply = Response::new(Parts::announcing(vec![text], None));
+            reply.headers_mut().insert("connection", HeaderValue::from_static("keep-alive"));
+            Ok::<_, BodyError>(reply)
         })
     })
 }
@@ -429,6 +431,7 @@ fn a_body_that_its_handler_ignores_ends_the_connection_only_if_it_is_large() {
             .send(format!("POST /ignore HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n"));
         let said = client.read_until(b"0\r\n\r\n");
         assert_eq!(said.contains("connection: close\r\n"), closes, "{said}");
+        assert_eq!(said.contains("connection: keep-alive\r\n"), !closes, "{said}");
         if closes {
             assert!(client.read_to_close().is_empty());
         } else {
