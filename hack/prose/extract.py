@@ -12,8 +12,10 @@ Piece = tuple[int, str]
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _RUST = re.compile(
-    rf'(?P<comment>//[^\n]*)|r(#*)".*?"\2|\'(?:[^\'\\]|\\.)\'|(?P<string>{_STRING})', re.DOTALL
+    rf'(?P<comment>//[^\n]*)|r(#*)".*?"\2|\bb{_STRING}|\'(?:[^\'\\]|\\.)\'|(?P<string>{_STRING})',
+    re.DOTALL,
 )
+"""Raw strings and byte strings are data."""
 _PYTHON = re.compile(
     rf"(?P<comment>#[^\n]*)|\"\"\"(?P<doc>.*?)\"\"\"|(?P<string>{_STRING})|'(?:[^'\\\n]|\\.)*'",
     re.DOTALL,
@@ -30,8 +32,6 @@ _TEMPLATE = re.compile(
     rf"\{{\{{-? *(?:/\*(?P<doc>.*?)\*/|fail \(?(?:printf )?(?P<string>{_STRING}))", re.DOTALL
 )
 _TITLE = re.compile(rf'"title": (?P<title>{_STRING})|"description": (?P<string>{_STRING})')
-_SCHEMA = re.compile(r"(?ms)^ *# @schema$.*?^ *# @schema$")
-"""Blocks in values.yaml of the charts, for the schema alone."""
 _MAKE = re.compile(r"(?m)^(?P<comment># [^\n]*)|^[a-z0-9-]+:[^\n]*?## (?P<text>[^\n]*)")
 
 _SCHEMA = re.compile(r"(?ms)^ *# @schema\n.*?^ *# @schema$")

@@ -7,7 +7,7 @@ import pytest
 from prose import check, extract
 
 FILES = {
-    "a.rs": '//! Fine.\n\n/// It costs `dear`\n/// and is dear.\nfn f() { fail("a dear one is here") }\n',
+    "a.rs": '//! Fine.\n\n/// It costs `dear`\n/// and is dear.\nfn f() { fail("a dear one is here") }\nconst DATA: &[u8] = b"it is a dear one";\n',
     "a.py": '"""Fine.\n\nA dear page.\n"""\n\nNAME = "dear"  # a dear one\nTEXT = "it is a dear one"\n',
     "a.js": "// Fine.\nconst a = 1; // a dear one\n",
     "a.yaml": "# Fine.\na: dear # a dear one\nsummary: a dear\n  and dear one\n",
