@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use http::{HeaderMap, HeaderValue};
 
-use crate::cpu::Throttling;
-use crate::cpu::cgroup::{self, Weight};
-use crate::framing::{Framing, Spoken};
-use crate::load_report;
-use crate::trace_context::TraceContext;
+use crate::load::report;
+use crate::message::framing::{Framing, Spoken};
+use crate::message::trace_context::TraceContext;
+use crate::os::cpu::Throttling;
+use crate::os::cpu::cgroup::{self, Weight};
 
 /// A list of CPUs, such as `cpuset.cpus`.
 pub fn cpu_list(text: &str) -> Option<Vec<usize>> {
@@ -55,7 +55,7 @@ pub fn directories(members: &str, mountinfo: &str, controller: &str) -> Option<V
 /// The load reports of one lane as TEXT and JSON, from its counters: `[elapsed, busy, waits,
 /// finished, failed, in_flight, expected]`, times in nanoseconds.
 pub fn load_reports(samples: impl Iterator<Item = [u64; 7]>) -> Vec<[String; 2]> {
-    load_report::of_one_lane(samples)
+    report::of_one_lane(samples)
 }
 
 /// The result of tracking the bytes of an HTTP/1 connection.

@@ -2,9 +2,10 @@
 //!
 //! Each lane counts in its own shard ([`LaneMetrics`]), which only its thread writes, so the hot
 //! path has no locked instruction. Readers on the admin thread add labels and render them
-//! ([`crate::exposition`]).
+//! (`server::exposition`).
 
 mod family;
+pub(crate) mod kind;
 mod reason;
 mod shard;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use http::StatusCode;
 
 use super::reason::{Handshake, Moved, Phase, Plan, Refusal, RequestRefusal, Woken};
-use crate::kind::{KindIndex, METHODS};
+use crate::metrics::kind::{KindIndex, METHODS};
 
 /// A number with one writer: a plain load and store, without the lock prefix of `fetch_add`.
 #[derive(Debug, Default)]
@@ -321,7 +321,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::kind::method_index;
+    use crate::metrics::kind::method_index;
 
     #[test]
     fn tables_are_searchable() {

@@ -1,0 +1,7 @@
+//! Clocks, random numbers, errors, settings as plain data, and the phases of a server.
+
+pub(crate) mod clock;
+pub(crate) mod error;
+pub(crate) mod phase;
+pub(crate) mod random;
+pub(crate) mod settings;

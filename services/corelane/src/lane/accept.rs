@@ -1,0 +1,207 @@
+//! Accepts the connections of a lane until it is drained.
+
+use std::io;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpStream;
+use tokio::task::{spawn_local, yield_now};
+
+use super::admission::{Admission, PhaseWatch};
+use super::back_off::BackOff;
+use super::inbox::Inboxes;
+use super::moving::mailbox::Mailbox;
+use crate::base::phase::Phase;
+use crate::metrics::Refusal;
+use crate::os::listener::accept_now;
+use crate::request::lane_state::LaneState;
+use crate::request::service::HttpService;
+use crate::transport::connections::Connections;
+
+/// How long a lane with more connections leaves the common listener to the others.
+const GIVE_WAY: Duration = Duration::from_millis(1);
+
+/// The source of a lane's connections.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// The lane's own listener.
+    Own(TcpListener),
+    /// A second descriptor of the common listener.
+    Common(TcpListener),
+    /// The inbox that the acceptor fills.
+    Inbox(Arc<Inboxes>),
+}
+
+/// A source that is registered with the lane's event loop.
+#[derive(Debug)]
+pub(crate) enum Watched {
+    Listener {
+        listener: tokio::net::TcpListener,
+        /// Whether other lanes accept from it too.
+        common: bool,
+    },
+    Inbox(Arc<Inboxes>),
+}
+
+impl Source {
+    /// Registers the source with the event loop of the calling thread.
+    pub(crate) fn watch(self) -> io::Result<Watched> {
+        let (listener, common) = match self {
+            Source::Own(listener) => (listener, false),
+            Source::Common(listener) => (listener, true),
+            Source::Inbox(inboxes) => return Ok(Watched::Inbox(inboxes)),
+        };
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        Ok(Watched::Listener { listener, common })
+    }
+}
+
+/// Admits connections until the server closes, and then those that are already queued.
+pub(crate) async fn accept_until_drained<S: HttpService>(
+    admission: Admission<S>,
+    source: Watched,
+    mut phase: PhaseWatch,
+    mailbox: &Mailbox,
+) {
+    let connections = Rc::clone(&admission.connections);
+    match source {
+        Watched::Listener { listener, common } => {
+            let gate = Gate { admission, common };
+            gate.accept_until_closing(&listener, &mut phase).await;
+            if connections.lane.phase.get() == Phase::Closing {
+                gate.empty_queue(listener, &phase).await;
+            }
+        }
+        Watched::Inbox(inboxes) => {
+            let mut finished = inboxes.watch_finished();
+            spawn_local(empty_inbox(admission, inboxes));
+            while !*finished.borrow_and_update() && phase.seen() < Phase::Stopped {
+                tokio::select! {
+                    () = phase.next() => {}
+                    _ = finished.changed() => {}
+                }
+            }
+        }
+    }
+    finish_connections(&connections, &mut phase, mailbox).await;
+}
+
+/// Waits until the last connection has closed.
+async fn finish_connections(connections: &Connections, phase: &mut PhaseWatch, mailbox: &Mailbox) {
+    while phase.seen() < Phase::Stopped {
+        if !connections.is_empty() {
+            tokio::select! {
+                () = phase.next() => {}
+                () = connections.emptied.notified() => {}
+            }
+        } else if mailbox.close() {
+            return;
+        } else {
+            // Connections that other lanes sent here are admitted now.
+            yield_now().await;
+        }
+    }
+    mailbox.abandon();
+}
+
+/// Admits connections from the lane's inbox, and those that it may steal.
+async fn empty_inbox<S: HttpService>(admission: Admission<S>, inboxes: Arc<Inboxes>) {
+    let lane = &admission.connections.lane;
+    loop {
+        while let Some(received) = inboxes.take(lane.group(), lane.index) {
+            lane.metrics().accepted.add(1);
+            match TcpStream::from_std(received.socket) {
+                Ok(socket) => match received.assignment {
+                    Some(assignment) => admission.serve(socket, Some(assignment)),
+                    None => admission.refuse(socket),
+                },
+                Err(error) => {
+                    tracing::warn!(lane = lane.index, %error, "cannot poll a connection");
+                    lane.metrics().refuse(Refusal::AcceptError);
+                    if received.assignment.is_some() {
+                        lane.group().close();
+                    }
+                }
+            }
+            // One per turn of the event loop, so that idle lanes can steal the others.
+            yield_now().await;
+        }
+        inboxes.lanes[lane.index].wake.notified().await;
+    }
+}
+
+/// Admits connections of a listener.
+struct Gate<S: HttpService> {
+    admission: Admission<S>,
+    common: bool,
+}
+
+impl<S: HttpService> Gate<S> {
+    fn lane(&self) -> &LaneState {
+        &self.admission.connections.lane
+    }
+
+    async fn accept_until_closing(
+        &self,
+        listener: &tokio::net::TcpListener,
+        phase: &mut PhaseWatch,
+    ) {
+        let mut back_off = BackOff::default();
+        while phase.seen() < Phase::Closing {
+            tokio::select! {
+                biased;
+                () = phase.next() => {}
+                accepted = listener.accept() => match accepted {
+                    Ok((socket, _)) => {
+                        back_off.accepted();
+                        self.admit(socket).await;
+                    }
+                    Err(error) => self.rest(&mut back_off, &error).await,
+                },
+            }
+        }
+    }
+
+    /// Accepts all queued connections and closes the listener. Closing resets those that are left.
+    async fn empty_queue(&self, listener: tokio::net::TcpListener, phase: &PhaseWatch) {
+        let mut back_off = BackOff::default();
+        while phase.current() < Phase::Stopped {
+            match accept_now(&listener).and_then(TcpStream::from_std) {
+                Ok(socket) => self.admit(socket).await,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => self.rest(&mut back_off, &error).await,
+            }
+        }
+    }
+
+    async fn admit(&self, socket: TcpStream) {
+        self.admission.admit(socket);
+        if self.common {
+            // One per turn of the event loop, so that no lane takes a whole burst.
+            yield_now().await;
+            if self.lane().phase.get() < Phase::Closing && self.is_ahead() {
+                tokio::time::sleep(GIVE_WAY).await;
+            }
+        }
+    }
+
+    /// Whether this lane has clearly more connections than another that has time. All lanes wake
+    /// for the same event, so the first to wake would accept every long-lived connection.
+    fn is_ahead(&self) -> bool {
+        let (own, now) = (self.lane(), Instant::now());
+        let others = own.group().iter().enumerate().filter(|(index, lane)| {
+            *index != own.index && lane.is_listening() && lane.running.get(now).is_none()
+        });
+        let least = others.map(|(_, lane)| lane.metrics.open.get()).min();
+        least.is_some_and(|least| own.metrics().open.get() > least + 1 + least / 8)
+    }
+
+    async fn rest(&self, back_off: &mut BackOff, error: &io::Error) {
+        self.lane().metrics().refuse(Refusal::AcceptError);
+        if let Some(pause) = back_off.failed(error) {
+            tokio::time::sleep(pause).await;
+        }
+    }
+}

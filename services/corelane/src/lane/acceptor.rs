@@ -1,0 +1,133 @@
+//! The acceptor: a thread that accepts connections for all lanes (least-loaded placement).
+
+use std::future::pending;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use super::back_off::BackOff;
+use super::inbox::{Inboxes, STEAL_AFTER};
+use crate::base::error::Error;
+use crate::base::phase::Lifecycle;
+use crate::base::phase::Phase;
+use crate::load::lane::LaneGroup;
+use crate::metrics::Refusal;
+use crate::os::listener::REFUSING;
+use crate::os::listener::accept_now;
+
+/// Accepts connections and passes each to the least loaded lane.
+#[derive(Debug)]
+pub(crate) struct Acceptor {
+    pub(crate) listener: TcpListener,
+    pub(crate) inboxes: Arc<Inboxes>,
+    pub(crate) lanes: Arc<LaneGroup>,
+    pub(crate) lifecycle: Arc<Lifecycle>,
+    /// Maximum open connections over all lanes.
+    pub(crate) limit: usize,
+}
+
+impl Acceptor {
+    /// Runs until the server closes and the lanes have taken all accepted connections.
+    pub(crate) fn run(self) -> Result<u64, Error> {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(Default::default())
+            .and_then(|runtime| runtime.block_on(self.accept()))
+            .map(|()| 0)
+            .map_err(Error::system("running the acceptor"))
+    }
+
+    async fn accept(self) -> io::Result<()> {
+        let (inboxes, lanes) = (&*self.inboxes, &*self.lanes);
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        let mut hands =
+            Hands { lanes, inboxes, limit: self.limit, next: 0, back_off: BackOff::default() };
+        let mut phase = self.lifecycle.watch();
+        let mut ticks = interval(STEAL_AFTER);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut pause = None;
+        loop {
+            let now = *phase.borrow_and_update();
+            if pause.is_none() && !inboxes.have_room(lanes) {
+                pause = Some(Instant::now() + STEAL_AFTER);
+            }
+            if now == Phase::Stopped {
+                break;
+            }
+            if now == Phase::Closing && pause.is_none() {
+                match accept_now(&listener) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    accepted => pause = hands.pass_on(accepted),
+                }
+                continue;
+            }
+            tokio::select! {
+                _ = phase.changed() => {}
+                _ = ticks.tick(), if inboxes.waiting() > 0 => inboxes.wake_idle(),
+                () = end_of(pause) => pause = None,
+                accepted = listener.accept(), if pause.is_none() => {
+                    // Removes the socket from this event loop. The lane registers it with its own.
+                    pause = hands.pass_on(accepted.and_then(|(socket, _)| socket.into_std()));
+                }
+            }
+        }
+        drop(listener);
+        while inboxes.waiting() > 0 && *phase.borrow_and_update() < Phase::Stopped {
+            tokio::select! {
+                _ = phase.changed() => {}
+                _ = ticks.tick() => inboxes.wake_idle(),
+            }
+        }
+        inboxes.finish();
+        Ok(())
+    }
+}
+
+async fn end_of(pause: Option<Instant>) {
+    match pause {
+        Some(end) => sleep_until(end).await,
+        None => pending().await,
+    }
+}
+
+/// Passes connections to lanes.
+struct Hands<'a> {
+    lanes: &'a LaneGroup,
+    inboxes: &'a Inboxes,
+    limit: usize,
+    /// The lane that wins the next tie.
+    next: usize,
+    back_off: BackOff,
+}
+
+impl Hands<'_> {
+    /// Passes a connection to a lane. If the accept failed, returns until when to pause.
+    fn pass_on(&mut self, accepted: io::Result<TcpStream>) -> Option<Instant> {
+        match accepted {
+            Ok(socket) => {
+                self.back_off.accepted();
+                self.place(socket);
+                None
+            }
+            Err(error) => {
+                self.inboxes.acceptor.refuse(Refusal::AcceptError);
+                self.back_off.failed(&error).map(|pause| Instant::now() + pause)
+            }
+        }
+    }
+
+    fn place(&mut self, socket: TcpStream) {
+        // There is room: only this thread fills the inboxes, and it has checked.
+        let Some(lane) = self.inboxes.choose(self.lanes, self.next) else { return };
+        let welcome = self.lanes.try_open(self.limit);
+        if !welcome && self.inboxes.lanes[lane].length() >= REFUSING {
+            // Closed without a reply: the lane already rejects enough connections.
+            self.inboxes.acceptor.refuse(Refusal::Limit);
+            return;
+        }
+        self.inboxes.put(lane, socket, welcome);
+        self.next = lane + 1;
+    }
+}

@@ -1,0 +1,402 @@
+//! Passes connections from the acceptor to the lanes, and lets idle lanes steal those of busy ones.
+//!
+//! The acceptor puts each connection into the inbox of a lane and wakes the lane. A lane takes one
+//! connection per turn of its event loop, so that other lanes can steal the rest. A connection may
+//! be stolen after it has waited for [`STEAL_AFTER`] at a lane that is not asleep, because such a
+//! lane is busy. (A sleeping lane has already been woken.) If stealing would make the connections
+//! less even, it must have waited for [`HELD_UP_AFTER`]. A handler then holds the lane, or the lane
+//! has lost its CPU.
+//!
+//! No wake-up is lost. Only the acceptor adds connections. While any inbox holds one, it checks
+//! every [`STEAL_AFTER`] and wakes sleeping lanes that may steal. A lane that is about to sleep
+//! reads the flag that the acceptor left, so it need not be woken.
+
+use std::collections::VecDeque;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, watch};
+
+use crate::load::assignment::{Assignment, Assignments};
+use crate::load::lane::LaneShared;
+use crate::metrics::LaneMetrics;
+
+/// How long a connection waits for a busy lane before others may steal it: several turns of an
+/// event loop that is not blocked.
+pub(crate) const STEAL_AFTER: Duration = Duration::from_millis(1);
+
+/// How long it waits if stealing it would make the lanes' connections less even.
+const HELD_UP_AFTER: Duration = Duration::from_millis(10);
+
+/// Maximum connections in an inbox. Others stay in the accept queue.
+const CAPACITY: usize = 1024;
+
+/// Smaller differences in expected work are ignored, and the number of connections decides, because
+/// an imbalance lasts as long as the connections.
+const GRAIN: u64 = 1_000_000;
+
+/// A connection in transit to a lane.
+#[derive(Debug)]
+struct Handed {
+    socket: TcpStream,
+    accepted: Instant,
+    welcome: bool,
+}
+
+/// A connection that a lane took from an inbox.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) socket: TcpStream,
+    /// `None`: the connection is above the limit and has to be rejected.
+    pub(crate) assignment: Option<Assignment>,
+}
+
+/// The inboxes of all lanes, with the acceptor's state of each.
+#[derive(Debug)]
+pub(crate) struct Inboxes {
+    pub(crate) lanes: Vec<Inbox>,
+    /// Connections in the inbox of each lane or open on it.
+    assignments: Arc<Assignments>,
+    /// Connections that the acceptor itself rejected or failed to accept.
+    pub(crate) acceptor: LaneMetrics,
+    /// Number of connections in all inboxes.
+    waiting: AtomicUsize,
+    /// A hint: there was something to steal at the acceptor's last check.
+    stealable: AtomicBool,
+    /// Whether nothing more is added.
+    finished: watch::Sender<bool>,
+}
+
+/// One lane's inbox, on its own cache lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Inbox {
+    queue: Mutex<VecDeque<Handed>>,
+    length: AtomicUsize,
+    /// Connections added since the start.
+    placed: AtomicUsize,
+    /// Whether the lane sleeps or is about to.
+    asleep: AtomicBool,
+    /// Wakes the lane.
+    pub(crate) wake: Notify,
+}
+
+impl Inbox {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Handed>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of connections in the inbox.
+    pub(crate) fn length(&self) -> usize {
+        self.length.load(Ordering::Relaxed)
+    }
+
+    /// Connections added since the start.
+    pub(crate) fn placed(&self) -> usize {
+        self.placed.load(Ordering::Relaxed)
+    }
+}
+
+impl Inboxes {
+    pub(crate) fn new(lanes: usize) -> Self {
+        Inboxes {
+            lanes: (0..lanes).map(|_| Inbox::default()).collect(),
+            assignments: Assignments::new(lanes),
+            acceptor: LaneMetrics::new(0),
+            waiting: AtomicUsize::new(0),
+            stealable: AtomicBool::new(false),
+            finished: watch::Sender::new(false),
+        }
+    }
+
+    /// Number of connections in all inboxes.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    /// Adds a connection to the inbox of `lane` and wakes it. If it is not `welcome`, the lane
+    /// rejects it. Only the acceptor may call this.
+    pub(crate) fn put(&self, lane: usize, socket: TcpStream, welcome: bool) {
+        let inbox = &self.lanes[lane];
+        if welcome {
+            self.assignments.add(lane);
+            inbox.placed.fetch_add(1, Ordering::Relaxed);
+        }
+        {
+            let mut queue = inbox.queue();
+            queue.push_back(Handed { socket, accepted: Instant::now(), welcome });
+            inbox.length.store(queue.len(), Ordering::Relaxed);
+            self.waiting.fetch_add(1, Ordering::Release);
+        }
+        inbox.wake.notify_one();
+    }
+
+    /// The next connection for `lane`: the oldest of its own, otherwise one of a busy lane. Only
+    /// that lane may call this.
+    pub(crate) fn take(&self, lanes: &[LaneShared], lane: usize) -> Option<Received> {
+        let handed = self.pop(&self.lanes[lane], |_| true).or_else(|| self.steal(lanes, lane))?;
+        let assignment = handed.welcome.then(|| Assignment::new(&self.assignments, lane));
+        Some(Received { socket: handed.socket, assignment })
+    }
+
+    fn steal(&self, lanes: &[LaneShared], lane: usize) -> Option<Handed> {
+        if !self.stealable.load(Ordering::Acquire) {
+            return None;
+        }
+        let now = Instant::now();
+        let others = (lane + 1..self.lanes.len()).chain(0..lane);
+        for other in others.filter(|&other| self.lanes[other].is_awake()) {
+            let patience = self.patience(lane, other);
+            let inbox = &self.lanes[other];
+            if let Some(handed) = self.pop(inbox, |handed| handed.waited(now) >= patience) {
+                if handed.welcome {
+                    self.assignments.reassign(other, lane);
+                }
+                lanes[lane].metrics.stolen.add(1);
+                return Some(handed);
+            }
+        }
+        // The acceptor sets it again if more can be stolen.
+        self.stealable.store(false, Ordering::Release);
+        None
+    }
+
+    fn pop(&self, inbox: &Inbox, may: impl Fn(&Handed) -> bool) -> Option<Handed> {
+        if inbox.length() == 0 {
+            return None;
+        }
+        let mut queue = inbox.queue();
+        let handed = queue.pop_front_if(|handed| may(handed))?;
+        inbox.length.store(queue.len(), Ordering::Relaxed);
+        self.waiting.fetch_sub(1, Ordering::Release);
+        Some(handed)
+    }
+
+    /// Wakes sleeping lanes that may steal, at most one per overdue connection.
+    pub(crate) fn wake_idle(&self) {
+        let now = Instant::now();
+        let busy: Vec<_> = self
+            .lanes
+            .iter()
+            .enumerate()
+            .filter(|(_, inbox)| inbox.length() > 0 && inbox.is_awake())
+            .filter_map(|(lane, inbox)| Some((lane, inbox.queue().front()?.waited(now))))
+            .filter(|(_, waited)| *waited >= STEAL_AFTER)
+            .collect();
+        if busy.is_empty() {
+            return;
+        }
+        self.stealable.store(true, Ordering::Release);
+        let overdue = busy.iter().map(|&(lane, _)| self.lanes[lane].length()).sum();
+        self.lanes
+            .iter()
+            .enumerate()
+            .filter(|(_, inbox)| inbox.asleep.load(Ordering::Relaxed))
+            .filter(|&(thief, _)| {
+                busy.iter().any(|&(other, waited)| waited >= self.patience(thief, other))
+            })
+            .take(overdue)
+            .for_each(|(_, inbox)| inbox.wake.notify_one());
+    }
+
+    /// Records that `lane` is about to sleep. If it could steal, it is woken at once.
+    pub(crate) fn fall_asleep(&self, lane: usize) {
+        let inbox = &self.lanes[lane];
+        inbox.asleep.store(true, Ordering::Relaxed);
+        if self.stealable.load(Ordering::Acquire) {
+            inbox.wake.notify_one();
+        }
+    }
+
+    /// Records that `lane` has work again.
+    pub(crate) fn wake_up(&self, lane: usize) {
+        self.lanes[lane].asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// Stops the inboxes: waiting connections are dropped, and lanes that wait may end.
+    pub(crate) fn finish(&self) {
+        for inbox in &self.lanes {
+            while self.pop(inbox, |_| true).is_some() {}
+        }
+        self.finished.send_replace(true);
+    }
+
+    pub(crate) fn watch_finished(&self) -> watch::Receiver<bool> {
+        self.finished.subscribe()
+    }
+
+    /// Whether a listening lane has room.
+    pub(crate) fn have_room(&self, lanes: &[LaneShared]) -> bool {
+        self.lanes.iter().zip(lanes).any(|(inbox, lane)| inbox.has_room(lane))
+    }
+
+    /// The lane for the next connection. Ties go to the first lane from `next`. `None` if no
+    /// listening lane has room.
+    pub(crate) fn choose(&self, lanes: &[LaneShared], next: usize) -> Option<usize> {
+        let now = Instant::now();
+        let loads = self.lanes.iter().zip(lanes).enumerate().map(|(index, (inbox, lane))| {
+            let unserved = inbox.length() as u64 * lane.load_table.expect_any();
+            Load {
+                open: inbox.has_room(lane),
+                expected: lane.expected_work(now).as_nanos() as u64 + unserved,
+                connections: self.assignments.get(index),
+            }
+        });
+        least(loads, next)
+    }
+
+    /// How long a connection must have waited at `other` before `thief` may steal it.
+    fn patience(&self, thief: usize, other: usize) -> Duration {
+        let fewer = self.assignments.get(thief) < self.assignments.get(other);
+        if fewer { STEAL_AFTER } else { HELD_UP_AFTER }
+    }
+}
+
+impl Inbox {
+    fn has_room(&self, lane: &LaneShared) -> bool {
+        lane.is_listening() && self.length() < CAPACITY
+    }
+
+    fn is_awake(&self) -> bool {
+        !self.asleep.load(Ordering::Relaxed)
+    }
+}
+
+impl Handed {
+    fn waited(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.accepted)
+    }
+}
+
+/// The criteria for choosing a lane.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    /// Whether it can be chosen.
+    open: bool,
+    /// Expected nanoseconds for its requests, including those of waiting connections.
+    expected: u64,
+    connections: usize,
+}
+
+/// The lane with the least expected work, then the fewest connections, then the first from `next`.
+fn least(lanes: impl ExactSizeIterator<Item = Load>, next: usize) -> Option<usize> {
+    let count = lanes.len();
+    lanes
+        .enumerate()
+        .filter(|(_, load)| load.open)
+        .min_by_key(|(lane, load)| {
+            (load.expected / GRAIN, load.connections, (lane + count - next % count) % count)
+        })
+        .map(|(lane, _)| lane)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn socket() -> TcpStream {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+        TcpStream::connect(listener.local_addr().expect("an address")).expect("connect")
+    }
+
+    /// Whether a lane was woken since the last call.
+    fn was_told(inbox: &Inbox) -> bool {
+        let told = std::pin::pin!(inbox.wake.notified());
+        told.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    /// Repeats the acceptor's check until lane `lane` is woken. Returns whether that happens within
+    /// 50 times the delay for stealing.
+    fn is_woken(inboxes: &Inboxes, lane: usize) -> bool {
+        let begun = Instant::now();
+        loop {
+            // Read first: this thread may itself lose its CPU until the time is over.
+            let over = begun.elapsed() >= 50 * HELD_UP_AFTER;
+            inboxes.wake_idle();
+            if was_told(&inboxes.lanes[lane]) {
+                return true;
+            }
+            if over {
+                return false;
+            }
+            std::thread::sleep(STEAL_AFTER);
+        }
+    }
+
+    #[test]
+    fn what_waits_at_a_busy_lane_wakes_one_that_sleeps() {
+        let inboxes = Inboxes::new(3);
+        inboxes.fall_asleep(2);
+        inboxes.put(0, socket(), true);
+        assert!(was_told(&inboxes.lanes[0]), "its own lane first");
+        assert!(is_woken(&inboxes, 2));
+        assert!(!was_told(&inboxes.lanes[1]), "lane 1 is busy itself");
+        inboxes.fall_asleep(1);
+        assert!(was_told(&inboxes.lanes[1]), "and looks when it has nothing to do");
+    }
+
+    #[test]
+    fn what_waits_at_a_lane_that_sleeps_is_left_to_it() {
+        let inboxes = Inboxes::new(2);
+        inboxes.fall_asleep(0);
+        inboxes.fall_asleep(1);
+        inboxes.put(0, socket(), true);
+        assert!(!is_woken(&inboxes, 1));
+        inboxes.wake_up(0);
+        assert!(is_woken(&inboxes, 1), "until it is awake and does not come");
+    }
+
+    #[test]
+    fn a_steal_that_leaves_lanes_less_even_takes_longer() {
+        let inboxes = Inboxes::new(2);
+        (0..3).for_each(|_| inboxes.assignments.add(1));
+        for (added, connections, patience) in
+            [(0, 0, STEAL_AFTER), (2, 2, STEAL_AFTER), (1, 3, HELD_UP_AFTER)]
+        {
+            (0..added).for_each(|_| inboxes.assignments.add(0));
+            assert_eq!(inboxes.patience(0, 1), patience, "{connections} to 3");
+        }
+    }
+
+    #[test]
+    fn the_lane_with_the_least_work_is_chosen() {
+        // (expected work in ms, connections) of each lane, next -> lane
+        let cases = [
+            (vec![(0, 0), (0, 0), (0, 0)], 0, 0),
+            (vec![(0, 0), (0, 0), (0, 0)], 2, 2),
+            (vec![(0, 1), (0, 0), (0, 0)], 0, 1),
+            (vec![(0, 1), (0, 0), (0, 0)], 5, 2),
+            (vec![(7, 0), (0, 9), (8, 0)], 0, 1),
+            (vec![(7, 3), (7, 2)], 0, 1),
+            (vec![(7, 3)], 3, 0),
+        ];
+        for (lanes, next, want) in cases {
+            let loads = lanes.iter().map(|&(ms, connections)| Load {
+                open: true,
+                expected: ms * MS + MS / 2,
+                connections,
+            });
+            assert_eq!(least(loads, next), Some(want), "{lanes:?} from {next}");
+        }
+    }
+
+    #[test]
+    fn less_than_a_millisecond_of_work_does_not_decide() {
+        let load = |expected, connections| Load { open: true, expected, connections };
+        assert_eq!(least([load(900_000, 3), load(0, 4)].into_iter(), 0), Some(0));
+        assert_eq!(least([load(1_100_000, 3), load(0, 4)].into_iter(), 0), Some(1));
+    }
+
+    #[test]
+    fn a_lane_that_cannot_take_more_is_passed_over() {
+        let load = |open| Load { open, expected: 0, connections: 0 };
+        assert_eq!(least([load(false), load(true)].into_iter(), 0), Some(1));
+        assert_eq!(least([load(false), load(false)].into_iter(), 0), None);
+    }
+}

@@ -1,0 +1,209 @@
+//! Connections in transit between lanes.
+//!
+//! No connection is lost: a lane that ends closes its mailbox only when it is empty, under the same
+//! lock under which others add connections. A connection that arrives later is returned and stays
+//! where it was.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::policy::{Spent, Step};
+use crate::transport::resting::Resting;
+
+/// Maximum connections that a lane accepts per turn of its event loop, so that other tasks run in
+/// between.
+pub(super) const IN_A_TURN: usize = 32;
+
+/// A lane's mailbox for connections and for steps of plans, on its own cache lines.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Mailbox<R = Resting> {
+    inside: Mutex<Inside<R>>,
+    /// Wakes the lane.
+    pub(super) wake: Notify,
+}
+
+#[derive(Debug)]
+struct Inside<R> {
+    resting: VecDeque<R>,
+    /// The lane is ending or has ended.
+    closed: bool,
+    /// The step that the lane has not received yet, and the number of its plan.
+    step: Option<Step>,
+    plan: u32,
+    /// What the lane has shed for that plan.
+    spent: Spent,
+}
+
+impl<R> Mailbox<R> {
+    pub(crate) fn new() -> Self {
+        let inside = Inside {
+            resting: VecDeque::new(),
+            closed: false,
+            step: None,
+            plan: 0,
+            spent: Spent::default(),
+        };
+        Mailbox { inside: Mutex::new(inside), wake: Notify::new() }
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside<R>> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a connection to the lane, or returns it if the mailbox is closed.
+    pub(super) fn offer(&self, resting: R) -> Result<(), R> {
+        let mut inside = self.inside();
+        if inside.closed {
+            return Err(resting);
+        }
+        inside.resting.push_back(resting);
+        drop(inside);
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Number of connections in the mailbox.
+    pub(super) fn length(&self) -> usize {
+        self.inside().resting.len()
+    }
+
+    pub(super) fn take(&self) -> Option<R> {
+        let mut inside = self.inside();
+        let taken = inside.resting.pop_front();
+        if inside.resting.is_empty() {
+            inside.resting.shrink_to(IN_A_TURN);
+        }
+        taken
+    }
+
+    /// Closes the mailbox unless connections wait in it. Returns whether it was closed.
+    pub(crate) fn close(&self) -> bool {
+        let mut inside = self.inside();
+        inside.closed |= inside.resting.is_empty();
+        inside.closed
+    }
+
+    /// Closes the mailbox and drops the connections in it: the server is stopping.
+    pub(crate) fn abandon(&self) {
+        let left = {
+            let mut inside = self.inside();
+            inside.closed = true;
+            std::mem::take(&mut inside.resting)
+        };
+        drop(left);
+    }
+
+    /// Sends a step of a plan to the lane. Only the mover may call this.
+    pub(super) fn tell(&self, step: Step) {
+        let mut inside = self.inside();
+        if step == Step::Observe {
+            inside.plan = inside.plan.wrapping_add(1);
+            inside.spent = Spent::default();
+        }
+        inside.step = Some(step);
+        drop(inside);
+        self.wake.notify_one();
+    }
+
+    /// Takes the step sent since the last call, and the number of its plan.
+    pub(super) fn step(&self) -> Option<(u32, Step)> {
+        let mut inside = self.inside();
+        let plan = inside.plan;
+        inside.step.take().map(|step| (plan, step))
+    }
+
+    /// Whether the lane has not received the last step.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.inside().step.is_some()
+    }
+
+    /// Records that a connection left for a plan.
+    pub(super) fn spend(&self, plan: u32, taken: f64) {
+        let mut inside = self.inside();
+        if inside.plan == plan {
+            inside.spent.connections += 1;
+            inside.spent.taken += taken;
+        }
+    }
+
+    /// What the lane has shed for the last plan.
+    pub(super) fn spent(&self) -> Spent {
+        self.inside().spent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+
+    use super::super::policy::Shed;
+    use super::*;
+    use crate::metrics::Moved;
+
+    #[test]
+    fn a_lane_ends_only_when_nothing_waits_for_it() {
+        let mailbox = Mailbox::new();
+        assert_eq!(mailbox.offer(1), Ok(()));
+        assert!(!mailbox.close(), "one waits");
+        assert_eq!(mailbox.offer(2), Ok(()), "so it takes more");
+        assert_eq!([mailbox.take(), mailbox.take(), mailbox.take()], [Some(1), Some(2), None]);
+        assert!(mailbox.close());
+        assert_eq!(mailbox.offer(3), Err(3));
+        assert_eq!(mailbox.take(), None);
+    }
+
+    #[test]
+    fn what_is_offered_to_a_lane_that_ends_is_taken_or_given_back() {
+        for _ in 0..200 {
+            let mailbox = Arc::new(Mailbox::new());
+            let offers = {
+                let mailbox = Arc::clone(&mailbox);
+                thread::spawn(move || (0..50).filter(|&n| mailbox.offer(n).is_ok()).count())
+            };
+            let mut taken = 0;
+            while !mailbox.close() {
+                taken += std::iter::from_fn(|| mailbox.take()).count();
+            }
+            assert_eq!(offers.join().expect("no panic"), taken);
+        }
+    }
+
+    #[test]
+    fn a_burst_leaves_no_memory_behind() {
+        let mailbox = Mailbox::new();
+        (0..1000).for_each(|n| assert_eq!(mailbox.offer(n), Ok(())));
+        (0..1000).for_each(|n| assert_eq!(mailbox.take(), Some(n)));
+        assert!(mailbox.inside().resting.capacity() <= 2 * IN_A_TURN);
+    }
+
+    #[test]
+    fn what_is_cut_takes_nothing_more() {
+        let mailbox = Mailbox::new();
+        let one = Arc::new(());
+        assert!(mailbox.offer(Arc::clone(&one)).is_ok());
+        mailbox.abandon();
+        assert_eq!(Arc::strong_count(&one), 1, "it is dropped");
+        assert!(mailbox.offer(one).is_err());
+    }
+
+    #[test]
+    fn what_a_lane_sheds_counts_for_its_plan_alone() {
+        let mailbox = Mailbox::<()>::new();
+        mailbox.tell(Step::Observe);
+        let (first, _) = mailbox.step().expect("a step");
+        mailbox.spend(first, 0.25);
+        assert_eq!(mailbox.spent(), Spent { connections: 1, taken: 0.25 });
+        mailbox.tell(Step::Observe);
+        assert_eq!(mailbox.spent(), Spent::default());
+        mailbox.spend(first, 0.25);
+        assert_eq!(mailbox.spent(), Spent::default(), "it has not heard of the next plan");
+        let shed = Step::Shed(Shed::new(1, Moved::Busy, 0.5));
+        mailbox.tell(shed);
+        assert_eq!(mailbox.step(), Some((first + 1, shed)), "the last step counts");
+        assert_eq!(mailbox.step(), None);
+    }
+}

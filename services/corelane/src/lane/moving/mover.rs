@@ -1,0 +1,47 @@
+//! Makes busy lanes shed active connections, as the [policy](super::policy) decides. Runs on the
+//! admin thread.
+
+use std::future::pending;
+use std::time::Instant;
+
+use super::is_open;
+use super::mailbox::Mailbox;
+use super::policy::{Policy, Sample};
+use crate::base::phase::Lifecycle;
+use crate::base::settings::Moving;
+use crate::load::busy::busy;
+use crate::load::lane::LaneShared;
+use crate::metrics::Plans;
+
+/// Moves connections while the server serves.
+pub(crate) async fn run(
+    lanes: &[LaneShared],
+    mailboxes: &[Mailbox],
+    plans: &Plans,
+    lifecycle: &Lifecycle,
+    moving: Moving,
+) {
+    let mut policy = Policy::new(lanes.len());
+    while moving == Moving::Active && is_open(lanes, lifecycle) {
+        if let Some((lane, step)) = policy.tick(Instant::now(), &samples(lanes, mailboxes)) {
+            mailboxes[lane].tell(step);
+        }
+        if let Some(outcome) = policy.take_outcome() {
+            plans.end(outcome);
+        }
+        tokio::time::sleep(policy.pause()).await;
+    }
+    pending().await
+}
+
+fn samples(lanes: &[LaneShared], mailboxes: &[Mailbox]) -> Vec<Sample> {
+    let now = Instant::now();
+    let each = lanes.iter().zip(mailboxes).map(|(lane, mailbox)| Sample {
+        busy: busy(lane, now),
+        requests: lane.metrics.finished.get(),
+        active: lane.metrics.active.get(),
+        shed: mailbox.spent(),
+        unresponsive: mailbox.is_unheard(),
+    });
+    each.collect()
+}

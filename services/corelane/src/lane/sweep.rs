@@ -1,0 +1,199 @@
+//! Finds overdue connections and requests of a lane.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::task::yield_now;
+
+use super::moving::LaneMoves;
+use crate::base::clock::Tick;
+use crate::base::phase::Phase;
+use crate::base::settings::Timeouts;
+use crate::metrics::{Refusal, RequestRefusal};
+use crate::request::connection::{Connection, HangsOn, order_for};
+use crate::request::lane_state::LaneState;
+use crate::request::polls::Polls;
+use crate::transport::connections::Connections;
+use crate::transport::parking_lot::SLICE;
+
+/// Interval between sweeps of a closing lane, so that it ends as soon as it is empty.
+const HURRIED: Duration = Duration::from_millis(10);
+
+/// Maximum number of requests in a drain report.
+const NAMED: usize = 5;
+
+/// Interval between sweeps: a quarter of the shortest deadline, at most half a second. A deadline
+/// starts in one sweep and ends in another, so it is up to a second late.
+fn interval(timeouts: &Timeouts, park_after: Option<Duration>) -> Duration {
+    let Timeouts { header, body, request, write, idle, .. } = timeouts;
+    let shortest = header.min(body).min(request).min(write).min(idle);
+    let shortest = park_after.map_or(*shortest, |park_after| park_after.min(*shortest));
+    (shortest / 4).clamp(Duration::from_millis(25), Duration::from_millis(500))
+}
+
+/// The sweeps of a lane.
+pub(crate) struct Sweep {
+    pub(crate) connections: Rc<Connections>,
+    pub(crate) moves: Rc<LaneMoves>,
+    /// Idle time after which a connection parks.
+    pub(crate) park_after: Option<Duration>,
+    /// Interval between reports of a drain.
+    pub(crate) report: Duration,
+    /// Notified when idle connections must end at once.
+    pub(crate) hurry: Rc<Notify>,
+}
+
+/// Ends what is overdue, for as long as the lane runs. A pass takes some nanoseconds per
+/// connection. A timer per request would cost each request two timer operations.
+pub(crate) async fn run(sweep: Sweep) {
+    let lane = &*sweep.connections.lane;
+    let usual = interval(&lane.timeouts, sweep.park_after);
+    let mut last = Instant::now();
+    let mut reported = None;
+    loop {
+        let pause = if lane.phase.get() == Phase::Closing { HURRIED } else { usual };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // After a delay, so that requests which wait in their sockets are read first.
+            () = sweep.hurry.notified() => tokio::time::sleep(HURRIED).await,
+        }
+        // Input that arrived while the lane was busy is processed before it counts as missing.
+        yield_now().await;
+        let now = Instant::now();
+        // The lane could not read while a handler held it, so that time does not count against
+        // clients.
+        let passed = now.duration_since(last).min(2 * pause);
+        last = now;
+        lane.clock.set(lane.clock.get() + passed);
+        lane.metrics().beats.add(1);
+        lane.pending.expire(lane.timeouts.request, Tick::now());
+        for _ in 0..lane.streams.expire(lane.timeouts.write, lane.clock.get()) {
+            lane.metrics().refuse(Refusal::WriteTimeout);
+        }
+        let (mut active, mut long_idle) = (0, Vec::new());
+        let mut next = Some(0);
+        while let Some(from) = next {
+            if from > 0 {
+                yield_now().await;
+            }
+            next = sweep.look_at_some(from, &mut active, &mut long_idle);
+        }
+        sweep.moves.sweep(active);
+        if !sweep.connections.parking_lot.is_empty() {
+            sweep.connections.parking_lot.sweep();
+        }
+        sweep.park(&long_idle).await;
+        if lane.phase.get() == Phase::Closing {
+            let since = *reported.get_or_insert(now);
+            if now.duration_since(since) >= sweep.report {
+                reported = Some(now);
+                report(&sweep.connections, now);
+            }
+        }
+    }
+}
+
+/// Maximum connections to park per turn of the event loop, so that other tasks run in between.
+const PARKED_IN_A_TURN: usize = 32;
+
+impl Sweep {
+    /// Checks some connections, starting with this key. Counts active ones and collects those that
+    /// may park. Returns the key to continue with, if there are more.
+    fn look_at_some(
+        &self,
+        from: usize,
+        active: &mut usize,
+        long_idle: &mut Vec<usize>,
+    ) -> Option<usize> {
+        let Connections { lane, open, parking_lot, .. } = &*self.connections;
+        let park_after = self.park_after.filter(|_| parking_lot.takes(lane));
+        let open = open.borrow();
+        let keys = from..open.capacity();
+        let all = keys.filter_map(|key| Some((key, open.get(key)?)));
+        for (looks, (key, connection)) in all.enumerate() {
+            if looks == SLICE {
+                return Some(key);
+            }
+            look_at(connection, lane, lane.clock.get());
+            *active += usize::from(connection.is_active());
+            if park_after.is_some_and(|after| connection.is_long_idle(after)) {
+                long_idle.push(key);
+            }
+        }
+        None
+    }
+
+    /// Parks the connections with these keys.
+    async fn park(&self, keys: &[usize]) {
+        if keys.is_empty() {
+            return;
+        }
+        let Connections { lane, open, parking_lot, .. } = &*self.connections;
+        lane.polls.raise(Polls::PARK);
+        for keys in keys.chunks(PARKED_IN_A_TURN) {
+            if lane.phase.get() >= Phase::Closing || !parking_lot.takes(lane) {
+                break;
+            }
+            for &key in keys {
+                // The key may belong to another connection now; parking checks again.
+                if let Some(connection) = open.borrow().get(key) {
+                    connection.tell_to_park();
+                }
+            }
+            // Their tasks run before this one.
+            yield_now().await;
+        }
+        lane.polls.lower(Polls::PARK);
+    }
+}
+
+/// Ends a connection if it is overdue, or the wait for its requests' bodies.
+fn look_at(connection: &Connection, lane: &LaneState, now: Instant) {
+    let metrics = lane.metrics();
+    let late = connection.bodies.expire(lane.timeouts.body, now);
+    metrics.refuse_requests(RequestRefusal::BodyTimeout, late);
+    let Some(due) = connection.due(lane, now) else { return };
+    // Without a request to answer this is an ordinary close, which also follows the rules of TLS
+    // and HTTP/2.
+    let is_silent = connection.is_silent() || connection.is_multiplexed();
+    connection.tell(order_for(lane, due, is_silent));
+}
+
+/// Logs what a closing lane still waits for.
+fn report(connections: &Connections, now: Instant) {
+    if connections.is_empty() {
+        return;
+    }
+    let Connections { lane, open, parking_lot, .. } = connections;
+    let open = open.borrow();
+    let hang = |on| open.iter().filter(|(_, c)| c.hangs_on() == Some(on)).count();
+    let mut waiting = lane.pending.ages(now.into());
+    waiting.sort_by_key(|&(_, age)| std::cmp::Reverse(age));
+    let oldest = waiting.iter().take(NAMED).map(|&(kind, age)| {
+        format!("{} {} {:.1}s", kind.method_name(), lane.route(kind), age.as_secs_f64())
+    });
+    tracing::info!(
+        lane = lane.index,
+        connections = open.len() + parking_lot.len(),
+        in_flight = lane.metrics().in_flight.get(),
+        queued = lane.metrics().queued.get(),
+        unfinished_headers = hang(HangsOn::Header) + parking_lot.unfinished_headers(),
+        unread_replies = hang(HangsOn::Reader),
+        oldest = oldest.collect::<Vec<_>>().join(", "),
+        "drain: still waiting"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_is_soon_enough_for_the_shortest_deadline() {
+        let with = |body| interval(&Timeouts { body, ..Timeouts::default() }, None);
+        assert_eq!(with(Duration::from_secs(30)), Duration::from_millis(500));
+        assert_eq!(with(Duration::from_millis(400)), Duration::from_millis(100));
+        assert_eq!(with(Duration::from_millis(1)), Duration::from_millis(25));
+    }
+}

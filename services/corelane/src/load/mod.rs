@@ -1,0 +1,9 @@
+//! The load of each lane: the load table, what the lane does now, and the reports of it.
+
+pub(crate) mod assignment;
+pub(crate) mod busy;
+pub(crate) mod lane;
+pub(crate) mod report;
+pub(crate) mod running;
+pub(crate) mod stalls;
+pub(crate) mod table;

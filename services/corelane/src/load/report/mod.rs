@@ -1,0 +1,148 @@
+//! Load reports: replies report to the load balancer in front how busy this server is.
+//!
+//! The admin thread reads the lanes' counters ten times a second ([`sampler`]) and publishes one
+//! header value ([`form`]). Each lane adds it to the replies of its connections ([`publish`]).
+
+mod form;
+mod publish;
+mod sampler;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+pub(crate) use publish::{LaneReports, Published};
+use sampler::{Reading, Sampler};
+
+use crate::load::lane::LaneShared;
+
+/// Interval between reports.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// Whether replies carry load reports, and in which format.
+///
+/// A report is the response header `endpoint-load-metrics` of ORCA (Open Request Cost
+/// Aggregation, `xds.data.orca.v3.OrcaLoadReport`), which Envoy's
+/// `client_side_weighted_round_robin` and gRPC's `weighted_round_robin` turn into weights:
+/// requests per second divided by utilization (gRFC A58).
+///
+/// Enable it for many gateways that share the replicas, or for replicas of uneven capacity. A single
+/// gateway that counts its own requests in flight (least request) balances better without. The
+/// gateway should strip the header: it is not for clients.
+///
+/// | key | value |
+/// |---|---|
+/// | `application_utilization` | share of wall-clock time in which lanes ran tasks, the mean over the lanes, at least 0.02. A task that waits for its CPU counts, so CPU contention shows |
+/// | `rps_fractional` | requests finished per second, whatever their status; above 0 |
+/// | `eps` | replies with a status of 5xx per second |
+/// | `named_metrics.expected_wait` | expected remaining lane time of queued and running requests in seconds, the mean over the lanes |
+/// | `named_metrics.in_flight` | requests in flight over all lanes |
+///
+/// The first three are smoothed over one second: the weight of a value falls to `1/e` in a second. The
+/// named metrics are current values.
+///
+/// A report is made every 100 ms, and each connection carries it once, in its first reply after that.
+/// While fewer than 0.1 requests per second finish, there is no report: an idle server has no data
+/// about the cost of a request.
+///
+/// Envoy 1.40 ignores a whole report if it contains an unknown key. Its `error_utilization_penalty`
+/// defaults to 0, so `eps` has no effect unless it is set. While all replicas are below 2%, their
+/// weights follow the requests that each handled before.
+///
+/// ```
+/// use corelane::{LoadReports, Server};
+///
+/// let _builder = Server::builder().load_reports(LoadReports::Text);
+/// assert_eq!("json".parse(), Ok(LoadReports::Json));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LoadReports {
+    /// No load reports, and no sampling.
+    #[default]
+    Off,
+    /// `TEXT application_utilization=0.2500,rps_fractional=1200.000,...`: the shorter format.
+    Text,
+    /// `JSON {"application_utilization":0.2500,...,"named_metrics":{"expected_wait":0.001000,...}}`
+    Json,
+}
+
+impl FromStr for LoadReports {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "off" => Ok(LoadReports::Off),
+            "text" => Ok(LoadReports::Text),
+            "json" => Ok(LoadReports::Json),
+            _ => Err("off, text or json".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for LoadReports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LoadReports::Off => "off",
+            LoadReports::Text => "text",
+            LoadReports::Json => "json",
+        })
+    }
+}
+
+/// Samples the lanes and publishes reports, on the admin thread, until the server ends.
+pub(crate) async fn run(
+    lanes: &[LaneShared],
+    published: &Published,
+    form: LoadReports,
+) -> Infallible {
+    let mut sampler = Sampler::new(lanes.len());
+    let mut readings = Vec::with_capacity(lanes.len());
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last = Instant::now();
+    loop {
+        ticks.tick().await;
+        readings.clear();
+        let now = Instant::now();
+        readings.extend(lanes.iter().map(|lane| read(lane, now)));
+        let report = sampler.sample(now - last, &readings);
+        last = now;
+        published.publish(report.and_then(|report| form::header_value(&report, form)));
+    }
+}
+
+/// The reports of one lane in TEXT and JSON, from `(elapsed, busy, waits, finished, failed,
+/// in_flight, expected)` with times in nanoseconds.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn of_one_lane(samples: impl Iterator<Item = [u64; 7]>) -> Vec<[String; 2]> {
+    let mut sampler = Sampler::new(1);
+    let reports =
+        samples.filter_map(|[elapsed, busy, waits, finished, failed, in_flight, left]| {
+            let (busy, expected) = (Duration::from_nanos(busy), Duration::from_nanos(left));
+            let reading = Reading { busy, waits, finished, failed, in_flight, expected };
+            sampler.sample(Duration::from_nanos(elapsed), &[reading])
+        });
+    let text = |report: &sampler::Report, form| {
+        let value = form::header_value(report, form).expect("a header value");
+        value.to_str().expect("ASCII").to_owned()
+    };
+    let forms = [LoadReports::Text, LoadReports::Json];
+    reports.map(|report| forms.map(|form| text(&report, form))).collect()
+}
+
+fn read(lane: &LaneShared, now: Instant) -> Reading {
+    let (metrics, runtime) = (&lane.metrics, lane.runtime.get());
+    Reading {
+        busy: runtime.map_or(Duration::ZERO, |runtime| runtime.worker_total_busy_duration(0)),
+        // A lane that has not started counts as waiting.
+        waits: runtime.map_or(1, |runtime| runtime.worker_park_unpark_count(0)),
+        finished: metrics.finished.get(),
+        failed: metrics.failed.get(),
+        in_flight: metrics.in_flight.get(),
+        expected: lane.expected_work(now.into_std()),
+    }
+}

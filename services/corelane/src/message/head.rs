@@ -1,0 +1,282 @@
+//! Parses plain heads into requests.
+//!
+//! The parser is strict for safety. A head is plain if every HTTP/1.1 parser reads each of its
+//! bytes in the same way (RFC 9112 sections 2.2, 3 and 5). All other heads are passed to hyper
+//! unchanged.
+
+mod names;
+
+use std::mem;
+
+use bytes::{Bytes, BytesMut};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
+use memchr::memchr;
+
+use self::names::Names;
+use crate::base::settings::Limits;
+use crate::message::conformance::is_host;
+
+/// The end of a plain request line.
+const VERSION: &[u8] = b" HTTP/1.1";
+
+/// The parts of a plain head and their positions. Reused.
+#[derive(Debug, Default)]
+pub(crate) struct Head {
+    method: Method,
+    target: Span,
+    fields: Vec<(HeaderName, Span)>,
+    names: Names,
+    /// Length in bytes, including the empty line.
+    length: usize,
+    /// Bytes of the body that follows.
+    body: usize,
+}
+
+/// A range of a head: start and end.
+type Span = (usize, usize);
+
+/// What the bytes of a connection begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A plain request: bytes of its head, and of its body.
+    Plain { head: usize, body: usize },
+    /// The beginning of a head that may be plain.
+    Partial,
+    /// Anything else: hyper reads it.
+    Other,
+}
+
+impl Head {
+    /// Tells what `bytes` begin with, which are not empty.
+    pub(crate) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Found {
+        match self.head(&bytes[..bytes.len().min(limits.header_bytes)], limits) {
+            Ok(()) if self.body as u64 <= limits.body_bytes => {
+                Found::Plain { head: self.length, body: self.body }
+            }
+            Err(Odd::Short) if bytes.len() < limits.header_bytes => Found::Partial,
+            _ => Found::Other,
+        }
+    }
+
+    fn head(&mut self, bytes: &[u8], limits: &Limits) -> Result<(), Odd> {
+        let mut next = match line(bytes, 0) {
+            Err(Odd::Short) if !may_begin(bytes) => return Err(Odd::Other),
+            line => self.request_line(line?, limits).ok_or(Odd::Other)?,
+        };
+        self.fields.clear();
+        let (mut host, mut body) = (false, None);
+        loop {
+            let line = match line(bytes, next) {
+                Err(Odd::Short) if !may_begin_field(&bytes[next..]) => return Err(Odd::Other),
+                line => line?,
+            };
+            let begin = next;
+            next += line.len() + 2;
+            if line.is_empty() {
+                self.length = next;
+                self.body = body.unwrap_or(0);
+                // RFC 9112 section 3.2: exactly one Host. Section 6.3: any request may have a body,
+                // but with other methods that is rare, and parsers differ.
+                let plain = host && (body.is_none() || self.may_have_body());
+                return if plain { Ok(()) } else { Err(Odd::Other) };
+            }
+            let (name, meaning, value) = self.field(line, limits).ok_or(Odd::Other)?;
+            let at = begin + line.len() - value.len();
+            match meaning {
+                Meaning::Host if host || !is_host(value) => return Err(Odd::Other),
+                Meaning::Host => host = true,
+                Meaning::Connection if !value.eq_ignore_ascii_case(b"keep-alive") => {
+                    return Err(Odd::Other);
+                }
+                Meaning::Length if body.is_some() => return Err(Odd::Other),
+                Meaning::Length => body = Some(length(value).ok_or(Odd::Other)?),
+                Meaning::Connection | Meaning::End => {}
+                Meaning::Message => return Err(Odd::Other),
+            }
+            self.fields.push((name, (at, begin + line.len())));
+        }
+    }
+
+    /// Reads a field: its name, what that means, and its value.
+    fn field<'a>(
+        &mut self,
+        line: &'a [u8],
+        limits: &Limits,
+    ) -> Option<(HeaderName, Meaning, &'a [u8])> {
+        let colon = memchr(b':', line)?;
+        let space = usize::from(line.get(colon + 1) == Some(&b' '));
+        let (name, value) = (&line[..colon], &line[colon + 1 + space..]);
+        if is_padded(value) || self.fields.len() == limits.headers {
+            return None;
+        }
+        let (name, meaning) = self.names.read(name)?;
+        Some((name, meaning, value))
+    }
+
+    /// Reads the request line; where the fields begin.
+    fn request_line(&mut self, line: &[u8], limits: &Limits) -> Option<usize> {
+        let rest = line.strip_suffix(VERSION)?;
+        let space = memchr(b' ', rest)?;
+        self.method = method(&rest[..space])?;
+        let target = &rest[space + 1..];
+        let plain = target.first() == Some(&b'/')
+            && target.len() <= limits.uri_bytes
+            && target.iter().all(|&byte| TARGET[usize::from(byte)]);
+        self.target = (space + 1, rest.len());
+        plain.then_some(line.len() + 2)
+    }
+
+    fn may_have_body(&self) -> bool {
+        matches!(self.method, Method::POST | Method::PUT | Method::PATCH)
+    }
+
+    /// Builds the request that [`Head::read`] found in `bytes`, and returns it with the part of its
+    /// body that has arrived. Copies the bytes once, to `memory`. `None`: a value has bytes that are
+    /// not plain.
+    pub(crate) fn request(
+        &mut self,
+        bytes: &[u8],
+        memory: &mut BytesMut,
+        mut fields: HeaderMap,
+    ) -> Option<(Request<()>, Bytes)> {
+        let end = bytes.len().min(self.length + self.body);
+        memory.extend_from_slice(&bytes[..end]);
+        let bytes = memory.split().freeze();
+        let part = |(from, to): Span| bytes.slice(from..to);
+        let target = PathAndQuery::from_maybe_shared(part(self.target)).ok()?;
+        fields.reserve(self.fields.len());
+        for (name, value) in self.fields.drain(..) {
+            fields.append(name, HeaderValue::from_maybe_shared(part(value)).ok()?);
+        }
+        let body = if self.body == 0 { Bytes::new() } else { part((self.length, end)) };
+        let mut request = Request::new(());
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = Uri::from(target);
+        *request.version_mut() = Version::HTTP_11;
+        // The replaced map is empty, and its destructor would cost more than replacing it.
+        mem::forget(mem::replace(request.headers_mut(), fields));
+        Some((request, body))
+    }
+}
+
+/// Why a head is not plain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Odd {
+    /// It is not complete.
+    Short,
+    /// hyper reads it.
+    Other,
+}
+
+/// The line that begins at `from`, without its end, which is CRLF and nothing else.
+fn line(bytes: &[u8], from: usize) -> Result<&[u8], Odd> {
+    let rest = &bytes[from..];
+    let end = memchr(b'\n', rest).ok_or(Odd::Short)?;
+    rest[..end].strip_suffix(b"\r").ok_or(Odd::Other)
+}
+
+/// Whether a plain request line can begin with these bytes. If not, the rest is not awaited.
+fn may_begin(bytes: &[u8]) -> bool {
+    let Some(space) = memchr(b' ', bytes) else {
+        return METHODS.iter().any(|method| method.starts_with(bytes));
+    };
+    let rest = &bytes[space + 1..];
+    let target = memchr(b' ', rest).unwrap_or(rest.len());
+    let is_plain = |&byte: &u8| TARGET[usize::from(byte)];
+    method(&bytes[..space]).is_some()
+        && rest[..target].iter().all(is_plain)
+        && matches!(rest.first(), None | Some(b'/'))
+        && (VERSION.starts_with(&rest[target..]) || &rest[target..] == b" HTTP/1.1\r")
+}
+
+/// Whether a plain field can begin with these bytes.
+fn may_begin_field(bytes: &[u8]) -> bool {
+    let line = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+    let name = &line[..memchr(b':', line).unwrap_or(line.len())];
+    let is_name = line.is_empty() || HeaderName::from_bytes(name).is_ok();
+    is_name && line.iter().all(|byte| (b' '..=b'~').contains(byte))
+}
+
+/// Whether a value starts or ends with whitespace, or contains bytes that parsers strip or replace
+/// differently (RFC 9110 section 5.5).
+fn is_padded(value: &[u8]) -> bool {
+    let odd = value.iter().fold(false, |odd, byte| odd | !(b' '..=b'~').contains(byte));
+    odd || value.first() == Some(&b' ') || value.last() == Some(&b' ')
+}
+
+/// A Content-Length that every parser reads in the same way: digits without a leading 0 (RFC 9110
+/// section 8.6). A larger number exceeds what one read returns.
+fn length(value: &[u8]) -> Option<usize> {
+    let plain = matches!(value, [b'0'] | [b'1'..=b'9', ..]) && value.len() <= 9;
+    if !plain || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(value.iter().fold(0, |length, digit| 10 * length + usize::from(digit - b'0')))
+}
+
+/// The meaning of a field for the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// No meaning; only the service uses it.
+    End,
+    Host,
+    Connection,
+    /// The length of the body.
+    Length,
+    /// Changes how the message or the connection continues.
+    Message,
+}
+
+impl Meaning {
+    pub(crate) fn of(name: &[u8]) -> Meaning {
+        let known: &[(&[u8], Meaning)] = match name.len() {
+            2 => &[(b"te", Meaning::Message)],
+            4 => &[(b"host", Meaning::Host)],
+            6 => &[(b"expect", Meaning::Message)],
+            7 => &[(b"upgrade", Meaning::Message), (b"trailer", Meaning::Message)],
+            10 => &[(b"connection", Meaning::Connection)],
+            14 => &[(b"content-length", Meaning::Length)],
+            17 => &[(b"transfer-encoding", Meaning::Message)],
+            _ => return Meaning::End,
+        };
+        let found = known.iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
+        found.map_or(Meaning::End, |(_, meaning)| *meaning)
+    }
+}
+
+/// The methods that a plain request may have.
+const METHODS: [&[u8]; 7] = [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH"];
+
+fn method(token: &[u8]) -> Option<Method> {
+    Some(match token {
+        b"GET" => Method::GET,
+        b"HEAD" => Method::HEAD,
+        b"POST" => Method::POST,
+        b"PUT" => Method::PUT,
+        b"DELETE" => Method::DELETE,
+        b"OPTIONS" => Method::OPTIONS,
+        b"PATCH" => Method::PATCH,
+        _ => return None,
+    })
+}
+
+/// Bytes of a path or a query (RFC 3986 sections 3.3 and 3.4).
+const TARGET: [bool; 256] = {
+    let marks = b"-._~!$&'()*+,;=:@/?%";
+    let mut plain = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        plain[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut mark = 0;
+    while mark < marks.len() {
+        plain[marks[mark] as usize] = true;
+        mark += 1;
+    }
+    plain
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,9 @@
+//! HTTP messages: what their bytes mean, which are rejected, and the fields that the server adds.
+
+pub(crate) mod conformance;
+pub(crate) mod date;
+pub(crate) mod framing;
+pub(crate) mod head;
+pub(crate) mod problem;
+pub(crate) mod request_id;
+pub(crate) mod trace_context;

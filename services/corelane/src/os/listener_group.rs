@@ -1,0 +1,241 @@
+//! The listening sockets of a server as a group: steering of handshakes, and rejection of new ones
+//! before the sockets are closed.
+
+mod program;
+
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use libc::{sock_filter, sock_fprog};
+use nix::sys::socket::{setsockopt, sockopt::AttachReusePortCbpf};
+use socket2::{SockFilter, SockRef};
+use tokio::time::{Instant, sleep_until};
+
+/// Second descriptors of the listening sockets, in the order in which they joined their
+/// `SO_REUSEPORT` group. A socket closes with its last descriptor, so they are dropped before the
+/// lanes close theirs.
+#[derive(Debug, Default)]
+pub(crate) struct ListenerGroup {
+    sockets: Mutex<Vec<TcpListener>>,
+    /// Whether steering is enabled.
+    steering: bool,
+    /// Whether steering is active.
+    steered: AtomicBool,
+    warned: AtomicBool,
+}
+
+impl ListenerGroup {
+    /// A group without sockets; `steering` as in [`Builder::steering`](crate::Builder::steering).
+    pub(crate) fn new(steering: bool) -> Self {
+        ListenerGroup { steering, ..Self::default() }
+    }
+
+    /// Duplicates the descriptor of each listener.
+    pub(crate) fn open(&self, listeners: &[TcpListener]) -> std::io::Result<()> {
+        *self.sockets() = listeners.iter().map(TcpListener::try_clone).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    /// Drops the descriptors.
+    pub(crate) fn release(&self) {
+        self.sockets().clear();
+    }
+
+    /// Steers handshakes by the CPU of each lane, if steering is enabled. Call it whenever lanes
+    /// are pinned again. Falls back to the kernel's hash if the kernel rejects the program, or if a
+    /// lane would get nothing because it has no CPU of its own.
+    pub(crate) fn set_cpus(&self, cpus: &[Option<usize>]) {
+        if !self.steering || self.sockets().is_empty() {
+            return; // disabled, or the listeners are closing
+        }
+        let steered = match program::by_receiving_cpu(cpus) {
+            Some(program) => self.attach(program).map_err(|error| error.to_string()),
+            None => Err("not every lane is pinned to a CPU of its own".to_owned()),
+        };
+        match steered {
+            Ok(()) => self.steered.store(true, Ordering::Relaxed),
+            Err(reason) => {
+                self.leave_to_hash();
+                if !self.warned.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(
+                        reason,
+                        "steering is not active: connections are placed by the hash"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Whether handshakes go to the lane of the CPU that received them.
+    pub(crate) fn is_steered(&self) -> bool {
+        self.steered.load(Ordering::Relaxed)
+    }
+
+    /// Blocks new handshakes and waits for current ones, for [`HANDSHAKE_GRACE`] or until
+    /// `deadline`. After that nothing is added to the accept queues. Has no effect if the kernel
+    /// rejects the filter.
+    pub(crate) async fn finish_handshakes(&self, deadline: Instant) {
+        // Closing a listener changes the indices of the others.
+        self.leave_to_hash();
+        match self.refuse_handshakes() {
+            Ok(()) => sleep_until(deadline.min(Instant::now() + HANDSHAKE_GRACE)).await,
+            Err(error) => tracing::warn!(%error, "drain: connections in handshake may be lost"),
+        }
+    }
+
+    /// Makes every listener drop new handshakes. Connections that are accepted from now on inherit
+    /// the filter, which passes all their segments.
+    fn refuse_handshakes(&self) -> std::io::Result<()> {
+        let filter: Vec<_> = program::no_new_handshake()
+            .into_iter()
+            .map(|step| SockFilter::new(step.code, step.jt, step.jf, step.k))
+            .collect();
+        for socket in self.sockets().iter() {
+            SockRef::from(socket).attach_filter(&filter)?;
+        }
+        Ok(())
+    }
+
+    fn leave_to_hash(&self) {
+        if self.steered.swap(false, Ordering::Relaxed)
+            && let Err(error) = self.attach(program::by_hash())
+        {
+            tracing::warn!(%error, "steering: cannot replace the BPF program");
+        }
+    }
+
+    /// Sets the program of the group, through any of its sockets.
+    fn attach(&self, mut program: Vec<sock_filter>) -> std::io::Result<()> {
+        let sockets = self.sockets();
+        let Some(socket) = sockets.first() else { return Ok(()) };
+        let len = u16::try_from(program.len()).map_err(std::io::Error::other)?;
+        // The kernel copies the program before the call returns.
+        let program = sock_fprog { len, filter: program.as_mut_ptr() };
+        Ok(setsockopt(&socket.as_fd(), AttachReusePortCbpf, &program)?)
+    }
+
+    fn sockets(&self) -> MutexGuard<'_, Vec<TcpListener>> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Time for current handshakes: a round trip across a continent. It is not shortened if there are
+/// none, because their list (proc(5), /proc/net/tcp) takes as long to read with many connections.
+const HANDSHAKE_GRACE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read, Write};
+    use std::net::{SocketAddr, TcpStream};
+
+    use super::*;
+    use rustix::thread::{CpuSet, sched_setaffinity};
+
+    use crate::os::cpu::CpuView;
+    use crate::os::listener::bind_lanes;
+
+    fn bind(lanes: usize) -> (Vec<TcpListener>, SocketAddr) {
+        let free = "127.0.0.1:0".parse().expect("an address");
+        let listeners = bind_lanes(free, 128, lanes).expect("listeners");
+        let address = listeners[0].local_addr().expect("an address");
+        (listeners, address)
+    }
+
+    /// The number of connections in each accept queue.
+    fn take_all(listeners: &[TcpListener]) -> Vec<usize> {
+        listeners
+            .iter()
+            .map(|listener| std::iter::from_fn(|| listener.accept().ok()).count())
+            .collect()
+    }
+
+    /// Connects `n` times from a thread pinned to `cpu`. On loopback the sending CPU also receives.
+    fn connect_from(cpu: usize, address: SocketAddr, n: usize) -> Vec<TcpStream> {
+        let client = std::thread::spawn(move || {
+            let mut mask = CpuSet::new();
+            mask.set(cpu);
+            sched_setaffinity(None, &mask).expect("pinned");
+            (0..n).map(|_| TcpStream::connect(address).expect("connect")).collect()
+        });
+        client.join().expect("no panic")
+    }
+
+    #[test]
+    fn the_kernel_steers_by_the_receiving_cpu() {
+        let cpus = CpuView::read().expect("the affinity mask").affinity;
+        let (a, b) = (cpus[0], cpus[cpus.len() - 1]);
+        if a == b {
+            return; // one CPU: there is nothing to choose from
+        }
+        let (listeners, address) = bind(2);
+        let group = ListenerGroup::new(true);
+        group.open(&listeners).expect("descriptors");
+        // Lanes in the order of their CPUs, swapped, and a lane on another CPU.
+        for (pins, from_a, from_b) in
+            [([a, b], [9, 0], [0, 9]), ([b, a], [0, 9], [9, 0]), ([a, 1000], [9, 0], [4, 5])]
+        {
+            group.set_cpus(&pins.map(Some));
+            assert!(group.is_steered());
+            let clients = connect_from(a, address, 9);
+            assert_eq!(take_all(&listeners), from_a, "from CPU {a} to {pins:?}");
+            let others = connect_from(b, address, if pins[1] == 1000 { 64 } else { 9 });
+            let taken = take_all(&listeners);
+            if pins[1] == 1000 {
+                let hashed = taken.iter().all(|&n| n > 0) && taken.iter().sum::<usize>() == 64;
+                assert!(hashed, "a CPU without a lane is left to the hash: {taken:?}");
+            } else {
+                assert_eq!(taken, from_b, "from CPU {b} to {pins:?}");
+            }
+            drop((clients, others));
+        }
+        group.set_cpus(&[Some(a), None]);
+        assert!(!group.is_steered());
+        let _clients = connect_from(a, address, 64);
+        let taken = take_all(&listeners);
+        assert!(taken.iter().all(|&n| n > 0), "back to the hash: {taken:?}");
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_leaves_the_hash() {
+        // A socket without SO_REUSEPORT does not accept the program (EINVAL).
+        let lone = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let group = ListenerGroup::new(true);
+        group.open(&[lone]).expect("descriptors");
+        group.set_cpus(&[Some(0)]);
+        assert!(!group.is_steered());
+    }
+
+    #[test]
+    fn closing_keeps_what_has_begun_and_lets_nothing_begin() {
+        let (listeners, address) = bind(2);
+        let group = ListenerGroup::new(false);
+        group.open(&listeners).expect("descriptors");
+        let mut clients: Vec<_> =
+            (0..16).map(|_| TcpStream::connect(address).expect("connect")).collect();
+        group.refuse_handshakes().expect("a filter");
+        for _ in 0..4 {
+            let late = TcpStream::connect_timeout(&address, Duration::from_millis(50));
+            assert_eq!(late.expect_err("no answer").kind(), ErrorKind::TimedOut);
+        }
+        let mut accepted = Vec::new();
+        for listener in &listeners {
+            accepted.extend(std::iter::from_fn(|| listener.accept().ok()));
+        }
+        assert_eq!(accepted.len(), clients.len());
+        let mut inherited = 0;
+        for (socket, peer) in &mut accepted {
+            let client = clients.iter_mut().find(|c| c.local_addr().ok() == Some(*peer));
+            client.expect("its client").write_all(b"x").expect("written");
+            socket.set_nonblocking(false).expect("blocking");
+            inherited += socket.read(&mut [0]).expect("read");
+        }
+        assert_eq!(inherited, clients.len(), "connections work as before");
+        group.release();
+        drop(listeners);
+        let refused = TcpStream::connect(address).expect_err("closed");
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    }
+}

@@ -1,0 +1,176 @@
+//! Runs blocking code without stopping the lane.
+
+use std::cell::RefCell;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::task::{Context, Poll};
+
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
+use tokio::task::JoinHandle;
+
+use crate::base::settings::Limits;
+use crate::load::lane::{Calls, Lane};
+use crate::metrics::RequestRefusal;
+use crate::request::current::{self, OnBehalf};
+
+thread_local! {
+    /// The blocking pool of this thread's lane.
+    static POOL: RefCell<Option<Pool>> = const { RefCell::new(None) };
+}
+
+/// Limits the blocking threads of a lane. The threads themselves belong to its tokio runtime.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    lane: Lane,
+    allowed: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(lane: Lane, limits: &Limits) -> Self {
+        let allowed = limits.blocking_threads.saturating_add(limits.blocking_queue) as u64;
+        Pool { lane, allowed }
+    }
+
+    /// Makes this the pool of the calling thread.
+    pub(crate) fn enter(self) {
+        POOL.set(Some(self));
+    }
+
+    /// Admits a call, if there is room.
+    fn admit(&self) -> Option<Call> {
+        let shared = self.lane.shared();
+        if shared.calls.try_begin(self.allowed) {
+            return Some(Call { state: AtomicU8::new(0), calls: Arc::clone(&shared.calls) });
+        }
+        shared.metrics.refuse_request(RequestRefusal::PoolFull);
+        None
+    }
+}
+
+/// Lets a thread that a pinned lane started run on any CPU of the process, so that blocking work
+/// uses an idle CPU instead of the lane's. The main thread is never pinned.
+pub(crate) fn unpin_current_thread() {
+    let everywhere = sched_getaffinity(Some(rustix::process::getpid()));
+    if let Err(error) = everywhere.and_then(|cpus| sched_setaffinity(None, &cpus)) {
+        tracing::debug!(%error, "cannot unpin a blocking thread from the CPU of its lane");
+    }
+}
+
+/// Runs `work`, which may block or compute for a long time, on a thread of this lane's pool, while the
+/// lane serves other requests.
+///
+/// A lane has at most [`Limits::blocking_threads`](crate::Limits::blocking_threads) such threads, which
+/// are not pinned; [`Limits::blocking_queue`](crate::Limits::blocking_queue) further calls wait for
+/// one. When the future is dropped, because the client disconnected or the deadline passed, a waiting
+/// call does not run; a running one continues, and its result is dropped. A drain waits for running
+/// calls until [`Drain::deadline`](crate::Drain::deadline), even if their clients have disconnected:
+/// they may be in the middle of a write. Calls that have not returned by then are counted in
+/// [`Drained::cut`](crate::Drained::cut).
+///
+/// # Errors
+///
+/// [`BlockingError`] when the pool is full; the metric `corelane_requests_refused_total` counts it
+/// (reason `pool_full`). A service that returns this error, or an error whose source it is, answers
+/// `503` with `Retry-After`.
+///
+/// # Panics
+///
+/// When called outside a lane. The future panics if `work` does; the request is then answered `500`.
+///
+/// ```
+/// use corelane::BlockingError;
+///
+/// async fn read(path: String) -> Result<std::io::Result<Vec<u8>>, BlockingError> {
+///     corelane::blocking(move || std::fs::read(path)).await
+/// }
+/// ```
+pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
+    let call = POOL.with_borrow(|pool| {
+        pool.as_ref().expect("blocking is called on the thread of a lane").admit()
+    });
+    let Some(call) = call else { return Blocking(None) };
+    let call = Arc::new(call);
+    let permit = Permit(Arc::clone(&call));
+    let request_record = current::named();
+    let result = tokio::task::spawn_blocking(move || {
+        permit.begin();
+        let _request = OnBehalf::of(request_record);
+        work()
+    });
+    Blocking(Some((result, call)))
+}
+
+/// One call, shared by its future and the thread that runs it.
+#[derive(Debug)]
+struct Call {
+    /// A combination of the bits below.
+    state: AtomicU8,
+    calls: Arc<Calls>,
+}
+
+const BEGUN: u8 = 1;
+/// Its future was dropped.
+const LEFT: u8 = 2;
+const DONE: u8 = 4;
+const ABANDONED: u8 = BEGUN | LEFT;
+
+impl Call {
+    /// Sets a bit. Called once for each.
+    fn note(&self, what: u8) {
+        let before = self.state.fetch_or(what, Relaxed);
+        if before | what == ABANDONED {
+            self.calls.abandon();
+        } else if what == DONE && before == ABANDONED {
+            self.calls.end_abandoned();
+        }
+    }
+}
+
+/// Permission for a call to use its pool, released when the call has returned or will not run.
+struct Permit(Arc<Call>);
+
+impl Permit {
+    fn begin(&self) {
+        self.0.note(BEGUN);
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.note(DONE);
+        self.0.calls.end();
+    }
+}
+
+/// The future result of [`blocking`].
+#[derive(Debug)]
+#[must_use = "a call whose future is dropped may not run"]
+pub struct Blocking<T>(Option<(JoinHandle<T>, Arc<Call>)>);
+
+/// All threads of the pool are busy and its queue is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many blocking calls")]
+pub struct BlockingError;
+
+impl<T> Future for Blocking<T> {
+    type Output = Result<T, BlockingError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some((result, _)) = &mut self.0 else { return Poll::Ready(Err(BlockingError)) };
+        Pin::new(result).poll(cx).map(|ended| match ended {
+            Ok(result) => Ok(result),
+            Err(error) => resume_unwind(error.into_panic()),
+        })
+    }
+}
+
+impl<T> Drop for Blocking<T> {
+    fn drop(&mut self) {
+        if let Some((result, call)) = &self.0 {
+            result.abort();
+            call.note(LEFT);
+        }
+    }
+}

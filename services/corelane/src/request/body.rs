@@ -1,0 +1,197 @@
+//! Request bodies, bounded in size and time.
+
+use std::io;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use crate::base::error::BoxError;
+use crate::request::body_watch::BodyWatch;
+use crate::request::upload::BodyReader;
+
+/// The body of a request, bounded by
+/// [`Limits::body_bytes`](crate::Limits::body_bytes) and [`Timeouts::body`](crate::Timeouts::body).
+///
+/// It implements [`http_body::Body`] and is `Send`, so it works wherever hyper's body type does,
+/// including an axum `Router`.
+///
+/// ```
+/// use corelane::{BodyError, Incoming};
+/// use http_body_util::BodyExt;
+///
+/// async fn length(body: Incoming) -> Result<usize, BodyError> {
+///     Ok(body.collect().await?.to_bytes().len())
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Incoming {
+    /// `None` where the request has no body, or its body has ended.
+    inner: Option<Inner>,
+    /// Remaining bytes of the limit. `None` after an error, which ends the body.
+    left: Option<u64>,
+    /// Set while more of the body is expected.
+    watch: Option<Arc<BodyWatch>>,
+}
+
+#[derive(Debug)]
+enum Inner {
+    /// The body arrived with its request.
+    Whole(Bytes),
+    /// The fast path reads it.
+    Arriving(BodyReader),
+    Hyper(hyper::body::Incoming),
+}
+
+/// Why the body of a request ended early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BodyError {
+    /// The body is larger than [`Limits::body_bytes`](crate::Limits::body_bytes). If the head of the
+    /// reply is not ready yet, the request is answered `413`, whatever its handler returns.
+    #[error("the request body is larger than allowed")]
+    TooLarge,
+    /// The service waited longer than [`Timeouts::body`](crate::Timeouts::body) for the next bytes. If
+    /// the head of the reply is not ready yet, the request is answered `408`, whatever its handler
+    /// returns; otherwise the reply is cut.
+    #[error("timed out waiting for the request body")]
+    TimedOut,
+    /// The client disconnected or sent invalid HTTP.
+    #[error("the request body could not be read: {0}")]
+    Read(#[source] BoxError),
+}
+
+impl Incoming {
+    pub(crate) fn new(
+        inner: hyper::body::Incoming,
+        limit: u64,
+        watch: Option<Arc<BodyWatch>>,
+    ) -> Self {
+        Incoming { inner: Some(Inner::Hyper(inner)), left: Some(limit), watch }
+    }
+
+    /// A body that was read completely.
+    pub(crate) fn whole(body: Bytes) -> Self {
+        let left = Some(body.len() as u64);
+        let inner = Some(body).filter(|body| !body.is_empty()).map(Inner::Whole);
+        Incoming { inner, left, watch: None }
+    }
+
+    /// A body that the fast path reads.
+    pub(crate) fn arriving(body: BodyReader) -> Self {
+        Incoming { left: Some(body.left()), inner: Some(Inner::Arriving(body)), watch: None }
+    }
+
+    /// Has `watch` tell the lane how long the service waits for the body.
+    pub(crate) fn set_watch(&mut self, watch: Option<Arc<BodyWatch>>) {
+        self.watch = watch;
+    }
+
+    /// Polls the source; an error when the next bytes did not arrive in time.
+    fn poll_inner(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let (polled, ended) = match &mut self.inner {
+            Some(Inner::Hyper(inner)) => {
+                let polled = Pin::new(&mut *inner).poll_frame(cx);
+                let polled = polled.map(|frame| frame.map(|frame| frame.map_err(BoxError::from)));
+                // Where the reply has gone before, hyper tells the end with the next request only,
+                // and an error if none comes.
+                let last = |frame: &Frame<Bytes>| frame.is_trailers() || inner.is_end_stream();
+                let ended = match &polled {
+                    Poll::Ready(Some(Ok(frame))) => last(frame),
+                    Poll::Ready(None) => true,
+                    _ => false,
+                };
+                (polled, ended)
+            }
+            Some(Inner::Arriving(body)) => {
+                let polled = body.poll_piece(cx);
+                let frame =
+                    |piece: io::Result<Bytes>| piece.map(Frame::data).map_err(BoxError::from);
+                (polled.map(|piece| piece.map(frame)), body.left() == 0)
+            }
+            Some(Inner::Whole(body)) => {
+                let body = mem::take(body);
+                self.inner = None;
+                return Poll::Ready(Some(Ok(Frame::data(body))));
+            }
+            None => return Poll::Ready(None),
+        };
+        if ended {
+            self.inner = None;
+        }
+        if let Some(watch) = &self.watch {
+            if polled.is_ready() {
+                watch.proceed();
+            } else {
+                watch.wait(cx.waker());
+                // Checked after the waker is registered, so that no expiry is missed.
+                if watch.is_expired() {
+                    return Poll::Ready(Some(Err(BodyError::TimedOut)));
+                }
+            }
+        }
+        polled.map(|frame| frame.map(|frame| frame.map_err(BodyError::Read)))
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        // The service may have stopped waiting and dropped the body.
+        if let Some(watch) = &self.watch {
+            watch.proceed();
+        }
+    }
+}
+
+impl Body for Incoming {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(left) = self.left.take() else { return Poll::Ready(None) };
+        let polled = self.poll_inner(cx);
+        if polled.is_pending() {
+            self.left = Some(left);
+        }
+        let frame = match ready!(polled) {
+            Some(Ok(frame)) => frame,
+            ended => return Poll::Ready(ended),
+        };
+        let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
+        self.left = left.checked_sub(bytes);
+        if self.left.is_some() {
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        // The size of a body without a watch was checked when it was read.
+        if let Some(watch) = &self.watch {
+            watch.set_too_large();
+        }
+        Poll::Ready(Some(Err(BodyError::TooLarge)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.inner {
+            Some(Inner::Hyper(inner)) => inner.is_end_stream(),
+            Some(Inner::Whole(_) | Inner::Arriving(_)) => false,
+            None => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.inner {
+            Some(Inner::Hyper(inner)) => inner.size_hint(),
+            Some(Inner::Whole(body)) => SizeHint::with_exact(body.len() as u64),
+            Some(Inner::Arriving(body)) => SizeHint::with_exact(body.left()),
+            None => SizeHint::with_exact(0),
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! The state of a lane's connections, and the orders to end them.
+//!
+//! Handling a request does not read the clock for this state. Events set flags, and the next sweep
+//! assigns its own time to them. So a deadline starts up to one sweep late, and never early.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::Instant;
+
+use http::HeaderMap;
+
+use crate::base::clock::Tick;
+use crate::base::phase::Phase;
+use crate::metrics::Refusal;
+use crate::metrics::kind::KindIndex;
+use crate::request::body_watch::Bodies;
+use crate::request::lane_state::LaneState;
+use crate::request::polls::PollTime;
+use crate::request::record::RequestRecord;
+
+mod due;
+mod leaving;
+mod order;
+mod rest;
+mod unwritten;
+
+pub(crate) use due::{Due, HangsOn, Wait, order_for};
+use due::{Missed, retire_after};
+pub(crate) use leaving::Closing;
+pub(crate) use order::Order;
+pub(crate) use rest::History;
+use unwritten::Unwritten;
+
+/// The state of a connection between two requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// No request has begun.
+    Idle,
+    /// The TLS handshake has begun.
+    Handshake,
+    /// The first byte of an HTTP/1.1 request arrived, but not the whole header.
+    Header,
+    /// Requests are in flight.
+    Serving,
+    /// Our side is closed, the client's side is still open.
+    Leaving,
+}
+
+/// One connection, shared by its I/O, its service and its lane on one thread.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    lane: Rc<LaneState>,
+    activity: Cell<Activity>,
+    /// Start of the current activity, as set by a sweep.
+    since: Cell<Instant>,
+    /// The next sweep has to set `since`.
+    touched: Cell<bool>,
+    /// Number of requests that began, and that ended.
+    begun: Cell<u64>,
+    served: Cell<u64>,
+    /// Number of sweeps since the connection was resumed; higher if it was never parked.
+    looks: Cell<u8>,
+    /// Requests that ended before the connection was moved to this lane.
+    brought: Cell<u64>,
+    /// Requests whose replies are not made, or not written to their end.
+    in_flight: Cell<u32>,
+    /// The fast path serves it; otherwise hyper does, for the rest of its life.
+    plain: Cell<bool>,
+    /// The client said that this request is the last.
+    asked_last: Cell<bool>,
+    /// It is to park as soon as it is idle.
+    to_park: Cell<bool>,
+    /// When the connection arrived at this lane.
+    came: Instant,
+    /// The time of its polls, while the lane measures it.
+    pub(crate) poll_time: Cell<PollTime>,
+    /// Generation of the last load report sent on it.
+    reported: Cell<u32>,
+    /// A request announced a body, part of which may be unread.
+    had_body: Cell<bool>,
+    /// Request bodies that the service may be waiting for.
+    pub(crate) bodies: Bodies,
+    /// The connection no longer waits for the client to close its side.
+    abandoned: Cell<bool>,
+    /// HTTP/2: received bytes do not imply that a request header has begun.
+    multiplexed: Cell<bool>,
+    /// An HTTP/1.1 connection failed while a request waited, usually by a reset.
+    gone: Cell<bool>,
+    /// The client closed its sending side. A full close looks the same at first.
+    ended: Cell<bool>,
+    /// How long sweeps have seen a request wait after the client closed its side.
+    missed: Cell<Option<Missed>>,
+    /// A request was dispatched to hyper's service and not polled yet.
+    unpolled: Cell<bool>,
+    order: Cell<Option<Order>>,
+    /// An order was given.
+    told: Cell<bool>,
+    /// The time at which the connection reaches its maximum age.
+    retires: Option<Instant>,
+    /// The next reply closes the connection.
+    last: Cell<bool>,
+    /// Bytes of replies wait for the client to read.
+    unflushed: Cell<bool>,
+    /// `unflushed` was already set at the last sweep.
+    stalled: Cell<bool>,
+    /// The client has read bytes since the last sweep.
+    progressed: Cell<bool>,
+    /// Closing the socket discards the data that it holds.
+    reset: Cell<bool>,
+    /// The output belongs to a dispatched request, or is our own.
+    asked: Cell<bool>,
+    /// Its last reply refuses what the client sent.
+    refused: Cell<bool>,
+    /// The stream was cut where its framing is ambiguous.
+    ambiguous: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+    /// When the connection was accepted; taken by its first request.
+    accepted: Cell<Option<Tick>>,
+    /// Counts the polls of the connection.
+    turn: Cell<u32>,
+    /// The request that ended last, until its reply is written.
+    unwritten: RefCell<Option<Unwritten>>,
+}
+
+impl Connection {
+    /// A new connection. `chance`: a random number from 0 to 1.
+    pub(crate) fn accepted(lane: Rc<LaneState>, chance: f64) -> Self {
+        let age = lane.timeouts.connection_age;
+        let after = |age| lane.clock.get().checked_add(retire_after(age, chance));
+        let retires = age.and_then(after);
+        Connection::make(lane, retires, Some(Tick::now()))
+    }
+
+    fn make(lane: Rc<LaneState>, retires: Option<Instant>, accepted: Option<Tick>) -> Self {
+        let now = lane.clock.get();
+        Connection {
+            accepted: Cell::new(accepted),
+            lane,
+            activity: Cell::new(Activity::Idle),
+            since: Cell::new(now),
+            touched: Cell::new(true),
+            begun: Cell::new(0),
+            served: Cell::new(0),
+            looks: Cell::new(1),
+            brought: Cell::new(0),
+            in_flight: Cell::new(0),
+            plain: Cell::new(false),
+            asked_last: Cell::new(false),
+            to_park: Cell::new(false),
+            came: now,
+            poll_time: Cell::default(),
+            reported: Cell::new(0),
+            had_body: Cell::new(false),
+            bodies: Bodies::default(),
+            abandoned: Cell::new(false),
+            multiplexed: Cell::new(false),
+            gone: Cell::new(false),
+            ended: Cell::new(false),
+            missed: Cell::new(None),
+            unpolled: Cell::new(false),
+            order: Cell::new(None),
+            told: Cell::new(false),
+            retires,
+            last: Cell::new(false),
+            unflushed: Cell::new(false),
+            stalled: Cell::new(false),
+            progressed: Cell::new(false),
+            reset: Cell::new(false),
+            asked: Cell::new(false),
+            refused: Cell::new(false),
+            ambiguous: Cell::new(false),
+            waker: RefCell::new(None),
+            turn: Cell::new(0),
+            unwritten: RefCell::default(),
+        }
+    }
+
+    /// The first byte of a TLS handshake arrived. The deadline counts from the accept.
+    pub(crate) fn begin_handshake(&self) {
+        self.activity.set(Activity::Handshake);
+    }
+
+    /// The handshake is complete. Its time counts towards the timeout for the first byte of a
+    /// request, except in a drain, whose own deadline is near.
+    pub(crate) fn end_handshake(&self, lane: &LaneState) {
+        self.activity.set(Activity::Idle);
+        if lane.phase.get() != Phase::Serving {
+            self.touched.set(true);
+        }
+    }
+
+    pub(crate) fn lane(&self) -> &LaneState {
+        &self.lane
+    }
+
+    /// Bytes arrived from the client.
+    pub(crate) fn received(&self) {
+        if self.activity.get() == Activity::Idle && !self.multiplexed.get() {
+            self.enter(Activity::Header);
+        }
+    }
+
+    pub(crate) fn set_multiplexed(&self) {
+        self.multiplexed.set(true);
+        self.enter(Activity::Idle);
+    }
+
+    pub(crate) fn is_multiplexed(&self) -> bool {
+        self.multiplexed.get()
+    }
+
+    /// hyper is about to be polled.
+    pub(crate) fn begin_turn(&self) {
+        self.turn.set(self.turn.get().wrapping_add(1));
+        if self.lane.polls.are_measured() {
+            self.lane.polls.begin(self.served.get());
+        }
+    }
+
+    /// It was polled and waits.
+    pub(crate) fn end_turn(&self) {
+        if self.lane.polls.are_measured() {
+            self.lane.polls.end(&self.poll_time);
+        }
+    }
+
+    /// Who serves it from here on: the fast path, or hyper.
+    pub(crate) fn set_plain(&self, plain: bool) {
+        self.plain.set(plain);
+    }
+
+    /// The client says whether the request that begins is the last.
+    pub(crate) fn set_asked_last(&self, last: bool) {
+        self.asked_last.set(last);
+    }
+
+    /// A request begins; the first of a connection gets to know when that was accepted.
+    pub(crate) fn begin_request(&self, has_body: bool) -> Option<Tick> {
+        self.asked.set(true);
+        self.unpolled.set(!self.multiplexed.get());
+        self.had_body.set(self.had_body.get() || has_body);
+        self.activity.set(Activity::Serving);
+        self.begun.set(self.begun.get() + 1);
+        self.in_flight.set(self.in_flight.get() + 1);
+        if self.lane.limits.connection_requests.is_some_and(|limit| self.begun.get() >= limit) {
+            self.retire(Refusal::Requests);
+        }
+        self.accepted.take()
+    }
+
+    /// A request ended. `made` is its kind, and when the head of its reply was ready.
+    pub(crate) fn end_request(
+        &self,
+        made: Option<(KindIndex, Tick)>,
+        request_record: Option<Box<RequestRecord>>,
+    ) {
+        // Pipelined: the last bytes of the previous reply are sent with this one.
+        self.observe_write(self.unwritten.take());
+        let turn = self.turn.get();
+        match (made, request_record) {
+            (Some((kind, made)), request_record) => {
+                self.unwritten.replace(Some(Unwritten { kind, made, turn, request_record }));
+            }
+            (None, Some(request_record)) => self.lane.end_request_record(request_record, None),
+            (None, None) => {}
+        }
+        self.in_flight.set(self.in_flight.get() - 1);
+        self.served.set(self.served.get() + 1);
+        if self.in_flight.get() == 0 && self.activity.get() != Activity::Leaving {
+            self.enter(Activity::Idle);
+        }
+    }
+
+    /// Makes the next reply the last, because of age or number of requests. This is not a failure.
+    fn retire(&self, reason: Refusal) {
+        if self.last.replace(true) {
+            return;
+        }
+        self.lane.metrics().refuse(reason);
+        if self.multiplexed.get() {
+            self.tell(Order::Finish);
+        }
+    }
+
+    /// Makes the next reply of an HTTP/1.1 connection its last.
+    pub(crate) fn close_after_reply(&self) {
+        self.last.set(true);
+    }
+
+    /// Whether the current reply is the last.
+    pub(crate) fn is_last_reply(&self) -> bool {
+        self.last.get()
+    }
+
+    /// Adds the load report to a reply, if one is due.
+    pub(crate) fn report_load(&self, headers: &mut HeaderMap) {
+        self.lane.report_load(&self.reported, headers);
+    }
+
+    /// hyper polls the last dispatched request.
+    pub(crate) fn set_polled(&self) {
+        self.unpolled.set(false);
+    }
+
+    /// Whether hyper may have missed a wake-up for a request; returns true once per request. If a
+    /// request arrives while the previous reply waits for the client, hyper does not poll it once
+    /// that reply is written, unless something wakes the connection.
+    pub(crate) fn take_unpolled(&self) -> bool {
+        self.unpolled.take()
+    }
+
+    /// Whether bytes of a reply wait for the client to read.
+    pub(crate) fn is_unflushed(&self) -> bool {
+        self.unflushed.get()
+    }
+
+    /// Bytes of a reply need to be written.
+    pub(crate) fn writing(&self) {
+        self.unflushed.set(true);
+    }
+
+    /// The socket or the HTTP/2 window accepted bytes of a reply.
+    pub(crate) fn wrote(&self) {
+        self.progressed.set(true);
+    }
+
+    /// hyper has written all bytes of its replies to the socket.
+    pub(crate) fn flushed(&self) {
+        self.unflushed.set(false);
+        self.asked.set(self.in_flight.get() > 0);
+        self.observe_write(self.unwritten.take());
+    }
+
+    /// Whether an HTTP/1.1 request waits for its service and not for its client. hyper does not
+    /// read then, and does not notice that the client disconnects.
+    pub(crate) fn waits_for_service(&self) -> bool {
+        self.in_flight.get() > 0
+            && !self.multiplexed.get()
+            && !self.unflushed.get()
+            && !self.bodies.is_awaited()
+    }
+
+    /// The connection failed.
+    pub(crate) fn set_gone(&self) {
+        self.gone.set(true);
+    }
+
+    /// The client closed the connection, or its sending side.
+    pub(crate) fn set_ended(&self) {
+        self.ended.set(true);
+    }
+
+    /// Whether the client of a waiting request has disconnected. A reply that is being written does
+    /// not count: the client may have closed only its sending side.
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.gone.get() && self.waits_for_service()
+    }
+
+    /// Whether closing the socket discards the data that it holds.
+    pub(crate) fn is_reset(&self) -> bool {
+        self.reset.get()
+    }
+
+    pub(crate) fn set_reset(&self) {
+        self.reset.set(true);
+    }
+
+    /// Whether hyper writes a reply of its own, to a head that it rejects. Such a reply is
+    /// indistinguishable from other output while bytes of the previous reply wait.
+    pub(crate) fn is_unasked(&self) -> bool {
+        !self.asked.get() && !self.multiplexed.get()
+    }
+
+    pub(crate) fn set_ambiguous(&self) {
+        self.ambiguous.set(true);
+    }
+
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.ambiguous.get()
+    }
+
+    /// The next output is a reply of ours.
+    pub(crate) fn speak(&self) {
+        self.asked.set(true);
+    }
+
+    /// Requests that are lost if the connection is cut now: those in flight, and a reply whose end
+    /// is not in the socket.
+    pub(crate) fn unanswered(&self) -> u64 {
+        u64::from(self.in_flight.get().max(u32::from(self.unflushed.get())))
+    }
+
+    fn enter(&self, activity: Activity) {
+        self.activity.set(activity);
+        self.touched.set(true);
+    }
+
+    /// Whether a client has sent part of a header, and nothing is being sent to it.
+    pub(crate) fn in_header(&self) -> bool {
+        self.activity.get() == Activity::Header && !self.unflushed.get()
+    }
+
+    /// Whether nothing of the next HTTP/1.1 request has arrived.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.activity.get() == Activity::Idle && !self.multiplexed.get()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // The end of this reply was not written to the socket.
+        if let Some(request_record) =
+            self.unwritten.take().and_then(|unwritten| unwritten.request_record)
+        {
+            self.lane.end_request_record(request_record, None);
+        }
+    }
+}

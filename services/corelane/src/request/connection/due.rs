@@ -1,0 +1,211 @@
+//! The deadlines of a connection, as a sweep evaluates them.
+
+use std::time::{Duration, Instant};
+
+use super::{Activity, Connection, Order};
+use crate::base::phase::Phase;
+use crate::metrics::{Handshake, Refusal};
+use crate::request::lane_state::LaneState;
+
+/// How long a closing lane waits for the first request of a new connection.
+const FRESH_GRACE: Duration = Duration::from_secs(1);
+
+/// How long a client may take to close after we did.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// How long, and for how many sweeps, a request may wait after its client closed its sending side.
+/// Both limits apply: the lane may have been blocked between two sweeps, and sweeps are frequent in
+/// a drain.
+const DESERTED: Duration = Duration::from_millis(400);
+const DESERTED_SWEEPS: u32 = 3;
+
+/// A waiting request whose client closed its sending side, as sweeps saw it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Missed {
+    /// Its number on the connection.
+    request: u64,
+    since: Instant,
+    sweeps: u32,
+}
+
+/// The maximum age of a connection: `age` less up to a tenth, by a random `chance` from 0 to 1, so
+/// that connections opened together do not end together.
+pub(super) fn retire_after(age: Duration, chance: f64) -> Duration {
+    age - age.mul_f64(0.1 * chance)
+}
+
+/// How a connection without requests in flight waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    /// For the rest of a head rather than for a request.
+    pub(crate) in_header: bool,
+    /// It has not served a request.
+    pub(crate) is_fresh: bool,
+    pub(crate) waited: Duration,
+}
+
+impl Wait {
+    /// What is due by now, if anything.
+    pub(crate) fn due(self, lane: &LaneState) -> Option<Due> {
+        let Wait { in_header, is_fresh, waited } = self;
+        if in_header {
+            return (waited > lane.timeouts.header).then_some(Due::HeaderTimeout);
+        }
+        // The first request of a new connection may be in transit. Closing at once would lose it.
+        if lane.phase.get() == Phase::Closing {
+            return (!is_fresh || waited > FRESH_GRACE).then_some(Due::Drain);
+        }
+        if is_fresh {
+            return (waited > lane.timeouts.header).then_some(Due::HeaderTimeout);
+        }
+        (waited > lane.timeouts.idle).then_some(Due::IdleTimeout)
+    }
+}
+
+/// What a connection waits for from its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HangsOn {
+    /// The rest of a header.
+    Header,
+    /// The client has to read its reply.
+    Reader,
+}
+
+/// Why a connection has to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    HandshakeTimeout,
+    HeaderTimeout,
+    IdleTimeout,
+    WriteTimeout,
+    /// A request waits, but its client has disconnected.
+    Deserted,
+    Drain,
+    Unheeded,
+}
+
+impl Connection {
+    /// What is due at `now`, if anything. Only the sweep may call this.
+    pub(crate) fn due(&self, lane: &LaneState, now: Instant) -> Option<Due> {
+        let progressed = self.progressed.take();
+        let looks = self.looks.get().saturating_add(1);
+        self.looks.set(looks);
+        if self.unflushed.get() {
+            self.missed.set(None);
+            if progressed | !self.stalled.replace(true) {
+                self.since.set(now);
+            }
+            let waited = now.saturating_duration_since(self.since.get());
+            return (waited > lane.timeouts.write).then_some(Due::WriteTimeout);
+        }
+        if self.is_missed(progressed, now) {
+            return Some(Due::Deserted);
+        }
+        if self.stalled.take() | self.touched.take() {
+            self.since.set(now);
+        }
+        let waited = now.saturating_duration_since(self.since.get());
+        let fresh = self.served.get() == 0;
+        if self.activity.get() == Activity::Leaving {
+            return (waited > LAST_WORD).then_some(Due::Unheeded);
+        }
+        // An idle HTTP/1.1 connection ends with its next reply. Closing it now would lose a request
+        // in transit.
+        let old = self.retires.is_some_and(|at| at <= now);
+        if old && !fresh && !self.told.get() {
+            self.retire(Refusal::Age);
+        }
+        match self.activity.get() {
+            Activity::Serving | Activity::Leaving => None,
+            // It has an order to finish and no work, but its client keeps it open. Such an HTTP/2
+            // client does not answer the ping after GOAWAY, or keeps a stream's window closed.
+            _ if self.told.get() => (waited > lane.timeouts.header).then_some(Due::Unheeded),
+            Activity::Handshake => (waited > lane.timeouts.header).then_some(Due::HandshakeTimeout),
+            // It may have woken for input that the event loop has not reported yet.
+            _ if looks == 1 => None,
+            activity => {
+                let in_header = activity == Activity::Header;
+                Wait { in_header, is_fresh: fresh, waited }.due(lane)
+            }
+        }
+    }
+
+    /// Whether a request has waited too long after its client closed its sending side. A client
+    /// that only finished sending still receives a reply that is soon ready or being sent.
+    fn is_missed(&self, progressed: bool, now: Instant) -> bool {
+        if progressed || !self.ended.get() || !self.waits_for_service() {
+            self.missed.set(None);
+            return false;
+        }
+        let request = self.served.get();
+        let before = self.missed.get().filter(|missed| missed.request == request);
+        let mut missed = before.unwrap_or(Missed { request, since: now, sweeps: 0 });
+        missed.sweeps += 1;
+        self.missed.set(Some(missed));
+        let waited = now.saturating_duration_since(missed.since);
+        waited >= DESERTED && missed.sweeps >= DESERTED_SWEEPS
+    }
+
+    /// What the connection waits for, for the drain report.
+    pub(crate) fn hangs_on(&self) -> Option<HangsOn> {
+        match self.activity.get() {
+            _ if self.unflushed.get() => Some(HangsOn::Reader),
+            Activity::Header => Some(HangsOn::Header),
+            _ => None,
+        }
+    }
+}
+
+/// Counts what is due, and returns how to end the connection. `is_silent`: there is no request to
+/// answer.
+pub(crate) fn order_for(lane: &LaneState, due: Due, is_silent: bool) -> Order {
+    let metrics = lane.metrics();
+    match due {
+        Due::HandshakeTimeout => {
+            metrics.shake(Handshake::Timeout);
+            metrics.refuse(Refusal::HandshakeTimeout);
+            Order::Expire
+        }
+        Due::HeaderTimeout => {
+            metrics.refuse(Refusal::HeaderTimeout);
+            if is_silent { Order::Finish } else { Order::Expire }
+        }
+        Due::IdleTimeout => {
+            metrics.refuse(Refusal::IdleTimeout);
+            Order::Finish
+        }
+        Due::WriteTimeout => {
+            metrics.refuse(Refusal::WriteTimeout);
+            Order::Reset
+        }
+        Due::Drain => Order::Finish,
+        Due::Deserted | Due::Unheeded => Order::Expire,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::random::Random;
+
+    #[test]
+    fn a_connection_retires_up_to_a_tenth_early() {
+        let hour = Duration::from_secs(3600);
+        let after = |chance| retire_after(hour, chance).as_secs_f64();
+        assert_eq!([0.0, 0.5, 1.0].map(after), [3600.0, 3420.0, 3240.0]);
+    }
+
+    #[test]
+    fn connections_that_came_together_do_not_go_together() {
+        let (random, hour) = (Random::seeded(1), Duration::from_secs(3600));
+        let mut minutes = [0; 6];
+        for _ in 0..100 {
+            let after = retire_after(hour, random.chance());
+            assert!((hour * 9 / 10..=hour).contains(&after), "{after:?}");
+            let early = hour - after;
+            minutes[(early.as_secs() / 60).min(5) as usize] += 1;
+        }
+        // The six minutes before the hour share them: none gets twice its share.
+        assert!(minutes.iter().all(|&connections| (1..=33).contains(&connections)), "{minutes:?}");
+    }
+}

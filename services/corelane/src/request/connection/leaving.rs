@@ -1,0 +1,82 @@
+//! How a connection ends: our side first, then the client's.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncWrite, ReadBuf};
+
+use super::{Activity, Connection};
+use crate::os::socket::Socket;
+
+/// The end of a connection of HTTP/1.1.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Closing {
+    /// The client has no request, so it loses nothing if the socket closes at once.
+    at_rest: bool,
+    /// Whether our side is closed.
+    shut: bool,
+    /// Whether what the client still sends is to be read before the socket is closed.
+    unread: bool,
+}
+
+impl Closing {
+    /// That of a connection with no request, whose client loses nothing.
+    pub(crate) fn at_rest() -> Self {
+        Closing { at_rest: true, ..Closing::default() }
+    }
+
+    /// Closes our side, then reads until the client closes or the sweep ends it.
+    pub(crate) fn poll(
+        &mut self,
+        socket: &mut Socket,
+        connection: &Connection,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.shut {
+            ready!(Pin::new(&mut *socket).poll_shutdown(cx))?;
+            self.shut = true;
+            self.unread = !self.at_rest && connection.leave();
+        }
+        let mut discarded = [0; 4096];
+        while self.unread && !connection.is_abandoned() {
+            let mut discarded = ReadBuf::new(&mut discarded);
+            let read = ready!(socket.poll_read_raw(cx, &mut discarded));
+            self.unread = read.is_ok() && !discarded.filled().is_empty();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Connection {
+    /// Our side is closed. Returns whether more input may follow. Closing would then reset the
+    /// connection, which may lose the reply (RFC 9112 section 9.6).
+    pub(crate) fn leave(&self) -> bool {
+        let unread = self.had_body.get() || self.activity.get() == Activity::Header;
+        // The client did not request the end, and may send more before it notices. An HTTP/2 client
+        // sends frames for as long as the connection is open.
+        let told = self.told.get();
+        let surprised = if self.multiplexed.get() { told } else { !told && !self.asked_last.get() };
+        self.enter(Activity::Leaving);
+        unread || surprised || self.refused.get()
+    }
+
+    /// Its last reply refuses what the client sent.
+    pub(crate) fn set_refused(&self) {
+        self.refused.set(true);
+    }
+
+    /// Whether our side is closed and only the client's is open.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.activity.get() == Activity::Leaving
+    }
+
+    /// Stops waiting for the client's side.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.set(true);
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned.get()
+    }
+}

@@ -1,0 +1,122 @@
+//! Whether a connection is idle, and the state that it keeps when it parks or moves.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::{Activity, Connection};
+use crate::request::lane_state::LaneState;
+
+/// The state that a connection keeps across lanes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct History {
+    /// How long it has waited for its client. `None`: the next sweep starts to count.
+    pub(crate) waited: Option<Duration>,
+    /// Whether it waits for the rest of a head rather than for a request.
+    pub(crate) in_header: bool,
+    /// Time until it reaches its maximum age.
+    pub(crate) retires_in: Option<Duration>,
+    /// Requests served on it.
+    pub(crate) requests: u64,
+    /// A request announced a body.
+    pub(crate) had_body: bool,
+    /// The next reply closes the connection.
+    pub(crate) last: bool,
+    /// Generation of the last load report sent on it.
+    pub(crate) reported: u32,
+}
+
+impl Connection {
+    /// Resumes a connection.
+    pub(crate) fn resumed(lane: Rc<LaneState>, history: History) -> Self {
+        let now = lane.clock.get();
+        let waited = history.waited.unwrap_or_default();
+        let activity = if history.in_header { Activity::Header } else { Activity::Idle };
+        let retires = history.retires_in.and_then(|left| now.checked_add(left));
+        let mut resumed = Connection::make(lane, retires, None);
+        resumed.activity = Cell::new(activity);
+        resumed.since = Cell::new(now.checked_sub(waited).unwrap_or(now));
+        resumed.touched = Cell::new(history.waited.is_none());
+        resumed.begun = Cell::new(history.requests);
+        resumed.served = Cell::new(history.requests);
+        resumed.looks = Cell::new(0);
+        resumed.brought = Cell::new(history.requests);
+        resumed.had_body = Cell::new(history.had_body);
+        resumed.last = Cell::new(history.last);
+        resumed.reported = Cell::new(history.reported);
+        resumed
+    }
+
+    /// The state that the connection keeps.
+    pub(crate) fn history(&self) -> History {
+        let now = self.lane.clock.get();
+        let waited = now.saturating_duration_since(self.since.get());
+        History {
+            waited: (!self.touched.get()).then_some(waited),
+            in_header: self.activity.get() == Activity::Header,
+            retires_in: self.retires.map(|at| at.saturating_duration_since(now)),
+            requests: self.served.get(),
+            had_body: self.had_body.get(),
+            last: self.last.get(),
+            reported: self.reported.get(),
+        }
+    }
+
+    /// Whether another request of HTTP/1.1 may come.
+    pub(crate) fn goes_on(&self) -> bool {
+        let here = !self.ended.get() && !self.gone.get();
+        here && !self.told.get()
+    }
+
+    /// Whether a request was served since it arrived at its lane. Required for a move: it is not
+    /// readable in its first poll, so it would keep moving.
+    pub(crate) fn has_served_here(&self) -> bool {
+        self.served.get() > self.brought.get()
+    }
+
+    /// Whether it may move to another lane if it is idle and has been here for at least
+    /// `residence`.
+    pub(crate) fn may_move(&self, residence: Duration) -> bool {
+        let stayed = self.lane.clock.get().saturating_duration_since(self.came);
+        self.has_served_here() && stayed >= residence && !self.last.get()
+    }
+
+    /// Requests served on it.
+    pub(crate) fn served(&self) -> u64 {
+        self.served.get()
+    }
+
+    /// Whether it had a request between the last two sweeps.
+    pub(crate) fn is_active(&self) -> bool {
+        let touched = self.begun.get() > 0 && self.since.get() == self.lane.clock.get();
+        self.activity.get() == Activity::Serving || touched
+    }
+
+    /// Its socket cannot leave the lane now. It is not selected again before its next request.
+    pub(crate) fn stay(&self) {
+        self.to_park.set(false);
+        self.brought.set(self.served.get());
+    }
+
+    /// Whether it should park now, if it is idle.
+    pub(crate) fn is_to_park(&self) -> bool {
+        // Bytes that arrived after the order start a new wait.
+        self.to_park.take() && !self.touched.get()
+    }
+
+    /// Whether it has waited for its client for longer than `after`, so that it may park.
+    pub(crate) fn is_long_idle(&self, after: Duration) -> bool {
+        let waits = matches!(self.activity.get(), Activity::Idle | Activity::Header);
+        let waited = || self.lane.clock.get().saturating_duration_since(self.since.get());
+        // A connection without a request ends soon, or sends one. A connection that woke is checked
+        // once before it is parked again, so that a few bytes do not evade its deadline.
+        let may = self.served.get() > 0 && self.plain.get() && self.looks.get() > 1;
+        waits && may && !self.touched.get() && !self.unflushed.get() && waited() > after
+    }
+
+    /// Orders it to park as soon as it is idle.
+    pub(crate) fn tell_to_park(&self) {
+        self.to_park.set(true);
+        self.wake();
+    }
+}

@@ -1,0 +1,122 @@
+//! What an observer receives for each request.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderValue, StatusCode, Version};
+
+use crate::base::clock::Tick;
+use crate::load::lane::Lane;
+use crate::message::request_id::{Id, RequestId};
+use crate::message::trace_context::TraceContext;
+
+/// A finished request, as [`Builder::observer`](crate::Builder::observer) receives it.
+///
+/// It contains the template of the route, and neither the path, the query nor other fields of the
+/// request.
+///
+/// ```
+/// use corelane::{Finished, Server};
+///
+/// let builder = Server::builder().observer(|lane| {
+///     let lane = lane.index();
+///     move |request: &Finished<'_>| {
+///         if request.status.is_none_or(|status| status.is_server_error()) {
+///             eprintln!("lane {lane}: {} {} failed", request.method, request.route);
+///         }
+///     }
+/// });
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Finished<'a> {
+    /// The method, or `other` for methods without a label in the metrics.
+    pub method: &'static str,
+    /// The template of the route, or `other`.
+    pub route: &'a str,
+    /// The HTTP version of the request.
+    pub version: Version,
+    /// The status of the reply; `None` if the client disconnected first, or the server ended.
+    pub status: Option<StatusCode>,
+    /// Whether the whole reply was written to the socket. Otherwise the client disconnected, or the
+    /// reply was cut.
+    pub complete: bool,
+    /// Bytes of the reply's body that were ready to send.
+    pub body_bytes: u64,
+    /// The durations of its phases.
+    pub times: Times,
+    /// The trace context of the request, with [`Builder::traces`](crate::Builder::traces).
+    pub trace: Option<&'a TraceContext>,
+    /// Set where this request is recorded as a span, which [`Finished::trace`] identifies.
+    pub span: Option<Span<'a>>,
+    pub(crate) id: Option<&'a Id>,
+    pub(crate) begun: Tick,
+}
+
+/// A request to record as a span of its trace.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Span<'a> {
+    /// The span of the caller; `None` where the trace starts here.
+    pub parent: Option<[u8; 8]>,
+    /// The requested host and port, as the client sent them.
+    pub authority: Option<&'a HeaderValue>,
+}
+
+/// The phases of a request; the sum of all but `accept` is its total time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Times {
+    /// From the accept of the connection to the header, for the first request of a connection.
+    pub accept: Option<Duration>,
+    /// From the header to the start of the handler, or to the end if no handler was started.
+    pub queue: Duration,
+    /// From the start of the handler to the head of the reply.
+    pub handler: Option<Duration>,
+    /// From the head of the reply until the last byte is written to the socket; `None` if it never
+    /// was. 0 if it was written at once.
+    pub write: Option<Duration>,
+}
+
+impl Finished<'_> {
+    /// The id of the request, with [`Builder::request_ids`](crate::Builder::request_ids).
+    pub fn id(&self) -> Option<RequestId> {
+        self.id.map(Id::id)
+    }
+
+    /// When the header arrived: the current wall-clock time, less the time that has passed since.
+    pub fn began(&self) -> SystemTime {
+        let passed = Duration::from_nanos(Tick::now().since(self.begun));
+        SystemTime::now().checked_sub(passed).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+}
+
+/// Receives the finished requests of a lane.
+pub(crate) type Observer = Box<dyn Fn(&Finished<'_>)>;
+
+type Factory = dyn Fn(&Lane) -> Observer + Send + Sync;
+
+/// Creates the observer of each lane.
+#[derive(Clone)]
+pub(crate) struct Observers(Arc<Factory>);
+
+impl Observers {
+    pub(crate) fn new<F, O>(factory: F) -> Self
+    where
+        F: Fn(&Lane) -> O + Send + Sync + 'static,
+        O: Fn(&Finished<'_>) + 'static,
+    {
+        Observers(Arc::new(move |lane| Box::new(factory(lane))))
+    }
+
+    pub(crate) fn of(&self, lane: &Lane) -> Observer {
+        (self.0)(lane)
+    }
+}
+
+impl fmt::Debug for Observers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observers")
+    }
+}

@@ -1,0 +1,276 @@
+//! A request in flight: its counters and times.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
+use http::response::Parts;
+use http::{HeaderMap, Method, Request, StatusCode, Version};
+use http_body::Body;
+
+use crate::base::clock::Tick;
+use crate::base::phase::Phase;
+use crate::message::request_id::{ID_FIELD, X_REQUEST_ID};
+use crate::metrics::Phase as Part;
+use crate::metrics::kind::KindIndex;
+use crate::metrics::kind::method_index;
+use crate::request::body_watch::BodyWatch;
+use crate::request::connection::{Connection, Order};
+use crate::request::lane_state::{LANE, LaneState, REPLICA};
+use crate::request::record::{RequestRecord, RequestRecords};
+
+/// The start of the header line with the request id ([`ID_FIELD`]).
+const ID_LINE: &[u8] = b"x-request-id: ";
+
+/// A request in flight, counted until it is dropped.
+pub(crate) struct InFlightRequest {
+    pub(crate) lane: Rc<LaneState>,
+    connection: Rc<Connection>,
+    pub(crate) kind: KindIndex,
+    head: bool,
+    /// The identifying headers are written after the other fields instead of inserted.
+    plain: bool,
+    version: Version,
+    pub(crate) begun: Tick,
+    /// When the head of the reply was ready.
+    made: Option<Tick>,
+    status: Option<StatusCode>,
+    /// Nanoseconds that this request adds to the expected work of its lane.
+    expected: u64,
+    /// Nanoseconds for which its handler held the lane in earlier polls.
+    held: u64,
+    /// The body and its key on the connection, if there is one.
+    body: Option<(usize, Arc<BodyWatch>)>,
+    /// Its request record, if enabled; on loan to this thread while the request is polled.
+    pub(crate) request_record: Cell<Option<Box<RequestRecord>>>,
+}
+
+impl InFlightRequest {
+    /// Begins a request. `has_body`: part of its body has not been read.
+    pub(crate) fn new<B: Body>(
+        lane: &Rc<LaneState>,
+        connection: &Rc<Connection>,
+        request: &Request<B>,
+        has_body: bool,
+    ) -> Self {
+        let begun = Tick::now();
+        let accepted = connection.begin_request(has_body);
+        let shared = lane.shared();
+        let route = lane.routes.find(request.uri().path());
+        let kind = KindIndex::new(route, method_index(request.method()));
+        let expected = shared.load_table.expect(kind);
+        let accept = accepted.map(|accepted| begun.since(accepted));
+        if let Some(accept) = accept {
+            shared.metrics.observe_phase(kind, Part::Accept, accept);
+        }
+        let body = has_body.then(|| connection.bodies.watch(lane.clock.get()));
+        shared.metrics.in_flight.add(1);
+        shared.metrics.expected.add(expected);
+        InFlightRequest {
+            kind,
+            head: request.method() == Method::HEAD,
+            plain: false,
+            version: request.version(),
+            begun,
+            made: None,
+            status: None,
+            expected,
+            held: 0,
+            body,
+            request_record: Cell::new(
+                lane.request_records
+                    .as_ref()
+                    .map(|request_records| request_records.follow(request, kind, begun, accept)),
+            ),
+            lane: Rc::clone(lane),
+            connection: Rc::clone(connection),
+        }
+    }
+
+    /// Leaves the headers of [`InFlightRequest::name`] to the writer of the reply.
+    pub(crate) fn set_plain(&mut self) {
+        self.plain = true;
+    }
+
+    /// Whether the fast path answers it.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
+    }
+
+    /// What watches the request's body.
+    pub(crate) fn body_watch(&self) -> Option<Arc<BodyWatch>> {
+        self.body.as_ref().map(|(_, watch)| Arc::clone(watch))
+    }
+
+    /// Whether the request's body timed out. The rest of it is then indistinguishable from a next
+    /// request, so an HTTP/1.1 connection ends with this reply.
+    pub(crate) fn body_timed_out(&self) -> bool {
+        let timed_out = self.body.as_ref().is_some_and(|(_, watch)| watch.is_expired());
+        if timed_out && self.version < Version::HTTP_2 {
+            self.connection.close_after_reply();
+        }
+        timed_out
+    }
+
+    /// Whether the service received the error that the body is too large.
+    pub(crate) fn body_is_too_large(&self) -> bool {
+        self.body.as_ref().is_some_and(|(_, watch)| watch.is_too_large())
+    }
+
+    /// Whether it came over HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.version == Version::HTTP_2
+    }
+
+    /// Expected lane time of the request in nanoseconds.
+    pub(crate) fn expected(&self) -> u64 {
+        self.expected
+    }
+
+    /// Updates the expected lane time from the load table and returns it.
+    pub(crate) fn expect_anew(&mut self) -> u64 {
+        self.settle_expected();
+        self.expected = self.lane.shared().load_table.expect(self.kind);
+        self.lane.metrics().expected.add(self.expected);
+        self.expected
+    }
+
+    /// When the head of the reply was ready.
+    pub(crate) fn made(&self) -> Option<Tick> {
+        self.made
+    }
+
+    /// Whether the method is HEAD.
+    pub(crate) fn asks_head(&self) -> bool {
+        self.head
+    }
+
+    /// The reply is polled.
+    pub(crate) fn set_polled(&self) {
+        self.connection.set_polled();
+    }
+
+    /// The handler is about to start.
+    pub(crate) fn start(&self, now: Tick) {
+        if let Some(mut request_record) = self.request_record.take() {
+            request_record.start(now);
+            self.request_record.set(Some(request_record));
+        }
+    }
+
+    /// The lane starts to poll the handler.
+    pub(crate) fn begin_poll(&self, now: Tick) {
+        self.lane.shared().running.begin(self.kind, now);
+    }
+
+    /// The handler was polled since `begun` and is not ready.
+    pub(crate) fn end_poll(&mut self, begun: Tick) {
+        self.held += Tick::now().since(begun);
+        self.lane.shared().running.end();
+    }
+
+    /// The handler will not be polled again and made no reply.
+    pub(crate) fn abandon_poll(&self) {
+        self.lane.shared().running.end();
+    }
+
+    /// Updates the load table: the handler started at `started`, was last polled since `polled`,
+    /// and returned `now`.
+    pub(crate) fn learn(&mut self, started: Tick, polled: Tick, now: Tick) {
+        let shared = self.lane.shared();
+        shared.running.end();
+        let service = now.since(started);
+        let held = self.held + now.since(polled);
+        shared.load_table.observe(self.kind, held, service);
+        let queued = started.since(self.begun);
+        shared.metrics.observe_phase(self.kind, Part::Queue, queued);
+        shared.metrics.observe_phase(self.kind, Part::Handler, service);
+    }
+
+    /// Completes the head of a reply that was made `now`. `body` is the body of a GET.
+    pub(crate) fn complete(&mut self, head: &mut Parts, body: &impl Body, now: Tick) {
+        self.status = Some(head.status);
+        self.made = Some(now);
+        self.settle_expected();
+        self.lane.metrics().observe_duration(self.kind, now.since(self.begun));
+        // RFC 9110 section 9.3.2: HEAD has the header fields of GET without a body.
+        if self.head
+            && !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+            && let Some(length) = body.size_hint().exact()
+            && !head.headers.contains_key(CONTENT_LENGTH)
+        {
+            head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        if !self.plain {
+            self.name(&mut head.headers);
+        }
+        self.connection.report_load(&mut head.headers);
+        if let Some(request_record) = self.request_record.get_mut() {
+            request_record.answer(head.status, now);
+            request_record.give(0, self.head || body.is_end_stream());
+        }
+        if self.lane.phase.get() != Phase::Serving || self.connection.is_last_reply() {
+            if self.version < Version::HTTP_2 {
+                head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            } else {
+                self.connection.tell(Order::Finish);
+            }
+        }
+    }
+
+    /// Adds the headers that identify the replica, the lane and the request to a reply.
+    pub(crate) fn name(&self, fields: &mut HeaderMap) {
+        self.lane.sign(fields);
+        let request_record = self.request_record.take();
+        if let Some(id) =
+            request_record.as_ref().and_then(|request_record| request_record.id.as_ref()?.header())
+        {
+            fields.insert(X_REQUEST_ID, id);
+        }
+        self.request_record.set(request_record);
+    }
+
+    /// Writes the headers of [`InFlightRequest::name`] as lines.
+    pub(crate) fn write_names(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.lane.signature_lines());
+        let request_record = self.request_record.take();
+        if let Some(id) =
+            request_record.as_ref().and_then(|request_record| request_record.id.as_ref())
+        {
+            out.extend_from_slice(ID_LINE);
+            id.read(|text| out.extend_from_slice(text));
+            out.extend_from_slice(b"\r\n");
+        }
+        self.request_record.set(request_record);
+    }
+
+    /// Whether [`InFlightRequest::name`] would replace this header of the service.
+    pub(crate) fn names(&self, field: &str) -> bool {
+        match field {
+            REPLICA | LANE => !self.lane.signature_lines().is_empty(),
+            ID_FIELD => self.lane.request_records.as_ref().is_some_and(RequestRecords::names),
+            _ => false,
+        }
+    }
+
+    /// Subtracts this request from the lane's expected work.
+    fn settle_expected(&mut self) {
+        self.lane.metrics().expected.sub(std::mem::take(&mut self.expected));
+    }
+}
+
+impl Drop for InFlightRequest {
+    fn drop(&mut self) {
+        self.settle_expected();
+        let metrics = self.lane.metrics();
+        // Counted before it is removed, so that no reader misses its result.
+        metrics.finish(self.kind, self.status);
+        metrics.in_flight.sub(1);
+        if let Some((key, _)) = self.body {
+            self.connection.bodies.forget(key);
+        }
+        let made = self.made.map(|made| (self.kind, made));
+        self.connection.end_request(made, self.request_record.take());
+    }
+}

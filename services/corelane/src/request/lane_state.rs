@@ -1,0 +1,169 @@
+//! What the requests and connections of a lane use of it.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::base::phase::Phase;
+use crate::base::settings::{Limits, Timeouts, Traces};
+use crate::load::lane::{Lane, LaneGroup, LaneShared};
+use crate::load::report::{LaneReports, LoadReports, Published};
+use crate::metrics::LaneMetrics;
+use crate::metrics::kind::KindIndex;
+use crate::request::finished::Observers;
+use crate::request::pending::Pending;
+use crate::request::polls::Polls;
+use crate::request::queue::Queue;
+use crate::request::record::{RequestRecord, RequestRecords};
+use crate::request::routes::Routes;
+use crate::request::streams::Streams;
+
+/// Settings of requests.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RequestSettings {
+    pub(crate) limits: Limits,
+    pub(crate) timeouts: Timeouts,
+    /// Name of the replica in replies.
+    pub(crate) replica: Option<HeaderValue>,
+    pub(crate) load_reports: LoadReports,
+    pub(crate) ids: bool,
+    pub(crate) traces: Traces,
+    pub(crate) observers: Option<Observers>,
+}
+
+/// What the requests of a server share across its lanes.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestShared {
+    pub(crate) routes: Arc<Routes>,
+    /// The load report for replies.
+    pub(crate) load_report: Arc<Published>,
+    /// Whether requests arrive over TLS.
+    pub(crate) secure: bool,
+}
+
+pub(crate) const REPLICA: &str = "corelane-replica";
+pub(crate) const LANE: &str = "corelane-lane";
+
+const REPLICA_NAME: HeaderName = HeaderName::from_static(REPLICA);
+const LANE_NAME: HeaderName = HeaderName::from_static(LANE);
+
+/// The state of a lane that its requests and connections use. It stays on the lane's thread.
+#[derive(Debug)]
+pub(crate) struct LaneState {
+    pub(crate) index: usize,
+    lane: Lane,
+    pub(crate) limits: Limits,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) routes: Arc<Routes>,
+    /// Whether requests arrive over TLS.
+    pub(crate) secure: bool,
+    /// The reply headers that name the replica and this lane.
+    signature: Option<(HeaderValue, HeaderValue)>,
+    /// `signature` as header lines.
+    signature_lines: Vec<u8>,
+    load_reports: Option<LaneReports>,
+    /// The server's phase, as seen by this lane.
+    pub(crate) phase: Cell<Phase>,
+    pub(crate) polls: Polls,
+    pub(crate) queue: Rc<Queue>,
+    pub(crate) pending: Rc<Pending>,
+    /// HTTP/2 streams that wait for their clients.
+    pub(crate) streams: Rc<Streams>,
+    /// Time of the last sweep, without periods in which a handler held the lane.
+    pub(crate) clock: Cell<Instant>,
+    /// Tracks requests, if ids, traces or observers are enabled.
+    pub(crate) request_records: Option<RequestRecords>,
+}
+
+impl LaneState {
+    pub(crate) fn new(lane: Lane, settings: &RequestSettings, shared: RequestShared) -> Self {
+        let RequestSettings { limits, timeouts, replica, load_reports, .. } = settings;
+        let RequestShared { routes, load_report, secure } = shared;
+        let index = lane.index();
+        LaneState {
+            index,
+            queue: Rc::new(Queue::new(lane.clone(), limits, timeouts.request)),
+            pending: Rc::default(),
+            streams: Rc::default(),
+            clock: Cell::new(Instant::now()),
+            request_records: RequestRecords::new(
+                settings.ids,
+                settings.traces,
+                settings.observers.as_ref().map(|observers| observers.of(&lane)),
+                &lane,
+                &routes,
+            ),
+            limits: limits.clone(),
+            timeouts: timeouts.clone(),
+            signature_lines: lines(index, replica.as_ref()),
+            signature: replica.clone().map(|replica| (replica, HeaderValue::from(index))),
+            load_reports: (*load_reports != LoadReports::Off)
+                .then(|| LaneReports::new(load_report)),
+            lane,
+            routes,
+            secure,
+            phase: Cell::new(Phase::Serving),
+            polls: Polls::new(),
+        }
+    }
+
+    /// Ends the request record of a request; see [`RequestRecords::end`].
+    pub(crate) fn end_request_record(
+        &self,
+        request_record: Box<RequestRecord>,
+        write: Option<u64>,
+    ) {
+        if let Some(request_records) = &self.request_records {
+            request_records.end(request_record, write);
+        }
+    }
+
+    /// Adds the headers that name the replica and this lane to a reply.
+    pub(crate) fn sign(&self, headers: &mut HeaderMap) {
+        if let Some((replica, lane)) = &self.signature {
+            headers.insert(REPLICA_NAME, replica.clone());
+            headers.insert(LANE_NAME, lane.clone());
+        }
+    }
+
+    /// The headers of [`LaneState::sign`] as lines.
+    pub(crate) fn signature_lines(&self) -> &[u8] {
+        &self.signature_lines
+    }
+
+    /// Adds the load report to a reply, if one is due on its connection; see [`LaneReports::sign`].
+    pub(crate) fn report_load(&self, reported: &Cell<u32>, headers: &mut HeaderMap) {
+        if let Some(reports) = &self.load_reports {
+            reports.sign(reported, headers);
+        }
+    }
+
+    /// All lanes of the server.
+    pub(crate) fn group(&self) -> &Arc<LaneGroup> {
+        &self.lane.lanes
+    }
+
+    /// The part of the lane's state that other threads can read.
+    pub(crate) fn shared(&self) -> &LaneShared {
+        self.lane.shared()
+    }
+
+    pub(crate) fn metrics(&self) -> &LaneMetrics {
+        &self.shared().metrics
+    }
+
+    /// The route template of a kind of request.
+    pub(crate) fn route(&self, kind: KindIndex) -> &str {
+        &self.routes.names()[kind.route()]
+    }
+}
+
+/// The header lines that name the replica and a lane.
+fn lines(index: usize, replica: Option<&HeaderValue>) -> Vec<u8> {
+    let Some(replica) = replica else { return Vec::new() };
+    let lane = format!("\r\n{LANE}: {index}\r\n");
+    [REPLICA.as_bytes(), b": ", replica.as_bytes(), lane.as_bytes()].concat()
+}

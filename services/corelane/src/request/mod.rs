@@ -1,0 +1,21 @@
+//! Requests and the connections that carry them: their state, their order and their limits, without
+//! the input and output of connections.
+
+pub(crate) mod blocking;
+pub(crate) mod body;
+pub(crate) mod body_watch;
+pub(crate) mod connection;
+pub(crate) mod current;
+pub(crate) mod finished;
+pub(crate) mod in_flight;
+pub(crate) mod lane_state;
+pub(crate) mod pending;
+pub(crate) mod polls;
+pub(crate) mod queue;
+pub(crate) mod record;
+pub(crate) mod reply;
+pub(crate) mod reply_body;
+pub(crate) mod routes;
+pub(crate) mod service;
+pub(crate) mod streams;
+pub(crate) mod upload;

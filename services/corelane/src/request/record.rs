@@ -1,0 +1,260 @@
+//! Records of requests: the id, trace and times that are kept for observers.
+//!
+//! A record is boxed, so a request without one carries only an empty word. Boxes are reused to avoid
+//! allocations.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::HOST;
+use http::{HeaderValue, Request, StatusCode, Version};
+use http_body::Body;
+
+use crate::base::clock::Tick;
+use crate::base::random::Identifiers;
+use crate::base::settings::Traces;
+use crate::load::lane::Lane;
+use crate::message::request_id::{ID_FIELD, Id};
+use crate::message::trace_context::{PARENT_FIELD, TraceContext};
+use crate::metrics::kind::KindIndex;
+use crate::request::finished::{Finished, Observer, Span, Times};
+use crate::request::routes::Routes;
+
+/// Maximum boxes that a lane keeps for reuse.
+const SPARE: usize = 256;
+
+/// The record of one request.
+#[derive(Debug)]
+pub(crate) struct RequestRecord {
+    pub(crate) id: Option<Id>,
+    pub(crate) trace: Option<TraceContext>,
+    span: Option<OwnSpan>,
+    kind: KindIndex,
+    version: Version,
+    begun: Tick,
+    /// Nanoseconds since the accept of its connection.
+    accept: Option<u64>,
+    started: Option<Tick>,
+    made: Option<Tick>,
+    status: Option<StatusCode>,
+    body_bytes: u64,
+    /// The service has produced the whole body of its reply.
+    whole: bool,
+}
+
+#[derive(Debug)]
+struct OwnSpan {
+    parent: Option<[u8; 8]>,
+    authority: Option<HeaderValue>,
+}
+
+impl RequestRecord {
+    /// The handler starts.
+    pub(crate) fn start(&mut self, now: Tick) {
+        self.started = Some(now);
+    }
+
+    /// The head of the reply is ready.
+    pub(crate) fn answer(&mut self, status: StatusCode, now: Tick) {
+        (self.status, self.made) = (Some(status), Some(now));
+        // hyper sends no body with these and does not poll it.
+        self.whole = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    }
+
+    /// The body of the reply produced `bytes` bytes; `whole` if it has ended.
+    pub(crate) fn give(&mut self, bytes: usize, whole: bool) {
+        self.body_bytes += bytes as u64;
+        self.whole |= whole;
+    }
+
+    /// The parts that another thread needs.
+    pub(crate) fn named(&self) -> Box<RequestRecord> {
+        let (id, trace) = (self.id.clone(), self.trace.clone());
+        Box::new(RequestRecord {
+            id,
+            trace,
+            ..RequestRecord::new(self.kind, self.version, self.begun)
+        })
+    }
+
+    pub(crate) fn new(kind: KindIndex, version: Version, begun: Tick) -> RequestRecord {
+        RequestRecord {
+            id: None,
+            trace: None,
+            span: None,
+            kind,
+            version,
+            begun,
+            accept: None,
+            started: None,
+            made: None,
+            status: None,
+            body_bytes: 0,
+            whole: false,
+        }
+    }
+
+    /// Resets a reused record for a new request.
+    fn begin(&mut self, kind: KindIndex, version: Version, begun: Tick) {
+        (self.kind, self.version, self.begun) = (kind, version, begun);
+        (self.accept, self.started, self.made, self.status) = (None, None, None, None);
+        (self.body_bytes, self.whole) = (0, false);
+    }
+
+    /// The durations, if writing the reply took `write` nanoseconds, or if it was not written.
+    fn times(&self, write: Option<u64>) -> Times {
+        let between = |from: Tick, to: Tick| Duration::from_nanos(to.since(from));
+        let made = self.made.unwrap_or_else(Tick::now);
+        Times {
+            accept: self.accept.map(Duration::from_nanos),
+            queue: between(self.begun, self.started.unwrap_or(made)),
+            handler: self.started.map(|started| between(started, made)),
+            write: write.map(Duration::from_nanos),
+        }
+    }
+
+    /// What an observer receives, with the template of the route.
+    fn finished<'a>(&'a self, route: &'a str, write: Option<u64>) -> Finished<'a> {
+        let span = self.span.as_ref();
+        Finished {
+            method: self.kind.method_name(),
+            route,
+            version: self.version,
+            status: self.status,
+            complete: self.whole && write.is_some(),
+            body_bytes: self.body_bytes,
+            times: self.times(write),
+            id: self.id.as_ref(),
+            trace: self.trace.as_ref(),
+            span: span.map(|span| Span { parent: span.parent, authority: span.authority.as_ref() }),
+            begun: self.begun,
+        }
+    }
+}
+
+/// The request records of a lane.
+pub(crate) struct RequestRecords {
+    lane: Lane,
+    routes: Arc<Routes>,
+    ids: bool,
+    traces: Traces,
+    observer: Option<Observer>,
+    identifiers: Identifiers,
+    #[expect(
+        clippy::vec_box,
+        reason = "a request_record stays where it is while requests come and go"
+    )]
+    spare: RefCell<Vec<Box<RequestRecord>>>,
+}
+
+impl fmt::Debug for RequestRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestRecords")
+            .field("ids", &self.ids)
+            .field("traces", &self.traces)
+            .finish()
+    }
+}
+
+impl RequestRecords {
+    /// `None` if ids, traces and observers are disabled.
+    pub(crate) fn new(
+        ids: bool,
+        traces: Traces,
+        observer: Option<Observer>,
+        lane: &Lane,
+        routes: &Arc<Routes>,
+    ) -> Option<Self> {
+        let wanted = ids || traces != Traces::Off || observer.is_some();
+        wanted.then(|| RequestRecords {
+            lane: lane.clone(),
+            routes: Arc::clone(routes),
+            ids,
+            traces,
+            observer,
+            identifiers: Identifiers::new(),
+            spare: RefCell::default(),
+        })
+    }
+
+    /// Whether requests have ids.
+    pub(crate) fn names(&self) -> bool {
+        self.ids
+    }
+
+    /// Tracks a request that began at `begun`, `accept` nanoseconds after its connection.
+    pub(crate) fn follow<B: Body>(
+        &self,
+        request: &Request<B>,
+        kind: KindIndex,
+        begun: Tick,
+        accept: Option<u64>,
+    ) -> Box<RequestRecord> {
+        let spare = self.spare.borrow_mut().pop();
+        let mut request_record =
+            spare.unwrap_or_else(|| Box::new(RequestRecord::new(kind, request.version(), begun)));
+        request_record.begin(kind, request.version(), begun);
+        request_record.accept = accept;
+        // One pass over the fields is cheaper than a lookup by name, which hashes it.
+        let (mut theirs, mut traced) = (None, false);
+        for (name, value) in request.headers() {
+            match name.as_str() {
+                ID_FIELD => theirs = theirs.or(Some(value)),
+                PARENT_FIELD => traced = true,
+                _ => {}
+            }
+        }
+        if self.ids {
+            let id = theirs.and_then(Id::taken);
+            request_record.id = Some(id.unwrap_or_else(|| Id::Made(self.identifiers.wide())));
+        }
+        if self.traces != Traces::Off {
+            request_record.trace = traced.then(|| TraceContext::read(request.headers())).flatten();
+            self.place(&mut request_record, request);
+        }
+        request_record
+    }
+
+    /// Sets the span of the request within its trace, or starts a trace.
+    fn place<B>(&self, request_record: &mut RequestRecord, request: &Request<B>) {
+        let Traces::Record { ratio } = self.traces else { return };
+        let parent = match &request_record.trace {
+            Some(theirs) if !theirs.is_sampled() => return,
+            Some(theirs) => Some(theirs.span_id()),
+            None if !self.identifiers.falls_to(ratio) => return,
+            None => None,
+        };
+        let own = self.identifiers.narrow();
+        request_record.trace = Some(match request_record.trace.take() {
+            Some(theirs) => theirs.below(own),
+            None => TraceContext::begin(self.identifiers.wide(), own),
+        });
+        let authority = match request.uri().authority() {
+            Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
+            None => request.headers().get(HOST).cloned(),
+        };
+        request_record.span = Some(OwnSpan { parent, authority });
+    }
+
+    /// Ends a request whose reply took `write` nanoseconds to write, if it was written.
+    pub(crate) fn end(&self, mut request_record: Box<RequestRecord>, write: Option<u64>) {
+        if let Some(observer) = &self.observer {
+            let route = &self.routes.names()[request_record.kind.route()];
+            let finished = request_record.finished(route, write);
+            // A panic of an observer must not end the lane.
+            if catch_unwind(AssertUnwindSafe(|| observer(&finished))).is_err() {
+                self.lane.shared().metrics.panics.add(1);
+                tracing::error!(lane = self.lane.index, "the observer of requests panicked");
+            }
+        }
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < SPARE {
+            // Drops the references to the request's memory now.
+            (request_record.id, request_record.trace, request_record.span) = (None, None, None);
+            spare.push(request_record);
+        }
+    }
+}

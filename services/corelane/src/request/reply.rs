@@ -1,0 +1,433 @@
+//! Runs each request through the user's service: checks it, counts it and produces the reply.
+
+use std::convert::Infallible;
+use std::error::Error as StdError;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, Request, Response, StatusCode, Version};
+use http_body::Body;
+use http_body_util::Either;
+use pin_project_lite::pin_project;
+use tower::util::{Oneshot, ServiceExt};
+
+use crate::base::clock::Tick;
+use crate::base::error::BoxError;
+use crate::message::conformance;
+use crate::message::problem::Problem;
+use crate::metrics::RequestRefusal;
+use crate::request::blocking::BlockingError;
+use crate::request::body::{BodyError, Incoming};
+use crate::request::connection::Connection;
+use crate::request::current;
+use crate::request::in_flight::InFlightRequest;
+use crate::request::lane_state::LaneState;
+use crate::request::pending::PendingRequest;
+use crate::request::queue::{Admission, Queued, Slot};
+use crate::request::reply_body::ReplyBody;
+use crate::request::service::HttpService;
+
+/// A reply whose head is ready.
+pub(crate) type Made<S> = Response<ReplyBody<<S as HttpService>::Body>>;
+
+/// The user's service for one hyper connection.
+pub(crate) struct Dispatch<S: HttpService> {
+    pub(crate) service: S,
+    pub(crate) connection: Rc<Connection>,
+    pub(crate) lane: Rc<LaneState>,
+}
+
+impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for Dispatch<S> {
+    type Response = Response<ReplyBody<S::Body>>;
+    type Error = Infallible;
+    type Future = Reply<S>;
+
+    fn call(&self, mut request: Request<hyper::body::Incoming>) -> Self::Future {
+        let Dispatch { service, connection, lane } = self;
+        let keeps_alive = keeps_alive(request.version(), request.headers());
+        connection.set_asked_last(!keeps_alive);
+        let in_flight =
+            InFlightRequest::new(lane, connection, &request, !request.body().is_end_stream());
+        let work = match refusal(&mut request, lane) {
+            Some((reason, problem)) => Work::refused(lane, reason, problem),
+            None => {
+                let watch = in_flight.body_watch();
+                let limit = lane.limits.body_bytes;
+                // If a service drops a body here, hyper has not read any of it, and ends the
+                // connection.
+                let has_body = watch.is_some();
+                let request = request.map(|body| Incoming::new(body, limit, watch));
+                if in_flight.is_http2() || has_body || connection.is_unflushed() {
+                    Work::Arrived { call: Some(Box::new((service.clone(), request))) }
+                } else {
+                    // The previous reply is complete, so hyper polls the future at once, with a
+                    // working waker.
+                    Work::admitted(service, lane, &mut Some(request), &in_flight)
+                }
+            }
+        };
+        Reply::new(in_flight, work)
+    }
+}
+
+/// Whether the headers of an HTTP/1.1 message keep the connection open and contain no other
+/// connection option (RFC 9112 section 9.3). False for older versions.
+pub(crate) fn keeps_alive(version: Version, fields: &HeaderMap) -> bool {
+    let keeps = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"keep-alive");
+    version >= Version::HTTP_11 && fields.get(CONNECTION).is_none_or(keeps)
+}
+
+/// Overload reply. `Retry-After` is the time that the lane needs for its expected work.
+fn overloaded(lane: &LaneState) -> Problem {
+    let wait = Duration::from_nanos(lane.metrics().expected.get()).as_secs().clamp(1, 60);
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
+        .detail("too many requests are queued to answer this one in time")
+        .header(RETRY_AFTER, HeaderValue::from(wait))
+}
+
+/// Reply for a request whose deadline passed.
+fn expired() -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "deadline-exceeded")
+        .detail("the request took longer than the server allows")
+        .header(RETRY_AFTER, HeaderValue::from_static("1"))
+}
+
+/// Reply for a request whose body did not arrive in time.
+fn body_timed_out() -> Problem {
+    Problem::from(StatusCode::REQUEST_TIMEOUT).detail("timed out waiting for the request body")
+}
+
+/// The reason to reject a request, if there is one.
+fn refusal(
+    request: &mut Request<hyper::body::Incoming>,
+    lane: &LaneState,
+) -> Option<(RequestRefusal, Problem)> {
+    if let Some(problem) = conformance::refusal(request, lane.secure) {
+        return Some((RequestRefusal::Invalid, problem));
+    }
+    // For HTTP/1.1 hyper enforces this limit while parsing.
+    if request.version() == Version::HTTP_2 {
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        let (fields, bytes) = (lane.limits.headers, lane.limits.header_bytes);
+        if request.headers().len() > fields {
+            let detail = format!("a request may have at most {fields} header fields");
+            return Some((RequestRefusal::TooManyHeaders, Problem::from(status).detail(detail)));
+        }
+        if header_list_bytes(request) > bytes {
+            let detail =
+                format!("a header list may have at most {bytes} bytes, counting 32 for each field");
+            return Some((RequestRefusal::HeaderTooLarge, Problem::from(status).detail(detail)));
+        }
+    }
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    if target > lane.limits.uri_bytes {
+        let problem = Problem::from(StatusCode::URI_TOO_LONG);
+        let allowed = lane.limits.uri_bytes;
+        let problem =
+            problem.detail(format!("the request target may have at most {allowed} bytes"));
+        return Some((RequestRefusal::UriTooLong, problem));
+    }
+    if request.body().size_hint().lower() > lane.limits.body_bytes {
+        return Some((RequestRefusal::BodyTooLarge, too_large(lane)));
+    }
+    None
+}
+
+/// Size of the header list of an HTTP/2 request (RFC 9113 section 6.5.2).
+fn header_list_bytes<B>(request: &Request<B>) -> usize {
+    let uri = request.uri();
+    let pseudo = [
+        (":method", Some(request.method().as_str())),
+        (":scheme", uri.scheme_str()),
+        (":authority", uri.authority().map(Authority::as_str)),
+        (":path", uri.path_and_query().map(PathAndQuery::as_str)),
+    ];
+    let pseudo = pseudo.iter().filter_map(|(name, value)| Some(name.len() + (*value)?.len()));
+    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
+    pseudo.chain(fields).map(|bytes| bytes + 32).sum()
+}
+
+fn too_large(lane: &LaneState) -> Problem {
+    let allowed = lane.limits.body_bytes;
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large")
+        .detail(format!("a request body may have at most {allowed} bytes"))
+}
+
+/// Reply for an error of the service. Logs the details, which the client must not see.
+fn failure(error: BoxError, in_flight: &InFlightRequest) -> Problem {
+    let lane = &in_flight.lane;
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(error.as_ref());
+    while let Some(error) = cause {
+        // These errors are counted where they occur.
+        if error.is::<BlockingError>() {
+            return overloaded(lane);
+        }
+        match error.downcast_ref() {
+            Some(BodyError::TooLarge) => return too_large(lane),
+            Some(BodyError::TimedOut) => return body_timed_out(),
+            Some(BodyError::Read(error)) => {
+                current::lending(&in_flight.request_record, || {
+                    tracing::debug!(lane = lane.index, %error, "failed to read a request body");
+                });
+                // Nothing more can be read from this connection.
+                let close = HeaderValue::from_static("close");
+                return Problem::from(StatusCode::BAD_REQUEST).header(CONNECTION, close);
+            }
+            None => cause = error.source(),
+        }
+    }
+    current::lending(&in_flight.request_record, || {
+        tracing::error!(lane = lane.index, %error, "a service returned an error");
+    });
+    Problem::from(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+pin_project! {
+    /// The reply to one request in progress.
+    pub(crate) struct Reply<S: HttpService> {
+        // Dropped before the in_flight: a request is in flight until its handler is dropped.
+        #[pin]
+        work: Work<S>,
+        // `None` once the reply is ready.
+        in_flight: Option<InFlightRequest>,
+        // When its handler started.
+        started: Tick,
+        // Set while it waits.
+        pending: Option<PendingRequest>,
+    }
+}
+
+pin_project! {
+    // Large and rare variants are boxed, because a request is moved as often as its future.
+    #[project = WorkProjection]
+    enum Work<S: HttpService> {
+        Refused { problem: Option<Box<Problem>> },
+        // Not polled yet. hyper calls the service for many HTTP/2 streams at once and polls them
+        // one by one, so the admission of later ones can use the costs of the first. An HTTP/1.1
+        // request may be called while the previous reply still waits for its client.
+        Arrived { call: Option<Box<(S, Request<Incoming>)>> },
+        Waiting { queued: Queued, call: Option<Box<(S, Request<Incoming>)>> },
+        // The service was not ready when it was first polled.
+        Unready { future: Pin<Box<Oneshot<S, Request<Incoming>>>>, slot: Slot },
+        Running { #[pin] future: S::Future, slot: Slot },
+        Done,
+    }
+}
+
+impl<S: HttpService> Reply<S> {
+    /// The reply to a plain request, which is there, and has to be polled at once. Moving it from
+    /// hand to hand would take longer than reading it did. `has_body`: some of its body is still to
+    /// come.
+    pub(crate) fn plain(
+        service: &S,
+        lane: &Rc<LaneState>,
+        connection: &Rc<Connection>,
+        request: &mut Option<Request<Incoming>>,
+        has_body: bool,
+    ) -> Self {
+        let asked = request.as_mut().expect("it was read");
+        let mut in_flight = InFlightRequest::new(lane, connection, asked, has_body);
+        in_flight.set_plain();
+        if has_body {
+            asked.body_mut().set_watch(in_flight.body_watch());
+        }
+        let work = Work::admitted(service, lane, request, &in_flight);
+        Reply::new(in_flight, work)
+    }
+
+    fn new(in_flight: InFlightRequest, work: Work<S>) -> Self {
+        Reply { started: in_flight.begun, in_flight: Some(in_flight), pending: None, work }
+    }
+}
+
+impl<S: HttpService> Work<S> {
+    fn refused(lane: &LaneState, reason: RequestRefusal, problem: Problem) -> Self {
+        lane.metrics().refuse_request(reason);
+        Work::failed(problem)
+    }
+
+    fn failed(problem: Problem) -> Self {
+        Work::Refused { problem: Some(Box::new(problem)) }
+    }
+
+    fn shed(lane: &LaneState) -> Self {
+        Work::refused(lane, RequestRefusal::QueueFull, overloaded(lane))
+    }
+
+    /// Starts a request that is polled at once, or queues it.
+    fn admitted(
+        service: &S,
+        lane: &Rc<LaneState>,
+        request: &mut Option<Request<Incoming>>,
+        in_flight: &InFlightRequest,
+    ) -> Self {
+        let mut service = service.clone();
+        match lane.queue.admit(in_flight.expected(), in_flight.begun) {
+            Admission::Start(slot) => {
+                let cx = &mut Context::from_waker(Waker::noop());
+                Work::started(&mut service, request, slot, in_flight, in_flight.begun, cx)
+            }
+            Admission::Wait(queued) => {
+                let call = request.take().map(|request| Box::new((service, request)));
+                Work::Waiting { queued, call }
+            }
+            Admission::Shed => Work::shed(lane),
+        }
+    }
+
+    /// Passes a request to its service.
+    fn started(
+        service: &mut S,
+        request: &mut Option<Request<Incoming>>,
+        slot: Slot,
+        in_flight: &InFlightRequest,
+        now: Tick,
+        cx: &mut Context<'_>,
+    ) -> Self {
+        in_flight.start(now);
+        in_flight.begin_poll(now);
+        let mut taken = || request.take().expect("it is taken once");
+        let started = guard(in_flight, || match service.poll_ready(cx) {
+            Poll::Ready(Ok(())) => Ok(Ok(service.call(taken()))),
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Pending => Ok(Err(Box::pin(service.clone().oneshot(taken())))),
+        });
+        match started {
+            Ok(Ok(Ok(future))) => Work::Running { future, slot },
+            Ok(Ok(Err(future))) => Work::Unready { future, slot },
+            Ok(Err(error)) => Work::failed(failure(error.into(), in_flight)),
+            Err(problem) => Work::failed(problem),
+        }
+    }
+}
+
+impl<S: HttpService> Future for Reply<S> {
+    type Output = Result<Response<ReplyBody<S::Body>>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let in_flight = this.in_flight.as_mut().expect("a future is not polled after it is ready");
+        in_flight.set_polled();
+        // The first poll of a request that starts on arrival follows immediately.
+        let mut polled = in_flight.begun;
+        if let WorkProjection::Arrived { call } = this.work.as_mut().project() {
+            let call = call.take().expect("it arrives once");
+            polled = Tick::now();
+            *this.started = polled;
+            let expected = in_flight.expect_anew();
+            this.work.set(match in_flight.lane.queue.admit(expected, in_flight.begun) {
+                Admission::Start(slot) => {
+                    let (mut service, request) = *call;
+                    Work::started(&mut service, &mut Some(request), slot, in_flight, polled, cx)
+                }
+                Admission::Wait(queued) => Work::Waiting { queued, call: Some(call) },
+                Admission::Shed => Work::shed(&in_flight.lane),
+            });
+        }
+        if let Some(waiting) = this.pending {
+            polled = Tick::now();
+            if waiting.is_expired(cx) {
+                let lane = &in_flight.lane;
+                this.work.set(Work::refused(lane, RequestRefusal::Timeout, expired()));
+            }
+        }
+        // The handler may convert the error of its body to anything, so it is not polled again.
+        if in_flight.body_timed_out() && !matches!(*this.work, Work::Refused { .. }) {
+            this.work.set(Work::failed(body_timed_out()));
+        }
+        if let WorkProjection::Waiting { queued, call } = this.work.as_mut().project()
+            && let Poll::Ready(slot) = queued.poll(cx)
+        {
+            let (mut service, request) = *call.take().expect("a turn comes once");
+            *this.started = polled;
+            let request = &mut Some(request);
+            this.work.set(Work::started(&mut service, request, slot, in_flight, polled, cx));
+        }
+        let result = match this.work.as_mut().project() {
+            WorkProjection::Refused { problem } => {
+                Poll::Ready(Err(*problem.take().expect("answered once")))
+            }
+            WorkProjection::Running { future, .. } => run(future, in_flight, polled, cx),
+            WorkProjection::Unready { future, .. } => run(future.as_mut(), in_flight, polled, cx),
+            WorkProjection::Waiting { .. } => Poll::Pending,
+            WorkProjection::Arrived { .. } => unreachable!("it was admitted above"),
+            WorkProjection::Done => unreachable!("its in_flight is gone"),
+        };
+        let Poll::Ready(result) = result else {
+            let waiting =
+                || PendingRequest::new(&in_flight.lane.pending, in_flight.kind, in_flight.begun);
+            // Registered now or earlier. Nothing can have expired since this poll began.
+            let _ = this.pending.get_or_insert_with(waiting).is_expired(cx);
+            return Poll::Pending;
+        };
+        let now = Tick::now();
+        if matches!(*this.work, Work::Refused { .. }) {
+            in_flight.abandon_poll();
+        } else {
+            in_flight.learn(*this.started, polled, now);
+        }
+        // Releases the slot and everything that the handler holds.
+        this.work.set(Work::Done);
+        *this.pending = None;
+        let response = match result {
+            // The fast path has no upgrade, and 1xx is nothing else (RFC 9110 section 15.2).
+            Ok(response) if in_flight.is_plain() && response.status().is_informational() => {
+                let status = response.status();
+                tracing::error!(lane = in_flight.lane.index, %status, "a service returned no final reply");
+                let problem = Problem::from(StatusCode::INTERNAL_SERVER_ERROR);
+                problem.into_response().map(Either::Right)
+            }
+            Ok(response) => response.map(Either::Left),
+            Err(problem) => problem.into_response().map(Either::Right),
+        };
+        let in_flight = this.in_flight.take().expect("taken only here");
+        Poll::Ready(Ok(ReplyBody::reply(response, in_flight, now)))
+    }
+}
+
+/// Polls the service of a request.
+fn run<F, B, E>(
+    future: Pin<&mut F>,
+    in_flight: &mut InFlightRequest,
+    polled: Tick,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Response<B>, Problem>>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+    E: Into<BoxError>,
+{
+    in_flight.begin_poll(polled);
+    let made = guard(in_flight, || future.poll(cx));
+    if matches!(made, Ok(Poll::Pending)) {
+        in_flight.end_poll(polled);
+        return Poll::Pending;
+    }
+    let lane = &in_flight.lane;
+    // The handler's reply is ignored: an axum extractor replies 400, for instance.
+    if in_flight.body_is_too_large() {
+        lane.metrics().refuse_request(RequestRefusal::BodyTooLarge);
+        return Poll::Ready(Err(too_large(lane)));
+    }
+    made?.map(|result| result.map_err(|error| failure(error.into(), in_flight)))
+}
+
+/// Runs code of the service for one request. A panic affects only this request, because the state
+/// involved is not used again.
+fn guard<T>(in_flight: &InFlightRequest, code: impl FnOnce() -> T) -> Result<T, Problem> {
+    let lane = &in_flight.lane;
+    let caught = || catch_unwind(AssertUnwindSafe(code));
+    current::within(in_flight.begun, lane.timeouts.request, &in_flight.request_record, caught)
+        .map_err(|_| {
+            lane.metrics().panics.add(1);
+            let route = lane.route(in_flight.kind);
+            current::lending(&in_flight.request_record, || {
+                tracing::error!(lane = lane.index, route, "a handler panicked");
+            });
+            Problem::from(StatusCode::INTERNAL_SERVER_ERROR)
+        })
+}

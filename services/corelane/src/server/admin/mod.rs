@@ -1,0 +1,209 @@
+//! The admin port: probes, metrics and `/lanes`, on a separate thread that is never pinned.
+//!
+//! So a lane that is saturated, or stuck in a handler, does not fail a probe or a scrape.
+
+mod lanes;
+mod page;
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, VARY,
+};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use lanes::View;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_local;
+use tokio::time::{interval, timeout};
+
+use crate::load::busy::{BusyShares, SAMPLE_EVERY};
+use crate::message::problem::Problem;
+use crate::server::exposition::{CONTENT_TYPE as METRICS_TYPE, Exposition};
+use crate::server::settings::Settings;
+use crate::server::shared::Shared;
+
+/// The server's own paths.
+pub(crate) const PATHS: [&str; 5] = ["/healthz", "/readyz", "/metrics", "/lanes", "/lanes.html"];
+
+/// Maximum connections to the admin port. Others wait in the accept queue.
+const CONNECTIONS: usize = 256;
+
+/// For a whole header, and between two requests.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum age of a connection, so that no client occupies the port: probes must get through.
+const CONNECTION_AGE: Duration = Duration::from_secs(60);
+
+/// For the request in flight when a connection reaches its age.
+const LAST_REQUEST: Duration = Duration::from_secs(5);
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
+
+struct Admin {
+    shared: Arc<Shared>,
+    settings: Settings,
+    started: Instant,
+    exposition: Exposition,
+    busy: RefCell<BusyShares>,
+}
+
+/// Serves the admin port while its event loop runs.
+pub(crate) async fn run(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    settings: &Settings,
+) -> std::io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let admin = Rc::new(Admin {
+        exposition: Exposition::new(Arc::clone(&shared), settings),
+        shared,
+        settings: settings.clone(),
+        started: Instant::now(),
+        busy: RefCell::default(),
+    });
+    spawn_local(sample(Rc::clone(&admin)));
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
+        let socket = match listener.accept().await {
+            Ok((socket, _)) => socket,
+            Err(error) => {
+                tracing::warn!(%error, "accept failed on the admin port");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let admin = Rc::clone(&admin);
+        spawn_local(async move {
+            let service = service_fn(|request: Request<hyper::body::Incoming>| {
+                let admin = Rc::clone(&admin);
+                async move {
+                    let mut pages = admin.settings.pages.iter();
+                    let mut reply = match pages.find(|page| page.path == request.uri().path()) {
+                        Some(page) => page.answer(request).await,
+                        None => admin.answer(&request),
+                    };
+                    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+                    Ok::<_, Infallible>(reply)
+                }
+            });
+            let mut http = http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+            let mut connection =
+                std::pin::pin!(http.serve_connection(TokioIo::new(socket), service));
+            // Errors and disconnects of admin clients are not logged.
+            if timeout(CONNECTION_AGE, connection.as_mut()).await.is_err() {
+                connection.as_mut().graceful_shutdown();
+                let _ = timeout(LAST_REQUEST, connection).await;
+            }
+            drop(place);
+        });
+    }
+}
+
+/// Samples how busy the lanes are while the event loop runs.
+async fn sample(admin: Rc<Admin>) {
+    let mut ticks = interval(SAMPLE_EVERY);
+    loop {
+        ticks.tick().await;
+        admin.busy.borrow_mut().sample(&admin.shared.lanes, Instant::now());
+    }
+}
+
+impl Admin {
+    fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        let answer = match request.uri().path() {
+            "/healthz" => Self::healthz,
+            "/readyz" => Self::readyz,
+            "/metrics" => Self::metrics,
+            "/lanes" if wants_html(request) => Self::lanes_page,
+            "/lanes" => Self::lanes,
+            "/lanes.html" => Self::lanes_page,
+            _ => return Problem::from(StatusCode::NOT_FOUND).into_response(),
+        };
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return Problem::from(StatusCode::METHOD_NOT_ALLOWED)
+                .header(ALLOW, HeaderValue::from_static("GET, HEAD"))
+                .into_response();
+        }
+        answer(self)
+    }
+
+    fn healthz(&self) -> Response<Full<Bytes>> {
+        reply(StatusCode::OK, TEXT, "ok\n".into())
+    }
+
+    fn readyz(&self) -> Response<Full<Bytes>> {
+        let down = self.shared.dependencies.describe(Instant::now());
+        if self.shared.ready() {
+            return reply(StatusCode::OK, TEXT, format!("ready\n{down}"));
+        }
+        let phase = format!("{:?}", self.shared.phase()).to_lowercase();
+        reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not ready: {phase}\n{down}"))
+    }
+
+    fn metrics(&self) -> Response<Full<Bytes>> {
+        match self.exposition.render() {
+            Ok(text) => reply(StatusCode::OK, METRICS_TYPE, text),
+            Err(error) => unrendered(&error),
+        }
+    }
+
+    fn view(&self) -> View {
+        let busy = self.busy.borrow();
+        View::take(&self.shared, &self.settings, &busy, self.started, Instant::now())
+    }
+
+    fn lanes(&self) -> Response<Full<Bytes>> {
+        match serde_json::to_string_pretty(&self.view()) {
+            Ok(text) => by_accept(reply(StatusCode::OK, JSON, text + "\n")),
+            Err(error) => unrendered(&error),
+        }
+    }
+
+    fn lanes_page(&self) -> Response<Full<Bytes>> {
+        let mut reply = match page::render(&self.view()) {
+            Ok(text) => by_accept(reply(StatusCode::OK, HTML, text)),
+            Err(error) => return unrendered(&error),
+        };
+        let policy = HeaderValue::from_static(page::POLICY);
+        reply.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+        reply
+    }
+}
+
+/// Whether the client accepts HTML, as browsers do. The order of preference (RFC 9110 section
+/// 12.5.1) is ignored: it matters only to clients that accept both formats.
+fn wants_html<B>(request: &Request<B>) -> bool {
+    let accepted = request.headers().get_all(ACCEPT).iter();
+    accepted.filter_map(|value| value.to_str().ok()).any(|value| value.contains("text/html"))
+}
+
+fn by_accept(mut reply: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+    reply.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+    reply
+}
+
+fn unrendered(error: &dyn std::fmt::Display) -> Response<Full<Bytes>> {
+    tracing::error!(%error, "failed to render a page of the admin port");
+    Problem::from(StatusCode::INTERNAL_SERVER_ERROR).into_response()
+}
+
+fn reply(status: StatusCode, media_type: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+}

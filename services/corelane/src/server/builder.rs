@@ -1,0 +1,332 @@
+//! The settings of a server, and the checks and sockets that precede its start.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response};
+use http_body_util::Full;
+use prometheus_client::collector::Collector;
+use tokio::sync::mpsc::unbounded_channel;
+
+use crate::base::error::Error;
+use crate::base::settings::{self, Drain, Limits, Moving, Placement, Timeouts, Traces};
+use crate::lane::placement;
+use crate::load::lane::Lane;
+use crate::load::report::LoadReports;
+use crate::os::cpu::{CpuView, Cpus, Lanes, MAX_LANES, Pin, plan};
+use crate::os::listener::{MAX_BACKLOG, bind, bind_lanes, raise_file_limit};
+use crate::request::finished::{Finished, Observers};
+use crate::request::routes::Routes;
+use crate::server::admin;
+use crate::server::control::ServerHandle;
+use crate::server::page::Page;
+use crate::server::run::Server;
+use crate::server::settings::Settings;
+use crate::server::shared::Shared;
+use crate::transport::tls::{Termination, Tls};
+
+/// Collects the settings of a [`Server`]; made by [`Server::builder`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use corelane::{Lanes, Limits, Placement, Server, Timeouts};
+///
+/// let builder = Server::builder()
+///     .bind("127.0.0.1:0".parse().unwrap())
+///     .lanes(Lanes::Count(2))
+///     .placement(Placement::LeastLoaded)
+///     .limits(Limits { body_bytes: 64 * 1024, ..Limits::default() })
+///     .timeouts(Timeouts { request: Duration::from_secs(10), ..Timeouts::default() })
+///     .routes(["/", "/div/{n}"]);
+/// assert!(builder.validate().is_ok());
+/// assert!(builder.backlog(0).validate().is_err());
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct Builder(Settings);
+
+impl Server {
+    /// A builder with default settings.
+    pub fn builder() -> Builder {
+        Builder(Settings::default())
+    }
+}
+
+impl Builder {
+    /// The address to listen on. Default `127.0.0.1:8080`; with port 0 the system chooses a free
+    /// port, which [`Server::local_addr`] returns.
+    pub fn bind(mut self, address: SocketAddr) -> Self {
+        self.0.address = address;
+        self
+    }
+
+    /// Serves `/healthz`, `/readyz`, `/metrics` and `/lanes` on this address, on a thread that is
+    /// never pinned. There is no authentication: do not expose it to clients. Default: no admin port.
+    pub fn admin(mut self, address: SocketAddr) -> Self {
+        self.0.admin = Some(address);
+        self
+    }
+
+    /// The number of lanes. Default [`Lanes::Auto`].
+    pub fn lanes(mut self, lanes: Lanes) -> Self {
+        self.0.lanes = lanes;
+        self
+    }
+
+    /// Whether lanes are pinned. Default [`Pin::Auto`].
+    pub fn pin(mut self, pin: Pin) -> Self {
+        self.0.pin = pin;
+        self
+    }
+
+    /// How connections are assigned to lanes. Default [`Placement::Hashed`].
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.0.placement = placement;
+        self
+    }
+
+    /// Whether a new connection goes to the lane of the CPU that received its first segment.
+    /// Applies to [`Placement::Hashed`] with pinned lanes. Where lanes are not pinned, or the kernel
+    /// rejects the program (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)), the hash decides and a warning
+    /// is logged. Other placements ignore this setting. The metric `corelane_steering` shows whether
+    /// steering is active. Default false.
+    ///
+    /// It helps where the network card has a receive queue, and so an interrupt, for each lane's
+    /// CPU: a connection is then served where its segments arrive. It hurts where few CPUs receive:
+    /// with a single-queue card, or with a client or proxy on the same machine, whose segments are
+    /// received by the CPU that sends them. One lane may then get every connection.
+    pub fn steering(mut self, steering: bool) -> Self {
+        self.0.steering = steering;
+        self
+    }
+
+    /// Length of the accept queue of each listener. Default 4,096; 1 to 65,535. The kernel silently
+    /// lowers it to `net.core.somaxconn` (listen(2)).
+    pub fn backlog(mut self, backlog: u32) -> Self {
+        self.0.backlog = backlog;
+        self
+    }
+
+    /// Limits for clients. See [`Limits`] for the defaults.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.0.lane.requests.limits = limits;
+        self
+    }
+
+    /// Timeouts for clients. See [`Timeouts`] for the defaults.
+    pub fn timeouts(mut self, timeouts: Timeouts) -> Self {
+        self.0.lane.requests.timeouts = timeouts;
+        self
+    }
+
+    /// How the server shuts down. See [`Drain`] for the defaults.
+    pub fn drain(mut self, drain: Drain) -> Self {
+        self.0.lane.drain = drain;
+        self
+    }
+
+    /// Serves clients over TLS; the admin port stays plaintext. Default: no TLS.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.0.tls = Some(tls);
+        self
+    }
+
+    /// The templates of the service's routes, such as `/div/{n}` or `/static/{*path}`. At most 64.
+    /// A path that matches no template counts as `other`, like every path if there are no templates.
+    ///
+    /// The load table learns the cost of a request by its method and route. It determines the order
+    /// in which queued requests start (cheap ones first), the lane that [`Placement::LeastLoaded`]
+    /// chooses, and which requests are rejected at once because they would wait for longer than
+    /// [`Timeouts::request`]. Where every route is `other`, cheap and expensive requests of a method
+    /// are assumed to cost the same. Metrics, logs and `/lanes` also name requests by route.
+    ///
+    /// This setting does not route requests: repeat the templates of your `Router` here.
+    pub fn routes<I>(mut self, templates: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        self.0.routes = templates.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Adds two headers to each reply: `corelane-replica` with this name and `corelane-lane` with the
+    /// index of the lane that served the request. Default: neither.
+    pub fn replica(mut self, name: HeaderValue) -> Self {
+        self.0.lane.requests.replica = Some(name);
+        self
+    }
+
+    /// Whether replies carry load reports for a load balancer in front. Default
+    /// [`LoadReports::Off`], which costs nothing.
+    pub fn load_reports(mut self, form: LoadReports) -> Self {
+        self.0.lane.requests.load_reports = form;
+        self
+    }
+
+    /// Whether plain HTTP/1.1 requests take the fast path: those that arrive whole in one read,
+    /// including their body, and contain nothing that two parsers could read differently. Replies
+    /// are the same either way; only the cost differs. Default true; with false hyper serves every
+    /// request.
+    pub fn plain_requests(mut self, plain: bool) -> Self {
+        self.0.lane.fast_path = plain;
+        self
+    }
+
+    /// How long an HTTP/1.1 connection is idle, or waits for the rest of a header, before it is
+    /// parked. A parked connection costs little more than its socket, until its first byte wakes it.
+    /// Clients do not notice, and timeouts do not change. `None` disables parking. Default 5 s; at
+    /// least 100 ms.
+    ///
+    /// Like deadlines ([`Timeouts`]), this is checked by one sweep per lane, so parking may happen up
+    /// to a second later.
+    pub fn park_after(mut self, idle: Option<Duration>) -> Self {
+        self.0.lane.park_after = idle;
+        self
+    }
+
+    /// Whether a connection may move to another lane. Default [`Moving::ParkedOnly`].
+    pub fn moving(mut self, moving: Moving) -> Self {
+        self.0.lane.moving = moving;
+        self
+    }
+
+    /// Makes connections park and move at random points where they are idle.
+    #[cfg(feature = "chaos")]
+    #[doc(hidden)]
+    pub fn chaos(mut self, chaos: crate::Chaos) -> Self {
+        self.0.lane.chaos = Some(chaos);
+        self
+    }
+
+    /// Whether each request has an id: its `x-request-id` header if that is 1 to 128 printable ASCII
+    /// characters without spaces, otherwise a random UUID. The reply carries it in the same header,
+    /// and [`request_id`](crate::request_id) returns it to handlers. Input that is rejected before it
+    /// is a request, such as a header that is too large, has no id. Default false, which costs
+    /// nothing.
+    pub fn request_ids(mut self, ids: bool) -> Self {
+        self.0.lane.requests.ids = ids;
+        self
+    }
+
+    /// How this server takes part in distributed traces. Default [`Traces::Off`], which costs
+    /// nothing.
+    pub fn traces(mut self, traces: Traces) -> Self {
+        self.0.lane.requests.traces = traces;
+        self
+    }
+
+    /// Calls an observer for each finished request, including rejected ones. `factory` creates one
+    /// observer per lane, on the lane's thread, so it may hold `Rc` and `RefCell`. Default: none,
+    /// which costs nothing.
+    ///
+    /// An observer runs on the lane and holds it: it must not block or take long. Its panics are
+    /// counted like those of handlers and do not end the lane.
+    pub fn observer<F, O>(mut self, factory: F) -> Self
+    where
+        F: Fn(&Lane) -> O + Send + Sync + 'static,
+        O: Fn(&Finished<'_>) + 'static,
+    {
+        self.0.lane.requests.observers = Some(Observers::new(factory));
+        self
+    }
+
+    /// Whether SIGTERM and SIGINT start the drain and a second signal stops the server at once.
+    /// Default true. With false the program calls [`ServerHandle::drain`] and
+    /// [`ServerHandle::stop`].
+    pub fn signals(mut self, signals: bool) -> Self {
+        self.0.signals = signals;
+        self
+    }
+
+    /// Adds a page to the admin port: `handler` serves exactly `path`. [`Builder::validate`] rejects
+    /// paths of the server's own pages, such as `/metrics`.
+    ///
+    /// The handler runs on the admin thread, which also serves the probes: it must not block. It
+    /// receives every method, with the whole body; a body over 64 KiB is answered `413`.
+    pub fn admin_route<F>(mut self, path: &'static str, handler: F) -> Self
+    where
+        F: Fn(Request<Bytes>) -> Response<Full<Bytes>> + Send + Sync + 'static,
+    {
+        self.0.pages.push(Page { path, handler: Arc::new(handler) });
+        self
+    }
+
+    /// Adds the service's own metrics to `/metrics`, after those of the server. The collector runs at
+    /// each scrape, on the admin thread: it must not block. Its metric names must differ from those
+    /// of the server.
+    pub fn collector(mut self, collector: impl Collector) -> Self {
+        self.0.collectors.push(Arc::new(collector));
+        self
+    }
+
+    /// Checks bounds and route templates, without looking at the machine. [`Tls::check`] checks the
+    /// files of TLS.
+    ///
+    /// # Errors
+    ///
+    /// Names the first setting that is out of bounds.
+    pub fn validate(&self) -> Result<(), Error> {
+        settings::check(
+            &self.0.lane.requests.limits,
+            &self.0.lane.requests.timeouts,
+            &self.0.lane.drain,
+        )
+        .map_err(Error::Setting)?;
+        if let Traces::Record { ratio } = self.0.lane.requests.traces
+            && !(0.0..=1.0).contains(&ratio)
+        {
+            return Err(Error::Setting("traces: a ratio from 0 to 1".to_owned()));
+        }
+        if let Some(tls) = &self.0.tls {
+            tls.check_bounds().map_err(Error::Setting)?;
+        }
+        if self.0.lane.park_after.is_some_and(|idle| idle < settings::LEAST_PARK_AFTER) {
+            return Err(Error::Setting("park_after: at least 100ms, or none".to_owned()));
+        }
+        if !(1..=MAX_BACKLOG).contains(&self.0.backlog) {
+            return Err(Error::Setting(format!("backlog: 1 to {MAX_BACKLOG}")));
+        }
+        if let Lanes::Count(n) = self.0.lanes
+            && !(1..=MAX_LANES).contains(&n)
+        {
+            return Err(Error::Setting(format!("lanes: 1 to {MAX_LANES}")));
+        }
+        if let Some(page) = self.0.pages.iter().find(|page| admin::PATHS.contains(&page.path)) {
+            return Err(Error::Setting(format!(
+                "admin_route: {} is a page of the server itself",
+                page.path
+            )));
+        }
+        Routes::new(&self.0.routes).map(drop).map_err(Error::Setting)
+    }
+
+    /// Checks the settings, raises the soft limit of open files and binds all listeners. Clients can
+    /// connect from then on; they are served once [`Server::serve`] runs.
+    ///
+    /// # Errors
+    ///
+    /// A setting is out of bounds, a certificate or its key is unusable, or there are too few CPUs for
+    /// the lanes. Or the limit of open files is too low, or an address cannot be bound.
+    pub fn build(self) -> Result<Server, Error> {
+        self.validate()?;
+        let routes = Routes::new(&self.0.routes).map_err(Error::Setting)?;
+        let (tls, certificates) = self.0.tls.as_ref().map(Termination::load).transpose()?.unzip();
+        let view = CpuView::read().map_err(Error::system("reading the affinity mask"))?;
+        let plan = plan(&view, self.0.lanes, self.0.pin).map_err(Error::Lanes)?;
+        raise_file_limit(self.0.lane.requests.limits.connections, plan.lanes.len())?;
+        let listeners = match placement::listeners(self.0.placement, plan.lanes.len()) {
+            1 => vec![bind(self.0.address, self.0.backlog, false)?],
+            many => bind_lanes(self.0.address, self.0.backlog, many)?,
+        };
+        let admin = self.0.admin.map(|address| bind(address, 128, false)).transpose()?;
+        let (sender, requests) = unbounded_channel();
+        let cpus = Cpus::new(self.0.lanes, self.0.pin, view);
+        let shared = Shared::new(plan, cpus, routes, tls, self.0.placement, self.0.steering);
+        let handle = ServerHandle { requests: sender, shared };
+        Ok(Server { settings: self.0, listeners, admin, certificates, requests, handle })
+    }
+}

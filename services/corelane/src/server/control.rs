@@ -1,0 +1,246 @@
+//! The admin thread: admin port, signals, certificates, load reports, CPUs of the lanes,
+//! watchdog, and the drain, phase by phase.
+
+use std::future::pending;
+use std::net::TcpListener;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, interval_at, sleep_until};
+
+use crate::base::error::Error;
+use crate::base::phase::Phase;
+use crate::base::settings::Drain;
+use crate::lane::moving::mover;
+use crate::lane::watchdog;
+use crate::load::report::{self, LoadReports};
+use crate::os::cpu;
+use crate::server::admin;
+use crate::server::dependency::Dependency;
+use crate::server::settings::Settings;
+use crate::server::shared::Shared;
+use crate::server::threads::Event;
+use crate::transport::tls::Watch;
+
+/// Drains or stops a running server from another thread.
+///
+/// ```
+/// # fn main() -> Result<(), corelane::Error> {
+/// let server = corelane::Server::builder().bind("127.0.0.1:0".parse().unwrap()).build()?;
+/// let handle = server.handle();
+/// std::thread::spawn(move || handle.drain());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ServerHandle {
+    pub(crate) requests: UnboundedSender<Stop>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// A request to end the server, with its source.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stop {
+    /// Begin the drain.
+    Drain(&'static str),
+    /// Cut the remaining requests.
+    Now(&'static str),
+}
+
+impl ServerHandle {
+    /// Starts the drain, as SIGTERM does. Has no effect when a drain has started.
+    pub fn drain(&self) {
+        // If the server has ended, no drain is needed.
+        let _ = self.requests.send(Stop::Drain("the program"));
+    }
+
+    /// Stops the server at once, as a second signal does, and cuts requests in flight.
+    pub fn stop(&self) {
+        let _ = self.requests.send(Stop::Now("the program"));
+    }
+
+    /// A new user's view of the dependency `name`, such as `database`. Each name is a label of
+    /// `corelane_dependency_up`, so the set of names must be bounded.
+    pub fn dependency(&self, name: &'static str) -> Dependency {
+        self.shared.dependencies.add(name)
+    }
+
+    /// The current phase of the server.
+    pub fn phase(&self) -> Phase {
+        self.shared.phase()
+    }
+}
+
+/// Forwards SIGTERM and SIGINT: the first starts the drain, the second stops the server.
+async fn forward_signals(
+    [mut terminate, mut interrupt]: [Signal; 2],
+    requests: UnboundedSender<Stop>,
+) -> std::io::Result<()> {
+    let mut request: fn(&'static str) -> Stop = Stop::Drain;
+    loop {
+        let name = tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        };
+        if requests.send(request(name)).is_err() {
+            return Ok(());
+        }
+        request = Stop::Now;
+    }
+}
+
+/// Waits for the first stop request and runs the phases of the drain. Returns only if the remaining
+/// requests must be cut.
+async fn walk(shared: &Shared, drain: &Drain, mut requests: UnboundedReceiver<Stop>) {
+    let who = match requests.recv().await {
+        Some(Stop::Drain(who)) => who,
+        Some(Stop::Now(who)) => return tracing::warn!(who, "stopping at once, without a drain"),
+        None => return,
+    };
+    let begun = Instant::now();
+    shared.parts.lifecycle.begin_drain();
+    tracing::info!(who, settle = ?drain.settle, deadline = ?drain.deadline, "drain: settling");
+    let calm = async {
+        sleep_until(begun + drain.settle).await;
+        shared.listeners.finish_handshakes(begun + drain.deadline).await;
+        // Log this first: lanes without connections end at once and log that.
+        tracing::info!(in_flight = shared.lanes.in_flight(), "drain: closing");
+        shared.advance(Phase::Closing);
+        tokio::select! {
+            () = report(shared, drain.report) => {}
+            () = sleep_until(begun + drain.deadline) => {}
+        }
+    };
+    let who = tokio::select! {
+        () = calm => "the deadline",
+        who = asked_to_stop(&mut requests) => who,
+    };
+    let (in_flight, calls) = (shared.lanes.in_flight(), shared.lanes.blocking_calls());
+    tracing::warn!(in_flight, calls, who, "drain: cut short");
+}
+
+/// The source of the stop request that cut the drain short.
+async fn asked_to_stop(requests: &mut UnboundedReceiver<Stop>) -> &'static str {
+    loop {
+        match requests.recv().await {
+            Some(Stop::Now(who)) => return who,
+            Some(Stop::Drain(_)) => {}
+            None => return "the program",
+        }
+    }
+}
+
+/// Logs periodically which lanes are held by a handler. The other lanes log their own state.
+async fn report(shared: &Shared, every: Duration) {
+    let beats = || shared.lanes.iter().map(|lane| lane.metrics.beats.get()).collect::<Vec<_>>();
+    let mut ticks = interval_at(Instant::now() + every, every);
+    let mut before = beats();
+    loop {
+        ticks.tick().await;
+        let now = beats();
+        for (index, lane) in shared.lanes.iter().enumerate() {
+            let stuck = now[index] == before[index];
+            if let Some((kind, held)) =
+                lane.running.get(std::time::Instant::now()).filter(|_| stuck)
+            {
+                tracing::warn!(
+                    lane = index,
+                    connections = lane.metrics.open.get(),
+                    in_flight = lane.metrics.in_flight.get(),
+                    method = kind.method_name(),
+                    route = shared.routes().names()[kind.route()],
+                    held = ?held,
+                    "drain: a handler holds its lane"
+                );
+            }
+        }
+        before = now;
+    }
+}
+
+/// The state of the admin thread, which is not pinned.
+pub(crate) struct Controller {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) settings: Settings,
+    pub(crate) admin: Option<TcpListener>,
+    pub(crate) signals: Option<UnboundedSender<Stop>>,
+    pub(crate) requests: UnboundedReceiver<Stop>,
+    pub(crate) certificates: Option<Watch>,
+    /// Notified once the signal handlers are installed.
+    pub(crate) armed: mpsc::Sender<()>,
+    pub(crate) finished: oneshot::Receiver<()>,
+    pub(crate) events: mpsc::Sender<Event>,
+}
+
+impl Controller {
+    pub(crate) fn run(self) -> Result<u64, Error> {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(Default::default())
+            .and_then(|runtime| runtime.block_on(self.control()))
+            .map(|()| 0)
+            .map_err(Error::system("running the admin port or signals"))
+    }
+
+    async fn control(self) -> std::io::Result<()> {
+        let parts = &self.shared.parts;
+        let lifecycle = &*parts.lifecycle;
+        let catch = || {
+            let kinds = [SignalKind::terminate(), SignalKind::interrupt()];
+            let [terminate, interrupt] = kinds.map(signal);
+            std::io::Result::Ok([terminate?, interrupt?])
+        };
+        let caught = self.signals.is_some().then(catch).transpose()?;
+        let _ = self.armed.send(());
+        let admin = async {
+            match self.admin {
+                Some(listener) => {
+                    admin::run(listener, Arc::clone(&self.shared), &self.settings).await
+                }
+                None => pending().await,
+            }
+        };
+        let signals = async {
+            match (caught, self.signals) {
+                (Some(caught), Some(requests)) => forward_signals(caught, requests).await,
+                _ => pending().await,
+            }
+        };
+        let certificates = async {
+            if let (Some(watch), Some(tls)) = (self.certificates, self.shared.tls()) {
+                watch.run(tls).await;
+            }
+            pending::<()>().await;
+        };
+        let load_reports = async {
+            match self.settings.lane.requests.load_reports {
+                LoadReports::Off => pending().await,
+                form => report::run(&self.shared.lanes, &parts.requests.load_report, form).await,
+            }
+        };
+        let drain = async {
+            walk(&self.shared, &self.settings.lane.drain, self.requests).await;
+            // Send this first: the lanes end as soon as the phase changes.
+            let _ = self.events.send(Event::CutShort);
+            self.shared.advance(Phase::Stopped);
+            pending::<()>().await;
+        };
+        let shared = &*self.shared;
+        let (moving, stall) = (self.settings.lane.moving, self.settings.timeouts().stall);
+        let lanes = shared.lanes.iter().map(|lane| &lane.cpu).collect();
+        tokio::select! {
+            result = admin => result,
+            result = signals => result,
+            () = certificates => Ok(()),
+            never = load_reports => match never {},
+            () = drain => Ok(()),
+            () = mover::run(&shared.lanes, &parts.mailboxes, &shared.plans, lifecycle, moving) => Ok(()),
+            () = watchdog::run(&shared.lanes, shared.routes(), lifecycle, stall) => Ok(()),
+            _ = self.finished => Ok(()),
+            () = cpu::watch(&self.shared.cpus, lanes) => Ok(()),
+        }
+    }
+}

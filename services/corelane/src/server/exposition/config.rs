@@ -1,0 +1,134 @@
+//! Settings of the server as series, for rules to compare with.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use crate::metrics::{Family, Value};
+use crate::server::settings::Settings;
+
+const INFO: Family = Family::gauge("corelane_config_info", "Settings with text values; always 1");
+
+type OfSettings = (Family, fn(&Settings) -> Value);
+
+/// Numeric settings.
+const NUMBERS: &[OfSettings] = &[
+    (
+        Family::gauge("corelane_config_backlog", "Length of the accept queue of each listener"),
+        |settings| u64::from(settings.backlog).into(),
+    ),
+    (
+        Family::gauge("corelane_config_connections", "Maximum open connections over all lanes"),
+        |settings| settings.limits().connections.into(),
+    ),
+    (
+        Family::gauge(
+            "corelane_config_connection_requests",
+            "Maximum requests per connection; +Inf if unlimited",
+        ),
+        |settings| {
+            let limit = settings.limits().connection_requests;
+            limit.map_or(Value::Real(f64::INFINITY), Value::Whole)
+        },
+    ),
+    (
+        Family::gauge(
+            "corelane_config_slots",
+            "Maximum requests that run on a lane at the same time",
+        ),
+        |settings| settings.limits().slots.into(),
+    ),
+    (
+        Family::gauge("corelane_config_queue", "Maximum requests that wait for a slot of a lane"),
+        |settings| settings.limits().queue.into(),
+    ),
+    (
+        Family::gauge(
+            "corelane_config_blocking_threads",
+            "Maximum threads of a lane for blocking calls",
+        ),
+        |settings| settings.limits().blocking_threads.into(),
+    ),
+    (
+        Family::gauge(
+            "corelane_config_blocking_queue",
+            "Maximum blocking calls of a lane that wait for a thread",
+        ),
+        |settings| settings.limits().blocking_queue.into(),
+    ),
+    (Family::gauge("corelane_config_headers", "Maximum header fields of a request"), |settings| {
+        settings.limits().headers.into()
+    }),
+    (
+        Family::gauge("corelane_config_header_bytes", "Maximum size of a request's header section"),
+        |settings| settings.limits().header_bytes.into(),
+    ),
+    (
+        Family::gauge("corelane_config_uri_bytes", "Maximum length of a request's path and query"),
+        |settings| settings.limits().uri_bytes.into(),
+    ),
+    (Family::gauge("corelane_config_body_bytes", "Maximum size of a request's body"), |settings| {
+        settings.limits().body_bytes.into()
+    }),
+    (
+        Family::gauge(
+            "corelane_config_park_after_seconds",
+            "Idle time after which a connection is parked; +Inf if never",
+        ),
+        |settings| settings.lane.park_after.map_or(Value::Real(f64::INFINITY), Value::from),
+    ),
+    (
+        Family::gauge(
+            "corelane_config_drain_settle_seconds",
+            "How long a drain keeps accepting connections after readiness fails",
+        ),
+        |settings| settings.lane.drain.settle.into(),
+    ),
+    (
+        Family::gauge(
+            "corelane_config_drain_deadline_seconds",
+            "Maximum time from the start of a drain to its end",
+        ),
+        |settings| settings.lane.drain.deadline.into(),
+    ),
+];
+
+const TIMEOUTS: Family =
+    Family::gauge("corelane_config_timeout_seconds", "Timeouts by name; unset ones are omitted");
+
+#[derive(Debug)]
+pub(super) struct ConfigCollector {
+    settings: Settings,
+}
+
+impl ConfigCollector {
+    pub(super) fn new(settings: Settings) -> Self {
+        ConfigCollector { settings }
+    }
+}
+
+impl Collector for ConfigCollector {
+    fn encode(&self, mut out: DescriptorEncoder) -> fmt::Result {
+        let settings = &self.settings;
+        let words = [
+            ("placement", settings.placement.to_string()),
+            ("lanes", settings.lanes.to_string()),
+            ("pin", settings.pin.to_string()),
+            ("moving", settings.lane.moving.to_string()),
+            ("load_reports", settings.lane.requests.load_reports.to_string()),
+        ];
+        let labels = words.each_ref().map(|(name, word)| (*name, word.as_str()));
+        INFO.begin(&mut out)?.add(&labels, true)?;
+        for (family, read) in NUMBERS {
+            family.single(&mut out, read(settings))?;
+        }
+        let mut series = TIMEOUTS.begin(&mut out)?;
+        for (name, timeout) in settings.timeouts().named() {
+            if let Some(timeout) = timeout {
+                series.add(&[("timeout", name)], timeout)?;
+            }
+        }
+        Ok(())
+    }
+}

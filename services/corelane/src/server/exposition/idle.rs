@@ -1,0 +1,95 @@
+//! Metrics of parked connections, and of moves between lanes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use crate::metrics::{Family, LaneMetrics, Plan};
+use crate::server::shared::Shared;
+
+type OfLane = (Family, fn(&LaneMetrics) -> u64);
+
+/// Families with one value for each lane.
+const OF_LANES: &[OfLane] = &[
+    (
+        Family::gauge("corelane_connections_parked", "Open connections that are parked"),
+        LaneMetrics::parked,
+    ),
+    (
+        Family::counter(
+            "corelane_connection_parkings",
+            "Times that a connection was parked after it was idle for park_after",
+        ),
+        |metrics| metrics.parkings.get(),
+    ),
+    (
+        Family::counter(
+            "corelane_connection_arrivals",
+            "Connections that arrived from another lane, or returned because it did not accept \
+             them",
+        ),
+        |metrics| metrics.arrived.get(),
+    ),
+];
+
+type ByReason = (Family, fn(&LaneMetrics) -> Vec<(&'static str, u64)>);
+
+/// Families with one value for each lane and reason.
+const BY_REASON: &[ByReason] = &[
+    (
+        Family::counter(
+            "corelane_connection_wakes",
+            "Parked connections that were woken or closed, by reason",
+        ),
+        |metrics| metrics.woken().collect(),
+    ),
+    (
+        Family::counter(
+            "corelane_connection_moves",
+            "Connections that left for another lane, by reason",
+        ),
+        |metrics| metrics.moved().collect(),
+    ),
+];
+
+const IN_TRANSIT: Family = Family::gauge(
+    "corelane_connections_in_transit",
+    "Connections that have left a lane and not arrived at another",
+);
+
+const PLANS: Family = Family::counter(
+    "corelane_moving_plans",
+    "Plans to move active connections from a busy lane to another, by result",
+);
+
+#[derive(Debug)]
+pub(super) struct IdleCollector {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Collector for IdleCollector {
+    fn encode(&self, mut out: DescriptorEncoder) -> fmt::Result {
+        let each = || self.shared.lanes.iter().map(|lane| &lane.metrics).enumerate();
+        for (family, read) in OF_LANES {
+            let mut series = family.begin(&mut out)?;
+            for (lane, metrics) in each() {
+                series.add(&[("lane", &lane.to_string())], read(metrics))?;
+            }
+        }
+        for (family, read) in BY_REASON {
+            let mut series = family.begin(&mut out)?;
+            for (lane, metrics) in each() {
+                for (reason, n) in read(metrics) {
+                    series.add(&[("lane", &lane.to_string()), ("reason", reason)], n)?;
+                }
+            }
+        }
+        IN_TRANSIT.single(&mut out, self.shared.lanes.in_transit())?;
+        let mut series = PLANS.begin(&mut out)?;
+        Plan::ALL.iter().try_for_each(|&(plan, outcome)| {
+            series.add(&[("outcome", outcome)], self.shared.plans.get(plan))
+        })
+    }
+}

@@ -1,0 +1,235 @@
+//! Runs a server.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+use tower::Service;
+
+use crate::base::error::BoxError;
+use crate::base::error::Error;
+use crate::base::phase::Phase;
+use crate::lane;
+use crate::lane::accept::Source;
+use crate::lane::acceptor::Acceptor;
+use crate::lane::placement;
+use crate::load::lane::Lane;
+use crate::request::body::Incoming;
+use crate::request::service::HttpService;
+use crate::server::control::{Controller, ServerHandle, Stop};
+use crate::server::settings::Settings;
+use crate::server::shared::Shared;
+use crate::server::threads::{Drained, Event, Thread, spawn, wait_for_end};
+use crate::transport::tls::Watch;
+
+/// A server with bound listeners.
+///
+/// When a client disconnects, its requests are cancelled. If an HTTP/1.1 client closes the
+/// connection, or only its side of it, a request that waits in the queue or in its handler is dropped.
+/// It is counted with status 499, as nginx does. This happens within two seconds while no handler
+/// holds the lane. It does not happen before the request has waited for 0.4 s: a client that closes
+/// its side early still receives a reply that is soon ready. A reset takes effect at once. A reply that
+/// is being sent is finished. HTTP/2 streams are dropped when the client resets them or their
+/// connection ends. Dropping a handler drops what it holds, so a guard in it observes the
+/// cancellation. A close behind more than 2 KiB of unread input is noticed only when the request ends.
+///
+/// ```no_run
+/// use corelane::{Incoming, Lanes, Server};
+/// use http::{HeaderValue, Request, Response};
+/// use http_body_util::Full;
+/// use bytes::Bytes;
+///
+/// fn main() -> Result<(), corelane::Error> {
+///     Server::builder()
+///         .bind("0.0.0.0:8080".parse().expect("an address"))
+///         .lanes(Lanes::Auto)
+///         .build()?
+///         .serve(|lane| {
+///             let text = format!("hello from lane {}\n", lane.index());
+///             tower::service_fn(move |_request: Request<Incoming>| {
+///                 let reply = Response::new(Full::<Bytes>::from(text.clone()));
+///                 async move { Ok::<_, std::convert::Infallible>(reply) }
+///             })
+///         })?;
+///     Ok(())
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Server {
+    pub(crate) settings: Settings,
+    pub(crate) listeners: Vec<TcpListener>,
+    pub(crate) admin: Option<TcpListener>,
+    pub(crate) certificates: Option<Watch>,
+    pub(crate) requests: UnboundedReceiver<Stop>,
+    pub(crate) handle: ServerHandle,
+}
+
+impl Server {
+    /// The address that the server listens on.
+    ///
+    /// # Errors
+    ///
+    /// The system call failed.
+    pub fn local_addr(&self) -> Result<SocketAddr, Error> {
+        let read = Error::system("reading a listener's address");
+        self.listeners[0].local_addr().map_err(read)
+    }
+
+    /// The address of the admin port, if there is one.
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().and_then(|listener| listener.local_addr().ok())
+    }
+
+    /// A handle to drain the server from another thread.
+    pub fn handle(&self) -> ServerHandle {
+        self.handle.clone()
+    }
+
+    /// Serves until the drain has ended; blocks the calling thread.
+    ///
+    /// `factory` is called once on each lane's thread, so the service it creates need not be `Send`
+    /// and may hold `Rc` and `RefCell`. A clone of the service handles each connection, and a clone of
+    /// that handles each request. A request whose handler panics is answered 500; the lane continues.
+    ///
+    /// Each lane is a single-threaded tokio runtime with local tasks: `tokio::time`, `tokio::net`,
+    /// `tokio::spawn` and `tokio::task::spawn_local` work in `factory` and in handlers, and everything
+    /// they start stays on the lane. A task that a handler spawns outlives its request and has no
+    /// deadline; a drain does not wait for it, and it is dropped when the lane ends.
+    ///
+    /// # Errors
+    ///
+    /// A thread or an event loop cannot be started, or a lane ended unexpectedly.
+    pub fn serve<F, S, B>(self, factory: F) -> Result<Drained, Error>
+    where
+        F: Fn(&Lane) -> S + Send + Sync + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
+        S::Error: Into<BoxError>,
+        B: Body<Data = Bytes> + 'static,
+        B::Error: Into<BoxError>,
+    {
+        self.log_start();
+        let shared = Arc::clone(&self.handle.shared);
+        let outcome = self.run(factory);
+        // Closes the port, whatever the error.
+        shared.advance(Phase::Stopped);
+        outcome
+    }
+
+    fn run<F, S>(self, factory: F) -> Result<Drained, Error>
+    where
+        F: Fn(&Lane) -> S + Send + Sync + 'static,
+        S: HttpService,
+    {
+        let shared = Arc::clone(&self.handle.shared);
+        let (events, inbox) = mpsc::channel();
+        let (finish, finished) = oneshot::channel();
+        let (armed, is_armed) = mpsc::channel();
+        let controller = Controller {
+            shared: Arc::clone(&shared),
+            settings: self.settings.clone(),
+            admin: self.admin,
+            signals: self.settings.signals.then(|| self.handle.requests.clone()),
+            requests: self.requests,
+            certificates: self.certificates,
+            armed,
+            finished,
+            events: events.clone(),
+        };
+        shared.listeners.open(&self.listeners).map_err(Error::system("copying a listener"))?;
+        shared.listeners.set_cpus(&shared.plan.lanes);
+        let steered = Arc::downgrade(&shared);
+        shared.cpus.on_change(move |cpus| {
+            if let Some(shared) = steered.upgrade() {
+                shared.listeners.set_cpus(cpus);
+            }
+        });
+        let lanes = shared.plan.lanes.len();
+        let inboxes = shared.parts.inboxes.as_ref();
+        let (sources, listener) =
+            placement::sources(inboxes, self.settings.placement, self.listeners, lanes)
+                .map_err(Error::system("copying a listener"))?;
+        let controller = spawn(Thread::Admin, &events, move || controller.run())?;
+        // Wait before serving: a signal before the handlers are installed would end the process
+        // without a drain. If the thread fails to start, `recv` fails, and the end of the thread is
+        // reported like any other.
+        let _ = is_armed.recv();
+        let (started, mut refused) =
+            start_lanes(sources, &self.settings, &shared, &Arc::new(factory), &events);
+        let mut acceptor_thread = None;
+        if let (Some(listener), Some(inboxes), None) = (listener, inboxes, &refused) {
+            let acceptor = Acceptor {
+                listener,
+                inboxes: Arc::clone(inboxes),
+                lanes: Arc::clone(&shared.lanes),
+                lifecycle: Arc::clone(&shared.parts.lifecycle),
+                limit: self.settings.limits().connections,
+            };
+            match spawn(Thread::Acceptor, &events, || acceptor.run()) {
+                Ok(thread) => acceptor_thread = Some(thread),
+                Err(error) => refused = Some(error),
+            }
+        }
+        if refused.is_some() {
+            // The threads that have started must not continue without the others.
+            shared.advance(Phase::Stopped);
+        }
+        let outcome = wait_for_end(&inbox, &shared, started);
+        // It may have ended already and so have ended the lanes.
+        let _ = finish.send(());
+        let _ = controller.join();
+        // The acceptor thread ends with the lanes and closes its listener.
+        let _ = acceptor_thread.map(JoinHandle::join);
+        refused.map_or(outcome, Err)
+    }
+
+    fn log_start(&self) {
+        let shared = &self.handle.shared;
+        if let Some(reason) = &shared.plan.unpinned_because {
+            tracing::warn!(reason, "lanes are not pinned");
+        }
+        let address = self.listeners[0].local_addr().ok();
+        tracing::info!(
+            address = address.map(tracing::field::display),
+            admin = self.admin_addr().map(tracing::field::display),
+            tls = shared.tls().is_some(),
+            placement = %self.settings.placement,
+            lanes = shared.plan.lanes.len(),
+            cpus = ?shared.plan.lanes.iter().flatten().collect::<Vec<_>>(),
+            "listening"
+        );
+    }
+}
+
+/// Starts a thread per lane. Returns their number, and the error if one could not be started.
+fn start_lanes<F, S>(
+    sources: Vec<Source>,
+    settings: &Settings,
+    shared: &Arc<Shared>,
+    factory: &Arc<F>,
+    events: &Sender<Event>,
+) -> (usize, Option<Error>)
+where
+    F: Fn(&Lane) -> S + Send + Sync + 'static,
+    S: HttpService,
+{
+    let mut started = 0;
+    for (index, source) in sources.into_iter().enumerate() {
+        let lane = Lane { index, lanes: Arc::clone(&shared.lanes) };
+        let (settings, parts) = (settings.lane.clone(), shared.parts.clone());
+        let factory = Arc::clone(factory);
+        let thread = spawn(Thread::Lane(index), events, move || {
+            lane::run::run(lane, source, settings, parts, &*factory)
+        });
+        if let Err(error) = thread {
+            return (started, Some(error));
+        }
+        started += 1;
+    }
+    (started, None)
+}

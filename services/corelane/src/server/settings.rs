@@ -1,0 +1,60 @@
+//! The settings of a server as plain data.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+
+use crate::base::settings::{Limits, Placement, Timeouts};
+use crate::lane::run::LaneSettings;
+use crate::os::cpu::{Lanes, Pin};
+use crate::server::page::Page;
+use crate::transport::tls::Tls;
+
+/// What [`Builder`](crate::Builder) collects.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) address: SocketAddr,
+    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) lanes: Lanes,
+    pub(crate) pin: Pin,
+    pub(crate) placement: Placement,
+    pub(crate) steering: bool,
+    pub(crate) backlog: u32,
+    pub(crate) lane: LaneSettings,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) routes: Vec<String>,
+    pub(crate) signals: bool,
+    pub(crate) pages: Vec<Page>,
+    pub(crate) collectors: Vec<Arc<dyn Collector>>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            address: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            admin: None,
+            lanes: Lanes::default(),
+            pin: Pin::default(),
+            placement: Placement::default(),
+            steering: false,
+            backlog: 4096,
+            lane: LaneSettings::default(),
+            tls: None,
+            routes: Vec::new(),
+            signals: true,
+            pages: Vec::new(),
+            collectors: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.lane.requests.limits
+    }
+
+    pub(crate) fn timeouts(&self) -> &Timeouts {
+        &self.lane.requests.timeouts
+    }
+}

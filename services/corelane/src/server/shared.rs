@@ -1,0 +1,98 @@
+//! What the threads of a server share.
+
+use std::sync::Arc;
+
+use crate::base::phase::{Lifecycle, Phase};
+use crate::base::settings::Placement;
+use crate::lane::inbox::Inboxes;
+use crate::lane::moving::mailbox::Mailbox;
+use crate::lane::run::ServerParts;
+use crate::load::lane::{LaneGroup, LaneShared};
+use crate::load::report::Published;
+use crate::metrics::Plans;
+use crate::os::cpu::{Cpus, Plan};
+use crate::os::listener_group::ListenerGroup;
+use crate::request::lane_state::RequestShared;
+use crate::request::routes::Routes;
+use crate::server::dependency::Dependencies;
+use crate::transport::tls::Termination;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// The plan at the start. [`LaneShared::cpu`] is the current state.
+    pub(crate) plan: Plan,
+    pub(crate) cpus: Cpus,
+    pub(crate) lanes: Arc<LaneGroup>,
+    /// What the lanes use.
+    pub(crate) parts: ServerParts,
+    pub(crate) listeners: ListenerGroup,
+    /// Counters of finished plans to move connections between lanes.
+    pub(crate) plans: Plans,
+    /// Dependencies of the service.
+    pub(crate) dependencies: Arc<Dependencies>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        plan: Plan,
+        cpus: Cpus,
+        routes: Routes,
+        tls: Option<Termination>,
+        placement: Placement,
+        steering: bool,
+    ) -> Arc<Self> {
+        let count = plan.lanes.len();
+        let least_loaded = placement == Placement::LeastLoaded;
+        Arc::new(Shared {
+            lanes: LaneGroup::new(&plan.lanes, routes.names().len()),
+            plan,
+            cpus,
+            parts: ServerParts {
+                requests: RequestShared {
+                    routes: Arc::new(routes),
+                    load_report: Arc::new(Published::default()),
+                    secure: tls.is_some(),
+                },
+                tls: tls.map(Arc::new),
+                lifecycle: Arc::new(Lifecycle::new()),
+                mailboxes: (0..count).map(|_| Mailbox::new()).collect(),
+                inboxes: least_loaded.then(|| Arc::new(Inboxes::new(count))),
+            },
+            listeners: ListenerGroup::new(steering && placement == Placement::Hashed),
+            plans: Plans::default(),
+            dependencies: Arc::default(),
+        })
+    }
+
+    pub(crate) fn routes(&self) -> &Routes {
+        &self.parts.requests.routes
+    }
+
+    pub(crate) fn tls(&self) -> Option<&Termination> {
+        self.parts.tls.as_deref()
+    }
+
+    pub(crate) fn inboxes(&self) -> Option<&Inboxes> {
+        self.parts.inboxes.as_deref()
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.parts.lifecycle.phase()
+    }
+
+    /// Advances to `to`. Ignored if that would go backwards.
+    pub(crate) fn advance(&self, to: Phase) {
+        if to >= Phase::Closing {
+            self.listeners.release();
+        }
+        self.parts.lifecycle.advance(to);
+    }
+
+    /// Whether the server is ready: every lane listens, no drain has started, and no required
+    /// dependency is down.
+    pub(crate) fn ready(&self) -> bool {
+        self.phase() == Phase::Serving
+            && self.lanes.iter().all(LaneShared::is_listening)
+            && self.dependencies.allow_ready()
+    }
+}

@@ -1,0 +1,132 @@
+//! The threads of a server, and their messages to the thread that waits for them.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::base::error::Error;
+use crate::base::phase::Phase;
+use crate::server::shared::Shared;
+
+/// A thread of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thread {
+    Lane(usize),
+    /// Accepts connections for the lanes.
+    Acceptor,
+    /// Runs the admin port, signals and the drain.
+    Admin,
+}
+
+impl fmt::Display for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Thread::Lane(index) => write!(f, "lane-{index}"),
+            Thread::Acceptor => f.write_str("acceptor"),
+            Thread::Admin => f.write_str("admin"),
+        }
+    }
+}
+
+/// Messages from the threads of a server to the caller of [`Server::serve`](crate::Server::serve).
+pub(crate) enum Event {
+    /// A thread ended, with the number of requests that it cut. Without a result it panicked.
+    Ended { thread: Thread, result: Option<Result<u64, Error>> },
+    /// The remaining requests are being cut.
+    CutShort,
+}
+
+/// Reports the end of a thread when dropped, so that a panic is reported too.
+struct Ended {
+    thread: Thread,
+    result: Option<Result<u64, Error>>,
+    events: mpsc::Sender<Event>,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let event = Event::Ended { thread: self.thread, result: self.result.take() };
+        // `serve` may have returned already.
+        let _ = self.events.send(event);
+    }
+}
+
+/// The result of a server's shutdown.
+#[must_use = "requests may have been cut"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// What the deadline or a second signal cut: requests in flight, replies that were not fully sent,
+    /// and [`blocking`](crate::blocking) calls that outlived their requests and did not return within
+    /// another second. A call of a request in flight counts with its request. 0 means a clean shutdown.
+    /// The exception is a handler that held its lane to the end: input that no lane had read by then is
+    /// lost too and cannot be counted.
+    pub cut: u64,
+}
+
+/// Starts a thread and reports its end.
+pub(crate) fn spawn(
+    thread: Thread,
+    events: &mpsc::Sender<Event>,
+    run: impl FnOnce() -> Result<u64, Error> + Send + 'static,
+) -> Result<thread::JoinHandle<()>, Error> {
+    let mut ended = Ended { thread, result: None, events: events.clone() };
+    thread::Builder::new()
+        .name(thread.to_string())
+        .spawn(move || {
+            let ended = &mut ended;
+            ended.result = Some(run());
+        })
+        .map_err(Error::system("starting a thread"))
+}
+
+/// Maximum time for lanes to stop. A lane whose handler blocks it is abandoned, as are blocking
+/// calls.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+
+/// Waits until the first `started` lanes have ended, or the rest was cut.
+pub(crate) fn wait_for_end(
+    inbox: &mpsc::Receiver<Event>,
+    shared: &Shared,
+    started: usize,
+) -> Result<Drained, Error> {
+    let mut running: BTreeSet<usize> = (0..started).collect();
+    let grace_from_now = || Instant::now() + STOP_GRACE;
+    let mut until = (shared.phase() == Phase::Stopped).then(grace_from_now);
+    let mut failure = None;
+    let mut cut = 0;
+    while !running.is_empty() {
+        let event = match until {
+            Some(until) => inbox.recv_timeout(until - Instant::now()).ok(),
+            None => inbox.recv().ok(),
+        };
+        match event {
+            Some(Event::CutShort) => {
+                until.get_or_insert_with(grace_from_now);
+            }
+            Some(Event::Ended { thread, result }) => {
+                if let Thread::Lane(index) = thread {
+                    running.remove(&index);
+                }
+                match result.unwrap_or(Err(Error::ThreadEnded { name: thread.to_string() })) {
+                    Ok(requests) => cut += requests,
+                    Err(error) => {
+                        failure.get_or_insert(error);
+                        until.get_or_insert_with(grace_from_now);
+                        shared.advance(Phase::Stopped);
+                    }
+                }
+            }
+            None => break,
+        }
+    }
+    shared.advance(Phase::Stopped);
+    // A lane that does not stop is abandoned, with its unfinished work.
+    cut += running.iter().map(|&lane| shared.lanes[lane].unfinished()).sum::<u64>();
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    tracing::info!(cut, "drain: ended");
+    Ok(Drained { cut })
+}

@@ -1,0 +1,154 @@
+//! Buffers that the plain connections of a lane share. Only one connection works at a time and
+//! returns them empty, so an idle connection needs no memory for input or output.
+
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::Body;
+use pin_project_lite::pin_project;
+
+use crate::base::error::BoxError;
+use crate::message::date::Date;
+use crate::message::head::Head;
+use crate::request::reply::{Made, Reply};
+use crate::request::reply_body::ReplyBody;
+use crate::request::service::HttpService;
+
+/// Bytes per read.
+const READ: usize = 16 * 1024;
+
+/// Size of the blocks for heads. A long request keeps at most one of them alive.
+const HEADS: usize = 4096;
+
+/// Maximum capacity of the output buffer that is kept for reuse.
+const KEPT: usize = 64 * 1024;
+
+/// The reply in progress, and its body.
+pub(super) type ReplySlot<S> = Pin<Box<Work<S>>>;
+
+/// Errors are replies too, so a reply cannot fail.
+type Answer<S> = Result<Made<S>, Infallible>;
+
+pin_project! {
+    /// A stage of the reply for which the service is polled.
+    #[project = WorkProjection]
+    pub(super) enum Work<S: HttpService> {
+        Nothing,
+        Reply { #[pin] reply: Reply<S> },
+        Body { #[pin] body: ReplyBody<S::Body> },
+    }
+}
+
+impl<S: HttpService> Work<S> {
+    /// Polls for the head of a reply.
+    pub(super) fn poll_reply(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer<S>> {
+        match self.project() {
+            WorkProjection::Reply { reply } => reply.poll(cx),
+            _ => unreachable!("its reply is made once"),
+        }
+    }
+
+    /// Polls for the next bytes of the body; `None` at its end. Trailers are left out: no plain
+    /// request says that its client takes them (RFC 9110 section 6.5.1).
+    pub(super) fn poll_data(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, BoxError>>> {
+        loop {
+            let data = match ready!(self.as_mut().body().poll_frame(cx)) {
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            };
+            if !data.is_empty() {
+                return Poll::Ready(Some(Ok(data)));
+            }
+        }
+    }
+
+    /// Whether the body is known to have ended.
+    pub(super) fn has_ended(self: Pin<&mut Self>) -> bool {
+        self.body().is_end_stream()
+    }
+
+    fn body(self: Pin<&mut Self>) -> Pin<&mut ReplyBody<S::Body>> {
+        match self.project() {
+            WorkProjection::Body { body } => body,
+            _ => unreachable!("its head is made"),
+        }
+    }
+}
+
+/// The buffers of a lane's plain connections.
+pub(crate) struct Buffers<S: HttpService> {
+    input: Cell<Vec<u8>>,
+    output: Cell<Vec<u8>>,
+    /// Memory for the heads of requests.
+    pub(super) heads: RefCell<BytesMut>,
+    pub(super) head: RefCell<Head>,
+    pub(super) date: RefCell<Date>,
+    fields: Cell<Option<HeaderMap>>,
+    reply_slot: Cell<Option<ReplySlot<S>>>,
+}
+
+impl<S: HttpService> Buffers<S> {
+    pub(crate) fn new() -> Self {
+        Buffers {
+            input: Cell::default(),
+            output: Cell::default(),
+            heads: RefCell::new(BytesMut::with_capacity(HEADS)),
+            head: RefCell::default(),
+            date: RefCell::new(Date::new()),
+            fields: Cell::default(),
+            reply_slot: Cell::default(),
+        }
+    }
+
+    /// A buffer for input.
+    pub(super) fn take_input(&self) -> Vec<u8> {
+        let mut input = self.input.take();
+        input.resize(READ, 0);
+        input
+    }
+
+    pub(super) fn return_input(&self, input: Vec<u8>) {
+        self.input.set(input);
+    }
+
+    /// An empty buffer for replies.
+    pub(super) fn take_output(&self) -> Vec<u8> {
+        self.output.take()
+    }
+
+    pub(super) fn return_output(&self, mut output: Vec<u8>) {
+        if output.capacity() <= KEPT {
+            output.clear();
+            self.output.set(output);
+        }
+    }
+
+    /// An empty map for the headers of a request.
+    pub(super) fn take_fields(&self) -> HeaderMap {
+        self.fields.take().unwrap_or_default()
+    }
+
+    /// Returns the map of a reply that was written.
+    pub(super) fn return_fields(&self, mut fields: HeaderMap) {
+        fields.clear();
+        self.fields.set(Some(fields));
+    }
+
+    pub(super) fn take_reply_slot(&self) -> ReplySlot<S> {
+        self.reply_slot.take().unwrap_or_else(|| Box::pin(Work::Nothing))
+    }
+
+    /// Returns a reply slot and drops its contents.
+    pub(super) fn return_reply_slot(&self, mut reply_slot: ReplySlot<S>) {
+        reply_slot.set(Work::Nothing);
+        self.reply_slot.set(Some(reply_slot));
+    }
+}

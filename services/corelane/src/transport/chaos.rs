@@ -1,0 +1,72 @@
+//! Connections that rest and move whenever they may, by a seeded chance, and rules that can be
+//! broken: what tests need, and no server.
+
+use bytes::Bytes;
+
+use crate::base::random::Random;
+use crate::metrics::Moved;
+use crate::request::connection::Connection;
+use crate::transport::resting::Leave;
+
+/// How often connections park and move without need.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Chaos {
+    /// The same seed selects the same connections, as far as the clients behave the same.
+    pub seed: u64,
+    /// One wait in so many ends with a move to another lane; 0: none.
+    pub move_one_in: u64,
+    /// One wait in so many ends in the parking lot; 0: none.
+    pub park_one_in: u64,
+    /// A rule to ignore.
+    pub broken: Option<Rule>,
+}
+
+/// What holds of a connection that leaves its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A request was served since the connection came.
+    ServedHere,
+    /// What was read of a head goes along.
+    Unread,
+}
+
+/// The chaos of one lane.
+#[derive(Debug)]
+pub(crate) struct LaneChaos {
+    settings: Chaos,
+    random: Random,
+    lane: usize,
+    lanes: usize,
+}
+
+impl LaneChaos {
+    pub(crate) fn new(settings: Chaos, lane: usize, lanes: usize) -> Self {
+        let random = Random::seeded(settings.seed.wrapping_add(lane as u64));
+        LaneChaos { settings, random, lane, lanes }
+    }
+
+    fn breaks(&self, rule: Rule) -> bool {
+        self.settings.broken == Some(rule)
+    }
+
+    fn one_in(&self, count: u64) -> bool {
+        count > 0 && self.random.next().is_multiple_of(count)
+    }
+
+    /// Where a connection goes that has to wait.
+    pub(crate) fn choose(&self, connection: &Connection) -> Option<Leave> {
+        let lanes = self.lanes as u64;
+        let served = connection.has_served_here() || self.breaks(Rule::ServedHere);
+        if served && lanes > 1 && self.one_in(self.settings.move_one_in) {
+            let others = 1 + self.random.next() % (lanes - 1);
+            let lane = (self.lane as u64 + others) % lanes;
+            return Some(Leave::Move { lane: lane as usize, why: Moved::Busy });
+        }
+        self.one_in(self.settings.park_one_in).then_some(Leave::Park)
+    }
+
+    /// What was read of a connection that leaves, without it if that rule is broken.
+    pub(crate) fn unread(&self, unread: Bytes) -> Bytes {
+        if self.breaks(Rule::Unread) { Bytes::new() } else { unread }
+    }
+}

@@ -1,0 +1,107 @@
+//! The connections of a lane.
+
+use std::cell::RefCell;
+use std::fmt::Debug;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use slab::Slab;
+use tokio::sync::Notify;
+
+use crate::base::random::Random;
+use crate::metrics::Moved;
+use crate::request::connection::Connection;
+use crate::request::lane_state::LaneState;
+#[cfg(feature = "chaos")]
+use crate::transport::chaos::LaneChaos;
+use crate::transport::parking_lot::ParkingLot;
+use crate::transport::resting::{Leave, Resting};
+use crate::transport::tls::Termination;
+
+/// Decides which connections move to other lanes, and sends them there.
+pub(crate) trait Moves: Debug {
+    /// Where an idle connection should go that was just polled.
+    fn choose(&self, connection: &Connection) -> Option<Leave>;
+
+    /// The lane that should resume a connection which wakes; `None` for this one.
+    fn choose_lane(&self) -> Option<usize>;
+
+    /// Sends a connection to another lane, or returns it if it has to stay.
+    fn depart(&self, resting: Resting, to: usize, why: Moved) -> Result<(), Resting>;
+}
+
+/// The connections of a lane, open and parked, and what they need.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    pub(crate) lane: Rc<LaneState>,
+    /// Connections with a task. Parked connections are in the parking lot.
+    pub(crate) open: RefCell<Slab<Rc<Connection>>>,
+    pub(crate) parking_lot: ParkingLot,
+    pub(crate) moves: Rc<dyn Moves>,
+    /// Set if the port uses TLS.
+    pub(crate) tls: Option<Arc<Termination>>,
+    /// Whether the fast path is enabled.
+    pub(crate) fast_path: bool,
+    pub(crate) random: Random,
+    /// Notified when the last connection closes.
+    pub(crate) emptied: Notify,
+    #[cfg(feature = "chaos")]
+    pub(crate) chaos: Option<LaneChaos>,
+}
+
+impl Connections {
+    pub(crate) fn new(
+        lane: Rc<LaneState>,
+        moves: Rc<dyn Moves>,
+        tls: Option<Arc<Termination>>,
+        fast_path: bool,
+    ) -> Self {
+        Connections {
+            lane,
+            open: RefCell::default(),
+            parking_lot: ParkingLot::default(),
+            moves,
+            tls,
+            fast_path,
+            random: Random::new(),
+            emptied: Notify::new(),
+            #[cfg(feature = "chaos")]
+            chaos: None,
+        }
+    }
+
+    /// Whether this lane has no open connections.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.borrow().is_empty() && self.parking_lot.is_empty()
+    }
+
+    /// Notifies `emptied` if no connection is left.
+    pub(crate) fn lost_one(&self) {
+        if self.is_empty() {
+            self.emptied.notify_one();
+        }
+    }
+
+    /// Where a connection is to go that was just polled, has to wait and has no request. Asked after
+    /// each such poll: nothing but one cell is read while nothing is to be done.
+    #[inline]
+    pub(crate) fn due(&self, connection: &Connection) -> Option<Leave> {
+        if self.lane.polls.is_raised() { self.ask(connection) } else { None }
+    }
+
+    #[cold]
+    fn ask(&self, connection: &Connection) -> Option<Leave> {
+        connection.end_turn();
+        if !connection.goes_on() {
+            return None;
+        }
+        #[cfg(feature = "chaos")]
+        if let Some(chaos) = &self.chaos {
+            return chaos.choose(connection);
+        }
+        if connection.is_to_park() {
+            return Some(Leave::Park);
+        }
+        self.moves.choose(connection)
+    }
+}

@@ -1,0 +1,255 @@
+//! Serves by hyper what the fast path does not: HTTP/2, and HTTP/1.1 from the first request that is
+//! not plain.
+
+use std::error::Error;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::StatusCode;
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::TokioIo;
+use tokio::task::spawn_local;
+
+use crate::message::problem::Problem;
+use crate::metrics::Refusal;
+use crate::os::socket::Socket;
+use crate::request::connection::{Connection, Order};
+use crate::request::lane_state::LaneState;
+use crate::request::reply::Dispatch;
+use crate::request::service::HttpService;
+use crate::transport::final_response::{FINAL_RESPONSE_TIMEOUT, say};
+use crate::transport::registration::Registration;
+use crate::transport::stream::Stream;
+use crate::transport::stream_task::StreamExecutor;
+
+/// Maximum concurrent streams of an HTTP/2 connection. RFC 9113 section 6.5.2 recommends at least
+/// 100.
+const STREAMS: u32 = 100;
+
+/// Bytes of request bodies that an HTTP/2 client may send before the service reads them, per stream
+/// and per connection. HTTP/2's default (64 KiB) slows uploads down. With hyper's default (1 MiB)
+/// 1,000 connections may hold 1 GiB.
+const STREAM_WINDOW: u32 = 128 * 1024;
+const CONNECTION_WINDOW: u32 = 256 * 1024;
+
+/// Multiple of [`Limits::header_bytes`](crate::Limits::header_bytes) that h2 accepts as a header
+/// list. Up to this size our code replies, because replies of h2 itself cannot be counted. Clients
+/// see this size as SETTINGS_MAX_HEADER_LIST_SIZE, which is advisory. A client can make us hold
+/// [`STREAMS`] such lists, until the end of the connection's turn.
+const HEADER_LISTS: u32 = 4;
+
+/// Bytes of a reply that h2 buffers beyond the client's window. With hyper's 400 KiB, 100 streams
+/// of a client that does not read would hold 40 MB.
+const SEND_BUFFER: usize = 64 * 1024;
+
+/// Maximum streams that the client opened and reset before they were processed, and maximum streams
+/// that we reset because of client errors. One more ends the connection (rapid reset,
+/// CVE-2023-44487, and "MadeYouReset", CVE-2025-8671). The limit equals the concurrent streams: a
+/// proxy may cancel all of them while a handler holds the lane.
+const RESET_STREAMS: usize = 100;
+const ERROR_STREAMS: usize = 100;
+
+/// hyper's default limit of header fields.
+const HYPER_HEADERS: usize = 100;
+
+/// hyper's settings, created once per lane.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpSettings {
+    http1: http1::Builder,
+    http2: http2::Builder<StreamExecutor>,
+}
+
+impl HttpSettings {
+    pub(crate) fn new(lane: &LaneState) -> Self {
+        let limits = &lane.limits;
+        let mut http1 = http1::Builder::new();
+        // The lane's sweep checks deadlines, instead of a hyper timer per request.
+        http1
+            .header_read_timeout(None)
+            // Otherwise hyper reads while a request is in flight, into a buffer allocated for that,
+            // and drops a complete request that arrives together with a close. Our stream checks
+            // for a close only while a request waits.
+            .half_close(true)
+            .max_buf_size(limits.header_bytes);
+        // With an explicit limit hyper clears its field table for each request, which takes about
+        // 1,000 instructions. Its default limit costs nothing.
+        if limits.headers != HYPER_HEADERS {
+            http1.max_headers(limits.headers);
+        }
+        let mut http2 = http2::Builder::new(StreamExecutor { streams: Rc::clone(&lane.streams) });
+        let header_bytes = u32::try_from(limits.header_bytes).unwrap_or(u32::MAX);
+        http2
+            // h2 answers a longer list with 431, and ends a connection whose CONTINUATION frames
+            // far exceed it.
+            .max_header_list_size(header_bytes.saturating_mul(HEADER_LISTS))
+            .max_concurrent_streams(STREAMS)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(SEND_BUFFER)
+            .max_pending_accept_reset_streams(RESET_STREAMS)
+            .max_local_error_reset_streams(ERROR_STREAMS)
+            // hyper's pings need a timer per connection. The sweep ends idle connections and those
+            // that do not read their replies.
+            .keep_alive_interval(None);
+        HttpSettings { http1, http2 }
+    }
+
+    /// Serves a connection of HTTP/1.1 to its end, from `prefix` on, which was read before.
+    pub(crate) fn serve_http1<S: HttpService>(
+        &self,
+        dispatch: Dispatch<S>,
+        registration: Registration,
+        socket: Socket,
+        prefix: Bytes,
+    ) {
+        let connection = &registration.connection;
+        connection.set_plain(false);
+        let stream = Stream::new(socket, Rc::clone(connection), prefix);
+        let http = self.http1.serve_connection(TokioIo::new(stream), dispatch);
+        spawn_local(run_http1(http, registration));
+    }
+
+    /// Serves a connection of HTTP/2, from `prefix` on, which was read before.
+    pub(crate) fn serve_http2<S: HttpService>(
+        &self,
+        dispatch: Dispatch<S>,
+        registration: Registration,
+        socket: Socket,
+        prefix: Bytes,
+    ) {
+        let connection = &registration.connection;
+        connection.set_multiplexed();
+        let stream = Stream::new(socket, Rc::clone(connection), prefix);
+        let http = self.http2.serve_connection(TokioIo::new(stream), dispatch);
+        spawn_local(run_http2(http, registration));
+    }
+}
+
+/// Counts and logs the end of a connection.
+fn ended(connection: &Connection, result: hyper::Result<()>) {
+    if let Err(error) = result {
+        // A connection that was cut for ambiguous framing is counted already.
+        if let Some(reason) = fault(&error).filter(|_| !connection.is_ambiguous()) {
+            connection.lane().metrics().refuse(reason);
+        }
+        tracing::debug!(%error, "a connection ended with an error");
+    }
+}
+
+/// The client's error, if it made hyper end the connection.
+fn fault(error: &hyper::Error) -> Option<Refusal> {
+    // HTTP/1.1: hyper has answered 400 or 431 itself, before there was a request.
+    if error.is_parse() {
+        let large = error.is_parse_too_large();
+        return Some(if large { Refusal::HeaderTooLarge } else { Refusal::BadRequest });
+    }
+    let error = error.source()?.downcast_ref::<h2::Error>()?;
+    match error.reason()? {
+        _ if !error.is_library() => None, // the client's own GOAWAY
+        h2::Reason::ENHANCE_YOUR_CALM => Some(Refusal::Flood),
+        _ => Some(Refusal::BadRequest),
+    }
+}
+
+type Http1<S> = http1::Connection<TokioIo<Stream>, Dispatch<S>>;
+type Http2<S> = http2::Connection<TokioIo<Stream>, Dispatch<S>, StreamExecutor>;
+
+/// The result of a connection's task.
+enum End {
+    /// hyper has finished.
+    Done(hyper::Result<()>),
+    /// Drop the connection, after a 408 if a header had begun.
+    Drop,
+}
+
+/// Not an async function, which would hold the connection twice: as its argument and as its own.
+fn run_http1<S: HttpService>(mut http: Http1<S>, registration: Registration) -> impl Future {
+    async move {
+        let connection = &registration.connection;
+        match poll_fn(|cx| poll_http1(&mut http, connection, cx)).await {
+            End::Done(result) => ended(connection, result),
+            End::Drop if connection.in_header() => time_out(http, connection).await,
+            End::Drop => {}
+        }
+    }
+}
+
+fn poll_http1<S: HttpService>(
+    http: &mut Http1<S>,
+    connection: &Connection,
+    cx: &mut Context<'_>,
+) -> Poll<End> {
+    connection.begin_turn();
+    while let Poll::Ready(order) = connection.poll_order(cx) {
+        match order {
+            Order::Finish => Pin::new(&mut *http).graceful_shutdown(),
+            Order::Expire if connection.is_leaving() => connection.abandon(),
+            Order::Expire => return Poll::Ready(End::Drop),
+            Order::Reset => {
+                connection.set_reset();
+                return Poll::Ready(End::Drop);
+            }
+        }
+    }
+    if let Poll::Ready(result) = Pin::new(&mut *http).poll(cx) {
+        let is_cut = result.as_ref().is_err_and(|error| !error.is_parse());
+        if is_cut || connection.is_leaving() {
+            return Poll::Ready(End::Done(result));
+        }
+        // hyper keeps a rejected upgrade and leaves the stream to it when the connection ends,
+        // including unwritten bytes (hyper 1.12.0, `Dispatched::Upgrade`). It does this once.
+        ended(connection, result);
+        return Pin::new(http).poll(cx).map(End::Done);
+    }
+    if connection.is_deserted() {
+        return Poll::Ready(End::Drop);
+    }
+    connection.end_turn();
+    Poll::Pending
+}
+
+/// Answers a header that was not complete in time (RFC 9110 section 15.5.9). Best effort: a client
+/// that does not read loses it. Boxed, because this is rare and would enlarge the task of every
+/// connection.
+fn time_out<S: HttpService>(
+    http: Http1<S>,
+    connection: &Connection,
+) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+    let mut io = http.into_parts().io.into_inner();
+    Box::pin(async move {
+        connection.speak();
+        let problem = Problem::from(StatusCode::REQUEST_TIMEOUT);
+        let with_body = !io.asks_head();
+        let words = say(connection.lane(), &mut io, problem, with_body);
+        let _ = tokio::time::timeout(FINAL_RESPONSE_TIMEOUT, words).await;
+    })
+}
+
+fn run_http2<S: HttpService>(mut http: Http2<S>, registration: Registration) -> impl Future {
+    async move {
+        let connection = &registration.connection;
+        ended(connection, poll_fn(|cx| poll_http2(&mut http, connection, cx)).await);
+    }
+}
+
+fn poll_http2<S: HttpService>(
+    http: &mut Http2<S>,
+    connection: &Connection,
+    cx: &mut Context<'_>,
+) -> Poll<hyper::Result<()>> {
+    connection.begin_turn();
+    while let Poll::Ready(order) = connection.poll_order(cx) {
+        match order {
+            Order::Finish => Pin::new(&mut *http).graceful_shutdown(),
+            Order::Expire => return Poll::Ready(Ok(())),
+            Order::Reset => {
+                connection.set_reset();
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+    Pin::new(http).poll(cx)
+}

@@ -1,0 +1,53 @@
+//! What the connections of a lane share: the service, buffers, and the settings of hyper.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+
+use crate::os::socket::Socket;
+use crate::request::connection::Connection;
+use crate::request::lane_state::LaneState;
+use crate::request::reply::Dispatch;
+use crate::request::service::HttpService;
+use crate::transport::buffers::Buffers;
+use crate::transport::connections::Connections;
+use crate::transport::fallback::HttpSettings;
+use crate::transport::registration::Registration;
+
+/// What the connections of a lane share.
+pub(crate) struct LaneService<S: HttpService> {
+    pub(crate) lane: Rc<LaneState>,
+    pub(crate) connections: Rc<Connections>,
+    pub(crate) service: S,
+    settings: HttpSettings,
+    pub(crate) buffers: Buffers<S>,
+}
+
+impl<S: HttpService> LaneService<S> {
+    pub(crate) fn new(connections: Rc<Connections>, service: S) -> Self {
+        let lane = Rc::clone(&connections.lane);
+        let settings = HttpSettings::new(&lane);
+        LaneService { lane, connections, service, settings, buffers: Buffers::new() }
+    }
+
+    fn dispatch(&self, connection: &Rc<Connection>) -> Dispatch<S> {
+        Dispatch {
+            service: self.service.clone(),
+            connection: Rc::clone(connection),
+            lane: Rc::clone(&self.lane),
+        }
+    }
+
+    /// Gives a connection of HTTP/1.1 to hyper for the rest of its life, from `prefix` on, which
+    /// was read before.
+    pub(crate) fn fall_back(&self, registration: Registration, socket: Socket, prefix: Bytes) {
+        let dispatch = self.dispatch(&registration.connection);
+        self.settings.serve_http1(dispatch, registration, socket, prefix);
+    }
+
+    /// Gives a connection of HTTP/2 to hyper, from `prefix` on, which was read before.
+    pub(crate) fn serve_http2(&self, registration: Registration, socket: Socket, prefix: Bytes) {
+        let dispatch = self.dispatch(&registration.connection);
+        self.settings.serve_http2(dispatch, registration, socket, prefix);
+    }
+}

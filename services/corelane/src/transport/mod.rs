@@ -1,0 +1,35 @@
+//! The input and output of connections: TLS, the fast path, hyper for everything else, and parking.
+//!
+//! ```text
+//!           accept, or arrival from another lane
+//!                      │
+//!    ┌────────────► Plain (waits, answers plain requests) ──not plain──► hyper, to the end
+//!    │                 │ between two requests, or within a head:
+//!    │                 ▼ park_after | a move
+//!    │  wake:       Resting
+//!    │  bytes,         │
+//!    │  deadline,      ├─► the lane's parking lot (parked)
+//!    └──drain──────────┘
+//!                      └─► another lane (moved) ──► that lane's Plain
+//! ```
+
+pub(crate) mod buffers;
+#[cfg(feature = "chaos")]
+pub(crate) mod chaos;
+pub(crate) mod connections;
+pub(crate) mod fallback;
+pub(crate) mod final_response;
+pub(crate) mod handshake;
+pub(crate) mod host;
+pub(crate) mod open;
+pub(crate) mod parking;
+pub(crate) mod parking_lot;
+pub(crate) mod plain;
+pub(crate) mod registration;
+pub(crate) mod resting;
+pub(crate) mod stream;
+pub(crate) mod stream_task;
+pub(crate) mod tls;
+
+#[cfg(test)]
+mod tests;

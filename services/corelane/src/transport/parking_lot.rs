@@ -1,0 +1,181 @@
+//! The parked connections of a lane. Each is an entry of a table and of the lot's own epoll,
+//! without a task and without the event loop's state for a socket.
+//!
+//! The event loop watches the lot's epoll as one descriptor: an epoll is readable when one of its
+//! items is ready (epoll(7)). The items are level-triggered, so what could not be processed in one
+//! turn is reported again in the next.
+
+mod table;
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+
+use self::table::Table;
+use crate::base::clock::Tick;
+use crate::metrics::{Refusal, Woken};
+use crate::request::connection::{Due, Wait};
+use crate::request::lane_state::LaneState;
+use crate::transport::resting::Resting;
+
+/// Events that wake a parked connection: input, or the end of the client's side.
+const WAKES: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
+
+/// Pause of parking after the kernel rejected a connection (epoll_ctl(2): `ENOSPC`, `ENOMEM`). It
+/// would reject others too, and each attempt costs as much as parking and waking.
+pub(super) const PAUSE: Duration = Duration::from_secs(10);
+
+/// Connections that a sweep checks per turn of the event loop: their memory is not cached, and a lane
+/// may have many thousands while requests wait.
+pub(crate) const SLICE: usize = 1024;
+
+/// The parked connections of a lane.
+#[derive(Debug, Default)]
+pub(crate) struct ParkingLot {
+    parked: RefCell<Table<Parked>>,
+    /// When the kernel last rejected one, by the clock of the lane's sweeps.
+    refused: Cell<Option<Instant>>,
+    /// Set if the lane parks connections and its event loop runs.
+    epoll: OnceCell<AsyncFd<OwnedFd>>,
+    /// Notified when the lane's sweep reaches the parking lot.
+    pub(super) swept: Notify,
+}
+
+#[derive(Debug)]
+struct Parked {
+    resting: Resting,
+    /// By the clock of the lane's sweeps, in one word.
+    since: Tick,
+}
+
+impl ParkingLot {
+    /// Registers the epoll with the event loop of the calling thread.
+    pub(crate) fn open(&self) -> io::Result<()> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        #[expect(deprecated, reason = "sound for an OwnedFd, which is the same file for its life")]
+        let epoll = AsyncFd::with_interest(epoll, Interest::READABLE)?;
+        let _ = self.epoll.set(epoll);
+        Ok(())
+    }
+
+    pub(super) fn epoll(&self) -> Option<&AsyncFd<OwnedFd>> {
+        self.epoll.get()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parked.borrow().is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.parked.borrow().len()
+    }
+
+    /// Number of parked connections that wait for the rest of a head.
+    pub(crate) fn unfinished_headers(&self) -> usize {
+        let parked = self.parked.borrow();
+        parked.iter().filter(|parked| parked.resting.history.in_header).count()
+    }
+
+    /// Requests a sweep of the parked connections.
+    pub(crate) fn sweep(&self) {
+        self.swept.notify_one();
+    }
+
+    /// Whether to park connections now.
+    pub(crate) fn takes(&self, lane: &LaneState) -> bool {
+        let since = |refused| lane.clock.get().saturating_duration_since(refused);
+        self.refused.get().is_none_or(|refused| since(refused) > PAUSE)
+    }
+
+    /// Parks a connection. Returns it if the kernel rejects it.
+    pub(super) fn park(&self, lane: &LaneState, resting: Resting) -> Option<Resting> {
+        let Some(epoll) = self.epoll.get() else { return Some(resting) };
+        let mut parked = self.parked.borrow_mut();
+        let data = EventData::new_u64(parked.next_key() as u64);
+        if let Err(error) = epoll::add(epoll, &resting.socket, data, WAKES) {
+            if self.takes(lane) {
+                tracing::warn!(lane = lane.index, %error, "connections cannot be parked");
+            }
+            self.refused.set(Some(lane.clock.get()));
+            return Some(resting);
+        }
+        parked.insert(Parked { resting, since: lane.clock.get().into() });
+        lane.metrics().parkings.add(1);
+        None
+    }
+
+    /// Fills `events` with the keys and events of connections to wake. Returns whether there may be
+    /// more.
+    pub(super) fn ready(&self, events: &mut Vec<Event>) -> bool {
+        events.clear();
+        let Some(epoll) = self.epoll.get() else { return false };
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let told = epoll::wait(epoll, rustix::buffer::spare_capacity(events), Some(&at_once));
+        // Fails only for a signal, and then there may be events.
+        told.is_err() || events.len() == events.capacity()
+    }
+
+    /// Removes a connection, and updates the time that it has waited in its history.
+    pub(super) fn take(&self, lane: &LaneState, key: usize, why: Woken) -> Option<Resting> {
+        let Parked { mut resting, since } = self.parked.borrow_mut().remove(key)?;
+        if let Some(epoll) = self.epoll.get() {
+            // Fails only if the descriptor is not registered.
+            let _ = epoll::delete(epoll, &resting.socket);
+        }
+        lane.metrics().wake(why);
+        let rested = rested(since, lane.clock.get().into());
+        resting.history.waited = resting.history.waited.map(|waited| waited + rested);
+        resting.history.retires_in =
+            resting.history.retires_in.map(|left| left.saturating_sub(rested));
+        Some(resting)
+    }
+
+    /// Checks some connections, starting with this key. Returns up to `most` that are overdue, and
+    /// the key to continue with, if there are more.
+    pub(super) fn overdue(
+        &self,
+        lane: &LaneState,
+        from: usize,
+        most: usize,
+    ) -> (Vec<(usize, Due)>, Option<usize>) {
+        let mut parked = self.parked.borrow_mut();
+        let (keys, now) = (from..from + SLICE, lane.clock.get().into());
+        let all = keys.clone().filter_map(|key| Some((key, parked.get_mut(key)?.due(lane, now)?)));
+        let due: Vec<_> = all.take(most).collect();
+        let last = due.last().filter(|_| due.len() == most);
+        let next = last.map_or(keys.end, |(key, _)| key + 1);
+        (due, (next < parked.end()).then_some(next))
+    }
+}
+
+fn rested(since: Tick, now: Tick) -> Duration {
+    Duration::from_nanos(now.since(since))
+}
+
+impl Parked {
+    /// What is due at `now`, if anything.
+    fn due(&mut self, lane: &LaneState, now: Tick) -> Option<Due> {
+        let history = &mut self.resting.history;
+        if history.waited.is_none() {
+            (history.waited, self.since) = (Some(Duration::ZERO), now);
+        }
+        let rested = rested(self.since, now);
+        let old = history.retires_in.is_some_and(|left| left <= rested);
+        if old && !std::mem::replace(&mut history.last, true) {
+            lane.metrics().refuse(Refusal::Age);
+        }
+        let wait = Wait {
+            in_header: history.in_header,
+            is_fresh: history.requests == 0,
+            waited: history.waited.unwrap_or_default() + rested,
+        };
+        wait.due(lane)
+    }
+}

@@ -1,0 +1,202 @@
+//! Reads requests and passes them to the service.
+
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http::{Request, StatusCode};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::replies::Part;
+use super::turn::{Fed, Heard, Input, Turn, broken};
+use super::{Answering, Stage, Step};
+use crate::message::head::Found;
+use crate::message::problem::Problem;
+use crate::request::body::Incoming;
+use crate::request::reply::Reply;
+use crate::request::service::HttpService;
+use crate::request::upload::Upload;
+use crate::transport::buffers::Work;
+use crate::transport::final_response::final_response;
+use crate::transport::host::LaneService;
+
+/// Replies to pipelined requests are sent together, up to about this many bytes.
+const TOGETHER: usize = 32 * 1024;
+
+/// Maximum bytes of an unread request body that are discarded to keep the connection. Discarding
+/// more costs more than a new connection.
+const DISCARDED: u64 = 64 * 1024;
+
+impl<S: HttpService> Turn<'_, S> {
+    /// Reads requests and answers them.
+    pub(super) fn read(&mut self, cx: &mut Context<'_>) -> Step<S> {
+        let mut input = self.host.buffers.take_input();
+        let mut space = ReadBuf::new(&mut input);
+        let polled = Pin::new(&mut *self.socket).poll_read(cx, &mut space);
+        let came = space.filled().len();
+        let step = match polled {
+            Poll::Pending => Step::Wait(Stage::Idle),
+            Poll::Ready(Ok(())) if came > 0 => self.serve(&input[..came], None, cx),
+            Poll::Ready(Ok(())) => Step::Go(self.ended()),
+            Poll::Ready(Err(error)) => Step::Go(broken(&error)),
+        };
+        self.host.buffers.return_input(input);
+        step
+    }
+
+    /// Reads the rest of a head.
+    pub(super) fn read_on(&mut self, mut head: Box<BytesMut>, cx: &mut Context<'_>) -> Step<S> {
+        self.connection.received();
+        let mut input = self.host.buffers.take_input();
+        let mut space = ReadBuf::new(&mut input);
+        let step = match Pin::new(&mut *self.socket).poll_read(cx, &mut space) {
+            Poll::Pending => Step::Wait(Stage::Head(head)),
+            // hyper decides what to answer to half a head.
+            Poll::Ready(Ok(())) if space.filled().is_empty() => {
+                Step::Go(Stage::HandOver(Box::new(head.freeze())))
+            }
+            Poll::Ready(Ok(())) => {
+                head.extend_from_slice(space.filled());
+                Step::Go(Stage::unread(head.freeze()))
+            }
+            Poll::Ready(Err(error)) => Step::Go(broken(&error)),
+        };
+        self.host.buffers.return_input(input);
+        step
+    }
+
+    /// Answers the requests in `bytes` in order. `held` is the buffer of `bytes` if it may be kept
+    /// for the next turn.
+    pub(super) fn serve(
+        &mut self,
+        bytes: &[u8],
+        held: Option<&Bytes>,
+        cx: &mut Context<'_>,
+    ) -> Step<S> {
+        let keep = |rest: &[u8]| match held {
+            _ if rest.is_empty() => Bytes::new(),
+            Some(held) => held.slice_ref(rest),
+            None => Bytes::copy_from_slice(rest),
+        };
+        let buffers = &self.host.buffers;
+        let mut out = buffers.take_output();
+        let mut rest = bytes;
+        let mut request = None;
+        while !rest.is_empty() && out.len() < TOGETHER && self.left > 0 {
+            let (length, upload) = match self.request(rest, &mut request) {
+                Ok(found) => found,
+                Err(Found::Partial) => {
+                    let head = Box::new(BytesMut::from(rest));
+                    return self.write(out, Part::default(), Stage::Head(head), cx);
+                }
+                Err(_) => {
+                    let over = Box::new(keep(rest));
+                    return self.write(out, Part::default(), Stage::HandOver(over), cx);
+                }
+            };
+            self.left -= 1;
+            let behind = &rest[length..];
+            let mut reply_slot = buffers.take_reply_slot();
+            let LaneService { lane, service, .. } = self.host;
+            let reply =
+                Reply::plain(service, lane, self.connection, &mut request, upload.is_some());
+            reply_slot.set(Work::Reply { reply });
+            let Poll::Ready(Ok(made)) = reply_slot.as_mut().poll_reply(cx) else {
+                let input = Input { unread: keep(behind), upload };
+                let answering = Answering { reply_slot, input, polled: true };
+                let next = Stage::Answering(Box::new(answering));
+                return self.write(out, Part::default(), next, cx);
+            };
+            let encoding = self.encode(reply_slot, made, &mut out, ends(upload.as_ref()), cx);
+            if upload.is_some() || !encoding.is_whole() {
+                let input = Input { unread: keep(behind), upload };
+                let (part, next) = self.follow(encoding, input);
+                return self.write(out, part, next, cx);
+            }
+            rest = behind;
+        }
+        self.write(out, Part::default(), Stage::unread(keep(rest)), cx)
+    }
+
+    /// Reads the plain request at the start of `bytes`. Returns how many bytes belong to it, and the
+    /// rest of its body if that has not arrived.
+    fn request(
+        &self,
+        bytes: &[u8],
+        request: &mut Option<Request<Incoming>>,
+    ) -> Result<(usize, Option<Upload>), Found> {
+        let buffers = &self.host.buffers;
+        let mut head = buffers.head.borrow_mut();
+        let found = head.read(bytes, &self.host.lane.limits);
+        let Found::Plain { head: length, body } = found else { return Err(found) };
+        let mut memory = buffers.heads.borrow_mut();
+        let (read, came) =
+            head.request(bytes, &mut memory, buffers.take_fields()).ok_or(Found::Other)?;
+        let (there, mut upload) = (length + came.len(), None);
+        let incoming = if came.len() == body {
+            Incoming::whole(came)
+        } else {
+            let (filled, reader) = Upload::new(body as u64, came);
+            upload = Some(filled);
+            Incoming::arriving(reader)
+        };
+        *request = Some(read.map(|()| incoming));
+        Ok((there, upload))
+    }
+
+    /// Continues a reply that is not ready.
+    pub(super) fn answer(
+        &mut self,
+        mut answering: Box<Answering<S>>,
+        cx: &mut Context<'_>,
+    ) -> Step<S> {
+        loop {
+            if !mem::take(&mut answering.polled)
+                && let Poll::Ready(Ok(made)) = answering.reply_slot.as_mut().poll_reply(cx)
+            {
+                let Answering { reply_slot, input, .. } = *answering;
+                let mut out = self.host.buffers.take_output();
+                let ends = ends(input.upload.as_ref());
+                let encoding = self.encode(reply_slot, made, &mut out, ends, cx);
+                let (part, next) = self.follow(encoding, input);
+                return self.write(out, part, next, cx);
+            }
+            match self.listen(&mut answering.input, cx) {
+                Heard::More => {}
+                Heard::Nothing => return Step::Wait(Stage::Answering(answering)),
+                Heard::End => return Step::Go(Stage::Broken),
+            }
+        }
+    }
+
+    /// Reads the rest of a body after the reply: for a service that still reads it, or to find the
+    /// next request.
+    pub(super) fn discard(&mut self, mut input: Box<Input>, cx: &mut Context<'_>) -> Step<S> {
+        self.connection.received();
+        loop {
+            let fed = self.feed(&mut input, cx);
+            match &input.upload {
+                None => return Step::Go(Stage::unread(input.unread)),
+                Some(upload) if upload.is_broken() => return Step::Go(self.ended()),
+                Some(_) if fed == Fed::None => return Step::Wait(Stage::Discarding(input)),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Answers a head that did not arrive in time (RFC 9110 section 15.5.9), and ends the connection.
+    pub(super) fn time_out(&mut self, head: &[u8], cx: &mut Context<'_>) -> Step<S> {
+        let problem = Problem::from(StatusCode::REQUEST_TIMEOUT);
+        let out = final_response(&self.host.lane, problem, !head.starts_with(b"HEAD "));
+        self.write(out, Part::default(), Stage::closing(), cx)
+    }
+}
+
+/// Whether a connection has to end with the reply because the rest of the request body cannot be
+/// read, or is too large to discard.
+fn ends(upload: Option<&Upload>) -> bool {
+    upload.is_some_and(|upload| {
+        upload.is_broken() || (upload.is_dropped() && upload.left() > DISCARDED)
+    })
+}

@@ -1,0 +1,109 @@
+//! A connection without a lane's state.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::load::assignment::Assignment;
+use crate::load::lane::LaneGroup;
+use crate::metrics::Moved;
+use crate::os::socket::{Socket, StillSocket};
+use crate::request::connection::History;
+
+/// An HTTP/1.1 connection between two requests, which any lane can resume.
+#[derive(Debug)]
+pub(crate) struct Resting {
+    pub(crate) socket: StillSocket,
+    pub(crate) unread: Unread,
+    pub(crate) history: History,
+    pub(crate) guard: ConnectionGuard,
+}
+
+/// Input that was read and not processed: part of a head, or pipelined requests. Usually empty,
+/// which takes one word.
+#[derive(Debug)]
+pub(crate) struct Unread(Option<Box<Bytes>>);
+
+impl Unread {
+    pub(crate) fn new(bytes: Bytes) -> Self {
+        Unread((!bytes.is_empty()).then(|| Box::new(bytes)))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(crate) fn into_bytes(self) -> Bytes {
+        self.0.map_or_else(Bytes::new, |bytes| *bytes)
+    }
+}
+
+/// Where a connection goes that has no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// To the parking lot.
+    Park,
+    /// To another lane.
+    Move { lane: usize, why: Moved },
+}
+
+impl Resting {
+    /// A connection that has left its lane.
+    pub(crate) fn new(
+        mut history: History,
+        guard: ConnectionGuard,
+        socket: Socket,
+        unread: Bytes,
+    ) -> io::Result<Resting> {
+        // The part of a head may have arrived together with the previous request.
+        history.in_header |= !unread.is_empty();
+        Ok(Resting { socket: socket.rest()?, unread: Unread::new(unread), history, guard })
+    }
+}
+
+/// One of the open connections of the server, counted until it is dropped.
+#[derive(Debug)]
+pub(crate) struct ConnectionGuard {
+    lanes: Arc<LaneGroup>,
+    /// The lane on which it is open; `None` in transit.
+    lane: Option<u32>,
+    /// Its assignment to the lane, if there is an acceptor.
+    assignment: Option<Assignment>,
+}
+
+impl ConnectionGuard {
+    /// Guards a connection that [`LaneGroup::try_open`] allowed.
+    pub(crate) fn new(lanes: &Arc<LaneGroup>, lane: usize, assignment: Option<Assignment>) -> Self {
+        let mut guard = ConnectionGuard { lanes: Arc::clone(lanes), lane: None, assignment };
+        guard.arrive(lane);
+        guard
+    }
+
+    /// Leaves its lane for another. Only the old lane's thread may call this.
+    pub(crate) fn depart(&mut self, to: usize) {
+        self.leave();
+        if let Some(assignment) = &mut self.assignment {
+            assignment.follow(to);
+        }
+    }
+
+    /// Arrives at a lane. Only the new lane's thread may call this.
+    pub(crate) fn arrive(&mut self, lane: usize) {
+        self.lane = Some(lane as u32);
+        self.lanes[lane].metrics.open.add(1);
+    }
+
+    fn leave(&mut self) {
+        if let Some(lane) = self.lane.take() {
+            self.lanes[lane as usize].metrics.open.sub(1);
+        }
+    }
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        self.leave();
+        self.lanes.close();
+    }
+}

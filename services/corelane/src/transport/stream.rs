@@ -1,0 +1,359 @@
+//! The byte stream of a connection, and the detection of its protocol.
+
+use std::future::poll_fn;
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::StatusCode;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::message::framing::{Cut, Framing};
+use crate::metrics::Refusal;
+use crate::os::socket::Socket;
+use crate::request::connection::{Closing, Connection};
+use crate::transport::final_response::{final_response, refused_head};
+
+/// The preface of an HTTP/2 client without TLS (RFC 9113 section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Maximum bytes read ahead while a request waits. A close behind more input is noticed later.
+const READ_AHEAD: usize = 2048;
+
+/// Buffer for the first read: large enough for the header of an ordinary request.
+const FIRST_READ: usize = 2048;
+
+/// A reply of up to this size is copied into one buffer and sent. That is cheaper than a vectored
+/// write, for which the kernel copies and checks the vector first (send(2), writev(2)).
+const JOINED: usize = 512;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// A connection whose protocol is known.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) protocol: Protocol,
+    pub(crate) socket: Socket,
+    /// The bytes read to detect the protocol.
+    pub(crate) prefix: Bytes,
+}
+
+/// Reads until the protocol is known. `None`: the client disconnected first.
+pub(crate) async fn open(
+    mut socket: Socket,
+    connection: Rc<Connection>,
+) -> io::Result<Option<Opened>> {
+    let mut prefix = BytesMut::new();
+    loop {
+        if poll_fn(|cx| poll_first(&mut socket, &mut prefix, cx)).await? == 0 {
+            return Ok(None);
+        }
+        connection.received();
+        if let Some(protocol) = protocol_of(&prefix) {
+            return Ok(Some(Opened { protocol, socket, prefix: prefix.freeze() }));
+        }
+    }
+}
+
+/// Reads into `prefix`, which allocates no memory before the first byte: a client may open a
+/// connection long before its first request.
+fn poll_first(
+    socket: &mut Socket,
+    prefix: &mut BytesMut,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    let mut space = [MaybeUninit::uninit(); FIRST_READ];
+    let mut first = ReadBuf::uninit(&mut space);
+    ready!(Pin::new(socket).poll_read(cx, &mut first))?;
+    prefix.extend_from_slice(first.filled());
+    Poll::Ready(Ok(first.filled().len()))
+}
+
+/// A socket that returns bytes that were read before hyper requested them: to detect the protocol,
+/// or to notice a disconnect. It reports each arrival to its connection. On HTTP/1.1 it ends the
+/// input where the framing is ambiguous. It also replaces hyper's own reply to a rejected head with
+/// ours.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    socket: Socket,
+    prefix: Bytes,
+    connection: Rc<Connection>,
+    framing: Framing,
+    /// Set where the stream was cut.
+    cut: Option<Cut>,
+    /// The unwritten part of our reply that replaces hyper's.
+    instead: Option<Bytes>,
+    closing: Closing,
+}
+
+impl Stream {
+    /// A stream that starts with `prefix`, which was already read from the socket.
+    pub(crate) fn new(socket: Socket, connection: Rc<Connection>, prefix: Bytes) -> Stream {
+        Stream {
+            socket,
+            prefix,
+            connection,
+            framing: Framing::new(),
+            cut: None,
+            instead: None,
+            closing: Closing::default(),
+        }
+    }
+
+    /// Whether the request whose head is being read must get a reply without a body.
+    pub(crate) fn asks_head(&mut self) -> bool {
+        // If hyper was never polled, it has not read the prefix.
+        self.framing.follow(&mem::take(&mut self.prefix));
+        self.framing.asks_head()
+    }
+
+    /// Tracks the bytes of `buf` after the first `known`, and removes those that hyper must not
+    /// read.
+    fn follow(&mut self, buf: &mut ReadBuf<'_>, known: usize) {
+        if self.connection.is_multiplexed() {
+            return;
+        }
+        let cut = self.framing.follow(&buf.filled()[known..]);
+        let Some(cut) = cut else { return };
+        buf.set_filled(known + cut.at);
+        self.connection.lane().metrics().refuse(Refusal::AmbiguousFraming);
+        self.connection.set_ambiguous();
+        self.cut = Some(cut).map(|cut| end(cut, buf));
+    }
+
+    /// Writes our reply instead of `hypers`, which counts as written when ours is.
+    fn poll_instead(
+        &mut self,
+        cx: &mut Context<'_>,
+        hypers: &[u8],
+        length: usize,
+    ) -> Poll<io::Result<usize>> {
+        let words = match &mut self.instead {
+            Some(words) => words,
+            None => {
+                let status = hypers.get(9..12).and_then(|code| StatusCode::from_bytes(code).ok());
+                let status = status.unwrap_or(StatusCode::BAD_REQUEST);
+                let ambiguity = self.cut.map(|cut| cut.reason);
+                let problem = refused_head(status, ambiguity, self.framing.spoken());
+                let with_body = !self.framing.asks_head();
+                let words = problem
+                    .map(|problem| final_response(self.connection.lane(), problem, with_body));
+                self.instead.insert(words.unwrap_or_default().into())
+            }
+        };
+        while !words.is_empty() {
+            let n = ready!(Pin::new(&mut self.socket).poll_write(cx, words))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.connection.wrote();
+            words.advance(n);
+        }
+        Poll::Ready(Ok(length))
+    }
+}
+
+/// Gives hyper what fits of the end of a stream that was cut; what is left.
+fn end(mut cut: Cut, buf: &mut ReadBuf<'_>) -> Cut {
+    let (now, later) = cut.tail.split_at(cut.tail.len().min(buf.remaining()));
+    buf.put_slice(now);
+    cut.tail = later;
+    cut
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.connection.is_reset() {
+            // Otherwise the kernel keeps unread bytes for minutes (tcp(7), SO_LINGER in
+            // socket(7)). Fails only if the socket is closed.
+            let _ = self.socket.set_zero_linger();
+        }
+    }
+}
+
+/// Reads input while a request waits for its service, to notice that the client disconnects. Keeps
+/// up to [`READ_AHEAD`] bytes. Returns whether anything arrived.
+pub(crate) fn read_ahead(
+    socket: &mut Socket,
+    connection: &Connection,
+    before: &mut Bytes,
+    cx: &mut Context<'_>,
+) -> bool {
+    let mut came = false;
+    while before.len() < READ_AHEAD {
+        let mut space = [MaybeUninit::uninit(); READ_AHEAD];
+        let room = READ_AHEAD - before.len();
+        let mut ahead = ReadBuf::uninit(&mut space[..room]);
+        let Poll::Ready(read) = Pin::new(&mut *socket).poll_read(cx, &mut ahead) else {
+            break;
+        };
+        match read {
+            Ok(()) if !ahead.filled().is_empty() => {}
+            // The error of rustls for an end without a `close_notify` (RFC 8446 section 6.1).
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                connection.set_gone();
+                break;
+            }
+            _ => {
+                connection.set_ended();
+                break;
+            }
+        }
+        *before = [before, ahead.filled()].concat().into();
+        came = true;
+    }
+    came
+}
+
+/// The protocol that starts with `bytes`; `None` while both are possible.
+fn protocol_of(bytes: &[u8]) -> Option<Protocol> {
+    if bytes.starts_with(PREFACE) {
+        Some(Protocol::Http2)
+    } else if PREFACE.starts_with(bytes) {
+        None
+    } else {
+        Some(Protocol::Http1)
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Some(cut) = self.cut {
+            self.cut = Some(end(cut, buf));
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
+        if !self.prefix.is_empty() {
+            let n = self.prefix.len().min(buf.remaining());
+            buf.put_slice(&self.prefix[..n]);
+            self.prefix.advance(n);
+            if self.prefix.is_empty() {
+                self.prefix = Bytes::new(); // gives the buffer back
+            }
+            self.follow(buf, before);
+            self.connection.received();
+            return Poll::Ready(Ok(()));
+        }
+        let polled = Pin::new(&mut self.socket).poll_read(cx, buf);
+        ready!(polled)?;
+        if buf.filled().len() > before {
+            self.connection.received();
+            self.follow(buf, before);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.connection.writing();
+        if self.connection.is_unasked() {
+            return self.poll_instead(cx, buf, buf.len());
+        }
+        let n = ready!(Pin::new(&mut self.socket).poll_write(cx, buf))?;
+        self.connection.wrote();
+        Poll::Ready(Ok(n))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.connection.writing();
+        let length = bufs.iter().map(|buf| buf.len()).sum();
+        if self.connection.is_unasked() {
+            let first = bufs.iter().find(|buf| !buf.is_empty());
+            return self.poll_instead(cx, first.map_or(&[], |buf| buf), length);
+        }
+        let n = if length <= JOINED {
+            let mut space = [MaybeUninit::uninit(); JOINED];
+            let mut joined = ReadBuf::uninit(&mut space);
+            bufs.iter().for_each(|buf| joined.put_slice(buf));
+            ready!(Pin::new(&mut self.socket).poll_write(cx, joined.filled()))?
+        } else {
+            ready!(Pin::new(&mut self.socket).poll_write_vectored(cx, bufs))?
+        };
+        self.connection.wrote();
+        Poll::Ready(Ok(n))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // hyper flushes the socket only when its own buffer is empty, and each time that it is
+        // polled.
+        ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
+        self.connection.flushed();
+        if self.connection.take_unpolled() {
+            cx.waker().wake_by_ref();
+        }
+        let Stream { socket, connection, prefix, .. } = &mut *self;
+        if connection.waits_for_service() && read_ahead(socket, connection, prefix, cx) {
+            // hyper may wait for these very bytes by now, and the socket will not tell it.
+            cx.waker().wake_by_ref();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Stream { socket, connection, closing, instead, cut, .. } = &mut *self;
+        if instead.is_some() || cut.is_some() {
+            connection.set_refused();
+        }
+        closing.poll(socket, connection, cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_says_nothing_has_no_buffer() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let mut client = TcpStream::connect(address).await.expect("a connection");
+        let mut socket = Socket::Plain(listener.accept().await.expect("a connection").0);
+        let mut prefix = BytesMut::new();
+        let waits = &mut Context::from_waker(Waker::noop());
+        assert!(poll_first(&mut socket, &mut prefix, waits).is_pending());
+        assert_eq!(prefix.capacity(), 0);
+        client.write_all(b"GET").await.expect("written");
+        let first = poll_fn(|cx| poll_first(&mut socket, &mut prefix, cx)).await;
+        assert_eq!((first.expect("bytes"), &prefix[..]), (3, &b"GET"[..]));
+    }
+
+    #[test]
+    fn protocol_is_told_as_soon_as_it_is_certain() {
+        assert_eq!(protocol_of(b"GET / HTTP/1.1\r\n"), Some(Protocol::Http1));
+        assert_eq!(protocol_of(b"P"), None);
+        assert_eq!(protocol_of(b"PO"), Some(Protocol::Http1));
+        assert_eq!(protocol_of(&PREFACE[..23]), None);
+        assert_eq!(protocol_of(PREFACE), Some(Protocol::Http2));
+        let with_settings = [PREFACE, &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
+        assert_eq!(protocol_of(&with_settings), Some(Protocol::Http2));
+    }
+}

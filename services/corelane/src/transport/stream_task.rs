@@ -1,0 +1,65 @@
+//! The streams of HTTP/2 connections. Each is a separate task. It waits while its client accepts no
+//! data, because the window of one stream may stay closed while other streams of the connection
+//! continue.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use hyper::rt::Executor;
+use pin_project_lite::pin_project;
+use tokio::task::spawn_local;
+
+use crate::request::streams::{BodyStep, StalledStream, Streams};
+
+/// Runs the streams of one connection on its lane.
+#[derive(Clone, Debug)]
+pub(crate) struct StreamExecutor {
+    pub(crate) streams: Rc<Streams>,
+}
+
+impl<F> Executor<F> for StreamExecutor
+where
+    F: Future + 'static,
+{
+    fn execute(&self, future: F) {
+        spawn_local(StreamTask { future, stalled: None, streams: Rc::clone(&self.streams) });
+    }
+}
+
+pin_project! {
+    /// A hyper stream. Dropping it early resets the stream (RFC 9113 section 8.7, CANCEL), which
+    /// frees hyper's part of its reply.
+    struct StreamTask<F> {
+        #[pin]
+        future: F,
+        stalled: Option<StalledStream>,
+        streams: Rc<Streams>,
+    }
+}
+
+impl<F: Future> Future for StreamTask<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        if this.stalled.as_ref().is_some_and(StalledStream::is_expired) {
+            return Poll::Ready(());
+        }
+        this.streams.begin_poll();
+        let polled = this.future.poll(cx);
+        if polled.is_ready() {
+            return Poll::Ready(());
+        }
+        match this.streams.take_step() {
+            // More bytes were handed over, so the client has accepted some.
+            Some(BodyStep::Gave) => *this.stalled = Some(StalledStream::new(this.streams)),
+            Some(BodyStep::Waits) => *this.stalled = None,
+            None => {}
+        }
+        if let Some(stalled) = this.stalled {
+            stalled.set_waker(cx.waker());
+        }
+        Poll::Pending
+    }
+}

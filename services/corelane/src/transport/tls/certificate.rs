@@ -1,0 +1,137 @@
+//! Reads and checks a certificate chain with its key.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustls::crypto::ring::sign::any_supported_type;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use x509_cert::certificate::{CertificateInner, Raw};
+use x509_cert::der::Decode;
+
+use super::settings::Tls;
+use crate::base::error::Error;
+
+/// Maximum file size. No chain or key is as large, so a wrong path cannot make us read much more.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The contents of the two files.
+#[derive(PartialEq, Eq)]
+pub(super) struct Contents {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl fmt::Debug for Contents {
+    /// Omits the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Contents").finish_non_exhaustive()
+    }
+}
+
+impl Contents {
+    pub(super) fn read(tls: &Tls) -> Result<Self, Error> {
+        Ok(Contents { certificate: read(&tls.certificate)?, key: read(&tls.key)? })
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
+    match read {
+        Ok(n) if n as u64 > MAX_BYTES => Err(unusable(path, "is larger than 1 MiB")),
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(unusable(path, format!("cannot be read: {error}"))),
+    }
+}
+
+fn unusable(path: &Path, problem: impl Into<String>) -> Error {
+    Error::Tls { path: path.to_owned(), problem: problem.into() }
+}
+
+/// A chain with a matching key, ready for handshakes.
+#[derive(Debug)]
+pub(super) struct Certificate {
+    pub(super) key: Arc<CertifiedKey>,
+    /// First second of validity, since the Unix epoch.
+    not_before: Duration,
+    /// Last second of validity, since the Unix epoch.
+    pub(super) not_after: Duration,
+}
+
+impl Tls {
+    /// Checks that the files are usable, as [`Builder::build`](crate::Builder::build) does. An expired
+    /// certificate is not an error; it is logged.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tls`] names the file that cannot be read, contains no certificate or key, or contains a
+    /// key that does not match the certificate.
+    pub fn check(&self) -> Result<(), Error> {
+        Certificate::new(&Contents::read(self)?, self).map(drop)
+    }
+}
+
+impl Certificate {
+    pub(super) fn new(contents: &Contents, tls: &Tls) -> Result<Self, Error> {
+        let wrong = |problem: String| unusable(&tls.certificate, problem);
+        let chain = CertificateDer::pem_slice_iter(&contents.certificate)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| wrong(format!("is not valid PEM: {error}")))?;
+        let Some(own) = chain.first() else {
+            return Err(wrong("contains no PEM certificate".to_owned()));
+        };
+        // `Raw` checks only the form, because clients decide what they accept.
+        let parsed = CertificateInner::<Raw>::from_der(own)
+            .map_err(|error| wrong(format!("contains an invalid certificate: {error}")))?;
+        let validity = parsed.tbs_certificate().validity();
+        let (not_before, not_after) =
+            (validity.not_before.to_unix_duration(), validity.not_after.to_unix_duration());
+        let key = private_key(contents, tls)?;
+        let key = CertifiedKey::new(chain, key);
+        key.keys_match().map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                let certificate = tls.certificate.display();
+                unusable(&tls.key, format!("does not match the certificate in {certificate}"))
+            }
+            error => wrong(format!("contains an unusable certificate: {error}")),
+        })?;
+        Ok(Certificate { key: Arc::new(key), not_before, not_after })
+    }
+
+    pub(super) fn has_expired(&self) -> bool {
+        since_epoch() > self.not_after
+    }
+
+    /// The reason why clients reject it now, if there is one.
+    pub(super) fn warning(&self) -> Option<&'static str> {
+        match since_epoch() {
+            now if now > self.not_after => Some("the certificate has expired"),
+            now if now < self.not_before => Some("the certificate is not valid yet"),
+            _ => None,
+        }
+    }
+}
+
+fn private_key(contents: &Contents, tls: &Tls) -> Result<Arc<dyn rustls::sign::SigningKey>, Error> {
+    use rustls::pki_types::pem::Error as Pem;
+    let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|error| match error {
+        Pem::NoItemsFound => unusable(
+            &tls.key,
+            "contains no PEM private key (PKCS #8, PKCS #1 or SEC 1, not encrypted)",
+        ),
+        error => unusable(&tls.key, format!("is not valid PEM: {error}")),
+    })?;
+    any_supported_type(&key).map_err(|_| {
+        unusable(&tls.key, "contains a key that is neither RSA, ECDSA (P-256, P-384) nor Ed25519")
+    })
+}
+
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
