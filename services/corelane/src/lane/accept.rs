@@ -1,4 +1,4 @@
-//! Accepts the connections of a lane until it is drained.
+//! The source of a lane's connections, and their admission until the lane is drained.
 
 use std::io;
 use std::net::TcpListener;
@@ -10,11 +10,12 @@ use tokio::net::TcpStream;
 use tokio::task::{spawn_local, yield_now};
 
 use super::admission::{Admission, PhaseWatch};
-use super::back_off::BackOff;
 use super::inbox::Inboxes;
 use super::moving::mailbox::Mailbox;
 use crate::base::phase::Phase;
+use crate::base::settings::Placement;
 use crate::metrics::Refusal;
+use crate::os::listener::BackOff;
 use crate::os::listener::accept_now;
 use crate::request::lane_state::LaneState;
 use crate::request::service::HttpService;
@@ -204,4 +205,34 @@ impl<S: HttpService> Gate<S> {
             tokio::time::sleep(pause).await;
         }
     }
+}
+
+/// The number of listening sockets of a placement.
+pub(crate) fn listeners(placement: Placement, lanes: usize) -> usize {
+    match placement {
+        Placement::Hashed => lanes,
+        Placement::Shared | Placement::LeastLoaded => 1,
+    }
+}
+
+/// The source of connections for each of `lanes` lanes, and the listener of the acceptor if there
+/// is one, which fills `inboxes`.
+pub(crate) fn sources(
+    inboxes: Option<&Arc<Inboxes>>,
+    placement: Placement,
+    listeners: Vec<TcpListener>,
+    lanes: usize,
+) -> io::Result<(Vec<Source>, Option<TcpListener>)> {
+    let mut listeners = listeners.into_iter();
+    if let Some(inboxes) = inboxes {
+        let sources = (0..lanes).map(|_| Source::Inbox(Arc::clone(inboxes))).collect();
+        return Ok((sources, listeners.next()));
+    }
+    if placement == Placement::Hashed {
+        return Ok((listeners.map(Source::Own).collect(), None));
+    }
+    let second = |listener: &TcpListener| listener.try_clone().map(Source::Common);
+    let common = listeners.next();
+    let sources = common.iter().cycle().take(lanes).map(second);
+    Ok((sources.collect::<Result<_, _>>()?, None))
 }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use super::back_off::BackOff;
 use super::inbox::{Inboxes, STEAL_AFTER};
 use crate::base::error::Error;
 use crate::base::phase::Lifecycle;
 use crate::base::phase::Phase;
 use crate::load::lane::LaneGroup;
 use crate::metrics::Refusal;
+use crate::os::listener::BackOff;
 use crate::os::listener::REFUSING;
 use crate::os::listener::accept_now;
 

@@ -17,10 +17,10 @@ use crate::os::listener::REFUSING;
 use crate::request::connection::Order;
 use crate::request::service::HttpService;
 use crate::transport::connections::Connections;
+use crate::transport::connections::Registration;
 use crate::transport::final_response::dismiss;
 use crate::transport::host::LaneService;
 use crate::transport::open::serve;
-use crate::transport::registration::Registration;
 
 /// Admits connections to a lane.
 pub(crate) struct Admission<S: HttpService> {

@@ -15,10 +15,8 @@
 pub(crate) mod accept;
 pub(crate) mod acceptor;
 pub(crate) mod admission;
-pub(crate) mod back_off;
 pub(crate) mod inbox;
 pub(crate) mod moving;
-pub(crate) mod placement;
 pub(crate) mod run;
 pub(crate) mod sweep;
 pub(crate) mod watchdog;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::RuntimeMetrics;
 
 use crate::load::running::Running;
-use crate::load::stalls::Stalls;
+use crate::load::running::Stalls;
 use crate::load::table::LoadTable;
 use crate::metrics::LaneMetrics;
 use crate::os::cpu::LaneCpu;

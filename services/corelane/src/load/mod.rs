@@ -5,5 +5,4 @@ pub(crate) mod busy;
 pub(crate) mod lane;
 pub(crate) mod report;
 pub(crate) mod running;
-pub(crate) mod stalls;
 pub(crate) mod table;

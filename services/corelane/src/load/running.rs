@@ -1,9 +1,10 @@
-//! The current work of a lane, readable by other threads.
+//! The current work of a lane, and its stalls, readable by other threads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::base::clock::Tick;
+use crate::metrics::Count;
 use crate::metrics::kind::KindIndex;
 
 /// The request whose handler a lane is polling, and since when. It is one word, so a reader never
@@ -39,6 +40,45 @@ impl Running {
         let since = Tick::from_micros(word & ((1 << TIME_BITS) - 1));
         let lasted = Duration::from_nanos(Tick::from(now).since(since));
         Some((KindIndex::from_bits(kind as u16), lasted))
+    }
+}
+
+/// The route of a stall without a handler, such as in a body, a destructor, or with a preempted
+/// CPU.
+pub(crate) const NO_ROUTE: &str = "none";
+
+/// The stalls of a lane. Only the watchdog writes them.
+#[derive(Debug)]
+pub(crate) struct Stalls {
+    /// Stalls by route; the last is [`NO_ROUTE`].
+    counts: Vec<Count>,
+    stalled: Count,
+}
+
+impl Stalls {
+    pub(crate) fn new(routes: usize) -> Self {
+        let counts = (0..=routes).map(|_| Count::default()).collect();
+        Stalls { counts, stalled: Count::default() }
+    }
+
+    /// The number of stalls by route; the last is [`NO_ROUTE`].
+    pub(crate) fn counts(&self) -> impl Iterator<Item = u64> {
+        self.counts.iter().map(Count::get)
+    }
+
+    /// Whether the lane is stalled now.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stalled.get() > 0
+    }
+
+    pub(crate) fn begin(&self, kind: Option<KindIndex>) {
+        let route = kind.map_or(self.counts.len() - 1, KindIndex::route);
+        self.counts[route].add(1);
+        self.stalled.set(1);
+    }
+
+    pub(crate) fn end(&self) {
+        self.stalled.set(0);
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use crate::base::error::Error;
 use crate::base::settings::{self, Drain, Limits, Moving, Placement, Timeouts, Traces};
-use crate::lane::placement;
+use crate::lane::accept;
 use crate::load::lane::Lane;
 use crate::load::report::LoadReports;
 use crate::os::cpu::{CpuView, Cpus, Lanes, MAX_LANES, Pin, plan};
@@ -318,7 +318,7 @@ impl Builder {
         let view = CpuView::read().map_err(Error::system("reading the affinity mask"))?;
         let plan = plan(&view, self.0.lanes, self.0.pin).map_err(Error::Lanes)?;
         raise_file_limit(self.0.lane.requests.limits.connections, plan.lanes.len())?;
-        let listeners = match placement::listeners(self.0.placement, plan.lanes.len()) {
+        let listeners = match accept::listeners(self.0.placement, plan.lanes.len()) {
             1 => vec![bind(self.0.address, self.0.backlog, false)?],
             many => bind_lanes(self.0.address, self.0.backlog, many)?,
         };

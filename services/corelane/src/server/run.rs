@@ -16,9 +16,9 @@ use crate::base::error::BoxError;
 use crate::base::error::Error;
 use crate::base::phase::Phase;
 use crate::lane;
+use crate::lane::accept;
 use crate::lane::accept::Source;
 use crate::lane::acceptor::Acceptor;
-use crate::lane::placement;
 use crate::load::lane::Lane;
 use crate::request::body::Incoming;
 use crate::request::service::HttpService;
@@ -152,7 +152,7 @@ impl Server {
         let lanes = shared.plan.lanes.len();
         let inboxes = shared.parts.inboxes.as_ref();
         let (sources, listener) =
-            placement::sources(inboxes, self.settings.placement, self.listeners, lanes)
+            accept::sources(inboxes, self.settings.placement, self.listeners, lanes)
                 .map_err(Error::system("copying a listener"))?;
         let controller = spawn(Thread::Admin, &events, move || controller.run())?;
         // Wait before serving: a signal before the handlers are installed would end the process

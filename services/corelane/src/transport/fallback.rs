@@ -20,8 +20,8 @@ use crate::request::connection::{Connection, Order};
 use crate::request::lane_state::LaneState;
 use crate::request::reply::Dispatch;
 use crate::request::service::HttpService;
+use crate::transport::connections::Registration;
 use crate::transport::final_response::{FINAL_RESPONSE_TIMEOUT, say};
-use crate::transport::registration::Registration;
 use crate::transport::stream::Stream;
 use crate::transport::stream_task::StreamExecutor;
 

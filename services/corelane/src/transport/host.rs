@@ -11,8 +11,8 @@ use crate::request::reply::Dispatch;
 use crate::request::service::HttpService;
 use crate::transport::buffers::Buffers;
 use crate::transport::connections::Connections;
+use crate::transport::connections::Registration;
 use crate::transport::fallback::HttpSettings;
-use crate::transport::registration::Registration;
 
 /// What the connections of a lane share.
 pub(crate) struct LaneService<S: HttpService> {

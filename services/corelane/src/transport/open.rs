@@ -1,20 +1,52 @@
 //! Opens connections: the TLS handshake, and the detection of the protocol.
 
 use std::future::poll_fn;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
+use bytes::{Bytes, BytesMut};
+use http::StatusCode;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
 
-use crate::os::socket::Socket;
+use crate::message::problem::Problem;
+use crate::metrics::{Handshake, Refusal};
+use crate::os::socket::{Socket, Tcp};
 use crate::request::connection::Connection;
+use crate::request::lane_state::LaneState;
 use crate::request::service::HttpService;
 use crate::transport::connections::Connections;
-use crate::transport::handshake;
+use crate::transport::connections::Registration;
+use crate::transport::final_response::dismiss;
 use crate::transport::host::LaneService;
 use crate::transport::plain::go_on;
-use crate::transport::registration::Registration;
-use crate::transport::stream::{self, Opened, Protocol};
+
+/// The preface of an HTTP/2 client without TLS (RFC 9113 section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Buffer for the first read: large enough for the header of an ordinary request.
+const FIRST_READ: usize = 2048;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// A connection whose protocol is known.
+#[derive(Debug)]
+struct Opened {
+    protocol: Protocol,
+    socket: Socket,
+    /// The bytes read to detect the protocol.
+    prefix: Bytes,
+}
 
 /// Serves a connection: detects its protocol, then starts a separate task for it. A task is always
 /// as large as its largest state, and most connections are idle most of the time.
@@ -42,13 +74,145 @@ async fn open(
     let ours = Rc::clone(connection);
     let opened = async {
         match &connections.tls {
-            None => stream::open(Socket::Plain(socket), ours).await,
-            Some(tls) => handshake::accept(socket, Arc::clone(&tls.config), ours, lane).await,
+            None => detect(Socket::Plain(socket), ours).await,
+            Some(tls) => accept(socket, Arc::clone(&tls.config), ours, lane).await,
         }
     };
     tokio::select! {
         biased;
         opened = opened => opened.ok().flatten(),
         _ = poll_fn(|cx| connection.poll_order(cx)) => None,
+    }
+}
+
+/// Performs the handshake. `None`: there is no connection to serve, and failures are counted.
+async fn accept(
+    socket: TcpStream,
+    config: Arc<ServerConfig>,
+    connection: Rc<Connection>,
+    lane: &LaneState,
+) -> io::Result<Option<Opened>> {
+    let mut first = [0];
+    if poll_fn(|cx| socket.poll_peek(cx, &mut ReadBuf::new(&mut first))).await? == 0 {
+        return Ok(None);
+    }
+    // Boxed, and only after the first byte: a handshake needs more than a kilobyte, which plain and
+    // silent connections should not pay for.
+    Box::pin(answer(first[0], socket, config, connection, lane)).await
+}
+
+/// Answers a client whose first byte is `first`.
+async fn answer(
+    first: u8,
+    socket: TcpStream,
+    config: Arc<ServerConfig>,
+    connection: Rc<Connection>,
+    lane: &LaneState,
+) -> io::Result<Option<Opened>> {
+    // A method starts with a letter, a TLS record with its type: 22 for a handshake (RFC 8446
+    // section 5.1).
+    if first.is_ascii_alphabetic() {
+        lane.metrics().refuse(Refusal::PlainHttp);
+        let problem = Problem::new(StatusCode::BAD_REQUEST, "plain-http")
+            .detail("a plain HTTP request was sent to an HTTPS port");
+        dismiss(lane, socket, problem).await;
+        return Ok(None);
+    }
+    connection.begin_handshake();
+    let stream = match TlsAcceptor::from(config).accept(Tcp::new(socket)).await {
+        Ok(stream) => Box::new(stream),
+        Err(error) => {
+            lane.metrics().shake(Handshake::Failure);
+            lane.metrics().refuse(Refusal::Handshake);
+            tracing::debug!(lane = lane.index, %error, "a TLS handshake failed");
+            return Err(error);
+        }
+    };
+    lane.metrics().shake(Handshake::Success);
+    connection.end_handshake(lane);
+    let protocol = match stream.get_ref().1.alpn_protocol() {
+        Some(b"h2") => Some(Protocol::Http2),
+        Some(_) => Some(Protocol::Http1),
+        None => None,
+    };
+    let socket = Socket::Tls(stream);
+    match protocol {
+        Some(protocol) => Ok(Some(Opened { protocol, socket, prefix: Default::default() })),
+        None => detect(socket, connection).await,
+    }
+}
+
+/// Reads until the protocol is known. `None`: the client disconnected first.
+async fn detect(mut socket: Socket, connection: Rc<Connection>) -> io::Result<Option<Opened>> {
+    let mut prefix = BytesMut::new();
+    loop {
+        if poll_fn(|cx| poll_first(&mut socket, &mut prefix, cx)).await? == 0 {
+            return Ok(None);
+        }
+        connection.received();
+        if let Some(protocol) = protocol_of(&prefix) {
+            return Ok(Some(Opened { protocol, socket, prefix: prefix.freeze() }));
+        }
+    }
+}
+
+/// Reads into `prefix`, which allocates no memory before the first byte: a client may open a
+/// connection long before its first request.
+fn poll_first(
+    socket: &mut Socket,
+    prefix: &mut BytesMut,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    let mut space = [MaybeUninit::uninit(); FIRST_READ];
+    let mut first = ReadBuf::uninit(&mut space);
+    ready!(Pin::new(socket).poll_read(cx, &mut first))?;
+    prefix.extend_from_slice(first.filled());
+    Poll::Ready(Ok(first.filled().len()))
+}
+
+/// The protocol that starts with `bytes`; `None` while both are possible.
+fn protocol_of(bytes: &[u8]) -> Option<Protocol> {
+    if bytes.starts_with(PREFACE) {
+        Some(Protocol::Http2)
+    } else if PREFACE.starts_with(bytes) {
+        None
+    } else {
+        Some(Protocol::Http1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_says_nothing_has_no_buffer() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let mut client = TcpStream::connect(address).await.expect("a connection");
+        let mut socket = Socket::Plain(listener.accept().await.expect("a connection").0);
+        let mut prefix = BytesMut::new();
+        let waits = &mut Context::from_waker(Waker::noop());
+        assert!(poll_first(&mut socket, &mut prefix, waits).is_pending());
+        assert_eq!(prefix.capacity(), 0);
+        client.write_all(b"GET").await.expect("written");
+        let first = poll_fn(|cx| poll_first(&mut socket, &mut prefix, cx)).await;
+        assert_eq!((first.expect("bytes"), &prefix[..]), (3, &b"GET"[..]));
+    }
+
+    #[test]
+    fn protocol_is_told_as_soon_as_it_is_certain() {
+        assert_eq!(protocol_of(b"GET / HTTP/1.1\r\n"), Some(Protocol::Http1));
+        assert_eq!(protocol_of(b"P"), None);
+        assert_eq!(protocol_of(b"PO"), Some(Protocol::Http1));
+        assert_eq!(protocol_of(&PREFACE[..23]), None);
+        assert_eq!(protocol_of(PREFACE), Some(Protocol::Http2));
+        let with_settings = [PREFACE, &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
+        assert_eq!(protocol_of(&with_settings), Some(Protocol::Http2));
     }
 }

@@ -1,13 +1,12 @@
-//! The byte stream of a connection, and the detection of its protocol.
+//! The byte stream that hyper reads and writes.
 
-use std::future::poll_fn;
 use std::io;
 use std::mem::{self, MaybeUninit};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -17,64 +16,12 @@ use crate::os::socket::Socket;
 use crate::request::connection::{Closing, Connection};
 use crate::transport::final_response::{final_response, refused_head};
 
-/// The preface of an HTTP/2 client without TLS (RFC 9113 section 3.4).
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
 /// Maximum bytes read ahead while a request waits. A close behind more input is noticed later.
 const READ_AHEAD: usize = 2048;
-
-/// Buffer for the first read: large enough for the header of an ordinary request.
-const FIRST_READ: usize = 2048;
 
 /// A reply of up to this size is copied into one buffer and sent. That is cheaper than a vectored
 /// write, for which the kernel copies and checks the vector first (send(2), writev(2)).
 const JOINED: usize = 512;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    Http1,
-    Http2,
-}
-
-/// A connection whose protocol is known.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    pub(crate) protocol: Protocol,
-    pub(crate) socket: Socket,
-    /// The bytes read to detect the protocol.
-    pub(crate) prefix: Bytes,
-}
-
-/// Reads until the protocol is known. `None`: the client disconnected first.
-pub(crate) async fn open(
-    mut socket: Socket,
-    connection: Rc<Connection>,
-) -> io::Result<Option<Opened>> {
-    let mut prefix = BytesMut::new();
-    loop {
-        if poll_fn(|cx| poll_first(&mut socket, &mut prefix, cx)).await? == 0 {
-            return Ok(None);
-        }
-        connection.received();
-        if let Some(protocol) = protocol_of(&prefix) {
-            return Ok(Some(Opened { protocol, socket, prefix: prefix.freeze() }));
-        }
-    }
-}
-
-/// Reads into `prefix`, which allocates no memory before the first byte: a client may open a
-/// connection long before its first request.
-fn poll_first(
-    socket: &mut Socket,
-    prefix: &mut BytesMut,
-    cx: &mut Context<'_>,
-) -> Poll<io::Result<usize>> {
-    let mut space = [MaybeUninit::uninit(); FIRST_READ];
-    let mut first = ReadBuf::uninit(&mut space);
-    ready!(Pin::new(socket).poll_read(cx, &mut first))?;
-    prefix.extend_from_slice(first.filled());
-    Poll::Ready(Ok(first.filled().len()))
-}
 
 /// A socket that returns bytes that were read before hyper requested them: to detect the protocol,
 /// or to notice a disconnect. It reports each arrival to its connection. On HTTP/1.1 it ends the
@@ -212,17 +159,6 @@ pub(crate) fn read_ahead(
     came
 }
 
-/// The protocol that starts with `bytes`; `None` while both are possible.
-fn protocol_of(bytes: &[u8]) -> Option<Protocol> {
-    if bytes.starts_with(PREFACE) {
-        Some(Protocol::Http2)
-    } else if PREFACE.starts_with(bytes) {
-        None
-    } else {
-        Some(Protocol::Http1)
-    }
-}
-
 impl AsyncRead for Stream {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -319,41 +255,5 @@ impl AsyncWrite for Stream {
             connection.set_refused();
         }
         closing.poll(socket, connection, cx)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::task::Waker;
-
-    use tokio::io::AsyncWriteExt;
-    use tokio::net::{TcpListener, TcpStream};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_client_that_says_nothing_has_no_buffer() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("its address");
-        let mut client = TcpStream::connect(address).await.expect("a connection");
-        let mut socket = Socket::Plain(listener.accept().await.expect("a connection").0);
-        let mut prefix = BytesMut::new();
-        let waits = &mut Context::from_waker(Waker::noop());
-        assert!(poll_first(&mut socket, &mut prefix, waits).is_pending());
-        assert_eq!(prefix.capacity(), 0);
-        client.write_all(b"GET").await.expect("written");
-        let first = poll_fn(|cx| poll_first(&mut socket, &mut prefix, cx)).await;
-        assert_eq!((first.expect("bytes"), &prefix[..]), (3, &b"GET"[..]));
-    }
-
-    #[test]
-    fn protocol_is_told_as_soon_as_it_is_certain() {
-        assert_eq!(protocol_of(b"GET / HTTP/1.1\r\n"), Some(Protocol::Http1));
-        assert_eq!(protocol_of(b"P"), None);
-        assert_eq!(protocol_of(b"PO"), Some(Protocol::Http1));
-        assert_eq!(protocol_of(&PREFACE[..23]), None);
-        assert_eq!(protocol_of(PREFACE), Some(Protocol::Http2));
-        let with_settings = [PREFACE, &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
-        assert_eq!(protocol_of(&with_settings), Some(Protocol::Http2));
     }
 }

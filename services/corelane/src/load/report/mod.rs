@@ -1,9 +1,8 @@
 //! Load reports: replies report to the load balancer in front how busy this server is.
 //!
 //! The admin thread reads the lanes' counters ten times a second ([`sampler`]) and publishes one
-//! header value ([`form`]). Each lane adds it to the replies of its connections ([`publish`]).
+//! header value. Each lane adds it to the replies of its connections ([`publish`]).
 
-mod form;
 mod publish;
 mod sampler;
 
@@ -12,10 +11,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use http::HeaderValue;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 pub(crate) use publish::{LaneReports, Published};
-use sampler::{Reading, Sampler};
+use sampler::{Reading, Report, Sampler};
 
 use crate::load::lane::LaneShared;
 
@@ -111,7 +111,7 @@ pub(crate) async fn run(
         readings.extend(lanes.iter().map(|lane| read(lane, now)));
         let report = sampler.sample(now - last, &readings);
         last = now;
-        published.publish(report.and_then(|report| form::header_value(&report, form)));
+        published.publish(report.and_then(|report| header_value(&report, form)));
     }
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn of_one_lane(samples: impl Iterator<Item = [u64; 7]>) -> Vec<[Strin
             sampler.sample(Duration::from_nanos(elapsed), &[reading])
         });
     let text = |report: &sampler::Report, form| {
-        let value = form::header_value(report, form).expect("a header value");
+        let value = header_value(report, form).expect("a header value");
         value.to_str().expect("ASCII").to_owned()
     };
     let forms = [LoadReports::Text, LoadReports::Json];
@@ -144,5 +144,60 @@ fn read(lane: &LaneShared, now: Instant) -> Reading {
         failed: metrics.failed.get(),
         in_flight: metrics.in_flight.get(),
         expected: lane.expected_work(now.into_std()),
+    }
+}
+
+/// The header value of a report; `None` if reports are off.
+///
+/// The keys are the fields of `xds.data.orca.v3.OrcaLoadReport`. Envoy drops a report with an
+/// unknown key (source/common/orca/orca_parser.cc).
+fn header_value(report: &Report, form: LoadReports) -> Option<HeaderValue> {
+    let Report { utilization, rps, eps, expected_wait, in_flight } = report;
+    let text = match form {
+        LoadReports::Off => return None,
+        LoadReports::Text => format!(
+            "TEXT application_utilization={utilization:.4},rps_fractional={rps:.3},eps={eps:.3},\
+             named_metrics.expected_wait={expected_wait:.6},named_metrics.in_flight={in_flight}"
+        ),
+        LoadReports::Json => format!(
+            "JSON {{\"application_utilization\":{utilization:.4},\"rps_fractional\":{rps:.3},\
+             \"eps\":{eps:.3},\"named_metrics\":{{\"expected_wait\":{expected_wait:.6},\
+             \"in_flight\":{in_flight}}}}}"
+        ),
+    };
+    HeaderValue::try_from(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: Report = Report {
+        utilization: 0.02,
+        rps: 1234.5678,
+        eps: 0.0,
+        expected_wait: 0.00125,
+        in_flight: 7,
+    };
+
+    #[test]
+    fn both_forms_say_the_same() {
+        let text = header_value(&REPORT, LoadReports::Text).expect("a value");
+        assert_eq!(
+            text,
+            "TEXT application_utilization=0.0200,rps_fractional=1234.568,eps=0.000,\
+             named_metrics.expected_wait=0.001250,named_metrics.in_flight=7"
+        );
+        let json = header_value(&REPORT, LoadReports::Json).expect("a value");
+        let json = json.to_str().expect("ASCII").strip_prefix("JSON ").expect("the prefix");
+        let json: serde_json::Value = serde_json::from_str(json).expect("JSON");
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "application_utilization": 0.02, "rps_fractional": 1234.568, "eps": 0.0,
+                "named_metrics": {"expected_wait": 0.00125, "in_flight": 7},
+            })
+        );
+        assert_eq!(header_value(&REPORT, LoadReports::Off), None);
     }
 }

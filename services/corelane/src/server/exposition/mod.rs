@@ -4,10 +4,8 @@
 //! depends on the number of lanes and routes, not of connections or requests.
 
 mod config;
-mod cpu;
-mod idle;
+mod connections;
 mod process;
-mod tls;
 
 use std::cell::Cell;
 use std::fmt;
@@ -21,7 +19,7 @@ use prometheus_client::registry::Registry;
 use crate::base::phase::Phase;
 use crate::lane::inbox::Inbox;
 use crate::load::lane::LaneShared;
-use crate::load::stalls::NO_ROUTE;
+use crate::load::running::NO_ROUTE;
 use crate::load::table::{LoadTable, Row};
 use crate::metrics::kind::METHODS;
 use crate::metrics::{CODES, LaneMetrics};
@@ -272,9 +270,14 @@ pub(crate) struct Exposition {
 impl Exposition {
     pub(crate) fn new(shared: Arc<Shared>, settings: &Settings) -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(tls::TlsCollector { shared: Arc::clone(&shared) }));
-        registry.register_collector(Box::new(cpu::CpuCollector { shared: Arc::clone(&shared) }));
-        registry.register_collector(Box::new(idle::IdleCollector { shared: Arc::clone(&shared) }));
+        registry.register_collector(Box::new(connections::TlsCollector {
+            shared: Arc::clone(&shared),
+        }));
+        registry
+            .register_collector(Box::new(process::CpuCollector { shared: Arc::clone(&shared) }));
+        registry.register_collector(Box::new(connections::IdleCollector {
+            shared: Arc::clone(&shared),
+        }));
         registry.register_collector(Box::new(LaneCollector::new(shared)));
         registry.register_collector(Box::new(config::ConfigCollector::new(settings.clone())));
         registry.register_collector(Box::new(process::ProcessCollector));

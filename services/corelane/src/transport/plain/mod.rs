@@ -29,8 +29,8 @@ use crate::os::socket::Socket;
 use crate::request::connection::{Closing, Order};
 use crate::request::service::HttpService;
 use crate::transport::buffers::ReplySlot;
+use crate::transport::connections::Registration;
 use crate::transport::host::LaneService;
-use crate::transport::registration::Registration;
 use crate::transport::resting::{Leave, Resting};
 
 /// A connection whose requests have all been plain.

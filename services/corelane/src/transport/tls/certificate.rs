@@ -14,7 +14,7 @@ use rustls::sign::CertifiedKey;
 use x509_cert::certificate::{CertificateInner, Raw};
 use x509_cert::der::Decode;
 
-use super::settings::Tls;
+use super::Tls;
 use crate::base::error::Error;
 
 /// Maximum file size. No chain or key is as large, so a wrong path cannot make us read much more.

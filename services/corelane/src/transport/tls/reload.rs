@@ -10,8 +10,8 @@ use rustls::sign::CertifiedKey;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
+use super::Tls;
 use super::certificate::{Certificate, Contents};
-use super::settings::Tls;
 use crate::base::error::Error;
 
 /// The TLS state that all lanes share.

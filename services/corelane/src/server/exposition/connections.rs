@@ -1,4 +1,4 @@
-//! Metrics of parked connections, and of moves between lanes.
+//! Metrics of connections: parking, moves between lanes, TLS.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use crate::metrics::{Family, LaneMetrics, Plan};
 use crate::server::shared::Shared;
+use crate::transport::tls::Reload;
 
 type OfLane = (Family, fn(&LaneMetrics) -> u64);
 
@@ -91,5 +92,48 @@ impl Collector for IdleCollector {
         Plan::ALL.iter().try_for_each(|&(plan, outcome)| {
             series.add(&[("outcome", outcome)], self.shared.plans.get(plan))
         })
+    }
+}
+
+const HANDSHAKES: Family =
+    Family::counter("corelane_tls_handshakes", "Finished TLS handshakes by result");
+
+const RELOADS: Family = Family::counter(
+    "corelane_tls_reloads",
+    "Reloads of changed certificate files by result; after a failure the old one stays in use",
+);
+
+const UP_TO_DATE: Family = Family::gauge(
+    "corelane_tls_certificate_up_to_date",
+    "1 while the certificate in the files is in use, 0 after a failed reload",
+);
+
+const NOT_AFTER: Family = Family::gauge(
+    "corelane_tls_certificate_not_after_seconds",
+    "Expiry time of the current certificate since the Unix epoch",
+);
+
+#[derive(Debug)]
+pub(super) struct TlsCollector {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Collector for TlsCollector {
+    fn encode(&self, mut out: DescriptorEncoder) -> fmt::Result {
+        let Some(tls) = &self.shared.tls() else { return Ok(()) };
+
+        let mut series = HANDSHAKES.begin(&mut out)?;
+        for (index, lane) in self.shared.lanes.iter().enumerate() {
+            let index = index.to_string();
+            for (result, n) in lane.metrics.handshakes() {
+                series.add(&[("lane", &index), ("result", result)], n)?;
+            }
+        }
+        let mut series = RELOADS.begin(&mut out)?;
+        for (result, name) in Reload::ALL {
+            series.add(&[("result", name)], tls.reloads(result))?;
+        }
+        UP_TO_DATE.single(&mut out, tls.up_to_date())?;
+        NOT_AFTER.single(&mut out, tls.not_after())
     }
 }
