@@ -49,7 +49,7 @@ pub fn requests(text: &str, most: usize) -> [Vec<usize>; 2] {
 /// `/proc/self/mountinfo`.
 pub fn directories(members: &str, mountinfo: &str, controller: &str) -> Option<Vec<PathBuf>> {
     let (members, mounts) = (cgroup::memberships(members), cgroup::mounts(mountinfo));
-    cgroup::place(&members, &mounts, controller).map(|place| place.directories)
+    cgroup::locate(&members, &mounts, controller).map(|location| location.directories)
 }
 
 /// The load reports of one lane as TEXT and JSON, from its counters: `[elapsed, busy, waits,

@@ -42,8 +42,13 @@ impl Acceptor {
     async fn accept(self) -> io::Result<()> {
         let (inboxes, lanes) = (&*self.inboxes, &*self.lanes);
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
-        let mut hands =
-            Hands { lanes, inboxes, limit: self.limit, next: 0, back_off: BackOff::default() };
+        let mut distributor = Distributor {
+            lanes,
+            inboxes,
+            limit: self.limit,
+            next: 0,
+            back_off: BackOff::default(),
+        };
         let mut phase = self.lifecycle.watch();
         let mut ticks = interval(STEAL_AFTER);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -59,7 +64,7 @@ impl Acceptor {
             if now == Phase::Closing && pause.is_none() {
                 match accept_now(&listener) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    accepted => pause = hands.pass_on(accepted),
+                    accepted => pause = distributor.pass_on(accepted),
                 }
                 continue;
             }
@@ -69,7 +74,7 @@ impl Acceptor {
                 () = end_of(pause) => pause = None,
                 accepted = listener.accept(), if pause.is_none() => {
                     // Removes the socket from this event loop. The lane registers it with its own.
-                    pause = hands.pass_on(accepted.and_then(|(socket, _)| socket.into_std()));
+                    pause = distributor.pass_on(accepted.and_then(|(socket, _)| socket.into_std()));
                 }
             }
         }
@@ -93,7 +98,7 @@ async fn end_of(pause: Option<Instant>) {
 }
 
 /// Passes connections to lanes.
-struct Hands<'a> {
+struct Distributor<'a> {
     lanes: &'a LaneGroup,
     inboxes: &'a Inboxes,
     limit: usize,
@@ -102,7 +107,7 @@ struct Hands<'a> {
     back_off: BackOff,
 }
 
-impl Hands<'_> {
+impl Distributor<'_> {
     /// Passes a connection to a lane. If the accept failed, returns until when to pause.
     fn pass_on(&mut self, accepted: io::Result<TcpStream>) -> Option<Instant> {
         match accepted {

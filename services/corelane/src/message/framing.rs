@@ -70,7 +70,7 @@ enum State {
         after_cr: bool,
     },
     Length {
-        place: Place,
+        part: LengthPart,
         value: u64,
     },
     HeadLf,
@@ -96,7 +96,7 @@ enum State {
 
 /// Position in the value of a Content-Length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum LengthPart {
     Before,
     Digits,
     After,
@@ -104,7 +104,7 @@ enum Place {
 }
 
 /// The number of bytes consumed, or the offset of the byte to cut at and the reason.
-type Step = Result<usize, (usize, &'static str)>;
+type Consumed = Result<usize, (usize, &'static str)>;
 
 const BARE_LF: &str = "a line ends with LF alone";
 
@@ -169,11 +169,11 @@ impl Framing {
 
     /// Consumes part of `rest`, which is not empty. With 0 bytes only the state changed, to one
     /// that consumes at least one byte.
-    fn step(&mut self, rest: &[u8]) -> Step {
+    fn step(&mut self, rest: &[u8]) -> Consumed {
         match self.state {
             State::Start | State::StartLf | State::RequestLine => self.start(rest),
             State::FieldStart | State::Name { .. } | State::Field { .. } => self.field(rest),
-            State::Length { place, value } => self.length(rest[0], place, value),
+            State::Length { part, value } => self.length(rest[0], part, value),
             State::HeadLf => self.expect(rest[0], b'\n', |framing| framing.body()),
             State::Body(left) => {
                 let (taken, left) = take(rest, left);
@@ -186,12 +186,12 @@ impl Framing {
     }
 
     /// Changes to the state `next` if `byte` is the one that hyper accepts here.
-    fn expect(&mut self, byte: u8, only: u8, next: impl FnOnce(&mut Self) -> State) -> Step {
+    fn expect(&mut self, byte: u8, only: u8, next: impl FnOnce(&mut Self) -> State) -> Consumed {
         self.state = if byte == only { next(self) } else { State::Lost };
         Ok(1)
     }
 
-    fn start(&mut self, rest: &[u8]) -> Step {
+    fn start(&mut self, rest: &[u8]) -> Consumed {
         match (self.state, rest[0]) {
             (State::RequestLine, _) => return self.request_line(rest),
             (State::Start, b'\r') => self.state = State::StartLf,
@@ -208,7 +208,7 @@ impl Framing {
         Ok(1)
     }
 
-    fn request_line(&mut self, rest: &[u8]) -> Step {
+    fn request_line(&mut self, rest: &[u8]) -> Consumed {
         let mut lf = memchr2(b'\n', b'#', rest);
         let sign = lf.is_some_and(|lf| rest[lf] == b'#');
         if sign {
@@ -240,7 +240,7 @@ impl Framing {
         Ok(part.len())
     }
 
-    fn field(&mut self, rest: &[u8]) -> Step {
+    fn field(&mut self, rest: &[u8]) -> Consumed {
         match (self.state, rest[0]) {
             (State::FieldStart, b'\r') => self.state = State::HeadLf,
             (State::FieldStart, b'\n') => return Err((0, BARE_LF)),
@@ -285,7 +285,7 @@ impl Framing {
     }
 
     /// Handles the colon of a framing field.
-    fn framing_field(&mut self, name: &[u8]) -> Step {
+    fn framing_field(&mut self, name: &[u8]) -> Consumed {
         let is_length = name == CONTENT_LENGTH;
         if self.length.is_some() && is_length {
             return Err((0, "there is more than one Content-Length"));
@@ -295,7 +295,7 @@ impl Framing {
         }
         if is_length {
             self.length = Some(0);
-            self.state = State::Length { place: Place::Before, value: 0 };
+            self.state = State::Length { part: LengthPart::Before, value: 0 };
         } else {
             // Codings are checked after hyper has parsed them.
             self.coded = true;
@@ -304,27 +304,27 @@ impl Framing {
         Ok(1)
     }
 
-    fn length(&mut self, byte: u8, place: Place, value: u64) -> Step {
-        let (place, value) = match (place, byte) {
-            (Place::Before, b' ' | b'\t') => (place, value),
-            (Place::Before | Place::Digits, b'0'..=b'9') => {
+    fn length(&mut self, byte: u8, part: LengthPart, value: u64) -> Consumed {
+        let (part, value) = match (part, byte) {
+            (LengthPart::Before, b' ' | b'\t') => (part, value),
+            (LengthPart::Before | LengthPart::Digits, b'0'..=b'9') => {
                 let digit = u64::from(byte - b'0');
                 match value.checked_mul(10).and_then(|tens| tens.checked_add(digit)) {
-                    Some(value) => (Place::Digits, value),
+                    Some(value) => (LengthPart::Digits, value),
                     None => return self.lose(),
                 }
             }
-            (Place::Digits | Place::After, b' ' | b'\t') => (Place::After, value),
-            (Place::Digits | Place::After, b'\r') => (Place::Lf, value),
-            (Place::Digits | Place::After, b'\n') => return Err((0, BARE_LF)),
-            (Place::Lf, b'\n') => {
+            (LengthPart::Digits | LengthPart::After, b' ' | b'\t') => (LengthPart::After, value),
+            (LengthPart::Digits | LengthPart::After, b'\r') => (LengthPart::Lf, value),
+            (LengthPart::Digits | LengthPart::After, b'\n') => return Err((0, BARE_LF)),
+            (LengthPart::Lf, b'\n') => {
                 self.length = Some(value);
                 self.state = State::FieldStart;
                 return Ok(1);
             }
             _ => return self.lose(),
         };
-        self.state = State::Length { place, value };
+        self.state = State::Length { part, value };
         Ok(1)
     }
 
@@ -337,13 +337,13 @@ impl Framing {
         }
     }
 
-    fn lose(&mut self) -> Step {
+    fn lose(&mut self) -> Consumed {
         self.state = State::Lost;
         Ok(1)
     }
 
     /// Within a chunked body (RFC 9112 section 7.1).
-    fn chunked(&mut self, rest: &[u8]) -> Step {
+    fn chunked(&mut self, rest: &[u8]) -> Consumed {
         let byte = rest[0];
         self.state = match self.state {
             State::ChunkSize { digits, value } => match (byte, (byte as char).to_digit(16)) {

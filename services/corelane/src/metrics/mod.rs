@@ -10,5 +10,7 @@ mod reason;
 mod shard;
 
 pub(crate) use family::{Family, Value};
-pub(crate) use reason::{Handshake, Moved, Phase, Plan, Refusal, RequestRefusal, Woken};
-pub(crate) use shard::{CODES, Count, LaneMetrics, Plans};
+pub(crate) use reason::{
+    Handshake, Moved, PlanOutcome, Refusal, RequestPhase, RequestRefusal, Woken,
+};
+pub(crate) use shard::{CODES, Count, LaneMetrics, PlanCounts};

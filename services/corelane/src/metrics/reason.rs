@@ -107,7 +107,7 @@ impl Moved {
 
 /// The result of a plan to move connections between two lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Plan {
+pub(crate) enum PlanOutcome {
     /// The lanes became more even.
     Helped,
     /// No connection moved.
@@ -116,9 +116,12 @@ pub(crate) enum Plan {
     NoHelp,
 }
 
-impl Plan {
-    pub(crate) const ALL: [(Plan, &'static str); 3] =
-        [(Plan::Helped, "helped"), (Plan::Futile, "futile"), (Plan::NoHelp, "no_help")];
+impl PlanOutcome {
+    pub(crate) const ALL: [(PlanOutcome, &'static str); 3] = [
+        (PlanOutcome::Helped, "helped"),
+        (PlanOutcome::Futile, "futile"),
+        (PlanOutcome::NoHelp, "no_help"),
+    ];
 }
 
 /// Why a request was answered without its service, or instead of it.
@@ -163,7 +166,7 @@ impl RequestRefusal {
 
 /// The phases of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Phase {
+pub(crate) enum RequestPhase {
     /// From the accept of a connection to the header of its first request.
     Accept,
     /// From the header to the start of the handler.
@@ -175,12 +178,12 @@ pub(crate) enum Phase {
     Write,
 }
 
-impl Phase {
-    pub(crate) const ALL: [(Phase, &'static str); 4] = [
-        (Phase::Accept, "accept"),
-        (Phase::Queue, "queue"),
-        (Phase::Handler, "handler"),
-        (Phase::Write, "write"),
+impl RequestPhase {
+    pub(crate) const ALL: [(RequestPhase, &'static str); 4] = [
+        (RequestPhase::Accept, "accept"),
+        (RequestPhase::Queue, "queue"),
+        (RequestPhase::Handler, "handler"),
+        (RequestPhase::Write, "write"),
     ];
 }
 
@@ -197,8 +200,8 @@ mod tests {
         check(&Handshake::ALL, |result| result as usize);
         check(&Woken::ALL, |reason| reason as usize);
         check(&Moved::ALL, |reason| reason as usize);
-        check(&Plan::ALL, |outcome| outcome as usize);
+        check(&PlanOutcome::ALL, |outcome| outcome as usize);
         check(&RequestRefusal::ALL, |reason| reason as usize);
-        check(&Phase::ALL, |phase| phase as usize);
+        check(&RequestPhase::ALL, |phase| phase as usize);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use http::StatusCode;
 
-use super::reason::{Handshake, Moved, Phase, Plan, Refusal, RequestRefusal, Woken};
+use super::reason::{Handshake, Moved, PlanOutcome, Refusal, RequestPhase, RequestRefusal, Woken};
 use crate::metrics::kind::{KindIndex, METHODS};
 
 /// A number with one writer: a plain load and store, without the lock prefix of `fetch_add`.
@@ -139,7 +139,7 @@ pub(crate) struct LaneMetrics {
     /// By route, then method, then code.
     requests: Vec<Count>,
     durations: Vec<Histogram>,
-    phases: [Vec<Histogram>; Phase::ALL.len()],
+    phases: [Vec<Histogram>; RequestPhase::ALL.len()],
 }
 
 impl LaneMetrics {
@@ -239,7 +239,7 @@ impl LaneMetrics {
         self.durations[kind.route()].observe(nanos);
     }
 
-    pub(crate) fn observe_phase(&self, kind: KindIndex, phase: Phase, nanos: u64) {
+    pub(crate) fn observe_phase(&self, kind: KindIndex, phase: RequestPhase, nanos: u64) {
         self.phases[phase as usize][kind.route()].observe(nanos);
     }
 
@@ -292,7 +292,7 @@ impl LaneMetrics {
 
     /// Phases of each route that had one: (phase, route, histogram).
     pub(crate) fn phases(&self) -> impl Iterator<Item = (&'static str, usize, &Histogram)> {
-        Phase::ALL.iter().flat_map(|(phase, name)| {
+        RequestPhase::ALL.iter().flat_map(|(phase, name)| {
             let histograms = self.phases[*phase as usize].iter().enumerate();
             let seen = histograms.filter(|(_, histogram)| !histogram.is_empty());
             seen.map(|(route, histogram)| (*name, route, histogram))
@@ -302,16 +302,16 @@ impl LaneMetrics {
 
 /// Finished plans by outcome. Written only by the thread that makes the plans.
 #[derive(Debug, Default)]
-pub(crate) struct Plans([Count; Plan::ALL.len()]);
+pub(crate) struct PlanCounts([Count; PlanOutcome::ALL.len()]);
 
-impl Plans {
+impl PlanCounts {
     /// Only the thread that makes the plans may call this.
-    pub(crate) fn end(&self, outcome: Plan) {
+    pub(crate) fn end(&self, outcome: PlanOutcome) {
         self.0[outcome as usize].add(1);
     }
 
     /// Finished plans with this outcome.
-    pub(crate) fn get(&self, outcome: Plan) -> u64 {
+    pub(crate) fn get(&self, outcome: PlanOutcome) -> u64 {
         self.0[outcome as usize].get()
     }
 }
@@ -357,7 +357,7 @@ mod tests {
         metrics.finish(kind(0, b"BREW"), Some(StatusCode::IM_A_TEAPOT));
         metrics.observe_duration(kind(1, b"PUT"), 100_000);
         metrics.observe_duration(kind(0, b"GET"), 60_000_000_000);
-        metrics.observe_phase(kind(1, b"GET"), Phase::Queue, 0);
+        metrics.observe_phase(kind(1, b"GET"), RequestPhase::Queue, 0);
         let seen: Vec<_> = metrics.requests().collect();
         let code = |code: u16| CODES.binary_search(&code).expect("a code with a label");
         assert_eq!(

@@ -95,7 +95,7 @@ pub(crate) struct Connection {
     unpolled: Cell<bool>,
     order: Cell<Option<Order>>,
     /// An order was given.
-    told: Cell<bool>,
+    ordered: Cell<bool>,
     /// The time at which the connection reaches its maximum age.
     retires: Option<Instant>,
     /// The next reply closes the connection.
@@ -160,7 +160,7 @@ impl Connection {
             missed: Cell::new(None),
             unpolled: Cell::new(false),
             order: Cell::new(None),
-            told: Cell::new(false),
+            ordered: Cell::new(false),
             retires,
             last: Cell::new(false),
             unflushed: Cell::new(false),

@@ -12,7 +12,7 @@ use http_body::Body;
 use crate::base::clock::Tick;
 use crate::base::phase::Phase;
 use crate::message::request_id::{ID_FIELD, X_REQUEST_ID};
-use crate::metrics::Phase as Part;
+use crate::metrics::RequestPhase;
 use crate::metrics::kind::KindIndex;
 use crate::metrics::kind::method_index;
 use crate::request::body_watch::BodyWatch;
@@ -62,7 +62,7 @@ impl InFlightRequest {
         let expected = shared.load_table.expect(kind);
         let accept = accepted.map(|accepted| begun.since(accepted));
         if let Some(accept) = accept {
-            shared.metrics.observe_phase(kind, Part::Accept, accept);
+            shared.metrics.observe_phase(kind, RequestPhase::Accept, accept);
         }
         let body = has_body.then(|| connection.bodies.watch(lane.clock.get()));
         shared.metrics.in_flight.add(1);
@@ -184,8 +184,8 @@ impl InFlightRequest {
         let held = self.held + now.since(polled);
         shared.load_table.observe(self.kind, held, service);
         let queued = started.since(self.begun);
-        shared.metrics.observe_phase(self.kind, Part::Queue, queued);
-        shared.metrics.observe_phase(self.kind, Part::Handler, service);
+        shared.metrics.observe_phase(self.kind, RequestPhase::Queue, queued);
+        shared.metrics.observe_phase(self.kind, RequestPhase::Handler, service);
     }
 
     /// Completes the head of a reply that was made `now`. `body` is the body of a GET.

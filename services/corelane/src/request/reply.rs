@@ -54,7 +54,7 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
         let in_flight =
             InFlightRequest::new(lane, connection, &request, !request.body().is_end_stream());
         let work = match refusal(&mut request, lane) {
-            Some((reason, problem)) => Work::refused(lane, reason, problem),
+            Some((reason, problem)) => Progress::refused(lane, reason, problem),
             None => {
                 let watch = in_flight.body_watch();
                 let limit = lane.limits.body_bytes;
@@ -63,11 +63,11 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
                 let has_body = watch.is_some();
                 let request = request.map(|body| Incoming::new(body, limit, watch));
                 if in_flight.is_http2() || has_body || connection.is_unflushed() {
-                    Work::Arrived { call: Some(Box::new((service.clone(), request))) }
+                    Progress::Arrived { call: Some(Box::new((service.clone(), request))) }
                 } else {
                     // The previous reply is complete, so hyper polls the future at once, with a
                     // working waker.
-                    Work::admitted(service, lane, &mut Some(request), &in_flight)
+                    Progress::admitted(service, lane, &mut Some(request), &in_flight)
                 }
             }
         };
@@ -192,7 +192,7 @@ pin_project! {
     pub(crate) struct Reply<S: HttpService> {
         // Dropped before the in_flight: a request is in flight until its handler is dropped.
         #[pin]
-        work: Work<S>,
+        work: Progress<S>,
         // `None` once the reply is ready.
         in_flight: Option<InFlightRequest>,
         // When its handler started.
@@ -204,8 +204,8 @@ pin_project! {
 
 pin_project! {
     // Large and rare variants are boxed, because a request is moved as often as its future.
-    #[project = WorkProjection]
-    enum Work<S: HttpService> {
+    #[project = ProgressProjection]
+    enum Progress<S: HttpService> {
         Refused { problem: Option<Box<Problem>> },
         // Not polled yet. hyper calls the service for many HTTP/2 streams at once and polls them
         // one by one, so the admission of later ones can use the costs of the first. An HTTP/1.1
@@ -236,27 +236,27 @@ impl<S: HttpService> Reply<S> {
         if has_body {
             asked.body_mut().set_watch(in_flight.body_watch());
         }
-        let work = Work::admitted(service, lane, request, &in_flight);
+        let work = Progress::admitted(service, lane, request, &in_flight);
         Reply::new(in_flight, work)
     }
 
-    fn new(in_flight: InFlightRequest, work: Work<S>) -> Self {
+    fn new(in_flight: InFlightRequest, work: Progress<S>) -> Self {
         Reply { started: in_flight.begun, in_flight: Some(in_flight), pending: None, work }
     }
 }
 
-impl<S: HttpService> Work<S> {
+impl<S: HttpService> Progress<S> {
     fn refused(lane: &LaneState, reason: RequestRefusal, problem: Problem) -> Self {
         lane.metrics().refuse_request(reason);
-        Work::failed(problem)
+        Progress::failed(problem)
     }
 
     fn failed(problem: Problem) -> Self {
-        Work::Refused { problem: Some(Box::new(problem)) }
+        Progress::Refused { problem: Some(Box::new(problem)) }
     }
 
     fn shed(lane: &LaneState) -> Self {
-        Work::refused(lane, RequestRefusal::QueueFull, overloaded(lane))
+        Progress::refused(lane, RequestRefusal::QueueFull, overloaded(lane))
     }
 
     /// Starts a request that is polled at once, or queues it.
@@ -270,13 +270,13 @@ impl<S: HttpService> Work<S> {
         match lane.queue.admit(in_flight.expected(), in_flight.begun) {
             Admission::Start(slot) => {
                 let cx = &mut Context::from_waker(Waker::noop());
-                Work::started(&mut service, request, slot, in_flight, in_flight.begun, cx)
+                Progress::started(&mut service, request, slot, in_flight, in_flight.begun, cx)
             }
             Admission::Wait(queued) => {
                 let call = request.take().map(|request| Box::new((service, request)));
-                Work::Waiting { queued, call }
+                Progress::Waiting { queued, call }
             }
-            Admission::Shed => Work::shed(lane),
+            Admission::Shed => Progress::shed(lane),
         }
     }
 
@@ -298,10 +298,10 @@ impl<S: HttpService> Work<S> {
             Poll::Pending => Ok(Err(Box::pin(service.clone().oneshot(taken())))),
         });
         match started {
-            Ok(Ok(Ok(future))) => Work::Running { future, slot },
-            Ok(Ok(Err(future))) => Work::Unready { future, slot },
-            Ok(Err(error)) => Work::failed(failure(error.into(), in_flight)),
-            Err(problem) => Work::failed(problem),
+            Ok(Ok(Ok(future))) => Progress::Running { future, slot },
+            Ok(Ok(Err(future))) => Progress::Unready { future, slot },
+            Ok(Err(error)) => Progress::failed(failure(error.into(), in_flight)),
+            Err(problem) => Progress::failed(problem),
         }
     }
 }
@@ -315,7 +315,7 @@ impl<S: HttpService> Future for Reply<S> {
         in_flight.set_polled();
         // The first poll of a request that starts on arrival follows immediately.
         let mut polled = in_flight.begun;
-        if let WorkProjection::Arrived { call } = this.work.as_mut().project() {
+        if let ProgressProjection::Arrived { call } = this.work.as_mut().project() {
             let call = call.take().expect("it arrives once");
             polled = Tick::now();
             *this.started = polled;
@@ -323,40 +323,42 @@ impl<S: HttpService> Future for Reply<S> {
             this.work.set(match in_flight.lane.queue.admit(expected, in_flight.begun) {
                 Admission::Start(slot) => {
                     let (mut service, request) = *call;
-                    Work::started(&mut service, &mut Some(request), slot, in_flight, polled, cx)
+                    Progress::started(&mut service, &mut Some(request), slot, in_flight, polled, cx)
                 }
-                Admission::Wait(queued) => Work::Waiting { queued, call: Some(call) },
-                Admission::Shed => Work::shed(&in_flight.lane),
+                Admission::Wait(queued) => Progress::Waiting { queued, call: Some(call) },
+                Admission::Shed => Progress::shed(&in_flight.lane),
             });
         }
         if let Some(waiting) = this.pending {
             polled = Tick::now();
             if waiting.is_expired(cx) {
                 let lane = &in_flight.lane;
-                this.work.set(Work::refused(lane, RequestRefusal::Timeout, expired()));
+                this.work.set(Progress::refused(lane, RequestRefusal::Timeout, expired()));
             }
         }
         // The handler may convert the error of its body to anything, so it is not polled again.
-        if in_flight.body_timed_out() && !matches!(*this.work, Work::Refused { .. }) {
-            this.work.set(Work::failed(body_timed_out()));
+        if in_flight.body_timed_out() && !matches!(*this.work, Progress::Refused { .. }) {
+            this.work.set(Progress::failed(body_timed_out()));
         }
-        if let WorkProjection::Waiting { queued, call } = this.work.as_mut().project()
+        if let ProgressProjection::Waiting { queued, call } = this.work.as_mut().project()
             && let Poll::Ready(slot) = queued.poll(cx)
         {
             let (mut service, request) = *call.take().expect("a turn comes once");
             *this.started = polled;
             let request = &mut Some(request);
-            this.work.set(Work::started(&mut service, request, slot, in_flight, polled, cx));
+            this.work.set(Progress::started(&mut service, request, slot, in_flight, polled, cx));
         }
         let result = match this.work.as_mut().project() {
-            WorkProjection::Refused { problem } => {
+            ProgressProjection::Refused { problem } => {
                 Poll::Ready(Err(*problem.take().expect("answered once")))
             }
-            WorkProjection::Running { future, .. } => run(future, in_flight, polled, cx),
-            WorkProjection::Unready { future, .. } => run(future.as_mut(), in_flight, polled, cx),
-            WorkProjection::Waiting { .. } => Poll::Pending,
-            WorkProjection::Arrived { .. } => unreachable!("it was admitted above"),
-            WorkProjection::Done => unreachable!("its in_flight is gone"),
+            ProgressProjection::Running { future, .. } => run(future, in_flight, polled, cx),
+            ProgressProjection::Unready { future, .. } => {
+                run(future.as_mut(), in_flight, polled, cx)
+            }
+            ProgressProjection::Waiting { .. } => Poll::Pending,
+            ProgressProjection::Arrived { .. } => unreachable!("it was admitted above"),
+            ProgressProjection::Done => unreachable!("its in_flight is gone"),
         };
         let Poll::Ready(result) = result else {
             let waiting =
@@ -366,13 +368,13 @@ impl<S: HttpService> Future for Reply<S> {
             return Poll::Pending;
         };
         let now = Tick::now();
-        if matches!(*this.work, Work::Refused { .. }) {
+        if matches!(*this.work, Progress::Refused { .. }) {
             in_flight.abandon_poll();
         } else {
             in_flight.learn(*this.started, polled, now);
         }
         // Releases the slot and everything that the handler holds.
-        this.work.set(Work::Done);
+        this.work.set(Progress::Done);
         *this.pending = None;
         let response = match result {
             // The fast path has no upgrade, and 1xx is nothing else (RFC 9110 section 15.2).

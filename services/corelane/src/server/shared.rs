@@ -9,8 +9,8 @@ use crate::lane::moving::mailbox::Mailbox;
 use crate::lane::run::ServerParts;
 use crate::load::lane::{LaneGroup, LaneShared};
 use crate::load::report::Published;
-use crate::metrics::Plans;
-use crate::os::cpu::{Cpus, Plan};
+use crate::metrics::PlanCounts;
+use crate::os::cpu::{CpuPlan, Cpus};
 use crate::os::listener_group::ListenerGroup;
 use crate::request::lane_state::RequestShared;
 use crate::request::routes::Routes;
@@ -20,21 +20,21 @@ use crate::transport::tls::Termination;
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// The plan at the start. [`LaneShared::cpu`] is the current state.
-    pub(crate) plan: Plan,
+    pub(crate) plan: CpuPlan,
     pub(crate) cpus: Cpus,
     pub(crate) lanes: Arc<LaneGroup>,
     /// What the lanes use.
     pub(crate) parts: ServerParts,
     pub(crate) listeners: ListenerGroup,
     /// Counters of finished plans to move connections between lanes.
-    pub(crate) plans: Plans,
+    pub(crate) plans: PlanCounts,
     /// Dependencies of the service.
     pub(crate) dependencies: Arc<Dependencies>,
 }
 
 impl Shared {
     pub(crate) fn new(
-        plan: Plan,
+        plan: CpuPlan,
         cpus: Cpus,
         routes: Routes,
         tls: Option<Termination>,
@@ -59,7 +59,7 @@ impl Shared {
                 inboxes: least_loaded.then(|| Arc::new(Inboxes::new(count))),
             },
             listeners: ListenerGroup::new(steering && placement == Placement::Hashed),
-            plans: Plans::default(),
+            plans: PlanCounts::default(),
             dependencies: Arc::default(),
         })
     }

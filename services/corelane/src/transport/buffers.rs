@@ -28,26 +28,26 @@ const HEADS: usize = 4096;
 const KEPT: usize = 64 * 1024;
 
 /// The reply in progress, and its body.
-pub(super) type ReplySlot<S> = Pin<Box<Work<S>>>;
+pub(super) type ReplySlot<S> = Pin<Box<ReplyState<S>>>;
 
 /// Errors are replies too, so a reply cannot fail.
 type Answer<S> = Result<Made<S>, Infallible>;
 
 pin_project! {
     /// A stage of the reply for which the service is polled.
-    #[project = WorkProjection]
-    pub(super) enum Work<S: HttpService> {
+    #[project = ReplyStateProjection]
+    pub(super) enum ReplyState<S: HttpService> {
         Nothing,
         Reply { #[pin] reply: Reply<S> },
         Body { #[pin] body: ReplyBody<S::Body> },
     }
 }
 
-impl<S: HttpService> Work<S> {
+impl<S: HttpService> ReplyState<S> {
     /// Polls for the head of a reply.
     pub(super) fn poll_reply(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer<S>> {
         match self.project() {
-            WorkProjection::Reply { reply } => reply.poll(cx),
+            ReplyStateProjection::Reply { reply } => reply.poll(cx),
             _ => unreachable!("its reply is made once"),
         }
     }
@@ -77,7 +77,7 @@ impl<S: HttpService> Work<S> {
 
     fn body(self: Pin<&mut Self>) -> Pin<&mut ReplyBody<S::Body>> {
         match self.project() {
-            WorkProjection::Body { body } => body,
+            ReplyStateProjection::Body { body } => body,
             _ => unreachable!("its head is made"),
         }
     }
@@ -143,12 +143,12 @@ impl<S: HttpService> Buffers<S> {
     }
 
     pub(super) fn take_reply_slot(&self) -> ReplySlot<S> {
-        self.reply_slot.take().unwrap_or_else(|| Box::pin(Work::Nothing))
+        self.reply_slot.take().unwrap_or_else(|| Box::pin(ReplyState::Nothing))
     }
 
     /// Returns a reply slot and drops its contents.
     pub(super) fn return_reply_slot(&self, mut reply_slot: ReplySlot<S>) {
-        reply_slot.set(Work::Nothing);
+        reply_slot.set(ReplyState::Nothing);
         self.reply_slot.set(Some(reply_slot));
     }
 }

@@ -11,13 +11,13 @@ use crate::base::phase::Lifecycle;
 use crate::base::settings::Moving;
 use crate::load::busy::busy;
 use crate::load::lane::LaneShared;
-use crate::metrics::Plans;
+use crate::metrics::PlanCounts;
 
 /// Moves connections while the server serves.
 pub(crate) async fn run(
     lanes: &[LaneShared],
     mailboxes: &[Mailbox],
-    plans: &Plans,
+    plans: &PlanCounts,
     lifecycle: &Lifecycle,
     moving: Moving,
 ) {

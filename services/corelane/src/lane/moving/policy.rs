@@ -16,7 +16,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::metrics::{Moved, Plan};
+use crate::metrics::{Moved, PlanOutcome};
 
 /// Interval between checks of the lanes while one is busy, and otherwise.
 const TICK: Duration = Duration::from_millis(10);
@@ -197,7 +197,7 @@ pub(super) struct Policy {
     /// When lanes were last uneven, or a failure was forgiven.
     restless: Option<Instant>,
     /// The result of the last plan, until it is read.
-    outcome: Option<Plan>,
+    outcome: Option<PlanOutcome>,
 }
 
 impl Policy {
@@ -213,7 +213,7 @@ impl Policy {
     }
 
     /// Takes the result of a plan that has ended since the last call.
-    pub(super) fn take_outcome(&mut self) -> Option<Plan> {
+    pub(super) fn take_outcome(&mut self) -> Option<PlanOutcome> {
         self.outcome.take()
     }
 
@@ -292,7 +292,7 @@ impl Policy {
                 }
                 self.state = State::CoolingDown { uneven, spent, until: now + COOL_DOWN };
                 if spent.connections == 0 {
-                    self.end(Plan::Futile, now);
+                    self.end(PlanOutcome::Futile, now);
                 }
                 Some((uneven.from, Step::Finish))
             }
@@ -300,7 +300,7 @@ impl Policy {
             State::CoolingDown { uneven, spent, .. } => {
                 // A plan that works reduces the difference by twice what it moved.
                 let helped = uneven.by - self.difference(&uneven) >= spent.taken / 2.0;
-                self.end(if helped { Plan::Helped } else { Plan::NoHelp }, now);
+                self.end(if helped { PlanOutcome::Helped } else { PlanOutcome::NoHelp }, now);
                 None
             }
             State::BackingOff { until } if now < until => None,
@@ -327,9 +327,9 @@ impl Policy {
         None
     }
 
-    fn end(&mut self, outcome: Plan, now: Instant) {
+    fn end(&mut self, outcome: PlanOutcome, now: Instant) {
         self.outcome = Some(outcome);
-        if outcome == Plan::Helped {
+        if outcome == PlanOutcome::Helped {
             self.failures = 0;
             self.state = State::Calm;
         } else {

@@ -162,7 +162,7 @@ fn unescape(field: &str) -> String {
 
 /// The location of a controller's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) v1: bool,
     /// The cgroup's own directory, then its visible ancestors.
     pub(crate) directories: Vec<PathBuf>,
@@ -170,7 +170,11 @@ pub(crate) struct Place {
 
 /// Finds the directories of `controller`, for example `cpu`. In hybrid mode a controller is in v1
 /// or in v2, never in both. If no v1 hierarchy has it, v2 is used.
-pub(crate) fn place(members: &[Membership], mounts: &[Mount], controller: &str) -> Option<Place> {
+pub(crate) fn locate(
+    members: &[Membership],
+    mounts: &[Mount],
+    controller: &str,
+) -> Option<Location> {
     let names = |list: &Vec<String>| list.iter().any(|name| name == controller);
     let v1 = members.iter().find(|member| names(&member.controllers));
     let member = v1.or_else(|| members.iter().find(|member| member.controllers.is_empty()))?;
@@ -187,7 +191,7 @@ pub(crate) fn place(members: &[Membership], mounts: &[Mount], controller: &str) 
         // Joining an empty path would add a slash.
         if directory.as_os_str().is_empty() { point.to_owned() } else { point.join(directory) }
     });
-    Some(Place { v1: v1.is_some(), directories: directories.collect() })
+    Some(Location { v1: v1.is_some(), directories: directories.collect() })
 }
 
 /// `path` relative to `root`, and its ancestors: for `/a/b/c` and `/a` they are `b/c`, `b` and the
@@ -291,42 +295,43 @@ mod tests {
         32 30 0:28 /kubepods/pod1 /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
         33 30 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate\n";
 
-    fn places(members: &str, mountinfo: &str, controller: &str) -> Option<(bool, Vec<String>)> {
-        let place = place(&memberships(members), &mounts(mountinfo), controller)?;
+    fn locations(members: &str, mountinfo: &str, controller: &str) -> Option<(bool, Vec<String>)> {
+        let location = locate(&memberships(members), &mounts(mountinfo), controller)?;
         let text = |path: PathBuf| path.to_str().expect("ASCII").to_owned();
-        Some((place.v1, place.directories.into_iter().map(text).collect()))
+        Some((location.v1, location.directories.into_iter().map(text).collect()))
     }
 
     #[test]
     fn directories_of_a_controller() {
-        let place =
-            |members, mounts, controller| places(members, mounts, controller).expect("a place");
-        let (v1, cpu) = place(V1_MEMBERS, V1_MOUNTS, "cpu");
+        let located = |members, mounts, controller| {
+            locations(members, mounts, controller).expect("a location")
+        };
+        let (v1, cpu) = located(V1_MEMBERS, V1_MOUNTS, "cpu");
         assert!(v1);
         let root = "/sys/fs/cgroup/cpu,cpuacct";
         let below = ["/kubepods/pod1/c", "/kubepods/pod1", "/kubepods", ""];
         assert_eq!(cpu, below.map(|below| format!("{root}{below}")));
 
         // The mount shows the pod's cgroup, as in a container.
-        let (_, cpuset) = place(V1_MEMBERS, V1_MOUNTS, "cpuset");
+        let (_, cpuset) = located(V1_MEMBERS, V1_MOUNTS, "cpuset");
         assert_eq!(cpuset, ["/sys/fs/cgroup/cpuset/c", "/sys/fs/cgroup/cpuset"]);
 
         // Controllers that v1 does not have are in v2.
-        let (v1, memory) = place(V1_MEMBERS, V1_MOUNTS, "memory");
+        let (v1, memory) = located(V1_MEMBERS, V1_MOUNTS, "memory");
         assert!(!v1);
         assert_eq!(memory[0], "/sys/fs/cgroup/unified/system.slice/a:b.service");
 
         let v2 = "1 0 0:26 /../.. /mnt/a\\040b rw - cgroup2 c rw\n\
                   2 0 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw";
-        assert_eq!(place("0::/\n", v2, "cpu").1, ["/sys/fs/cgroup"]);
-        assert_eq!(place("0::/a\n", v2, "cpu").1, ["/sys/fs/cgroup/a", "/sys/fs/cgroup"]);
+        assert_eq!(located("0::/\n", v2, "cpu").1, ["/sys/fs/cgroup"]);
+        assert_eq!(located("0::/a\n", v2, "cpu").1, ["/sys/fs/cgroup/a", "/sys/fs/cgroup"]);
         // Moved out of its cgroup namespace: the mount point shows no path to it.
-        assert_eq!(place("0::/../x\n", v2, "cpu").1, ["/sys/fs/cgroup"]);
+        assert_eq!(located("0::/../x\n", v2, "cpu").1, ["/sys/fs/cgroup"]);
         let escaped = v2.lines().next().expect("a line");
-        assert_eq!(place("0::/\n", escaped, "cpu").1, ["/mnt/a b"]);
+        assert_eq!(located("0::/\n", escaped, "cpu").1, ["/mnt/a b"]);
 
-        assert_eq!(places("", V1_MOUNTS, "cpu"), None);
-        assert_eq!(places(V1_MEMBERS, "", "cpu"), None);
+        assert_eq!(locations("", V1_MOUNTS, "cpu"), None);
+        assert_eq!(locations(V1_MEMBERS, "", "cpu"), None);
     }
 
     #[test]
@@ -344,8 +349,8 @@ mod tests {
             weights.into_iter().flatten().for_each(|weight| {
                 weight.requests(usize::MAX);
             });
-            let _ = places(text, V1_MOUNTS, "cpu");
-            let _ = places(V1_MEMBERS, text, "cpu");
+            let _ = locations(text, V1_MOUNTS, "cpu");
+            let _ = locations(V1_MEMBERS, text, "cpu");
         };
         // Miri is about 1,000 times slower.
         let step = if cfg!(miri) { 251 } else { 1 };

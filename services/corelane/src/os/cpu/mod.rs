@@ -11,7 +11,7 @@ mod view;
 use std::fmt;
 use std::str::FromStr;
 
-pub(crate) use plan::{Plan, plan};
+pub(crate) use plan::{CpuPlan, plan};
 pub(crate) use repin::{Cpus, LaneCpu, watch};
 pub(crate) use throttling::Throttling;
 pub(crate) use view::CpuView;

@@ -7,14 +7,14 @@ use super::{Lanes, MAX_LANES, Pin};
 
 /// The lanes of a server: one entry per lane, with the CPU that it is pinned to, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct CpuPlan {
     pub(crate) lanes: Vec<Option<usize>>,
     /// Why lanes are not pinned, for the log. `None` if they are pinned, or configured not to be.
     pub(crate) unpinned_because: Option<String>,
 }
 
 /// Decides the number of lanes and their CPUs.
-pub(crate) fn plan(view: &CpuView, lanes: Lanes, pin: Pin) -> Result<Plan, String> {
+pub(crate) fn plan(view: &CpuView, lanes: Lanes, pin: Pin) -> Result<CpuPlan, String> {
     let cpus = view.cpus();
     if cpus.is_empty() {
         return Err("the affinity mask of this process is empty".to_owned());
@@ -35,7 +35,7 @@ pub(crate) fn plan(view: &CpuView, lanes: Lanes, pin: Pin) -> Result<Plan, Strin
 
 /// Decides the CPUs again for running lanes. Their number does not change. A lane whose CPU is
 /// chosen again keeps it, with its cache.
-pub(crate) fn replan(view: &CpuView, lanes: Lanes, pin: Pin, present: &[Option<usize>]) -> Plan {
+pub(crate) fn replan(view: &CpuView, lanes: Lanes, pin: Pin, present: &[Option<usize>]) -> CpuPlan {
     let mut plan = assign(view, present.len(), lanes, pin);
     let mut free: BTreeSet<usize> = plan.lanes.iter().copied().flatten().collect();
     let kept: Vec<_> = present.iter().map(|cpu| cpu.filter(|cpu| free.remove(cpu))).collect();
@@ -52,7 +52,7 @@ fn lanes_for(cpus: usize, quota: Option<f64>) -> usize {
 }
 
 /// Pins `count` lanes, or gives the reason not to.
-fn assign(view: &CpuView, count: usize, lanes: Lanes, pin: Pin) -> Plan {
+fn assign(view: &CpuView, count: usize, lanes: Lanes, pin: Pin) -> CpuPlan {
     let cpus = view.cpus();
     let because = match pin {
         Pin::Off => None,
@@ -63,11 +63,11 @@ fn assign(view: &CpuView, count: usize, lanes: Lanes, pin: Pin) -> Plan {
             because => because,
         },
     };
-    Plan { lanes: vec![None; count], unpinned_because: because }
+    CpuPlan { lanes: vec![None; count], unpinned_because: because }
 }
 
-fn pinned(cpus: Vec<usize>) -> Plan {
-    Plan { lanes: cpus.into_iter().map(Some).collect(), unpinned_because: None }
+fn pinned(cpus: Vec<usize>) -> CpuPlan {
+    CpuPlan { lanes: cpus.into_iter().map(Some).collect(), unpinned_because: None }
 }
 
 fn share(lanes: usize, cpus: usize) -> String {

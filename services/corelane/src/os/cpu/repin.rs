@@ -14,7 +14,7 @@ use nix::time::ClockId;
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::plan::{Plan, replan};
+use super::plan::{CpuPlan, replan};
 use super::view::{CpuView, affinity_of_this_thread};
 use super::{Lanes, Pin};
 
@@ -217,7 +217,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn report(&self, plan: &Plan, now: &[Option<usize>]) {
+    fn report(&self, plan: &CpuPlan, now: &[Option<usize>]) {
         let cpus = &self.affinity;
         match &plan.unpinned_because {
             Some(reason) => tracing::warn!(?cpus, reason, "CPUs changed: lanes are not pinned"),

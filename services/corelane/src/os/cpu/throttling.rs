@@ -26,8 +26,8 @@ impl Throttling {
     /// for the pod.
     fn read_below(root: &Path) -> Option<Self> {
         let files = Files { root };
-        let place = files.cgroups().place("cpu")?;
-        Self::parse(&files.text(place.directories.first()?.join("cpu.stat"))?)
+        let location = files.cgroups().locate("cpu")?;
+        Self::parse(&files.text(location.directories.first()?.join("cpu.stat"))?)
     }
 
     /// Parses `cpu.stat` of cgroup v1 (sched-bwc.rst), in nanoseconds, or v2 (cgroup-v2.rst), in

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use super::cgroup::{self, Membership, Mount, Place, Weight};
+use super::cgroup::{self, Location, Membership, Mount, Weight};
 
 /// The input of [`plan`](super::plan::plan), which reads nothing else, so that tests can use
 /// tables.
@@ -51,9 +51,9 @@ impl CpuView {
         let files = Files { root };
         let cgroups = files.cgroups();
         let (cpuset, exclusive) =
-            cgroups.place("cpuset").map_or((None, false), |at| files.cpuset(&at));
+            cgroups.locate("cpuset").map_or((None, false), |at| files.cpuset(&at));
         let (quota, weight) =
-            cgroups.place("cpu").map_or((None, None), |at| (files.quota(&at), files.weight(&at)));
+            cgroups.locate("cpu").map_or((None, None), |at| (files.quota(&at), files.weight(&at)));
         CpuView {
             online: files.list("/sys/devices/system/cpu/online").unwrap_or_default(),
             topology: files.topology(&affinity),
@@ -107,8 +107,8 @@ pub(super) struct Cgroups {
 }
 
 impl Cgroups {
-    pub(super) fn place(&self, controller: &str) -> Option<Place> {
-        cgroup::place(&self.members, &self.mounts, controller)
+    pub(super) fn locate(&self, controller: &str) -> Option<Location> {
+        cgroup::locate(&self.members, &self.mounts, controller)
     }
 }
 
@@ -137,19 +137,20 @@ impl Files<'_> {
     }
 
     /// The CPUs of the cpuset, and whether they are exclusive.
-    fn cpuset(&self, place: &Place) -> (Option<Vec<usize>>, bool) {
+    fn cpuset(&self, location: &Location) -> (Option<Vec<usize>>, bool) {
         // Effective CPUs first. The configured ones are often unset in v2, and may be offline in v1
         // (cpusets.rst, cgroup-v2.rst of the kernel's admin guide).
-        let names: &[&str] = match place.v1 {
+        let names: &[&str] = match location.v1 {
             true => &["cpuset.effective_cpus", "cpuset.cpus"],
             false => &["cpuset.cpus.effective"],
         };
         // A v2 cgroup without the controller has the cpuset of the nearest ancestor with it.
-        let files = place.directories.iter().flat_map(|at| names.iter().map(|name| at.join(name)));
+        let files =
+            location.directories.iter().flat_map(|at| names.iter().map(|name| at.join(name)));
         let cpus = files.filter_map(|file| self.list(file)).find(|cpus| !cpus.is_empty());
         // Of this cgroup only: all cgroups below an ancestor share its CPUs.
-        let own = |name: &str| self.text(place.directories.first()?.join(name));
-        let exclusive = match place.v1 {
+        let own = |name: &str| self.text(location.directories.first()?.join(name));
+        let exclusive = match location.v1 {
             true => own("cpuset.cpu_exclusive").is_some_and(|text| text.trim() == "1"),
             false => own("cpuset.cpus.partition").is_some_and(|text| cgroup::is_partition(&text)),
         };
@@ -158,20 +159,20 @@ impl Files<'_> {
 
     /// The tightest quota of the cgroup and its visible ancestors, each of which limits its
     /// descendants.
-    fn quota(&self, place: &Place) -> Option<f64> {
-        let quota = |at: &PathBuf| match place.v1 {
+    fn quota(&self, location: &Location) -> Option<f64> {
+        let quota = |at: &PathBuf| match location.v1 {
             true => {
                 let quota = self.text(at.join("cpu.cfs_quota_us"))?;
                 cgroup::cfs_quota(&quota, &self.text(at.join("cpu.cfs_period_us"))?)
             }
             false => cgroup::cpu_max(&self.text(at.join("cpu.max"))?),
         };
-        place.directories.iter().filter_map(quota).min_by(f64::total_cmp)
+        location.directories.iter().filter_map(quota).min_by(f64::total_cmp)
     }
 
-    fn weight(&self, place: &Place) -> Option<Weight> {
-        let own = place.directories.first()?;
-        match place.v1 {
+    fn weight(&self, location: &Location) -> Option<Weight> {
+        let own = location.directories.first()?;
+        match location.v1 {
             true => Weight::read_shares(&self.text(own.join("cpu.shares"))?),
             false => Weight::read_weight(&self.text(own.join("cpu.weight"))?),
         }

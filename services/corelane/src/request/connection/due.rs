@@ -112,14 +112,14 @@ impl Connection {
         // An idle HTTP/1.1 connection ends with its next reply. Closing it now would lose a request
         // in transit.
         let old = self.retires.is_some_and(|at| at <= now);
-        if old && !fresh && !self.told.get() {
+        if old && !fresh && !self.ordered.get() {
             self.retire(Refusal::Age);
         }
         match self.activity.get() {
             Activity::Serving | Activity::Leaving => None,
             // It has an order to finish and no work, but its client keeps it open. Such an HTTP/2
             // client does not answer the ping after GOAWAY, or keeps a stream's window closed.
-            _ if self.told.get() => (waited > lane.timeouts.header).then_some(Due::Unheeded),
+            _ if self.ordered.get() => (waited > lane.timeouts.header).then_some(Due::Unheeded),
             Activity::Handshake => (waited > lane.timeouts.header).then_some(Due::HandshakeTimeout),
             // It may have woken for input that the event loop has not reported yet.
             _ if looks == 1 => None,

@@ -55,8 +55,9 @@ impl Connection {
         let unread = self.had_body.get() || self.activity.get() == Activity::Header;
         // The client did not request the end, and may send more before it notices. An HTTP/2 client
         // sends frames for as long as the connection is open.
-        let told = self.told.get();
-        let surprised = if self.multiplexed.get() { told } else { !told && !self.asked_last.get() };
+        let ordered = self.ordered.get();
+        let surprised =
+            if self.multiplexed.get() { ordered } else { !ordered && !self.asked_last.get() };
         self.enter(Activity::Leaving);
         unread || surprised || self.refused.get()
     }

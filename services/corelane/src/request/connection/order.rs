@@ -20,7 +20,7 @@ impl Connection {
     /// Gives an order and wakes the connection's task.
     pub(crate) fn tell(&self, order: Order) {
         self.order.set(Some(order));
-        if !self.told.replace(true) && self.activity.get() == Activity::Idle {
+        if !self.ordered.replace(true) && self.activity.get() == Activity::Idle {
             // The next deadline counts from the order.
             self.touched.set(true);
         }

@@ -65,7 +65,7 @@ impl Connection {
     /// Whether another request of HTTP/1.1 may come.
     pub(crate) fn goes_on(&self) -> bool {
         let here = !self.ended.get() && !self.gone.get();
-        here && !self.told.get()
+        here && !self.ordered.get()
     }
 
     /// Whether a request was served since it arrived at its lane. Required for a move: it is not

@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::base::clock::Tick;
-use crate::metrics::Phase;
+use crate::metrics::RequestPhase;
 use crate::metrics::kind::KindIndex;
 use crate::request::record::RequestRecord;
 
@@ -22,7 +22,7 @@ impl Connection {
         if let Some(Unwritten { kind, made, turn, request_record }) = written {
             let at_once = turn == self.turn.get();
             let took = if at_once { 0 } else { Tick::now().since(made) };
-            self.lane.metrics().observe_phase(kind, Phase::Write, took);
+            self.lane.metrics().observe_phase(kind, RequestPhase::Write, took);
             if let Some(request_record) = request_record {
                 self.lane.end_request_record(request_record, Some(took));
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use crate::metrics::{Family, LaneMetrics, Plan};
+use crate::metrics::{Family, LaneMetrics, PlanOutcome};
 use crate::server::shared::Shared;
 use crate::transport::tls::Reload;
 
@@ -89,7 +89,7 @@ impl Collector for IdleCollector {
         }
         IN_TRANSIT.single(&mut out, self.shared.lanes.in_transit())?;
         let mut series = PLANS.begin(&mut out)?;
-        Plan::ALL.iter().try_for_each(|&(plan, outcome)| {
+        PlanOutcome::ALL.iter().try_for_each(|&(plan, outcome)| {
             series.add(&[("outcome", outcome)], self.shared.plans.get(plan))
         })
     }

@@ -80,7 +80,7 @@ impl<S: HttpService> Stage<S> {
 }
 
 /// The result of one step of a turn.
-enum Step<S: HttpService> {
+enum Flow<S: HttpService> {
     /// Continue the turn.
     Go(Stage<S>),
     /// End the turn and wait.
@@ -219,10 +219,10 @@ pub(crate) fn resume<S: HttpService>(
     go_on(host, registration, socket, unread.into_bytes());
 }
 
-impl<S: HttpService> Step<S> {
+impl<S: HttpService> Flow<S> {
     fn into_stage(self) -> Stage<S> {
         match self {
-            Step::Go(stage) | Step::Wait(stage) => stage,
+            Flow::Go(stage) | Flow::Wait(stage) => stage,
         }
     }
 }
@@ -264,8 +264,8 @@ impl<S: HttpService> Future for Plain<S> {
                 Stage::Broken => return Poll::Ready(()),
             };
             match step {
-                Step::Go(next) => stage = next,
-                Step::Wait(next @ (Stage::Idle | Stage::Head(_)))
+                Flow::Go(next) => stage = next,
+                Flow::Wait(next @ (Stage::Idle | Stage::Head(_)))
                     if let Some(to) = turn.host.connections.due(turn.connection) =>
                 {
                     let unread = match next {
@@ -275,7 +275,7 @@ impl<S: HttpService> Future for Plain<S> {
                     this.leave(unread, to);
                     return Poll::Ready(());
                 }
-                Step::Wait(next) => {
+                Flow::Wait(next) => {
                     if !matches!(next, Stage::Idle | Stage::Head(_)) {
                         turn.connection.end_turn();
                     }

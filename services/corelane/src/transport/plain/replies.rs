@@ -10,11 +10,11 @@ use tokio::io::AsyncWrite;
 
 use super::encode::{self, Encoded, Framing, chunk_line};
 use super::turn::{Heard, Input, Turn, broken};
-use super::{Stage, Step};
+use super::{Flow, Stage};
 use crate::base::error::BoxError;
 use crate::request::reply::Made;
 use crate::request::service::HttpService;
-use crate::transport::buffers::{ReplySlot, Work};
+use crate::transport::buffers::{ReplySlot, ReplyState};
 
 /// Parts of a body up to this size are copied into the output buffer. This is cheaper than a
 /// vectored write, for which the kernel copies and checks the vector first (writev(2)).
@@ -92,7 +92,7 @@ impl<S: HttpService> Turn<'_, S> {
         let head_ends = out.len();
         let (head, body) = reply.into_parts();
         buffers.return_fields(head.headers);
-        reply_slot.set(Work::Body { body });
+        reply_slot.set(ReplyState::Body { body });
         let close = encoded.close;
         if encoded.framing == Framing::Length(0) {
             buffers.return_reply_slot(reply_slot);
@@ -149,7 +149,7 @@ impl<S: HttpService> Turn<'_, S> {
         &mut self,
         mut streaming: Box<Streaming<S>>,
         cx: &mut Context<'_>,
-    ) -> Step<S> {
+    ) -> Flow<S> {
         loop {
             if !mem::take(&mut streaming.polled) {
                 let mut out = self.host.buffers.take_output();
@@ -175,8 +175,8 @@ impl<S: HttpService> Turn<'_, S> {
             }
             match self.listen(&mut streaming.input, cx) {
                 Heard::More => {}
-                Heard::Nothing => return Step::Wait(Stage::Streaming(streaming)),
-                Heard::End => return Step::Go(Stage::Broken),
+                Heard::Nothing => return Flow::Wait(Stage::Streaming(streaming)),
+                Heard::End => return Flow::Go(Stage::Broken),
             }
         }
     }
@@ -188,16 +188,16 @@ impl<S: HttpService> Turn<'_, S> {
         part: Part,
         next: Stage<S>,
         cx: &mut Context<'_>,
-    ) -> Step<S> {
+    ) -> Flow<S> {
         let mut writing = Writing { out, at: 0, part, next };
         if writing.is_done() {
             self.host.buffers.return_output(writing.out);
-            return Step::Go(writing.next);
+            return Flow::Go(writing.next);
         }
         self.connection.writing();
         match self.poll_writing(&mut writing, cx) {
             Poll::Ready(result) => self.written(writing, result),
-            Poll::Pending => Step::Wait(Stage::Writing(Box::new(writing.held_up()))),
+            Poll::Pending => Flow::Wait(Stage::Writing(Box::new(writing.held_up()))),
         }
     }
 
@@ -205,20 +205,20 @@ impl<S: HttpService> Turn<'_, S> {
         &mut self,
         mut writing: Box<Writing<S>>,
         cx: &mut Context<'_>,
-    ) -> Step<S> {
+    ) -> Flow<S> {
         match self.poll_writing(&mut writing, cx) {
             Poll::Ready(result) => self.written(*writing, result),
-            Poll::Pending => Step::Wait(Stage::Writing(writing)),
+            Poll::Pending => Flow::Wait(Stage::Writing(writing)),
         }
     }
 
-    fn written(&self, writing: Writing<S>, result: io::Result<()>) -> Step<S> {
+    fn written(&self, writing: Writing<S>, result: io::Result<()>) -> Flow<S> {
         if let Err(error) = result {
-            return Step::Go(broken(&error));
+            return Flow::Go(broken(&error));
         }
         self.connection.flushed();
         self.host.buffers.return_output(writing.out);
-        Step::Go(writing.next)
+        Flow::Go(writing.next)
     }
 
     fn poll_writing(

@@ -10,14 +10,14 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::replies::Part;
 use super::turn::{Fed, Heard, Input, Turn, broken};
-use super::{Answering, Stage, Step};
+use super::{Answering, Flow, Stage};
 use crate::message::head::Found;
 use crate::message::problem::Problem;
 use crate::request::body::Incoming;
 use crate::request::reply::Reply;
 use crate::request::service::HttpService;
 use crate::request::upload::Upload;
-use crate::transport::buffers::Work;
+use crate::transport::buffers::ReplyState;
 use crate::transport::final_response::final_response;
 use crate::transport::host::LaneService;
 
@@ -30,37 +30,37 @@ const DISCARDED: u64 = 64 * 1024;
 
 impl<S: HttpService> Turn<'_, S> {
     /// Reads requests and answers them.
-    pub(super) fn read(&mut self, cx: &mut Context<'_>) -> Step<S> {
+    pub(super) fn read(&mut self, cx: &mut Context<'_>) -> Flow<S> {
         let mut input = self.host.buffers.take_input();
         let mut space = ReadBuf::new(&mut input);
         let polled = Pin::new(&mut *self.socket).poll_read(cx, &mut space);
         let came = space.filled().len();
         let step = match polled {
-            Poll::Pending => Step::Wait(Stage::Idle),
+            Poll::Pending => Flow::Wait(Stage::Idle),
             Poll::Ready(Ok(())) if came > 0 => self.serve(&input[..came], None, cx),
-            Poll::Ready(Ok(())) => Step::Go(self.ended()),
-            Poll::Ready(Err(error)) => Step::Go(broken(&error)),
+            Poll::Ready(Ok(())) => Flow::Go(self.ended()),
+            Poll::Ready(Err(error)) => Flow::Go(broken(&error)),
         };
         self.host.buffers.return_input(input);
         step
     }
 
     /// Reads the rest of a head.
-    pub(super) fn read_on(&mut self, mut head: Box<BytesMut>, cx: &mut Context<'_>) -> Step<S> {
+    pub(super) fn read_on(&mut self, mut head: Box<BytesMut>, cx: &mut Context<'_>) -> Flow<S> {
         self.connection.received();
         let mut input = self.host.buffers.take_input();
         let mut space = ReadBuf::new(&mut input);
         let step = match Pin::new(&mut *self.socket).poll_read(cx, &mut space) {
-            Poll::Pending => Step::Wait(Stage::Head(head)),
+            Poll::Pending => Flow::Wait(Stage::Head(head)),
             // hyper decides what to answer to half a head.
             Poll::Ready(Ok(())) if space.filled().is_empty() => {
-                Step::Go(Stage::HandOver(Box::new(head.freeze())))
+                Flow::Go(Stage::HandOver(Box::new(head.freeze())))
             }
             Poll::Ready(Ok(())) => {
                 head.extend_from_slice(space.filled());
-                Step::Go(Stage::unread(head.freeze()))
+                Flow::Go(Stage::unread(head.freeze()))
             }
-            Poll::Ready(Err(error)) => Step::Go(broken(&error)),
+            Poll::Ready(Err(error)) => Flow::Go(broken(&error)),
         };
         self.host.buffers.return_input(input);
         step
@@ -73,7 +73,7 @@ impl<S: HttpService> Turn<'_, S> {
         bytes: &[u8],
         held: Option<&Bytes>,
         cx: &mut Context<'_>,
-    ) -> Step<S> {
+    ) -> Flow<S> {
         let keep = |rest: &[u8]| match held {
             _ if rest.is_empty() => Bytes::new(),
             Some(held) => held.slice_ref(rest),
@@ -101,7 +101,7 @@ impl<S: HttpService> Turn<'_, S> {
             let LaneService { lane, service, .. } = self.host;
             let reply =
                 Reply::plain(service, lane, self.connection, &mut request, upload.is_some());
-            reply_slot.set(Work::Reply { reply });
+            reply_slot.set(ReplyState::Reply { reply });
             let Poll::Ready(Ok(made)) = reply_slot.as_mut().poll_reply(cx) else {
                 let input = Input { unread: keep(behind), upload };
                 let answering = Answering { reply_slot, input, polled: true };
@@ -150,7 +150,7 @@ impl<S: HttpService> Turn<'_, S> {
         &mut self,
         mut answering: Box<Answering<S>>,
         cx: &mut Context<'_>,
-    ) -> Step<S> {
+    ) -> Flow<S> {
         loop {
             if !mem::take(&mut answering.polled)
                 && let Poll::Ready(Ok(made)) = answering.reply_slot.as_mut().poll_reply(cx)
@@ -164,29 +164,29 @@ impl<S: HttpService> Turn<'_, S> {
             }
             match self.listen(&mut answering.input, cx) {
                 Heard::More => {}
-                Heard::Nothing => return Step::Wait(Stage::Answering(answering)),
-                Heard::End => return Step::Go(Stage::Broken),
+                Heard::Nothing => return Flow::Wait(Stage::Answering(answering)),
+                Heard::End => return Flow::Go(Stage::Broken),
             }
         }
     }
 
     /// Reads the rest of a body after the reply: for a service that still reads it, or to find the
     /// next request.
-    pub(super) fn discard(&mut self, mut input: Box<Input>, cx: &mut Context<'_>) -> Step<S> {
+    pub(super) fn discard(&mut self, mut input: Box<Input>, cx: &mut Context<'_>) -> Flow<S> {
         self.connection.received();
         loop {
             let fed = self.feed(&mut input, cx);
             match &input.upload {
-                None => return Step::Go(Stage::unread(input.unread)),
-                Some(upload) if upload.is_broken() => return Step::Go(self.ended()),
-                Some(_) if fed == Fed::None => return Step::Wait(Stage::Discarding(input)),
+                None => return Flow::Go(Stage::unread(input.unread)),
+                Some(upload) if upload.is_broken() => return Flow::Go(self.ended()),
+                Some(_) if fed == Fed::None => return Flow::Wait(Stage::Discarding(input)),
                 Some(_) => {}
             }
         }
     }
 
     /// Answers a head that did not arrive in time (RFC 9110 section 15.5.9), and ends the connection.
-    pub(super) fn time_out(&mut self, head: &[u8], cx: &mut Context<'_>) -> Step<S> {
+    pub(super) fn time_out(&mut self, head: &[u8], cx: &mut Context<'_>) -> Flow<S> {
         let problem = Problem::from(StatusCode::REQUEST_TIMEOUT);
         let out = final_response(&self.host.lane, problem, !head.starts_with(b"HEAD "));
         self.write(out, Part::default(), Stage::closing(), cx)

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::{Stage, Step};
+use super::{Flow, Stage};
 use crate::os::socket::Socket;
 use crate::request::connection::{Closing, Connection};
 use crate::request::service::HttpService;
@@ -90,10 +90,10 @@ impl<S: HttpService> Turn<'_, S> {
     }
 
     /// Ends the connection from our side.
-    pub(super) fn leave(&mut self, mut closing: Closing, cx: &mut Context<'_>) -> Step<S> {
+    pub(super) fn leave(&mut self, mut closing: Closing, cx: &mut Context<'_>) -> Flow<S> {
         match closing.poll(self.socket, self.connection, cx) {
-            Poll::Pending => Step::Wait(Stage::Leaving(closing)),
-            Poll::Ready(_) => Step::Go(Stage::Broken),
+            Poll::Pending => Flow::Wait(Stage::Leaving(closing)),
+            Poll::Ready(_) => Flow::Go(Stage::Broken),
         }
     }
 

@@ -28,7 +28,7 @@ struct World {
     /// For each plan that moved something: its start, and the number of connections.
     plans: Vec<(Instant, u32)>,
     last_move: Option<Instant>,
-    outcomes: Vec<Plan>,
+    outcomes: Vec<PlanOutcome>,
 }
 
 impl World {
@@ -171,7 +171,7 @@ fn one_hot_connection_stays_and_is_looked_at_ever_more_rarely() {
         assert_eq!(world.moved, 0);
         // 60 s have time for 250 plans if only the cool-down delays them.
         assert!((1..=12).contains(&world.observed), "{} plans", world.observed);
-        assert_eq!(world.outcomes, vec![Plan::Futile; world.observed as usize]);
+        assert_eq!(world.outcomes, vec![PlanOutcome::Futile; world.observed as usize]);
     }
 }
 
