@@ -14,7 +14,6 @@
 
 pub(crate) mod accept;
 pub(crate) mod acceptor;
-pub(crate) mod admission;
 pub(crate) mod inbox;
 pub(crate) mod moving;
 pub(crate) mod run;

@@ -7,8 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
-use super::accept::{Source, accept_until_drained};
-use super::admission::{Admission, PhaseWatch};
+use super::accept::{Admission, PhaseWatch, Source, accept_until_drained};
 use super::inbox::Inboxes;
 use super::moving::mailbox::Mailbox;
 use super::moving::{self, LaneMoves};

@@ -9,8 +9,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::base::phase::Lifecycle;
 use crate::base::phase::Phase;
+use crate::load::activity::{NO_ROUTE, Stalls};
 use crate::load::lane::LaneShared;
-use crate::load::running::{NO_ROUTE, Stalls};
 use crate::metrics::kind::{KindIndex, METHODS};
 use crate::request::routes::Routes;
 

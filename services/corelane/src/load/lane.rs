@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::RuntimeMetrics;
 
-use crate::load::running::Running;
-use crate::load::running::Stalls;
+use crate::load::activity::{Calls, Running, Stalls};
 use crate::load::table::LoadTable;
 use crate::metrics::LaneMetrics;
 use crate::os::cpu::LaneCpu;
@@ -29,49 +28,6 @@ pub(crate) struct LaneShared {
     pub(crate) runtime: OnceLock<RuntimeMetrics>,
     /// Set when the lane accepts connections; required for readiness.
     listening: AtomicBool,
-}
-
-/// The blocking calls of a lane.
-#[derive(Debug, Default)]
-pub(crate) struct Calls {
-    /// Calls that run or wait for a thread.
-    unfinished: AtomicU64,
-    /// Running calls whose futures were dropped.
-    abandoned: AtomicU64,
-}
-
-impl Calls {
-    pub(crate) fn unfinished(&self) -> u64 {
-        self.unfinished.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn abandoned(&self) -> u64 {
-        self.abandoned.load(Ordering::Relaxed)
-    }
-
-    /// Counts a call, unless `allowed` are unfinished.
-    pub(crate) fn try_begin(&self, allowed: u64) -> bool {
-        if self.unfinished.fetch_add(1, Ordering::Relaxed) < allowed {
-            return true;
-        }
-        self.end();
-        false
-    }
-
-    /// A call has returned or will not run.
-    pub(crate) fn end(&self) {
-        self.unfinished.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// The future of a running call was dropped.
-    pub(crate) fn abandon(&self) {
-        self.abandoned.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// An abandoned call has returned.
-    pub(crate) fn end_abandoned(&self) {
-        self.abandoned.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// Work that a lane had not finished when its event loop ended.

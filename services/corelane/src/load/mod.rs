@@ -1,8 +1,8 @@
 //! The load of each lane: the load table, what the lane does now, and the reports of it.
 
+pub(crate) mod activity;
 pub(crate) mod assignment;
 pub(crate) mod busy;
 pub(crate) mod lane;
 pub(crate) mod report;
-pub(crate) mod running;
 pub(crate) mod table;

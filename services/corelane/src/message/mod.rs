@@ -1,7 +1,6 @@
 //! HTTP messages: what their bytes mean, which are rejected, and the fields that the server adds.
 
 pub(crate) mod conformance;
-pub(crate) mod date;
 pub(crate) mod framing;
 pub(crate) mod head;
 pub(crate) mod problem;

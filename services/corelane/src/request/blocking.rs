@@ -11,7 +11,8 @@ use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use tokio::task::JoinHandle;
 
 use crate::base::settings::Limits;
-use crate::load::lane::{Calls, Lane};
+use crate::load::activity::Calls;
+use crate::load::lane::Lane;
 use crate::metrics::RequestRefusal;
 use crate::request::current::{self, OnBehalf};
 

@@ -5,15 +5,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use http::HeaderMap;
 
 use crate::base::clock::Tick;
 use crate::base::phase::Phase;
-use crate::metrics::Refusal;
 use crate::metrics::kind::KindIndex;
+use crate::metrics::{Refusal, RequestPhase};
 use crate::request::body_watch::Bodies;
 use crate::request::lane_state::LaneState;
 use crate::request::polls::PollTime;
@@ -21,16 +21,12 @@ use crate::request::record::RequestRecord;
 
 mod due;
 mod leaving;
-mod order;
 mod rest;
-mod unwritten;
 
 pub(crate) use due::{Due, HangsOn, Wait, order_for};
 use due::{Missed, retire_after};
 pub(crate) use leaving::Closing;
-pub(crate) use order::Order;
 pub(crate) use rest::History;
-use unwritten::Unwritten;
 
 /// The state of a connection between two requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +41,27 @@ pub(crate) enum Activity {
     Serving,
     /// Our side is closed, the client's side is still open.
     Leaving,
+}
+
+/// A reply that was made in a turn of the connection and is not written yet.
+#[derive(Debug)]
+struct Unwritten {
+    kind: KindIndex,
+    made: Tick,
+    turn: u32,
+    request_record: Option<Box<RequestRecord>>,
+}
+
+/// An order to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// End as soon as nothing is in flight (HTTP/2: after GOAWAY).
+    Finish,
+    /// The client did not complete its header in time, or has disconnected: end now, after a 408 if
+    /// a header had begun.
+    Expire,
+    /// The client does not read its replies: drop them, including the kernel's part.
+    Reset,
 }
 
 /// One connection, shared by its I/O, its service and its lane on one thread.
@@ -183,9 +200,9 @@ impl Connection {
 
     /// The handshake is complete. Its time counts towards the timeout for the first byte of a
     /// request, except in a drain, whose own deadline is near.
-    pub(crate) fn end_handshake(&self, lane: &LaneState) {
+    pub(crate) fn end_handshake(&self) {
         self.activity.set(Activity::Idle);
-        if lane.phase.get() != Phase::Serving {
+        if self.lane.phase.get() != Phase::Serving {
             self.touched.set(true);
         }
     }
@@ -341,54 +358,15 @@ impl Connection {
             && !self.bodies.is_awaited()
     }
 
-    /// The connection failed.
-    pub(crate) fn set_gone(&self) {
-        self.gone.set(true);
-    }
-
-    /// The client closed the connection, or its sending side.
-    pub(crate) fn set_ended(&self) {
-        self.ended.set(true);
-    }
-
-    /// Whether the client of a waiting request has disconnected. A reply that is being written does
-    /// not count: the client may have closed only its sending side.
-    pub(crate) fn is_deserted(&self) -> bool {
-        self.gone.get() && self.waits_for_service()
-    }
-
-    /// Whether closing the socket discards the data that it holds.
-    pub(crate) fn is_reset(&self) -> bool {
-        self.reset.get()
-    }
-
-    pub(crate) fn set_reset(&self) {
-        self.reset.set(true);
-    }
-
     /// Whether hyper writes a reply of its own, to a head that it rejects. Such a reply is
     /// indistinguishable from other output while bytes of the previous reply wait.
     pub(crate) fn is_unasked(&self) -> bool {
         !self.asked.get() && !self.multiplexed.get()
     }
 
-    pub(crate) fn set_ambiguous(&self) {
-        self.ambiguous.set(true);
-    }
-
-    pub(crate) fn is_ambiguous(&self) -> bool {
-        self.ambiguous.get()
-    }
-
     /// The next output is a reply of ours.
     pub(crate) fn speak(&self) {
         self.asked.set(true);
-    }
-
-    /// Requests that are lost if the connection is cut now: those in flight, and a reply whose end
-    /// is not in the socket.
-    pub(crate) fn unanswered(&self) -> u64 {
-        u64::from(self.in_flight.get().max(u32::from(self.unflushed.get())))
     }
 
     fn enter(&self, activity: Activity) {
@@ -404,6 +382,49 @@ impl Connection {
     /// Whether nothing of the next HTTP/1.1 request has arrived.
     pub(crate) fn is_silent(&self) -> bool {
         self.activity.get() == Activity::Idle && !self.multiplexed.get()
+    }
+
+    /// Records how long a reply took to be written. If the socket accepted it in the same turn, the
+    /// time is too short to read the clock for.
+    fn observe_write(&self, written: Option<Unwritten>) {
+        if let Some(Unwritten { kind, made, turn, request_record }) = written {
+            let at_once = turn == self.turn.get();
+            let took = if at_once { 0 } else { Tick::now().since(made) };
+            self.lane.metrics().observe_phase(kind, RequestPhase::Write, took);
+            if let Some(request_record) = request_record {
+                self.lane.end_request_record(request_record, Some(took));
+            }
+        }
+    }
+
+    /// Gives an order and wakes the connection's task.
+    pub(crate) fn tell(&self, order: Order) {
+        self.order.set(Some(order));
+        if !self.ordered.replace(true) && self.activity.get() == Activity::Idle {
+            // The next deadline counts from the order.
+            self.touched.set(true);
+        }
+        self.wake();
+    }
+
+    /// Wakes its task.
+    fn wake(&self) {
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    /// Takes the order, or registers the waker for the next one.
+    pub(crate) fn poll_order(&self, cx: &mut Context<'_>) -> Poll<Order> {
+        if let Some(order) = self.order.take() {
+            return Poll::Ready(order);
+        }
+        let mut waker = self.waker.borrow_mut();
+        match waker.as_ref() {
+            Some(old) if old.will_wake(cx.waker()) => {}
+            _ => *waker = Some(cx.waker().clone()),
+        }
+        Poll::Pending
     }
 }
 

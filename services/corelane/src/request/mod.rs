@@ -14,7 +14,6 @@ pub(crate) mod polls;
 pub(crate) mod queue;
 pub(crate) mod record;
 pub(crate) mod reply;
-pub(crate) mod reply_body;
 pub(crate) mod routes;
 pub(crate) mod service;
 pub(crate) mod streams;

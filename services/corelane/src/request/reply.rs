@@ -26,10 +26,10 @@ use crate::request::body::{BodyError, Incoming};
 use crate::request::connection::Connection;
 use crate::request::current;
 use crate::request::in_flight::InFlightRequest;
+use crate::request::in_flight::ReplyBody;
 use crate::request::lane_state::LaneState;
 use crate::request::pending::PendingRequest;
 use crate::request::queue::{Admission, Queued, Slot};
-use crate::request::reply_body::ReplyBody;
 use crate::request::service::HttpService;
 
 /// A reply whose head is ready.

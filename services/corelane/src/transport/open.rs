@@ -129,7 +129,7 @@ async fn answer(
         }
     };
     lane.metrics().shake(Handshake::Success);
-    connection.end_handshake(lane);
+    connection.end_handshake();
     let protocol = match stream.get_ref().1.alpn_protocol() {
         Some(b"h2") => Some(Protocol::Http2),
         Some(_) => Some(Protocol::Http1),

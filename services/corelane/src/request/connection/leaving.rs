@@ -1,4 +1,4 @@
-//! How a connection ends: our side first, then the client's.
+//! How a connection ends: our side first, then the client's. And the signs that the client is gone.
 
 use std::io;
 use std::pin::Pin;
@@ -79,5 +79,44 @@ impl Connection {
 
     pub(crate) fn is_abandoned(&self) -> bool {
         self.abandoned.get()
+    }
+
+    /// The connection failed.
+    pub(crate) fn set_gone(&self) {
+        self.gone.set(true);
+    }
+
+    /// The client closed the connection, or its sending side.
+    pub(crate) fn set_ended(&self) {
+        self.ended.set(true);
+    }
+
+    /// Whether the client of a waiting request has disconnected. A reply that is being written does
+    /// not count: the client may have closed only its sending side.
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.gone.get() && self.waits_for_service()
+    }
+
+    /// Whether closing the socket discards the data that it holds.
+    pub(crate) fn is_reset(&self) -> bool {
+        self.reset.get()
+    }
+
+    pub(crate) fn set_reset(&self) {
+        self.reset.set(true);
+    }
+
+    pub(crate) fn set_ambiguous(&self) {
+        self.ambiguous.set(true);
+    }
+
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.ambiguous.get()
+    }
+
+    /// Requests that are lost if the connection is cut now: those in flight, and a reply whose end
+    /// is not in the socket.
+    pub(crate) fn unanswered(&self) -> u64 {
+        u64::from(self.in_flight.get().max(u32::from(self.unflushed.get())))
     }
 }

@@ -18,8 +18,8 @@ use prometheus_client::registry::Registry;
 
 use crate::base::phase::Phase;
 use crate::lane::inbox::Inbox;
+use crate::load::activity::NO_ROUTE;
 use crate::load::lane::LaneShared;
-use crate::load::running::NO_ROUTE;
 use crate::load::table::{LoadTable, Row};
 use crate::metrics::kind::METHODS;
 use crate::metrics::{CODES, LaneMetrics};

@@ -10,11 +10,12 @@
 //!
 //! Between two requests a connection holds no buffer and no part of the last request.
 
-mod encode;
 mod replies;
 mod requests;
-mod turn;
+mod rest;
 
+use std::error::Error;
+use std::io;
 use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -22,16 +23,19 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use replies::{Streaming, Writing};
-use tokio::task::spawn_local;
-use turn::{Input, REQUESTS, Turn};
+use rest::leave;
+pub(crate) use rest::{go_on, resume};
+use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::os::socket::Socket;
-use crate::request::connection::{Closing, Order};
+use crate::request::connection::{Closing, Connection, Order};
 use crate::request::service::HttpService;
+use crate::request::upload::Upload;
 use crate::transport::buffers::ReplySlot;
 use crate::transport::connections::Registration;
 use crate::transport::host::LaneService;
-use crate::transport::resting::{Leave, Resting};
+use crate::transport::resting::Leave;
+use crate::transport::stream::read_ahead;
 
 /// A connection whose requests have all been plain.
 pub(crate) struct Plain<S: HttpService> {
@@ -146,79 +150,6 @@ impl<S: HttpService> Plain<S> {
     }
 }
 
-/// Serves an HTTP/1.1 connection between two requests, starting with `unread`, which was already
-/// read.
-pub(crate) fn go_on<S: HttpService>(
-    host: &Rc<LaneService<S>>,
-    registration: Registration,
-    socket: Socket,
-    unread: Bytes,
-) {
-    if host.connections.fast_path {
-        registration.connection.set_plain(true);
-        spawn_local(Plain::new(Rc::clone(host), registration, socket, unread));
-    } else {
-        host.fall_back(registration, socket, unread);
-    }
-}
-
-/// Parks or moves an idle connection that has left its task. `unread` was read from the socket and
-/// starts with a message.
-fn leave<S: HttpService>(
-    host: &Rc<LaneService<S>>,
-    registration: Registration,
-    mut socket: Socket,
-    unread: Bytes,
-    to: Leave,
-) {
-    #[cfg(feature = "chaos")]
-    let unread = match &host.connections.chaos {
-        Some(chaos) => chaos.unread(unread),
-        None => unread,
-    };
-    if !socket.is_quiet() {
-        registration.connection.stay();
-        return go_on(host, registration, socket, unread);
-    }
-    let (history, guard) = registration.leave();
-    let resting = match Resting::new(history, guard, socket, unread) {
-        Ok(resting) => resting,
-        Err(error) => {
-            tracing::warn!(lane = host.lane.index, %error, "cannot move a connection to another lane");
-            return;
-        }
-    };
-    let stays = match to {
-        Leave::Park => host.connections.parking_lot.park(&host.lane, resting),
-        Leave::Move { lane, why } => host.connections.moves.depart(resting, lane, why).err(),
-    };
-    if let Some(resting) = stays {
-        resume(host, resting, None);
-    }
-}
-
-/// Resumes a connection on the calling lane, with `order` first if there is one.
-pub(crate) fn resume<S: HttpService>(
-    host: &Rc<LaneService<S>>,
-    resting: Resting,
-    order: Option<Order>,
-) {
-    let Resting { socket, unread, history, guard } = resting;
-    let socket = match socket.wake() {
-        Ok(socket) => socket,
-        Err(error) => {
-            tracing::warn!(lane = host.lane.index, %error, "cannot poll a connection");
-            drop(guard);
-            return host.connections.lost_one();
-        }
-    };
-    let registration = Registration::resume(&host.connections, guard, history);
-    if let Some(order) = order {
-        registration.connection.tell(order);
-    }
-    go_on(host, registration, socket, unread.into_bytes());
-}
-
 impl<S: HttpService> Flow<S> {
     fn into_stage(self) -> Stage<S> {
         match self {
@@ -285,4 +216,137 @@ impl<S: HttpService> Future for Plain<S> {
             }
         }
     }
+}
+
+/// Maximum requests per turn of a connection, so that other tasks run in between.
+const REQUESTS: u32 = 32;
+
+/// A turn of a connection.
+struct Turn<'a, S: HttpService> {
+    socket: &'a mut Socket,
+    connection: &'a Rc<Connection>,
+    host: &'a LaneService<S>,
+    /// Requests that may still be answered in this turn.
+    left: u32,
+}
+
+/// Bytes that the client sent after the head of the current request.
+#[derive(Default)]
+struct Input {
+    /// Bytes that were read and not parsed.
+    unread: Bytes,
+    /// The body of the request, until all of it has arrived.
+    upload: Option<Upload>,
+}
+
+/// Result of reading more of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fed {
+    /// The reader has a new piece, or the error that ends the body.
+    Some,
+    /// The client has sent nothing, or the service does not want more yet.
+    None,
+}
+
+/// Result of reading from the client while its request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    /// The service has a new piece of the request body.
+    More,
+    Nothing,
+    /// The client is gone.
+    End,
+}
+
+impl<S: HttpService> Turn<'_, S> {
+    /// The client has closed its side, and nothing is in flight.
+    fn ended(&self) -> Stage<S> {
+        match self.socket {
+            Socket::Plain(_) => Stage::Broken,
+            // RFC 8446 section 6.1: each side says that it ends.
+            Socket::Tls(_) => Stage::Leaving(Closing::at_rest()),
+        }
+    }
+
+    /// Reads more of the body of a request that waits, or notices that its client disconnected.
+    fn listen(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Heard {
+        if self.feed(input, cx) == Fed::Some {
+            return Heard::More;
+        }
+        if self.connection.waits_for_service() {
+            read_ahead(self.socket, self.connection, &mut input.unread, cx);
+        }
+        if self.connection.is_deserted() { Heard::End } else { Heard::Nothing }
+    }
+
+    fn feed(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Fed {
+        let Input { unread, upload: Some(upload) } = input else { return Fed::None };
+        let mut buffer = self.host.buffers.take_input();
+        let fed = feed(upload, unread, self.socket, self.connection, &mut buffer, cx);
+        self.host.buffers.return_input(buffer);
+        if upload.left() == 0 {
+            input.upload = None;
+        }
+        fed
+    }
+
+    /// Ends the connection from our side.
+    fn leave(&mut self, mut closing: Closing, cx: &mut Context<'_>) -> Flow<S> {
+        match closing.poll(self.socket, self.connection, cx) {
+            Poll::Pending => Flow::Wait(Stage::Leaving(closing)),
+            Poll::Ready(_) => Flow::Go(Stage::Broken),
+        }
+    }
+
+    /// Makes closing the socket discard what the client does not read.
+    fn reset(&mut self) {
+        self.connection.set_reset();
+        // Fails only if the socket is closed.
+        let _ = self.socket.set_zero_linger();
+    }
+}
+
+/// Reads a piece of a body if the service wants one: from `unread` first, then from the socket by way
+/// of `buffer`.
+fn feed(
+    upload: &mut Upload,
+    unread: &mut Bytes,
+    socket: &mut Socket,
+    connection: &Connection,
+    buffer: &mut [u8],
+    cx: &mut Context<'_>,
+) -> Fed {
+    while upload.left() > 0 && upload.is_wanted(cx) {
+        let most = usize::try_from(upload.left()).unwrap_or(usize::MAX);
+        let piece = if unread.is_empty() {
+            let room = buffer.len().min(most);
+            let mut space = ReadBuf::new(&mut buffer[..room]);
+            match Pin::new(&mut *socket).poll_read(cx, &mut space) {
+                Poll::Pending => return Fed::None,
+                Poll::Ready(Ok(())) if space.filled().is_empty() => {
+                    connection.set_ended();
+                    upload.fail(io::ErrorKind::UnexpectedEof);
+                    return Fed::Some;
+                }
+                Poll::Ready(Ok(())) => Bytes::copy_from_slice(space.filled()),
+                Poll::Ready(Err(error)) => {
+                    connection.set_gone();
+                    upload.fail(error.kind());
+                    return Fed::Some;
+                }
+            }
+        } else {
+            unread.split_to(unread.len().min(most))
+        };
+        if upload.give(piece) {
+            return Fed::Some;
+        }
+    }
+    Fed::None
+}
+
+/// Logs an error that ends the connection.
+fn broken<S: HttpService>(error: &dyn Error) -> Stage<S> {
+    tracing::debug!(%error, "a connection ended early");
+    Stage::Broken
 }

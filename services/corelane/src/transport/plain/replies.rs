@@ -8,13 +8,12 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
-use super::encode::{self, Encoded, Framing, chunk_line};
-use super::turn::{Heard, Input, Turn, broken};
-use super::{Flow, Stage};
+use super::{Flow, Heard, Input, Stage, Turn, broken};
 use crate::base::error::BoxError;
 use crate::request::reply::Made;
 use crate::request::service::HttpService;
 use crate::transport::buffers::{ReplySlot, ReplyState};
+use crate::transport::encode::{self, Encoded, Framing, chunk_line};
 
 /// Parts of a body up to this size are copied into the output buffer. This is cheaper than a
 /// vectored write, for which the kernel copies and checks the vector first (writev(2)).

@@ -9,8 +9,7 @@ use http::{Request, StatusCode};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::replies::Part;
-use super::turn::{Fed, Heard, Input, Turn, broken};
-use super::{Answering, Flow, Stage};
+use super::{Answering, Fed, Flow, Heard, Input, Stage, Turn, broken};
 use crate::message::head::Found;
 use crate::message::problem::Problem;
 use crate::request::body::Incoming;

@@ -1,5 +1,7 @@
 //! Encodes the heads of replies.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
 use http::{Extensions, HeaderValue, Response, StatusCode};
@@ -8,15 +10,14 @@ use hyper::ext::ReasonPhrase;
 
 use crate::base::clock::Tick;
 use crate::base::error::BoxError;
-use crate::message::date::Date;
-use crate::request::reply_body::ReplyBody;
+use crate::request::in_flight::ReplyBody;
 
 /// Size of a typical head.
 const USUAL: usize = 512;
 
 /// How the client finds the end of a reply's body (RFC 9112 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(crate) enum Framing {
     /// Content-Length; the number of bytes that are still to be sent.
     Length(u64),
     Chunked,
@@ -24,15 +25,15 @@ pub(super) enum Framing {
 
 /// What follows a head.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Encoded {
-    pub(super) framing: Framing,
+pub(crate) struct Encoded {
+    pub(crate) framing: Framing,
     /// The head says that the connection ends with this reply.
-    pub(super) close: bool,
+    pub(crate) close: bool,
 }
 
 /// Appends the head of a reply to `out`. `close`: the connection ends with this reply, even if the
 /// service does not say so.
-pub(super) fn head<B>(
+pub(crate) fn head<B>(
     reply: &Response<ReplyBody<B>>,
     close: bool,
     date: &mut Date,
@@ -108,7 +109,7 @@ fn status_line(status: StatusCode, extensions: &Extensions, out: &mut Vec<u8>) {
 }
 
 /// Writes the line that begins a chunk (RFC 9112 section 7.1).
-pub(super) fn chunk_line(length: usize, out: &mut Vec<u8>) {
+pub(crate) fn chunk_line(length: usize, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut line = *b"0000000000000000\r\n";
     let (mut at, mut rest) = (line.len() - 2, length);
@@ -143,5 +144,56 @@ fn decimal_line(mut number: u64, out: &mut Vec<u8>) {
         if number == 0 {
             return out.extend_from_slice(&line[at..]);
         }
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// The end of a head: the line with the date (RFC 9110 section 6.6.1) and an empty line. It is
+/// updated once per second, which reads the wall clock.
+#[derive(Debug)]
+pub(crate) struct Date {
+    lines: String,
+    /// When the lines were made, and for how many nanoseconds they are valid.
+    read: Tick,
+    lasts: u64,
+}
+
+impl Date {
+    pub(crate) fn new() -> Self {
+        Date { lines: String::new(), read: Tick::now(), lasts: 0 }
+    }
+
+    /// The lines at `now`, which is the current or a recent time.
+    pub(crate) fn at(&mut self, now: Tick) -> &[u8] {
+        if now.since(self.read) >= self.lasts {
+            self.read = Tick::now();
+            self.set(SystemTime::now());
+        }
+        self.lines.as_bytes()
+    }
+
+    fn set(&mut self, now: SystemTime) {
+        let into = now.duration_since(UNIX_EPOCH).map_or(0, |passed| passed.subsec_nanos());
+        self.lasts = SECOND - u64::from(into);
+        let second = now - Duration::from_nanos(u64::from(into));
+        self.lines = format!("date: {}\r\n\r\n", httpdate::fmt_http_date(second));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_changes_with_the_second_of_the_wall_clock() {
+        let mut date = Date::new();
+        let begun = UNIX_EPOCH + Duration::new(784_111_777, 400_000_000);
+        date.set(begun);
+        let lines = b"date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n";
+        assert_eq!(date.lasts, 600_000_000);
+        let (last, next) = (date.read.later(599_999_999), date.read.later(600_000_000));
+        assert_eq!(date.at(last), lines);
+        assert_ne!(date.at(next), lines, "read anew");
     }
 }

@@ -1,6 +1,6 @@
-//! The current work of a lane, and its stalls, readable by other threads.
+//! What a lane does now, readable by other threads: its current work, its stalls, its blocking calls.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::base::clock::Tick;
@@ -25,17 +25,18 @@ impl Running {
     /// The lane starts to poll a handler.
     pub(crate) fn begin(&self, kind: KindIndex, now: Tick) {
         let kind = u64::from(kind.bits()) + 1; // 0 is nothing
-        self.word.store(kind << TIME_BITS | now.micros() & ((1 << TIME_BITS) - 1), Relaxed);
+        self.word
+            .store(kind << TIME_BITS | now.micros() & ((1 << TIME_BITS) - 1), Ordering::Relaxed);
     }
 
     /// The poll has ended.
     pub(crate) fn end(&self) {
-        self.word.store(0, Relaxed);
+        self.word.store(0, Ordering::Relaxed);
     }
 
     /// The kind of the request that is being polled, and for how long.
     pub(crate) fn get(&self, now: Instant) -> Option<(KindIndex, Duration)> {
-        let word = self.word.load(Relaxed);
+        let word = self.word.load(Ordering::Relaxed);
         let kind = (word >> TIME_BITS).checked_sub(1)?;
         let since = Tick::from_micros(word & ((1 << TIME_BITS) - 1));
         let lasted = Duration::from_nanos(Tick::from(now).since(since));
@@ -79,6 +80,49 @@ impl Stalls {
 
     pub(crate) fn end(&self) {
         self.stalled.set(0);
+    }
+}
+
+/// The blocking calls of a lane.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    /// Calls that run or wait for a thread.
+    unfinished: AtomicU64,
+    /// Running calls whose futures were dropped.
+    abandoned: AtomicU64,
+}
+
+impl Calls {
+    pub(crate) fn unfinished(&self) -> u64 {
+        self.unfinished.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn abandoned(&self) -> u64 {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Counts a call, unless `allowed` are unfinished.
+    pub(crate) fn try_begin(&self, allowed: u64) -> bool {
+        if self.unfinished.fetch_add(1, Ordering::Relaxed) < allowed {
+            return true;
+        }
+        self.end();
+        false
+    }
+
+    /// A call has returned or will not run.
+    pub(crate) fn end(&self) {
+        self.unfinished.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The future of a running call was dropped.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An abandoned call has returned.
+    pub(crate) fn end_abandoned(&self) {
+        self.abandoned.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

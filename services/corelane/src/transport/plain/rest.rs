@@ -1,0 +1,87 @@
+//! Serves a connection that is idle: it starts, parks, moves, or resumes.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use tokio::task::spawn_local;
+
+use super::Plain;
+use crate::os::socket::Socket;
+use crate::request::connection::Order;
+use crate::request::service::HttpService;
+use crate::transport::connections::Registration;
+use crate::transport::host::LaneService;
+use crate::transport::resting::{Leave, Resting};
+
+/// Serves an HTTP/1.1 connection between two requests, starting with `unread`, which was already
+/// read.
+pub(crate) fn go_on<S: HttpService>(
+    host: &Rc<LaneService<S>>,
+    registration: Registration,
+    socket: Socket,
+    unread: Bytes,
+) {
+    if host.connections.fast_path {
+        registration.connection.set_plain(true);
+        spawn_local(Plain::new(Rc::clone(host), registration, socket, unread));
+    } else {
+        host.fall_back(registration, socket, unread);
+    }
+}
+
+/// Parks or moves an idle connection that has left its task. `unread` was read from the socket and
+/// starts with a message.
+pub(super) fn leave<S: HttpService>(
+    host: &Rc<LaneService<S>>,
+    registration: Registration,
+    mut socket: Socket,
+    unread: Bytes,
+    to: Leave,
+) {
+    #[cfg(feature = "chaos")]
+    let unread = match &host.connections.chaos {
+        Some(chaos) => chaos.unread(unread),
+        None => unread,
+    };
+    if !socket.is_quiet() {
+        registration.connection.stay();
+        return go_on(host, registration, socket, unread);
+    }
+    let (history, guard) = registration.leave();
+    let resting = match Resting::new(history, guard, socket, unread) {
+        Ok(resting) => resting,
+        Err(error) => {
+            tracing::warn!(lane = host.lane.index, %error, "cannot move a connection to another lane");
+            return;
+        }
+    };
+    let stays = match to {
+        Leave::Park => host.connections.parking_lot.park(&host.lane, resting),
+        Leave::Move { lane, why } => host.connections.moves.depart(resting, lane, why).err(),
+    };
+    if let Some(resting) = stays {
+        resume(host, resting, None);
+    }
+}
+
+/// Resumes a connection on the calling lane, with `order` first if there is one.
+pub(crate) fn resume<S: HttpService>(
+    host: &Rc<LaneService<S>>,
+    resting: Resting,
+    order: Option<Order>,
+) {
+    let Resting { socket, unread, history, guard } = resting;
+    let socket = match socket.wake() {
+        Ok(socket) => socket,
+        Err(error) => {
+            tracing::warn!(lane = host.lane.index, %error, "cannot poll a connection");
+            drop(guard);
+            return host.connections.lost_one();
+        }
+    };
+    let registration = Registration::resume(&host.connections, guard, history);
+    if let Some(order) = order {
+        registration.connection.tell(order);
+    }
+    go_on(host, registration, socket, unread.into_bytes());
+}
