@@ -48,8 +48,13 @@ pub(crate) struct Framing {
     length: Option<u64>,
     coded: bool,
     line: RequestLine,
-    /// A HEAD request that hyper may not have parsed yet.
-    asks_head: bool,
+    /// Number of heads that began before those in `heads`.
+    earlier: u64,
+    /// The heads that hyper may not have parsed: whether each asks for HEAD, the first in bit 0. More
+    /// than 64 count as HEAD.
+    heads: u64,
+    /// Number of heads in `heads`.
+    begun: u32,
     spoken: Spoken,
 }
 
@@ -115,7 +120,9 @@ impl Framing {
             length: None,
             coded: false,
             line: RequestLine::default(),
-            asks_head: false,
+            earlier: 0,
+            heads: 0,
+            begun: 0,
             spoken: Spoken::Http1,
         }
     }
@@ -125,7 +132,8 @@ impl Framing {
         if !self.in_head() {
             // hyper reads only if it has no complete head left, so all earlier heads are
             // dispatched.
-            self.asks_head = false;
+            self.earlier += u64::from(self.begun);
+            (self.heads, self.begun) = (0, 0);
         }
         let mut at = 0;
         while at < chunk.len() {
@@ -142,9 +150,13 @@ impl Framing {
         None
     }
 
-    /// Whether the reply to a head that hyper refuses must have no body (RFC 9110 section 9.3.2).
-    pub(crate) fn asks_head(&self) -> bool {
-        self.asks_head
+    /// Whether the reply to the head that hyper refuses must have no body (RFC 9110 section 9.3.2).
+    /// `dispatched`: the number of requests that came before it.
+    pub(crate) fn asks_head(&self, dispatched: u64) -> bool {
+        match dispatched.saturating_sub(self.earlier) {
+            place @ 0..64 => self.heads >> place & 1 == 1,
+            _ => true,
+        }
     }
 
     /// The protocol of the last request line.
@@ -200,6 +212,7 @@ impl Framing {
                 self.length = None;
                 self.coded = false;
                 self.line = RequestLine::default();
+                self.begun += 1;
                 self.state = State::RequestLine;
                 return Ok(0);
             }
@@ -217,7 +230,11 @@ impl Framing {
         let part = &rest[..lf.map_or(rest.len(), |lf| lf + 1)];
         let begun = self.line.has_method();
         self.line.note_method(part);
-        self.asks_head |= self.line.asks_head();
+        if self.line.asks_head()
+            && let place @ 0..64 = self.begun - 1
+        {
+            self.heads |= 1 << place;
+        }
         if sign && let Some(fragment) = fragment(part, begun) {
             return Err((fragment, "the target has a fragment"));
         }

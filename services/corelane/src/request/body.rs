@@ -35,6 +35,8 @@ pub struct Incoming {
     left: Option<u64>,
     /// Set while more of the body is expected.
     watch: Option<Arc<BodyWatch>>,
+    /// What the service does not read may be read after its reply.
+    discards: bool,
 }
 
 #[derive(Debug)]
@@ -69,20 +71,26 @@ impl Incoming {
         inner: hyper::body::Incoming,
         limit: u64,
         watch: Option<Arc<BodyWatch>>,
+        discards: bool,
     ) -> Self {
-        Incoming { inner: Some(Inner::Hyper(inner)), left: Some(limit), watch }
+        Incoming { inner: Some(Inner::Hyper(inner)), left: Some(limit), watch, discards }
     }
 
     /// A body that was read completely.
     pub(crate) fn whole(body: Bytes) -> Self {
         let left = Some(body.len() as u64);
         let inner = Some(body).filter(|body| !body.is_empty()).map(Inner::Whole);
-        Incoming { inner, left, watch: None }
+        Incoming { inner, left, watch: None, discards: false }
     }
 
     /// A body that the fast path reads.
     pub(crate) fn arriving(body: BodyReader) -> Self {
-        Incoming { left: Some(body.left()), inner: Some(Inner::Arriving(body)), watch: None }
+        Incoming {
+            left: Some(body.left()),
+            inner: Some(Inner::Arriving(body)),
+            watch: None,
+            discards: false,
+        }
     }
 
     /// Has `watch` tell the lane how long the service waits for the body.
@@ -145,6 +153,12 @@ impl Drop for Incoming {
         // The service may have stopped waiting and dropped the body.
         if let Some(watch) = &self.watch {
             watch.proceed();
+            if self.discards
+                && let Some(Inner::Hyper(inner)) = self.inner.take()
+                && !inner.is_end_stream()
+            {
+                watch.set_dropped(inner);
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Tracks how long the service has waited for the next bytes of each request body.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,8 @@ pub(crate) struct BodyWatch {
     waits: AtomicU32,
     expired: AtomicBool,
     too_large: AtomicBool,
+    /// What the reader dropped of the body before its end.
+    dropped: Mutex<Option<hyper::body::Incoming>>,
     reader: AtomicWaker,
 }
 
@@ -46,6 +48,16 @@ impl BodyWatch {
 
     pub(crate) fn is_too_large(&self) -> bool {
         self.too_large.load(Ordering::Acquire)
+    }
+
+    /// The reader drops the body before its end.
+    pub(crate) fn set_dropped(&self, body: hyper::body::Incoming) {
+        *self.dropped.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+    }
+
+    /// Takes what the reader dropped.
+    pub(crate) fn take_dropped(&self) -> Option<hyper::body::Incoming> {
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn expire(&self) {

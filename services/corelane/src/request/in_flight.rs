@@ -13,8 +13,9 @@ use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
 use http::response::Parts;
 use http::{HeaderMap, Method, Request, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{Either, Full};
+use http_body_util::{BodyExt, Either, Full};
 use pin_project_lite::pin_project;
+use tokio::task::spawn_local;
 
 use crate::base::clock::Tick;
 use crate::base::error::BoxError;
@@ -29,6 +30,10 @@ use crate::request::current;
 use crate::request::lane_state::{LANE, LaneState, REPLICA};
 use crate::request::record::{RequestRecord, RequestRecords};
 use crate::request::streams::BodyStep;
+
+/// Maximum bytes of an unread request body that are discarded to keep the connection. Discarding
+/// more costs more than a new connection.
+pub(crate) const DISCARDED: u64 = 64 * 1024;
 
 /// The start of the header line with the request id ([`ID_FIELD`]).
 const ID_LINE: &[u8] = b"x-request-id: ";
@@ -128,6 +133,19 @@ impl InFlightRequest {
         self.body.as_ref().is_some_and(|(_, watch)| watch.is_too_large())
     }
 
+    /// Discards what the service dropped of the request's body, so that an HTTP/1.1 connection can
+    /// continue. False if that would cost more than a new connection: the reply has to announce the
+    /// end (RFC 9112 section 9.6).
+    fn discard_body(&self) -> bool {
+        let Some((_, watch)) = &self.body else { return true };
+        let Some(body) = watch.take_dropped() else { return true };
+        let few = body.size_hint().lower() <= DISCARDED;
+        if few {
+            spawn_local(discard(body));
+        }
+        few
+    }
+
     /// Whether it came over HTTP/2.
     pub(crate) fn is_http2(&self) -> bool {
         self.version == Version::HTTP_2
@@ -220,7 +238,8 @@ impl InFlightRequest {
             request_record.answer(head.status, now);
             request_record.give(0, self.head || body.is_end_stream());
         }
-        if self.lane.phase.get() != Phase::Serving || self.connection.is_last_reply() {
+        let drains = self.lane.phase.get() != Phase::Serving;
+        if drains || self.connection.is_last_reply() || !self.discard_body() {
             if self.version < Version::HTTP_2 {
                 head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
             } else {
@@ -267,6 +286,18 @@ impl InFlightRequest {
     /// Subtracts this request from the lane's expected work.
     fn settle_expected(&mut self) {
         self.lane.metrics().expected.sub(std::mem::take(&mut self.expected));
+    }
+}
+
+/// Reads a body up to [`DISCARDED`]. hyper closes the connection if more follows.
+async fn discard(mut body: hyper::body::Incoming) {
+    let mut left = DISCARDED;
+    while let Some(Ok(frame)) = body.frame().await {
+        let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
+        match left.checked_sub(bytes) {
+            Some(rest) => left = rest,
+            None => return,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
+use http::header::{CONNECTION, EXPECT, HeaderValue, RETRY_AFTER};
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use http_body::Body;
@@ -61,7 +61,11 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
                 // If a service drops a body here, hyper has not read any of it, and ends the
                 // connection.
                 let has_body = watch.is_some();
-                let request = request.map(|body| Incoming::new(body, limit, watch));
+                // A client that expects 100 (Continue) would be asked for a body that the service
+                // does not want.
+                let discards =
+                    has_body && !in_flight.is_http2() && !request.headers().contains_key(EXPECT);
+                let request = request.map(|body| Incoming::new(body, limit, watch, discards));
                 if in_flight.is_http2() || has_body || connection.is_unflushed() {
                     Progress::Arrived { call: Some(Box::new((service.clone(), request))) }
                 } else {
@@ -124,6 +128,13 @@ fn refusal(
             return Some((RequestRefusal::HeaderTooLarge, Problem::from(status).detail(detail)));
         }
     }
+    // hyper's own limit does not hold for a head that arrives behind another request.
+    if request.version() < Version::HTTP_2 && header_bytes(request) > lane.limits.header_bytes {
+        let bytes = lane.limits.header_bytes;
+        let problem = Problem::from(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
+            .detail(format!("a header section may have at most {bytes} bytes"));
+        return Some((RequestRefusal::HeaderTooLarge, problem));
+    }
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     if target > lane.limits.uri_bytes {
         let problem = Problem::from(StatusCode::URI_TOO_LONG);
@@ -136,6 +147,11 @@ fn refusal(
         return Some((RequestRefusal::BodyTooLarge, too_large(lane)));
     }
     None
+}
+
+/// Least size of the header section of an HTTP/1.1 request, with `: ` and CRLF for each field.
+fn header_bytes<B>(request: &Request<B>) -> usize {
+    request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
 }
 
 /// Size of the header list of an HTTP/2 request (RFC 9113 section 6.5.2).

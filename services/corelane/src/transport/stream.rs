@@ -33,6 +33,8 @@ pub(crate) struct Stream {
     prefix: Bytes,
     connection: Rc<Connection>,
     framing: Framing,
+    /// Requests that the connection had before this stream.
+    before: u64,
     /// Set where the stream was cut.
     cut: Option<Cut>,
     /// The unwritten part of our reply that replaces hyper's.
@@ -46,6 +48,7 @@ impl Stream {
         Stream {
             socket,
             prefix,
+            before: connection.begun(),
             connection,
             framing: Framing::new(),
             cut: None,
@@ -58,7 +61,12 @@ impl Stream {
     pub(crate) fn asks_head(&mut self) -> bool {
         // If hyper was never polled, it has not read the prefix.
         self.framing.follow(&mem::take(&mut self.prefix));
-        self.framing.asks_head()
+        self.framing.asks_head(self.dispatched())
+    }
+
+    /// Requests that hyper has dispatched from this stream.
+    fn dispatched(&self) -> u64 {
+        self.connection.begun() - self.before
     }
 
     /// Tracks the bytes of `buf` after the first `known`, and removes those that hyper must not
@@ -89,7 +97,7 @@ impl Stream {
                 let status = status.unwrap_or(StatusCode::BAD_REQUEST);
                 let ambiguity = self.cut.map(|cut| cut.reason);
                 let problem = refused_head(status, ambiguity, self.framing.spoken());
-                let with_body = !self.framing.asks_head();
+                let with_body = !self.framing.asks_head(self.dispatched());
                 let words = problem
                     .map(|problem| final_response(self.connection.lane(), problem, with_body));
                 self.instead.insert(words.unwrap_or_default().into())

@@ -5,16 +5,17 @@ use std::io::Read;
 use std::sync::mpsc;
 
 use crate::support::{
-    BIG, PATIENCE, Running, Way,
+    BIG, PATIENCE, Running, TestService, Way,
     Way::{Hyper, Plain},
-    big,
+    big, builder,
 };
 use bytes::Bytes;
-use corelane::Incoming;
+use corelane::{Incoming, Lane, Limits};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use rstest::rstest;
 use tokio::task::spawn_local;
+use tower::util::BoxCloneSyncService;
 
 /// More than the kernel's buffers hold: 30 MB.
 const REPLIES: usize = 1000;
@@ -102,9 +103,97 @@ fn the_last_reply_is_whole_though_an_upgrade_was_refused_before(#[values(Plain, 
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: t\r\nConnection: upgrade\r\nUpgrade: shell\r\n\r\n");
     assert_eq!(client.read_answer().body.len(), BIG);
-    // What nobody reads of a body ends the connection if it does not come whole.
-    client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\n");
+    // A large body that nobody reads ends the connection.
+    client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 1000000\r\n\r\n");
     let answer = client.read_answer();
     assert_eq!((answer.status, answer.body.len()), (200, BIG));
     assert_eq!(client.socket.read(&mut [0]).expect("no reset"), 0);
+}
+
+#[rstest]
+fn a_chunked_body_that_nobody_reads_may_come_after_the_reply(#[values(Plain, Hyper)] way: Way) {
+    let server = Running::start(way.builder(), unread);
+    let mut client = server.connect();
+    for _ in 0..3 {
+        client.send("POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let answer = client.read_answer();
+        assert_eq!((answer.status, answer.closes()), (200, false));
+        client.send("3e8\r\n");
+        client.send("x".repeat(1000));
+        client.send("\r\n0\r\n\r\n");
+    }
+    assert_eq!(client.get("/").status, 200);
+}
+
+#[rstest]
+fn a_reply_announces_the_end_where_the_unread_body_is_large(#[values(Plain, Hyper)] way: Way) {
+    let server = Running::start(way.builder(), unread);
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 1000000\r\n\r\n");
+    let answer = client.read_answer();
+    assert_eq!((answer.status, answer.closes()), (200, true));
+    assert!(client.read_to_close().is_empty());
+}
+
+/// Answers without the body.
+fn unread(_lane: &Lane) -> TestService {
+    BoxCloneSyncService::new(tower::service_fn(|request: Request<Incoming>| {
+        drop(request);
+        async { Ok(Response::new(Full::<Bytes>::from("unread"))) }
+    }))
+}
+
+/// A head that hyper serves.
+const TRAILERS: &str = "HTTP/1.1\r\nHost: t\r\nTE: trailers\r\n\r\n";
+
+#[test]
+fn the_reply_to_a_refused_get_has_a_body_whatever_came_before() {
+    let server = Running::start(builder(), big);
+    for before in ["HEAD", "GET"] {
+        let mut client = server.connect();
+        client.send(format!("{before} / {TRAILERS}GET / HT"));
+        match before {
+            "HEAD" => client.read_head_answer(),
+            _ => client.read_answer(),
+        };
+        client.send("TP/1.1\r\nbad\r\n\r\n");
+        let answer = client.read_answer();
+        assert_eq!(answer.status, 400, "behind a {before}");
+        assert!(answer.text().contains("not valid HTTP/1.1"), "behind a {before}: {answer:?}");
+    }
+    let mut client = server.connect();
+    client.send(format!("GET / {TRAILERS}HEAD / HT"));
+    client.read_answer();
+    client.send("TP/1.1\r\nbad\r\n\r\n");
+    assert_eq!(client.read_head_answer().status, 400);
+    assert!(client.read_to_close().is_empty(), "no body for a HEAD");
+}
+
+#[rstest]
+fn a_head_behind_another_request_has_the_same_limit(#[values(Plain, Hyper)] way: Way) {
+    let limits = Limits { header_bytes: 8192, ..Limits::default() };
+    let server = Running::start(way.builder().limits(limits), big);
+    let mut client = server.connect();
+    let large = format!("GET / HTTP/1.1\r\nHost: t\r\nX: {}\r\n\r\n", "x".repeat(9000));
+    client.send(format!("GET / {TRAILERS}{large}"));
+    assert_eq!(client.read_answer().status, 200);
+    assert_eq!(client.read_answer().status, 431);
+}
+
+#[rstest]
+fn what_follows_the_last_request_of_a_client_costs_no_reply(#[values(Plain, Hyper)] way: Way) {
+    let server = Running::start(way.builder(), unread);
+    for fields in ["", "TE: trailers\r\n"] {
+        let get = format!("GET / HTTP/1.1\r\nHost: t\r\n{fields}");
+        let last = format!("{get}Connection: close\r\n\r\n");
+        let mut client = server.connect();
+        client.send(format!("{get}\r\n").repeat(30) + &last + &format!("{get}\r\n").repeat(900));
+        // The server has written all replies, and closed its side, before the first is read.
+        server.wait_for_in_flight(0);
+        for _ in 0..30 {
+            assert!(!client.read_answer().closes());
+        }
+        assert!(client.read_answer().closes());
+        assert!(client.read_to_close().is_empty());
+    }
 }

@@ -95,13 +95,13 @@ fn a_head_request_is_told_from_others() {
             for part in [&head[..at], &head[at..]] {
                 assert_eq!(framing.follow(part.as_bytes()), None);
             }
-            assert_eq!(framing.asks_head(), asks, "{head:?} in two parts at {at}");
+            assert_eq!(framing.asks_head(0), asks, "{head:?} in two parts at {at}");
         }
     }
     let mut framing = Framing::new();
     framing.follow(b"HEAD / HTTP/1.1\r\n\r\n");
     framing.follow(b"GET / HTTP/1.1\r\n");
-    assert!(!framing.asks_head(), "the HEAD before is dispatched");
+    assert!(!framing.asks_head(1), "the HEAD before is dispatched");
 }
 
 /// Pseudo-random numbers with a fixed seed (splitmix64).

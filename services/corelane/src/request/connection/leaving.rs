@@ -18,6 +18,9 @@ pub(crate) struct Closing {
     shut: bool,
     /// Whether what the client still sends is to be read before the socket is closed.
     unread: bool,
+    /// Whether requests may have arrived behind the one that the client called its last. Closing
+    /// with them unread would reset the connection.
+    pipelined: bool,
 }
 
 impl Closing {
@@ -37,12 +40,16 @@ impl Closing {
             ready!(Pin::new(&mut *socket).poll_shutdown(cx))?;
             self.shut = true;
             self.unread = !self.at_rest && connection.leave();
+            self.pipelined = connection.asked_last.get() && !connection.multiplexed.get();
         }
         let mut discarded = [0; 4096];
-        while self.unread && !connection.is_abandoned() {
+        while (self.unread || self.pipelined) && !connection.is_abandoned() {
             let mut discarded = ReadBuf::new(&mut discarded);
-            let read = ready!(socket.poll_read_raw(cx, &mut discarded));
-            self.unread = read.is_ok() && !discarded.filled().is_empty();
+            match socket.poll_read_raw(cx, &mut discarded) {
+                Poll::Ready(Ok(())) if !discarded.filled().is_empty() => self.unread = true,
+                Poll::Pending if self.unread => return Poll::Pending,
+                _ => break,
+            }
         }
         Poll::Ready(Ok(()))
     }

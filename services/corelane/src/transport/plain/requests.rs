@@ -13,6 +13,7 @@ use super::{Answering, Fed, Flow, Heard, Input, Stage, Turn, broken};
 use crate::message::head::Found;
 use crate::message::problem::Problem;
 use crate::request::body::Incoming;
+use crate::request::in_flight::DISCARDED;
 use crate::request::reply::Reply;
 use crate::request::service::HttpService;
 use crate::request::upload::Upload;
@@ -22,10 +23,6 @@ use crate::transport::host::LaneService;
 
 /// Replies to pipelined requests are sent together, up to about this many bytes.
 const TOGETHER: usize = 32 * 1024;
-
-/// Maximum bytes of an unread request body that are discarded to keep the connection. Discarding
-/// more costs more than a new connection.
-const DISCARDED: u64 = 64 * 1024;
 
 impl<S: HttpService> Turn<'_, S> {
     /// Reads requests and answers them.
