@@ -1,12 +1,14 @@
-//! A change for the writer.
+//! What waits: the changes for the writer, and the limit of a lane's waiting operations.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::fault::Fault;
-use super::line::Place;
+use crate::projects::metrics::Metrics;
 use crate::projects::store::StoreError;
 
 /// A queued change with any type of result.
@@ -67,5 +69,41 @@ where
         let answer = fate.and_then(|()| done.unwrap_or(Err(StoreError::TimedOut)));
         // The request may have been dropped.
         let _ = reply.send(answer);
+    }
+}
+
+/// The queue of a lane's operations.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    waiting: Arc<AtomicU64>,
+    most: u64,
+    metrics: Arc<Metrics>,
+}
+
+impl Line {
+    pub(super) fn new(most: u64, metrics: Arc<Metrics>) -> Self {
+        Line { waiting: Arc::default(), most, metrics }
+    }
+
+    /// Takes a place in the queue, if it is not full.
+    pub(super) fn enter(&self) -> Result<Place, StoreError> {
+        // Only the lane adds to it.
+        if self.waiting.load(Relaxed) >= self.most {
+            return Err(StoreError::Exhausted);
+        }
+        self.waiting.fetch_add(1, Relaxed);
+        self.metrics.queued.inc();
+        Ok(Place(self.clone()))
+    }
+}
+
+/// A place in the queue, released when dropped.
+#[derive(Debug)]
+pub(super) struct Place(Line);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Relaxed);
+        self.0.metrics.queued.dec();
     }
 }
