@@ -101,7 +101,7 @@ def corelane(
     program: Path,
     address: str,
     lanes: int,
-    placement: str,
+    placement: str = "",
     admin_port: int = 0,
     *,
     pin: bool = True,

@@ -4,7 +4,7 @@ import math
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from loadtests.bench.experiment import builds
@@ -96,7 +96,6 @@ def _build(stand: FieldStand, contender: Contender) -> None:
     try:
         program = given or contender.build(stand.plan.profile)
         about["version"] = contender.version(program)
-        about["installed"] = asdict(contender.installed(program))
     except ToolError as error:
         stand.absent[contender.name] = str(error)
     else:

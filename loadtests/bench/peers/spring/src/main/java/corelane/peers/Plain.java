@@ -12,7 +12,7 @@ import org.springframework.web.bind.annotation.RequestParam;
 import org.springframework.web.bind.annotation.RestController;
 import org.springframework.web.server.ResponseStatusException;
 
-/** The routes: the same on servlets and on WebFlux. */
+/** The routes. */
 @RestController
 class Plain {
     private static final String TEXT = "text/plain;charset=UTF-8";
