@@ -309,4 +309,4 @@ def test_under_ab_what_is_not_the_file_is_no_result(tmp_path: Path) -> None:
     chosen = ("--only", "corelane-server,c10k", "--connections", "20")
     field(tmp_path, "--server", server, *chosen)
     (row,) = Record.read(tmp_path / "bench-field.json").rows
-    assert "is not the file" in row["error"]
+    assert "/static/index.html is answered 200 b'xxx" in row["error"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from loadtests.bench import cpu
 from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.generator import Generator, Place
-from loadtests.bench.experiment.servers import CORELANE, Running, Server, running
+from loadtests.bench.experiment.servers import Running, Server, running
 
 CONNECTIONS = 64
 SLOW_MS = 7.0
@@ -80,7 +80,7 @@ def calibrate(programs: Programs, cpus: Sequence[int], seconds: float = 1.0) -> 
     """Finds what the two requests cost, with corelane-server alone on the first CPU."""
     ops, place = 1_000_000, Place([cpus[1]])
     loads = {"hello": {}, "work": {"connections": 1, "ops": ops}}
-    with running(Server(CORELANE), programs, [cpus[0]]) as server:
+    with running(Server(), programs, [cpus[0]]) as server:
         cost = {
             name: measured(
                 server,

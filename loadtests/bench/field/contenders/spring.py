@@ -29,7 +29,7 @@ SETTINGS = (
     "JVM chooses for them (on one CPU the serial collector). The jar is extracted, beans are resolved at build "
     "time (`spring.aot.enabled`), and there is a class-data archive, as Spring Boot's documentation advises for "
     "production (Packaging, Efficient Deployments; CDS). Annotated controllers; files by Spring's resource "
-    "handler with its resolver cache; log level warn; connections idle for 75 s at most; Tomcat: 20,000 connections "
+    "handler with its resolver cache; log level warn; connections idle for 75 s at most. Tomcat: 20,000 connections "
     "(default 8,192), backlog 4,096, keep-alive without a bound on requests, its default of 10 to 200 threads. "
     "Virtual threads need Java 21"
 )
