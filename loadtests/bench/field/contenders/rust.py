@@ -23,8 +23,8 @@ BUILT = (
 SETTINGS = {
     "hyper": (
         "http1::Builder with its defaults on tokio's current_thread runtime, one of both per "
-        f"CPU, each with a socket of SO_REUSEPORT and backlog 4096, as in {ENTRY}; "
-        f"files: ServeDir of tower-http, which axum recommends, and TCP_NODELAY for it. {BUILT}"
+        f"CPU, each with a socket of SO_REUSEPORT and backlog 4096, as in {ENTRY}. "
+        f"No files, because it has no handler for them. {BUILT}"
     ),
     "may_minihttp": (
         "one coroutine for each connection, as many workers as CPUs, a pool of 1,000 coroutines and "
@@ -40,10 +40,10 @@ SETTINGS = {
 }
 
 PARTS = {
-    name: COMPUTING | {CORES} | (set() if name == "may_minihttp" else set(FILES))
-    for name in SETTINGS
+    "hyper": COMPUTING | {CORES, CONNECTIONS},
+    "may_minihttp": COMPUTING | {CORES},
+    "actix-web": COMPUTING | {CORES, *FILES},
 }
-PARTS["hyper"] |= {CONNECTIONS}
 
 
 def _build(package: str, program: str, profile: str) -> Path:

@@ -1,16 +1,52 @@
-//! Open loop: requests start when they are due. A request that finds no free connection waits here.
-//! Every latency counts from when the request was due, so that a slow server does not reduce its
-//! own load (coordinated omission).
+//! The loops of requests on the connections of a pool.
+//!
+//! In a closed loop each connection sends its next request as soon as the reply arrives. In an open
+//! loop requests start when they are due. A request that finds no free connection waits here. Every
+//! latency counts from when the request was due, so that a slow server does not reduce its own load
+//! (coordinated omission).
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use fastrand::Rng;
 
+use crate::exchange::Kind;
 use crate::pool::{Lost, PATIENCE, Pool};
 use crate::tally::Tally;
 use crate::trace::Arrival;
+
+/// Keeps these connections busy for `duration`, then waits for the last replies.
+pub(crate) fn closed(
+    pool: &mut Pool,
+    connections: Range<usize>,
+    kind: Kind,
+    duration: Duration,
+) -> Result<Tally, Lost> {
+    let mut tally = Tally::default();
+    let mut events = Vec::with_capacity(connections.len());
+    let begun = Instant::now();
+    for index in connections {
+        pool.ask(index, kind, Instant::now())?;
+    }
+    while pool.in_flight() > 0 {
+        pool.wait(&mut events, PATIENCE)?;
+        if events.is_empty() {
+            tally.give_up(pool)?;
+        }
+        for event in &events {
+            let index = event.data.u64() as usize;
+            let Some(answer) = pool.receive(index)? else { continue };
+            tally.add(&answer);
+            if answer.read - begun < duration {
+                pool.ask(index, answer.kind, answer.read)?;
+            }
+        }
+    }
+    tally.end(pool.take_reopened(), begun.elapsed());
+    Ok(tally)
+}
 
 /// Choice of the free connection for the next request.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -40,12 +76,12 @@ pub(crate) enum Next {
 }
 
 /// Sends the requests of a trace, then waits for the last replies.
-pub(crate) fn run(pool: &mut Pool, trace: &[Arrival], next: Next) -> Result<Tally, Lost> {
-    run_into(Tally::default(), Instant::now(), pool, trace, next)
+pub(crate) fn open(pool: &mut Pool, trace: &[Arrival], next: Next) -> Result<Tally, Lost> {
+    open_into(Tally::default(), Instant::now(), pool, trace, next)
 }
 
 /// The same, with a given tally and start time.
-pub(crate) fn run_into(
+pub(crate) fn open_into(
     mut tally: Tally,
     begun: Instant,
     pool: &mut Pool,
