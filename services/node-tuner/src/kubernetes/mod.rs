@@ -1,7 +1,6 @@
 //! Requests to the API server: pods, events and the taint.
 
 mod events;
-mod pace;
 mod pods;
 mod taint;
 mod uninstall;
@@ -17,8 +16,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use tracing::warn;
 
-use self::events::Events;
-use self::pace::Pace;
+use self::events::{Events, Pace};
 use crate::proof::Pod;
 use crate::settings::Agent;
 
