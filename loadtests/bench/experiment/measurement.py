@@ -41,7 +41,6 @@ def measured(
         **result,
         "cpu_us": used / requests * 1e6,
         "busy": used / result["seconds"],
-        "generator_us": result["generator_cpu_seconds"] / requests * 1e6,
     }
 
 
@@ -70,10 +69,6 @@ class Work:
     def ops(self, milliseconds: float) -> int:
         """Iterations that take this long alone."""
         return round(self.ops_per_ms * milliseconds)
-
-    def saturation(self) -> float:
-        """Requests per second that keep one CPU busy with the mix."""
-        return 1e6 / (SLOW_SHARE * SLOW_MS * 1e3 + (1 - SLOW_SHARE) * self.hello_us)
 
 
 def calibrate(programs: Programs, cpus: Sequence[int], seconds: float = 1.0) -> Work:
