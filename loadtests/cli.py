@@ -4,9 +4,8 @@ import os
 import signal
 import sys
 
-from loadtests import listing, scenario, suite
+from loadtests import runs, scenario, suite
 from loadtests.cluster import command as cluster
-from loadtests.report import command as report
 from loadtests.usage import Parser, UsageError
 from tools.errors import ToolError
 
@@ -14,8 +13,7 @@ COMMANDS = (
     scenario,
     suite,
     cluster,
-    report,
-    listing,
+    runs,
 )
 """Modules with `add(commands)`, which sets `run`: from the parsed options to the exit status."""
 

@@ -21,6 +21,11 @@ from tools.errors import ToolError
 STOP = 20
 """Seconds from SIGTERM to SIGKILL; more than the drain.deadline of local replicas."""
 
+FILE_OF_CONFIGMAP = (
+    "import sys, yaml; print(yaml.safe_load(sys.stdin)['data'].get(sys.argv[1], ''), end='')"
+)
+"""For the Python of supervisord, which has PyYAML."""
+
 CHART = REPOSITORY / "charts" / "gateway"
 
 
@@ -64,9 +69,8 @@ def envoy(
     if helm.returncode != 0:
         raise ToolError(f"helm template {chart} failed:\n{helm.stderr.strip()}")
     python = programs["supervisord"].parent / "python"
-    script = Path(__file__).with_name("configmap.py")
     text = subprocess.run(
-        [python, script, file],
+        [python, "-c", FILE_OF_CONFIGMAP, file],
         input=helm.stdout,
         stdout=subprocess.PIPE,
         text=True,

@@ -3,11 +3,39 @@
 import signal
 import sys
 
-from loadtests.bench.compare import simulation
+from loadtests.bench.balancing.experiment import Balancing
+from loadtests.bench.capacity.experiment import Capacity
+from loadtests.bench.compare.experiment import Compare
+from loadtests.bench.connections.experiment import Connections
+from loadtests.bench.direct.experiment import Direct
 from loadtests.bench.experiment import command
-from loadtests.bench.registry import EXPERIMENTS
+from loadtests.bench.experiment.plan import Experiment
+from loadtests.bench.field.experiment import Field
+from loadtests.bench.gateway.experiment import Gateway
+from loadtests.bench.instructions.experiment import Instructions
+from loadtests.bench.mixed.experiment import Mixed
+from loadtests.bench.soak.experiment import Soak
+from loadtests.bench.threads.experiment import Threads
 from loadtests.usage import Parser
 from tools.errors import ToolError
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        Field(),
+        Gateway(),
+        Balancing(),
+        Capacity(),
+        Connections(),
+        Mixed(),
+        Threads(),
+        Compare(),
+        Direct(),
+        Instructions(),
+        Soak(),
+    )
+}
+"""All benchmarks, by name."""
 
 
 def main(arguments: list[str]) -> int:
@@ -17,7 +45,6 @@ def main(arguments: list[str]) -> int:
     for experiment in EXPERIMENTS.values():
         command.add(commands, experiment)
     command.add_report(commands, EXPERIMENTS)
-    simulation.add(commands)
     options = parser.parse_args(arguments)
     # Ended like by Ctrl-C, so that nothing that was started is left. A shell without jobs ignores both for
     # what it starts in the background.

@@ -1,10 +1,11 @@
-"""CPU time of processes, and how busy the machine is."""
+"""CPU time of processes and what else the kernel counts of them, and how busy the machine is."""
 
 import ctypes
 import os
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,3 +86,48 @@ class Watch:
 
     def _now(self) -> tuple[float, float, Machine, float]:
         return time.monotonic(), self.used(), Machine.now(), time.process_time()
+
+
+@dataclass
+class Counters:
+    """User and system seconds of some processes during a load, and how often a thread waited; all threads together."""
+
+    user: float = 0.0
+    system: float = 0.0
+    sleeps: int = 0
+
+    @contextmanager
+    def of(self, pids: Sequence[int]) -> Iterator[None]:
+        """Counts while it is open."""
+        before = _counted(pids)
+        yield
+        after = _counted(pids)
+        self.user, self.system = after.user - before.user, after.system - before.system
+        self.sleeps = after.sleeps - before.sleeps
+
+    def per_request(self, requests: int) -> dict[str, float]:
+        """As figures of a row."""
+        total = self.user + self.system
+        return {
+            "user_share": self.user / total if total else 0.0,
+            "sleeps": self.sleeps / requests,
+        }
+
+
+def _counted(pids: Iterable[int]) -> Counters:
+    found = Counters()
+    for pid in pids:
+        # After the name, which may hold anything, comes the third field (proc_pid_stat(5)).
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        found.user += int(fields[11]) / _TICKS
+        found.system += int(fields[12]) / _TICKS
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found.sleeps += _waits((task / "status").read_text())
+    return found
+
+
+def _waits(status: str) -> int:
+    """voluntary_ctxt_switches of proc_pid_status(5)."""
+    fields = dict(line.split(":", 1) for line in status.splitlines())
+    return int(fields["voluntary_ctxt_switches"])

@@ -2,13 +2,17 @@
 
 import argparse
 import os
+import re
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
 from loadtests import k6, record, summary
-from loadtests.cluster import merge, observed, release, runners
+from loadtests.cluster import merge, release, runners
 from loadtests.cluster.kubectl import Kubectl
-from loadtests.report import keep
+from loadtests.cluster.release import Receiver
+from loadtests.record import Server
+from loadtests.report import keep, prometheus
 from loadtests.scenario import SETTINGS, add_out
 from loadtests.usage import UsageError
 
@@ -70,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
         if not options.keep:
             release.uninstall(kubectl, wanted.release)
     run = merge.record_of(wanted, installed, ended, started, load)
-    run.server = observed.server_side(kubectl, installed.receiver, ended.began, run.seconds)
+    run.server = server_side(kubectl, installed.receiver, ended.began, run.seconds)
     keep(run, folder)
     print(summary.describe(run))
     for reason in ended.reasons():
@@ -88,3 +92,22 @@ def _check(options: argparse.Namespace) -> None:
     for file in options.values:
         if not file.is_file():
             raise UsageError(f"--values {file}: there is no such file")
+
+
+def server_side(
+    kubectl: Kubectl, receiver: Receiver | None, began: float | None, seconds: float
+) -> Server | None:
+    """What Prometheus saw meanwhile; nothing where there is none, or the run did not begin."""
+    if receiver is None or began is None:
+        return None
+    # By the kubelet: past its NetworkPolicy, which lets nobody outside of the cluster in.
+    argv = kubectl.argv("port-forward", f"service/{receiver.service}", f":{receiver.port}")
+    with subprocess.Popen(
+        argv, env=kubectl.environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            found = re.search(r"127\.0\.0\.1:\d+", process.stdout.readline())
+            url = f"http://{found[0]}" if found else ""
+            return prometheus.ask(url, began, seconds, f'namespace="{kubectl.namespace}"')
+        finally:
+            process.terminate()

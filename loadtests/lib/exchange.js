@@ -1,4 +1,4 @@
-// One request on a route, and the checks of its reply.
+// One request on a route, and the checks of its reply; and what counts the exceptions of a script.
 
 import { check } from 'k6';
 import http from 'k6/http';
@@ -8,6 +8,7 @@ import { baseUrl, replicas } from './settings.js';
 
 const replies = new Counter('replica_replies');
 const refusals = new Counter('refusals');
+const errors = new Counter('script_errors');
 
 /**
  * Sends one request. Its series carry the route's name, never the URL. `how` may have `base`,
@@ -63,4 +64,24 @@ function isRight(response, body) {
     return false;
   }
   return typeof body === 'string' ? response.body === body : body(response);
+}
+
+/** Runs one iteration. k6 itself only logs an exception and continues. */
+export function guarded(iteration) {
+  try {
+    return iteration();
+  } catch (error) {
+    errors.add(1);
+    throw error;
+  }
+}
+
+/** The same for an iteration that waits for promises. */
+export async function guardedAsync(iteration) {
+  try {
+    await iteration();
+  } catch (error) {
+    errors.add(1);
+    throw error;
+  }
 }

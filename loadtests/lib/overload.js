@@ -2,8 +2,7 @@
 
 import exec from 'k6/execution';
 
-import { exchange } from './exchange.js';
-import { guarded } from './guard.js';
+import { exchange, guarded } from './exchange.js';
 import { common, inTurn, shown, sound, within } from './options.js';
 import { drawn, seeded } from './random.js';
 import { mix } from './routes.js';

@@ -7,8 +7,7 @@
 import { Counter, Gauge } from 'k6/metrics';
 
 import { arrivals } from '../lib/arrivals.js';
-import { exchangeAsync } from '../lib/exchange.js';
-import { guardedAsync } from '../lib/guard.js';
+import { exchangeAsync, guardedAsync } from '../lib/exchange.js';
 import { Climb } from '../lib/knee.js';
 import { common } from '../lib/options.js';
 import { drawn, seeded } from '../lib/random.js';

@@ -8,8 +8,7 @@
 import exec from 'k6/execution';
 
 import { check } from 'k6';
-import { exchange } from '../lib/exchange.js';
-import { guarded } from '../lib/guard.js';
+import { exchange, guarded } from '../lib/exchange.js';
 import { common, everyReplica, inTurn, openLoop, shown, sound, started } from '../lib/options.js';
 import { seeded } from '../lib/random.js';
 import { named } from '../lib/routes.js';

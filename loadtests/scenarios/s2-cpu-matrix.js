@@ -6,8 +6,7 @@
 
 import exec from 'k6/execution';
 
-import { exchange } from '../lib/exchange.js';
-import { guarded } from '../lib/guard.js';
+import { exchange, guarded } from '../lib/exchange.js';
 import { closedLoop, common, inTurn, sound } from '../lib/options.js';
 import { seeded } from '../lib/random.js';
 import { workOf } from '../lib/routes.js';

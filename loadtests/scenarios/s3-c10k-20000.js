@@ -7,8 +7,7 @@
 import exec from 'k6/execution';
 
 import { connections, crowd, keeping, own, server, told, until, users } from '../lib/crowd.js';
-import { exchangeAsync } from '../lib/exchange.js';
-import { guardedAsync } from '../lib/guard.js';
+import { exchangeAsync, guardedAsync } from '../lib/exchange.js';
 import { common, complete } from '../lib/options.js';
 import { seeded } from '../lib/random.js';
 import { named } from '../lib/routes.js';

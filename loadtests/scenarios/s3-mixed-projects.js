@@ -6,8 +6,7 @@
 
 import exec from 'k6/execution';
 
-import { exchange } from '../lib/exchange.js';
-import { guarded } from '../lib/guard.js';
+import { exchange, guarded } from '../lib/exchange.js';
 import { common, openLoop, sound, started, within } from '../lib/options.js';
 import { Projects } from '../lib/projects.js';
 import { seeded } from '../lib/random.js';

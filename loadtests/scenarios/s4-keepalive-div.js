@@ -5,8 +5,7 @@
 
 import exec from 'k6/execution';
 
-import { exchange } from '../lib/exchange.js';
-import { guarded } from '../lib/guard.js';
+import { exchange, guarded } from '../lib/exchange.js';
 import { closedLoop, common, inTurn, openLoop, sound, within } from '../lib/options.js';
 import { seeded } from '../lib/random.js';
 import { halfOf } from '../lib/routes.js';

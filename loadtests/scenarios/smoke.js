@@ -3,8 +3,7 @@
 
 import exec from 'k6/execution';
 
-import { exchange } from '../lib/exchange.js';
-import { guarded } from '../lib/guard.js';
+import { exchange, guarded } from '../lib/exchange.js';
 import { common, flawless, openLoop } from '../lib/options.js';
 import { seeded } from '../lib/random.js';
 import { routes } from '../lib/routes.js';

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.bench.balancing import figures, policies
+from loadtests.bench.balancing import figures, scenarios
 from loadtests.bench.balancing.experiment import Balancing
 from loadtests.bench.balancing.scenarios import REFERENCE, SCENARIOS, SLO_MS
 from loadtests.bench.experiment.record import Record
@@ -96,8 +96,8 @@ def test_the_report_judges_by_the_target() -> None:
     record.rows = [
         row(name, shape, policy, number, load)
         for name, shape, number in itertools.product(SCENARIOS, SHAPES, SEEDS)
-        for policy in policies.POLICIES
-        if name in policies.ONLY.get(policy, (name,))
+        for policy in scenarios.POLICIES
+        if name in scenarios.ONLY.get(policy, (name,))
         for load in SCENARIOS[name].ladder or (SCENARIOS[name].load,)
     ]
     text = Balancing().page(record).markdown
@@ -115,7 +115,7 @@ def test_a_run_measures_every_policy_under_the_same_arrivals(tmp_path: Path) -> 
     result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     record = Record.read(tmp_path / "bench-balancing.json")
-    assert {found["policy"] for found in record.rows} == set(policies.POLICIES)
+    assert {found["policy"] for found in record.rows} == set(scenarios.POLICIES)
     assert len({found["requests"] for found in record.rows}) == 1
     # The replica that fails fast was asked, and not all the time.
     assert all(0 < found["wrong"] < found["requests"] for found in record.rows)

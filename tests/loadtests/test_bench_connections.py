@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.bench.connections import busy, cost, ladder, tuned
+from loadtests.bench.connections import ladder, tuned
 from loadtests.bench.connections.clients import Holders, holders, quantiles
 from loadtests.bench.connections.climb import Climb
 from loadtests.bench.connections.experiment import Connections
-from loadtests.bench.connections.rows import Rows
+from loadtests.bench.connections.part import Rows
 from loadtests.bench.experiment import builds
 from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.experiment.record import Record
@@ -78,27 +78,6 @@ def _hot(rows: Rows) -> None:
             assert len(row["lanes"]) == (1 if "all on" in row["line"] else 2)
 
 
-def _envoy(rows: Rows) -> None:
-    assert all(sum(rows.values(line, "moves")) == 0 for line in rows.lines() if "(off)" in line)
-
-
-def _cost(rows: Rows) -> None:
-    for line in rows.lines():
-        (parkings,), (requests,) = rows.values(line, "parkings"), rows.values(line, "requests")
-        # One that waits for its turn for long may be parked, woken and parked again.
-        assert (parkings >= requests) == (cost.AWAKE not in line)
-        assert (rows.values(line, "moves") > [0]) == (cost.PARKS_AND_MOVES in line)
-
-
-def _busy(rows: Rows) -> None:
-    for name, load in busy.LOADS.items():
-        for arm in load.arms:
-            back = sum(rows.values(f"{name}: {arm}", "returns"))
-            if busy.BY_HYPER in arm or load.bodies != 10:
-                assert back == 0
-    assert all(len(row["slices"]) == 4 * busy.TURNS for row in rows.record.rows)
-
-
 def _held(rows: Rows) -> None:
     for arm, crowd in ladder.HELD.items():
         count = max(8, round(0.02 * crowd.connections))
@@ -131,9 +110,6 @@ CHECKS = {
     "memory": _memory,
     "climb": _climb,
     "hot": _hot,
-    "envoy": _envoy,
-    "cost": _cost,
-    "busy": _busy,
     "held": _held,
     "at-once": _at_once,
     "burst": _burst,
@@ -243,6 +219,28 @@ def test_slow_readers_are_held_and_cost_nobody_a_lane(
         assert clients.look()["open"] == 8
 
 
+def test_requests_are_counted_as_the_server_counts_them(generator: Path, server: Server) -> None:
+    def seen(route: str) -> float:
+        series = server.metrics().items()
+        own = f'route="{route}"'
+        return sum(
+            n for key, n in series if key.startswith("corelane_requests_total{") and own in key
+        )
+
+    options = {"connections": 8, "ops": 1000, "seconds": 0.5, "warm_up": 0.1}
+    mix = {**options, "rate": 400, "seed": 7, "work_share": 0.5}
+    for mode, chosen in (("closed", options), ("open", mix)):
+        with Generator(generator, Place(CPUS[:1]), mode, _address(server), **chosen) as load:
+            before = {route: seen(route) for route in ("/hello", "/work")}
+            result = load.measure()
+            after = {route: seen(route) for route in ("/hello", "/work")}
+        assert result["wrong"] == 0
+        assert result["requests"] == sum(result["lanes"].values()) > 0
+        for route, kind in (("/hello", "hello"), ("/work", "work")):
+            told = result["latency_us"].get(kind, {"count": 0})["count"]
+            assert told == after[route] - before[route]
+
+
 def test_a_mix_of_sizes_is_counted_by_size(generator: Path, server: Server) -> None:
     options = {"rate": 300, "seconds": 1, "warm_up": 0.1, "works": "100=0.3,5000=0.3"}
     with Generator(generator, Place(CPUS), "open", _address(server), **options) as load:
@@ -271,57 +269,6 @@ def rows_of(part: str, lines: dict[str, list[dict]]) -> Rows:
         for number, figures in enumerate(rounds, 1)
     ]
     return Rows(Record("connections", {}, rows=found), part)
-
-
-def cost_rows(moves: int) -> Rows:
-    def rounds(*cpu_us: float, **more: int) -> list[dict]:
-        one = {"requests": 1000, "parkings": 0, "moves": 0, **more}
-        return [{**one, "cpu_us": used} for used in cpu_us]
-
-    arms = {
-        cost.AWAKE: rounds(10.0, 30.0, 12.0),
-        cost.PARKS: rounds(12.0, 31.0, 15.0, parkings=1000),
-        cost.PARKS_AND_MOVES: rounds(12.8, 32.0, 16.2, parkings=1000, moves=moves),
-    }
-    lines = {f"{over}: {arm}": found for over in cost.SPREADS for arm, found in arms.items()}
-    return rows_of("cost", lines)
-
-
-def test_a_park_and_a_move_are_differences_within_a_round() -> None:
-    # The medians of all rounds, 12 and 15 µs, would say 3 of a park.
-    rows = cost_rows(moves=200)
-    for over in cost.SPREADS:
-        assert cost.of_parking(rows, over) == pytest.approx([2.0, 1.0, 3.0])
-        # 0.8 µs of each of 1,000 requests are those of 200 moves.
-        assert cost.of_moving(rows, over) == pytest.approx([4.0, 5.0, 6.0])
-    assert all("meets the target" in sentence for sentence in cost.Cost().reading(rows))
-    assert all("misses the target" in one for one in cost.Cost().reading(cost_rows(moves=20)))
-    assert all("is not known" in one for one in cost.Cost().reading(cost_rows(moves=0)))
-
-
-@pytest.mark.parametrize(
-    ("percent", "said", "more"),
-    [
-        ((0.5, -0.4, 0.2), "shown", False),
-        ((3.1, 3.5, 2.8), "refuted: more expensive", False),
-        ((-3.1, -3.5, -2.8), "refuted: cheaper", False),
-        ((-9.0, 0.5, 0.1), "undecided; not more expensive by as much", True),
-        ((9.0, -8.0, 0.1), "undecided", True),
-    ],
-)
-def test_busy_connections_are_judged_by_the_interval(
-    percent: tuple[float, ...], said: str, more: bool
-) -> None:
-    base = [10.0, 12.0, 9.0, 30.0] * 3
-    changed = [one * (1 + percent[index % len(percent)] / 100) for index, one in enumerate(base)]
-    lines = {f"/hello: {busy.BASE}": base, f"/hello: {busy.PARKING}": changed}
-    rows = rows_of(
-        "busy", {line: [{"cpu_us": one} for one in found] for line, found in lines.items()}
-    )
-    (sentence,) = busy.Busy().reading(rows)
-    assert sentence.endswith(f"Within ± 2%: **{said}**.")
-    (pair,) = busy.compared(rows)
-    assert (busy.judged(rows, *pair) in busy.OPEN) == more
 
 
 def test_the_narrowest_window_counts_every_round() -> None:

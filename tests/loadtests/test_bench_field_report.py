@@ -6,8 +6,8 @@ import pytest
 
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.field.experiment import Field
+from loadtests.bench.field.rows import BEHIND, FIRST, LEVEL, Place, place
 from loadtests.bench.field.scaling import between
-from loadtests.bench.field.standing import BEHIND, FIRST, LEVEL, Place, place
 
 pytestmark = pytest.mark.nightly
 
@@ -41,12 +41,12 @@ def test_first_and_behind_need_all_rounds(
 
 
 def test_behind_needs_the_best_of_the_other_rounds_as_well() -> None:
-    # By the median of all rounds axum is the best other, and better in each of them. By the second
-    # and the third alone ntex would have been, which lost the first.
-    values = {"us": [1.0, 1.1, 0.9], "axum": [0.9, 0.65, 0.6], "ntex": [5.0, 0.2, 0.7]}
+    # By the median of all rounds nginx is the best other, and better in each of them. By the second
+    # and the third alone hyper would have been, which lost the first.
+    values = {"us": [1.0, 1.1, 0.9], "nginx": [0.9, 0.65, 0.6], "hyper": [5.0, 0.2, 0.7]}
     found = stands(**values)
-    assert (found.best, found.standing) == ("axum", LEVEL)
-    values["ntex"][0] = 0.8
+    assert (found.best, found.standing) == ("nginx", LEVEL)
+    values["hyper"][0] = 0.8
     assert stands(**values).standing == BEHIND
 
 
@@ -92,24 +92,24 @@ def c10k(server: str, p99: float, dropped: int) -> dict:
 
 
 def test_the_floor_and_the_profiled_build_are_shown_and_not_ranked() -> None:
-    costs = {"floor": 5.0, f"{US} PGO": 5.2, US: 5.5, "axum": 6.0}
+    costs = {"floor": 5.0, f"{US} PGO": 5.2, US: 5.5, "nginx": 6.0}
     text = report(*(closed(name, cost) for name, cost in costs.items()))
     (line,) = (line for line in text.splitlines() if line.startswith("| `GET /hello`: CPU"))
-    assert "| axum " in line and "| 1 of 2 | first" in line
+    assert "| nginx " in line and "| 1 of 2 | first" in line
     assert "1.10 times the floor, which meets the target" in text
     assert f"| {US} PGO | 5.20 " in text
 
 
 def test_latencies_of_the_few_that_got_in_are_not_ranked() -> None:
-    text = report(c10k(US, 500.0, 0), c10k("axum", 600.0, 10), c10k("apache", 300.0, 11))
+    text = report(c10k(US, 500.0, 0), c10k("nginx", 600.0, 10), c10k("apache", 300.0, 11))
     places = [line for line in text.splitlines() if line.startswith("| 10,000 connections")]
-    assert [line.split("|")[2].strip() for line in places if " ms " in line] == ["axum"] * 4
+    assert [line.split("|")[2].strip() for line in places if " ms " in line] == ["nginx"] * 4
     assert "| apache " in text
 
 
 def test_what_a_contender_does_not_carry_is_told() -> None:
-    text = report(closed(US, 5.0), {"server": "axum", "part": "div", "error": "no answer to /div"})
-    assert "axum, div, round 1: no answer to /div" in text
+    text = report(closed(US, 5.0), {"server": "nginx", "part": "div", "error": "no answer to /div"})
+    assert "nginx, div, round 1: no answer to /div" in text
 
 
 def test_a_peer_that_does_not_carry_the_connections_is_a_finding() -> None:

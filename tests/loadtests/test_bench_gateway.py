@@ -7,21 +7,14 @@ from pathlib import Path
 import pytest
 
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.gateway import proxies, shipped
+from loadtests.bench.gateway import proxies
 from loadtests.bench.gateway.experiment import Gateway
 from loadtests.bench.gateway.proxies import GATEWAY, HAPROXY, LEAN, LOGS, MINIMAL, NGINX
-from loadtests.bench.gateway.settings import SETTINGS, applied
-from loadtests.bench.gateway.shipped import Endpoint
 from support import REPOSITORY
-from tools import resolve
 
 pytestmark = pytest.mark.nightly
 
 COMPARED = [MINIMAL, LEAN, GATEWAY, GATEWAY + LOGS, NGINX + LOGS, HAPROXY + LOGS]
-BY_VALUES = {"nothing", "everything logged"}
-"""Settings that change nothing where the chart's values say the same already; and every policy's."""
-POLICIES = {"round robin", "least of two", "least of all", "random"}
-POOL = [Endpoint(18100, 18200), Endpoint(18101, 18201)]
 
 
 def bench(name: str, out: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -45,38 +38,10 @@ def test_a_run_is_measured_and_written(binary: Path, tmp_path: Path) -> None:
     assert (tmp_path / "bench-gateway.md").read_text() == Gateway().page(record).markdown
 
 
-def test_a_setting_is_measured_and_written(binary: Path, tmp_path: Path) -> None:
-    result = bench("gateway-settings", tmp_path, "--only", "no request ID", "--server", binary)
-    assert result.returncode == 0, result.stderr
-    (row,) = Record.read(tmp_path / "bench-gateway-settings.json").rows
-    assert row["wrong"] == 0 < row["requests"]
-    assert "| no request ID | generate_request_id: false " in result.stdout
-
-
 def test_an_unknown_name_is_rejected_before_anything_is_built(tmp_path: Path) -> None:
     result = bench("gateway", tmp_path, "--only", "apache")
     assert result.returncode == 1
     assert f"--only apache: allowed are {GATEWAY}, " in result.stderr
-
-
-def test_every_setting_changes_something_that_envoy_takes(tmp_path: Path) -> None:
-    tools = resolve.ensure(["helm", "supervisord", "envoy"])
-    rendered = shipped.configuration(tools, POOL)
-    base = proxies.envoy("shipped", rendered)
-    same, refused = [], {}
-    for name in SETTINGS:
-        proxy = applied(name, rendered)
-        if not proxy.differs_from(base):
-            same.append(name)
-        file = tmp_path / "envoy.json"
-        file.write_text(proxies.filled(proxy.text, {"PORT": "18000"}))
-        argv = [tools["envoy"], "--mode", "validate", "-c", file, "-l", "error"]
-        result = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if result.returncode:
-            refused[name] = result.stderr
-    assert refused == {}
-    assert set(same) <= BY_VALUES | POLICIES
-    assert len(POLICIES & set(same)) <= 1
 
 
 def reading(gateway: list[float]) -> str:

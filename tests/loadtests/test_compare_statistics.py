@@ -3,16 +3,35 @@
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from statistics import median
 
 import pytest
 
-from loadtests.bench.compare import simulation, verdict
-from loadtests.bench.compare.measures import MARGINS, MEASURES, ORDERS, Slice, difference
+from loadtests.bench.compare import verdict
+from loadtests.bench.compare.measures import (
+    BUILDS,
+    MARGINS,
+    MEASURES,
+    ORDERS,
+    PATHS,
+    Round,
+    Sample,
+    Slice,
+    difference,
+    differences,
+)
 from loadtests.bench.compare.signed_rank import SignedRank
-from loadtests.bench.compare.verdict import FASTER, NO_DIFFERENCE, NO_SLOWER, SLOWER, UNDECIDED
+from loadtests.bench.compare.verdict import (
+    FASTER,
+    NO_DIFFERENCE,
+    NO_SLOWER,
+    SLOWER,
+    UNDECIDED,
+    Look,
+)
 
 pytestmark = pytest.mark.fast
 
@@ -164,10 +183,100 @@ def test_the_fewest_rounds_are_just_enough() -> None:
             assert verdict.look(values, dict.fromkeys(names, 5.0), looks).verdict == wanted
 
 
+@dataclass(frozen=True)
+class Noise:
+    """What lies between the truth and a sample, as standard deviations of logarithms."""
+
+    start: float
+    """Of a build from one start to the next: where its memory happens to lie."""
+    sample: float
+    drift: float
+    """Of what the machine changes by, evenly, from the first slice of a round to the last."""
+
+
+NOISE = {
+    "cpu": Noise(start=0.01, sample=0.01, drift=0.02),
+    "throughput": Noise(start=0.015, sample=0.02, drift=0.03),
+    "p50": Noise(start=0.02, sample=0.04, drift=0.05),
+    "p99": Noise(start=0.03, sample=0.12, drift=0.05),
+}
+"""By the kind of measure."""
+
+MACHINES = {"quiet": 0.0, "busy": 0.1}
+"""The share of slices that a neighbour disturbs."""
+
+DISTURBED = 0.5
+"""A disturbed sample is worse by up to this much, as a logarithm."""
+
+
+def compared(
+    seed: int,
+    percent: Mapping[str, float],
+    looks: Sequence[int],
+    neighbours: float = MACHINES["busy"],
+) -> Look:
+    """One whole comparison, in which head is worse by so many percent, by the kind of measure."""
+    draw = random.Random(seed)
+    by_name = {measure.name: MARGINS[measure.kind] for measure in MEASURES}
+    rounds: list[Round] = []
+    for number in looks:
+        rounds += [_round(draw, percent, neighbours) for _ in range(number - len(rounds))]
+        found = verdict.look(differences(MEASURES, rounds), by_name, len(looks))
+        if found.decided:
+            break
+    return found
+
+
+def _round(draw: random.Random, percent: Mapping[str, float], neighbours: float) -> Round:
+    slices = []
+    for path in PATHS:
+        for loop in ("closed", "open"):
+            kinds = [one.kind for one in MEASURES if (one.path, one.loop) == (path, loop)]
+            disturbed = [draw.random() < neighbours for _ in ORDERS[0]]
+            slices += _slices(draw, (path, loop), kinds, percent, disturbed)
+    return slices
+
+
+def _slices(
+    draw: random.Random,
+    place: tuple[str, str],
+    kinds: list[str],
+    percent: Mapping[str, float],
+    disturbed: Sequence[bool],
+) -> list[Slice]:
+    """The slices of one loop."""
+    start = {kind: {build: draw.gauss(0, NOISE[kind].start) for build in BUILDS} for kind in kinds}
+    drift = {kind: draw.gauss(0, NOISE[kind].drift) for kind in kinds}
+    slices = []
+    order = draw.choice(ORDERS)
+    for number, build in enumerate(order):
+        costs = {}
+        for kind in kinds:
+            truth = math.log1p(percent.get(kind, 0.0) / 100) if build == "head" else 0.0
+            costs[kind] = math.exp(
+                truth
+                + start[kind][build]
+                + drift[kind] * number / (len(order) - 1)
+                + draw.gauss(0, NOISE[kind].sample)
+                + (draw.uniform(0, DISTURBED) if disturbed[number] else 0.0)
+            )
+        slices.append(Slice(build, *place, _sample(costs)))
+    return slices
+
+
+def _sample(costs: Mapping[str, float]) -> Sample:
+    """As the load generator tells it, of the costs by kind."""
+    return {
+        "cpu_us": costs.get("cpu", 1.0),
+        "requests_per_second": 1 / costs.get("throughput", 1.0),
+        "latency_us": {"hello": {"50": costs.get("p50", 1.0), "99": costs.get("p99", 1.0)}},
+    }
+
+
 def verdicts(percent: dict[str, float], comparisons: int, machine: str = "busy") -> Counter[str]:
     """How often each verdict is given where head is worse by so much, by kind."""
-    neighbours = simulation.MACHINES[machine]
-    found = (simulation.compared(seed, percent, LOOKS, neighbours) for seed in range(comparisons))
+    neighbours = MACHINES[machine]
+    found = (compared(seed, percent, LOOKS, neighbours) for seed in range(comparisons))
     return Counter(one.verdict for one in found)
 
 
@@ -194,6 +303,6 @@ def test_what_is_much_slower_is_found(percent: dict[str, float]) -> None:
 
 
 def test_a_comparison_ends_as_soon_as_it_is_decided() -> None:
-    rounds = [simulation.compared(seed, {"cpu": 30.0}, LOOKS).rounds for seed in range(20)]
+    rounds = [compared(seed, {"cpu": 30.0}, LOOKS).rounds for seed in range(20)]
     assert median(rounds) == LOOKS[0]
-    assert simulation.compared(1, MARGINS, LOOKS).rounds == LOOKS[-1]
+    assert compared(1, MARGINS, LOOKS).rounds == LOOKS[-1]

@@ -19,7 +19,7 @@ FLOOR, REFERENCE = "floor", "corelane-server"
 
 PEERS = builds.BENCH / "peers"
 
-RUST = ("hyper", "may_minihttp", "ntex", "actix_web", "axum")
+RUST = ("hyper", "may_minihttp", "actix_web")
 """Programs that cargo builds here."""
 
 

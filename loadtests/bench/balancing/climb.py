@@ -4,8 +4,8 @@ import time
 from collections.abc import Iterable
 
 from loadtests.bench.balancing.figures import LOST_MS, answers, percentile, recovery
-from loadtests.bench.balancing.policies import ONLY
 from loadtests.bench.balancing.scenarios import (
+    ONLY,
     REFERENCE,
     SLO_MS,
     SLOW_SHARE,

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from loadtests.bench import cpu
 from loadtests.bench.balancing import climb, report
-from loadtests.bench.balancing.policies import POLICIES
-from loadtests.bench.balancing.scenarios import SCENARIOS
-from loadtests.bench.balancing.stack import Programs, Shape, Stack, end_all
+from loadtests.bench.balancing.scenarios import POLICIES, SCENARIOS
+from loadtests.bench.balancing.stack import Shape, Stack, end_all
 from loadtests.bench.experiment import builds
+from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.page import Page
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Stand, Task
 from loadtests.bench.experiment.record import Record
@@ -53,9 +53,9 @@ class Balancing(Experiment):
 
     @contextmanager
     def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[BalancingStand]:
-        tools = resolve.ensure(["helm", "envoy", "supervisord"])
+        # The replicas are peers, so no server is built.
         peers = builds.build(builds.BENCH, ["load-generator", "virtual-replica"], plan.profile)
-        programs = Programs(peers / "virtual-replica", peers / "load-generator", tools)
+        programs = Programs(Path(), peers, resolve.ensure(["helm", "envoy", "supervisord"]))
         folder = Path(tempfile.mkdtemp(prefix="bench-balancing-"))
         try:
             yield BalancingStand(plan, (), programs=programs, folder=folder)

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from loadtests.bench.balancing.climb import LAG_MS, TRIES
-from loadtests.bench.balancing.policies import ONLY
-from loadtests.bench.balancing.scenarios import REFERENCE, SCENARIOS, SLO_MS
+from loadtests.bench.balancing.scenarios import ONLY, REFERENCE, SCENARIOS, SLO_MS
 from loadtests.bench.balancing.verdict import adoption, capacities, ladders, reference, target
 from loadtests.bench.experiment.page import LEGEND, Page, cell
 from loadtests.bench.experiment.plots import Panel, Plot, Series

@@ -103,3 +103,22 @@ def rate(scenario: Scenario, load: float, replicas: int) -> float:
     """Requests per second of a load in percent."""
     counted = replicas - 1 if scenario.of_others else replicas
     return load / 100 * counted * 1000 / SERVICE_MS
+
+
+DEFAULT = "least-request"
+KEEPING = "least-request, no ejection"
+
+POLICIES: dict[str, dict] = {
+    DEFAULT: {"balancing": {"policy": "least-request"}},
+    "least-request-p2c": {"balancing": {"policy": "least-request-p2c"}},
+    "round-robin": {"balancing": {"policy": "round-robin"}},
+    "load-aware": {"balancing": {"policy": "load-aware"}},
+    KEEPING: {
+        "balancing": {"policy": "least-request"},
+        "outliers": {"failurePercent": 0},
+    },
+}
+"""Below `upstream`, by the name in the tables."""
+
+ONLY = {KEEPING: ("failing",)}
+"""What is measured in some scenarios alone."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from loadtests.bench import cpu
+from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.free_ports import free_ports
 from local import render
 from local.topology import HOST
@@ -19,16 +20,6 @@ from tools.errors import ToolError
 PATIENCE = 60.0
 CONNECTIONS = 256
 """Of the generator to each gateway."""
-
-
-@dataclass(frozen=True)
-class Programs:
-    """What runs."""
-
-    replica: Path
-    generator: Path
-    tools: dict[str, Path]
-    """helm, envoy and supervisord, whose Python reads YAML."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +82,7 @@ class Stack(ExitStack):
 
     def _replica(self, index: int) -> subprocess.Popen:
         listen, admin = self._ports[index]
-        argv = [self._programs.replica, "--name", f"replica-{index}"]
+        argv = [self._programs.peers / "virtual-replica", "--name", f"replica-{index}"]
         argv += ["--listen", f"{HOST}:{listen}", "--admin", f"{HOST}:{admin}"]
         return self._run(argv, f"replica-{index}")
 

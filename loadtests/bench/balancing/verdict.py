@@ -5,8 +5,7 @@ from statistics import median
 
 from loadtests.bench.balancing.climb import objective
 from loadtests.bench.balancing.figures import capacity
-from loadtests.bench.balancing.policies import DEFAULT, ONLY
-from loadtests.bench.balancing.scenarios import REFERENCE, SCENARIOS
+from loadtests.bench.balancing.scenarios import DEFAULT, ONLY, REFERENCE, SCENARIOS
 from loadtests.bench.experiment.page import verdict
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.text import spread

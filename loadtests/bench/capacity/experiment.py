@@ -11,13 +11,11 @@ from loadtests.bench.capacity.cells import CELLS, Cell
 from loadtests.bench.capacity.load import Asker
 from loadtests.bench.capacity.measure import KNEE, LOW, CapacityStand
 from loadtests.bench.experiment import builds, servers
-from loadtests.bench.experiment.generator import may_be_first
 from loadtests.bench.experiment.measurement import calibrate
 from loadtests.bench.experiment.page import LEGEND, Page, cell, middle, percent
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task
 from loadtests.bench.experiment.plots import Panel, Plot, Series
 from loadtests.bench.experiment.record import Record
-from tools.errors import ToolError
 
 UNITS = {"knee": (0, "requests/s"), "p99": (2, "ms")}
 """Of each figure: digits, and its unit."""
@@ -37,12 +35,6 @@ class Capacity(Experiment):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--ahead",
-            action="store_true",
-            help="run servers ahead of all other processes, for a machine that is not quiet; the kernel leaves "
-            "the others a twentieth of each CPU",
-        )
-        parser.add_argument(
             "--corelane", type=Path, metavar="PROGRAM", help="another build of corelane"
         )
 
@@ -51,24 +43,18 @@ class Capacity(Experiment):
 
     @contextmanager
     def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[CapacityStand]:
-        if plan.options.ahead and not may_be_first():
-            raise ToolError(
-                "--ahead: this user may not set a real-time priority (chrt --fifo 1 true)"
-            )
         cpus = servers.first_cpus(2)
-        programs = builds.obtain(set(), plan.server, plan.profile)
+        programs = builds.obtain(plan.server, plan.profile)
         command = plan.options.corelane and plan.options.corelane.resolve()
         if not command:
             folder = builds.build(builds.SERVICES, ["corelane-cli"], plan.profile)
             command = folder / "corelane"
         work = calibrate(programs, cpus, plan.seconds(1.0, least=0.3))
         asker = Asker(programs.generator, [cpus[1]], work.ops_per_ms)
-        stand = CapacityStand(
-            plan, cpus, programs=programs, command=command, asker=asker, ahead=plan.options.ahead
-        )
+        stand = CapacityStand(plan, cpus, programs=programs, command=command, asker=asker)
         stand.outside = measure.outside(stand)
         stand.facts |= {"work": asdict(work), "outside_us": 1e6 * stand.outside}
-        stand.versions = builds.describe(programs, set())
+        stand.versions = builds.describe()
         yield stand
 
     def measure(self, stand: CapacityStand, task: Task, number: int) -> Row:

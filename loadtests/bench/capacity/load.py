@@ -7,25 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadtests.bench.capacity.cells import KINDS, USERS, Cell
-from loadtests.bench.experiment.generator import Generator, Place, may_be_first
+from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.experiment.servers import Running
 from loadtests.bench.mixed.stack import PAGE, TOKEN
 
 Look = Callable[[], object]
 """Reads counters."""
-
-
-AHEAD = ["chrt", "--fifo", "1"]
-"""Ahead of every ordinary thread (sched(7))."""
-
-
-class First(Place):
-    """Ahead even of a server that is ahead: with two lanes they share a CPU."""
-
-    def argv(self) -> list[str]:
-        """What its command begins with."""
-        pinned = ["taskset", "-c", ",".join(map(str, self.cpus))]
-        return [*pinned, "chrt", "--fifo", "2"] if may_be_first() else pinned
 
 
 @dataclass(frozen=True)
@@ -51,7 +38,7 @@ class Asker:
 
         `look` is called before and after it, with no request in flight.
         """
-        place = First(self.cpus)
+        place = Place(self.cpus, first=True)
         if cell.projects:
             return self._users(server, place, part, look)
         options = {"rate": round(part.rate, 1), "seconds": part.seconds, "seed": part.seed}

@@ -1,10 +1,11 @@
 """Measures one cell in one round: calibrates at a low load, asks the model, then measures both."""
 
+import json
+import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.bench.capacity import predict
 from loadtests.bench.capacity.cells import Cell
 from loadtests.bench.capacity.load import Asker, Part
 from loadtests.bench.capacity.replica import Replica, Seen, grown, quiet, serving
@@ -12,6 +13,50 @@ from loadtests.bench.capacity.verdict import USED
 from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.plan import Stand
 from postgres import home
+from tools.errors import ToolError
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Of one cell, calibrated at a low load."""
+
+    knee: float
+    """Requests per second."""
+    limit: str
+    rate: float
+    """The load for which the times are."""
+    p99_ms: float
+    """Simulated, over all requests."""
+    closed_form_p99_ms: float
+    said: dict
+    """All that the command printed."""
+
+
+def predicted(
+    program: Path, cell: Cell, seen: tuple[Seen, Seen], *, used: float, outside: float, folder: Path
+) -> Prediction:
+    """Asks the command for the knee, and for the times at the share `used` of it."""
+    files = []
+    for name, look in zip(("before", "after"), seen, strict=True):
+        file = folder / f"{cell.name}-{name}.prom"
+        file.write_text(look.metrics)
+        files += ["--from", str(file)]
+    argv = [str(program), "capacity", *files, "--used", f"{used:.0%}", "--json"]
+    argv += ["--outside", f"{1e6 * outside:.2f}us"]
+    result = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise ToolError(f"{' '.join(argv)}: {result.stderr.strip()}")
+    said = json.loads(result.stdout)
+    at = said["at"]
+    return Prediction(
+        knee=said["knee_rps"],
+        limit=said["limited_by"],
+        rate=at["rps_per_replica"],
+        p99_ms=1e3 * at["p99_seconds"],
+        closed_form_p99_ms=1e3 * at["closed_form"]["p99_seconds"],
+        said=said,
+    )
+
 
 LANE_TIME = "corelane_load_table_lane_time_seconds_total"
 SERVICE_TIME = "corelane_load_table_service_time_seconds_total"
@@ -38,8 +83,6 @@ class CapacityStand(Stand):
     command: Path = Path()
     """The program `corelane`."""
     asker: Asker | None = None
-    ahead: bool = False
-    """Whether servers run ahead of every ordinary thread."""
     outside: float = 0.0
     """Time of a request on a busy lane outside its handler, in seconds."""
 
@@ -51,9 +94,7 @@ def outside(stand: CapacityStand) -> float:
     """
     with (
         tempfile.TemporaryDirectory(prefix="bench-capacity-", dir=home.ELSEWHERE) as folder,
-        serving(
-            NOTHING, stand.programs, list(stand.cpus), Path(folder), ahead=stand.ahead
-        ) as replica,
+        serving(NOTHING, stand.programs, list(stand.cpus), Path(folder)) as replica,
     ):
         part = Part(NOTHING.low, stand.plan.seconds(KNEE, least=0.3) / 2, seed=1, warm_up=0.1)
         before, after = _ask(stand, NOTHING, replica, part)["seen"]
@@ -68,10 +109,10 @@ def measured(stand: CapacityStand, cell: Cell, seed: int) -> dict:
     seconds = stand.plan.seconds
     with tempfile.TemporaryDirectory(prefix="bench-capacity-", dir=home.ELSEWHERE) as name:
         folder = Path(name)
-        with serving(cell, stand.programs, list(stand.cpus), folder, ahead=stand.ahead) as replica:
+        with serving(cell, stand.programs, list(stand.cpus), folder) as replica:
             part = Part(cell.calibration_rate(), seconds(LOW, least=0.5), seed)
             low = _ask(stand, cell, replica, part)
-            said = predict.predicted(
+            said = predicted(
                 stand.command, cell, low["seen"], used=USED, outside=stand.outside, folder=folder
             )
             part = Part(TOO_MUCH * said.knee, seconds(KNEE, least=0.3), seed, warm_up=0.2)

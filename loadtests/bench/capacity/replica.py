@@ -10,7 +10,6 @@ from pathlib import Path
 
 from loadtests.bench import cpu
 from loadtests.bench.capacity.cells import Cell
-from loadtests.bench.capacity.load import AHEAD
 from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.servers import HOST, Running, metrics, running, total
 from loadtests.bench.free_ports import free_ports
@@ -43,26 +42,15 @@ class Replica:
         return Seen(time.monotonic(), shown, used, cpu.Machine.now())
 
 
-@dataclass(frozen=True)
-class Ahead(Server):
-    """A server that runs ahead of every ordinary thread of the machine."""
-
-    def argv(self, programs: Programs, address: str, folder: Path) -> list[str]:
-        """How it is started."""
-        return [*AHEAD, *super().argv(programs, address, folder)]
-
-
 @contextlib.contextmanager
-def serving(
-    cell: Cell, programs: Programs, cpus: list[int], folder: Path, *, ahead: bool
-) -> Iterator[Replica]:
+def serving(cell: Cell, programs: Programs, cpus: list[int], folder: Path) -> Iterator[Replica]:
     """Starts it. A lane is pinned to its CPU, the server's other threads are not."""
     settings = ["--lanes", str(cell.lanes), "--pin", "on"]
     settings += ["--limits.slots", str(cell.slots)] if cell.slots else []
     settings += ["--faults", "on"] if any(cell.wait_ms) else []
     file = ["--database.kind", "sqlite", "--database.path", str(folder / "projects.db")]
     database = [*file, *EVERYBODY_WAITS] if cell.projects else []
-    server = (Ahead if ahead else Server)(settings, free_ports(), database)
+    server = Server(settings, free_ports(), database)
     # SQLite's writer has its own thread.
     allowed = cpus if cell.projects else cpus[: cell.lanes]
     with running(server, programs, allowed) as process:

@@ -78,12 +78,11 @@ class Compare(Experiment):
             progress.say("rounds", text)
         with ExitStack() as stack:
             found = _builds(plan, stack, any(task["path"] == "gateway" for task in tasks))
-            generator = programs.build(programs.BENCH, ["load-generator"], plan.profile)
             stand = CompareStand(
                 plan,
                 servers.first_cpus(2),
                 builds=found,
-                generator=generator / "load-generator",
+                peers=programs.build(programs.BENCH, ["load-generator"], plan.profile),
                 closed=plan.seconds(self.seconds),
             )
             if any(task["loop"] == "open" for task in tasks):
@@ -173,10 +172,7 @@ def _builds(plan: Plan, stack: ExitStack, through_gateway: bool) -> dict[str, Bu
 
 def _load(stand: CompareStand) -> Load:
     """The same for both builds, and a rate that the slower one carries."""
-    works = []
-    for name in BUILDS:
-        of = programs.Programs(stand.builds[name].server, None, stand.generator.parent)
-        works.append(calibrate(of, stand.cpus))
+    works = [calibrate(stand.programs(name), stand.cpus) for name in BUILDS]
     ops = works[0].ops(WORK_MS)
     costs = (
         SLOW_SHARE * ops / work.ops_per_ms * 1e3 + (1 - SLOW_SHARE) * work.hello_us

@@ -14,13 +14,14 @@ from random import Random
 
 from loadtests.bench.compare.builds import ANY, Build
 from loadtests.bench.compare.measures import BUILDS, ORDERS, Sample
+from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.experiment.measurement import CONNECTIONS, SLOW_SHARE, cpu_of
 from loadtests.bench.experiment.plan import Stand
-from loadtests.bench.experiment.servers import CORELANE, Running, Server, running
+from loadtests.bench.experiment.servers import Running, Server, running
 from loadtests.bench.free_ports import free_ports
 from loadtests.bench.gateway.pool import Replica
-from loadtests.bench.gateway.proxies import Programs, Proxy
+from loadtests.bench.gateway.proxies import Proxy
 from loadtests.bench.gateway.shipped import Endpoint
 
 WARM_UP = 0.5
@@ -48,8 +49,8 @@ class CompareStand(Stand):
     """What every round uses."""
 
     builds: Mapping[str, Build] = field(default_factory=dict)
-    generator: Path | None = None
-    """One for both, so that a change of the generator does not look like one of the server."""
+    peers: Path = Path()
+    """The folder of the generator: one for both, so that a change of the generator does not look like one of the server."""
     closed: float = 0.0
     """Seconds of a slice of the closed loop; one of the open loop lasts twice as long."""
     load: Load | None = None
@@ -58,7 +59,7 @@ class CompareStand(Stand):
         """As those of the benchmarks take them."""
         one = self.builds[build]
         tools = {"envoy": one.envoy} if one.envoy else {}
-        return Programs(tools, self.generator, one.server)
+        return Programs(one.server, self.peers, tools)
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def measured_loop(
 @contextlib.contextmanager
 def _direct(stand: CompareStand, build: str) -> Iterator[Asked]:
     """One lane on the first CPU; the generator has the other."""
-    with running(Server(CORELANE), stand.programs(build), [stand.cpus[0]]) as lane:
+    with running(Server(), stand.programs(build), [stand.cpus[0]]) as lane:
         yield Asked(lane)
 
 
@@ -143,7 +144,8 @@ def _sample(stand: CompareStand, asked: Asked, loop: str, seed: int) -> Sample:
         options |= {"ops": load.ops, "rate": load.rate, "seed": seed, "work_share": SLOW_SHARE}
     # In an open loop ahead of all others, or it could not send when a request is due.
     place = Place([stand.cpus[1]], first=loop == "open")
-    with Generator(stand.generator, place, loop, asked.front.address, **options) as generator:
+    program = stand.programs(BUILDS[0]).generator
+    with Generator(program, place, loop, asked.front.address, **options) as generator:
         before = asked.behind_seconds()
         used, sample = cpu_of(asked.front, generator, asked.behind)
         used += asked.behind_seconds() - before

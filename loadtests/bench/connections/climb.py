@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from loadtests.bench.connections.clients import Holders, Live, holders, live, quantiles
 from loadtests.bench.connections.memory import ARMS, SETTLE
 from loadtests.bench.connections.network import kernel_kib, most_connections
-from loadtests.bench.connections.part import ConnectionsStand, Part
-from loadtests.bench.connections.rows import Rows
+from loadtests.bench.connections.part import ConnectionsStand, Part, Rows
 from loadtests.bench.connections.servers import PARKED, WAKES, Fleet, fleet
 from loadtests.bench.cpu import Watch
 from loadtests.bench.experiment.page import Page, cell

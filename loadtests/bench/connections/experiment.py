@@ -5,38 +5,29 @@ import random
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 from loadtests.bench.connections import network
-from loadtests.bench.connections.ahead import ahead
-from loadtests.bench.connections.busy import Busy
 from loadtests.bench.connections.climb import Climb
-from loadtests.bench.connections.cost import Cost
-from loadtests.bench.connections.hot import Hot, ThroughEnvoy
+from loadtests.bench.connections.hot import Hot
 from loadtests.bench.connections.ladder import AtOnce, Held
 from loadtests.bench.connections.memory import Memory
-from loadtests.bench.connections.part import ConnectionsStand, Part
-from loadtests.bench.connections.rows import Rows
-from loadtests.bench.connections.servers import Programs, certificate
+from loadtests.bench.connections.part import ConnectionsStand, Part, Rows
+from loadtests.bench.connections.servers import certificate
 from loadtests.bench.connections.tuned import Tuned
 from loadtests.bench.experiment import builds, servers
+from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.measurement import calibrate
 from loadtests.bench.experiment.page import LEGEND, Page
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task
 from loadtests.bench.experiment.record import Record
-from tools import resolve, table, versions
+from tools import table, versions
 from tools.errors import ToolError
 
 PARTS: dict[str, Part] = {
-    part.name: part
-    for part in (
-        *(Memory(), Climb()),
-        *(Hot(), ThroughEnvoy(), Cost(), Busy()),
-        *(Held(), AtOnce()),
-        Tuned(),
-    )
+    part.name: part for part in (Memory(), Climb(), Hot(), Held(), AtOnce(), Tuned())
 }
 
 
@@ -59,14 +50,6 @@ class Connections(Experiment):
             help="numbers of connections, in the usual ones; default: 1, with --quick 0.2",
         )
         parser.add_argument(
-            "--ahead",
-            action="store_true",
-            help="run ahead of other processes, for a machine that is not quiet",
-        )
-        parser.add_argument(
-            "--tuning", default="web-10k", metavar="PROFILE", help="default: web-10k"
-        )
-        parser.add_argument(
             "--tuner", type=Path, metavar="PROGRAM", help="another build of node-tuner"
         )
 
@@ -86,7 +69,6 @@ class Connections(Experiment):
         with (
             tempfile.TemporaryDirectory(prefix="bench-") as folder,
             network.own(),
-            ahead() if plan.options.ahead else nullcontext(),
         ):
             stand = ConnectionsStand(plan, cpus, programs=programs, folder=Path(folder))
             if "openssl" in programs.tools:
@@ -112,13 +94,6 @@ class Connections(Experiment):
         for row in found:
             yield {**tasks[0], "line": row["arm"], **row}
 
-    def enough(self, rows: Sequence[Row], number: int, plan: Plan) -> bool:
-        chosen = {row["part"] for row in rows}
-        return all(
-            number >= PARTS[name].rounds_of(plan) or PARTS[name].decided(rows, number, plan)
-            for name in chosen
-        )
-
     def brief(self, row: Row) -> str:
         return PARTS[row["part"]].brief(row)
 
@@ -138,24 +113,18 @@ class Connections(Experiment):
 def _programs(plan: Plan, parts: Sequence[Part]) -> Programs:
     wanted = dict.fromkeys(["ip", *(name for part in parts for name in part.tools)])
     tuner, floor = (wanted.pop(name, "") is None for name in ("node-tuner", "floor"))
-    tools = resolve.ensure(list(wanted))
-    server = (
-        plan.server
-        or builds.build(builds.SERVICES, ["corelane-server"], plan.profile) / "corelane-server"
-    )
-    peers = builds.build(
-        builds.BENCH, ["load-generator", *(["floor"] if floor else [])], plan.profile
-    )
+    peers = ["floor"] if floor else []
+    found = builds.obtain(plan.server, plan.profile, *peers, tools=wanted)
     if tuner:
         # It only prints what it knows, so it need not be optimised.
         given = plan.options.tuner and plan.options.tuner.resolve()
-        tools["node-tuner"] = (
+        found.tools["node-tuner"] = (
             given or builds.build(builds.SERVICES, ["node-tuner"], "dev") / "node-tuner"
         )
-    argv = [server, "--park-after", "off", "--check"]
+    argv = [found.server, "--park-after", "off", "--check"]
     if subprocess.run(argv, capture_output=True, check=False).returncode != 0:
-        raise ToolError(f"--server {server}: it has no --park-after; give a newer build")
-    return Programs(server, peers, tools)
+        raise ToolError(f"--server {found.server}: it has no --park-after; give a newer build")
+    return found
 
 
 def _versions(programs: Programs) -> dict[str, str]:

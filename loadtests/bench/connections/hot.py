@@ -1,12 +1,11 @@
-"""Unevenly placed connections on two lanes: alone, and behind Envoy."""
+"""Unevenly placed connections on two lanes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from loadtests.bench.connections.part import ConnectionsStand, Part
-from loadtests.bench.connections.rows import Rows
-from loadtests.bench.connections.servers import MOVES, Replica, configuration, fleet
+from loadtests.bench.connections.part import ConnectionsStand, Part, Rows
+from loadtests.bench.connections.servers import MOVES, Replica, fleet
 from loadtests.bench.experiment.measurement import cpu_of
 from loadtests.bench.experiment.page import Page, cell
 from loadtests.bench.experiment.plan import Row
@@ -88,7 +87,10 @@ class Hot(Part):
                 }
 
     def brief(self, row: Row) -> str:
-        return _brief(row)
+        return (
+            f"{row['line']}: {row['requests_per_second']:,.0f} requests/s, p99 {row['latency_us']['work']['99'] / 1e3:.2f} ms, "
+            f"{row['hotter_share']:.0%} on one lane, {row['moves']:.0f} moves, {row['wrong']} wrong"
+        )
 
     def reading(self, rows: Rows) -> Iterator[str]:
         def ratios(figure: str, load: str, mine: str, base: str) -> str:
@@ -132,7 +134,8 @@ def _plot(rows: Rows, lines: Sequence[str]) -> Plot:
 
 
 def _load(stand: ConnectionsStand, load: Load, start: Start, number: int) -> Row:
-    options = {"connections": load.connections, "seats": start.seats} | _times(stand)
+    options = {"connections": load.connections, "seats": start.seats}
+    options |= {"seconds": stand.plan.seconds(SECONDS), "warm_up": WARM_UP}
     options["ops"] = stand.work.ops(WORK_MS)
     if load.mode == "open":
         options |= {"rate": RATE, "work_share": 1, "seed": number}
@@ -142,97 +145,6 @@ def _load(stand: ConnectionsStand, load: Load, start: Start, number: int) -> Row
         stand.generator(load.mode, serving.to[0], **options) as generator,
     ):
         _used, found = cpu_of(serving.servers[0], generator)
-        return {**found, **_lanes(found), "moves": serving.total(MOVES)}
-
-
-def _times(stand: ConnectionsStand) -> dict[str, object]:
-    return {"seconds": stand.plan.seconds(SECONDS), "warm_up": WARM_UP}
-
-
-def _lanes(found: Row) -> Row:
-    lanes = found["lanes"].values()
-    return {"hotter_share": max(lanes) / sum(lanes)}
-
-
-def _brief(row: Row) -> str:
-    return (
-        f"{row['line']}: {row['requests_per_second']:,.0f} requests/s, p99 {row['latency_us']['work']['99'] / 1e3:.2f} ms, "
-        f"{row['hotter_share']:.0%} on one lane, {row['moves']:.0f} moves, {row['wrong']} wrong"
-    )
-
-
-CLIENTS = 8
-ENVOY_RATE = 1100
-ENVOY_MS = 1.0
-"""Longer than alone, so that Envoy and the generator take little of the CPUs that they share with the lanes."""
-
-PLACEMENTS = ("hashed", "shared", "least-loaded")
-MODES = ("off", "parked-only", "active")
-ENVOY_ARMS = {
-    f"{placement} ({moving})": (placement, moving)
-    for placement, moving in product(PLACEMENTS, MODES)
-}
-
-
-class ThroughEnvoy(Part):
-    """Few connections of a real Envoy with its default pools, to one replica of two lanes."""
-
-    scenario = "moving"
-    name = "envoy"
-    title = "Through Envoy"
-    arms = tuple(ENVOY_ARMS)
-    rounds = 0.6
-    tools = ("helm", "supervisord", "envoy")
-    works = True
-    method = (
-        f"{CLIENTS} clients, {ENVOY_RATE:,} requests/s of `/work` of {ENVOY_MS:g} ms at random times. They go through Envoy with the "
-        "gateway chart's defaults (one worker, no access log) to one replica of two lanes. Generator, Envoy and lanes share two "
-        "CPUs. Replica and Envoy are started for each run, so that each run has another random placement of its "
-        "connections. `park_after` is the default, 5 s."
-    )
-
-    def prepare(self, stand: ConnectionsStand) -> None:
-        self._configuration = configuration(stand.programs.tools, 1)
-
-    def measure(self, stand: ConnectionsStand, arms: Sequence[str], number: int) -> Iterator[Row]:
-        for arm in arms:
-            yield {"arm": arm, **self._load(stand, *ENVOY_ARMS[arm], number)}
-
-    def _load(self, stand: ConnectionsStand, placement: str, moving: str, number: int) -> Row:
-        options = {"connections": CLIENTS, "ops": stand.work.ops(ENVOY_MS), "work_share": 1}
-        options |= {"rate": ENVOY_RATE, "seed": number, "next": "any", **_times(stand)}
-        flags = ("--placement", placement, "--moving", moving, "--park-after", "5s")
-        server = Replica("corelane-server", flags, lanes=2)
-        cpus = list(stand.cpus)
-        with (
-            fleet([server], stand.programs, cpus, gateway=self._configuration) as serving,
-            stand.generator("open", serving.to[0], **options) as generator,
-        ):
-            _used, found = cpu_of(serving.servers[0], generator, serving.gateways)
-            upstream = serving.total("corelane_connections")
-            return {**found, **_lanes(found), "upstream": upstream, "moves": serving.total(MOVES)}
-
-    def brief(self, row: Row) -> str:
-        return _brief(row)
-
-    def reading(self, rows: Rows) -> Iterator[str]:
-        for placement in PLACEMENTS:
-            shares, tails = (
-                ", ".join(
-                    f"`{moving}` {cell(rows.values(f'{placement} ({moving})', figure), digits, scale)}"
-                    for moving in MODES
-                )
-                for figure, digits, scale in (
-                    ("hotter_share", 0, 100),
-                    ("latency_us.work.99", 1, 1e-3),
-                )
-            )
-            yield (
-                f"Envoy's default pools, placement {placement}: the hotter lane serves, in %, {shares}; the p99 is, in ms, "
-                f"{tails}."
-            )
-
-    def report(self, page: Page, rows: Rows) -> None:
-        columns = (*LATENCY, ("hotter lane, %", "hotter_share", 0, 100))
-        columns += (("upstream connections", "upstream", 0), ("moves", "moves", 0))
-        rows.table(page, columns)
+        lanes = found["lanes"].values()
+        share = max(lanes) / sum(lanes)
+        return {**found, "hotter_share": share, "moves": serving.total(MOVES)}

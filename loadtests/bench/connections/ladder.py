@@ -8,8 +8,7 @@ from itertools import product
 
 from loadtests.bench.connections import network
 from loadtests.bench.connections.clients import Holders, holders, live, quantiles
-from loadtests.bench.connections.part import ConnectionsStand, Part
-from loadtests.bench.connections.rows import Rows
+from loadtests.bench.connections.part import ConnectionsStand, Part, Rows
 from loadtests.bench.connections.servers import (
     STATIC,
     Fleet,

@@ -7,8 +7,7 @@ from statistics import median
 
 from loadtests.bench.connections.clients import holders
 from loadtests.bench.connections.network import kernel_kib
-from loadtests.bench.connections.part import ConnectionsStand, Part
-from loadtests.bench.connections.rows import Rows
+from loadtests.bench.connections.part import ConnectionsStand, Part, Rows
 from loadtests.bench.connections.servers import PARKED, Nginx, Replica, fleet
 from loadtests.bench.cpu import Watch
 from loadtests.bench.experiment.page import Page, cell

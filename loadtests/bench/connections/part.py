@@ -1,15 +1,16 @@
-"""What a part of the benchmark fills in."""
+"""What a part of the benchmark fills in, and the rows that it reports."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.bench.connections.rows import Rows
-from loadtests.bench.connections.servers import Pem, Programs
+from loadtests.bench.connections.servers import Pem
+from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.experiment.measurement import Work
-from loadtests.bench.experiment.page import Page
+from loadtests.bench.experiment.page import Page, cell
 from loadtests.bench.experiment.plan import Plan, Row, Stand
+from loadtests.bench.experiment.record import Figure, Record
 
 QUICK = 0.2
 """Numbers of connections with --quick, in the usual ones."""
@@ -45,6 +46,47 @@ class ConnectionsStand(Stand):
         return Generator(self.programs.generator, place, mode, to, **options)
 
 
+Column = tuple[str, Figure, int] | tuple[str, Figure, int, float]
+"""Its title, the figure, digits, and what it is multiplied with."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Those of a part."""
+
+    record: Record
+    part: str
+
+    def lines(self, having: Figure = "round") -> list[str]:
+        """The lines that have a figure: in the order of the arms, and of one arm as they were measured."""
+        found = self.record.select(part=self.part)
+        arms = self.record.labels("arm", part=self.part)
+        found.sort(key=lambda row: arms.index(row["arm"]))
+        return [
+            line
+            for line in dict.fromkeys(row["line"] for row in found)
+            if self.values(line, having)
+        ]
+
+    def values(self, line: str, figure: Figure) -> list[float]:
+        """A figure of a line, round by round."""
+        return self.record.values(figure, part=self.part, line=line)
+
+    def ratios(self, figure: Figure, line: str, base: str) -> list[float]:
+        """A figure of one line in that of another of the same round."""
+        return self.record.ratios(figure, {"line": line}, {"line": base}, part=self.part)
+
+    def table(
+        self, page: Page, columns: Sequence[Column], lines: Sequence[str] | None = None
+    ) -> None:
+        """Adds a table of figures: medians with the lowest and the highest."""
+
+        def column(title: str, figure: Figure, digits: int, scale: float = 1.0):
+            return title, lambda line: cell(self.values(line, figure), digits, scale)
+
+        page.table("", lines or self.lines(), *(column(*one) for one in columns))
+
+
 class Part:
     """One thing that is measured, and its section of the report."""
 
@@ -71,10 +113,6 @@ class Part:
     def measure(self, stand: ConnectionsStand, arms: Sequence[str], number: int) -> Iterator[Row]:
         """Measures these arms, in this order; rows have the `arm`, and a `line` if one has several."""
         raise NotImplementedError
-
-    def decided(self, rows: Sequence[Row], number: int, plan: Plan) -> bool:
-        """Whether more rounds would say nothing new."""
-        return False
 
     def brief(self, row: Row) -> str:
         """A short summary of a row."""

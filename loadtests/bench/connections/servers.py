@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadtests.bench.connections.network import BACKLOG
+from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.servers import HOST, PATIENCE, Running, Startable, metrics, running
 from loadtests.bench.free_ports import free_ports
 from loadtests.bench.gateway import proxies, shipped
@@ -20,7 +21,6 @@ from tools.errors import ToolError
 STATIC = REPOSITORY / "services" / "server" / "static"
 
 PARKED = "corelane_connections_parked"
-PARKINGS = "corelane_connection_parkings_total"
 WAKES = "corelane_connection_wakes_total"
 MOVES = "corelane_connection_moves_total"
 
@@ -59,21 +59,6 @@ ROOM_OF_NGINX = 1.25
 
 Pem = tuple[Path, Path]
 """A certificate and its key."""
-
-
-@dataclass(frozen=True)
-class Programs:
-    """Where everything that runs is."""
-
-    server: Path
-    peers: Path
-    """The folder of the generator and the floor."""
-    tools: dict[str, Path] = field(default_factory=dict)
-
-    @property
-    def generator(self) -> Path:
-        """The load generator."""
-        return self.peers / "load-generator"
 
 
 @dataclass(frozen=True)
@@ -192,10 +177,6 @@ class Fleet:
                 raise ToolError(f"{parked:,.0f} of {connections:,} connections are parked")
             time.sleep(0.1)
 
-    def lanes_seconds(self) -> float:
-        """CPU time of the lanes and of the mover; the admin thread's is ours, who look."""
-        return sum(map(_lanes_seconds, self.servers))
-
     def drain(self) -> dict:
         """Tells all to end, and waits for them."""
         begun = time.monotonic()
@@ -267,14 +248,3 @@ def _series(admin_port: int) -> dict[str, float]:
     lines = metrics(f"{HOST}:{admin_port}").splitlines()
     pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     return {series: float(value) for series, value in pairs}
-
-
-def _lanes_seconds(server: Running) -> float:
-    """From the kernel's schedstat."""
-    tasks = Path(f"/proc/{server.process.pid}/task")
-    names = {int(task.name): (task / "comm").read_text() for task in tasks.iterdir()}
-    return sum(
-        used
-        for thread, used in server.thread_seconds().items()
-        if names.get(thread, "").startswith(("lane-", "mover"))
-    )

@@ -14,14 +14,16 @@ from threading import Timer
 
 from loadtests.bench import ab, cpu
 from loadtests.bench.connections.clients import holders, quantiles
-from loadtests.bench.connections.part import ConnectionsStand, Part
-from loadtests.bench.connections.rows import Rows
+from loadtests.bench.connections.part import ConnectionsStand, Part, Rows
 from loadtests.bench.connections.servers import STATIC, Replica
 from loadtests.bench.experiment.page import Page, cell
 from loadtests.bench.experiment.plan import Row
 from loadtests.bench.networks import COUNTERS, SERVER, Pair, dropped_packets, joined
 from loadtests.bench.text import table
 from tools.errors import ToolError
+
+PROFILE = "web-10k"
+"""Of the node tuner."""
 
 PORT = 8080
 PATIENCE = 15.0
@@ -85,12 +87,10 @@ class Tuned(Part):
     )
 
     def prepare(self, stand: ConnectionsStand) -> None:
-        tuner, profile = stand.programs.tools["node-tuner"], stand.plan.options.tuning
+        tuner = stand.programs.tools["node-tuner"]
         self._settings = {DEFAULTS: Settings()}
         for name, flags in ((SAFE, ()), (UNSAFE, ("--unsafe",))):
-            server, client = (
-                _generated(tuner, profile, pods, flags) for pods in ("server", "gateway")
-            )
+            server, client = (_generated(tuner, pods, flags) for pods in ("server", "gateway"))
             backlog = int(server.get(SOMAXCONN, BACKLOG))
             self._settings[name] = Settings(server, client, backlog)
         with joined() as pair:
@@ -157,9 +157,9 @@ class Tuned(Part):
         page.text(table(["", "side", "setting", "value"], set_here))
 
 
-def _generated(tuner: Path, profile: str, pods: str, flags: Sequence[str]) -> dict[str, str]:
+def _generated(tuner: Path, pods: str, flags: Sequence[str]) -> dict[str, str]:
     """The sysctls for these pods, as the node tuner prints them for a values file."""
-    argv = [tuner, "--profile", profile, "generate", pods, *flags]
+    argv = [tuner, "--profile", PROFILE, "generate", pods, *flags]
     result = subprocess.run(argv, capture_output=True, text=True, check=False)
     found = dict(re.findall(r'^ +([a-z]\S+): "([^"]*)"$', result.stdout, re.MULTILINE))
     if result.returncode != 0 or not found:

@@ -1,18 +1,23 @@
 """`direct`: one replica directly, and the gateway over all replicas, under ab."""
 
 import argparse
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from loadtests.bench import ab, cpu, networks
-from loadtests.bench.direct import instance, report
+from loadtests.bench.direct import report
 from loadtests.bench.direct.report import MODES, SIDES
 from loadtests.bench.experiment.page import Page
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Stand, Task
 from loadtests.bench.experiment.record import Record
-from local import topology
+from local import ports, processes, settings, supervisor, topology
+from local.settings import REPOSITORY
 from local.topology import HOST, Topology
 from tools import resolve, table, versions
 from tools.errors import ToolError
@@ -65,10 +70,10 @@ class Direct(Experiment):
     @contextmanager
     def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[DirectStand]:
         program = resolve.ensure(["ab"])["ab"]
-        with instance.up(plan.profile) as run:
+        with up(plan.profile) as run:
             running = topology.read(run)
             stand = DirectStand(plan, (), program=program, run=run, running=running)
-            envoy = Path(f"/proc/{instance.pids(run)['gateway']}/exe").readlink()
+            envoy = Path(f"/proc/{pids_of(run)['gateway']}/exe").readlink()
             found = {"envoy": envoy, "ab": program}
             stand.versions = {
                 name: versions.remembered(place, table.find(name)) for name, place in found.items()
@@ -86,7 +91,7 @@ class Direct(Experiment):
 
     def measure(self, stand: DirectStand, task: Task, number: int) -> Row:
         ab.settle(stand.port(task["side"]))
-        pids = instance.pids(stand.run)
+        pids = pids_of(stand.run)
         replicas = [pids[replica.name] for replica in stand.running.replicas]
         parts = {
             "replicas": lambda: sum(map(cpu.seconds, replicas)),
@@ -132,3 +137,51 @@ def _warm_up(stand: DirectStand, task: Task) -> None:
         )
     if task["mode"] == "keep-alive" and not result.kept_alive:
         raise ToolError(f"{url} closes connections although ab requests keep-alive")
+
+
+OWN = f"bench-{os.getpid()}"
+FIRST_PORTS = range(20000, 30000, 500)
+"""Below the ports that clients are given (ip_local_port_range)."""
+
+
+@contextmanager
+def up(profile: str) -> Iterator[Path]:
+    """The run folder of a running instance; what is started here is stopped at the end."""
+    run = settings.run_folder()
+    if topology.read(run) is not None and processes.find(run):
+        yield run
+        return
+    run = REPOSITORY / ".run" / OWN
+    environment = {**os.environ, "PROFILE": profile, "INSTANCE": OWN, **_free_ports()}
+    try:
+        _local("up", environment)
+        yield run
+    finally:
+        _local("down", environment)
+        shutil.rmtree(run, ignore_errors=True)
+
+
+def _local(command: str, environment: dict[str, str]) -> None:
+    argv = [sys.executable, str(REPOSITORY / "hack" / "local"), command]
+    result = subprocess.run(argv, env=environment, stdout=subprocess.DEVNULL, check=False)
+    if result.returncode != 0:
+        raise ToolError(f"hack/local {command} of instance {OWN} failed; it says why above")
+
+
+def _free_ports() -> dict[str, str]:
+    """Ports for the instance, as variables of hack/local."""
+    chosen = settings.load()
+    for first in FIRST_PORTS:
+        # 100 apart, as the defaults are: replicas count up from theirs.
+        numbers = {name: first + 100 * index for index, name in enumerate(settings.VARIABLES)}
+        try:
+            ports.require_free(topology.plan(replace(chosen, ports=numbers)))
+        except ToolError:
+            continue
+        return {name: str(number) for name, number in numbers.items()}
+    raise ToolError(f"no free ports from {FIRST_PORTS.start} to {FIRST_PORTS.stop}")
+
+
+def pids_of(run: Path) -> dict[str, int]:
+    """The processes of the instance by name."""
+    return {name: info["pid"] for name, info in supervisor.states(run).items()}

@@ -3,11 +3,12 @@
 import os
 import subprocess
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from local.settings import REPOSITORY
-from tools import cache, command, progress, resolve, table, versions
+from tools import cache, command, progress, resolve
 
 SERVICES = REPOSITORY / "services"
 BENCH = REPOSITORY / "loadtests" / "bench"
@@ -15,23 +16,16 @@ BENCH = REPOSITORY / "loadtests" / "bench"
 TRAINED = SERVICES / "target" / "pgo" / "release" / "corelane-server"
 """What `make pgo` builds."""
 
-FRAMEWORKS = {"may_minihttp", "hyper", "actix-web", "ntex", "axum"}
-"""The peers that are Rust libraries; each is named like its package."""
-
 
 @dataclass(frozen=True)
 class Programs:
     """Where everything that runs in a benchmark is."""
 
     server: Path
-    nginx: Path | None
     peers: Path
-    """The folder of the generator, the floor and the frameworks' servers."""
-
-    @property
-    def trained(self) -> Path | None:
-        """corelane-server built with the profile of its own load, if it was."""
-        return TRAINED if TRAINED.is_file() else None
+    """The folder of the generator, and of what else is built from loadtests/bench."""
+    tools: dict[str, Path] = field(default_factory=dict)
+    """By their names in hack/tools."""
 
     @property
     def generator(self) -> Path:
@@ -39,15 +33,12 @@ class Programs:
         return self.peers / "load-generator"
 
 
-def obtain(names: set[str], server: Path | None, profile: str) -> Programs:
-    """Builds what the servers `names` take; `server` is another build of corelane-server."""
-    packages = ["load-generator"]
-    packages += ["floor"] if "floor" in names else []
-    packages += ["frameworks"] if FRAMEWORKS & names else []
+def obtain(server: Path | None, profile: str, *peers: str, tools: Iterable[str] = ()) -> Programs:
+    """Builds server, generator and peers, and obtains tools; `server` is another build of corelane-server."""
     return Programs(
-        server=server or build(SERVICES, ["corelane-server"], profile) / "corelane-server",
-        nginx=resolve.ensure(["nginx"])["nginx"] if "nginx" in names else None,
-        peers=build(BENCH, packages, profile),
+        server or build(SERVICES, ["corelane-server"], profile) / "corelane-server",
+        build(BENCH, ["load-generator", *peers], profile),
+        resolve.ensure(tools),
     )
 
 
@@ -63,17 +54,13 @@ def build(workspace: Path, packages: list[str], profile: str) -> Path:
     return target.resolve() / ("debug" if profile == "dev" else profile)
 
 
-def describe(programs: Programs, names: set[str]) -> dict[str, str]:
-    """The versions of the servers and of what they are built with."""
+def describe() -> dict[str, str]:
+    """The versions of the compiler, and of what decides the speed of the servers."""
     rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True)
     ours, theirs = locked(SERVICES), locked(BENCH)
     found = {"rustc": rustc.stdout.split()[1], "corelane": ours["corelane"]}
     found |= {f"{name} in corelane": ours[name] for name in ("hyper", "tokio")}
-    found |= {name: theirs[name] for name in sorted(FRAMEWORKS & names)}
-    found["tokio in the peers"] = theirs["tokio"]
-    if programs.nginx:
-        found["nginx"] = versions.remembered(programs.nginx, table.find("nginx"))
-    return found
+    return {**found, "tokio in the peers": theirs["tokio"]}
 
 
 def locked(workspace: Path) -> dict[str, str]:

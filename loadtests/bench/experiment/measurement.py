@@ -8,7 +8,7 @@ from pathlib import Path
 from loadtests.bench import cpu
 from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.generator import Generator, Place
-from loadtests.bench.experiment.servers import CORELANE, Running, Server, running
+from loadtests.bench.experiment.servers import Running, Server, running
 
 CONNECTIONS = 64
 SLOW_MS = 7.0
@@ -41,7 +41,6 @@ def measured(
         **result,
         "cpu_us": used / requests * 1e6,
         "busy": used / result["seconds"],
-        "generator_us": result["generator_cpu_seconds"] / requests * 1e6,
     }
 
 
@@ -71,16 +70,12 @@ class Work:
         """Iterations that take this long alone."""
         return round(self.ops_per_ms * milliseconds)
 
-    def saturation(self) -> float:
-        """Requests per second that keep one CPU busy with the mix."""
-        return 1e6 / (SLOW_SHARE * SLOW_MS * 1e3 + (1 - SLOW_SHARE) * self.hello_us)
-
 
 def calibrate(programs: Programs, cpus: Sequence[int], seconds: float = 1.0) -> Work:
     """Finds what the two requests cost, with corelane-server alone on the first CPU."""
     ops, place = 1_000_000, Place([cpus[1]])
     loads = {"hello": {}, "work": {"connections": 1, "ops": ops}}
-    with running(Server(CORELANE), programs, [cpus[0]]) as server:
+    with running(Server(), programs, [cpus[0]]) as server:
         cost = {
             name: measured(
                 server,

@@ -20,36 +20,12 @@ from local.settings import REPOSITORY
 from tools.errors import ToolError
 
 CORELANE = "corelane-server"
-TRAINED = "corelane-server, PGO"
 HOST = "127.0.0.1"
 HELLO = b"Hello, World!"
 PATIENCE = 15.0
 
 CONNECTIONS = 12_000
 """More than any row opens."""
-
-NGINX = """\
-daemon off;
-worker_processes {threads};
-worker_rlimit_nofile {files};
-pid {folder}/nginx.pid;
-error_log {folder}/error.log;
-events {{ worker_connections {connections}; }}
-http {{
-  access_log off;
-  keepalive_requests 1000000000;
-  client_body_temp_path {folder}/body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
-  server {{
-    listen {address} backlog=4096;
-    location = /hello {{ default_type "text/plain; charset=utf-8"; return 200 "Hello, World!"; }}
-  }}
-}}
-"""
-"""keepalive_requests: nginx closes a connection after 1,000 requests by default."""
 
 
 class Startable(Protocol):
@@ -65,49 +41,20 @@ class Startable(Protocol):
 
 @dataclass(frozen=True)
 class Server:
-    """What is started: a program by its name, its threads, and the placement of its lanes."""
+    """corelane-server with one lane, pinned."""
 
-    program: str
-    threads: int = 1
-    placement: str = ""
+    name: str = CORELANE
 
-    @property
-    def name(self) -> str:
-        """Its name in tables."""
-        return f"{self.program}, {self.placement}" if self.placement else self.program
-
-    def argv(self, programs: Programs, address: str, folder: Path) -> list[str]:
+    def argv(self, programs: Programs, address: str, _folder: Path) -> list[str]:
         """How it is started."""
-        if self.program in (CORELANE, TRAINED):
-            program = programs.trained if self.program == TRAINED else programs.server
-            return corelane(program, address, self.threads, self.placement)
-        if self.program == "nginx":
-            file = folder / "nginx.conf"
-            file.write_text(
-                NGINX.format(
-                    address=address,
-                    connections=CONNECTIONS,
-                    files=2 * CONNECTIONS,
-                    folder=folder,
-                    threads=self.threads,
-                )
-            )
-            return [str(programs.nginx), "-p", str(folder), "-c", str(file)]
-        program = programs.peers / self.program.replace("-", "_")
-        return [str(program), "--listen", address, "--threads", str(self.threads)]
+        return corelane(programs.server, address, 1)
 
 
 def corelane(
-    program: Path,
-    address: str,
-    lanes: int,
-    placement: str,
-    admin_port: int = 0,
-    *,
-    pin: bool = True,
+    program: Path, address: str, lanes: int, placement: str = "", *, pin: bool = True
 ) -> list[str]:
     """The command of corelane-server."""
-    argv = [str(program), "--listen", address, "--admin.listen", f"{HOST}:{admin_port}"]
+    argv = [str(program), "--listen", address, "--admin.listen", f"{HOST}:0"]
     argv += ["--lanes", str(lanes), "--pin", "on" if pin else "off"]
     argv += ["--replica", "bench", "--log.level", "warn"]
     argv += ["--limits.connections", str(CONNECTIONS)]
@@ -141,12 +88,6 @@ def total(text: str, name: str) -> float:
     """The sum of all series of a name."""
     lines = (line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{")))
     return sum(float(line.rpartition(" ")[2]) for line in lines)
-
-
-def takes(programs: Programs, placement: str) -> bool:
-    """Whether corelane-server knows a placement."""
-    argv = [*corelane(programs.server, f"{HOST}:0", 2, placement), "--check"]
-    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
 
 def first_cpus(count: int) -> tuple[int, ...]:

@@ -1,7 +1,6 @@
 """10,000 connections at once with ab, each with one request for a file: the published C10k test."""
 
 import csv
-import http.client
 import tempfile
 from collections.abc import Iterator
 from math import ceil
@@ -10,11 +9,11 @@ from pathlib import Path
 from loadtests.bench import ab
 from loadtests.bench.experiment.plan import Row
 from loadtests.bench.field.contender import FILE_10K
-from loadtests.bench.field.running import Running
+from loadtests.bench.field.running import Running, check
 from loadtests.bench.field.stand import FieldStand
 from loadtests.bench.field.workloads import REQUESTS
+from loadtests.bench.networks import counters
 from tools import resolve
-from tools.errors import ToolError
 
 EACH = 1.3
 """Requests for each connection: 13,000 for 10,000."""
@@ -34,9 +33,6 @@ MOST_DROPPED = 0.01
 
 PAGE = REQUESTS[FILE_10K]
 
-NETSTAT = Path("/proc/net/netstat")
-"""Counters of the network namespace (Documentation/networking/snmp_counter.rst)."""
-
 PUBLISHED = {
     "C10k.jl, published": {"p50": 106, "p99": 6681, "max": 6704, "rate": 1912, "failed": 0},
     "Apache, published": {"p50": 89, "p99": 1085, "max": 21092, "rate": 614, "failed": 151},
@@ -49,11 +45,11 @@ def measure(stand: FieldStand, process: Running, _round: int) -> Iterator[Row]:
     """One run of ab. A reply that is not the file is a ToolError: ab compares lengths only."""
     program = resolve.ensure(["ab"])["ab"]
     stand.warm_up(process, WARM_UP)
-    _check(process)
+    check(process, PAGE)
     before = dropped()
     row = _ab(stand, process, program)
     row["dropped"] = dropped() - before
-    _check(process)
+    check(process, PAGE)
     yield row
 
 
@@ -61,23 +57,7 @@ def dropped() -> int:
     """Handshakes that the kernel dropped because an accept queue was full. Each is repeated after a
     second (RFC 6298 section 2.1), when ab has its replies from others. So ab counts none of these
     connections, and the others waited behind fewer."""
-    names, values = (
-        line.split()[1:] for line in NETSTAT.read_text().splitlines() if line.startswith("TcpExt:")
-    )
-    return int(dict(zip(names, values, strict=True))["ListenDrops"])
-
-
-def _check(process: Running) -> None:
-    connection = http.client.HTTPConnection(process.address, timeout=LONGEST)
-    try:
-        connection.request("GET", PAGE.target)
-        reply = connection.getresponse()
-        if (reply.status, reply.read()) != (200, PAGE.body):
-            raise ToolError(f"{process.contender.name}: {PAGE.target} is not the file")
-    except (OSError, http.client.HTTPException) as error:
-        raise ToolError(f"{process.contender.name}: {PAGE.target}: {error!r}") from error
-    finally:
-        connection.close()
+    return counters()["ListenDrops"]
 
 
 def _ab(stand: FieldStand, process: Running, program: Path) -> Row:

@@ -1,23 +1,14 @@
 """What a contender is: how it is built, started and described."""
 
-import os
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.errors import ToolError
-
 HELLO, DIV, FILE_4K, FILE_10K, WORK = "hello", "div", "file-4k", "file-10k", "work"
-MIXED, MIXED_TWO, FEW, CORES = "mixed", "mixed-two", "few", "cores"
+MIXED, CORES = "mixed", "cores"
 IDLE, C10K, CONNECTIONS = "idle", "c10k", "connections"
 
-PARTS = (
-    *(HELLO, DIV, FILE_4K, FILE_10K, WORK, MIXED, MIXED_TWO, FEW, CORES),
-    *(CONNECTIONS, IDLE, C10K),
-)
+PARTS = (HELLO, DIV, FILE_4K, FILE_10K, WORK, MIXED, CORES, CONNECTIONS, IDLE, C10K)
 """What can be measured of a contender, in the order of the report."""
 
 FILES = (FILE_4K, FILE_10K, C10K)
@@ -25,9 +16,6 @@ FILES = (FILE_4K, FILE_10K, C10K)
 
 PLAIN = frozenset({HELLO, IDLE})
 COMPUTING = PLAIN | {DIV, WORK, MIXED}
-
-ELF = b"\x7fELF"
-"""What a program begins with (elf(5))."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +38,6 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Installed:
-    """What must be on disk to run it; what every Linux has (libc) is not counted."""
-
-    program_bytes: int
-    runtime_bytes: int = 0
-    """Of what it runs on: a JRE, Node, libraries that are not in the program."""
-    what: str = "one program"
-    """What is counted."""
-
-
-@dataclass(frozen=True)
 class Contender:
     """One server under comparison."""
 
@@ -77,7 +54,6 @@ class Contender:
     the program to start. Called once for a run, never while something is measured."""
     argv: Callable[[Path, Start], list[str]]
     """The command that starts the program. It stays in the foreground; its children are its own."""
-    installed: Callable[[Path], Installed]
     version: Callable[[Path], str]
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to that of the benchmark."""
@@ -87,33 +63,3 @@ class Contender:
     """Seconds of load once after its start, shared by all its requests."""
     compilers: tuple[str, ...] = ()
     """Names of its threads that compile its code while it runs, or how they begin."""
-
-
-def size_of(paths: Iterable[Path]) -> int:
-    """Bytes of files, and of all files in folders; a file with several names counts once."""
-    known: dict[tuple[int, int], int] = {}
-    for path in paths:
-        inside = path.rglob("*") if path.is_dir() else [path]
-        for file in inside:
-            if file.is_file():
-                stat = os.stat(file)
-                known[stat.st_dev, stat.st_ino] = stat.st_size
-    return sum(known.values())
-
-
-def without_debug(program: Path) -> int:
-    """Bytes of a program as it is installed: without what only a debugger reads (strip(1))."""
-    with open(program, "rb") as file:
-        if file.read(len(ELF)) != ELF:
-            return size_of([program])
-    if not shutil.which("strip"):
-        raise ToolError("strip of binutils is not on PATH: sizes are those without line tables")
-    with tempfile.TemporaryDirectory() as folder:
-        stripped = Path(folder) / program.name
-        subprocess.run(["strip", "--strip-debug", "-o", stripped, program], check=True)
-        return stripped.stat().st_size
-
-
-def one_program(program: Path) -> Installed:
-    """A program without other files."""
-    return Installed(without_debug(program), what="one program, without line tables")

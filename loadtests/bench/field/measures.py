@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 
+from loadtests.bench.connections.clients import holders
 from loadtests.bench.experiment.generator import Generator
 from loadtests.bench.experiment.measurement import (
     CONNECTIONS,
@@ -12,10 +13,11 @@ from loadtests.bench.experiment.measurement import (
     measured,
 )
 from loadtests.bench.experiment.plan import Row
-from loadtests.bench.field import c10k, warm
+from loadtests.bench.field import c10k
 from loadtests.bench.field import contender as parts
 from loadtests.bench.field.running import Running, check
 from loadtests.bench.field.stand import FieldStand
+from loadtests.bench.field.turns import settled
 from loadtests.bench.field.workloads import REQUESTS, Workload, first_of
 
 CLOSED, OPEN, MIXED = 0.8, 1.3, 3.0
@@ -30,11 +32,8 @@ SETTLING = 6.0
 IDLE = 0.5
 """Waited for memory that goes back to the system."""
 
-LOADS = {1: 1 / 3, 2: 0.6}
-"""Of what keeps so many CPUs busy with the expensive requests of the mix alone."""
-
-FEW = (8, 16)
-FEW_MS = 0.2
+LOAD = 1 / 3
+"""Of what keeps a CPU busy with the expensive requests of the mix alone."""
 
 CORES_OPS = 200_000
 """Iterations of `/work` where CPUs are counted: some 0.3 ms, so that the load generator, which shares them,
@@ -66,22 +65,10 @@ def requests(workload: Workload) -> Part:
 
 def mixed(stand: FieldStand, process: Running, number: int) -> Iterator[Row]:
     """Latencies of cheap requests during expensive ones, open loop."""
-    cpus = len(process.cpus)
-    rate = LOADS[cpus] * cpus * 1e3 / (SLOW_SHARE * SLOW_MS)
+    rate = LOAD * 1e3 / (SLOW_SHARE * SLOW_MS)
     options = {"ops": stand.ops(SLOW_MS), "work_share": SLOW_SHARE, "rate": round(rate, 1)}
     row = _open(stand, process, MIXED, min(1.0, MIXED / 4), seed=number, **options)
     yield {**row, "cheap_ms": _latency(row, "hello"), "expensive_ms": _latency(row, "work")}
-
-
-def few(stand: FieldStand, process: Running, _round: int) -> Iterator[Row]:
-    """Throughput of few connections on two CPUs, and its spread over lanes or threads."""
-    for count in FEW:
-        before = process.thread_seconds()
-        row = _closed(stand, process, CLOSED, first=True, connections=count, ops=stand.ops(FEW_MS))
-        after = process.thread_seconds()
-        used = [seconds - before.get(thread, 0.0) for thread, seconds in after.items()]
-        shares = {"lane_share": _greatest(row["lanes"].values()), "thread_share": _greatest(used)}
-        yield {"of": str(count), **row, **shares, "latency_ms": _latency(row, "work")}
 
 
 def cores(stand: FieldStand, process: Running, _round: int) -> Iterator[Row]:
@@ -110,17 +97,16 @@ def connections(stand: FieldStand, process: Running, _round: int) -> Iterator[Ro
 def idle(stand: FieldStand, process: Running, _round: int) -> Iterator[Row]:
     """The start, the memory of a server without load, and of many silent connections."""
     count = stand.plan.options.connections
-    options = {"connections": count, **first_of(process.contender).options(stand.folder)}
-    with Generator(
-        stand.generator, stand.place(process), "idle", process.address, **options
-    ) as load:
+    request = first_of(process.contender).options(stand.folder)
+    with holders(stand.generator, [process.address], stand.place(process), **request) as held:
+        held.fill(1)
         before = process.resident_kib()
-        row = load.measure()
+        held.fill(count - 1)
         # Memory that goes back to the system does so within this time, or not at all.
         time.sleep(stand.plan.seconds(IDLE, 0.1))
         growth = process.resident_kib() - before
     memory = {"resident_kib": before, "kib_per_connection": growth / max(1, count - 1)}
-    yield {**row, "start_ms": process.start_ms, **memory}
+    yield {"requests": count, "wrong": 0, "start_ms": process.start_ms, **memory}
 
 
 def _closed(
@@ -141,7 +127,7 @@ def _closed(
             **options,
         )
 
-    row = warm.settled(process, stand.plan.seconds(SETTLING), measure)
+    row = settled(process, stand.plan.seconds(SETTLING), measure)
     right = (row["requests"] - row["wrong"]) / row["seconds"]
     return {**row, "requests_per_second": right, "busy": row["busy"] / len(process.cpus)}
 
@@ -160,18 +146,13 @@ def _open(
         warm_up=warm_up,
         **options,
     )
-    return {**row, "rate": options["rate"], "busy": row["busy"] / len(process.cpus)}
+    return {**row, "rate": options["rate"]}
 
 
 def _latency(row: Row, kind: str) -> Mapping[str, float]:
     """Milliseconds by percentile; nothing if no reply was right."""
     found = row["latency_us"].get(kind)
     return {name: found[key] / 1e3 for name, key in PERCENTILES.items()} if found else {}
-
-
-def _greatest(amounts: object) -> float | None:
-    found = list(amounts)
-    return max(found) / sum(found) if sum(found) else None
 
 
 SHARED: dict[str, Part] = {
@@ -188,5 +169,5 @@ ALONE: dict[str, Part] = {
 }
 """Each with a start of its own."""
 
-PAIRED: dict[str, Part] = {parts.MIXED_TWO: mixed, parts.FEW: few, parts.CORES: cores}
+PAIRED: dict[str, Part] = {parts.CORES: cores}
 """Of a server with two CPUs, which it shares with the generator."""

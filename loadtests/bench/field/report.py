@@ -10,8 +10,7 @@ from loadtests.bench.experiment.servers import CORELANE
 from loadtests.bench.field import contender as parts
 from loadtests.bench.field import rows, scaling
 from loadtests.bench.field.c10k import PUBLISHED
-from loadtests.bench.field.rows import FLOOR
-from loadtests.bench.field.standing import BEHIND, FIRST, LEVEL, Place
+from loadtests.bench.field.rows import BEHIND, FIRST, FLOOR, LEVEL, Place
 from loadtests.bench.field.workloads import REQUESTS
 
 TARGET = 1.10
@@ -37,8 +36,6 @@ def page(title: str, record: Record) -> Page:
         title = rows.TITLES[part]
         found.section(title[0].upper() + title[1:], METHODS[part].format(**record.facts))
         TABLES[part](found, record, part)
-    found.section("Size on disk", "What must be on disk to run it, without libc and the kernel.")
-    _size(found, record)
     found.section("Contenders")
     _contenders(found, record)
     return found
@@ -165,22 +162,6 @@ def _mixed(page: Page, record: Record, part: str) -> None:
     _latencies(page, record, part, "expensive_ms", "expensive requests")
 
 
-def _few(page: Page, record: Record, part: str) -> None:
-    for count in record.labels("of", part=part):
-
-        def values(figure: str, name: str, count: str = count) -> list[float]:
-            return record.values(figure, server=name, part=part, of=count)
-
-        page.table(
-            f"{count} connections",
-            _ordered(record, "requests_per_second", part=part, of=count)[::-1],
-            ("requests/s", lambda name: cell(values("requests_per_second", name), 0)),
-            ("p99, ms", lambda name: cell(values("latency_ms.p99", name), 2)),
-            ("busiest lane's share", lambda name: cell(values("lane_share", name), 2)),
-            ("busiest thread's share of CPU", lambda name: cell(values("thread_share", name), 2)),
-        )
-
-
 def _idle(page: Page, record: Record, part: str) -> None:
     def values(figure: str, name: str) -> list[float]:
         return record.values(figure, server=name, part=part)
@@ -211,27 +192,6 @@ def _c10k(page: Page, record: Record, part: str) -> None:
         *columns,
         ("failed", lambda name: f"{sum(values(name, 'failed', 'failed')):,.0f}"),
         ("handshakes dropped", lambda name: cell(values(name, "dropped"), 0)),
-    )
-
-
-def _size(page: Page, record: Record) -> None:
-    sizes = {
-        name: about["installed"]
-        for name, about in record.facts["servers"].items()
-        if about.get("installed") and name in record.labels("server") and " " not in name
-    }
-
-    def megabytes(name: str, *keys: str) -> str:
-        return f"{sum(sizes[name][key] for key in keys) / 1e6:.1f}"
-
-    both = ("program_bytes", "runtime_bytes")
-    page.table(
-        "",
-        sorted(sizes, key=lambda name: sum(sizes[name][key] for key in both)),
-        ("program, MB", lambda name: megabytes(name, "program_bytes")),
-        ("what it runs on, MB", lambda name: megabytes(name, "runtime_bytes")),
-        ("installed, MB", lambda name: megabytes(name, *both)),
-        ("what is counted", lambda name: sizes[name]["what"]),
     )
 
 
@@ -268,8 +228,6 @@ def _ordered(record: Record, figure: str, **where: str) -> list[str]:
 TABLES = {
     **dict.fromkeys(REQUESTS, _requests),
     parts.MIXED: _mixed,
-    parts.MIXED_TWO: _mixed,
-    parts.FEW: _few,
     parts.CORES: scaling.cores,
     parts.CONNECTIONS: scaling.connections,
     parts.IDLE: _idle,
@@ -286,23 +244,15 @@ STANDING = (
     "is not a usable server, and no other server is built with a profile, so neither is ranked."
 )
 
-MIX = (
-    "Open loop: 90% `/hello` and 10% `/work` of 7 ms, {share} of what keeps {cpus} busy. A cheap request may meet "
-    "an expensive one."
-)
-
 METHODS = {
     parts.HELLO: "A fixed reply of 13 bytes.",
     parts.DIV: "Half of a decimal of any length, exact: routing, a parameter and a little arithmetic.",
     parts.FILE_4K: "A static file of 4,096 bytes, as each server's project recommends; the floor from memory.",
     parts.FILE_10K: "A static file of 10,831 bytes, the index page.",
     parts.WORK: "A loop of arithmetic: here the server hardly matters.",
-    parts.MIXED: MIX.format(share="a third", cpus="one CPU"),
-    parts.MIXED_TWO: MIX.format(share="60%", cpus="two CPUs")
-    + " Each server has two lanes or threads on two CPUs, which the generator shares, ahead of every other process.",
-    parts.FEW: (
-        "Closed loop, each request `/work` of 0.2 ms, on few connections and two CPUs. A share of 0.50 is an even "
-        "spread. The lane's share counts requests (`corelane-lane`), the thread's its CPU time."
+    parts.MIXED: (
+        "Open loop: 90% `/hello` and 10% `/work` of 7 ms, a third of what keeps one CPU busy. A cheap request may meet "
+        "an expensive one."
     ),
     parts.CORES: scaling.CORES,
     parts.CONNECTIONS: scaling.CONNECTIONS,

@@ -1,14 +1,14 @@
-"""The rows that are ranked: one figure of one part, for each contender, round by round."""
+"""The rows that are ranked, and Corelane's place in each: one figure of one part, round by round."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from statistics import median
 
 from loadtests.bench.experiment.record import Record, figure_of
 from loadtests.bench.experiment.servers import CORELANE
 from loadtests.bench.field import contender as parts
 from loadtests.bench.field.c10k import MOST_DROPPED
 from loadtests.bench.field.contenders.corelane import TRAINED
-from loadtests.bench.field.standing import Place, place
 from loadtests.bench.field.workloads import REQUESTS
 
 FLOOR = "floor"
@@ -23,8 +23,6 @@ TITLES = {
     parts.FILE_10K: "a file of 10.8 kB",
     parts.WORK: "`GET /work`",
     parts.MIXED: "cheap requests among expensive ones",
-    parts.MIXED_TWO: "cheap requests among expensive ones on two CPUs",
-    parts.FEW: "few connections on two CPUs",
     parts.CORES: "cores",
     parts.CONNECTIONS: "busy connections",
     parts.IDLE: "start and memory",
@@ -51,6 +49,26 @@ class Row:
         return list(self.values[name].values())
 
 
+FIRST, LEVEL, BEHIND = "first", "level", "behind"
+
+Rounds = Mapping[int, float]
+"""A figure by round."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Corelane compared with the best of the others."""
+
+    best: str
+    """Of the others."""
+    number: int
+    """Among all who compete, by the median."""
+    of: int
+    ratios: list[float]
+    """Corelane's value in that of the best other, in each round; empty where that is 0."""
+    standing: str
+
+
 def places(record: Record) -> Iterator[tuple[Row, Place]]:
     """Corelane's place in every row in which it and at least one other take part."""
     for row in _rows(record):
@@ -70,7 +88,6 @@ def _rows(record: Record) -> Iterator[Row]:
     yield _row(record, "start to first reply, ms", OWN, "start_ms", **idle)
     yield _row(record, "resident when idle, KiB", OWN, "resident_kib", **idle)
     yield _row(record, "idle connection, KiB", OWN, "kib_per_connection", **idle)
-    yield _size(record)
     yield _rate(record, part=parts.C10K)
     for row in _latencies(record, "latency_ms", "", part=parts.C10K):
         dropped = set(_dropped(record))
@@ -97,17 +114,53 @@ def _latencies(record: Record, figure: str, before: str, **labels: str) -> Itera
         yield _row(record, f"{before}{name}, ms", LATENCY, f"{figure}.{key}", **labels)
 
 
-def _size(record: Record) -> Row:
-    sizes = {
-        name: {1: sum(about["installed"][key] for key in ("program_bytes", "runtime_bytes")) / 1e6}
-        for name, about in record.facts["servers"].items()
-        if about.get("installed") and name not in ASIDE and " " not in name
-    }
-    return Row("size on disk", "installed, MB", OWN, sizes, digits=1)
-
-
 def _dropped(record: Record) -> Iterator[str]:
     """Who had many handshakes dropped by the kernel, in any round."""
     for row in record.select(part=parts.C10K):
         if row.get("dropped", 0) > MOST_DROPPED * row.get("requests", 0):
             yield row["server"]
+
+
+def place(us: str, values: Mapping[str, Rounds], more_is_better: bool = False) -> Place:
+    """Where `us` stands: first where it is better than the best other in all rounds; behind where it is
+    worse in all, and worse than each round's rival; else level."""
+
+    def behind(ratio: float) -> float:
+        """Above 1 where we are worse."""
+        return 1 / ratio if more_is_better and ratio else ratio
+
+    def loses(number: int) -> bool:
+        other = others[_rival(others, number, more_is_better)].get(number)
+        return not other or behind(values[us][number] / other) > 1
+
+    ordered = sorted(values, key=lambda name: median(values[name].values()), reverse=more_is_better)
+    others = {name: values[name] for name in ordered if name != us}
+    best = next(iter(others))
+    ratios = [
+        value / others[best][number]
+        for number, value in values[us].items()
+        if others[best].get(number)
+    ]
+    losses = [behind(ratio) for ratio in ratios]
+    standing = LEVEL
+    if losses and max(losses) < 1:
+        standing = FIRST
+    elif losses and min(losses) > 1 and all(map(loses, values[us])):
+        standing = BEHIND
+    return Place(best, ordered.index(us) + 1, len(ordered), ratios, standing)
+
+
+def _rival(others: Mapping[str, Rounds], number: int, more_is_better: bool) -> str:
+    """The best other by all rounds except this one. A best of many that is chosen by the same rounds
+    was lucky in them: of eleven equal servers each was behind it in a third of the rows."""
+    there = {name: found for name, found in others.items() if number in found} or others
+    rest = {
+        name: [value for other, value in found.items() if other != number]
+        for name, found in there.items()
+    }
+    # A single round is all there is.
+    seen = {name: found for name, found in rest.items() if found} or {
+        name: list(found.values()) for name, found in there.items()
+    }
+    best = max if more_is_better else min
+    return best(seen, key=lambda name: median(seen[name]))

@@ -140,7 +140,7 @@ def wait_until_right(found: Running, workload: Workload, patience: float) -> Non
 def check(process: Running, workload: Workload) -> None:
     """Sends one request before the measurement. The error shows a wrong reply."""
     try:
-        status, body = _ask(process.address, workload.target)
+        status, body = servers.ask(process.address, workload.target)
     except (OSError, http.client.HTTPException) as error:
         raise ToolError(f"no answer to {workload.target}: {error!r}") from None
     if (status, body) != (200, workload.body):
@@ -149,16 +149,6 @@ def check(process: Running, workload: Workload) -> None:
 
 def _shown(status: int, body: bytes) -> str:
     return f"{status} {body[:60]!r}"
-
-
-def _ask(address: str, target: str) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(address, timeout=PATIENCE)
-    try:
-        connection.request("GET", target)
-        reply = connection.getresponse()
-        return reply.status, reply.read()
-    finally:
-        connection.close()
 
 
 def _end_of(output: Path) -> str:

@@ -4,7 +4,7 @@ import math
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadtests.bench.experiment import builds
@@ -70,7 +70,7 @@ class FieldStand(Stand):
 def standing(plan: Plan, names: Iterable[str]) -> Iterator[FieldStand]:
     """Builds the contenders. The run continues without those that cannot be built."""
     facts: dict = {"servers": {}, "connections": plan.options.connections}
-    versions = {"rustc": builds.describe(builds.Programs(Path(), None, Path()), set())["rustc"]}
+    versions = {"rustc": builds.describe()["rustc"]}
     stand = FieldStand(plan, first_cpus(2), facts, versions)
     for contender in map(CONTENDERS.__getitem__, names):
         _build(stand, contender)
@@ -81,7 +81,7 @@ def standing(plan: Plan, names: Iterable[str]) -> Iterator[FieldStand]:
         tempfile.TemporaryDirectory(prefix="bench-field-") as folder,
         Turns(stand.started, stand.warm_up) as turns,
     ):
-        stand = replace(stand, folder=Path(folder), turns=turns)
+        stand.folder, stand.turns = Path(folder), turns
         stand.facts["ops_per_ms"] = _ops_per_ms(stand)
         yield stand
 
@@ -96,7 +96,6 @@ def _build(stand: FieldStand, contender: Contender) -> None:
     try:
         program = given or contender.build(stand.plan.profile)
         about["version"] = contender.version(program)
-        about["installed"] = asdict(contender.installed(program))
     except ToolError as error:
         stand.absent[contender.name] = str(error)
     else:

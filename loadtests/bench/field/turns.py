@@ -1,12 +1,17 @@
-"""Contenders that are started once, and run only while they are measured."""
+"""Contenders whose code is compiled while they run: they are started once, run only while they are measured, and are
+measured again if much was compiled meanwhile. How long a warm-up must be need not be guessed: the kernel counts what
+the compiler's threads take."""
 
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Self
 
+from loadtests.bench import cpu
+from loadtests.bench.experiment.plan import Row
 from loadtests.bench.field.contender import Contender
 from loadtests.bench.field.running import Running, wait_until_right
 from loadtests.bench.field.workloads import Workload, first_of
@@ -68,3 +73,40 @@ class Turns:
             for _ in range(RIGHT):
                 wait_until_right(process, workload, AWAKE)
                 time.sleep(BETWEEN)
+
+
+SHARE = 0.02
+"""Of the CPU time of a measurement that may be the compiler's."""
+
+
+def settled(process: Running, longest: float, measure: Callable[[], Row]) -> Row:
+    """The first measurement that is nearly free of compiling, or the first after so many seconds;
+    `compiling` is the compiler's share."""
+    compilers = process.contender.compilers
+    if not compilers:
+        return measure()
+    deadline = time.monotonic() + longest
+    while True:
+        before, begun = _compiler_seconds(process), process.cpu_seconds()
+        row = measure()
+        used = process.cpu_seconds() - begun
+        share = max(0.0, _compiler_seconds(process) - before) / used
+        if share <= SHARE or time.monotonic() > deadline:
+            return {**row, "compiling": share}
+
+
+def _compiler_seconds(process: Running) -> float:
+    """CPU time of the threads that compile, by their names (proc_pid_comm(5))."""
+    return sum(
+        used
+        for pid in process.pids
+        for thread, used in cpu.threads(pid).items()
+        if _name(pid, thread).startswith(process.contender.compilers)
+    )
+
+
+def _name(pid: int, thread: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/task/{thread}/comm").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""  # it has ended since

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from loadtests.bench.cpu import Counters
 from loadtests.bench.experiment.measurement import measured
 from loadtests.bench.experiment.page import LEGEND, Page, cell, middle, verdict
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task
@@ -11,7 +12,6 @@ from loadtests.bench.experiment.plots import Panel, Plot, Series
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.experiment.servers import Running, running
 from loadtests.bench.gateway import proxies
-from loadtests.bench.gateway.counters import Counters
 from loadtests.bench.gateway.pool import PoolStand, pooled
 from loadtests.bench.gateway.proxies import GATEWAY, HAPROXY, LEAN, MINIMAL, NGINX, SILENT, Proxy
 from loadtests.bench.options import positive
@@ -88,7 +88,7 @@ def _load(of: Experiment, stand: PoolStand, process: Running, loop: str, **more:
         stand.place(first=loop == "open"),
         loop,
         beside=stand.pool,
-        during=counts.of(process),
+        during=counts.of(process.pids),
         seconds=seconds,
         warm_up=seconds / 3,
         **more,

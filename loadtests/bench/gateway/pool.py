@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadtests.bench.experiment import builds, servers
+from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.generator import Place
 from loadtests.bench.experiment.plan import Plan, Stand
 from loadtests.bench.experiment.servers import HOST, Running, running
 from loadtests.bench.free_ports import free_ports
 from loadtests.bench.gateway import shipped
-from loadtests.bench.gateway.proxies import Programs, versions
+from loadtests.bench.gateway.proxies import versions
 from loadtests.bench.gateway.shipped import Endpoint
-from tools import resolve
 
 REPLICAS = 2
 TOOLS = ("helm", "supervisord", "envoy", "nginx", "haproxy")
@@ -51,8 +51,7 @@ class PoolStand(Stand):
 @contextlib.contextmanager
 def pooled(plan: Plan) -> Iterator[PoolStand]:
     """Builds everything and starts the pool, which is the same for all proxies and all rounds."""
-    built = builds.obtain(set(), plan.server, plan.profile)
-    programs = Programs(resolve.ensure(TOOLS), built.generator, built.server)
+    programs = builds.obtain(plan.server, plan.profile, tools=TOOLS)
     cpus = servers.first_cpus(2)
     with replicas(programs, cpus[1]) as (pool, endpoints):
         yield PoolStand(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.gateway import shipped
 from loadtests.bench.gateway.shipped import Endpoint
 from local.topology import HOST
@@ -37,15 +38,6 @@ log stdout format raw local0
 
 
 @dataclass(frozen=True)
-class Programs:
-    """The programs of the proxies, from hack/tools, and the load generator."""
-
-    tools: dict[str, Path]
-    generator: Path
-    server: Path
-
-
-@dataclass(frozen=True)
 class Proxy:
     """A program with a configuration."""
 
@@ -53,11 +45,6 @@ class Proxy:
     program: str
     text: str
     """The configuration; @PORT@ and @FOLDER@ are replaced when it starts."""
-    arguments: tuple[str, ...] = ()
-
-    def differs_from(self, other: "Proxy") -> bool:
-        """Whether another would do something else."""
-        return (self.text, self.arguments) != (other.text, other.arguments)
 
     def argv(self, programs: Programs, address: str, folder: Path) -> list[str]:
         """How it is started."""
@@ -72,7 +59,7 @@ class Proxy:
             return ["env", f"LD_LIBRARY_PATH={libraries(program)}", str(program), "-f", str(file)]
         # As the chart starts it, with one worker.
         argv = [str(program), "--config-path", str(file), "--disable-hot-restart"]
-        return [*argv, "--log-level", "warn", *(self.arguments or ("--concurrency", "1"))]
+        return [*argv, "--log-level", "warn", "--concurrency", "1"]
 
 
 def libraries(haproxy: Path) -> str:
@@ -86,9 +73,9 @@ def filled(text: str, values: dict[str, str]) -> str:
     return re.sub(r"@([A-Z_]+)@", lambda found: values.get(found[1], found[0]), text)
 
 
-def envoy(name: str, config: dict, arguments: tuple[str, ...] = ()) -> Proxy:
+def envoy(name: str, config: dict) -> Proxy:
     """Envoy with a configuration."""
-    return Proxy(name, "envoy", json.dumps(config), arguments)
+    return Proxy(name, "envoy", json.dumps(config))
 
 
 def compared(rendered: dict, pool: Sequence[Endpoint]) -> list[Proxy]:

@@ -13,6 +13,9 @@ from local.topology import HOST
 PORT = "@PORT@"
 """Where the port of a listener comes to stand."""
 
+TO_JSON = "import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)"
+"""For the Python of supervisord, which has PyYAML."""
+
 FREE_PORT = 0
 """Of listeners that nobody asks here: the kernel chooses."""
 
@@ -57,10 +60,8 @@ def configuration(
 
 def _parsed(text: str, tools: dict[str, Path]) -> dict:
     python = tools["supervisord"].parent / "python"
-    script = Path(__file__).with_name("to_json.py")
-    result = subprocess.run(
-        [python, script], input=text, stdout=subprocess.PIPE, text=True, check=True
-    )
+    argv = [python, "-c", TO_JSON]
+    result = subprocess.run(argv, input=text, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(result.stdout)
 
 

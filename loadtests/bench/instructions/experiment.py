@@ -10,7 +10,7 @@ from images import platforms, rust
 from loadtests.bench.experiment.page import Page
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Stand, Task
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.instructions import budget, count, toolchain
+from loadtests.bench.instructions import budget, count
 from loadtests.bench.instructions.budget import LIMIT, Budget
 from loadtests.bench.instructions.rows import ROWS
 from loadtests.bench.options import positive
@@ -65,7 +65,7 @@ class Instructions(Experiment):
         )
 
     def unfit(self) -> str:
-        return toolchain.unfit()
+        return budget.unfit()
 
     def tasks(self, plan: Plan) -> list[Task]:
         return [{"row": name} for name in BY_NAME]
@@ -79,7 +79,7 @@ class Instructions(Experiment):
                 stand.known = Budget.read(plan.options.budget)
             stand.facts["requests"] = plan.options.requests or round(REQUESTS * plan.scale)
             valgrind = versions.remembered(programs.valgrind, table.find("valgrind"))
-            stand.versions = {**toolchain.found(), "valgrind": valgrind}
+            stand.versions = {**budget.toolchain(), "valgrind": valgrind}
             yield stand
 
     def measure(self, stand: Counting, task: Task, number: int) -> list[Row]:
@@ -108,7 +108,7 @@ class Instructions(Experiment):
         options, counts = record.plan["options"], _counts(record)
         file = Path(options["budget"])
         if published:
-            kept = {name: record.versions[name] for name in toolchain.found()}
+            kept = {name: record.versions[name] for name in budget.toolchain()}
             Budget(kept, counts).write(file)
         return 1 if options["check"] and _over(record, Budget.read(file)) else 0
 

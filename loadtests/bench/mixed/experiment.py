@@ -11,15 +11,14 @@ from itertools import product
 
 from loadtests.bench import cpu
 from loadtests.bench.experiment import builds
+from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.experiment.page import Page
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Stand, Task
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.gateway.proxies import Programs
 from loadtests.bench.mixed import phases, report
 from loadtests.bench.mixed.databases import Database, Sqlite, postgres, sync_ms
 from loadtests.bench.mixed.stack import PAGE, TOKEN, Stack, stack
-from tools import resolve
 
 TOOLS = ("helm", "supervisord", "envoy")
 
@@ -73,9 +72,8 @@ class Mixed(Experiment):
 
     @contextmanager
     def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[MixedStand]:
-        built = builds.obtain(set(), plan.server, plan.profile)
-        programs = Programs(resolve.ensure(TOOLS), built.generator, built.server)
-        versions = builds.describe(built, set())
+        programs = builds.obtain(plan.server, plan.profile, tools=TOOLS)
+        versions = builds.describe()
         needed = any(task["database"] == "postgres" for task in tasks)
         users, times = (QUICK_USERS, QUICK_TIMES) if plan.quick else (USERS, TIMES)
         with postgres() if needed else nullcontext() as running:

@@ -2,16 +2,16 @@
 
 import contextlib
 import hashlib
-import http.client
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.bench.experiment.servers import HOST, Running, running
+from loadtests.bench.experiment.builds import Programs
+from loadtests.bench.experiment.servers import HOST, Running, metrics, running
 from loadtests.bench.free_ports import free_ports
 from loadtests.bench.gateway import proxies, shipped
-from loadtests.bench.gateway.proxies import GATEWAY, Programs
+from loadtests.bench.gateway.proxies import GATEWAY
 from loadtests.bench.gateway.shipped import Endpoint
 from loadtests.bench.mixed.databases import Database
 from local.settings import REPOSITORY
@@ -61,10 +61,7 @@ class Stack:
 
     def metrics(self) -> str:
         """The server's metrics."""
-        connection = http.client.HTTPConnection(self.admin, timeout=10)
-        with contextlib.closing(connection):
-            connection.request("GET", "/metrics")
-            return connection.getresponse().read().decode()
+        return metrics(self.admin)
 
     def cpu_seconds(self) -> dict[str, dict[int, float]]:
         """CPU time of the processes of each part."""

@@ -1,19 +1,22 @@
 """`threads`: lanes, a shared queue with N threads, and one thread, by connections and iterations."""
 
 import random
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from loadtests.bench import cpu
 from loadtests.bench.experiment import builds, servers
 from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.experiment.page import Page
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Stand, Task
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.experiment.servers import running
+from loadtests.bench.experiment.servers import Running, running
 from loadtests.bench.threads import report
-from loadtests.bench.threads.load import computing, visited
 from loadtests.bench.threads.shapes import LANES, ONE, SHAPES, SIXTEEN, TWO
 
 CONNECTIONS = ("1", "20", "100", "1000")
@@ -76,16 +79,11 @@ class Threads(Experiment):
 
     @contextmanager
     def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[ThreadsStand]:
-        server = plan.server
-        if not server:
-            server = builds.build(builds.SERVICES, ["corelane-server"], plan.profile)
-            server /= "corelane-server"
-        peers = builds.build(builds.BENCH, ["load-generator", "pool"], plan.profile)
-        programs = Programs(server, None, peers)
+        programs = builds.obtain(plan.server, plan.profile, "pool")
         yield ThreadsStand(
             plan,
             servers.first_cpus(2),
-            versions=builds.describe(programs, set()),
+            versions=builds.describe(),
             programs=programs,
         )
 
@@ -126,3 +124,44 @@ class Threads(Experiment):
 
     def page(self, record: Record) -> Page:
         return report.page(self.title, record)
+
+
+def visited(process: Running, load: Generator, warm_up: float) -> Row:
+    """The generator's figures, and the cores that each side had in the measured part.
+
+    The load continues while the clocks are read: requests that wait belong to it.
+    """
+    load.tell("")
+    load.answer()  # The warm-up is over.
+    used, machine, begun = process.cpu_seconds(), cpu.Machine.now(), time.monotonic()
+    found = load.answer()
+    wall = time.monotonic() - begun
+    after = cpu.Machine.now()
+    server = (process.cpu_seconds() - used) / wall
+    # The generator counts its warm-up too.
+    generator = found["generator_cpu_seconds"] / (wall + warm_up)
+    rate = found["requests_per_second"] or 0.0
+    return {
+        **found,
+        "requests_per_second": rate,
+        "server_cores": server,
+        "generator_cores": generator,
+        "cpu_us": 1e6 * server / rate if rate else None,
+        "others_cores": max(0.0, (after.busy - machine.busy) / wall - server - generator),
+        "stolen_cores": (after.stolen - machine.stolen) / wall,
+    }
+
+
+@contextmanager
+def computing(count: int) -> Iterator[None]:
+    """So many programs that only compute, in the session of the server: the scheduler shares CPUs
+    first among sessions where sched_autogroup_enabled is on (sched(7))."""
+    processes = []
+    try:
+        for _ in range(count):
+            processes.append(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()

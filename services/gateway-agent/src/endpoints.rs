@@ -6,7 +6,6 @@
 
 mod assignment;
 mod file;
-mod http;
 mod slice;
 mod status;
 mod store;
@@ -17,7 +16,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use corelane_service::http::Answer;
 use corelane_service::process::Termination;
+use hyper::StatusCode;
 use kube::Api;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -62,7 +63,7 @@ pub(crate) async fn keep(settings: &Endpoints) -> Result<(), EndpointsError> {
         info!("endpoints: an existing file stays until all slices are read");
     }
     let told = Arc::clone(&status);
-    tokio::spawn(corelane_service::http::serve(listener, move |path| http::answer(path, &told)));
+    tokio::spawn(corelane_service::http::serve(listener, move |path| answer(path, &told)));
     let watch = watch_of(settings, &status).await?;
     tokio::select! {
         () = watch.run() => {}
@@ -124,4 +125,19 @@ fn update(settings: &Endpoints, watch: &Watch, file: &mut File) -> io::Result<()
         info!(healthy, draining, unready, left_out, "endpoints: written");
     }
     Ok(())
+}
+
+/// The reply to a GET of this path.
+fn answer(path: &str, status: &Status) -> Answer {
+    match path {
+        "/healthz" => text(StatusCode::OK, "ok\n"),
+        "/readyz" if status.has_file() => text(StatusCode::OK, "ok\n"),
+        "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, "no endpoints have been read yet\n"),
+        "/metrics" => (StatusCode::OK, "text/plain; version=0.0.4", status.metrics()),
+        _ => text(StatusCode::NOT_FOUND, "not found\n"),
+    }
+}
+
+fn text(status: StatusCode, words: &str) -> Answer {
+    (status, "text/plain", words.to_owned())
 }

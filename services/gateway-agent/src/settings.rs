@@ -1,7 +1,5 @@
 //! Flags and environment.
 
-mod kubernetes;
-
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,8 +9,6 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use corelane_service::flags::{self, allowed};
 use corelane_service::log::Format;
 use corelane_service::value;
-
-pub(crate) use self::kubernetes::Port;
 
 /// Environment variables with this prefix are settings.
 const PREFIX: &str = "GATEWAY_AGENT_";
@@ -79,23 +75,23 @@ pub(crate) struct Endpoints {
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Namespace of the Service; empty: that of the pod or of the kubeconfig
     #[arg(long, env = "GATEWAY_AGENT_NAMESPACE", value_name = "NAME", default_value = "")]
-    #[arg(value_parser = kubernetes::namespace)]
+    #[arg(value_parser = namespace)]
     pub(crate) namespace: String,
     /// Name of the Service
     #[arg(long, env = "GATEWAY_AGENT_SERVICE", value_name = "NAME")]
-    #[arg(value_parser = kubernetes::name)]
+    #[arg(value_parser = name)]
     pub(crate) service: String,
     /// Port of requests: its name in the Service, or its number on the pods
     #[arg(long, env = "GATEWAY_AGENT_PORT", value_name = "NAME|NUMBER", default_value = "http")]
-    #[arg(value_parser = kubernetes::port)]
+    #[arg(value_parser = port)]
     pub(crate) port: Port,
     /// Port of health checks: its name in the Service, or its number on the pods
     #[arg(long, env = "GATEWAY_AGENT_HEALTH_PORT", value_name = "NAME|NUMBER")]
-    #[arg(default_value = "admin", value_parser = kubernetes::port)]
+    #[arg(default_value = "admin", value_parser = port)]
     pub(crate) health_port: Port,
     /// Envoy's name of the cluster
     #[arg(long, env = "GATEWAY_AGENT_CLUSTER", value_name = "NAME", default_value = "server")]
-    #[arg(value_parser = kubernetes::name)]
+    #[arg(value_parser = name)]
     pub(crate) cluster: String,
     /// Endpoints file, in a folder that Envoy watches
     #[arg(long, env = "GATEWAY_AGENT_FILE", value_name = "FILE")]
@@ -134,6 +130,37 @@ fn listener(text: &str) -> Result<String, &'static str> {
     }
 }
 
+/// A port of the Service, by name or number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Port {
+    Name(String),
+    Number(u16),
+}
+
+/// A namespace, or nothing.
+fn namespace(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() { Ok(String::new()) } else { name(text) }
+}
+
+/// An RFC 1123 label, which can be part of a label selector and of a path.
+fn name(text: &str) -> Result<String, &'static str> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let ends = !text.starts_with('-') && !text.ends_with('-');
+    match (1..=63).contains(&text.len()) && ends && text.chars().all(plain) {
+        true => Ok(text.to_owned()),
+        false => Err("allowed are up to 63 lower-case letters, digits and -, not at either end"),
+    }
+}
+
+/// The name of a port (Kubernetes API, EndpointPort v1), or its number.
+fn port(text: &str) -> Result<Port, &'static str> {
+    match text.parse() {
+        Ok(number @ 1..) => Ok(Port::Number(number)),
+        _ if text.parse::<i64>().is_ok() => Err("allowed is a number from 1 to 65535, or a name"),
+        _ => name(text).map(Port::Name),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +175,23 @@ mod tests {
         assert_eq!(listener("in-gress_1"), Ok("in-gress_1".to_owned()));
         for text in ["", "a.b", "a|b", "a&b"] {
             assert!(listener(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ports_are_numbers_or_names() {
+        assert_eq!(port("8080"), Ok(Port::Number(8080)));
+        assert_eq!(port("http"), Ok(Port::Name("http".to_owned())));
+        for text in ["", "0", "65536", "-1", "Http", "a b"] {
+            assert!(port(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_kubernetes() {
+        assert_eq!(name("shop-server"), Ok("shop-server".to_owned()));
+        for text in ["", "-a", "a-", "a,b", "A", &"a".repeat(64)] {
+            assert!(name(text).is_err(), "{text}");
         }
     }
 }

@@ -1,14 +1,10 @@
 //! The hardware and programs of the node.
 
-mod interrupts;
 mod irqbalance;
-mod processes;
 
 use std::io;
 
-pub(crate) use interrupts::of_device as interrupts;
 pub(crate) use irqbalance::{Irqbalance, banned, undone, with_banned};
-pub(crate) use processes::{limit, named};
 
 use crate::cpus::Cpus;
 use crate::settings::Settings;
@@ -100,4 +96,75 @@ fn pages(tree: &Tree) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kibibytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
     kibibytes.unwrap_or(0) * 1024 / rustix::param::page_size() as u64
+}
+
+/// The numbers of a network device's interrupts.
+pub(crate) fn interrupts(tree: &Tree, interface: &str) -> Vec<u32> {
+    let device = format!("/sys/class/net/{interface}/device");
+    // The interrupts of a virtio device belong to the PCI device above it. Above other devices
+    // there may be a port with its own interrupts.
+    let virtio = tree.link(&format!("{device}/subsystem")).is_some_and(|it| it == "virtio");
+    let above = virtio.then(|| format!("{device}/../msi_irqs"));
+    let folders = [Some(format!("{device}/msi_irqs")), above];
+    let listed = folders.iter().flatten().find_map(|it| tree.list(it).ok()).unwrap_or_default();
+    let mut found: Vec<u32> = listed.iter().filter_map(|name| name.parse().ok()).collect();
+    if found.is_empty() {
+        found = by_name(tree, interface, &device);
+    }
+    found.sort_unstable();
+    found.retain(|irq| tree.exists(&format!("/proc/irq/{irq}")));
+    found
+}
+
+/// The interrupts that /proc/interrupts lists with the name of the interface or its device:
+/// `eth0-rx-1`, `virtio2-input.0`.
+fn by_name(tree: &Tree, interface: &str, device: &str) -> Vec<u32> {
+    let names = [Some(interface.to_owned()), tree.link(device)];
+    let text = tree.text("/proc/interrupts").unwrap_or_default();
+    let is = |word: &str| {
+        names.iter().flatten().any(|name| match word.strip_prefix(name.as_str()) {
+            Some(rest) => !rest.starts_with(|it: char| it.is_ascii_alphanumeric()),
+            None => false,
+        })
+    };
+    let irq = |line: &str| {
+        let (irq, rest) = line.split_once(':')?;
+        let irq = irq.trim().parse().ok()?;
+        rest.split([' ', ',']).any(is).then_some(irq)
+    };
+    text.lines().filter_map(irq).collect()
+}
+
+/// A running process.
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    folder: String,
+}
+
+/// Processes with this name.
+pub(crate) fn named(tree: &Tree, name: &str) -> Vec<Process> {
+    let folders = tree.list("/proc").unwrap_or_default().into_iter();
+    let numbered = folders.filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
+    let is = |folder: &String| tree.text(&format!("{folder}/comm")).is_ok_and(|it| it == name);
+    numbered.map(|it| format!("/proc/{it}")).filter(is).map(|folder| Process { folder }).collect()
+}
+
+impl Process {
+    /// An environment variable of the process. The outer `None` means that it cannot be read.
+    pub(crate) fn variable(&self, tree: &Tree, name: &str) -> Option<Option<String>> {
+        let all = tree.read(&format!("{}/environ", self.folder)).ok()?;
+        let all = String::from_utf8_lossy(&all).into_owned();
+        let mut pairs = all.split('\0').filter_map(|it| it.split_once('='));
+        Some(pairs.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned()))
+    }
+}
+
+/// The hard limit of open files of a process; `None` if there is no such line.
+pub(crate) fn limit(tree: &Tree, process: &Process) -> Option<u64> {
+    let text = tree.text(&format!("{}/limits", process.folder)).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    match line.split_whitespace().nth(1)? {
+        "unlimited" => Some(u64::MAX),
+        number => number.parse().ok(),
+    }
 }

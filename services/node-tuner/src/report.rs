@@ -1,11 +1,11 @@
 //! The result of an audit, a plan or a change by setting.
 
-mod table;
+use std::fmt::Write;
 
 use corelane_service::process;
 use serde::Serialize;
 
-use crate::catalogue::Class;
+use crate::catalogue::{self, Class};
 use crate::settings::Output;
 
 /// How one setting stands.
@@ -96,12 +96,12 @@ impl Report {
 
     /// A table of 120 columns.
     pub(crate) fn table(&self) -> String {
-        table::table(self)
+        table(self)
     }
 
     /// The changes that `apply` would make, as removed and added lines.
     pub(crate) fn plan(&self) -> String {
-        table::plan(self)
+        plan(self)
     }
 
     /// JSON.
@@ -113,5 +113,156 @@ impl Report {
             "differs": self.differs(),
         });
         format!("{value:#}\n")
+    }
+}
+
+/// Width of the table.
+const WIDTH: usize = 120;
+/// Maximum width of a value. Longer ones, such as lists of names, are cut.
+const VALUE: usize = 27;
+
+/// One line per setting, followed by the reasons of those that are not as wanted.
+fn table(report: &Report) -> String {
+    let cells: Vec<[String; 4]> = report.knobs.iter().map(cells).collect();
+    let head = ["SETTING", "STATE", "ACTUAL", "WANTED"].map(str::to_owned);
+    let width =
+        |at: usize| cells.iter().chain([&head]).map(|it| it[at].chars().count()).max().unwrap_or(0);
+    let widths = [width(0), width(1), width(2)];
+    let mut text = line(&head, widths);
+    for (row, cells) in report.knobs.iter().zip(&cells) {
+        text += &line(cells, widths);
+        let was = row.changed_from.iter().map(|before| format!("was {before}"));
+        let words: Vec<String> =
+            was.chain([row.reason.clone()]).filter(|it| !it.is_empty()).collect();
+        if !words.is_empty() {
+            text += &wrapped(&words.join("; "), "    ");
+        }
+    }
+    text + &summary(report)
+}
+
+fn cells(row: &Row) -> [String; 4] {
+    let actual = row.actual.as_deref().unwrap_or("-");
+    let wanted = if row.wanted.is_empty() { "-" } else { &row.wanted };
+    [setting(row), row.state.text().to_owned(), cut(actual), cut(wanted)]
+}
+
+fn setting(row: &Row) -> String {
+    match row.target.as_str() {
+        "" => row.name.to_owned(),
+        target => format!("{} {target}", row.name),
+    }
+}
+
+fn cut(text: &str) -> String {
+    if text.chars().count() <= VALUE {
+        return text.to_owned();
+    }
+    text.chars().take(VALUE - 3).chain("...".chars()).collect()
+}
+
+fn line(cells: &[String; 4], [first, second, third]: [usize; 3]) -> String {
+    let [setting, state, actual, wanted] = cells;
+    let text = format!("{setting:first$}  {state:second$}  {actual:third$}  {wanted}");
+    format!("{}\n", text.trim_end())
+}
+
+fn wrapped(text: &str, indent: &str) -> String {
+    let mut lines = String::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && indent.len() + line.len() + 1 + word.len() > WIDTH {
+            lines += &format!("{indent}{line}\n");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    lines + &format!("{indent}{line}\n")
+}
+
+fn summary(report: &Report) -> String {
+    let all = [
+        State::Ok,
+        State::Differs,
+        State::Failed,
+        State::Unknown,
+        State::Owned,
+        State::Skipped,
+        State::Elsewhere,
+    ];
+    let counted = all.map(|it| (report.count(it), it.text())).into_iter().filter(|it| it.0 > 0);
+    let counts: Vec<String> = counted.map(|(count, state)| format!("{count} {state}")).collect();
+    if counts.is_empty() {
+        return format!("\n{} wants nothing\n", report.profile);
+    }
+    let is = if report.prepared() { "prepared" } else { "not prepared" };
+    format!("\n{} is {is}: {}\n", report.profile, counts.join(", "))
+}
+
+/// The planned changes, with the reason of each.
+fn plan(report: &Report) -> String {
+    let mut text = format!("profile {}\n", report.profile);
+    for row in report.knobs.iter().filter(|row| row.state == State::Differs) {
+        let name = setting(row);
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "- {name} {}", row.actual.as_deref().unwrap_or("-"));
+        let _ = writeln!(text, "+ {name} {}", row.wanted);
+        let reason = catalogue::find(row.name).map_or("", |knob| knob.reason);
+        text += &wrapped(if row.reason.is_empty() { reason } else { &row.reason }, "    ");
+    }
+    match report.differs() {
+        0 => text + "nothing to write\n",
+        count => format!("{text}{count} setting(s) to write\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &'static str, state: State, reason: &str) -> Row {
+        Row {
+            name,
+            class: Class::Host,
+            target: "a-device-with-a-name/rx-10".to_owned(),
+            wanted: "w".repeat(300),
+            actual: Some("a".repeat(300)),
+            state,
+            reason: reason.to_owned(),
+            changed_from: None,
+            leaving: false,
+        }
+    }
+
+    #[test]
+    fn tables_fit_a_terminal() {
+        let longest = catalogue::knobs().map(|knob| knob.name).max_by_key(|name| name.len());
+        let rows = vec![
+            row(longest.expect("some"), State::Elsewhere, &"why ".repeat(90)),
+            row("net.rps_cpus", State::Differs, ""),
+        ];
+        let mut report = Report { profile: "web-1m".to_owned(), knobs: rows };
+        report.knobs[0].target.clear();
+        for line in report.table().lines() {
+            assert!(line.chars().count() <= WIDTH, "{}: {line}", line.len());
+        }
+        assert!(report.table().ends_with("web-1m is not prepared: 1 differs, 1 elsewhere\n"));
+    }
+
+    #[test]
+    fn a_plan_says_what_goes_what_comes_and_why() {
+        let mut row = row("net.core.netdev_max_backlog", State::Differs, "");
+        row.target.clear();
+        row.wanted = "4000".to_owned();
+        row.actual = Some("1000".to_owned());
+        let report = Report { profile: "web-10k".to_owned(), knobs: vec![row] };
+        let plan = report.plan();
+        let lines: Vec<&str> = plan.lines().collect();
+        assert_eq!(lines[1], "- net.core.netdev_max_backlog 1000");
+        assert_eq!(lines[2], "+ net.core.netdev_max_backlog 4000");
+        assert!(lines[3].starts_with("    Packets of pods"), "{plan}");
     }
 }

@@ -2,10 +2,12 @@
 
 use std::error::Error;
 use std::future::{Ready, ready};
+use std::hint::black_box;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use corelane::{Incoming, Lane, Problem};
@@ -15,6 +17,7 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::task::spawn_local;
+use tokio::time::sleep;
 use tower::Service;
 
 use crate::auth::{Auth, Guard};
@@ -24,7 +27,6 @@ use crate::faults::{Faults, Injection, Injector};
 use crate::files::{Body, Files};
 use crate::handlers::root::Root;
 use crate::handlers::{div, hello, work};
-use crate::memory;
 use crate::projects::database::Database;
 use crate::projects::{self, Projects, Resource};
 
@@ -79,7 +81,7 @@ impl App {
         let config = Arc::new(config);
         let documents = Documents::new(Arc::clone(&config));
         move |lane| {
-            spawn_local(memory::give_back());
+            spawn_local(give_back());
             App(Rc::new(Instance {
                 root: Root::new(&replica, lane),
                 projects: common.database.as_ref().map(|of| Rc::new(Projects::new(of.lane()))),
@@ -217,4 +219,23 @@ fn not_a_read(method: &Method) -> Response<Full<Bytes>> {
     *reply.status_mut() = StatusCode::NO_CONTENT;
     reply.headers_mut().insert(ALLOW, allow);
     reply
+}
+
+/// Interval between triggers; longer than mimalloc keeps freed pages for reuse.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Large enough to be returned when it is freed. Smaller blocks are kept for reuse.
+const LARGE: usize = 1 << 20;
+
+/// Returns memory of closed and parked connections to the system, by half a microsecond of work each time.
+///
+/// mimalloc returns a freed page after at least a second. It also needs a trigger on that thread:
+/// another freed page, or 10,000 allocations on its slow path. A lane whose connections were just
+/// parked has none, so thousands of connections would keep unused memory (mimalloc v3, src/page.c:
+/// `_mi_page_free`; src/options.c: `purge_delay`).
+async fn give_back() {
+    loop {
+        sleep(PAUSE).await;
+        drop(black_box(Vec::<u8>::with_capacity(LARGE)));
+    }
 }

@@ -11,7 +11,6 @@ mod files;
 pub mod fuzzing;
 mod handlers;
 mod logging;
-mod memory;
 mod openapi;
 mod per_lane;
 mod projects;

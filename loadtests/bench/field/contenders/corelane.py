@@ -1,23 +1,13 @@
-"""corelane-server, with each placement on two CPUs, and built with the profile of its own load."""
+"""corelane-server, and the same built with the profile of its own load."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from loadtests.bench.experiment import builds, servers
 from loadtests.bench.experiment.servers import CONNECTIONS, CORELANE
-from loadtests.bench.field.contender import (
-    FEW,
-    MIXED_TWO,
-    PARTS,
-    Contender,
-    Start,
-    one_program,
-)
+from loadtests.bench.field.contender import PARTS, Contender, Start
 
 TRAINED = f"{CORELANE} PGO"
-
-PLACEMENTS = ("hashed", "shared", "least-loaded")
 
 SETTINGS = (
     "a lane for each CPU, pinned (`--pin on`, as the chart sets on exclusive CPUs), log level "
@@ -30,12 +20,8 @@ def _build(profile: str) -> Path:
     return builds.build(builds.SERVICES, ["corelane-server"], profile) / "corelane-server"
 
 
-def _trained(_profile: str) -> Path:
-    return builds.TRAINED
-
-
-def _argv(placement: str, program: Path, start: Start) -> list[str]:
-    argv = servers.corelane(program, start.address, start.threads, placement)
+def _argv(program: Path, start: Start) -> list[str]:
+    argv = servers.corelane(program, start.address, start.threads)
     return [*argv, "--static.root", str(start.static), "--limits.queue", str(CONNECTIONS)]
 
 
@@ -44,34 +30,19 @@ def _version(_program: Path) -> str:
     return f"{ours['corelane']} (hyper {ours['hyper']}, tokio {ours['tokio']})"
 
 
-def _contender(
-    name: str,
-    parts: frozenset[str],
-    settings: str,
-    build: Callable[[str], Path] = _build,
-    placement: str = "",
-) -> Contender:
+def _contender(name: str, settings: str, build: Callable[[str], Path]) -> Contender:
     return Contender(
         name=name,
         family="Corelane",
-        parts=parts,
+        parts=frozenset(PARTS),
         settings=settings,
         build=build,
-        argv=partial(_argv, placement),
-        installed=one_program,
+        argv=_argv,
         version=_version,
     )
 
 
-def _placed(placement: str) -> Contender:
-    settings = f"corelane-server with `--placement {placement}`, where two CPUs make it matter"
-    parts = frozenset({MIXED_TWO, FEW})
-    return _contender(f"{CORELANE} {placement}", parts, settings, placement=placement)
-
-
-EVERYTHING = frozenset(PARTS) - {MIXED_TWO, FEW}
-
-CONTENDERS = [_contender(CORELANE, EVERYTHING, SETTINGS), *map(_placed, PLACEMENTS)]
+CONTENDERS = [_contender(CORELANE, SETTINGS, _build)]
 if builds.TRAINED.is_file():
     trained = "corelane-server built by `make pgo` with the profile of its own load"
-    CONTENDERS.append(_contender(TRAINED, EVERYTHING, trained, _trained))
+    CONTENDERS.append(_contender(TRAINED, trained, lambda _profile: builds.TRAINED))

@@ -11,7 +11,6 @@ from loadtests.bench.field.contender import (
     FILES,
     Contender,
     Start,
-    one_program,
 )
 from loadtests.bench.field.kept import kept, run, version_of
 
@@ -56,7 +55,6 @@ CONTENDERS = [
         settings=SETTINGS,
         build=_build,
         argv=_argv,
-        installed=one_program,
         version=_version,
     )
 ]

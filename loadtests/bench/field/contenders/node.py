@@ -12,12 +12,9 @@ from loadtests.bench.field.contender import (
     CORES,
     FILES,
     Contender,
-    Installed,
     Start,
-    size_of,
 )
 from loadtests.bench.field.kept import kept, run, version_of
-from loadtests.bench.field.libraries import libraries
 from tools.errors import ToolError
 
 SOURCES = BENCH / "peers" / "node"
@@ -80,24 +77,6 @@ def _argv(program: Path, start: Start) -> list[str]:
     return [str(_node(program)), str(program), *start.arguments()]
 
 
-def _installed(program: Path) -> Installed:
-    node = _node(program)
-    own = [*program.parent.glob("*.js"), *_closure(program, {"send"})]
-    runtime = size_of([node, *libraries([node])])
-    return Installed(size_of(own), runtime, "server with the package send; Node")
-
-
-def _closure(program: Path, names: set[str]) -> list[Path]:
-    """The folders of packages and of all that they need."""
-    locked, found = _locked(program), set()
-    waiting = set(names)
-    while waiting:
-        name = waiting.pop()
-        found.add(name)
-        waiting |= set(locked[f"node_modules/{name}"].get("dependencies", {})) - found
-    return [_modules(program) / name for name in sorted(found)]
-
-
 def _locked(program: Path) -> dict[str, dict]:
     return json.loads((_modules(program).parent / "package-lock.json").read_text())["packages"]
 
@@ -118,7 +97,6 @@ CONTENDERS = [
         settings=SETTINGS,
         build=_build,
         argv=_argv,
-        installed=_installed,
         version=_version,
         environment=PRODUCTION,
         warm_up=1.0,

@@ -7,38 +7,29 @@ from loadtests.bench.field.contender import (
     COMPUTING,
     CONNECTIONS,
     CORES,
-    FEW,
     FILES,
-    MIXED_TWO,
     Contender,
     Start,
-    one_program,
 )
 
 ENTRY = "its entry in TechEmpower's FrameworkBenchmarks"
 
 BUILT = (
     "Built like corelane-server without PGO (release, fat LTO, one code generation unit) and with its "
-    "allocator, mimalloc, as in the entries of may_minihttp and ntex in TechEmpower's FrameworkBenchmarks. Here it "
-    "requests huge pages, which is its default: two of them are 4 MiB"
+    "allocator, mimalloc, as in the entry of may_minihttp in TechEmpower's FrameworkBenchmarks. Here it requests "
+    "huge pages, which is its default: two of them are 4 MiB"
 )
-
-SERVE_DIR = "files: ServeDir of tower-http, which axum recommends, and TCP_NODELAY for it"
 
 SETTINGS = {
     "hyper": (
         "http1::Builder with its defaults on tokio's current_thread runtime, one of both per "
-        f"CPU, each with a socket of SO_REUSEPORT and backlog 4096, as in {ENTRY}; "
-        f"{SERVE_DIR}. {BUILT}"
+        f"CPU, each with a socket of SO_REUSEPORT and backlog 4096, as in {ENTRY}. "
+        f"No files, because it has no handler for them. {BUILT}"
     ),
     "may_minihttp": (
         "one coroutine for each connection, as many workers as CPUs, a pool of 1,000 coroutines and "
         f"stacks of 32 KiB as in {ENTRY}, backlog 1024 (fixed in may). No files, "
         f"because it has no handler for them. {BUILT}"
-    ),
-    "ntex": (
-        "as many workers as CPUs on its tokio runtime, backlog 4096, keep-alive 75 s. Files are served by ntex-files "
-        f"3.2.0, with a guard against targets with `%`, which could otherwise leave the folder. {BUILT}"
     ),
     "actix-web": (
         "as many workers as CPUs, backlog 4096, keep-alive 75 s, TCP_NODELAY. Files: actix-files, "
@@ -46,17 +37,13 @@ SETTINGS = {
         "recommends; by default each read goes to another thread). "
         f"{BUILT}"
     ),
-    "axum": (
-        "axum::serve with into_make_service on tokio's current_thread runtime for one CPU, on its "
-        f"multi-thread one for more; backlog 4096; {SERVE_DIR}. {BUILT}"
-    ),
 }
 
 PARTS = {
-    name: COMPUTING | {CORES} | (set() if name == "may_minihttp" else set(FILES))
-    for name in SETTINGS
+    "hyper": COMPUTING | {CORES, CONNECTIONS},
+    "may_minihttp": COMPUTING | {CORES},
+    "actix-web": COMPUTING | {CORES, *FILES},
 }
-PARTS["axum"] |= {CONNECTIONS, MIXED_TWO, FEW}
 
 
 def _build(package: str, program: str, profile: str) -> Path:
@@ -82,7 +69,6 @@ def _framework(name: str) -> Contender:
         settings=SETTINGS[name],
         build=lambda profile: _build("frameworks", name.replace("-", "_"), profile),
         argv=_argv,
-        installed=one_program,
         version=lambda _program: _version(name),
     )
 
@@ -99,7 +85,6 @@ FLOOR = Contender(
     ),
     build=lambda profile: _build("floor", "floor", profile),
     argv=_argv,
-    installed=one_program,
     version=lambda _program: builds.locked(builds.BENCH)["floor"],
 )
 

@@ -12,11 +12,8 @@ from loadtests.bench.field.contender import (
     FILES,
     PLAIN,
     Contender,
-    Installed,
     Start,
-    size_of,
 )
-from loadtests.bench.field.libraries import libraries
 from postgres import account
 from tools import resolve, table, versions
 from tools.errors import ToolError
@@ -186,17 +183,6 @@ def _modules(program: Path) -> Path:
     return found
 
 
-def _installed_nginx(program: Path) -> Installed:
-    own = _itself(program)
-    return Installed(size_of([own]), size_of(libraries([own])), "program; libraries")
-
-
-def _installed_apache(program: Path) -> Installed:
-    names = ("mpm_event", "authz_core", "dir", "file_cache", "mime")
-    own = [_itself(program), *(_modules(program) / f"mod_{name}.so" for name in names)]
-    return Installed(size_of(own), size_of(libraries(own)), "program with its modules; libraries")
-
-
 def _version(program: Path) -> str:
     return versions.remembered(program, table.find(program.name)) or "unknown"
 
@@ -209,7 +195,6 @@ CONTENDERS = [
         settings=NGINX_SETTINGS,
         build=lambda _profile: _obtain("nginx"),
         argv=_argv_nginx,
-        installed=_installed_nginx,
         version=_version,
     ),
     Contender(
@@ -219,7 +204,6 @@ CONTENDERS = [
         settings=APACHE_SETTINGS,
         build=lambda _profile: _obtain("apache2"),
         argv=_argv_apache,
-        installed=_installed_apache,
         version=_version,
     ),
 ]

@@ -6,11 +6,9 @@
 //! standard input starts the measured part, whose result is printed when every request is answered.
 //! Further lines start it again. The connections stay open until standard input ends.
 
-mod closed;
 mod exchange;
 mod hold;
-mod idle;
-mod open;
+mod loops;
 mod pool;
 mod reply;
 mod seated;
@@ -31,13 +29,10 @@ use clap::{Args, Parser, Subcommand};
 use rustix::thread::set_current_timer_slack;
 
 use crate::exchange::{Exchanges, Kind};
-use crate::open::Choice;
+use crate::loops::Choice;
 use crate::pool::{Lost, Pool};
 use crate::tally::Tally;
-use crate::trace::{Arrivals, Mix, Plan};
-
-/// Size of the body of requests that have one.
-const BODY: usize = 64;
+use crate::trace::{Mix, Plan};
 
 #[derive(Debug, Parser)]
 #[command(about = "Sends requests to a server of /hello and /work and reports what came back")]
@@ -57,12 +52,6 @@ enum Mode {
         /// Poll without sleeping, so that the server does not pay for waking the generator.
         #[arg(long)]
         spin: bool,
-        /// Number of routes to request one after another, instead of `/hello`.
-        #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["ops", "page"])]
-        routes: Option<u32>,
-        /// One in this many requests of a connection has a body.
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["ops", "routes"])]
-        bodies: Option<u32>,
     },
     /// Requests start when they are due, whether or not earlier ones were answered.
     Open {
@@ -73,9 +62,6 @@ enum Mode {
         /// Requests per second.
         #[arg(long)]
         rate: f64,
-        /// Distribution of the arrivals.
-        #[arg(long, value_enum, default_value = "poisson")]
-        arrivals: Arrivals,
         /// Share of the requests that are `/work`; the others are `/hello`.
         #[arg(long, default_value_t = 0.1)]
         work_share: f64,
@@ -118,11 +104,6 @@ enum Mode {
         #[command(flatten)]
         options: hold::Options,
     },
-    /// One request on each connection, which then stays idle.
-    Idle {
-        #[command(flatten)]
-        target: Target,
-    },
 }
 
 #[derive(Debug, Args)]
@@ -156,9 +137,6 @@ struct Period {
     /// Length of the warm-up in seconds.
     #[arg(long, default_value_t = 1.0)]
     warm_up: f64,
-    /// Report the latencies of all requests as a curve too.
-    #[arg(long)]
-    curve: bool,
 }
 
 fn main() -> ExitCode {
@@ -175,34 +153,23 @@ fn run(mode: Mode) -> Result<(), Lost> {
     // Sleeps end when they are due instead of up to 50 µs later (prctl(2), PR_SET_TIMERSLACK).
     set_current_timer_slack(NonZeroU64::new(1)).map_err(io::Error::from)?;
     match mode {
-        Mode::Closed { target, period, spin, routes, bodies } => {
+        Mode::Closed { target, period, spin } => {
             let kind = target.ops.map_or(Kind::Hello, Kind::Work);
-            let kind = routes.map_or(kind, |of| Kind::Route { number: 0, of });
-            let kind = bodies.map_or(kind, |every| Kind::WithBodies { number: 0, every });
-            let exchanges = target
-                .exchanges(target.ops)?
-                .with_routes(target.to, routes.unwrap_or(0))
-                .with_bodies(BODY);
-            let mut pool = target.opened(exchanges)?;
+            let mut pool = target.opened(target.exchanges(target.ops)?)?;
             pool.spin(spin);
             let all = 0..pool.len();
-            closed::run(&mut pool, all.clone(), kind, period.warm_up())?;
-            measure(pool, |pool| {
-                let done = closed::run(pool, all.clone(), kind, period.measured())?;
-                Ok(done.with_curve(period.curve))
-            })
+            loops::closed(&mut pool, all.clone(), kind, period.warm_up())?;
+            measure(pool, |pool| loops::closed(pool, all.clone(), kind, period.measured()))
         }
-        Mode::Open { target, period, rate, arrivals, work_share, works, seed, next } => {
+        Mode::Open { target, period, rate, work_share, works, seed, next } => {
             let one = target.ops.map(|ops| Mix::one(ops, work_share));
             let works = works.or(one).unwrap_or_default();
             let exchanges = target.exchanges(works.sizes())?;
             let mut pool = target.opened(exchanges)?;
-            let plan = Plan { rate, arrivals, works, targets: 1 };
-            open::run(&mut pool, &plan.trace(period.warm_up(), !seed), next.seeded(!seed))?;
+            let plan = Plan { rate, works, targets: 1 };
+            loops::open(&mut pool, &plan.trace(period.warm_up(), !seed), next.seeded(!seed))?;
             let trace = plan.trace(period.measured(), seed);
-            measure(pool, |pool| {
-                Ok(open::run(pool, &trace, next.seeded(seed))?.with_curve(period.curve))
-            })
+            measure(pool, |pool| loops::open(pool, &trace, next.seeded(seed)))
         }
         Mode::Turns { to, connections } => turns::run(to, connections),
         Mode::Users { options } => users::run(options),
@@ -214,19 +181,10 @@ fn run(mode: Mode) -> Result<(), Lost> {
             })
         }
         Mode::Hold { options } => hold::run(options),
-        Mode::Idle { target } => {
-            let mut pool = target.pool(1)?;
-            closed::run(&mut pool, 0..1, Kind::Hello, Duration::ZERO)?;
-            measure(pool, |pool| idle::run(pool, target.connections))
-        }
     }
 }
 
 impl Target {
-    fn pool(&self, connections: usize) -> Result<Pool, Lost> {
-        Pool::open(vec![self.to], connections, self.exchanges(self.ops)?)
-    }
-
     /// Opens all connections, on their lanes.
     fn opened(&self, exchanges: Exchanges) -> Result<Pool, Lost> {
         let mut pool = Pool::open(vec![self.to], self.connections, exchanges)?;

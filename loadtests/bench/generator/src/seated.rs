@@ -4,8 +4,8 @@ use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::closed;
 use crate::exchange::Kind;
+use crate::loops;
 use crate::pool::{Lost, Pool};
 
 /// Attempts per connection: with two lanes chosen at random, more are needed once in 2^32.
@@ -32,7 +32,7 @@ pub(crate) fn seat(pool: &mut Pool, lanes: &[usize]) -> Result<(), Lost> {
 
 /// The lane that serves a connection.
 fn lane_of(pool: &mut Pool, index: usize) -> Result<usize, Lost> {
-    let tally = closed::run(pool, index..index + 1, Kind::Hello, Duration::ZERO)?;
+    let tally = loops::closed(pool, index..index + 1, Kind::Hello, Duration::ZERO)?;
     let no_lane = || io::Error::other("a reply names no lane").into();
     tally.lanes().next().ok_or_else(no_lane)
 }

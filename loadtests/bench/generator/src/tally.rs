@@ -14,12 +14,6 @@ use crate::reply::Fault;
 /// The reported percentiles: the first is the minimum, the last the maximum.
 const PERCENTILES: [f64; 6] = [0.0, 50.0, 90.0, 99.0, 99.9, 100.0];
 
-/// The percentiles of a curve, with the same distance for each further nine.
-const CURVE: [f64; 18] = [
-    0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.975, 99.99,
-    99.995, 99.999, 100.0,
-];
-
 /// Precision of latencies in digits.
 const DIGITS: u8 = 3;
 
@@ -38,8 +32,6 @@ pub(crate) struct Tally {
     took: Duration,
     /// All answers, if they are reported one by one.
     samples: Option<Samples>,
-    /// Whether the latencies of all kinds are reported as a curve.
-    curve: bool,
 }
 
 /// Answers in columns.
@@ -63,7 +55,6 @@ impl Default for Tally {
             reopened: 0,
             took: Duration::ZERO,
             samples: None,
-            curve: false,
         }
     }
 }
@@ -90,11 +81,6 @@ impl Tally {
         Tally { samples: Some(samples), ..Tally::default() }
     }
 
-    /// The same, reported with a curve of its latencies.
-    pub(crate) fn with_curve(self, curve: bool) -> Self {
-        Tally { curve, ..self }
-    }
-
     /// Counts a request that is due.
     pub(crate) fn start(&mut self, lag: Duration, queued: bool) {
         record(&mut self.lag, lag);
@@ -106,8 +92,7 @@ impl Tally {
         match answer.fault {
             Some(fault) => self.fault(fault, 1),
             None => {
-                let latencies =
-                    self.latencies.entry(answer.kind.counted()).or_insert_with(histogram);
+                let latencies = self.latencies.entry(answer.kind).or_insert_with(histogram);
                 record(latencies, answer.read - answer.due);
             }
         }
@@ -146,23 +131,6 @@ impl Tally {
         self.reopened = reopened;
     }
 
-    /// Adds another part.
-    pub(crate) fn merge(&mut self, other: Tally) {
-        for (kind, theirs) in &other.latencies {
-            add(self.latencies.entry(*kind).or_insert_with(histogram), theirs);
-        }
-        add(&mut self.lag, &other.lag);
-        for (fault, count) in other.faults {
-            self.fault(fault, count);
-        }
-        for (lane, count) in other.lanes {
-            *self.lanes.entry(lane).or_default() += count;
-        }
-        self.queued += other.queued;
-        self.reopened += other.reopened;
-        self.took += other.took;
-    }
-
     /// Latencies of `hello`, `work` and `all`, and of each size of `/work` if there are several.
     fn by_name(&self) -> Map<String, Value> {
         let mut merged: BTreeMap<String, Histogram<u64>> = BTreeMap::new();
@@ -170,9 +138,7 @@ impl Tally {
         for (kind, latencies) in &self.latencies {
             let mut names = vec!["all".to_owned()];
             match kind {
-                Kind::Hello | Kind::Route { .. } | Kind::WithBodies { .. } => {
-                    names.push("hello".to_owned());
-                }
+                Kind::Hello => names.push("hello".to_owned()),
                 Kind::Work(ops) => {
                     names.push("work".to_owned());
                     names.extend((sizes > 1).then(|| format!("work_{ops}")));
@@ -183,14 +149,6 @@ impl Tally {
             }
         }
         merged.iter().map(|(name, latencies)| (name.clone(), summary(latencies))).collect()
-    }
-
-    /// Latencies of all kinds.
-    fn all(&self) -> Option<Histogram<u64>> {
-        self.latencies.values().cloned().reduce(|mut sum, one| {
-            add(&mut sum, &one);
-            sum
-        })
     }
 
     /// The report.
@@ -214,9 +172,6 @@ impl Tally {
             "reopened": self.reopened,
             "lanes": lanes,
         });
-        if self.curve {
-            report["curve"] = self.all().map_or(json!([]), |all| points(&all));
-        }
         if let Some(samples) = &self.samples {
             report["samples"] = json!({
                 "due_ms": samples.due_ms,
@@ -238,16 +193,6 @@ fn record(histogram: &mut Histogram<u64>, time: Duration) {
     let _ = histogram.record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
 }
 
-/// Percentiles in microseconds, as far as the number of times allows.
-fn points(times: &Histogram<u64>) -> Value {
-    // At least one time is above a percentile, except for rounding of the share.
-    let longer = |percent: f64| (1.0 - percent / 100.0) * times.len() as f64;
-    let told = |percent: &&f64| **percent == 100.0 || longer(**percent) > 0.999;
-    let point =
-        |percent: &f64| json!([percent, microseconds(times.value_at_percentile(*percent) as f64)]);
-    CURVE.iter().filter(told).map(point).collect()
-}
-
 fn microseconds(nanoseconds: f64) -> Value {
     json!((nanoseconds / 10.0).round() / 100.0)
 }
@@ -267,35 +212,4 @@ fn summary(times: &Histogram<u64>) -> Value {
 pub(crate) fn own_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Latencies of 1 ms, 2 ms, ... for so many requests.
-    fn told(count: u32) -> Value {
-        let (mut tally, due) = (Tally::default(), Instant::now());
-        for number in 1..=count {
-            let read = due + Duration::from_millis(number.into());
-            tally.add(&Answer { kind: Kind::Hello, due, read, fault: None, lane: None });
-        }
-        serde_json::from_str(&tally.with_curve(true).json(Duration::ZERO)).expect("JSON")
-    }
-
-    fn percents(report: &Value) -> Vec<f64> {
-        let points = report["curve"].as_array().expect("a curve");
-        points.iter().map(|point| point[0].as_f64().expect("a percentile")).collect()
-    }
-
-    #[test]
-    fn a_curve_ends_with_the_longest_and_tells_no_percentile_that_is_no_request() {
-        let report = told(1000);
-        assert_eq!(percents(&report)[..4], [0.0, 10.0, 25.0, 50.0]);
-        assert_eq!(percents(&report)[11..], [99.9, 100.0]);
-        let longest = report["curve"][12][1].as_f64().expect("microseconds");
-        assert!((longest / 1e6 - 1.0).abs() < 0.001, "{longest}");
-        assert_eq!(percents(&told(10)), [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 100.0]);
-        assert!(percents(&told(0)).is_empty());
-    }
 }

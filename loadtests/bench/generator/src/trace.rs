@@ -3,19 +3,9 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use fastrand::Rng;
 
 use crate::exchange::Kind;
-
-/// The distribution of arrivals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Arrivals {
-    /// All gaps are the same.
-    Constant,
-    /// Exponential gaps: many independent clients.
-    Poisson,
-}
 
 /// One request of the trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,7 +71,6 @@ impl FromStr for Mix {
 pub(crate) struct Plan {
     /// Requests per second.
     pub(crate) rate: f64,
-    pub(crate) arrivals: Arrivals,
     pub(crate) works: Mix,
     /// Number of servers. Each arrival goes to a random one.
     pub(crate) targets: usize,
@@ -95,11 +84,9 @@ impl Plan {
         let mut due = 0.0;
         let mut trace = Vec::new();
         loop {
-            due += match self.arrivals {
-                Arrivals::Constant => mean,
-                // Inverse of the exponential distribution; f64() is below 1.
-                Arrivals::Poisson => -(1.0 - random.f64()).ln() * mean,
-            };
+            // Poisson arrivals, as of many independent clients: the inverse of the exponential distribution.
+            // f64() is below 1.
+            due += -(1.0 - random.f64()).ln() * mean;
             if due >= duration.as_secs_f64() {
                 return trace;
             }
@@ -116,40 +103,38 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn plan(arrivals: Arrivals) -> Plan {
-        Plan { rate: 1000.0, arrivals, works: "7=0.1,9=0.3".parse().expect("a mix"), targets: 3 }
+    fn plan() -> Plan {
+        Plan { rate: 1000.0, works: "7=0.1,9=0.3".parse().expect("a mix"), targets: 3 }
     }
 
     #[test]
     fn a_seed_gives_the_same_trace_again() {
-        let plan = plan(Arrivals::Poisson);
+        let plan = plan();
         assert_eq!(plan.trace(MINUTE, 7), plan.trace(MINUTE, 7));
         assert_ne!(plan.trace(MINUTE, 7), plan.trace(MINUTE, 8));
     }
 
     #[test]
     fn rate_and_mix_are_as_planned() {
-        for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
-            let trace = plan(arrivals).trace(MINUTE, 7);
-            assert!(trace.is_sorted_by_key(|arrival| arrival.due));
-            let rate = trace.len() as f64 / 60.0;
-            assert!((rate - 1000.0).abs() < 20.0, "{rate}");
-            for (kind, want) in [(Kind::Work(7), 0.1), (Kind::Work(9), 0.3), (Kind::Hello, 0.6)] {
-                let count = trace.iter().filter(|arrival| arrival.kind == kind).count();
-                let share = count as f64 / trace.len() as f64;
-                assert!((share - want).abs() < 0.01, "{kind:?}: {share}");
-            }
-            for target in 0..3 {
-                let share = trace.iter().filter(|arrival| arrival.target == target).count();
-                let share = share as f64 / trace.len() as f64;
-                assert!((share - 1.0 / 3.0).abs() < 0.02, "{target}: {share}");
-            }
+        let trace = plan().trace(MINUTE, 7);
+        assert!(trace.is_sorted_by_key(|arrival| arrival.due));
+        let rate = trace.len() as f64 / 60.0;
+        assert!((rate - 1000.0).abs() < 20.0, "{rate}");
+        for (kind, want) in [(Kind::Work(7), 0.1), (Kind::Work(9), 0.3), (Kind::Hello, 0.6)] {
+            let count = trace.iter().filter(|arrival| arrival.kind == kind).count();
+            let share = count as f64 / trace.len() as f64;
+            assert!((share - want).abs() < 0.01, "{kind:?}: {share}");
+        }
+        for target in 0..3 {
+            let share = trace.iter().filter(|arrival| arrival.target == target).count();
+            let share = share as f64 / trace.len() as f64;
+            assert!((share - 1.0 / 3.0).abs() < 0.02, "{target}: {share}");
         }
     }
 
     #[test]
     fn poisson_gaps_are_exponential() {
-        let trace = plan(Arrivals::Poisson).trace(MINUTE, 7);
+        let trace = plan().trace(MINUTE, 7);
         let gaps: Vec<_> =
             trace.windows(2).map(|pair| (pair[1].due - pair[0].due).as_secs_f64()).collect();
         // The standard deviation of an exponential distribution is its mean.

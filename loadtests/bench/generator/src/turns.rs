@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use crate::exchange::Exchanges;
-use crate::open::{self, Next};
+use crate::loops::{self, Next};
 use crate::pool::{Lost, Pool};
 use crate::say;
 use crate::tally::{Tally, own_cpu};
-use crate::trace::{Arrivals, Mix, Plan};
+use crate::trace::{Mix, Plan};
 
 /// One line.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -35,10 +35,10 @@ pub(crate) fn run(to: Vec<SocketAddr>, connections: usize) -> Result<(), Lost> {
         let turn: Turn = serde_json::from_str(&line?).map_err(io::Error::from)?;
         let Turn { rate, seconds, work_share, seed } = turn;
         let works = Mix::one(0, work_share);
-        let plan = Plan { rate, arrivals: Arrivals::Poisson, works, targets };
+        let plan = Plan { rate, works, targets };
         let trace = plan.trace(Duration::from_secs_f64(seconds), seed);
         let (before, begun) = (own_cpu(), Instant::now());
-        let tally = open::run_into(
+        let tally = loops::open_into(
             Tally::with_samples(begun),
             begun,
             &mut pool,

@@ -5,7 +5,8 @@ import cluster from "node:cluster";
 import http from "node:http";
 import { parseArgs } from "node:util";
 
-import { sendFile } from "./files.js";
+import send from "send";
+
 import { hello, div, notFound, work } from "./plain.js";
 
 const text = (fallback) => ({ type: "string", default: fallback });
@@ -35,7 +36,8 @@ function route(request, response) {
   } else if (path === "/work") {
     work(response, mark < 0 ? "" : url.slice(mark + 1));
   } else if (options.static && path.startsWith("/static/")) {
-    sendFile(request, response, options.static, path.slice("/static".length));
+    // As in Express, because Node has no file server.
+    send(request, path.slice("/static".length), { root: options.static }).pipe(response);
   } else {
     notFound(response);
   }

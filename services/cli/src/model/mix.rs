@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::error::KINDS;
+use super::KINDS;
 use super::{CapacityError, Time};
 
 /// A kind of request: its cost and its share.

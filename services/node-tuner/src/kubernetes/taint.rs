@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 
-use super::client::refused_with;
+use super::refused_with;
 
 const VALUE: &str = "unprepared";
 const EFFECT: &str = "NoSchedule";

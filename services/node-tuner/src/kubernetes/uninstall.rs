@@ -12,7 +12,7 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::client::{self, ClientError, refused_with};
+use super::{ClientError, client, refused_with, words};
 use crate::settings::{NAME, Settings, Uninstall};
 
 /// The agent's container, and the variable that overrides its file.
@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_secs(1);
 enum UninstallError {
     #[error("{0}")]
     Client(#[from] ClientError),
-    #[error("API server: {}", client::words(.0))]
+    #[error("API server: {}", words(.0))]
     Api(#[from] kube::Error),
     #[error(
         "there is no DaemonSet {0}: where its agents ran in mode apply, nodes are still tuned; \
@@ -60,7 +60,7 @@ pub(crate) fn uninstall(settings: &Settings, uninstall: &Uninstall) -> ExitCode 
 
 async fn run(settings: &Settings, uninstall: &Uninstall) -> Result<(), UninstallError> {
     let deadline = Instant::now() + uninstall.timeout;
-    let client = client::client(settings.agent.kubeconfig.as_deref()).await?;
+    let client = client(settings.agent.kubeconfig.as_deref()).await?;
     let api: Api<DaemonSet> = Api::namespaced(client.clone(), &uninstall.namespace);
     let name = &uninstall.daemonset;
     let ours = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
@@ -88,7 +88,7 @@ async fn run(settings: &Settings, uninstall: &Uninstall) -> Result<(), Uninstall
         sleep(LOOK).await;
         match api.get(name).await {
             Ok(found) => daemonset = found,
-            Err(error) => say(&format!("API server: {}", client::words(&error))),
+            Err(error) => say(&format!("API server: {}", words(&error))),
         }
     }
 }
@@ -153,7 +153,7 @@ async fn late(api: &Api<Pod>, daemonset: &DaemonSet) -> String {
             late.dedup();
             format!("{counted}; not: {}", late.join(", "))
         }
-        Err(error) => format!("{counted}; their names are unknown: {}", client::words(&error)),
+        Err(error) => format!("{counted}; their names are unknown: {}", words(&error)),
     }
 }
 

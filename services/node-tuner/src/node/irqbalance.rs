@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::processes::{Process, named};
+use super::{Process, named};
 use crate::cpus::Cpus;
 use crate::tree::Tree;
 

@@ -1,14 +1,15 @@
 //! Reads and validates the settings.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches};
+use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches};
 use corelane_service::flags;
+use serde_json::Value;
 
-use super::{Settings, file};
+use super::Settings;
 use crate::cpus::Cpus;
 use crate::kubelet::Kubelet;
 use crate::profile::Profile;
@@ -22,9 +23,9 @@ pub(crate) fn read() -> Result<Settings, ExitCode> {
     let named = flags::read(&plain, &[PREFIX])?;
     let from_file = match named.get_one::<PathBuf>("config") {
         None => BTreeMap::new(),
-        Some(path) => file::read(path).map_err(|error| reject(ErrorKind::InvalidValue, error))?,
+        Some(path) => read_file(path).map_err(|error| reject(ErrorKind::InvalidValue, error))?,
     };
-    let with_file = file::as_defaults(plain, &from_file)
+    let with_file = as_defaults(plain, &from_file)
         .map_err(|error| reject(ErrorKind::UnknownArgument, error))?;
     let matches = flags::read(&with_file, &[PREFIX])?;
     let settings = Settings::from_arg_matches(&matches).map_err(flags::exit)?;
@@ -61,6 +62,80 @@ impl Settings {
         Profile::new(&self.profile, &self.knobs)?;
         Ok(self)
     }
+}
+
+/// The values of a file by the names of their flags. Its keys are those of the flags, with nested maps
+/// for dots.
+fn read_file(path: &Path) -> Result<BTreeMap<String, Vec<String>>, String> {
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let value: Value =
+        serde_saphyr::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    if !matches!(value, Value::Object(_) | Value::Null) {
+        return Err(format!("{}: allowed is a map of settings", path.display()));
+    }
+    let mut found = BTreeMap::new();
+    flatten("", &value, &mut found);
+    Ok(found)
+}
+
+fn flatten(name: &str, value: &Value, found: &mut BTreeMap<String, Vec<String>>) {
+    match value {
+        Value::Object(map) if name == "knobs" => {
+            let pairs = map.iter().map(|(knob, value)| match value {
+                // Some YAML parsers read `off` as false.
+                Value::Bool(false) => format!("{knob}=off"),
+                value => format!("{knob}={}", text(value)),
+            });
+            found.insert(name.to_owned(), pairs.collect());
+        }
+        Value::Object(map) => {
+            for (key, value) in map {
+                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+                flatten(&name, value, found);
+            }
+        }
+        Value::Array(items) => {
+            found.insert(name.to_owned(), items.iter().map(text).collect());
+        }
+        Value::Null => {}
+        value => {
+            found.insert(name.to_owned(), vec![text(value)]);
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The command with a file's values as its defaults, so that they are checked like flags.
+fn as_defaults(
+    mut command: Command,
+    values: &BTreeMap<String, Vec<String>>,
+) -> Result<Command, String> {
+    let in_files = |it: &&Arg| !matches!(it.get_id().as_str(), "config" | "check");
+    let is_list = |it: &Arg| matches!(it.get_action(), ArgAction::Append);
+    let known = command.get_arguments().filter(in_files);
+    let known: Vec<(String, bool)> =
+        known.map(|it| (it.get_id().to_string(), is_list(it))).collect();
+    for (name, values) in values {
+        match known.iter().find(|it| it.0 == *name) {
+            None => {
+                let names: Vec<&str> = known.iter().map(|it| it.0.as_str()).collect();
+                let names = names.join(", ");
+                return Err(format!("{name} = {values:?}: unknown key; allowed are {names}"));
+            }
+            Some((_, false)) if values.len() != 1 => {
+                return Err(format!("{name} = {values:?}: allowed is one value"));
+            }
+            Some(_) => {}
+        }
+        // Read once per process, because clap needs defaults with a static lifetime.
+        let values = values.iter().map(|value| &*value.clone().leak());
+        command = command.mut_arg(name.as_str(), |it| it.default_values(values));
+    }
+    Ok(command)
 }
 
 #[cfg(test)]

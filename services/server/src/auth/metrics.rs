@@ -8,8 +8,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType::{Counter, Gauge};
 
-use super::Auth;
-use super::reload::Reload;
+use super::{Auth, Reload};
 use crate::per_lane::Count;
 
 /// The result of an authentication.

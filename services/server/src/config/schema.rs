@@ -13,7 +13,7 @@ use corelane_service::value::{
 };
 
 use super::DatabaseKind;
-use super::endpoint::{Endpoint, endpoint};
+use super::{Endpoint, endpoint};
 
 /// The program's command line and environment.
 pub(crate) const PROGRAM: Program = Program {

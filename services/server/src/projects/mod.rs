@@ -1,9 +1,7 @@
 //! `/projects`: JSON documents in a database.
 
 mod body;
-mod change;
 mod conditions;
-mod create;
 pub(crate) mod database;
 mod describe;
 mod document;
@@ -11,9 +9,9 @@ mod document;
 pub(crate) mod fuzzing;
 mod json;
 mod list;
+mod methods;
 pub(crate) mod metrics;
 pub(crate) mod postgres;
-mod read;
 mod reply;
 mod shape;
 pub(crate) mod sqlite;

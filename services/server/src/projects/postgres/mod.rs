@@ -5,7 +5,6 @@
 //! lanes. A connection runs one statement at a time, because pipelined statements wait for each
 //! other, for locks and for the disk.
 
-mod binding;
 mod fault;
 mod migrations;
 mod pool;

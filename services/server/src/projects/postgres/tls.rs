@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use ring::digest::{Algorithm, SHA256, SHA384, SHA512, digest};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -15,8 +16,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::Socket;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
-
-use super::binding;
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
 
 /// The TLS settings of a connection.
 #[derive(Clone)]
@@ -104,7 +105,7 @@ impl TlsStream for Stream {
     fn channel_binding(&self) -> ChannelBinding {
         let certificates = self.0.get_ref().1.peer_certificates();
         let first = certificates.and_then(|chain| chain.first());
-        match first.and_then(|certificate| binding::end_point(certificate)) {
+        match first.and_then(|certificate| end_point(certificate)) {
             Some(hash) => ChannelBinding::tls_server_end_point(hash),
             None => ChannelBinding::none(),
         }
@@ -177,5 +178,31 @@ impl ServerCertVerifier for AnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Proof that the password was checked on the connection that TLS protects. With SCRAM-SHA-256-PLUS
+/// (RFC 7677) a server in the middle is detected even without verified certificates.
+///
+/// The binding `tls-server-end-point` (RFC 5929 section 4.1): the hash of the certificate, by the
+/// hash function of its signature.
+fn end_point(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
+    let parsed = Certificate::from_der(certificate).ok()?;
+    let algorithm = algorithm(&parsed.signature_algorithm().oid.to_string())?;
+    Some(digest(algorithm, certificate).as_ref().to_vec())
+}
+
+/// By object identifier (RFC 4055, RFC 5758). MD5 and SHA-1 count as SHA-256. Signatures without a
+/// separate hash function, such as Ed25519, have no binding.
+fn algorithm(signature: &str) -> Option<&'static Algorithm> {
+    match signature {
+        "1.2.840.113549.1.1.4"
+        | "1.2.840.113549.1.1.5"
+        | "1.2.840.10045.4.1"
+        | "1.2.840.113549.1.1.11"
+        | "1.2.840.10045.4.3.2" => Some(&SHA256),
+        "1.2.840.113549.1.1.12" | "1.2.840.10045.4.3.3" => Some(&SHA384),
+        "1.2.840.113549.1.1.13" | "1.2.840.10045.4.3.4" => Some(&SHA512),
+        _ => None,
     }
 }

@@ -4,8 +4,7 @@
 mod fault;
 mod file;
 mod health;
-mod job;
-mod line;
+mod queue;
 mod readers;
 mod statements;
 mod writer;
@@ -26,8 +25,7 @@ use super::store::{Changed, Project, StoreError, Version};
 use fault::Fault;
 use file::File;
 use health::{Access, Health};
-use job::{Change, Job};
-use line::Line;
+use queue::{Change, Job, Line};
 use readers::Readers;
 use writer::Writer;
 

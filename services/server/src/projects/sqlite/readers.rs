@@ -11,7 +11,7 @@ use super::Settings;
 use super::fault::Fault;
 use super::file::{File, Opened};
 use super::health::{Access, Health};
-use super::line::Line;
+use super::queue::Line;
 use crate::projects::metrics::Metrics;
 use crate::projects::store::StoreError;
 

@@ -11,7 +11,7 @@ use super::LOG_LIMIT;
 use super::fault::Fault;
 use super::file::{File, Opened, touch};
 use super::health::{Access, Health};
-use super::job::Job;
+use super::queue::Job;
 use crate::projects::metrics::Metrics;
 use crate::projects::store::StoreError;
 

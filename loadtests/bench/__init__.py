@@ -1,1 +1,0 @@
-"""Benchmarks: measurements in interleaved rounds, written to docs/results."""

@@ -1,1 +1,0 @@
-"""`compare`: whether this tree is slower than another commit; both run alternately on one machine."""

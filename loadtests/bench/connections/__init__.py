@@ -1,1 +1,0 @@
-"""`connections`: many connections, idle, moving, slow, and all at once."""

@@ -1,1 +1,0 @@
-"""The harness of all benchmarks: plan, interleaved rounds, record, report."""

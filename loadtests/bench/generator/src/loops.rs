@@ -1,0 +1,187 @@
+//! The loops of requests on the connections of a pool.
+//!
+//! In a closed loop each connection sends its next request as soon as the reply arrives. In an open
+//! loop requests start when they are due. A request that finds no free connection waits here. Every
+//! latency counts from when the request was due, so that a slow server does not reduce its own load
+//! (coordinated omission).
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use fastrand::Rng;
+
+use crate::exchange::Kind;
+use crate::pool::{Lost, PATIENCE, Pool};
+use crate::tally::Tally;
+use crate::trace::Arrival;
+
+/// Keeps these connections busy for `duration`, then waits for the last replies.
+pub(crate) fn closed(
+    pool: &mut Pool,
+    connections: Range<usize>,
+    kind: Kind,
+    duration: Duration,
+) -> Result<Tally, Lost> {
+    let mut tally = Tally::default();
+    let mut events = Vec::with_capacity(connections.len());
+    let begun = Instant::now();
+    for index in connections {
+        pool.ask(index, kind, Instant::now())?;
+    }
+    while pool.in_flight() > 0 {
+        pool.wait(&mut events, PATIENCE)?;
+        if events.is_empty() {
+            tally.give_up(pool)?;
+        }
+        for event in &events {
+            let index = event.data.u64() as usize;
+            let Some(answer) = pool.receive(index)? else { continue };
+            tally.add(&answer);
+            if answer.read - begun < duration {
+                pool.ask(index, answer.kind, answer.read)?;
+            }
+        }
+    }
+    tally.end(pool.take_reopened(), begun.elapsed());
+    Ok(tally)
+}
+
+/// Choice of the free connection for the next request.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Choice {
+    /// The connection that has been free for longest. If connections are spread over lanes, this
+    /// loads the lanes more evenly than a random choice.
+    LongestFree,
+    /// A random connection, like many independent clients.
+    Any,
+}
+
+impl Choice {
+    /// A choice with this seed.
+    pub(crate) fn seeded(self, seed: u64) -> Next {
+        match self {
+            Choice::LongestFree => Next::LongestFree,
+            Choice::Any => Next::Any(Rng::with_seed(seed)),
+        }
+    }
+}
+
+/// A choice and its state.
+#[derive(Debug)]
+pub(crate) enum Next {
+    LongestFree,
+    Any(Rng),
+}
+
+/// Sends the requests of a trace, then waits for the last replies.
+pub(crate) fn open(pool: &mut Pool, trace: &[Arrival], next: Next) -> Result<Tally, Lost> {
+    open_into(Tally::default(), Instant::now(), pool, trace, next)
+}
+
+/// The same, with a given tally and start time.
+pub(crate) fn open_into(
+    mut tally: Tally,
+    begun: Instant,
+    pool: &mut Pool,
+    trace: &[Arrival],
+    mut next_free: Next,
+) -> Result<Tally, Lost> {
+    let targets = pool.targets();
+    let mut events = Vec::with_capacity(pool.len());
+    let mut queues: Vec<Queue<'_>> =
+        (0..targets).map(|target| Queue::new((target..pool.len()).step_by(targets))).collect();
+    let mut coming = trace.iter();
+    loop {
+        let now = begun.elapsed();
+        while let Some(arrival) = coming.as_slice().first()
+            && arrival.due <= now
+        {
+            coming.next();
+            let queue = &mut queues[arrival.target];
+            tally.start(now - arrival.due, queue.free.is_empty());
+            queue.waiting.push_back(arrival);
+            queue.send(pool, begun, &mut next_free)?;
+        }
+        let next = coming.as_slice().first().map(|arrival| arrival.due);
+        if next.is_none() && pool.in_flight() == 0 {
+            break;
+        }
+        let timeout = next.map_or(PATIENCE, |due| due.saturating_sub(begun.elapsed()));
+        pool.wait(&mut events, timeout)?;
+        if events.is_empty() && next.is_none() {
+            tally.give_up(pool)?;
+            tally.unsent(queues.iter().map(|queue| queue.waiting.len()).sum());
+            break;
+        }
+        for event in &events {
+            let index = event.data.u64() as usize;
+            if let Some(answer) = pool.receive(index)? {
+                tally.add(&answer);
+                let queue = &mut queues[index % targets];
+                queue.free.push_back(index);
+                queue.send(pool, begun, &mut next_free)?;
+            }
+        }
+    }
+    tally.end(pool.take_reopened(), begun.elapsed());
+    Ok(tally)
+}
+
+/// The connections to one server.
+struct Queue<'a> {
+    /// In the order in which they became free.
+    free: VecDeque<usize>,
+    /// Due requests that wait for a connection.
+    waiting: VecDeque<&'a Arrival>,
+}
+
+impl Queue<'_> {
+    fn new(connections: impl Iterator<Item = usize>) -> Self {
+        Queue { free: connections.collect(), waiting: VecDeque::new() }
+    }
+
+    fn send(&mut self, pool: &mut Pool, begun: Instant, next: &mut Next) -> Result<(), Lost> {
+        while !self.waiting.is_empty()
+            && let Some(index) = next.of(&mut self.free)
+            && let Some(arrival) = self.waiting.pop_front()
+        {
+            pool.ask(index, arrival.kind, begun + arrival.due)?;
+        }
+        Ok(())
+    }
+}
+
+impl Next {
+    fn of(&mut self, free: &mut VecDeque<usize>) -> Option<usize> {
+        match self {
+            Next::LongestFree => free.pop_front(),
+            Next::Any(_) if free.is_empty() => None,
+            Next::Any(random) => free.swap_remove_front(random.usize(..free.len())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_free_is_next_or_any_by_its_seed() {
+        let choose = |choice: Choice, seed| {
+            let (mut next, mut free) = (choice.seeded(seed), (0..100).collect());
+            let chosen: Vec<_> = std::iter::from_fn(|| next.of(&mut free)).collect();
+            assert!(free.is_empty(), "every connection is chosen once");
+            chosen
+        };
+        let in_turn: Vec<_> = (0..100).collect();
+        assert_eq!(choose(Choice::LongestFree, 1), in_turn);
+        let mut any = choose(Choice::Any, 1);
+        assert_eq!(any, choose(Choice::Any, 1));
+        assert_ne!(any, choose(Choice::Any, 2));
+        assert_ne!(any, in_turn);
+        any.sort_unstable();
+        assert_eq!(any, in_turn);
+    }
+}

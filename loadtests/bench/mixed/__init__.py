@@ -1,1 +1,0 @@
-"""The mixed load: 1,000 users with pages and projects."""
