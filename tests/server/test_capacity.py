@@ -121,9 +121,10 @@ def test_a_running_replica_tells_its_mix(
     assert work["lane_mean_seconds"] == pytest.approx(sums / WORKS)
     variance = squares / WORKS - (sums / WORKS) ** 2
     assert work["lane_deviation_seconds"] ** 2 == pytest.approx(variance, rel=1e-3, abs=1e-15)
-    # The lane has taken more CPU time than its handlers, and not more than it was there.
+    # Lane time is wall-clock time. Where the lane loses its CPU in a handler, nothing is left for
+    # the cost outside handlers.
     assert series['corelane_lane_cpu_seconds_total{lane="0"}'] > 0
-    assert 0 < replica["outside_seconds"] <= 10e-6 and replica["wake_seconds"] > 0
+    assert 0 <= replica["outside_seconds"] <= 10e-6 and replica["wake_seconds"] >= 0
     # What was between two readings: hello alone.
     for _ in range(10):
         ask(server.url, "/hello")
@@ -131,6 +132,8 @@ def test_a_running_replica_tells_its_mix(
     after.write_bytes(ask(server.admin, "/metrics").body)
     between = answer(run("--from", str(before), "--from", str(after), "--json"))
     assert [(kind["kind"], kind["share"]) for kind in between["kinds"]] == [("GET /hello", 1.0)]
+    # A lane that handles nothing but `/hello` spends most of its time outside handlers.
+    assert between["replica"]["outside_seconds"] > 0 and between["replica"]["wake_seconds"] > 0
     # Shares of one's own, and what it knows of each.
     mixed = answer(run("--from", str(after), "--mix=GET /hello=50%, GET /work=50%", "--json"))
     assert [kind["share"] for kind in mixed["kinds"]] == [0.5, 0.5]

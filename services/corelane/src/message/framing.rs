@@ -50,7 +50,7 @@ pub(crate) struct Framing {
     line: RequestLine,
     /// Number of heads that began before those in `heads`.
     earlier: u64,
-    /// The heads that hyper may not have parsed: whether each asks for HEAD, the first in bit 0. More
+    /// The heads that hyper may not have parsed: for each a bit, set for HEAD, the first in bit 0. More
     /// than 64 count as HEAD.
     heads: u64,
     /// Number of heads in `heads`.

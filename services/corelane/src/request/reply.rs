@@ -61,7 +61,7 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
                 // If a service drops a body here, hyper has not read any of it, and ends the
                 // connection.
                 let has_body = watch.is_some();
-                // A client that expects 100 (Continue) would be asked for a body that the service
+                // A client that expects 100 (Continue) would send a body that the service
                 // does not want.
                 let discards =
                     has_body && !in_flight.is_http2() && !request.headers().contains_key(EXPECT);
