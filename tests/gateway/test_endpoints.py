@@ -172,6 +172,29 @@ def test_what_did_not_change_is_not_written_again(slices: Slices, starter: Agent
         assert (agent.metrics()["writes_total"], agent.file.stat().st_ino) == (0, written)
 
 
+def test_a_slice_above_the_limit_keeps_its_endpoints(slices: Slices, starter: Agents) -> None:
+    """Four endpoints are kept with `--limit=1`, of which the first is in the file."""
+    over_limit = "slices_over_limit_total"
+    slices.put("a", (ONE, READY))
+    slices.put("b", (TWO, READY), (THREE, READY))
+    with starter.run(None, "--limit=1") as agent:
+        agent.wait_for({ONE: "HEALTHY"})
+        assert agent.metrics()[over_limit] == 0
+        more = [(f"198.51.100.{number}", READY) for number in range(2)]
+        slices.put("a", (ONE, READY), *more)
+        eventually(lambda: agent.metrics()[over_limit] == 1, "a slice above the limit")
+        slices.put("a", (ONE, ENDING), *more)
+        eventually(lambda: agent.metrics()[over_limit] == 2, "the same slice again")
+        assert (agent.metrics()["slices"], agent.endpoints()) == (2, {ONE: "HEALTHY"})
+        slices.put("b", (TWO, READY))
+        slices.put("a", (THREE, READY), *more)
+        # The next file shows that the slice is taken again.
+        agent.wait_for({TWO: "HEALTHY"})
+        assert agent.metrics()[over_limit] == 2
+        logged = [json.loads(line) for line in agent.log.read_text().splitlines()]
+        assert [each["level"] for each in logged if "above the limit" in str(each)] == ["WARN"]
+
+
 def test_a_service_without_replicas_is_a_file_without_endpoints(starter: Agents) -> None:
     with starter.run() as agent:
         agent.wait_for({})

@@ -5,6 +5,8 @@ run again just before each of those calls, so every state between two changes is
 restored, and, as a copy, applied again.
 """
 
+import json
+import os
 import re
 import shutil
 import signal
@@ -145,6 +147,113 @@ def test_what_the_kernel_does_not_take_back_keeps_the_journal(tree: Tree) -> Non
     assert tree.noted()["settings"]
     tree.run("restore", status=0)
     assert path.read_text() == "1000\n"
+
+
+def forge(tree: Tree, setting: str, **fields: str) -> None:
+    """Changes the entry of a setting in the journal."""
+    journal = tree.noted()
+    (entry,) = (each for each in journal["settings"] if each["name"] == setting)
+    entry.update(fields)
+    (tree.journal / "journal.json").write_text(json.dumps(journal))
+
+
+SECRET = "etc/shadow"
+OTHER_FILE = "etc/default/cron"
+BAN = "IRQBALANCE_BANNED_CPULIST"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"path": f"/{SECRET}"}, "allowed is /proc/sys/net/core/netdev_max_backlog"),
+        (
+            {"path": f"/proc/sys/net/core/../../../../{SECRET}"},
+            "allowed is /proc/sys/net/core/netdev_max_backlog",
+        ),
+        ({"path": f"/{SECRET}", "name": "no.such"}, 'the setting "no.such"; allowed are'),
+        ({"path": f"/{SECRET}", "name": "kubelet.cpuManagerPolicy"}, "allowed is none"),
+        ({"original": "|/bin/sh\n"}, 'the original "|/bin/sh\\n" for'),
+        ({"original": "1 2\n"}, "allowed is a whole number"),
+    ],
+)
+def test_a_forged_entry_is_refused_and_the_rest_restored(
+    tree: Tree, fields: dict[str, str], words: str
+) -> None:
+    before = full(tree).add({SECRET: "root:*:1::::::\n"}).snapshot()
+    tree.run("apply", *ALL, status=0)
+    applied = tree.snapshot()
+    forge(tree, BACKLOG, **fields)
+    result = tree.run("restore", status=1)
+    path = fields.get("path", f"/{trees.sysctl(BACKLOG)}")
+    assert f"{path}: the journal " in result.stderr
+    assert words in result.stderr
+    # All but the entry, whose setting stays as it was applied.
+    kept = trees.sysctl(BACKLOG)
+    assert tree.snapshot() == {**before, kept: applied[kept]}
+    assert tree.noted()["settings"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"original": "A=1\n# end\nPATH=/tmp\n"},
+        {"original": "A=1\n# end", "written": f"{BAN}=2-3\n"},
+        {"original": f"A=1\n# end\n{BAN}=$(reboot)\n"},
+        {"path": f"/{OTHER_FILE}"},
+    ],
+)
+def test_only_the_line_of_banned_cpus_can_come_back(tree: Tree, fields: dict[str, str]) -> None:
+    full(tree).add({OTHER_FILE: "B=1\n"})
+    tree.run("apply", *ALL, status=0)
+    applied = tree.snapshot()
+    forge(tree, "irqbalance.banned_cpus", **fields)
+    result = tree.run("restore", status=1)
+    assert f"{fields.get('path', f'/{trees.IRQBALANCE}')}: the journal " in result.stderr
+    for path in (trees.IRQBALANCE, OTHER_FILE):
+        assert tree.snapshot()[path] == applied[path]
+    # Nor does another profile bring it back.
+    tree.run("apply", "--profile=web-1m", "--housekeeping=0")
+    assert tree.read(trees.IRQBALANCE) == f"A=1\n# end\n{BAN}=1-3"
+    assert tree.read(OTHER_FILE) == "B=1"
+
+
+@pytest.mark.parametrize("command", ["apply", "restore"])
+def test_a_file_of_etc_is_replaced_durably_with_its_mode_and_owner(
+    tree: Tree, tmp_path: Path, command: str
+) -> None:
+    file = full(tree).root / trees.IRQBALANCE
+    file.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(file, 1234, 2345)
+    if command == "restore":
+        tree.run("apply", *ALL, status=0)
+    before, trace = file.stat(), tmp_path / "trace"
+    argv = [strace(), "-qq", "-y", "-o", trace, "-e", f"trace={CHANGING}"]
+    arguments = [command, *(ALL if command == "apply" else ())]
+    result = subprocess.run(
+        [*argv, *tree.argv(*arguments)], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    after = file.stat()
+    assert (after.st_mode, after.st_uid, after.st_gid) == (
+        before.st_mode,
+        before.st_uid,
+        before.st_gid,
+    )
+    assert [each.name for each in file.parent.iterdir()] == [file.name]
+
+    lines = trace.read_text().splitlines()
+    fresh = re.escape(str(file.with_name(f".{file.name}.node-tuner")))
+    at = [
+        next(at for at, line in enumerate(lines) if re.search(pattern, line))
+        for pattern in (
+            rf"write\(\d+<{fresh}>",
+            rf"fsync\(\d+<{fresh}>",
+            rf'rename\w*\(.*"{fresh}", .*"{re.escape(str(file))}"',
+            rf"fsync\(\d+<{re.escape(str(file.parent))}>\)",
+        )
+    ]
+    assert at == sorted(at), "\n".join(lines)
 
 
 # A question mark: some architectures have only the younger call.

@@ -173,7 +173,6 @@ def test_tokens_are_in_no_log(start: Callable[..., Server], tmp_path: Path) -> N
         (f"ops {OTHER}\n", "line 1: allowed is"),
         (line("ci", GOOD) + line("ci", OTHER), "line 2: a name"),
         (line("ci", GOOD) + line("ops", GOOD), "line 2: a hash"),
-        ("# nobody\n", "at least one token"),
         (None, "No such file"),
     ],
 )
@@ -228,14 +227,57 @@ class TestReload:
         eventually(lambda: server.metrics()["corelane_auth_up_to_date"] == 0)
         assert server.metrics()['corelane_auth_reloads_total{result="failure"}'] == 1
         assert save(server, f"Bearer {OTHER}").status == 201
-        (tmp_path / "..data").unlink()
+        # Neither does one that cannot be read.
         failure = 'corelane_auth_reloads_total{result="failure"}'
+        (tmp_path / "..data/tokens").unlink()
+        (tmp_path / "..data/tokens").mkdir()
         eventually(lambda: server.metrics()[failure] == 2)
         assert save(server, f"Bearer {OTHER}").status == 201
 
         volume(line("ci", GOOD) + line("ops", OTHER))
         eventually(lambda: server.metrics()["corelane_auth_up_to_date"] == 1)
         assert server.metrics()["corelane_auth_tokens"] == 2
+        assert save(server, f"Bearer {GOOD}").status == 201
+
+    @pytest.mark.parametrize("text", ["", "# nobody\n", None], ids=["empty", "comment", "removed"])
+    def test_all_tokens_can_be_revoked(
+        self,
+        text: str | None,
+        volume: Callable[[str], None],
+        start: Callable[..., Server],
+        tmp_path: Path,
+    ) -> None:
+        volume(line("ci", GOOD))
+        server = start(*flags(tmp_path, "--lanes", "2", "--drain.settle", "0s"))
+        assert save(server, f"Bearer {GOOD}").status == 201
+        if text is None:
+            (tmp_path / "..data").unlink()
+        else:
+            volume(text)
+        eventually(lambda: server.metrics()["corelane_auth_tokens"] == 0)
+        # On whichever lane: each connection is on one of them.
+        for _ in range(8):
+            refused(save(server, f"Bearer {GOOD}"), INVALID)
+        series = server.metrics()
+        assert series["corelane_auth_up_to_date"] == 1
+        assert series['corelane_auth_reloads_total{result="success"}'] == 1
+
+        volume(line("ci", GOOD))
+        eventually(lambda: server.metrics()["corelane_auth_tokens"] == 1)
+        assert save(server, f"Bearer {GOOD}").status == 201
+        server.process.terminate()
+        _, log = server.end()
+        (revoked,) = (each for each in log.splitlines() if "all tokens revoked" in each)
+        assert "WARN" in revoked
+
+    def test_a_replica_starts_while_all_tokens_are_revoked(
+        self, volume: Callable[[str], None], start: Callable[..., Server], tmp_path: Path
+    ) -> None:
+        volume("# nobody\n")
+        server = start(*flags(tmp_path))
+        refused(save(server, f"Bearer {GOOD}"), INVALID)
+        volume(line("ci", GOOD))
+        eventually(lambda: server.metrics()["corelane_auth_tokens"] == 1)
         assert save(server, f"Bearer {GOOD}").status == 201
 
 

@@ -205,14 +205,14 @@ class Agents:
     number: itertools.count = field(default_factory=itertools.count)
 
     @contextmanager
-    def run(self, folder: Path | None = None) -> Iterator[Agent]:
+    def run(self, folder: Path | None = None, *flags: str) -> Iterator[Agent]:
         """One agent, which is killed at the end; its file is in the test's folder or in another."""
         port = free_ports(1)
         file = (folder or self.folder) / "endpoints.json"
         log = self.folder / f"agent-{next(self.number)}.log"
         argv = [program("gateway-agent"), "endpoints", f"--kubeconfig={self.wire.kubeconfig}"]
         argv += [f"--namespace={self.namespace}", f"--service={SERVICE}", f"--file={file}"]
-        argv += [f"--listen=127.0.0.1:{port}", "--log-format=json"]
+        argv += [f"--listen=127.0.0.1:{port}", "--log-format=json", *flags]
         # A proxy of the environment is not for loopback.
         env = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
         with log.open("wb") as output:

@@ -227,7 +227,7 @@ impl Inner {
 mod tests {
     use std::fs;
 
-    use http::header::{LOCATION, RETRY_AFTER};
+    use http::header::{ACCEPT_ENCODING, ETAG, HeaderValue, LOCATION, RETRY_AFTER};
     use http_body_util::BodyExt;
     use tokio::runtime::LocalRuntime;
 
@@ -280,6 +280,34 @@ mod tests {
             assert_eq!(body.to_bytes(), "content");
             // Another encoding of the path finds the same file.
             assert!(matches!(get_aged(&files, "%66ile", 0), Answer::Ready(_)));
+        });
+    }
+
+    #[test]
+    fn an_etag_is_the_same_on_every_replica_and_toolchain() {
+        with_files(|files, root| async move {
+            for (path, content) in [
+                ("empty", &b""[..]),
+                ("app.js", b"console.log(1)\n"),
+                ("app.js.gz", b"a copy"),
+                ("bytes", &[0xff; 4096]),
+            ] {
+                fs::write(root.join(path), content).expect("a file");
+            }
+            for (path, coding, etag) in [
+                ("empty", "", "\"0-d1fba762150c532c\""),
+                ("app.js", "", "\"f-b2efef45c30d1b88\""),
+                ("app.js", "gzip", "\"6-cbb561ee8c0f9999.gz\""),
+                ("bytes", "", "\"1000-04726d68ee969286\""),
+            ] {
+                let accepted = (ACCEPT_ENCODING, HeaderValue::from_static(coding));
+                let fields = HeaderMap::from_iter([accepted]);
+                let reply = match files.get(path, &Method::GET, fields) {
+                    Answer::Ready(reply) => reply,
+                    Answer::Later(reply) => reply.await,
+                };
+                assert_eq!(reply.headers()[ETAG], etag, "{path} {coding}");
+            }
         });
     }
 

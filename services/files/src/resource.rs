@@ -1,7 +1,6 @@
 //! A file with its encoded copies, ready to send.
 
 use std::fs::File;
-use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -12,6 +11,7 @@ use http::header::{
     LAST_MODIFIED, VARY,
 };
 use httpdate::fmt_http_date;
+use siphasher::sip::SipHasher13;
 
 use crate::conditions::Validators;
 use crate::encoding::{Accepted, Coding};
@@ -114,9 +114,9 @@ fn etag(content: &Content, stamp: &Stamp, coding: Option<Coding>, now: SystemTim
     let (seconds, nanos) = stamp.modified();
     let (weak, opaque) = match content {
         Content::Memory(bytes) => {
-            let mut hasher = DefaultHasher::new();
-            hasher.write(bytes);
-            ("", format!("{:x}-{:016x}", bytes.len(), hasher.finish()))
+            // Not `DefaultHasher`: its algorithm may change with the toolchain (std::hash), and
+            // equal files would then differ between replicas. With a key of zeros, the default.
+            ("", format!("{:x}-{:016x}", bytes.len(), SipHasher13::new().hash(bytes)))
         }
         Content::Disk(_) => {
             let over = time(seconds) + Duration::from_secs(2) <= now;

@@ -4,7 +4,9 @@ mod irqbalance;
 
 use std::io;
 
-pub(crate) use irqbalance::{Irqbalance, banned, undone, with_banned};
+pub(crate) use irqbalance::{
+    FILES as IRQBALANCE_FILES, Irqbalance, banned, differ_only_in_bans, undone, with_banned,
+};
 
 use crate::cpus::Cpus;
 use crate::settings::Settings;

@@ -2,8 +2,11 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+
+/// The kernel's maximum (path_resolution(7)).
+const MAX_LINKS: usize = 40;
 
 /// A root. Paths begin with `/` and are below it.
 #[derive(Clone, Debug)]
@@ -56,9 +59,25 @@ impl Tree {
         }
     }
 
-    /// Syncs a file to disk.
-    pub(crate) fn sync(&self, path: &str) -> io::Result<()> {
-        fs::File::open(self.place(path)?)?.sync_all()
+    /// Replaces a file on disk durably, with its mode and owner. After a crash it has the former
+    /// content or the new one (rename(2)).
+    pub(crate) fn replace(&self, path: &str, content: &[u8]) -> io::Result<()> {
+        let place = followed(self.place(path)?)?;
+        let before = fs::metadata(&place)?;
+        let unfinished = unfinished(&place);
+        remove_if_there(&unfinished)?;
+        let written = write_as(&before, &unfinished, content);
+        if let Err(error) = written.and_then(|()| fs::rename(&unfinished, &place)) {
+            // The first error is the one to report.
+            let _ = fs::remove_file(&unfinished);
+            return Err(error);
+        }
+        fs::File::open(place.parent().unwrap_or(Path::new("/")))?.sync_all()
+    }
+
+    /// Removes what a `replace` left behind that was killed.
+    pub(crate) fn remove_unfinished(&self, path: &str) -> io::Result<()> {
+        remove_if_there(&unfinished(&followed(self.place(path)?)?))
     }
 
     /// The names in a directory in natural order: `rx-2` before `rx-10`.
@@ -87,6 +106,46 @@ impl Tree {
     }
 }
 
+/// The file that a symlink leads to, because a rename would replace the symlink. Not canonicalized,
+/// because of /proc/1/root; only the last component matters.
+fn followed(mut place: PathBuf) -> io::Result<PathBuf> {
+    for _ in 0..MAX_LINKS {
+        match fs::read_link(&place) {
+            Ok(target) => place = place.parent().unwrap_or(Path::new("/")).join(target),
+            // Not a symlink (readlink(2)).
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(place),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::from_raw_os_error(rustix::io::Errno::LOOP.raw_os_error()))
+}
+
+/// In the same folder, because a rename cannot leave its file system.
+fn unfinished(place: &Path) -> PathBuf {
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    place.with_file_name(format!(".{name}.node-tuner"))
+}
+
+/// Writes a new file to disk, with the mode and owner of another.
+fn write_as(other: &fs::Metadata, path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(content)?;
+    let own = file.metadata()?;
+    if (own.uid(), own.gid()) != (other.uid(), other.gid()) {
+        fchown(&file, Some(other.uid()), Some(other.gid()))?;
+    }
+    // After the owner, whose change clears some bits of the mode (chown(2)).
+    file.set_permissions(other.permissions())?;
+    file.sync_all()
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
 /// Splits a name into the part before its last number, and that number.
 fn natural(name: &str) -> (String, u64) {
     let stem = name.trim_end_matches(|it: char| it.is_ascii_digit());
@@ -105,6 +164,28 @@ mod tests {
         tree.write("/a", b"6\n").expect("written");
         assert_eq!(tree.text("/a").expect("read"), "6");
         let error = tree.write("/b", b"1").expect_err("there is none");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_mode_and_its_links() {
+        let folder = tempfile::tempdir().expect("folder");
+        let file = folder.path().join("a");
+        fs::write(&file, "12345\n").expect("file");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("mode");
+        std::os::unix::fs::symlink("a", folder.path().join("link")).expect("link");
+        // Left behind by one that was killed.
+        fs::write(folder.path().join(".a.node-tuner"), "half").expect("file");
+        let before = fs::metadata(&file).expect("there").ino();
+        let tree = Tree::new(folder.path());
+        tree.replace("/link", b"6\n").expect("replaced");
+        let after = fs::metadata(&file).expect("there");
+        assert_eq!(fs::read(&file).expect("read"), b"6\n");
+        assert_eq!(after.permissions().mode() & 0o7777, 0o640);
+        assert_ne!(after.ino(), before);
+        assert!(fs::symlink_metadata(folder.path().join("link")).expect("there").is_symlink());
+        assert_eq!(tree.list("/").expect("listed"), ["a", "link"]);
+        let error = tree.replace("/b", b"1").expect_err("there is none");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 

@@ -1,6 +1,7 @@
 //! One node, its profile and its journal.
 
 mod aims;
+mod check;
 mod elsewhere;
 mod journal;
 mod judge;
@@ -18,6 +19,7 @@ use crate::report::{Report, Row, State};
 use crate::settings::Settings;
 use crate::tree::Tree;
 use aims::Sight;
+use check::check;
 use journal::{Entry, Journal, Store};
 use judge::{Judged, put_back};
 
@@ -176,7 +178,8 @@ impl Tuner {
 
     /// After an interrupted pass, determines from the files what it has written.
     fn settle(&self, journal: &mut Journal) {
-        for entry in journal.settings.iter_mut().filter(|it| it.pending.is_some()) {
+        let pending = |it: &&mut Entry| it.pending.is_some() && check(it).is_ok();
+        for entry in journal.settings.iter_mut().filter(pending) {
             let rule = rule_of(entry);
             if let Ok(now) = self.tree.read(&entry.path) {
                 entry.settle(|pending| rule::shown(rule, pending) == rule::shown(rule, &now));
@@ -206,7 +209,8 @@ impl Tuner {
             let changed = now != entry.original.bytes();
             changed.then(|| put_back(entry, knob, &now, "not wanted any more"))
         };
-        journal.settings.iter().filter(|it| !named(it)).filter_map(row).collect()
+        let leaves = |it: &&Entry| !named(it) && check(it).is_ok();
+        journal.settings.iter().filter(leaves).filter_map(row).collect()
     }
 
     /// Adds planned changes to the journal.
@@ -262,10 +266,7 @@ impl Tuner {
                 self.held.push((judged.path.clone(), file));
                 Ok(())
             }
-            Rule::Line => {
-                self.tree.write(&judged.path, &judged.desired)?;
-                self.tree.sync(&judged.path)
-            }
+            Rule::Line => self.tree.replace(&judged.path, &judged.desired),
             _ => self.tree.write(&judged.path, &judged.desired),
         }
     }
@@ -286,7 +287,8 @@ impl Tuner {
             }
             self.held.retain(|(path, _)| *path != entry.path);
             let result = self.put_back(entry);
-            let rows = leaving.iter_mut().chain(judged.iter_mut().map(|it| &mut it.row));
+            let of_path = judged.iter_mut().filter(|it| it.path == entry.path);
+            let rows = leaving.iter_mut().chain(of_path.map(|it| &mut it.row));
             let mut rows = rows.filter(|row| row.name == entry.name && row.target == entry.target);
             match (result, rows.next()) {
                 (Ok(_), row) => {
@@ -300,30 +302,36 @@ impl Tuner {
                     row.state = State::Failed;
                     row.reason = error.to_string();
                 }
-                (Err(error), None) => leaving.extend(not_put_back(entry, &error)),
+                (Err(error), None) => match not_put_back(entry, &error) {
+                    Some(row) => leaving.push(row),
+                    None => tracing::error!("{}: {error}", entry.path),
+                },
             }
         }
     }
 
     /// Writes an original back. Returns whether that was necessary; it is not if the file no longer
-    /// exists.
+    /// exists. An entry that does not suit the catalogue is an error.
     fn put_back(&self, entry: &Entry) -> io::Result<bool> {
+        check(entry)?;
         let original = entry.original.bytes();
+        let rule = rule_of(entry);
         let now = match self.tree.read(&entry.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             other => other?,
         };
+        if rule == Rule::Line {
+            self.tree.remove_unfinished(&entry.path)?;
+        }
         if now == original {
             return Ok(false);
         }
-        let rule = rule_of(entry);
         match rule {
             Rule::Line => {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 let content =
                     node::undone(&text(original), &text(entry.written.bytes()), &text(&now));
-                self.tree.write(&entry.path, content.as_bytes())?;
-                self.tree.sync(&entry.path)?;
+                self.tree.replace(&entry.path, content.as_bytes())?;
             }
             Rule::Choice => self.write_choice(&entry.path, original)?,
             _ => self.tree.write(&entry.path, original)?,
@@ -371,7 +379,8 @@ impl Tuner {
 fn not_put_back(entry: &Entry, error: &io::Error) -> Option<Row> {
     let knob = catalogue::find(&entry.name)?;
     let row = put_back(entry, knob, &[], "");
-    Some(Row { actual: None, state: State::Failed, reason: error.to_string(), ..row })
+    let reason = format!("{}: {error}", entry.path);
+    Some(Row { actual: None, state: State::Failed, reason, ..row })
 }
 
 fn rule_of(entry: &Entry) -> Rule {

@@ -19,6 +19,7 @@ struct Figures {
     writes: u64,
     write_errors: u64,
     watch_errors: u64,
+    over_limit: u64,
     lists: u64,
     last_write: f64,
     last_sync: f64,
@@ -61,6 +62,11 @@ impl Status {
         self.change(|it| it.lists += 1);
     }
 
+    /// Slices were not taken because of the limit.
+    pub(crate) fn over_limit(&self, slices: u64) {
+        self.change(|it| it.over_limit += slices);
+    }
+
     /// The API server is unreachable, or rejects the request.
     pub(crate) fn watch_failed(&self) {
         self.change(|it| {
@@ -83,6 +89,8 @@ impl Status {
             text.line("endpoints", &format!("{{state=\"{state}\"}}"), count as f64);
         }
         text.one("slices", "gauge", "EndpointSlices of the Service", it.slices as f64);
+        let words = "Slices that were not taken because of the limit; their former endpoints stay";
+        text.one("slices_over_limit_total", "counter", words, it.over_limit as f64);
         text.one("writes_total", "counter", "Files written", it.writes as f64);
         let words = "Files that could not be written";
         text.one("write_errors_total", "counter", words, it.write_errors as f64);

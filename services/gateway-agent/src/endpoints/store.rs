@@ -5,47 +5,77 @@ use std::collections::BTreeMap;
 use super::slice::Slice;
 
 /// Slices by name, up to a limit.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Store {
-    slices: BTreeMap<String, Slice>,
+    slices: BTreeMap<String, Known>,
     endpoints: usize,
     limit: usize,
     overflowed: bool,
+    /// The number of the current list.
+    list: u64,
+}
+
+/// A slice, and the last list that contained it.
+#[derive(Clone, Debug)]
+struct Known {
+    slice: Slice,
+    list: u64,
 }
 
 impl Store {
     /// Keeps at most `limit` endpoints, and as many slices.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { slices: BTreeMap::new(), endpoints: 0, limit, overflowed: false }
+        Self { slices: BTreeMap::new(), endpoints: 0, limit, overflowed: false, list: 0 }
     }
 
-    /// Adds or replaces a slice.
-    pub(crate) fn put(&mut self, name: String, slice: Slice) {
-        self.remove(&name);
-        let endpoints = self.endpoints + slice.endpoints.len();
-        if endpoints > self.limit || self.slices.len() >= self.limit {
-            self.overflowed = true;
-            return;
+    /// Adds or replaces a slice if the limit allows it. Otherwise its former endpoints stay, because
+    /// they may still serve. Returns whether it was taken.
+    pub(crate) fn put(&mut self, name: String, slice: Slice) -> bool {
+        let list = self.list;
+        let former = self.slices.get(&name).map(|it| it.slice.endpoints.len());
+        let endpoints = self.endpoints - former.unwrap_or(0) + slice.endpoints.len();
+        let has_place = former.is_some() || self.slices.len() < self.limit;
+        if has_place && endpoints <= self.limit {
+            self.endpoints = endpoints;
+            self.slices.insert(name, Known { slice, list });
+            return true;
         }
-        self.endpoints = endpoints;
-        self.slices.insert(name, slice);
+        self.overflowed = true;
+        if let Some(known) = self.slices.get_mut(&name) {
+            known.list = list;
+        }
+        false
+    }
+
+    /// A store for a new list. It starts with the known slices, so that slices above the limit do
+    /// not displace them.
+    pub(crate) fn relist(&self) -> Self {
+        Self { overflowed: false, list: self.list + 1, ..self.clone() }
+    }
+
+    /// Forgets the slices that the list did not contain. Returns whether there were any.
+    pub(crate) fn finish_list(&mut self) -> bool {
+        let (before, list) = (self.slices.len(), self.list);
+        self.slices.retain(|_, known| known.list == list);
+        self.endpoints = self.slices().map(|slice| slice.endpoints.len()).sum();
+        self.slices.len() < before
     }
 
     /// Forgets a slice.
     pub(crate) fn remove(&mut self, name: &str) {
-        if let Some(slice) = self.slices.remove(name) {
-            self.endpoints -= slice.endpoints.len();
+        if let Some(known) = self.slices.remove(name) {
+            self.endpoints -= known.slice.endpoints.len();
         }
     }
 
-    /// Whether slices were dropped. Only a new list restores them.
+    /// Whether slices were not taken. Only a new list takes them.
     pub(crate) fn overflowed(&self) -> bool {
         self.overflowed
     }
 
     /// The slices, in the order of their names.
     pub(crate) fn slices(&self) -> impl ExactSizeIterator<Item = &Slice> {
-        self.slices.values()
+        self.slices.values().map(|known| &known.slice)
     }
 }
 
@@ -63,18 +93,59 @@ mod tests {
         Slice { endpoints: vec![endpoint; endpoints], left_out: 0 }
     }
 
+    /// The number of endpoints of each slice.
+    fn sizes(store: &Store) -> Vec<usize> {
+        store.slices().map(|slice| slice.endpoints.len()).collect()
+    }
+
     #[test]
-    fn what_is_above_the_limit_is_not_kept() {
+    fn what_is_above_the_limit_is_not_taken() {
         let mut store = Store::new(3);
-        store.put("a".to_owned(), slice(2));
-        store.put("a".to_owned(), slice(3));
+        assert!(store.put("a".to_owned(), slice(2)));
+        assert!(store.put("a".to_owned(), slice(3)));
         assert!(!store.overflowed());
-        store.put("b".to_owned(), slice(1));
+        assert!(!store.put("b".to_owned(), slice(1)));
         assert!(store.overflowed());
-        assert_eq!(store.slices().len(), 1);
+        assert_eq!(sizes(&store), [3]);
         store.remove("a");
-        store.put("b".to_owned(), slice(3));
-        assert_eq!(store.slices().len(), 1);
+        assert!(store.put("b".to_owned(), slice(3)));
+        assert_eq!(sizes(&store), [3]);
+    }
+
+    #[test]
+    fn a_slice_that_grows_above_the_limit_keeps_its_endpoints() {
+        let mut store = Store::new(4);
+        store.put("a".to_owned(), slice(2));
+        store.put("b".to_owned(), slice(2));
+        assert!(!store.put("a".to_owned(), slice(3)));
+        assert!(store.overflowed());
+        assert_eq!(sizes(&store), [2, 2]);
+        // One that shrinks makes room.
+        assert!(store.put("b".to_owned(), slice(1)));
+        assert!(store.put("a".to_owned(), slice(3)));
+        assert_eq!(sizes(&store), [3, 1]);
+    }
+
+    #[test]
+    fn a_list_above_the_limit_keeps_the_known_slices() {
+        let mut store = Store::new(4);
+        for name in ["b", "c", "d"] {
+            store.put(name.to_owned(), slice(1));
+        }
+        let mut store = store.relist();
+        assert!(!store.overflowed());
+        for (name, endpoints, taken) in [("a", 2, false), ("b", 1, true), ("c", 3, false)] {
+            assert_eq!(store.put(name.to_owned(), slice(endpoints)), taken, "{name}");
+        }
+        assert!(store.finish_list(), "d is gone");
+        assert_eq!((sizes(&store), store.overflowed()), (vec![1, 1], true));
+        // Now there is room.
+        let mut store = store.relist();
+        for (name, endpoints) in [("a", 2), ("b", 1), ("c", 1)] {
+            assert!(store.put(name.to_owned(), slice(endpoints)), "{name}");
+        }
+        assert!(!store.finish_list());
+        assert_eq!((sizes(&store), store.overflowed()), (vec![2, 1, 1], false));
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl Watch {
     /// One list, or one watch to its end.
     async fn turn(&self, version: &mut Option<String>) -> kube::Result<()> {
         match version.take() {
-            None => *version = Some(self.list().await?),
+            None => *version = self.list().await?,
             Some(from) => {
                 *version = Some(from);
                 self.watch(version).await?;
@@ -117,35 +117,33 @@ impl Watch {
     }
 
     /// Reads all slices, and applies them only when the list is complete. Returns the version to
-    /// watch from.
-    async fn list(&self) -> kube::Result<String> {
-        let mut store = Store::new(self.limit);
+    /// watch from, or `None` if another list takes more slices.
+    async fn list(&self) -> kube::Result<Option<String>> {
+        let known = self.store().as_ref().map(Store::relist);
+        let mut store = known.unwrap_or_else(|| Store::new(self.limit));
+        let mut not_taken = 0;
         let labels = format!("{SERVICE}={}", self.service);
         let mut page = ListParams::default().labels(&labels).limit(PAGE);
         loop {
             let list = self.api.list(&page).await?;
             for slice in &list.items {
-                store.put(name(slice), Slice::of(slice, &self.ports));
+                let taken = store.put(name(slice), Slice::of(slice, &self.ports));
+                not_taken += u64::from(!taken);
             }
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
-                None => {
-                    let slices = store.slices().len();
-                    if store.overflowed() {
-                        warn!(
-                            slices,
-                            limit = self.limit,
-                            "endpoints: more endpoints than the limit"
-                        );
-                    }
-                    *self.store() = Some(store);
-                    self.status.listed();
-                    self.status.synced();
-                    self.changed.notify_one();
-                    info!(slices, "endpoints: listed");
-                    return Ok(list.metadata.resource_version.unwrap_or_default());
-                }
+            if let Some(token) = list.metadata.continue_.filter(|token| !token.is_empty()) {
+                page = page.continue_token(&token);
+                continue;
             }
+            // Slices that no longer exist had their place until now.
+            let again = store.finish_list() && store.overflowed();
+            let slices = store.slices().len();
+            let before = self.store().replace(store);
+            self.note_limit(not_taken, before.is_some_and(|it| it.overflowed()));
+            self.status.listed();
+            self.status.synced();
+            self.changed.notify_one();
+            info!(slices, "endpoints: listed");
+            return Ok((!again).then(|| list.metadata.resource_version.unwrap_or_default()));
         }
     }
 
@@ -159,7 +157,11 @@ impl Watch {
         while let Some(event) = events.try_next().await? {
             let seen = match event {
                 WatchEvent::Added(slice) | WatchEvent::Modified(slice) => {
-                    self.apply(|it| it.put(name(&slice), Slice::of(&slice, &self.ports)));
+                    self.apply(|it| {
+                        let before = it.overflowed();
+                        let taken = it.put(name(&slice), Slice::of(&slice, &self.ports));
+                        self.note_limit(u64::from(!taken), before);
+                    });
                     slice.metadata.resource_version
                 }
                 WatchEvent::Deleted(slice) => {
@@ -174,6 +176,22 @@ impl Watch {
             self.status.synced();
         }
         Ok(())
+    }
+
+    /// Counts slices that the limit left out. Logs only the first until a list fits, because a rollout
+    /// changes slices many times.
+    fn note_limit(&self, not_taken: u64, before: bool) {
+        if not_taken == 0 {
+            return;
+        }
+        self.status.over_limit(not_taken);
+        if !before {
+            warn!(
+                endpoints = self.limit,
+                "endpoints: above the limit, four times --limit: a slice that is too large is not \
+                 taken, and its former endpoints stay"
+            );
+        }
     }
 
     fn apply(&self, change: impl FnOnce(&mut Store)) {

@@ -8,7 +8,7 @@ use crate::tree::Tree;
 
 /// The file's name in Debian and in Red Hat. Below the root of process 1, which is the host's in a
 /// container.
-const FILES: [&str; 4] = [
+pub(crate) const FILES: [&str; 4] = [
     "/proc/1/root/etc/default/irqbalance",
     "/proc/1/root/etc/sysconfig/irqbalance",
     "/etc/default/irqbalance",
@@ -73,8 +73,7 @@ pub(crate) fn with_banned(text: &str, cpus: &Cpus) -> String {
 
 /// The original file with later changes of other lines.
 pub(crate) fn undone(original: &str, written: &str, now: &str) -> String {
-    // Empty if the program was killed between truncating and writing it.
-    if now == written || now.is_empty() {
+    if now == written {
         return original.to_owned();
     }
     let ours: Vec<&str> =
@@ -89,6 +88,18 @@ pub(crate) fn undone(original: &str, written: &str, now: &str) -> String {
         }
     }
     text
+}
+
+/// Whether two texts differ only in the lines of banned CPUs, and the first sets those to a list or
+/// a mask. The file is also read by a shell (Debian's init script), so nothing else may come back.
+pub(crate) fn differ_only_in_bans(original: &str, written: &str) -> bool {
+    let plain = |it: char| it.is_ascii_hexdigit() || "x,- ".contains(it);
+    lines(original).filter(|it| !it.comment).all(|it| it.value.chars().all(plain))
+        && without_bans(original) == without_bans(written)
+}
+
+fn without_bans(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| lines(line).next().is_none()).collect()
 }
 
 /// A line that sets a variable, or does so in a comment.
@@ -150,7 +161,22 @@ mod tests {
         let written = with_banned(before, &cpus("2-3"));
         let now = written.replace("A=1", "A=2") + "B=1\n";
         assert_eq!(undone(before, &written, &now), "A=2\n#IRQBALANCE_BANNED_CPULIST=\nB=1\n");
-        assert_eq!(undone(before, &written, ""), before);
+    }
+
+    #[test]
+    fn only_the_banned_cpus_differ() {
+        let before = "A=1\n#IRQBALANCE_BANNED_CPUS=\nIRQBALANCE_BANNED_CPULIST=\"0-1,4\"\n# end";
+        let written = with_banned(before, &cpus("2-3"));
+        assert!(differ_only_in_bans(before, &written));
+        for other in [
+            before.replace("A=1", "A=2"),
+            before.replace("0-1,4", "$(reboot)"),
+            before.replace("0-1,4", "0; reboot"),
+            format!("{before}\nB=1"),
+            String::new(),
+        ] {
+            assert!(!differ_only_in_bans(&other, &written), "{other}");
+        }
     }
 
     #[test]

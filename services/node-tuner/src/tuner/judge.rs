@@ -3,6 +3,7 @@
 use std::io;
 
 use super::aims::{Aim, Sight};
+use super::check::check;
 use super::journal::{Entry, Journal};
 use super::{Setting, rule};
 use crate::catalogue::{self, Class, Knob, Place, Rule, Value};
@@ -41,7 +42,7 @@ impl Sight<'_> {
     }
 
     fn judge(&self, aim: Aim, journal: &Journal) -> Judged {
-        let entry = journal.entry(aim.knob.name, &aim.path);
+        let entry = journal.entry(aim.knob.name, &aim.path).filter(|it| check(it).is_ok());
         let read = match aim.path.as_str() {
             "" => Err(io::ErrorKind::NotFound.into()),
             path => self.tree.read(path),

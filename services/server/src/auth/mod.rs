@@ -45,7 +45,9 @@ impl Auth {
     /// Reads the token file, if there is one. An error names the file, and never a token.
     pub(crate) fn load(file: Option<PathBuf>, every: Duration) -> Result<Self, String> {
         let Some(file) = file else { return Ok(Auth::default()) };
-        let text = tokens::read(&file)?;
+        // At start, a missing file is more likely a wrong path than a revocation.
+        let text = tokens::read(&file)?
+            .ok_or_else(|| format!("{}: No such file; allowed is a file", file.display()))?;
         let tokens =
             Tokens::parse(&text).map_err(|error| format!("{}: {error}", file.display()))?;
         let source =
@@ -119,16 +121,28 @@ impl Reload {
         [(Reload::Success, "success"), (Reload::Failure, "failure")];
 }
 
+/// The state of the watch.
+#[derive(Debug)]
+struct Seen {
+    /// What was last applied or rejected; `None` is a missing file.
+    read: Result<Option<String>, String>,
+    /// Whether the last read found no file.
+    missing: bool,
+}
+
 impl Auth {
     /// Watches the file on a separate thread, so that a volume that hangs blocks nothing else. The
     /// whole content is compared, so that a swapped symlink of a Kubernetes volume is noticed like
     /// a write in place.
     pub(crate) fn watch(self: &Arc<Self>) -> std::io::Result<()> {
         let Some(source) = &self.source else { return Ok(()) };
-        let (every, mut seen) = (source.every, Ok(source.text.clone()));
-        tracing::info!(
-            file = %source.file.display(), tokens = self.current().len(), "tokens loaded"
-        );
+        let every = source.every;
+        let mut seen = Seen { read: Ok(Some(source.text.clone())), missing: false };
+        let file = source.file.display();
+        match self.current().len() {
+            0 => tracing::warn!(%file, "the token file has no token: all writes are rejected"),
+            tokens => tracing::info!(%file, tokens, "tokens loaded"),
+        }
         let auth = Arc::clone(self);
         let watch = move || {
             loop {
@@ -140,17 +154,28 @@ impl Auth {
     }
 
     /// Applies the file's content if it is new. Content that was rejected is not checked again.
-    fn look(&self, seen: &mut Result<String, String>) {
+    fn look(&self, seen: &mut Seen) {
         let Some(source) = &self.source else { return };
         let read = tokens::read(&source.file);
-        if read == *seen {
+        // A file that is missing once may be between the removal and the creation by an editor.
+        // Kubernetes swaps a symlink atomically, so there it is never missing for a moment.
+        let missing = read == Ok(None);
+        let was_missing = std::mem::replace(&mut seen.missing, missing);
+        if (missing && !was_missing) || read == seen.read {
             return;
         }
-        let parsed = read.as_deref().map_err(Clone::clone).and_then(Tokens::parse);
+        let parsed = match &read {
+            Ok(text) => Tokens::parse(text.as_deref().unwrap_or_default()),
+            Err(error) => Err(error.clone()),
+        };
         let file = source.file.display();
         match parsed {
             Ok(tokens) => {
-                tracing::info!(%file, tokens = tokens.len(), "tokens reloaded");
+                match tokens.len() {
+                    0 if missing => tracing::warn!(%file, "all tokens revoked: the file is gone"),
+                    0 => tracing::warn!(%file, "all tokens revoked: the file has no token"),
+                    tokens => tracing::info!(%file, tokens, "tokens reloaded"),
+                }
                 self.replace(tokens);
                 source.note(Reload::Success);
             }
@@ -159,7 +184,7 @@ impl Auth {
                 source.note(Reload::Failure);
             }
         }
-        *seen = read;
+        seen.read = read;
     }
 }
 
@@ -167,5 +192,95 @@ impl Source {
     fn note(&self, reload: Reload) {
         self.reloads[reload as usize].fetch_add(1, Ordering::Relaxed);
         self.up_to_date.store(matches!(reload, Reload::Success), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use http::header::{AUTHORIZATION, HeaderValue};
+
+    use super::*;
+
+    /// SHA-256 of "abc" (FIPS 180-4's example).
+    const ABC: &str =
+        "ci sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n";
+
+    /// A token file, and a lane that uses it. The file is read only when a test does so.
+    struct Watched {
+        _folder: tempfile::TempDir,
+        file: PathBuf,
+        auth: Arc<Auth>,
+        lane: Guard,
+        seen: Seen,
+    }
+
+    impl Watched {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().expect("a folder");
+            let file = folder.path().join("tokens");
+            fs::write(&file, ABC).expect("written");
+            let auth = Auth::load(Some(file.clone()), Duration::ZERO).expect("tokens");
+            let auth = Arc::new(auth);
+            let seen = Seen { read: Ok(Some(ABC.to_owned())), missing: false };
+            Watched { _folder: folder, file, lane: auth.lane(), auth, seen }
+        }
+
+        /// Whether the token is valid after one more read of the file.
+        fn valid(&mut self) -> bool {
+            self.auth.look(&mut self.seen);
+            let headers =
+                HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer abc"))]);
+            self.lane.check(&headers).is_ok()
+        }
+
+        fn reloads(&self) -> [u64; 2] {
+            let source = self.auth.source.as_ref().expect("a file");
+            source.reloads.each_ref().map(|count| count.load(Ordering::Relaxed))
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_token_revokes_all() {
+        for text in ["", "# nobody\n"] {
+            let mut watched = Watched::new();
+            assert!(watched.valid());
+            fs::write(&watched.file, text).expect("written");
+            assert!(!watched.valid(), "{text:?}");
+            assert!(!watched.valid(), "{text:?}");
+            assert_eq!((watched.auth.current().len(), watched.reloads()), (0, [1, 0]));
+            fs::write(&watched.file, ABC).expect("written");
+            assert!(watched.valid());
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_missing_twice_in_a_row_revokes_all() {
+        let mut watched = Watched::new();
+        for _ in 0..2 {
+            fs::remove_file(&watched.file).expect("it is there");
+            assert!(watched.valid(), "missing once");
+            fs::write(&watched.file, ABC).expect("written");
+            assert!(watched.valid());
+        }
+        assert_eq!(watched.reloads(), [0, 0]);
+        fs::remove_file(&watched.file).expect("it is there");
+        assert!(watched.valid(), "missing once");
+        assert!(!watched.valid(), "missing twice");
+        assert!(!watched.valid());
+        assert_eq!((watched.auth.current().len(), watched.reloads()), (0, [1, 0]));
+        fs::write(&watched.file, ABC).expect("written");
+        assert!(watched.valid());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_changes_nothing() {
+        let mut watched = Watched::new();
+        fs::remove_file(&watched.file).expect("it is there");
+        fs::create_dir(&watched.file).expect("a folder");
+        assert!(watched.valid());
+        assert!(watched.valid());
+        assert_eq!(watched.reloads(), [0, 1]);
     }
 }

@@ -1,7 +1,7 @@
 //! The hashes of a file's tokens.
 
 use std::collections::HashSet;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,21 +28,24 @@ struct Token {
     hash: [u8; SHA256_OUTPUT_LEN],
 }
 
-/// Reads the text of a token file.
-pub(crate) fn read(file: &Path) -> Result<String, String> {
+/// Reads the text of a token file; `None` if there is no such file.
+pub(crate) fn read(file: &Path) -> Result<Option<String>, String> {
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-    let opened = std::fs::File::open(file).map_err(|error| named(&error))?;
+    let opened = match std::fs::File::open(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(|error| named(&error))?,
+    };
     let mut text = String::new();
     opened.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| named(&error))?;
     if text.len() as u64 > MAX_BYTES {
         return Err(named(&"larger than 1 MiB"));
     }
-    Ok(text)
+    Ok(Some(text))
 }
 
 impl Tokens {
-    /// Parses the text of a file. An error names the line and what is allowed there, but not its
-    /// content, which may be a token.
+    /// Parses the text of a file, which may contain no token. An error names the line and what is
+    /// allowed there, but not its content, which may be a token.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut tokens = Vec::new();
         let (mut names, mut hashes) = (HashSet::new(), HashSet::new());
@@ -67,9 +70,7 @@ impl Tokens {
             tokens.push(token);
         }
         match tokens.len() {
-            // A file that is being written is empty at first.
-            0 => Err("there must be at least one token".to_owned()),
-            1..=MAX_TOKENS => Ok(Tokens(tokens)),
+            0..=MAX_TOKENS => Ok(Tokens(tokens)),
             n => Err(format!("{n} tokens, allowed are {MAX_TOKENS}")),
         }
     }
@@ -134,6 +135,14 @@ mod tests {
     }
 
     #[test]
+    fn a_file_may_contain_no_token() {
+        for text in ["", "\n", "# nobody\n\n"] {
+            let tokens = Tokens::parse(text).expect("no tokens");
+            assert_eq!((tokens.len(), tokens.name_of(b"abc")), (0, None), "{text:?}");
+        }
+    }
+
+    #[test]
     fn errors_name_the_line_and_never_its_content() {
         let good = format!("ci sha256:{ABC}");
         let many: String = (0..=MAX_TOKENS).map(|n| format!("n{n} sha256:{n:064x}\n")).collect();
@@ -147,7 +156,6 @@ mod tests {
             (format!("se/cret sha256:{ABC}"), "line 1: allowed"),
             (format!("{good}\nci sha256:{}", "0".repeat(64)), "line 2: a name"),
             (format!("{good}\nsecret sha256:{ABC}"), "line 2: a hash"),
-            ("# nobody\n".to_owned(), "at least one"),
             (many, "1001 tokens"),
         ];
         for (text, want) in cases {
