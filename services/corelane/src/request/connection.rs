@@ -108,7 +108,7 @@ pub(crate) struct Connection {
     ended: Cell<bool>,
     /// How long sweeps have seen a request wait after the client closed its side.
     missed: Cell<Option<Missed>>,
-    /// A request was dispatched to hyper's service and not polled yet.
+    /// The future of the last request was made and not polled yet.
     unpolled: Cell<bool>,
     order: Cell<Option<Order>>,
     /// An order was given.
@@ -320,14 +320,12 @@ impl Connection {
         self.lane.report_load(&self.reported, headers);
     }
 
-    /// hyper polls the last dispatched request.
+    /// The future of the last request is polled.
     pub(crate) fn set_polled(&self) {
         self.unpolled.set(false);
     }
 
-    /// Whether hyper may have missed a wake-up for a request; returns true once per request. If a
-    /// request arrives while the previous reply waits for the client, hyper does not poll it once
-    /// that reply is written, unless something wakes the connection.
+    /// Whether the future of the last request was made and not polled. True once per request.
     pub(crate) fn take_unpolled(&self) -> bool {
         self.unpolled.take()
     }

@@ -63,9 +63,13 @@ impl BodyReader {
             self.left = 0;
             return Poll::Ready(Some(Err(kind.into())));
         }
-        inside.reader = Some(cx.waker().clone());
+        let told = inside.reader.replace(cx.waker().clone()).is_some();
         drop(inside);
-        self.pipe.connection.wake();
+        // Once per piece: the connection polls the service in its own task, so each wake-up would
+        // cause the next.
+        if !told {
+            self.pipe.connection.wake();
+        }
         Poll::Pending
     }
 }
@@ -151,6 +155,42 @@ impl Drop for Upload {
         if self.left > 0 {
             // A reader on another thread must not wait for bytes that cannot arrive.
             self.fail(io::ErrorKind::ConnectionAborted);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_reader_that_waits_wakes_its_connection_once_per_piece() {
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let cx = &mut Context::from_waker(&waker);
+        let (mut upload, mut reader) = Upload::new(2, Bytes::new());
+        for piece in 1..=2 {
+            assert!(!upload.is_wanted(cx));
+            for _ in 0..3 {
+                assert!(reader.poll_piece(cx).is_pending());
+                assert!(upload.is_wanted(cx));
+            }
+            assert_eq!(wakes.0.swap(0, Ordering::Relaxed), 1, "of the connection, {piece}");
+            assert!(upload.give(Bytes::from_static(b"a")));
+            assert_eq!(wakes.0.swap(0, Ordering::Relaxed), 1, "of the reader, {piece}");
+            assert!(matches!(reader.poll_piece(cx), Poll::Ready(Some(Ok(_)))));
         }
     }
 }

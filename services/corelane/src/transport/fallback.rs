@@ -207,6 +207,11 @@ fn poll_http1<S: HttpService>(
     if connection.is_deserted() {
         return Poll::Ready(End::Drop);
     }
+    // A future that was made and not polled wakes nobody. While bytes of a reply wait, the socket
+    // does.
+    if !connection.is_unflushed() && connection.take_unpolled() {
+        cx.waker().wake_by_ref();
+    }
     connection.end_turn();
     Poll::Pending
 }

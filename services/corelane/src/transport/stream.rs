@@ -93,8 +93,8 @@ impl Stream {
         let words = match &mut self.instead {
             Some(words) => words,
             None => {
-                let status = hypers.get(9..12).and_then(|code| StatusCode::from_bytes(code).ok());
-                let status = status.unwrap_or(StatusCode::BAD_REQUEST);
+                // `hyper::Error` names the fault too, but only after this was written.
+                let status = status_of(hypers).unwrap_or(StatusCode::BAD_REQUEST);
                 let ambiguity = self.cut.map(|cut| cut.reason);
                 let problem = refused_head(status, ambiguity, self.framing.spoken());
                 let with_body = !self.framing.asks_head(self.dispatched());
@@ -113,6 +113,12 @@ impl Stream {
         }
         Poll::Ready(Ok(length))
     }
+}
+
+/// The status in a reply's status line (RFC 9112 section 4).
+fn status_of(reply: &[u8]) -> Option<StatusCode> {
+    let rest = reply.strip_prefix(b"HTTP/1.1 ").or_else(|| reply.strip_prefix(b"HTTP/1.0 "))?;
+    StatusCode::from_bytes(rest.first_chunk::<3>()?).ok()
 }
 
 /// Gives hyper what fits of the end of a stream that was cut; what is left.
@@ -246,9 +252,6 @@ impl AsyncWrite for Stream {
         // polled.
         ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
         self.connection.flushed();
-        if self.connection.take_unpolled() {
-            cx.waker().wake_by_ref();
-        }
         let Stream { socket, connection, prefix, .. } = &mut *self;
         if connection.waits_for_service() && read_ahead(socket, connection, prefix, cx) {
             // hyper may wait for these very bytes by now, and the socket will not tell it.

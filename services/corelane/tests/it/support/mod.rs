@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "the chaos suite uses a part of this module")]
 
+pub(crate) mod far_end;
 pub(crate) mod log;
 pub(crate) mod pair;
 pub(crate) mod process;
