@@ -103,13 +103,3 @@ def test_layers_name_each_module_once(workspace: Path, order: list[str]) -> None
     write(workspace, CLEAN)
     declare(workspace, order)
     assert "one/Cargo.toml: layers " in found(workspace)
-
-
-def test_an_exemption_ends_with_the_cycles(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(layers, "EXEMPT", {"one"})
-    write(workspace, CLEAN)
-    assert "remove it from EXEMPT" in found(workspace)
-    write(workspace, {"a/mod.rs": "use crate::b::High;"})
-    assert found(workspace) == ""
