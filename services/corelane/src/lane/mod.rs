@@ -4,10 +4,8 @@
 //! | part | does |
 //! |---|---|
 //! | [`run`] | the thread of a lane |
-//! | [`placement`] | the source of connections of each lane |
-//! | [`accept`], [`admission`] | admit connections to a lane, from a listener or an inbox |
+//! | [`accept`] | the source of a lane's connections, and their admission |
 //! | [`acceptor`], [`inbox`] | pass connections to the least loaded lane, and let others steal them |
-//! | [`back_off`] | keeps a listener from spinning when files run out |
 //! | [`moving`] | moves connections between lanes |
 //! | [`sweep`] | ends what is overdue, and parks what is idle |
 //! | [`watchdog`] | detects stalled lanes |
