@@ -27,6 +27,27 @@ use crate::request::upload::BodyReader;
 ///     Ok(body.collect().await?.to_bytes().len())
 /// }
 /// ```
+///
+/// A test of a service makes requests without a server, with a body from bytes or text, or with the
+/// default: no body. Such a body has no limits.
+///
+/// ```
+/// use bytes::Bytes;
+/// use corelane::Incoming;
+/// use http::{Request, Response};
+/// use http_body_util::{BodyExt, Full};
+/// use tower::ServiceExt;
+///
+/// let shout = tower::service_fn(|request: Request<Incoming>| async move {
+///     let text = request.into_body().collect().await?.to_bytes().to_ascii_uppercase();
+///     Ok::<_, corelane::BodyError>(Response::new(Full::<Bytes>::from(text)))
+/// });
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let reply = shout.oneshot(Request::post("/").body("hello".into())?).await?;
+/// assert_eq!(reply.into_body().collect().await?.to_bytes(), "HELLO");
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct Incoming {
     /// `None` where the request has no body, or its body has ended.
@@ -46,6 +67,20 @@ enum Inner {
     /// The fast path reads it.
     Arriving(BodyReader),
     Hyper(hyper::body::Incoming),
+}
+
+impl<B: Into<Bytes>> From<B> for Incoming {
+    /// A body that is complete.
+    fn from(body: B) -> Self {
+        Incoming::whole(body.into())
+    }
+}
+
+impl Default for Incoming {
+    /// No body.
+    fn default() -> Self {
+        Incoming::whole(Bytes::new())
+    }
 }
 
 /// Why the body of a request ended early.
