@@ -115,12 +115,16 @@ where
             report: settings.drain.report,
             hurry: Rc::clone(&hurry),
         }));
-        spawn_local(queue::run(Rc::clone(&connections.lane.queue)));
+        let state = &connections.lane;
+        spawn_local(queue::run(Rc::clone(&state.queue)));
+        let sender = Rc::clone(state);
+        spawn_local(async move { sender.sends.run().await });
         let host = Rc::new(LaneService::new(Rc::clone(&connections), service));
         spawn_local(parking::run(Rc::clone(&host)));
         spawn_local(moving::run(Rc::clone(&host), Rc::clone(&moves)));
         let phase = PhaseWatch::new(&parts.lifecycle, Rc::clone(&connections), hurry);
         accept_until_drained(Admission::new(host), source, phase, moves.mailbox()).await;
+        state.sends.flush();
         let unanswered = connections.open.borrow().iter().map(|(_, c)| c.unanswered()).sum();
         // An awaited call is part of its request, if any request is left.
         let none = unanswered == 0;

@@ -387,8 +387,8 @@ impl Connection {
         self.activity.get() == Activity::Idle && !self.multiplexed.get()
     }
 
-    /// Records how long a reply took to be written. If the socket accepted it in the same turn, the
-    /// time is too short to read the clock for.
+    /// Records how long a reply took to be written. If the socket accepted it in the same turn, at
+    /// once or with the lane's batch, the time is too short to read the clock for.
     fn observe_write(&self, written: Option<Unwritten>) {
         if let Some(Unwritten { kind, made, turn, request_record }) = written {
             let at_once = turn == self.turn.get();
@@ -411,7 +411,7 @@ impl Connection {
     }
 
     /// Wakes its task.
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
         }

@@ -188,7 +188,9 @@ impl InFlightRequest {
     }
 
     /// The lane starts to poll the handler.
+    #[inline]
     pub(crate) fn begin_poll(&self, now: Tick) {
+        self.lane.sends.before_handler(now, self.expected);
         self.lane.shared().running.begin(self.kind, now);
     }
 

@@ -19,6 +19,7 @@ use crate::request::polls::Polls;
 use crate::request::queue::Queue;
 use crate::request::record::{RequestRecord, RequestRecords};
 use crate::request::routes::Routes;
+use crate::request::send_batch::SendBatch;
 use crate::request::streams::Streams;
 
 /// Settings of requests.
@@ -70,6 +71,8 @@ pub(crate) struct LaneState {
     pub(crate) polls: Polls,
     pub(crate) queue: Rc<Queue>,
     pub(crate) pending: Rc<Pending>,
+    /// Replies that are sent at the end of the turn.
+    pub(crate) sends: SendBatch,
     /// HTTP/2 streams that wait for their clients.
     pub(crate) streams: Rc<Streams>,
     /// Time of the last sweep, without periods in which a handler held the lane.
@@ -87,6 +90,7 @@ impl LaneState {
             index,
             queue: Rc::new(Queue::new(lane.clone(), limits, timeouts.request)),
             pending: Rc::default(),
+            sends: SendBatch::new(),
             streams: Rc::default(),
             clock: Cell::new(Instant::now()),
             request_records: RequestRecords::new(

@@ -15,6 +15,7 @@ pub(crate) mod queue;
 pub(crate) mod record;
 pub(crate) mod reply;
 pub(crate) mod routes;
+pub(crate) mod send_batch;
 pub(crate) mod service;
 pub(crate) mod streams;
 pub(crate) mod upload;

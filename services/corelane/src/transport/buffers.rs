@@ -121,12 +121,22 @@ impl<S: HttpService> Buffers<S> {
 
     /// An empty buffer for replies.
     pub(super) fn take_output(&self) -> Vec<u8> {
+        let mut output = self.output.take();
+        output.clear();
+        output
+    }
+
+    /// Keeps replies of this turn for [`Buffers::take_ready`].
+    pub(super) fn keep_ready(&self, output: Vec<u8>) {
+        self.output.set(output);
+    }
+
+    pub(super) fn take_ready(&self) -> Vec<u8> {
         self.output.take()
     }
 
-    pub(super) fn return_output(&self, mut output: Vec<u8>) {
+    pub(super) fn return_output(&self, output: Vec<u8>) {
         if output.capacity() <= KEPT {
-            output.clear();
             self.output.set(output);
         }
     }

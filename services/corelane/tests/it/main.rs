@@ -5,6 +5,7 @@ mod support;
 mod accept;
 mod admin;
 mod admin_extensions;
+mod batches;
 mod disconnect;
 mod drain;
 mod examples;

@@ -8,8 +8,13 @@
 //! to hyper for the rest of its life, with its unread bytes. The service has not been called for
 //! that request.
 //!
-//! Between two requests a connection holds no buffer and no part of the last request.
+//! Between two requests a connection holds no buffer and no part of the last request. When many
+//! connections are ready, a small reply waits in the lane's [`SendBatch`] until the end of the turn
+//! of the event loop.
+//!
+//! [`SendBatch`]: crate::request::send_batch::SendBatch
 
+mod outlet;
 mod replies;
 mod requests;
 mod rest;
@@ -22,6 +27,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
+use outlet::Outlet;
 use replies::{Streaming, Writing};
 use rest::leave;
 pub(crate) use rest::{go_on, resume};
@@ -42,7 +48,7 @@ pub(crate) struct Plain<S: HttpService> {
     // Dropped first: a request is in flight until its handler is dropped.
     stage: Stage<S>,
     /// Both are set until the connection leaves its task.
-    socket: Option<Socket>,
+    outlet: Option<Rc<Outlet>>,
     registration: Option<Registration>,
     host: Rc<LaneService<S>>,
 }
@@ -107,21 +113,22 @@ impl<S: HttpService> Plain<S> {
         socket: Socket,
         prefix: Bytes,
     ) -> Self {
-        let (socket, registration) = (Some(socket), Some(registration));
-        Plain { stage: Stage::unread(prefix), socket, registration, host }
+        let outlet = Outlet::new(socket, &registration.connection);
+        let (outlet, registration) = (Some(outlet), Some(registration));
+        Plain { stage: Stage::unread(prefix), outlet, registration, host }
     }
 
     /// Moves the connection, with its unread bytes, out of this task.
     fn leave(&mut self, unread: Bytes, to: Leave) {
-        if let (Some(socket), Some(registration)) = (self.socket.take(), self.registration.take()) {
-            leave(&self.host, registration, socket, unread, to);
+        if let (Some(outlet), Some(registration)) = (self.outlet.take(), self.registration.take()) {
+            leave(&self.host, registration, outlet.into_socket(), unread, to);
         }
     }
 
     /// Gives the connection to hyper.
     fn hand_over(&mut self, unread: Bytes) {
-        if let (Some(socket), Some(registration)) = (self.socket.take(), self.registration.take()) {
-            self.host.fall_back(registration, socket, unread);
+        if let (Some(outlet), Some(registration)) = (self.outlet.take(), self.registration.take()) {
+            self.host.fall_back(registration, outlet.into_socket(), unread);
         }
     }
 
@@ -163,13 +170,24 @@ impl<S: HttpService> Future for Plain<S> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let (Some(socket), Some(registration)) = (&mut this.socket, &this.registration) else {
+        let (Some(outlet), Some(registration)) = (&this.outlet, &this.registration) else {
             return Poll::Ready(());
         };
         let connection = &registration.connection;
-        let mut turn = Turn { socket, connection, host: &this.host, left: REQUESTS };
+        let mut stage = mem::replace(&mut this.stage, Stage::Broken);
+        if let Some(rest) = outlet.take_rest() {
+            stage = Stage::Writing(Box::new(Writing::rest(rest, stage)));
+        }
+        let mut socket = outlet.socket();
+        let mut turn = Turn {
+            socket: &mut socket,
+            outlet,
+            connection,
+            host: &this.host,
+            left: REQUESTS,
+            ready: false,
+        };
         turn.connection.begin_turn();
-        let stage = mem::replace(&mut this.stage, Stage::Broken);
         let Some(mut stage) = Self::obey(&mut turn, stage, cx) else { return Poll::Ready(()) };
         loop {
             let step = match stage {
@@ -189,6 +207,7 @@ impl<S: HttpService> Future for Plain<S> {
                 Stage::Discarding(input) => turn.discard(input, cx),
                 Stage::Leaving(closing) => turn.leave(closing, cx),
                 Stage::HandOver(unread) => {
+                    drop(socket);
                     this.hand_over(*unread);
                     return Poll::Ready(());
                 }
@@ -203,6 +222,7 @@ impl<S: HttpService> Future for Plain<S> {
                         Stage::Head(head) => head.freeze(),
                         _ => Bytes::new(),
                     };
+                    drop(socket);
                     this.leave(unread, to);
                     return Poll::Ready(());
                 }
@@ -224,10 +244,13 @@ const REQUESTS: u32 = 32;
 /// A turn of a connection.
 struct Turn<'a, S: HttpService> {
     socket: &'a mut Socket,
+    outlet: &'a Rc<Outlet>,
     connection: &'a Rc<Connection>,
     host: &'a LaneService<S>,
     /// Requests that may still be answered in this turn.
     left: u32,
+    /// The output buffer has replies for the lane's batch, if the client has sent nothing more.
+    ready: bool,
 }
 
 /// Bytes that the client sent after the head of the current request.

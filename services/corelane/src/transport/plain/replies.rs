@@ -10,7 +10,9 @@ use tokio::io::AsyncWrite;
 
 use super::{Flow, Heard, Input, Stage, Turn, broken};
 use crate::base::error::BoxError;
+use crate::os::socket::Socket;
 use crate::request::reply::Made;
+use crate::request::send_batch;
 use crate::request::service::HttpService;
 use crate::transport::buffers::{ReplySlot, ReplyState};
 use crate::transport::encode::{self, Encoded, Framing, chunk_line};
@@ -180,7 +182,7 @@ impl<S: HttpService> Turn<'_, S> {
         }
     }
 
-    /// Writes `out` and `part`, then continues with `next`.
+    /// Writes `out` and `part` now or with the lane's batch, then continues with `next`.
     pub(super) fn write(
         &mut self,
         out: Vec<u8>,
@@ -188,6 +190,11 @@ impl<S: HttpService> Turn<'_, S> {
         next: Stage<S>,
         cx: &mut Context<'_>,
     ) -> Flow<S> {
+        if matches!(next, Stage::Idle) && part.is_empty() && self.may_wait(&out) {
+            self.host.buffers.keep_ready(out);
+            self.ready = true;
+            return Flow::Go(next);
+        }
         let mut writing = Writing { out, at: 0, part, next };
         if writing.is_done() {
             self.host.buffers.return_output(writing.out);
@@ -198,6 +205,25 @@ impl<S: HttpService> Turn<'_, S> {
             Poll::Ready(result) => self.written(writing, result),
             Poll::Pending => Flow::Wait(Stage::Writing(Box::new(writing.held_up()))),
         }
+    }
+
+    /// Whether these replies may wait for others of the same turn.
+    fn may_wait(&self, out: &[u8]) -> bool {
+        let lane = &self.host.lane;
+        // A handshake may take a millisecond. All connections of a port have TLS, or none has.
+        matches!(self.socket, Socket::Plain(_))
+            && (1..=send_batch::REPLY).contains(&out.len())
+            && self.left > 0
+            // Otherwise the connection may have to leave in this turn.
+            && !lane.polls.is_raised()
+            && lane.sends.is_worthwhile(lane.shared().sleeps())
+    }
+
+    /// Leaves the ready replies to the lane's batch.
+    pub(super) fn batch(&self) {
+        let out = self.host.buffers.take_ready();
+        self.outlet.batch(&out);
+        self.host.buffers.return_output(out);
     }
 
     pub(super) fn go_on_writing(
@@ -211,6 +237,8 @@ impl<S: HttpService> Turn<'_, S> {
         }
     }
 
+    // Always inlined, as `poll_writing` is: that saves 17 instructions per request.
+    #[inline(always)]
     fn written(&self, writing: Writing<S>, result: io::Result<()>) -> Flow<S> {
         if let Err(error) = result {
             return Flow::Go(broken(&error));
@@ -220,6 +248,7 @@ impl<S: HttpService> Turn<'_, S> {
         Flow::Go(writing.next)
     }
 
+    #[inline(always)]
     fn poll_writing(
         &mut self,
         writing: &mut Writing<S>,
@@ -256,6 +285,11 @@ impl Part {
 }
 
 impl<S: HttpService> Writing<S> {
+    /// Continues a reply of the batch.
+    pub(super) fn rest(out: Box<[u8]>, next: Stage<S>) -> Self {
+        Writing { out: out.into(), at: 0, part: Part::default(), next }
+    }
+
     fn is_done(&self) -> bool {
         self.at == self.out.len() && self.part.is_empty()
     }

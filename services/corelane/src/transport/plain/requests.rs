@@ -32,8 +32,16 @@ impl<S: HttpService> Turn<'_, S> {
         let polled = Pin::new(&mut *self.socket).poll_read(cx, &mut space);
         let came = space.filled().len();
         let step = match polled {
-            Poll::Pending => Flow::Wait(Stage::Idle),
+            Poll::Pending => {
+                if self.ready {
+                    self.batch();
+                }
+                Flow::Wait(Stage::Idle)
+            }
             Poll::Ready(Ok(())) if came > 0 => self.serve(&input[..came], None, cx),
+            Poll::Ready(Ok(())) if mem::take(&mut self.ready) => {
+                self.write(self.host.buffers.take_ready(), Part::default(), self.ended(), cx)
+            }
             Poll::Ready(Ok(())) => Flow::Go(self.ended()),
             Poll::Ready(Err(error)) => Flow::Go(broken(&error)),
         };
@@ -76,7 +84,10 @@ impl<S: HttpService> Turn<'_, S> {
             None => Bytes::copy_from_slice(rest),
         };
         let buffers = &self.host.buffers;
-        let mut out = buffers.take_output();
+        let mut out = match mem::take(&mut self.ready) {
+            true => buffers.take_ready(),
+            false => buffers.take_output(),
+        };
         let mut rest = bytes;
         let mut request = None;
         while !rest.is_empty() && out.len() < TOGETHER && self.left > 0 {
