@@ -9,13 +9,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::inbox::{Inboxes, STEAL_AFTER};
 use crate::base::error::Error;
-use crate::base::phase::Lifecycle;
-use crate::base::phase::Phase;
+use crate::base::phase::{Lifecycle, Phase};
 use crate::load::lane::LaneGroup;
 use crate::metrics::Refusal;
-use crate::os::listener::BackOff;
-use crate::os::listener::REFUSING;
-use crate::os::listener::accept_now;
+use crate::os::listener::{BackOff, REFUSING, accept_now};
 
 /// Accepts connections and passes each to the least loaded lane.
 #[derive(Debug)]

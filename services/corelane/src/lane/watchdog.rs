@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::base::phase::Lifecycle;
-use crate::base::phase::Phase;
+use crate::base::phase::{Lifecycle, Phase};
 use crate::load::activity::{NO_ROUTE, Stalls};
 use crate::load::lane::LaneShared;
 use crate::metrics::kind::{KindIndex, METHODS};

@@ -130,21 +130,23 @@ fn is_plain(byte: u8) -> bool {
 }
 
 /// A table, because every request has a Host.
-const PLAIN: [bool; 256] = {
-    let marks = b"-._~!$&'()*+,;=";
-    let mut plain = [false; 256];
+const PLAIN: [bool; 256] = letters_digits_and(b"-._~!$&'()*+,;=");
+
+/// A table of the ASCII letters and digits, and of these marks.
+pub(crate) const fn letters_digits_and(marks: &[u8]) -> [bool; 256] {
+    let mut table = [false; 256];
     let mut byte = 0;
     while byte < 128 {
-        plain[byte] = (byte as u8).is_ascii_alphanumeric();
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
         byte += 1;
     }
     let mut mark = 0;
     while mark < marks.len() {
-        plain[marks[mark] as usize] = true;
+        table[marks[mark] as usize] = true;
         mark += 1;
     }
-    plain
-};
+    table
+}
 
 /// RFC 9112 section 3.2: which request target forms a method allows.
 fn target<B>(request: &mut Request<B>, secure: bool) -> Option<Problem> {

@@ -15,7 +15,7 @@ use memchr::memchr;
 
 use self::names::Names;
 use crate::base::settings::Limits;
-use crate::message::conformance::is_host;
+use crate::message::conformance::{is_host, letters_digits_and};
 
 /// The end of a plain request line.
 const VERSION: &[u8] = b" HTTP/1.1";
@@ -262,21 +262,7 @@ fn method(token: &[u8]) -> Option<Method> {
 }
 
 /// Bytes of a path or a query (RFC 3986 sections 3.3 and 3.4).
-const TARGET: [bool; 256] = {
-    let marks = b"-._~!$&'()*+,;=:@/?%";
-    let mut plain = [false; 256];
-    let mut byte = 0;
-    while byte < 128 {
-        plain[byte] = (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let mut mark = 0;
-    while mark < marks.len() {
-        plain[marks[mark] as usize] = true;
-        mark += 1;
-    }
-    plain
-};
+const TARGET: [bool; 256] = letters_digits_and(b"-._~!$&'()*+,;=:@/?%");
 
 #[cfg(test)]
 mod tests;

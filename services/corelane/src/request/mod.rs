@@ -13,6 +13,7 @@ pub(crate) mod pending;
 pub(crate) mod polls;
 pub(crate) mod queue;
 pub(crate) mod record;
+mod refusal;
 pub(crate) mod reply;
 pub(crate) mod routes;
 pub(crate) mod send_batch;

@@ -12,8 +12,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tower::Service;
 
-use crate::base::error::BoxError;
-use crate::base::error::Error;
+use crate::base::error::{BoxError, Error};
 use crate::base::phase::Phase;
 use crate::lane;
 use crate::lane::accept;

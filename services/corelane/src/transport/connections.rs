@@ -16,8 +16,7 @@ use crate::request::lane_state::LaneState;
 #[cfg(feature = "chaos")]
 use crate::transport::chaos::LaneChaos;
 use crate::transport::parking_lot::ParkingLot;
-use crate::transport::resting::ConnectionGuard;
-use crate::transport::resting::{Leave, Resting};
+use crate::transport::resting::{ConnectionGuard, Leave, Resting};
 use crate::transport::tls::Termination;
 
 /// Decides which connections move to other lanes, and sends them there.

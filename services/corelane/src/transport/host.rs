@@ -10,8 +10,7 @@ use crate::request::lane_state::LaneState;
 use crate::request::reply::Dispatch;
 use crate::request::service::HttpService;
 use crate::transport::buffers::Buffers;
-use crate::transport::connections::Connections;
-use crate::transport::connections::Registration;
+use crate::transport::connections::{Connections, Registration};
 use crate::transport::fallback::HttpSettings;
 
 /// What the connections of a lane share.

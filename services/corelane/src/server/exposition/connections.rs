@@ -120,8 +120,7 @@ pub(super) struct TlsCollector {
 
 impl Collector for TlsCollector {
     fn encode(&self, mut out: DescriptorEncoder) -> fmt::Result {
-        let Some(tls) = &self.shared.tls() else { return Ok(()) };
-
+        let Some(tls) = self.shared.tls() else { return Ok(()) };
         let mut series = HANDSHAKES.begin(&mut out)?;
         for (index, lane) in self.shared.lanes.iter().enumerate() {
             let index = index.to_string();

@@ -22,8 +22,7 @@ use crate::load::activity::NO_ROUTE;
 use crate::load::lane::LaneShared;
 use crate::load::table::{LoadTable, Row};
 use crate::metrics::kind::METHODS;
-use crate::metrics::{CODES, LaneMetrics};
-use crate::metrics::{Family, Value};
+use crate::metrics::{CODES, Family, LaneMetrics, Value};
 use crate::server::settings::Settings;
 use crate::server::shared::Shared;
 

@@ -1,7 +1,7 @@
 //! The fast path for plain requests, which most clients send most of the time. It takes about a
 //! third of the instructions that hyper takes.
 //!
-//! A request is plain if every HTTP/1.1 parser reads its head the same way ([`head`](crate::message::head) is strict) and
+//! A request is plain if every HTTP/1.1 parser reads its head the same way ([`head`] is strict) and
 //! its body, if any, has a Content-Length. The fast path sends every reply to it.
 //!
 //! An HTTP/1.1 connection starts here. At the first request that is not plain, the connection goes
@@ -12,6 +12,7 @@
 //! connections are ready, a small reply waits in the lane's [`SendBatch`] until the end of the turn
 //! of the event loop.
 //!
+//! [`head`]: crate::message::head
 //! [`SendBatch`]: crate::request::send_batch::SendBatch
 
 mod outlet;

@@ -1,0 +1,136 @@
+//! Replies that the server makes itself: to requests that it rejects, and to errors of the service.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
+use http::uri::{Authority, PathAndQuery};
+use http::{Request, StatusCode, Version};
+use http_body::Body;
+
+use crate::base::error::BoxError;
+use crate::message::conformance;
+use crate::message::problem::Problem;
+use crate::metrics::RequestRefusal;
+use crate::request::blocking::BlockingError;
+use crate::request::body::BodyError;
+use crate::request::current;
+use crate::request::in_flight::InFlightRequest;
+use crate::request::lane_state::LaneState;
+
+/// Overload reply. `Retry-After` is the time that the lane needs for its expected work.
+pub(super) fn overloaded(lane: &LaneState) -> Problem {
+    let wait = Duration::from_nanos(lane.metrics().expected.get()).as_secs().clamp(1, 60);
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
+        .detail("too many requests are queued to answer this one in time")
+        .header(RETRY_AFTER, HeaderValue::from(wait))
+}
+
+/// Reply for a request whose deadline passed.
+pub(super) fn expired() -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "deadline-exceeded")
+        .detail("the request took longer than the server allows")
+        .header(RETRY_AFTER, HeaderValue::from_static("1"))
+}
+
+/// Reply for a request whose body did not arrive in time.
+pub(super) fn body_timed_out() -> Problem {
+    Problem::from(StatusCode::REQUEST_TIMEOUT).detail("timed out waiting for the request body")
+}
+
+/// The reason to reject a request, if there is one.
+pub(super) fn refusal(
+    request: &mut Request<hyper::body::Incoming>,
+    lane: &LaneState,
+) -> Option<(RequestRefusal, Problem)> {
+    if let Some(problem) = conformance::refusal(request, lane.secure) {
+        return Some((RequestRefusal::Invalid, problem));
+    }
+    // For HTTP/1.1 hyper enforces the number of fields while parsing.
+    if request.version() == Version::HTTP_2 {
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        let (fields, bytes) = (lane.limits.headers, lane.limits.header_bytes);
+        if request.headers().len() > fields {
+            let detail = format!("a request may have at most {fields} header fields");
+            return Some((RequestRefusal::TooManyHeaders, Problem::from(status).detail(detail)));
+        }
+        if header_list_bytes(request) > bytes {
+            let detail =
+                format!("a header list may have at most {bytes} bytes, counting 32 for each field");
+            return Some((RequestRefusal::HeaderTooLarge, Problem::from(status).detail(detail)));
+        }
+    }
+    // hyper's own limit does not hold for a head that arrives behind another request.
+    if request.version() < Version::HTTP_2 && header_bytes(request) > lane.limits.header_bytes {
+        let bytes = lane.limits.header_bytes;
+        let problem = Problem::from(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
+            .detail(format!("a header section may have at most {bytes} bytes"));
+        return Some((RequestRefusal::HeaderTooLarge, problem));
+    }
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    if target > lane.limits.uri_bytes {
+        let problem = Problem::from(StatusCode::URI_TOO_LONG);
+        let allowed = lane.limits.uri_bytes;
+        let problem =
+            problem.detail(format!("the request target may have at most {allowed} bytes"));
+        return Some((RequestRefusal::UriTooLong, problem));
+    }
+    if request.body().size_hint().lower() > lane.limits.body_bytes {
+        return Some((RequestRefusal::BodyTooLarge, too_large(lane)));
+    }
+    None
+}
+
+/// Least size of the header section of an HTTP/1.1 request, with `: ` and CRLF for each field.
+fn header_bytes<B>(request: &Request<B>) -> usize {
+    request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
+}
+
+/// Size of the header list of an HTTP/2 request (RFC 9113 section 6.5.2).
+fn header_list_bytes<B>(request: &Request<B>) -> usize {
+    let uri = request.uri();
+    let pseudo = [
+        (":method", Some(request.method().as_str())),
+        (":scheme", uri.scheme_str()),
+        (":authority", uri.authority().map(Authority::as_str)),
+        (":path", uri.path_and_query().map(PathAndQuery::as_str)),
+    ];
+    let pseudo = pseudo.iter().filter_map(|(name, value)| Some(name.len() + (*value)?.len()));
+    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
+    pseudo.chain(fields).map(|bytes| bytes + 32).sum()
+}
+
+pub(super) fn too_large(lane: &LaneState) -> Problem {
+    let allowed = lane.limits.body_bytes;
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large")
+        .detail(format!("a request body may have at most {allowed} bytes"))
+}
+
+/// Reply for an error of the service. Logs the details, which the client must not see.
+pub(super) fn failure(error: BoxError, in_flight: &InFlightRequest) -> Problem {
+    let lane = &in_flight.lane;
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(error.as_ref());
+    while let Some(error) = cause {
+        // These errors are counted where they occur.
+        if error.is::<BlockingError>() {
+            return overloaded(lane);
+        }
+        match error.downcast_ref() {
+            Some(BodyError::TooLarge) => return too_large(lane),
+            Some(BodyError::TimedOut) => return body_timed_out(),
+            Some(BodyError::Read(error)) => {
+                current::lending(&in_flight.request_record, || {
+                    tracing::debug!(lane = lane.index, %error, "failed to read a request body");
+                });
+                // Nothing more can be read from this connection.
+                let close = HeaderValue::from_static("close");
+                return Problem::from(StatusCode::BAD_REQUEST).header(CONNECTION, close);
+            }
+            None => cause = error.source(),
+        }
+    }
+    current::lending(&in_flight.request_record, || {
+        tracing::error!(lane = lane.index, %error, "a service returned an error");
+    });
+    Problem::from(StatusCode::INTERNAL_SERVER_ERROR)
+}
