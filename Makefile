@@ -121,7 +121,6 @@ NIGHTLY := test-nightly e2e check-dashboards drill soak chaos-long fuzz-long mir
 
 lint: ## Check formats, and what linters find without a build
 	cd services && cargo fmt --check
-	cd loadtests/bench && cargo fmt --check
 	test -z "$$(gofmt -l loadtests/bench/peers/go | tee /dev/stderr)"
 	$(TOOLS) run ruff format --check
 	$(TOOLS) run ruff check
@@ -187,7 +186,6 @@ prose: ## Check the English of docs, comments and messages: PROSE="docs charts/s
 
 fmt: ## Format Rust and Python
 	cd services && cargo fmt
-	cd loadtests/bench && cargo fmt
 	$(TOOLS) run ruff format
 	$(TOOLS) run ruff check --fix
 
@@ -241,4 +239,3 @@ clean: ## Stop the instance; remove builds, logs and recorded data
 	@$(LOCAL) remove
 	rm -rf .run/compare .run/images .run/deploy .run/release .pytest_cache .ruff_cache loadtests/out
 	cd services && cargo clean
-	cd loadtests/bench && cargo clean

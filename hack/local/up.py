@@ -37,7 +37,7 @@ def build_server(run: Path, profile: str) -> Path:
     argv = ["cargo", "build", "--profile", profile, "--locked"]
     # As tests build all programs: alone it would take fewer features of what it depends on, and that would be built
     # once more.
-    argv += ["--workspace", "--bins"] if profile == "dev" else ["-p", "corelane-server"]
+    argv += ["--bins"] if profile == "dev" else ["-p", "corelane-server"]
     with progress.step("server", " ".join(argv), log):
         command.run(argv, log, failure="the server does not build", cwd=SERVICES, env=PROGRESS)
     target = os.environ.get("CARGO_TARGET_DIR")

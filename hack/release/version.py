@@ -1,6 +1,6 @@
 """The version: the file VERSION has it, other files repeat it.
 
-Cargo itself writes its lock files, and checks them.
+Cargo itself writes its lock file, and checks it.
 """
 
 import re
@@ -12,9 +12,6 @@ from release import charts
 from tools import command
 from tools.errors import ToolError
 
-WORKSPACES = ("services", "loadtests/bench")
-"""The folders with a Cargo.lock."""
-
 VERSION = r'"?(?P<version>[^"\s]+)'
 CHART = re.compile(rf"^(?P<what>version|appVersion): *{VERSION}", re.MULTILINE)
 BESIDE = re.compile(
@@ -24,7 +21,7 @@ BESIDE = re.compile(
 CARGO = re.compile(
     rf"^\[workspace\.package\]\n(?:(?!\[).*\n)*?(?P<what>version) = {VERSION}", re.MULTILINE
 )
-"""The version that the crates of a workspace share."""
+"""The version that all crates share."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +46,17 @@ def find(root: Path) -> list[Place]:
                 f"{file}: a dependency needs name, version and repository, in this order"
             )
         found += [*_matches(file, CHART), *beside]
-    for workspace in WORKSPACES:
-        found += _matches(root / workspace / "Cargo.toml", CARGO)
+    found += _matches(root / "services/Cargo.toml", CARGO)
     return found
 
 
 def _write_places(root: Path, version: str) -> None:
-    """Writes `version` to all places and lock files."""
+    """Writes `version` to all places, and the lock file."""
     # From the end of each file, so that earlier offsets stay valid.
     for place in sorted(find(root), key=lambda place: place.start, reverse=True):
         text = place.file.read_text()
         place.file.write_text(text[: place.start] + version + text[place.end :])
-    for workspace in WORKSPACES:
-        command.output(["cargo", "update", "--workspace"], cwd=root / workspace)
+    command.output(["cargo", "update", "--workspace"], cwd=root / "services")
 
 
 def _matches(file: Path, pattern: re.Pattern[str]) -> Iterator[Place]:

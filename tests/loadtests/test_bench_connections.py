@@ -154,7 +154,7 @@ def test_a_connection_that_is_not_there_to_wait_ends_the_run(
 @pytest.fixture(scope="module")
 def generator() -> Path:
     """An unoptimised build: nothing here is about speed."""
-    return builds.build(builds.BENCH, ["load-generator"], "dev") / "load-generator"
+    return builds.build(["load-generator"], "dev") / "load-generator"
 
 
 def held(

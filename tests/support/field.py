@@ -74,8 +74,7 @@ def newest(contender: Contender) -> Path:
         raise ToolError(f"there is no {found[0].name}")
     program = max(there, key=lambda path: path.stat().st_mtime)
     if program.name in RUST:
-        files = [*PEERS.glob("common/src/*.rs"), *PEERS.glob("frameworks/src/*.rs")]
-        files += PEERS.glob(f"**/bin/{program.name}.rs")
+        files = [*PEERS.glob("rust/src/*.rs"), *PEERS.glob(f"rust/src/bin/{program.name}.rs")]
         if any(file.stat().st_mtime > program.stat().st_mtime for file in files):
             raise ToolError("its sources are newer than its program")
     return program

@@ -43,7 +43,7 @@ def _folder() -> Path:
 
     Alone each would take fewer features of what it depends on, and that would be built once more.
     """
-    argv = ["cargo", "build", "--locked", "--quiet", "--workspace", "--bins"]
+    argv = ["cargo", "build", "--locked", "--quiet", "--bins"]
     subprocess.run(argv, cwd=REPOSITORY / "services", check=True)
     target = os.environ.get("CARGO_TARGET_DIR", "target")
     return (REPOSITORY / "services" / target).resolve() / "debug"

@@ -54,7 +54,7 @@ class Balancing(Experiment):
     @contextmanager
     def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[BalancingStand]:
         # The replicas are peers, so no server is built.
-        peers = builds.build(builds.BENCH, ["load-generator", "virtual-replica"], plan.profile)
+        peers = builds.build(["load-generator", "virtual-replica"], plan.profile)
         programs = Programs(Path(), peers, resolve.ensure(["helm", "envoy", "supervisord"]))
         folder = Path(tempfile.mkdtemp(prefix="bench-balancing-"))
         try:

@@ -47,7 +47,7 @@ class Capacity(Experiment):
         programs = builds.obtain(plan.server, plan.profile)
         command = plan.options.corelane and plan.options.corelane.resolve()
         if not command:
-            folder = builds.build(builds.SERVICES, ["corelane-cli"], plan.profile)
+            folder = builds.build(["corelane-cli"], plan.profile)
             command = folder / "corelane"
         work = calibrate(programs, cpus, plan.seconds(1.0, least=0.3))
         asker = Asker(programs.generator, [cpus[1]], work.ops_per_ms)

@@ -82,7 +82,7 @@ class Compare(Experiment):
                 plan,
                 servers.first_cpus(2),
                 builds=found,
-                peers=programs.build(programs.BENCH, ["load-generator"], plan.profile),
+                peers=programs.build(["load-generator"], plan.profile),
                 closed=plan.seconds(self.seconds),
             )
             if any(task["loop"] == "open" for task in tasks):

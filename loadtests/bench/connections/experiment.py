@@ -113,13 +113,13 @@ class Connections(Experiment):
 def _programs(plan: Plan, parts: Sequence[Part]) -> Programs:
     wanted = dict.fromkeys(["ip", *(name for part in parts for name in part.tools)])
     tuner, floor = (wanted.pop(name, "") is None for name in ("node-tuner", "floor"))
-    peers = ["floor"] if floor else []
+    peers = ["peers"] if floor else []
     found = builds.obtain(plan.server, plan.profile, *peers, tools=wanted)
     if tuner:
         # It only prints what it knows, so it need not be optimised.
         given = plan.options.tuner and plan.options.tuner.resolve()
         found.tools["node-tuner"] = (
-            given or builds.build(builds.SERVICES, ["node-tuner"], "dev") / "node-tuner"
+            given or builds.build(["node-tuner"], "dev") / "node-tuner"
         )
     argv = [found.server, "--park-after", "off", "--check"]
     if subprocess.run(argv, capture_output=True, check=False).returncode != 0:
@@ -128,7 +128,7 @@ def _programs(plan: Plan, parts: Sequence[Part]) -> Programs:
 
 
 def _versions(programs: Programs) -> dict[str, str]:
-    ours = builds.locked(builds.SERVICES)
+    ours = builds.locked()
     found = {name: ours[name] for name in ("corelane", "hyper", "tokio", "rustls")}
     for name in sorted({"nginx", "ab", "envoy"} & programs.tools.keys()):
         found[name] = versions.remembered(programs.tools[name], table.find(name))

@@ -36,34 +36,35 @@ class Programs:
 def obtain(server: Path | None, profile: str, *peers: str, tools: Iterable[str] = ()) -> Programs:
     """Builds server, generator and peers, and obtains tools; `server` is another build of corelane-server."""
     return Programs(
-        server or build(SERVICES, ["corelane-server"], profile) / "corelane-server",
-        build(BENCH, ["load-generator", *peers], profile),
+        server or build(["corelane-server"], profile) / "corelane-server",
+        build(["load-generator", *peers], profile),
         resolve.ensure(tools),
     )
 
 
-def build(workspace: Path, packages: list[str], profile: str) -> Path:
-    """Builds packages of a workspace; the folder of their programs."""
+def build(packages: list[str], profile: str, *options: str) -> Path:
+    """Builds packages, with more of cargo's options; the folder of their programs."""
     argv = ["cargo", "build", "--locked", "--profile", profile]
     argv += [argument for package in packages for argument in ("-p", package)]
+    argv += options
     log = cache.log(f"build-{packages[-1]}")
     log.unlink(missing_ok=True)
     with progress.step("build", " ".join(argv), log):
-        command.run(argv, log, failure=f"{', '.join(packages)}: no build", cwd=workspace)
-    target = workspace / (os.environ.get("CARGO_TARGET_DIR") or "target")
+        command.run(argv, log, failure=f"{', '.join(packages)}: no build", cwd=SERVICES)
+    target = SERVICES / (os.environ.get("CARGO_TARGET_DIR") or "target")
     return target.resolve() / ("debug" if profile == "dev" else profile)
 
 
 def describe() -> dict[str, str]:
     """The versions of the compiler, and of what decides the speed of the servers."""
     rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True)
-    ours, theirs = locked(SERVICES), locked(BENCH)
-    found = {"rustc": rustc.stdout.split()[1], "corelane": ours["corelane"]}
-    found |= {f"{name} in corelane": ours[name] for name in ("hyper", "tokio")}
-    return {**found, "tokio in the peers": theirs["tokio"]}
+    versions = locked()
+    return {"rustc": rustc.stdout.split()[1]} | {
+        name: versions[name] for name in ("corelane", "hyper", "tokio")
+    }
 
 
-def locked(workspace: Path) -> dict[str, str]:
+def locked() -> dict[str, str]:
     """The locked versions by package; of a package that is locked twice, the newer."""
-    packages = tomllib.loads((workspace / "Cargo.lock").read_text())["package"]
+    packages = tomllib.loads((SERVICES / "Cargo.lock").read_text())["package"]
     return {package["name"]: package["version"] for package in packages}

@@ -75,7 +75,7 @@ def standing(plan: Plan, names: Iterable[str]) -> Iterator[FieldStand]:
     for contender in map(CONTENDERS.__getitem__, names):
         _build(stand, contender)
     stand.generator = (
-        builds.build(builds.BENCH, ["load-generator"], plan.profile) / "load-generator"
+        builds.build(["load-generator"], plan.profile) / "load-generator"
     )
     with (
         tempfile.TemporaryDirectory(prefix="bench-field-") as folder,

@@ -61,7 +61,7 @@ class Soak(Experiment):
 
     @contextmanager
     def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[SoakStand]:
-        built = plan.server or builds.build(builds.SERVICES, [CORELANE], plan.profile) / CORELANE
+        built = plan.server or builds.build([CORELANE], plan.profile) / CORELANE
         facts = {"seconds": plan.seconds(self.seconds)}
         yield SoakStand(plan, tuple(sorted(os.sched_getaffinity(0))), facts=facts, program=built)
 

@@ -79,7 +79,7 @@ class Threads(Experiment):
 
     @contextmanager
     def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[ThreadsStand]:
-        programs = builds.obtain(plan.server, plan.profile, "pool")
+        programs = builds.obtain(plan.server, plan.profile, "peers")
         yield ThreadsStand(
             plan,
             servers.first_cpus(2),

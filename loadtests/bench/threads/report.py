@@ -177,7 +177,7 @@ COST_METHOD = (
 )
 
 METHOD = (
-    "`one thread` and `pool of N` are `loadtests/bench/peers/pool`: blocking sockets, a queue behind a mutex and a "
+    "`one thread` and `pool of N` are `loadtests/bench/peers/rust`: blocking sockets, a queue behind a mutex and a "
     "condition variable, N workers and a thread that accepts, one request for each connection. Lanes are "
     "corelane-server, not pinned. Both compute the same steps of a random number generator, each of which needs the "
     "previous one, and every reply is checked. Server and generator share two CPUs unless said otherwise. Each "

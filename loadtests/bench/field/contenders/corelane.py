@@ -17,7 +17,7 @@ SETTINGS = (
 
 
 def _build(profile: str) -> Path:
-    return builds.build(builds.SERVICES, ["corelane-server"], profile) / "corelane-server"
+    return builds.build(["corelane-server"], profile) / "corelane-server"
 
 
 def _argv(program: Path, start: Start) -> list[str]:
@@ -26,7 +26,7 @@ def _argv(program: Path, start: Start) -> list[str]:
 
 
 def _version(_program: Path) -> str:
-    ours = builds.locked(builds.SERVICES)
+    ours = builds.locked()
     return f"{ours['corelane']} (hyper {ours['hyper']}, tokio {ours['tokio']})"
 
 

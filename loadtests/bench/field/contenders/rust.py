@@ -46,8 +46,9 @@ PARTS = {
 }
 
 
-def _build(package: str, program: str, profile: str) -> Path:
-    return builds.build(builds.BENCH, [package], profile) / program
+def _build(program: str, profile: str) -> Path:
+    features = [] if program == "floor" else ["--features", "frameworks"]
+    return builds.build(["peers"], profile, "--bin", program, *features) / program
 
 
 def _argv(program: Path, start: Start) -> list[str]:
@@ -55,7 +56,7 @@ def _argv(program: Path, start: Start) -> list[str]:
 
 
 def _version(name: str) -> str:
-    locked = builds.locked(builds.BENCH)
+    locked = builds.locked()
     if name == "may_minihttp":
         return f"{locked[name]} (may {locked['may']})"
     return f"{locked[name]} (tokio {locked['tokio']})"
@@ -67,7 +68,7 @@ def _framework(name: str) -> Contender:
         family="Rust",
         parts=frozenset(PARTS[name]),
         settings=SETTINGS[name],
-        build=lambda profile: _build("frameworks", name.replace("-", "_"), profile),
+        build=lambda profile: _build(name.replace("-", "_"), profile),
         argv=_argv,
         version=lambda _program: _version(name),
     )
@@ -83,9 +84,9 @@ FLOOR = Contender(
         "target of a request, has no timeouts and no limits, and keeps only the descriptor of a "
         "connection. It has one thread"
     ),
-    build=lambda profile: _build("floor", "floor", profile),
+    build=lambda profile: _build("floor", profile),
     argv=_argv,
-    version=lambda _program: builds.locked(builds.BENCH)["floor"],
+    version=lambda _program: builds.locked()["peers"],
 )
 
 CONTENDERS = [FLOOR, *map(_framework, SETTINGS)]

@@ -1,5 +1,7 @@
-//! Code that the peers share: their command line, and the replies that need no framework.
+//! What the peers share: their command line, and the replies that need no framework.
 
+#[cfg(feature = "frameworks")]
+pub mod frameworks;
 mod options;
 
 use std::hint::black_box;

@@ -3,8 +3,8 @@
 use std::io;
 
 use clap::Parser;
-use frameworks::Command;
 use may_minihttp::{HttpServer, HttpService, Request, Response};
+use peers::frameworks::Command;
 use peers::{HELLO, Work, half};
 
 /// Stacks that are kept for reuse, as in its entry at TechEmpower.

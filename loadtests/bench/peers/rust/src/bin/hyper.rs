@@ -6,7 +6,6 @@ use std::io;
 use std::thread;
 
 use clap::Parser;
-use frameworks::{Command, TEXT};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -14,6 +13,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use peers::frameworks::{Command, TEXT};
 use peers::{HELLO, Options, Work, half};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::Options;
 use clap::Parser;
-use peers::Options;
 
 /// The allocator of corelane-server, so that none has an advantage. TechEmpower's entries of
 /// may_minihttp and ntex use it too.

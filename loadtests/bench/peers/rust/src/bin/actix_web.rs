@@ -8,7 +8,7 @@ use actix_web::http::header::ContentType;
 use actix_web::web::{self, Path, ServiceConfig};
 use actix_web::{App, HttpResponse, HttpServer, rt};
 use clap::Parser;
-use frameworks::Command;
+use peers::frameworks::Command;
 use peers::{BACKLOG, HELLO, IDLE, Work, half};
 
 /// Files below this size are read on the event loop: passing the read to another thread costs more
