@@ -7,7 +7,6 @@ from loadtests.bench.balancing.experiment import Balancing
 from loadtests.bench.capacity.experiment import Capacity
 from loadtests.bench.compare.experiment import Compare
 from loadtests.bench.connections.experiment import Connections
-from loadtests.bench.direct.experiment import Direct
 from loadtests.bench.experiment import command
 from loadtests.bench.experiment.plan import Experiment
 from loadtests.bench.field.experiment import Field
@@ -30,7 +29,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         Mixed(),
         Threads(),
         Compare(),
-        Direct(),
         Instructions(),
         Soak(),
     )
