@@ -1,9 +1,8 @@
-"""Two network namespaces, a server's and its clients', joined by a virtual link; gone at the end.
+"""Network namespaces that are gone at the end, their settings, and the counters that the kernel keeps for them."""
 
-They have no names: each lasts as long as the process that holds it.
-"""
-
+import ctypes
 import os
+import resource
 import subprocess
 import time
 from collections.abc import Iterator
@@ -134,3 +133,74 @@ def _run(argv: list[str]) -> str:
     if result.returncode != 0:
         raise ToolError(f"{' '.join(argv)} failed: {result.stderr.strip()}")
     return result.stdout
+
+
+SYSCTLS = {
+    "net.core.somaxconn": "16384",
+    "net.ipv4.tcp_max_syn_backlog": "16384",
+    "net.ipv4.ip_local_port_range": "30000 65535",
+}
+"""As the node tuner has them in its profile web-10k with the unsafe ones; the ports begin above those that
+servers are given here (loadtests/bench/free_ports.py). All of them belong to a namespace."""
+
+BACKLOG = 16384
+"""Accept queues that servers request. The kernel limits them to somaxconn."""
+
+SPARE_FILES = 500
+"""Descriptors that a process keeps for other things than the connections of a run."""
+
+CLONE_NEWNET = 0x40000000
+SETTLED_WITHIN = 10.0
+
+
+@contextmanager
+def own() -> Iterator[None]:
+    """This process and what it starts have a network namespace of their own meanwhile."""
+    ip = resolve.ensure(["ip"])["ip"]
+    libc = ctypes.CDLL(None, use_errno=True)
+    outside = os.open("/proc/self/ns/net", os.O_RDONLY)
+    try:
+        if libc.unshare(CLONE_NEWNET) != 0:
+            raise ToolError(f"no network namespace: {os.strerror(ctypes.get_errno())}")
+        try:
+            subprocess.run([ip, "link", "set", "lo", "up"], check=True)
+            for name, value in SYSCTLS.items():
+                (Path("/proc/sys") / name.replace(".", "/")).write_text(value)
+            yield
+        finally:
+            libc.setns(outside, CLONE_NEWNET)
+    finally:
+        os.close(outside)
+
+
+def most_connections() -> int:
+    """Connections that one process may hold."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # More than 30,000 in one process is the work of one thread for too long.
+    return min(hard - SPARE_FILES, 30_000)
+
+
+def kernel_kib() -> dict[str, float]:
+    """What the kernel has for all sockets of the machine: their objects, and their buffers."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    # In pages (net/ipv4/proc.c).
+    buffers = _sockets("mem") * resource.getpagesize() / 1024
+    return {"slab": float(fields["Slab"].split()[0]), "buffers": buffers}
+
+
+def settle() -> None:
+    """Waits until no more connections end: those of clients have then, a gateway keeps its own."""
+    deadline = time.monotonic() + SETTLED_WITHIN
+    before = None
+    while (now := _sockets("inuse")) != before:
+        if time.monotonic() > deadline:
+            raise ToolError(f"connections still end after {SETTLED_WITHIN:.0f} s")
+        before = now
+        time.sleep(0.05)
+
+
+def _sockets(what: str) -> int:
+    """A figure of TCP in /proc/net/sockstat."""
+    rows = Path("/proc/net/sockstat").read_text().splitlines()
+    tcp = next(row.split() for row in rows if row.startswith("TCP:"))
+    return int(tcp[tcp.index(what) + 1])

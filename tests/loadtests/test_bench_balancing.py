@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.bench.balancing import figures, scenarios
+from loadtests.bench.balancing import scenarios
 from loadtests.bench.balancing.experiment import Balancing
 from loadtests.bench.balancing.scenarios import REFERENCE, SCENARIOS, SLO_MS
 from loadtests.bench.experiment.record import Record
@@ -34,10 +34,10 @@ SEEDS = (1, 2)
 def test_capacity_is_where_the_p99_leaves_the_objective(
     p99: dict[float, float], expected: float
 ) -> None:
-    assert figures.capacity(p99) == pytest.approx(expected)
+    assert scenarios.capacity(p99) == pytest.approx(expected)
 
 
-def answered(latency: dict[float, float]) -> list[figures.Answer]:
+def answered(latency: dict[float, float]) -> list[scenarios.Answer]:
     """Answers each 10 ms of 10 s; what is due from a time on takes so long."""
     found = []
     for due in range(0, 10_000, 10):
@@ -48,23 +48,23 @@ def answered(latency: dict[float, float]) -> list[figures.Answer]:
 
 def test_recovery_is_three_good_windows_in_a_row() -> None:
     over = 2.0
-    assert figures.recovery(answered({0: 10.0}), over, 10.0) == 0.0
-    assert figures.recovery(answered({0: 500.0, 3: 10.0}), over, 10.0) == 1.0
+    assert scenarios.recovery(answered({0: 10.0}), over, 10.0) == 0.0
+    assert scenarios.recovery(answered({0: 500.0, 3: 10.0}), over, 10.0) == 1.0
     # Good for two windows only at first.
     relapse = answered({0: 10.0, 3: 500.0, 4: 10.0})
-    assert figures.recovery(relapse, over, 10.0) == 2.0
-    assert figures.recovery(answered({0: 500.0}), over, 10.0) is None
+    assert scenarios.recovery(relapse, over, 10.0) == 2.0
+    assert scenarios.recovery(answered({0: 500.0}), over, 10.0) is None
 
 
 def test_a_wrong_answer_is_no_recovery() -> None:
     found = [(due, took, slow, due >= 4000) for due, took, slow, _ in answered({0: 1.0})]
-    assert figures.recovery(found, 2.0, 10.0) == 2.0
+    assert scenarios.recovery(found, 2.0, 10.0) == 2.0
 
 
 def test_what_was_never_answered_counts_as_the_generators_patience() -> None:
     columns = {"due_ms": [1.0], "latency_ms": [2.0], "work": [0], "right": [1]}
-    found = figures.answers({"samples": columns, "faults": {"silence": 1}})
-    assert figures.percentile([took for _, took, _, _ in found], 0.99) == figures.LOST_MS
+    found = scenarios.answers({"samples": columns, "faults": {"silence": 1}})
+    assert scenarios.percentile([took for _, took, _, _ in found], 0.99) == scenarios.LOST_MS
 
 
 def row(scenario: str, shape: str, policy: str, number: int, load: float) -> dict:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.bench.capacity import verdict
+from loadtests.bench.capacity import cells
 from loadtests.bench.capacity.cells import CELLS
 from loadtests.bench.capacity.experiment import Capacity
 from loadtests.bench.experiment.record import Record
@@ -28,7 +28,7 @@ def test_a_run_predicts_and_measures(binary: Path, command: Path, tmp_path: Path
     for sample in (work, slots):
         assert sample["wrong"] == 0 < sample["requests"]
         assert sample["knee"]["measured"] > 0 < sample["p99"]["measured"]
-        assert sample["rate"] == pytest.approx(verdict.USED * sample["knee"]["predicted"])
+        assert sample["rate"] == pytest.approx(cells.USED * sample["knee"]["predicted"])
     assert (work["limit"], slots["limit"]) == ("lanes", "slots")
     # A request of the slots' cell waits for 4 ms at least, on one of 4 slots.
     assert slots["knee"]["predicted"] < 1000
@@ -71,13 +71,13 @@ def report(**samples: list[dict]) -> str:
 
 def test_the_median_round_decides() -> None:
     rounds = [sample(0.95), sample(1.02), sample(1.5)]
-    assert verdict.error(rounds, "knee") == pytest.approx(0.02)
-    assert verdict.met(rounds, "knee")
-    assert not verdict.met([sample(0.95), sample(1.2), sample(1.5)], "knee")
+    assert cells.error(rounds, "knee") == pytest.approx(0.02)
+    assert cells.met(rounds, "knee")
+    assert not cells.met([sample(0.95), sample(1.2), sample(1.5)], "knee")
     # Too low is as wrong as too high.
-    assert not verdict.met([sample(0.89)], "knee")
-    assert verdict.met([sample(p99=0.81)], "p99")
-    assert not verdict.met([sample(p99=0.79)], "p99")
+    assert not cells.met([sample(0.89)], "knee")
+    assert cells.met([sample(p99=0.81)], "p99")
+    assert not cells.met([sample(p99=0.79)], "p99")
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.field import c10k, running, turns, workloads
-from loadtests.bench.field.contender import Contender
+from loadtests.bench.field import scaling, stand
+from loadtests.bench.field.contender import Contender, first_of
 from loadtests.bench.field.contenders import CONTENDERS
 from loadtests.bench.field.experiment import Field
 from support import REPOSITORY, eventually
@@ -157,7 +157,7 @@ def contender(folder: Path, text: str, **changes: object) -> Contender:
 @pytest.fixture
 def alone(tmp_path: Path) -> partial:
     """Starts a contender on one CPU."""
-    return partial(running.started, program=tmp_path, cpus=[CPU])
+    return partial(stand.started, program=tmp_path, cpus=[CPU])
 
 
 def test_a_run_is_measured_and_written(binary: Path, tmp_path: Path) -> None:
@@ -229,13 +229,13 @@ def test_a_worker_that_has_ended_keeps_its_cpu_time(tmp_path: Path, alone: parti
 
 def test_a_contender_is_stopped_between_its_turns(tmp_path: Path, alone: partial) -> None:
     one = contender(tmp_path, BROODING)
-    with turns.Turns(alone) as taken:
+    with stand.Turns(alone) as taken:
         with taken.of(one) as process:
-            running.check(process, workloads.first_of(one))
+            stand.check(process, first_of(one))
         eventually(lambda: {state(pid) for pid in process.pids} == {"T"}, "all are stopped")
         with taken.of(one) as again:
             assert again is process
-            running.check(again, workloads.first_of(one))
+            stand.check(again, first_of(one))
     assert process.process.poll() is not None
 
 
@@ -262,48 +262,48 @@ def test_one_whose_clocks_stood_still_is_not_measured_before_they_are_right(
     tmp_path: Path, alone: partial
 ) -> None:
     one = contender(tmp_path, LATE)
-    with turns.Turns(alone) as taken:
+    with stand.Turns(alone) as taken:
         for _ in range(2):
             with taken.of(one) as process:
-                running.check(process, workloads.first_of(one))
+                stand.check(process, first_of(one))
 
 
 def test_what_is_compiled_meanwhile_is_measured_again(tmp_path: Path, alone: partial) -> None:
     one = contender(tmp_path, COMPILING, compilers=("compiler",))
-    hello = workloads.first_of(one)
+    hello = first_of(one)
     with alone(one) as process:
 
         def measure() -> dict:
-            running.check(process, hello)
+            stand.check(process, hello)
             samples.append({"number": len(samples)})
             return samples[-1]
 
         samples: list[dict] = []
         # It was asked once before.
-        found = turns.settled(process, 60.0, measure)
+        found = stand.settled(process, 60.0, measure)
         assert len(samples) == 3
-        assert found["number"] == 2 and found["compiling"] <= turns.SHARE
-        assert turns.settled(process, 0.0, measure)["number"] == 3
+        assert found["number"] == 2 and found["compiling"] <= stand.SHARE
+        assert stand.settled(process, 0.0, measure)["number"] == 3
         # Who compiles nothing is measured once.
         process.contender = replace(one, compilers=())
-        assert turns.settled(process, 60.0, measure) == {"number": 4}
+        assert stand.settled(process, 60.0, measure) == {"number": 4}
 
 
 def test_a_handshake_that_finds_a_full_queue_is_counted() -> None:
-    before = c10k.dropped()
+    before = scaling.dropped()
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(3):
             client = stack.enter_context(socket.socket())
             client.setblocking(False)
             client.connect_ex(listener.getsockname())
-        eventually(lambda: c10k.dropped() > before, "one was dropped")
+        eventually(lambda: scaling.dropped() > before, "one was dropped")
 
 
 def test_under_ab_what_is_not_the_file_is_no_result(tmp_path: Path) -> None:
     """ab compares lengths only."""
     server = tmp_path / "server"
-    length = len(c10k.PAGE.body)
+    length = len(scaling.PAGE.body)
     server.write_text(WRONG_FILE.format(python=sys.executable, length=length))
     server.chmod(0o755)
     chosen = ("--only", "corelane-server,c10k", "--connections", "20")

@@ -9,9 +9,8 @@ import pytest
 
 from loadtests.bench import cli
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.instructions.budget import FILE, Budget
 from loadtests.bench.instructions.experiment import Instructions
-from loadtests.bench.instructions.rows import ROWS
+from loadtests.bench.instructions.rows import FILE, ROWS, Budget
 from support import REPOSITORY
 
 pytestmark = pytest.mark.nightly

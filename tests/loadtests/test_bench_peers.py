@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.bench.field import workloads
 from loadtests.bench.field.contender import (
     C10K,
     DIV,
     FILE_4K,
     FILES,
     HELLO,
+    STATIC,
     WORK,
     Contender,
+    first_of,
 )
 from loadtests.bench.field.contenders import CONTENDERS
 from support import raw
@@ -137,12 +138,12 @@ def test_no_file_outside_the_folder(url: str) -> None:
 def test_a_client_of_http_1_0_is_told_the_end(url: str) -> None:
     """So does ab, without keep-alive."""
     (found,) = raw.exchange(url, b"GET /static/index.html HTTP/1.0\r\nAccept: */*\r\n\r\n")
-    assert (found.status, found.body) == (200, (workloads.STATIC / "index.html").read_bytes())
+    assert (found.status, found.body) == (200, (STATIC / "index.html").read_bytes())
 
 
 @who_takes(HELLO)
 def test_a_connection_serves_many_requests(contender: Contender, url: str) -> None:
-    workload = workloads.first_of(contender)
+    workload = first_of(contender)
     lines = f"GET {workload.target} HTTP/1.1\r\nHost: peer\r\n\r\n".encode()
     with raw.connect(url) as connection:
         for _ in range(3):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.bench.compare import trees
+from loadtests.bench.compare import builds
 from loadtests.bench.experiment.record import Record
 from support import REPOSITORY
 
@@ -87,9 +87,9 @@ def test_bad_usage_is_told_before_anything_is_built(
 
 
 def test_equal_sources_have_the_same_content_in_both_trees() -> None:
-    with trees.base(trees.commit("HEAD")) as base:
+    with builds.base(builds.commit("HEAD")) as base:
         assert (base.folder / "services" / "Cargo.lock").is_file()
-        head = trees.head()
+        head = builds.head()
         clean = head.content("charts")
         assert clean in (None, base.content("charts"))
         (base.folder / "charts" / "new").touch()

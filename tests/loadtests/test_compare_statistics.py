@@ -11,7 +11,7 @@ from statistics import median
 import pytest
 
 from loadtests.bench.compare import verdict
-from loadtests.bench.compare.measures import (
+from loadtests.bench.compare.stand import (
     BUILDS,
     MARGINS,
     MEASURES,
@@ -23,7 +23,6 @@ from loadtests.bench.compare.measures import (
     difference,
     differences,
 )
-from loadtests.bench.compare.signed_rank import SignedRank
 from loadtests.bench.compare.verdict import (
     FASTER,
     NO_DIFFERENCE,
@@ -31,6 +30,7 @@ from loadtests.bench.compare.verdict import (
     SLOWER,
     UNDECIDED,
     Look,
+    SignedRank,
 )
 
 pytestmark = pytest.mark.fast

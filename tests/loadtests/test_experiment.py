@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from loadtests.bench.experiment import command, rounds
+from loadtests.bench.experiment import command
 from loadtests.bench.experiment.page import Page, cell, verdict
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Stand, Task, chosen
 from loadtests.bench.experiment.plots import Panel, Plot, Series
@@ -171,7 +171,7 @@ def test_rounds_go_on_until_it_is_enough() -> None:
         return kept
 
     plan, tasks = Plan(1), [{"arm": "fast", "size": "2"}]
-    rounds.run(experiment, plan, Stand(plan, (0,)), tasks, keep, {})
+    command.run(experiment, plan, Stand(plan, (0,)), tasks, keep, {})
     assert [row["round"] for row in kept] == [1, 2, 3, 4, 5]
 
 
@@ -187,7 +187,7 @@ def test_tasks_that_go_together_are_measured_in_one_go() -> None:
     groups: list[list[str]] = []
     plan, kept = Plan(1), []
     tasks = chosen(Together().tasks(plan), ("fast", "slow"))
-    rounds.run(
+    command.run(
         Together(), plan, Stand(plan, (0,)), tasks, lambda rows: kept.extend(rows) or kept, {}
     )
     assert groups == [["1", "2"], ["1", "2"]]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loadtests.bench.experiment import builds
-from loadtests.bench.field import running
+from loadtests.bench.field import stand
 from loadtests.bench.field.contender import Contender
 from loadtests.bench.field.contenders import CONTENDERS
 from tools import command
@@ -34,7 +34,7 @@ class Field:
     def url(self, contender: Contender) -> str:
         """Where it answers."""
         if contender.name not in self._urls:
-            start = running.started(contender, self._program(contender), cpus()[:1])
+            start = stand.started(contender, self._program(contender), cpus()[:1])
             process = self._stack.enter_context(start)
             self._urls[contender.name] = f"http://{process.address}"
         return self._urls[contender.name]

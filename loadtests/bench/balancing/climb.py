@@ -3,15 +3,21 @@
 import time
 from collections.abc import Iterable
 
-from loadtests.bench.balancing.figures import LOST_MS, answers, percentile, recovery
 from loadtests.bench.balancing.scenarios import (
+    LAG_MS,
+    LOST_MS,
     ONLY,
     REFERENCE,
     SLO_MS,
     SLOW_SHARE,
+    TRIES,
     WARM_UP,
     Scenario,
+    answers,
+    objective,
+    percentile,
     rate,
+    recovery,
 )
 from loadtests.bench.balancing.stack import Shape, Stack
 
@@ -19,12 +25,6 @@ SETTLE = 3.0
 """Seconds of moderate load before a scenario, in which weights forget the one before."""
 
 SETTLE_LOAD = 40.0
-
-LAG_MS = 5.0
-"""The generator's own p99 lag from which on the machine was disturbed, whatever the policy."""
-
-TRIES = 3
-"""Of a step of a ladder, until nothing disturbed it; the last one counts."""
 
 
 def scenario(stacks: dict[str, Stack], what: Scenario, shape: Shape, seed: int) -> list[dict]:
@@ -58,12 +58,6 @@ def scenario(stacks: dict[str, Stack], what: Scenario, shape: Shape, seed: int) 
     for stack in stacks.values():
         stack.tell("speed 1")
     return cells
-
-
-def objective(cell: dict) -> float:
-    """The p99 that has to stay within the objective. Of mixed requests it is that of the fast
-    ones: the slow ones take longer than the objective by themselves."""
-    return cell["p99_fast"] if cell["mixed"] else cell["p99"]
 
 
 def _undisturbed(

@@ -2,9 +2,19 @@
 
 from collections.abc import Callable
 
-from loadtests.bench.balancing.climb import LAG_MS, TRIES
-from loadtests.bench.balancing.scenarios import ONLY, REFERENCE, SCENARIOS, SLO_MS
-from loadtests.bench.balancing.verdict import adoption, capacities, ladders, reference, target
+from loadtests.bench.balancing.scenarios import (
+    LAG_MS,
+    ONLY,
+    REFERENCE,
+    SCENARIOS,
+    SLO_MS,
+    TRIES,
+    adoption,
+    capacities,
+    ladders,
+    reference,
+    target,
+)
 from loadtests.bench.experiment.page import LEGEND, Page, cell
 from loadtests.bench.experiment.plots import Panel, Plot, Series
 from loadtests.bench.experiment.record import Record

@@ -6,12 +6,11 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from loadtests.bench.capacity import measure, verdict
+from loadtests.bench.capacity import cells, measure
 from loadtests.bench.capacity.cells import CELLS, Cell
-from loadtests.bench.capacity.load import Asker
-from loadtests.bench.capacity.measure import KNEE, LOW, CapacityStand
+from loadtests.bench.capacity.measure import KNEE, LOW, Asker, CapacityStand
 from loadtests.bench.experiment import builds, servers
-from loadtests.bench.experiment.measurement import calibrate
+from loadtests.bench.experiment.generator import calibrate
 from loadtests.bench.experiment.page import LEGEND, Page, cell, middle, percent
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task
 from loadtests.bench.experiment.plots import Panel, Plot, Series
@@ -77,7 +76,7 @@ class Capacity(Experiment):
         page.plot(_plot(record))
         page.section("Knee")
         _figures(page, record, "knee")
-        page.section(f"p99 at {verdict.USED:.0%} of the predicted knee")
+        page.section(f"p99 at {cells.USED:.0%} of the predicted knee")
         _figures(page, record, "p99")
         page.section("What the lanes did")
         _lanes(page, record)
@@ -86,10 +85,8 @@ class Capacity(Experiment):
 
 
 def _verdicts(record: Record) -> Iterator[str]:
-    for figure, target in verdict.TARGETS.items():
-        judged = {
-            name: verdict.met(record.select(mix=name), figure) for name in record.labels("mix")
-        }
+    for figure, target in cells.TARGETS.items():
+        judged = {name: cells.met(record.select(mix=name), figure) for name in record.labels("mix")}
         missed = ", ".join(name for name, met in judged.items() if not met)
         yield (
             f"{figure}: within {target:.0%} in {sum(judged.values())} of {len(judged)} mixes"
@@ -108,7 +105,7 @@ def _figures(page: Page, record: Record, figure: str) -> None:
         return record.values(what, mix=name)
 
     def met(name: str) -> bool:
-        return verdict.met(record.select(mix=name), figure)
+        return cells.met(record.select(mix=name), figure)
 
     columns = [
         ("requests", lambda name: about(name).mix),
@@ -116,7 +113,7 @@ def _figures(page: Page, record: Record, figure: str) -> None:
         ("limit", lambda name: record.select(mix=name)[0]["limit"]),
         (f"predicted, {unit}", lambda name: cell(values(name, f"{figure}.predicted"), digits)),
         (f"measured, {unit}", lambda name: cell(values(name, f"{figure}.measured"), digits)),
-        ("error", lambda name: percent(verdict.errors(record.select(mix=name), figure))),
+        ("error", lambda name: percent(cells.errors(record.select(mix=name), figure))),
         ("target", lambda name: "met" if met(name) else "**missed**"),
     ]
     if figure == "p99":
@@ -128,7 +125,7 @@ def _figures(page: Page, record: Record, figure: str) -> None:
     page.text(
         "\n".join(
             f"- {name}, missed: "
-            f"{'; '.join(verdict.reasons(record.select(mix=name)) or ['the measurement shows no reason'])}."
+            f"{'; '.join(cells.reasons(record.select(mix=name)) or ['the measurement shows no reason'])}."
             for name in names
             if not met(name)
         )
@@ -170,15 +167,13 @@ def _plot(record: Record) -> Plot:
         )
         for figure in UNITS
     ]
-    return Plot(
-        f"Predicted and measured: the knee, and the p99 at {verdict.USED:.0%} of it", panels
-    )
+    return Plot(f"Predicted and measured: the knee, and the p99 at {cells.USED:.0%} of it", panels)
 
 
 LEAD = (
     "For each mix `corelane capacity` reads a replica's metrics from before and after a low load. It predicts the "
-    f"maximum load (the knee) and the p99 at {verdict.USED:.0%} of that. Then both are measured. An error is "
-    f"predicted ÷ measured - 1. Targets: the knee within {verdict.KNEE:.0%}, the p99 within {verdict.P99:.0%}."
+    f"maximum load (the knee) and the p99 at {cells.USED:.0%} of that. Then both are measured. An error is "
+    f"predicted ÷ measured - 1. Targets: the knee within {cells.KNEE:.0%}, the p99 within {cells.P99:.0%}."
 )
 
 METHOD = (
@@ -187,7 +182,7 @@ METHOD = (
     "({outside_us:.1f} µs here). In each round every mix has its own server. It has "
     f"{LOW:g} s of a low load, about a sixth of the knee, between two reads of its metrics. {KNEE:g} s at "
     f"{measure.TOO_MUCH:g} times the predicted knee follow, where the rate of replies is the measured knee. Then an open "
-    f"loop has Poisson arrivals at {verdict.USED:.0%} of the predicted knee, and latencies count from when a "
+    f"loop has Poisson arrivals at {cells.USED:.0%} of the predicted knee, and latencies count from when a "
     "request was due. One lane has its own CPU and the generator the other. With two lanes the generator shares one "
     "of their CPUs. Projects are a page, a load and a save by each of 256 users, on SQLite. Slots are "
     "occupied by requests that a fault delays."

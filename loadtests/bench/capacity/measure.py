@@ -1,19 +1,171 @@
 """Measures one cell in one round: calibrates at a low load, asks the model, then measures both."""
 
+import contextlib
+import http.client
 import json
 import subprocess
 import tempfile
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.bench.capacity.cells import Cell
-from loadtests.bench.capacity.load import Asker, Part
-from loadtests.bench.capacity.replica import Replica, Seen, grown, quiet, serving
-from loadtests.bench.capacity.verdict import USED
+from loadtests.bench import cpu
+from loadtests.bench.capacity.cells import KINDS, USED, USERS, Cell
 from loadtests.bench.experiment.builds import Programs
+from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.experiment.plan import Stand
+from loadtests.bench.experiment.servers import HOST, Running, metrics, running, total
+from loadtests.bench.free_ports import free_ports
+from loadtests.bench.mixed.stack import EVERYBODY_WAITS, PAGE, TOKEN, Server
 from postgres import home
 from tools.errors import ToolError
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is counted at one moment."""
+
+    at: float
+    metrics: str
+    used: float
+    """CPU seconds of the server."""
+    machine: cpu.Machine
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A server that answers."""
+
+    server: Running
+    admin: str
+
+    def look(self) -> Seen:
+        """Its counters, and the machine's."""
+        shown, used = metrics(self.admin), self.server.cpu_seconds()
+        return Seen(time.monotonic(), shown, used, cpu.Machine.now())
+
+
+@contextlib.contextmanager
+def serving(cell: Cell, programs: Programs, cpus: list[int], folder: Path) -> Iterator[Replica]:
+    """Starts it. A lane is pinned to its CPU, the server's other threads are not."""
+    settings = ["--lanes", str(cell.lanes), "--pin", "on"]
+    settings += ["--limits.slots", str(cell.slots)] if cell.slots else []
+    settings += ["--faults", "on"] if any(cell.wait_ms) else []
+    file = ["--database.kind", "sqlite", "--database.path", str(folder / "projects.db")]
+    database = [*file, *EVERYBODY_WAITS] if cell.projects else []
+    server = Server(settings, free_ports(), database)
+    # SQLite's writer has its own thread.
+    allowed = cpus if cell.projects else cpus[: cell.lanes]
+    with running(server, programs, allowed) as process:
+        replica = Replica(process, f"{HOST}:{server.admin_port}")
+        if any(cell.wait_ms):
+            _delay(replica.admin, cell)
+        yield replica
+
+
+def _delay(admin: str, cell: Cell) -> None:
+    """Lets every `/work` wait, as for a database."""
+    least, more = cell.wait_ms
+    latency = {"fixed": f"{least}ms", "jitter": f"{more}ms"}
+    fault = {"route": "/work", "share": 1, "latency": latency, "expires_in": "10m"}
+    with contextlib.closing(http.client.HTTPConnection(admin, timeout=10)) as connection:
+        connection.request("PUT", "/faults", json.dumps({"faults": [fault]}))
+        reply = connection.getresponse()
+        if reply.status >= 300:
+            raise ToolError(f"{admin}/faults: {reply.status} {reply.read().decode()}")
+
+
+def grown(before: Seen, after: Seen, name: str) -> float:
+    """By how much that sum has grown."""
+    return total(after.metrics, name) - total(before.metrics, name)
+
+
+def quiet(before: Seen, after: Seen, generator: float) -> dict[str, float]:
+    """Cores that neither the server nor the generator took, and cores that the hypervisor did."""
+    wall = after.at - before.at
+    ours = after.used - before.used + generator
+    others = after.machine.busy - before.machine.busy - ours
+    stolen = after.machine.stolen - before.machine.stolen
+    return {"others_cores": max(0.0, others) / wall, "stolen_cores": stolen / wall}
+
+
+Look = Callable[[], object]
+"""Reads counters."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One load."""
+
+    rate: float
+    seconds: float
+    seed: int
+    warm_up: float = 0.5
+
+
+@dataclass(frozen=True)
+class Asker:
+    """What loads are made with."""
+
+    program: Path
+    cpus: list[int]
+    ops_per_ms: float
+
+    def ask(self, cell: Cell, server: Running, part: Part, look: Look) -> dict:
+        """One load on one server; latencies in milliseconds, for each kind and for all.
+
+        `look` is called before and after it, with no request in flight.
+        """
+        place = Place(self.cpus, first=True)
+        if cell.projects:
+            return self._users(server, place, part, look)
+        options = {"rate": round(part.rate, 1), "seconds": part.seconds, "seed": part.seed}
+        options |= {"connections": cell.connections, "warm_up": part.warm_up}
+        options |= self._works(cell)
+        # Connections stay on a lane, and the model's arrivals at each lane are random.
+        options["next"] = "any"
+        with Generator(self.program, place, "open", server.address, **options) as load:
+            before, result, after = look(), load.measure(), look()
+        latency = {
+            kind: {key: value if key == "count" else value / 1e3 for key, value in times.items()}
+            for kind, times in result["latency_us"].items()
+        }
+        lag = result["lag_us"].get("99", 0.0) / 1e3
+        return {**_common(result, result["wrong"], latency, lag), "seen": (before, after)}
+
+    def _works(self, cell: Cell) -> dict[str, object]:
+        works = (f"{round(ms * self.ops_per_ms)}={share:g}" for ms, share in cell.works)
+        return {"works": ",".join(works)} if cell.works else {}
+
+    def _users(self, server: Running, place: Place, part: Part, look: Look) -> dict:
+        with tempfile.TemporaryDirectory(prefix="bench-capacity-") as folder:
+            token = Path(folder) / "token"
+            token.write_text(TOKEN)
+            options = {"users": USERS, "page": PAGE, "token": token, "seed": part.seed}
+            with Generator(self.program, place, "users", server.address, **options) as load:
+                wanted = {"loop": "open", "kinds": KINDS, "rate": part.rate, "seed": part.seed}
+                load.measure(json.dumps({**wanted, "seconds": part.warm_up}))
+                last = json.dumps({**wanted, "seconds": part.seconds})
+                before, result, after = look(), load.measure(last), look()
+        lag = result["lag_ms"].get("99", 0.0)
+        found = _common(result, result["errors"], result["latency_ms"], lag)
+        return {**found, "seen": (before, after)}
+
+
+def _common(result: dict, wrong: int, latency: dict, lag_p99_ms: float) -> dict:
+    """What both modes tell, under one name each."""
+    return {
+        "requests": result["requests"],
+        "wrong": wrong,
+        "faults": result["faults"],
+        "seconds": result["seconds"],
+        "requests_per_second": result["requests_per_second"],
+        "latency_ms": latency,
+        "lag_p99_ms": lag_p99_ms,
+        "generator_cores": result["generator_cpu_seconds"] / result["seconds"],
+        "lanes": result["lanes"],
+    }
 
 
 @dataclass(frozen=True)

@@ -7,23 +7,28 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from random import Random
 
-from loadtests.bench.compare import report, trees, verdict
+from loadtests.bench.compare import builds, report, verdict
 from loadtests.bench.compare.builds import Build, build, same
-from loadtests.bench.compare.measures import (
+from loadtests.bench.compare.stand import (
     BUILDS,
+    LOAD,
     LOOKS,
     MARGINS,
     MEASURES,
+    WORK_MS,
+    CompareStand,
+    Load,
     Measure,
     Round,
     Slice,
     differences,
+    measured_loop,
+    started,
 )
-from loadtests.bench.compare.stand import LOAD, WORK_MS, CompareStand, Load, measured_loop, started
 from loadtests.bench.compare.verdict import Look
 from loadtests.bench.experiment import builds as programs
 from loadtests.bench.experiment import servers
-from loadtests.bench.experiment.measurement import SLOW_SHARE, calibrate
+from loadtests.bench.experiment.generator import SLOW_SHARE, calibrate
 from loadtests.bench.experiment.page import Page
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task
 from loadtests.bench.experiment.record import Record, merged
@@ -46,7 +51,7 @@ class Compare(Experiment):
     together = ("path",)
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("base", type=trees.commit, help="a commit, branch or tag")
+        parser.add_argument("base", type=builds.commit, help="a commit, branch or tag")
         parser.add_argument(
             "--margin",
             type=_margins,
@@ -161,8 +166,8 @@ def _look_of(record: Record) -> Look:
 
 def _builds(plan: Plan, stack: ExitStack, through_gateway: bool) -> dict[str, Build]:
     by_name = {
-        "base": (stack.enter_context(trees.base(plan.options.base)), plan.options.base_server),
-        "head": (trees.head(), plan.server),
+        "base": (stack.enter_context(builds.base(plan.options.base)), plan.options.base_server),
+        "head": (builds.head(), plan.server),
     }
     return {
         name: build(name, tree, server, plan.profile, through_gateway=through_gateway)

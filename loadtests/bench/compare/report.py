@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from loadtests.bench.compare import verdict
-from loadtests.bench.compare.measures import BUILDS, Measure, Round, samples
+from loadtests.bench.compare.stand import BUILDS, Measure, Round, samples
 from loadtests.bench.compare.verdict import Finding, Look
 from loadtests.bench.experiment.page import Page
 from loadtests.bench.experiment.plots import Panel, Plot, Series

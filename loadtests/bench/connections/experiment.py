@@ -9,17 +9,16 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from loadtests.bench.connections import network
-from loadtests.bench.connections.climb import Climb
+from loadtests.bench import networks
+from loadtests.bench.connections.climb import Climb, Memory
 from loadtests.bench.connections.hot import Hot
 from loadtests.bench.connections.ladder import AtOnce, Held
-from loadtests.bench.connections.memory import Memory
 from loadtests.bench.connections.part import ConnectionsStand, Part, Rows
 from loadtests.bench.connections.servers import certificate
 from loadtests.bench.connections.tuned import Tuned
 from loadtests.bench.experiment import builds, servers
 from loadtests.bench.experiment.builds import Programs
-from loadtests.bench.experiment.measurement import calibrate
+from loadtests.bench.experiment.generator import calibrate
 from loadtests.bench.experiment.page import LEGEND, Page
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task
 from loadtests.bench.experiment.record import Record
@@ -68,7 +67,7 @@ class Connections(Experiment):
         cpus = servers.first_cpus(2)
         with (
             tempfile.TemporaryDirectory(prefix="bench-") as folder,
-            network.own(),
+            networks.own(),
         ):
             stand = ConnectionsStand(plan, cpus, programs=programs, folder=Path(folder))
             if "openssl" in programs.tools:
@@ -79,7 +78,7 @@ class Connections(Experiment):
             for part in parts:
                 part.prepare(stand)
             stand.facts["share"] = stand.share
-            stand.facts["processes"] = network.most_connections()
+            stand.facts["processes"] = networks.most_connections()
             stand.versions = _versions(programs)
             yield stand
 
@@ -118,9 +117,7 @@ def _programs(plan: Plan, parts: Sequence[Part]) -> Programs:
     if tuner:
         # It only prints what it knows, so it need not be optimised.
         given = plan.options.tuner and plan.options.tuner.resolve()
-        found.tools["node-tuner"] = (
-            given or builds.build(["node-tuner"], "dev") / "node-tuner"
-        )
+        found.tools["node-tuner"] = given or builds.build(["node-tuner"], "dev") / "node-tuner"
     argv = [found.server, "--park-after", "off", "--check"]
     if subprocess.run(argv, capture_output=True, check=False).returncode != 0:
         raise ToolError(f"--server {found.server}: it has no --park-after; give a newer build")

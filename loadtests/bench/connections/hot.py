@@ -6,7 +6,7 @@ from itertools import product
 
 from loadtests.bench.connections.part import ConnectionsStand, Part, Rows
 from loadtests.bench.connections.servers import MOVES, Replica, fleet
-from loadtests.bench.experiment.measurement import cpu_of
+from loadtests.bench.experiment.generator import cpu_of
 from loadtests.bench.experiment.page import Page, cell
 from loadtests.bench.experiment.plan import Row
 from loadtests.bench.experiment.plots import Panel, Plot, Series

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import product
 
-from loadtests.bench.connections import network
+from loadtests.bench import networks
 from loadtests.bench.connections.clients import Holders, holders, live, quantiles
 from loadtests.bench.connections.part import ConnectionsStand, Part, Rows
 from loadtests.bench.connections.servers import (
@@ -28,7 +28,7 @@ REPLICAS = 2
 
 GATEWAY_VALUES = {
     # As the chart requires, less than half of the configured descriptors.
-    "listener": {"connections": 30_000, "backlog": network.BACKLOG},
+    "listener": {"connections": 30_000, "backlog": networks.BACKLOG},
     # Large, because its overload protection would affect the measurement.
     "memory": "2Gi",
     "upstream": {
@@ -71,7 +71,7 @@ class Stack(Part):
         gateway: bool = False,
     ) -> AbstractContextManager[Fleet]:
         """For so many connections, none of whose processes has more than it may."""
-        most = network.most_connections()
+        most = networks.most_connections()
         processes = max(REPLICAS, -(-connections // most))
         flags = ("--static.root", str(self._root), *flags)
         servers = [
@@ -147,7 +147,7 @@ class Held(Stack):
     def _row(self, stand: ConnectionsStand, crowd: Crowd) -> Row:
         connections, cpu = stand.count(crowd.connections), stand.cpus[1]
         program, idle = stand.programs.generator, crowd.manner == "idle"
-        processes = -(-connections // network.most_connections())
+        processes = -(-connections // networks.most_connections())
         options = {**self.page_of(PAGE if idle else LARGE), "manner": crowd.manner}
         seconds = stand.plan.seconds(SECONDS)
         with (
@@ -215,7 +215,7 @@ class Held(Stack):
 
 
 def _memory(serving: Fleet) -> dict[str, float]:
-    return {**serving.resident_kib(), **network.kernel_kib()}
+    return {**serving.resident_kib(), **networks.kernel_kib()}
 
 
 def _refused(held: Holders) -> dict:
@@ -269,11 +269,11 @@ class AtOnce(Stack):
             with self._target(stand, arm) as serving:
                 with self._clients(stand, serving) as held:
                     held.open(FIRST)
-                network.settle()
+                networks.settle()
                 for name, pace in PATTERNS.items():
                     for line, row in self._pattern(stand, serving, name, pace):
                         yield {"arm": arm, "line": f"{arm}: {line}", **row}
-                    network.settle()
+                    networks.settle()
 
     def _target(self, stand: ConnectionsStand, arm: str) -> AbstractContextManager[Fleet]:
         cpus = list(stand.cpus)

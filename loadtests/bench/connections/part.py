@@ -6,8 +6,7 @@ from pathlib import Path
 
 from loadtests.bench.connections.servers import Pem
 from loadtests.bench.experiment.builds import Programs
-from loadtests.bench.experiment.generator import Generator, Place
-from loadtests.bench.experiment.measurement import Work
+from loadtests.bench.experiment.generator import Generator, Place, Work
 from loadtests.bench.experiment.page import Page, cell
 from loadtests.bench.experiment.plan import Plan, Row, Stand
 from loadtests.bench.experiment.record import Figure, Record

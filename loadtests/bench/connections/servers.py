@@ -9,12 +9,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loadtests.bench.connections.network import BACKLOG
 from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.servers import HOST, PATIENCE, Running, Startable, metrics, running
 from loadtests.bench.free_ports import free_ports
-from loadtests.bench.gateway import proxies, shipped
-from loadtests.bench.gateway.shipped import Endpoint
+from loadtests.bench.gateway import proxies
+from loadtests.bench.gateway.proxies import Endpoint
+from loadtests.bench.networks import BACKLOG
 from local.settings import REPOSITORY
 from tools.errors import ToolError
 
@@ -222,8 +222,8 @@ MARK = 60_001
 def configuration(tools: dict[str, Path], replicas: int, more: dict | None = None) -> str:
     """What the chart renders for the gateway of so many replicas, as JSON, without a log."""
     pool = [Endpoint(MARK + 2 * index, MARK + 2 * index + 1) for index in range(replicas)]
-    found = shipped.configuration(tools, pool, more=more)
-    shipped.without_log(found)
+    found = proxies.configuration(tools, pool, more=more)
+    proxies.without_log(found)
     return json.dumps(found)
 
 

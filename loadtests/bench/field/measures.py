@@ -4,21 +4,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from loadtests.bench.connections.clients import holders
-from loadtests.bench.experiment.generator import Generator
-from loadtests.bench.experiment.measurement import (
+from loadtests.bench.experiment.generator import (
     CONNECTIONS,
     SLOW_MS,
     SLOW_SHARE,
+    Generator,
     cpu_of,
     measured,
 )
 from loadtests.bench.experiment.plan import Row
-from loadtests.bench.field import c10k
 from loadtests.bench.field import contender as parts
-from loadtests.bench.field.running import Running, check
-from loadtests.bench.field.stand import FieldStand
-from loadtests.bench.field.turns import settled
-from loadtests.bench.field.workloads import REQUESTS, Workload, first_of
+from loadtests.bench.field import scaling
+from loadtests.bench.field.contender import REQUESTS, Workload, first_of
+from loadtests.bench.field.stand import FieldStand, Running, check, settled
 
 CLOSED, OPEN, MIXED = 0.8, 1.3, 3.0
 """Seconds of the loops."""
@@ -164,7 +162,7 @@ SHARED: dict[str, Part] = {
 
 ALONE: dict[str, Part] = {
     parts.IDLE: idle,
-    parts.C10K: c10k.measure,
+    parts.C10K: scaling.measure,
     parts.CONNECTIONS: connections,
 }
 """Each with a start of its own."""

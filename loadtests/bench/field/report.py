@@ -9,9 +9,9 @@ from loadtests.bench.experiment.record import Record
 from loadtests.bench.experiment.servers import CORELANE
 from loadtests.bench.field import contender as parts
 from loadtests.bench.field import rows, scaling
-from loadtests.bench.field.c10k import PUBLISHED
+from loadtests.bench.field.contender import REQUESTS
 from loadtests.bench.field.rows import BEHIND, FIRST, FLOOR, LEVEL, Place
-from loadtests.bench.field.workloads import REQUESTS
+from loadtests.bench.field.scaling import PUBLISHED
 
 TARGET = 1.10
 """Most CPU time of `/hello`, in the floor's."""

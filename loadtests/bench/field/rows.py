@@ -7,9 +7,9 @@ from statistics import median
 from loadtests.bench.experiment.record import Record, figure_of
 from loadtests.bench.experiment.servers import CORELANE
 from loadtests.bench.field import contender as parts
-from loadtests.bench.field.c10k import MOST_DROPPED
-from loadtests.bench.field.contenders.corelane import TRAINED
-from loadtests.bench.field.workloads import REQUESTS
+from loadtests.bench.field.contender import REQUESTS
+from loadtests.bench.field.contenders.compiled import TRAINED
+from loadtests.bench.field.scaling import MOST_DROPPED
 
 FLOOR = "floor"
 

@@ -5,15 +5,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from loadtests.bench.cpu import Counters
-from loadtests.bench.experiment.measurement import measured
+from loadtests.bench.experiment.generator import measured
 from loadtests.bench.experiment.page import LEGEND, Page, cell, middle, verdict
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task
 from loadtests.bench.experiment.plots import Panel, Plot, Series
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.experiment.servers import Running, running
 from loadtests.bench.gateway import proxies
-from loadtests.bench.gateway.pool import PoolStand, pooled
-from loadtests.bench.gateway.proxies import GATEWAY, HAPROXY, LEAN, MINIMAL, NGINX, SILENT, Proxy
+from loadtests.bench.gateway.proxies import (
+    GATEWAY,
+    HAPROXY,
+    LEAN,
+    MINIMAL,
+    NGINX,
+    SILENT,
+    PoolStand,
+    Proxy,
+    pooled,
+)
 from loadtests.bench.options import positive
 
 TARGET = 1.15

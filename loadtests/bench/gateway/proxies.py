@@ -1,18 +1,162 @@
-"""The proxies under measurement: what each is started with."""
+"""The proxies under measurement, what each is started with, and the replicas behind them."""
 
+import contextlib
 import copy
 import json
 import os
 import re
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from loadtests.bench.experiment import builds, servers
 from loadtests.bench.experiment.builds import Programs
-from loadtests.bench.gateway import shipped
-from loadtests.bench.gateway.shipped import Endpoint
-from local.topology import HOST
+from loadtests.bench.experiment.generator import Place
+from loadtests.bench.experiment.plan import Plan, Stand
+from loadtests.bench.experiment.servers import HOST, Running, running
+from loadtests.bench.free_ports import free_ports
+from local import render
+
+PORT = "@PORT@"
+"""Where the port of a listener comes to stand."""
+
+TO_JSON = "import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)"
+"""For the Python of supervisord, which has PyYAML."""
+
+FREE_PORT = 0
+"""Of listeners that nobody asks here: the kernel chooses."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A replica of the pool."""
+
+    port: int
+    admin_port: int
+
+
+def configuration(
+    tools: dict[str, Path],
+    pool: Sequence[Endpoint],
+    chart: Path = render.CHART,
+    more: dict[str, object] | None = None,
+) -> dict:
+    """The configuration as a dictionary; its ports are placeholders. `more` are other values."""
+    endpoints = [
+        {"address": HOST, "port": replica.port, "adminPort": replica.admin_port} for replica in pool
+    ]
+    values = {
+        "listener": {"address": HOST},
+        "stats": {"address": HOST},
+        "upstream": {"discovery": "static", "endpoints": endpoints},
+    }
+    for name, value in (more or {}).items():
+        values[name] = {**values.get(name, {}), **value} if isinstance(value, dict) else value
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(values, file)
+        file.flush()
+        text = render.envoy(Path(file.name), tools, chart=chart)
+    found = _parsed(text, tools)
+    found["admin"]["address"]["socket_address"]["port_value"] = FREE_PORT
+    for listener in found["static_resources"]["listeners"]:
+        address = listener["address"]["socket_address"]
+        # Numbers may be strings in protobuf's JSON.
+        address["port_value"] = PORT if listener["name"] == "ingress" else FREE_PORT
+    return found
+
+
+def _parsed(text: str, tools: dict[str, Path]) -> dict:
+    python = tools["supervisord"].parent / "python"
+    argv = [python, "-c", TO_JSON]
+    result = subprocess.run(argv, input=text, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(result.stdout)
+
+
+def connection_manager(config: dict) -> dict:
+    """What turns the connections of clients into requests."""
+    listeners = config["static_resources"]["listeners"]
+    ingress = next(listener for listener in listeners if listener["name"] == "ingress")
+    return ingress["filter_chains"][0]["filters"][-1]["typed_config"]
+
+
+def without_log(config: dict) -> None:
+    """Logs nothing."""
+    connection_manager(config).pop("access_log", None)
+
+
+def log_of_all(config: dict) -> list[dict]:
+    """The access log, of every request."""
+    log = json.loads(json.dumps(connection_manager(config)["access_log"]))
+    for sink in log:
+        sink.pop("filter", None)
+    return log
+
+
+REPLICAS = 2
+TOOLS = ("helm", "supervisord", "envoy", "nginx", "haproxy")
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One server of the pool."""
+
+    name: str
+    admin_port: int
+
+    def argv(self, programs: Programs, address: str, _folder: Path) -> list[str]:
+        """How it is started. All replicas share a CPU, so none pins its lane."""
+        argv = [str(programs.server), "--listen", address, "--lanes", "1", "--pin", "off"]
+        argv += ["--admin.listen", f"{HOST}:{self.admin_port}"]
+        return [*argv, "--replica", self.name, "--log.level", "warn"]
+
+
+@dataclass
+class PoolStand(Stand):
+    """A pool that all proxies share. The proxy has the first CPU, generator and pool the second."""
+
+    programs: Programs | None = None
+    pool: Sequence[Running] = ()
+    endpoints: Sequence[Endpoint] = ()
+    rendered: dict = field(default_factory=dict)
+    """The configuration that the gateway's chart renders for the pool."""
+
+    def place(self, *, first: bool = False) -> Place:
+        """The generator's; `first` for an open loop, which could not send in time otherwise."""
+        return Place([self.cpus[1]], first)
+
+
+@contextlib.contextmanager
+def pooled(plan: Plan) -> Iterator[PoolStand]:
+    """Builds everything and starts the pool, which is the same for all proxies and all rounds."""
+    programs = builds.obtain(plan.server, plan.profile, tools=TOOLS)
+    cpus = servers.first_cpus(2)
+    with replicas(programs, cpus[1]) as (pool, endpoints):
+        yield PoolStand(
+            plan,
+            cpus,
+            versions=versions(programs),
+            programs=programs,
+            pool=pool,
+            endpoints=endpoints,
+            rendered=configuration(programs.tools, endpoints),
+        )
+
+
+@contextlib.contextmanager
+def replicas(programs: Programs, cpu: int) -> Iterator[tuple[list[Running], list[Endpoint]]]:
+    """The pool, on one CPU."""
+    with contextlib.ExitStack() as stack:
+        pool, endpoints = [], []
+        for number in range(REPLICAS):
+            replica = Replica(f"bench-{number}", free_ports())
+            server = stack.enter_context(running(replica, programs, [cpu]))
+            pool.append(server)
+            port = int(server.address.rpartition(":")[2])
+            endpoints.append(Endpoint(port, replica.admin_port))
+        yield pool, endpoints
+
 
 MINIMAL = "minimal Envoy"
 LEAN = "lean Envoy"
@@ -81,9 +225,9 @@ def envoy(name: str, config: dict) -> Proxy:
 def compared(rendered: dict, pool: Sequence[Endpoint]) -> list[Proxy]:
     """What the benchmark compares, each with a log of all requests and without."""
     silent, full = copy.deepcopy(rendered), copy.deepcopy(rendered)
-    log = shipped.log_of_all(rendered)
-    shipped.without_log(silent)
-    shipped.connection_manager(full)["access_log"] = log
+    log = log_of_all(rendered)
+    without_log(silent)
+    connection_manager(full)["access_log"] = log
     found = [
         minimal(pool),
         lean(pool),

@@ -10,9 +10,8 @@ from images import platforms, rust
 from loadtests.bench.experiment.page import Page
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Stand, Task
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.instructions import budget, count
-from loadtests.bench.instructions.budget import LIMIT, Budget
-from loadtests.bench.instructions.rows import ROWS
+from loadtests.bench.instructions import rows
+from loadtests.bench.instructions.rows import LIMIT, ROWS, Budget
 from loadtests.bench.options import positive
 from tools import table, versions
 
@@ -29,7 +28,7 @@ BY_NAME = {row.name: row for row in ROWS}
 class Counting(Stand):
     """What counts, and the rows that the check is done with."""
 
-    programs: count.Programs | None = None
+    programs: rows.Programs | None = None
     known: Budget | None = None
     rows: dict[str, list[Row]] = field(default_factory=dict)
 
@@ -58,14 +57,14 @@ class Instructions(Experiment):
             f"that does again, at most {TRIES} times",
         )
         parser.add_argument(
-            "--budget", type=Path, default=budget.FILE, metavar="FILE", help="another table"
+            "--budget", type=Path, default=rows.FILE, metavar="FILE", help="another table"
         )
         parser.add_argument(
             "--requests", type=positive, metavar="N", help=f"counted; default: {REQUESTS}"
         )
 
     def unfit(self) -> str:
-        return budget.unfit()
+        return rows.unfit()
 
     def tasks(self, plan: Plan) -> list[Task]:
         return [{"row": name} for name in BY_NAME]
@@ -73,13 +72,13 @@ class Instructions(Experiment):
     @contextmanager
     def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[Counting]:
         server = plan.server or rust.build(rust.SERVER, platforms.native())
-        with count.with_tools(server) as programs:
+        with rows.with_tools(server) as programs:
             stand = Counting(plan, (), programs=programs)
             if plan.options.check:
                 stand.known = Budget.read(plan.options.budget)
             stand.facts["requests"] = plan.options.requests or round(REQUESTS * plan.scale)
             valgrind = versions.remembered(programs.valgrind, table.find("valgrind"))
-            stand.versions = {**budget.toolchain(), "valgrind": valgrind}
+            stand.versions = {**rows.toolchain(), "valgrind": valgrind}
             yield stand
 
     def measure(self, stand: Counting, task: Task, number: int) -> list[Row]:
@@ -87,8 +86,8 @@ class Instructions(Experiment):
         if stand.within(name):
             return []
         short, long = (
-            count.instructions(BY_NAME[name], stand.programs, length)
-            for length in (count.SHORT, count.SHORT + requests)
+            rows.instructions(BY_NAME[name], stand.programs, length)
+            for length in (rows.SHORT, rows.SHORT + requests)
         )
         row = {"short": short, "long": long, "counted": requests}
         stand.rows.setdefault(name, []).append(row)
@@ -108,7 +107,7 @@ class Instructions(Experiment):
         options, counts = record.plan["options"], _counts(record)
         file = Path(options["budget"])
         if published:
-            kept = {name: record.versions[name] for name in budget.toolchain()}
+            kept = {name: record.versions[name] for name in rows.toolchain()}
             Budget(kept, counts).write(file)
         return 1 if options["check"] and _over(record, Budget.read(file)) else 0
 
@@ -127,14 +126,14 @@ class Instructions(Experiment):
         )
         worst = max(_spread(record, name) for name in counts)
         page.section(
-            "How it is counted", METHOD.format(short=count.SHORT, worst=worst, **record.facts)
+            "How it is counted", METHOD.format(short=rows.SHORT, worst=worst, **record.facts)
         )
         return page
 
 
-def _count(rows: Sequence[Row]) -> int:
-    short, long = ([row[length] for row in rows] for length in ("short", "long"))
-    return count.per_request(short, long, rows[0]["counted"])
+def _count(samples: Sequence[Row]) -> int:
+    short, long = ([row[length] for row in samples] for length in ("short", "long"))
+    return rows.per_request(short, long, samples[0]["counted"])
 
 
 def _counts(record: Record) -> dict[str, int]:

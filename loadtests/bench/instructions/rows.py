@@ -1,12 +1,85 @@
-"""The rows of the table: what is asked, and what must come back."""
+"""The rows of the table: what is asked, what must come back, and how many instructions it may take."""
 
 import json
-from collections.abc import Callable
+import platform
+import re
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from loadtests.bench.connections.servers import Pem, certificate
 from loadtests.bench.instructions.exchange import Client, Connect, Http1, Http2, Reply
-from loadtests.bench.instructions.server import TOKEN, Settings, trusting
+from loadtests.bench.instructions.server import TOKEN, Settings, counted, trusting
+from tools import resolve
 from tools.errors import ToolError
+
+FILE = Path(__file__).with_name("budget.toml")
+
+LIMIT = 1.03
+"""Most instructions of a request, in those of the table."""
+
+HEAD = '# Written by `make bench BENCH="instructions --publish"`; `make check-instructions` compares with it.'
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The committed table."""
+
+    toolchain: Mapping[str, str]
+    instructions: Mapping[str, int]
+
+    @classmethod
+    def read(cls, file: Path) -> "Budget":
+        """The one of a file."""
+        return cls(**tomllib.loads(file.read_text()))
+
+    def write(self, file: Path) -> None:
+        """Writes it, in the order of the rows."""
+        versions = [f'{name} = "{version}"' for name, version in self.toolchain.items()]
+        rows = [f'"{name}" = {count}' for name, count in self.instructions.items()]
+        lines = [HEAD, "[toolchain]", *versions, "", "[instructions]", *rows]
+        file.write_text("\n".join(lines) + "\n")
+
+    def fits(self, name: str, count: int) -> bool:
+        """Whether a row's count is within the limit; a row that is not there does not fit."""
+        known = self.instructions.get(name)
+        return known is not None and count <= LIMIT * known
+
+    def other_toolchain(self, versions: Mapping[str, str]) -> list[str]:
+        """What differs from that of the table."""
+        return [
+            f"{name} {versions.get(name)} where the table has {version}"
+            for name, version in self.toolchain.items()
+            if versions.get(name) != version
+        ]
+
+
+def toolchain() -> dict[str, str]:
+    """Its own compiler, that of the allocator and the database, and the C library."""
+    return {
+        "rustc": _version("rustc", "--version"),
+        "cc": _version("cc", "-dumpfullversion"),
+        "glibc": platform.libc_ver()[1],
+    }
+
+
+def _version(*argv: str) -> str:
+    result = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return re.search(r"\d+(\.\d+)+", result.stdout)[0]
+
+
+def unfit() -> str:
+    """Why the table is not of this machine, if so."""
+    if platform.machine() != "x86_64":
+        return f"the table is of x86-64, this machine is {platform.machine()}"
+    if not re.search(r"^flags\b.* avx2\b", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
+        return "the table is of CPUs with AVX2, which this one lacks"
+    return ""
+
 
 BODY = 5_700
 """Bytes of a project, as in the benchmark `mixed`."""
@@ -129,3 +202,48 @@ ROWS = (
     ),
 )
 """By their names, which the table keeps; --only takes several with commas between, so no name has one."""
+
+
+SHORT = 200
+"""Requests of the shorter run: what a row's first requests do once has happened in both."""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What counts, what is counted, and a certificate with its key for TLS."""
+
+    valgrind: Path
+    server: Path
+    pem: Pem
+
+
+@contextmanager
+def with_tools(server: Path) -> Iterator[Programs]:
+    """Obtains the tools, and makes the certificate."""
+    found = resolve.ensure(["valgrind", "openssl"])
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        yield Programs(found["valgrind"], server, certificate(found["openssl"], Path(name)))
+
+
+def per_request(shorter: Sequence[int], longer: Sequence[int], requests: int) -> int:
+    """Instructions of a request. What disturbs a run adds to it, so the lowest of each length are the truest."""
+    return round((min(longer) - min(shorter)) / requests)
+
+
+def instructions(row: Row, programs: Programs, requests: int) -> int:
+    """Instructions of a whole run."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder = Path(name)
+        with counted(
+            programs.valgrind, programs.server, row.settings, programs.pem, folder
+        ) as server:
+            client = row.connect(server.port, server.lane)
+            asked = row.ask(client)
+            for _ in range(requests // row.together):
+                for reply in client.ask(asked, row.together):
+                    if not row.is_right(reply):
+                        raise ToolError(f"{row.name}: {reply.head!r} {reply.body[:100]!r}")
+                if not row.kept:
+                    client.close()
+            client.close()
+    return server.on_lane + (server.beside if row.threads else 0)

@@ -16,9 +16,17 @@ from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.experiment.page import Page
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Stand, Task
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.mixed import phases, report
-from loadtests.bench.mixed.databases import Database, Sqlite, postgres, sync_ms
-from loadtests.bench.mixed.stack import PAGE, TOKEN, Stack, stack
+from loadtests.bench.mixed import report
+from loadtests.bench.mixed.stack import (
+    PAGE,
+    TOKEN,
+    Database,
+    Sqlite,
+    Stack,
+    postgres,
+    stack,
+    sync_ms,
+)
 
 TOOLS = ("helm", "supervisord", "envoy")
 
@@ -175,5 +183,5 @@ class _Counters:
             "busy_cores": ours / result["seconds"],
             "others_cores": max(0.0, others) / wall,
             "stolen_cores": (self.machine.stolen - before.machine.stolen) / wall,
-            "server": phases.between(before.metrics, self.metrics),
+            "server": report.between(before.metrics, self.metrics),
         }

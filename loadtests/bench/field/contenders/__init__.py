@@ -1,11 +1,11 @@
-"""The contenders: each module in this folder has a list `CONTENDERS`."""
+"""All contenders."""
 
 from loadtests.bench.field.contender import Contender
-from loadtests.bench.field.contenders import corelane, go, node, rust, spring, web_servers
+from loadtests.bench.field.contenders.compiled import GO, OURS, RUST
+from loadtests.bench.field.contenders.runtimes import NODE, SPRING
+from loadtests.bench.field.contenders.web_servers import WEB_SERVERS
 
 CONTENDERS: dict[str, Contender] = {
-    contender.name: contender
-    for module in (rust, corelane, go, node, web_servers, spring)
-    for contender in module.CONTENDERS
+    contender.name: contender for contender in (*RUST, *OURS, *GO, *NODE, *WEB_SERVERS, *SPRING)
 }
 """By name, in the order of the report."""

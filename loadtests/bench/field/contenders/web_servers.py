@@ -187,7 +187,7 @@ def _version(program: Path) -> str:
     return versions.remembered(program, table.find(program.name)) or "unknown"
 
 
-CONTENDERS = [
+WEB_SERVERS = [
     Contender(
         name="nginx",
         family="web server",

