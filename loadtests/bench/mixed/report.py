@@ -1,4 +1,4 @@
-"""The report of `mixed`: latencies, CPU time, and where the time goes by the server's own histograms."""
+"""The report of `mixed`: latencies, CPU time, and where the time is spent, from the server's own histograms."""
 
 from collections.abc import Iterator
 from itertools import product

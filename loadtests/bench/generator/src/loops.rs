@@ -6,16 +6,20 @@
 //! (coordinated omission).
 
 use std::collections::VecDeque;
+use std::io::{self, BufRead};
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use fastrand::Rng;
+use serde::Deserialize;
 
-use crate::exchange::Kind;
+use crate::exchange::{Exchanges, Kind};
 use crate::pool::{Lost, PATIENCE, Pool};
-use crate::tally::Tally;
-use crate::trace::Arrival;
+use crate::say;
+use crate::tally::{Tally, own_cpu};
+use crate::trace::{Arrival, Mix, Plan};
 
 /// Keeps these connections busy for `duration`, then waits for the last replies.
 pub(crate) fn closed(
@@ -81,7 +85,7 @@ pub(crate) fn open(pool: &mut Pool, trace: &[Arrival], next: Next) -> Result<Tal
 }
 
 /// The same, with a given tally and start time.
-pub(crate) fn open_into(
+fn open_into(
     mut tally: Tally,
     begun: Instant,
     pool: &mut Pool,
@@ -127,6 +131,38 @@ pub(crate) fn open_into(
     }
     tally.end(pool.take_reopened(), begun.elapsed());
     Ok(tally)
+}
+
+/// One line of `turns`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Turn {
+    rate: f64,
+    seconds: f64,
+    work_share: f64,
+    seed: u64,
+}
+
+/// Open loops one after another on the same connections, each started by a line of standard input.
+/// Shows what a load balancer does with a new load on existing connections.
+pub(crate) fn turns(to: Vec<SocketAddr>, connections: usize) -> Result<(), Lost> {
+    // `/work` without iterations: its cost is set in the server.
+    let exchanges = Exchanges::new(to[0], [0]);
+    let targets = to.len();
+    let mut pool = Pool::open(to, connections * targets, exchanges)?;
+    say("\"ready\"")?;
+    for line in io::stdin().lock().lines() {
+        let turn: Turn = serde_json::from_str(&line?).map_err(io::Error::from)?;
+        let Turn { rate, seconds, work_share, seed } = turn;
+        let works = Mix::one(0, work_share);
+        let plan = Plan { rate, works, targets };
+        let trace = plan.trace(Duration::from_secs_f64(seconds), seed);
+        let (before, begun) = (own_cpu(), Instant::now());
+        let tally =
+            open_into(Tally::with_samples(begun), begun, &mut pool, &trace, Next::LongestFree)?;
+        say(&tally.json(own_cpu() - before))?;
+    }
+    Ok(())
 }
 
 /// The connections to one server.

@@ -9,12 +9,12 @@
 mod exchange;
 mod hold;
 mod loops;
+mod poll;
 mod pool;
 mod reply;
 mod seated;
 mod tally;
 mod trace;
-mod turns;
 mod users;
 mod visits;
 
@@ -171,7 +171,7 @@ fn run(mode: Mode) -> Result<(), Lost> {
             let trace = plan.trace(period.measured(), seed);
             measure(pool, |pool| loops::open(pool, &trace, next.seeded(seed)))
         }
-        Mode::Turns { to, connections } => turns::run(to, connections),
+        Mode::Turns { to, connections } => loops::turns(to, connections),
         Mode::Users { options } => users::run(options),
         Mode::Visits { target, plan } => {
             let kind = target.ops.map_or(Kind::Hello, Kind::Work);

@@ -5,14 +5,12 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fd::OwnedFd;
+use rustix::event::epoll::{Event, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use rustix::time::Timespec;
 
 use crate::exchange::{Exchanges, Kind};
+use crate::poll::Poll;
 use crate::reply::{self, Fault, Reply};
 
 /// Maximum wait for a reply.
@@ -53,12 +51,10 @@ struct Connection {
 pub(crate) struct Pool {
     to: Vec<SocketAddr>,
     exchanges: Exchanges,
-    poll: OwnedFd,
+    poll: Poll,
     connections: Vec<Connection>,
     in_flight: usize,
     reopened: u64,
-    /// Poll without sleeping.
-    spins: bool,
     buffer: Box<[u8; REPLY]>,
 }
 
@@ -69,20 +65,18 @@ impl Pool {
         count: usize,
         exchanges: Exchanges,
     ) -> Result<Self, Lost> {
-        let poll = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from)?;
+        let poll = Poll::new()?;
         let connections = Vec::with_capacity(count);
         let buffer = Box::new([0; REPLY]);
-        let (in_flight, reopened, spins) = (0, 0, false);
-        let mut pool =
-            Pool { to, exchanges, poll, connections, in_flight, reopened, spins, buffer };
+        let (in_flight, reopened) = (0, 0);
+        let mut pool = Pool { to, exchanges, poll, connections, in_flight, reopened, buffer };
         (0..count).try_for_each(|_| pool.add())?;
         Ok(pool)
     }
 
-    /// Makes every wait poll instead of sleep: sending to a sleeping thread includes the cost of
-    /// waking it, with an interrupt on another CPU.
+    /// Makes every wait poll instead of sleep.
     pub(crate) fn spin(&mut self, spins: bool) {
-        self.spins = spins;
+        self.poll.spins = spins;
     }
 
     /// Opens one more connection.
@@ -124,18 +118,7 @@ impl Pool {
 
     /// Waits until a connection has something to read, at most `timeout`.
     pub(crate) fn wait(&self, events: &mut Vec<Event>, timeout: Duration) -> Result<(), Lost> {
-        events.clear();
-        let end = Instant::now() + timeout;
-        let sleep = if self.spins { Duration::ZERO } else { timeout };
-        let sleep = Timespec::try_from(sleep).map_err(io::Error::other)?;
-        loop {
-            match epoll::wait(&self.poll, spare_capacity(events), Some(&sleep)) {
-                Ok(0) if self.spins && Instant::now() < end => {}
-                Ok(_) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(io::Error::from(error).into()),
-            }
-        }
+        Ok(self.poll.wait(events, timeout)?)
     }
 
     /// Reads what has arrived. Returns an answer if that ends an exchange.
@@ -198,7 +181,7 @@ impl Pool {
         let socket = self.connect(index)?;
         // Input on the old connection is ignored from now on.
         let old = std::mem::replace(&mut self.connections[index].socket, socket);
-        epoll::delete(&self.poll, &old).map_err(io::Error::from)?;
+        self.poll.forget(&old)?;
         Ok(old)
     }
 
@@ -216,8 +199,7 @@ impl Pool {
         socket.set_nodelay(true)?;
         // Edge-triggered: one event per reply.
         let flags = EventFlags::IN | EventFlags::ET;
-        epoll::add(&self.poll, &socket, EventData::new_u64(index as u64), flags)
-            .map_err(io::Error::from)?;
+        self.poll.watch(&socket, index as u64, flags).map_err(io::Error::from)?;
         Ok(socket)
     }
 }

@@ -6,17 +6,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use clap::Args;
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags};
-use rustix::fd::OwnedFd;
-use rustix::io::Errno;
-use rustix::time::Timespec;
-
 use crate::exchange::{Exchange, Kind};
 use crate::hold::guest::{Guest, State, Way};
+use crate::poll::Poll;
 use crate::pool::{Answer, Lost, REPLY};
 use crate::tally::Tally;
+use clap::Args;
 
 /// How long visits are made.
 #[derive(Debug, Args)]
@@ -35,7 +30,7 @@ struct Visits {
     to: SocketAddr,
     exchange: Exchange,
     kind: Kind,
-    poll: OwnedFd,
+    poll: Poll,
     guests: Vec<Guest>,
     buffer: Vec<u8>,
 }
@@ -43,8 +38,7 @@ struct Visits {
 impl Visits {
     /// `count` of them begin.
     fn begin(to: SocketAddr, count: usize, kind: Kind, exchange: Exchange) -> Result<Self, Lost> {
-        let poll = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from)?;
-        let (guests, buffer) = (Vec::new(), vec![0; REPLY]);
+        let (poll, guests, buffer) = (Poll::new()?, Vec::new(), vec![0; REPLY]);
         let mut visits = Visits { to, exchange, kind, poll, guests, buffer };
         for index in 0..count {
             let guest = visits.come(index)?;
@@ -61,12 +55,7 @@ impl Visits {
             if left.is_zero() {
                 return Ok(());
             }
-            events.clear();
-            let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
-            match epoll::wait(&self.poll, spare_capacity(&mut events), Some(&timeout)) {
-                Err(Errno::INTR) => continue,
-                other => other.map_err(io::Error::from)?,
-            };
+            self.poll.wait(&mut events, left)?;
             for event in &events {
                 let index = event.data.u64() as usize;
                 let guest = &mut self.guests[index];

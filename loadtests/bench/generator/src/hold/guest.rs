@@ -3,8 +3,7 @@
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::OwnedFd;
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size, socket_error};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -12,6 +11,7 @@ use rustix::net::{bind, connect, socket_with};
 
 use super::link::{Link, Security};
 use crate::exchange::Exchange;
+use crate::poll::Poll;
 use crate::reply::{self, Fault, Reply};
 
 /// The kernel's minimum, so that a slow reader's window is soon full (tcp(7)).
@@ -72,7 +72,7 @@ impl Guest {
         from: Option<IpAddr>,
         way: &Way,
         due: Instant,
-        (poll, index): (&OwnedFd, usize),
+        (poll, index): (&Poll, usize),
     ) -> rustix::io::Result<Guest> {
         let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -93,7 +93,7 @@ impl Guest {
         }
         // Edge-triggered: one event when it is connected, and one for what arrives.
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(poll, &socket, EventData::new_u64(index as u64), flags)?;
+        poll.watch(&socket, index as u64, flags)?;
         let times = Times { due, begun, connected: None, answered: None, gone: None };
         let state = State::Connecting;
         let (fault, lane, refusal) = (None, None, None);

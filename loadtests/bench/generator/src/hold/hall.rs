@@ -5,15 +5,13 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::io::Errno;
-use rustix::time::Timespec;
+use rustix::event::epoll::{Event, EventFlags};
+use rustix::fd::AsFd;
 
 use super::Manner;
 use super::guest::{Guest, State, Way};
 use crate::exchange::{Exchange, Exchanges, Kind};
+use crate::poll::Poll;
 use crate::pool::{Lost, REPLY};
 use crate::reply::Fault;
 
@@ -83,7 +81,7 @@ impl Stage {
 
 pub(crate) struct Hall {
     setting: Setting,
-    poll: OwnedFd,
+    poll: Poll,
     pub(crate) guests: Vec<Guest>,
     /// When each slow connection continues. All pauses are equal, so the queue stays in order.
     slow: VecDeque<(Instant, usize)>,
@@ -93,17 +91,14 @@ pub(crate) struct Hall {
 
 impl Hall {
     pub(crate) fn new(setting: Setting) -> Result<Hall, Lost> {
-        let poll = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from)?;
-        let (guests, slow) = (Vec::new(), VecDeque::new());
+        let (poll, guests, slow) = (Poll::new()?, Vec::new(), VecDeque::new());
         let (buffer, events) = (vec![0; REPLY], Vec::with_capacity(EVENTS));
         Ok(Hall { setting, poll, guests, slow, buffer, events })
     }
 
     /// Makes `attend` return when the caller writes.
     pub(crate) fn listen(&self, caller: impl AsFd) -> Result<(), Lost> {
-        epoll::add(&self.poll, caller, EventData::new_u64(CALLER), HEARD)
-            .map_err(io::Error::from)?;
-        Ok(())
+        Ok(self.poll.watch(caller, CALLER, HEARD).map_err(io::Error::from)?)
     }
 
     /// Runs a stage for all connections. Those without a reply count as silent when events
@@ -129,8 +124,7 @@ impl Hall {
 
     /// Handles the connections until the caller has written.
     pub(crate) fn attend(&mut self, caller: impl AsFd) -> Result<(), Lost> {
-        epoll::modify(&self.poll, caller, EventData::new_u64(CALLER), HEARD)
-            .map_err(io::Error::from)?;
+        self.poll.rearm(caller, CALLER, HEARD)?;
         while !self.turn(None, PATIENCE)? {}
         Ok(())
     }
@@ -145,12 +139,7 @@ impl Hall {
             }
         }
         let wait = next.map_or(most, |next| next.saturating_duration_since(Instant::now()));
-        let timeout = Timespec::try_from(wait.min(most)).map_err(io::Error::other)?;
-        self.events.clear();
-        match epoll::wait(&self.poll, spare_capacity(&mut self.events), Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(io::Error::from(error).into()),
-        }
+        self.poll.wait(&mut self.events, wait.min(most))?;
         let mut called = false;
         let events = std::mem::take(&mut self.events);
         for event in &events {

@@ -3,16 +3,14 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, Event};
-use rustix::fd::OwnedFd;
+use rustix::event::epoll::Event;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
-use rustix::time::Timespec;
 
 use super::seat::Seat;
 use super::tally::Tally;
 use super::user::{Fault, Kind, Site, User};
+use crate::poll::Poll;
 use crate::pool::Lost;
 use crate::reply::{self, Malformed, Message};
 
@@ -39,7 +37,7 @@ pub(crate) struct Due {
 pub(crate) struct Crowd {
     site: Site,
     seats: Vec<Seat>,
-    poll: OwnedFd,
+    poll: Poll,
     tally: Tally,
     /// Users with something in flight or to do, or without an established connection.
     busy: usize,
@@ -53,7 +51,7 @@ impl Crowd {
         Ok(Crowd {
             site,
             seats: (0..users).map(|number| Seat::new(User::new(seed, number))).collect(),
-            poll: epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from)?,
+            poll: Poll::new()?,
             tally: Tally::default(),
             busy: 0,
             checked: Instant::now(),
@@ -134,12 +132,7 @@ impl Crowd {
 
     /// Polls once and handles the events.
     fn turn(&mut self, events: &mut Vec<Event>, wait: Duration) -> Result<(), Lost> {
-        events.clear();
-        let timeout = Timespec::try_from(wait.min(CHECK)).map_err(io::Error::other)?;
-        match epoll::wait(&self.poll, spare_capacity(events), Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(io::Error::from(error).into()),
-        }
+        self.poll.wait(events, wait.min(CHECK))?;
         for event in events.iter() {
             self.look(event.data.u64() as usize)?;
         }

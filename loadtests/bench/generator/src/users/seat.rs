@@ -5,12 +5,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 
 use super::user::{Kind, User};
+use crate::poll::Poll;
 
 #[derive(Debug)]
 pub(crate) struct Seat {
@@ -49,7 +50,7 @@ impl Seat {
     pub(crate) fn connect(
         &mut self,
         to: &SocketAddr,
-        poll: &OwnedFd,
+        poll: &Poll,
         index: usize,
     ) -> io::Result<bool> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -60,7 +61,7 @@ impl Seat {
         let result = connect(&socket, to);
         // Edge-triggered: one event when it is established, and one per reply.
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
-        epoll::add(poll, &socket, EventData::new_u64(index as u64), flags)?;
+        poll.watch(&socket, index as u64, flags)?;
         self.socket = Some(socket);
         Ok(matches!(result, Ok(()) | Err(Errno::INPROGRESS)))
     }

@@ -2,14 +2,16 @@
 
 #[cfg(feature = "frameworks")]
 pub mod frameworks;
-mod options;
 
 use std::hint::black_box;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::process::exit;
 use std::time::Duration;
 
+use clap::Parser;
 use serde::Deserialize;
-
-pub use options::Options;
+use socket2::{Domain, Protocol, Socket, Type};
 
 /// The body of `GET /hello`, as in the reference service.
 pub const HELLO: &str = "Hello, World!";
@@ -22,6 +24,59 @@ pub const BACKLOG: u16 = 4096;
 
 /// Maximum length of n in `GET /div/{n}`, as in the reference service.
 const LONGEST: usize = 1000;
+
+/// The command line of every peer.
+#[derive(Clone, Copy, Debug, Parser)]
+pub struct Options {
+    /// Address to serve.
+    #[arg(long)]
+    pub listen: SocketAddr,
+    /// Threads that serve requests.
+    #[arg(long, default_value_t = 1)]
+    pub threads: usize,
+    /// Length of the accept queue, where the peer opens its socket itself.
+    #[arg(long, default_value_t = BACKLOG)]
+    pub backlog: u16,
+}
+
+impl Options {
+    /// For a peer with one thread and no setting for more.
+    pub fn with_one_thread(self) -> Options {
+        if self.threads != 1 {
+            eprintln!("this peer has one thread: --threads {} is not possible", self.threads);
+            exit(64);
+        }
+        self
+    }
+
+    /// A non-blocking listening socket.
+    pub fn listener(&self) -> io::Result<TcpListener> {
+        let socket = self.socket()?;
+        self.listening(socket)
+    }
+
+    /// The same, as one of several sockets on this address. The kernel spreads connections over
+    /// them by a hash (socket(7), SO_REUSEPORT).
+    pub fn listener_of_many(&self) -> io::Result<TcpListener> {
+        let socket = self.socket()?;
+        socket.set_reuse_port(true)?;
+        self.listening(socket)
+    }
+
+    fn socket(&self) -> io::Result<Socket> {
+        let socket =
+            Socket::new(Domain::for_address(self.listen), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+
+    fn listening(&self, socket: Socket) -> io::Result<TcpListener> {
+        socket.bind(&self.listen.into())?;
+        socket.listen(self.backlog.into())?;
+        Ok(socket.into())
+    }
+}
 
 /// The reply of `GET /div/{n}`: half of n, exact for decimals of any length; `None` if it is none.
 pub fn half(n: &str) -> Option<String> {
@@ -76,37 +131,5 @@ impl Work {
             );
         }
         format!("{state:016x}\n")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn halves_are_exact() {
-        for (n, want) in [
-            ("4", "2"),
-            ("5", "2.5"),
-            ("1", "0.5"),
-            ("-3", "-1.5"),
-            ("-0", "0"),
-            ("-0.0", "0"),
-            ("0.10", "0.05"),
-            ("007", "3.5"),
-            ("123456789012345678901234567891", "61728394506172839450617283945.5"),
-            ("0.0000000000000000000000000000000001", "0.00000000000000000000000000000000005"),
-        ] {
-            assert_eq!(half(n).as_deref(), Some(want), "{n}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_decimal_is_refused() {
-        let long = "1".repeat(LONGEST + 1);
-        for wrong in ["", "-", ".", "1.", ".5", "+1", "1e3", "0x10", "--1", "four", "1.2.3", &long]
-        {
-            assert_eq!(half(wrong), None, "{wrong}");
-        }
     }
 }

@@ -1,20 +1,20 @@
 //! The cost of the kernel alone: one epoll loop that writes a reply for each request head.
 
-mod replies;
-
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use memchr::memchr;
 use memchr::memmem::Finder;
-use peers::Options;
+use peers::{HELLO, Options, Work, half};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 use slab::Slab;
-
-use crate::replies::{HEAD_END, Replies};
 
 /// Maximum size of a request in one piece. A larger one ends the connection.
 const REQUEST: usize = 4096;
@@ -93,4 +93,81 @@ fn answer(
     }
     // Nothing is kept between reads, so a head in two pieces gets no reply.
     if rest.is_empty() && read > 0 { Ok(()) } else { Err(Errno::PIPE) }
+}
+
+/// As long as the headers of the reference service, whose date changes.
+const FIELDS: &str = "content-type: text/plain; charset=utf-8\r\n\
+    corelane-replica: floor\r\n\
+    corelane-lane: 0\r\n\
+    date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\
+    content-length: ";
+
+const HEAD_END: &[u8] = b"\r\n\r\n";
+
+const HELLO_TARGET: &[u8] = b"/hello";
+
+/// The prepared replies.
+#[derive(Debug)]
+struct Replies {
+    hello: Vec<u8>,
+    bad_request: Vec<u8>,
+    not_found: Vec<u8>,
+    /// By target.
+    files: HashMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Replies {
+    /// Includes the files directly in a folder.
+    fn new(folder: Option<&Path>) -> io::Result<Self> {
+        let mut files = HashMap::new();
+        for entry in folder.map(fs::read_dir).transpose()?.into_iter().flatten() {
+            let path = entry?.path();
+            let Some(name) = path.file_name().filter(|_| path.is_file()) else { continue };
+            let reply = reply("200 OK", &fs::read(&path)?);
+            if name == "index.html" {
+                files.insert(b"/static/".to_vec(), reply.clone());
+            }
+            files.insert([b"/static/", name.as_encoded_bytes()].concat(), reply);
+        }
+        Ok(Replies {
+            hello: reply("200 OK", HELLO.as_bytes()),
+            bad_request: reply("400 Bad Request", b""),
+            not_found: reply("404 Not Found", b""),
+            files,
+        })
+    }
+
+    /// The reply to a request head, and whether it ends the connection, as for HTTP/1.0.
+    fn to(&self, head: &[u8]) -> (Cow<'_, [u8]>, bool) {
+        let Some(rest) = head.strip_prefix(b"GET ") else {
+            return (Cow::Borrowed(self.not_found.as_slice()), true);
+        };
+        let Some(end) = memchr(b' ', rest) else {
+            return (Cow::Borrowed(self.bad_request.as_slice()), true);
+        };
+        let (target, version) = rest.split_at(end);
+        (self.of(target), version.starts_with(b" HTTP/1.0"))
+    }
+
+    fn of(&self, target: &[u8]) -> Cow<'_, [u8]> {
+        if target == HELLO_TARGET {
+            return Cow::Borrowed(&self.hello);
+        }
+        if let Some(reply) = self.files.get(target) {
+            return Cow::Borrowed(reply);
+        }
+        let text = str::from_utf8(target).unwrap_or_default();
+        let made = match (text.strip_prefix("/div/"), text.strip_prefix("/work")) {
+            (Some(n), _) => half(n),
+            (_, Some(query)) => query.strip_prefix('?').and_then(Work::parse).map(Work::reply),
+            _ => return Cow::Borrowed(&self.not_found),
+        };
+        made.map_or(Cow::Borrowed(&self.bad_request), |body| {
+            Cow::Owned(reply("200 OK", body.as_bytes()))
+        })
+    }
+}
+
+fn reply(status: &str, body: &[u8]) -> Vec<u8> {
+    [format!("HTTP/1.1 {status}\r\n{FIELDS}{}\r\n\r\n", body.len()).as_bytes(), body].concat()
 }
