@@ -239,7 +239,8 @@ class Turns:
 
 
 SHARE = 0.02
-"""Of the CPU time of a measurement that may be the compiler's."""
+"""Of the CPU time of a measurement that may be the compiler's. The kernel counts what its threads take, so the
+length of a warm-up need not be guessed."""
 
 
 def settled(process: Running, longest: float, measure: Callable[[], Row]) -> Row:
