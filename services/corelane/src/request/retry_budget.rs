@@ -3,8 +3,8 @@
 //! A proxy that repeats every rejected request multiplies the load of a fleet that is already
 //! overloaded. Proxies cannot see that, but each replica knows how much of its load it rejects. So
 //! it marks at most one request in [`COST`] that it has finished. If a fleet finishes `f` requests,
-//! at most `f / COST` of them are retries, so `f` is at most `COST / (COST - 1)`, 1.2 times, what
-//! clients sent, apart from the burst that each lane allows after a quiet time.
+//! at most `f / COST` of them are retries. So `f` is at most `COST / (COST - 1)`, 1.2 times, what
+//! clients sent. Each lane also allows a burst after a quiet time.
 
 use std::cell::Cell;
 
@@ -36,7 +36,7 @@ impl RetryBudget {
     }
 
     /// Adds the mark to the reply of a request that was not started, while the budget lasts.
-    /// `finished`: finished requests of the lane so far.
+    /// `finished`: number of requests that the lane has finished.
     pub(crate) fn mark(&self, problem: Problem, finished: u64) -> Problem {
         if self.takes(finished) {
             problem.header(NOT_STARTED, HeaderValue::from_static("1"))
