@@ -43,7 +43,9 @@ def _run(command: str, words: list[str]) -> int:
         print(describe(running))
         return 0
     environment = {**os.environ, **running.programs.environment(), **running.client()}
-    os.execve(running.programs["psql"], ["psql", *words], environment)
+    program = running.programs["psql"]
+    # psql looks for itself, by the path or in PATH.
+    os.execve(program, [str(program), *words], environment)
 
 
 def _up(folder: Path) -> int:

@@ -17,6 +17,7 @@ import pytest
 
 from cluster import processes, records
 from support import REPOSITORY, eventually
+from support.rendering import tool
 
 ROOT = os.geteuid() == 0
 ALONE = ["unshare", "--net", "--mount", *([] if ROOT else ["--user", "--map-root-user"])]
@@ -55,6 +56,8 @@ def _without_settings() -> dict[str, str]:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
+    # Installed before: the namespaces of a test have no network.
+    tool("ip")
     made = Machine(tmp_path)
     made.without_cgroups(tmp_path)
     return made

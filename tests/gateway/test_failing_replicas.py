@@ -20,8 +20,8 @@ from support.servers import Server
 def failing(how: str) -> Iterator[tuple[str, Counter[str]]]:
     """URL of a replica whose health check is good, and the requests that it has seen by method.
 
-    Asked for anything else it answers 500 (`answer`), 503 as a server that sheds load (`shed`), or ends
-    the connection (`hang up`).
+    Asked for anything else it answers 500 (`answer`), 503 as a server that is overloaded (`overload`) or
+    did not start the request (`shed`), or ends the connection (`hang up`).
     """
     seen: Counter[str] = Counter()
 
@@ -36,9 +36,11 @@ def failing(how: str) -> Iterator[tuple[str, Counter[str]]]:
             if not healthy and how == "hang up":
                 self.close_connection = True
                 return
-            self.send_response(200 if healthy else 503 if how == "shed" else 500)
-            if how == "shed":
+            self.send_response(200 if healthy else 500 if how == "answer" else 503)
+            if how in ("overload", "shed"):
                 self.send_header("retry-after", "1")
+            if how == "shed":
+                self.send_header("corelane-not-started", "1")
             self.send_header("corelane-replica", "failing")
             self.send_header("content-length", "0")
             self.end_headers()
@@ -58,22 +60,25 @@ def failing(how: str) -> Iterator[tuple[str, Counter[str]]]:
             thread.join()
 
 
-ASKED = [("GET", 4), ("PUT", 1), ("POST", 1), ("DELETE", 1), ("PATCH", 1)]
-"""Methods, and how often the only replica sees a request of which it never answers anything good."""
+ANSWERED = {"GET": 4, "PUT": 1, "POST": 1, "DELETE": 1, "PATCH": 1}
+"""Methods, and how often the only replica sees a request whose connection it always closes."""
 
 
-@pytest.mark.parametrize("how", ["hang up", "shed"])
-@pytest.mark.parametrize(("method", "times"), ASKED)
-def test_only_what_may_run_twice_is_sent_again(
-    tmp_path: Path, method: str, times: int, how: str
+@pytest.mark.parametrize("method", ANSWERED)
+@pytest.mark.parametrize("how", ["hang up", "overload", "shed"])
+def test_only_what_has_not_started_or_may_run_twice_is_sent_again(
+    tmp_path: Path, method: str, how: str
 ) -> None:
     """By 503 a server also says that it does not know whether a save was made in time."""
+    times = {"hang up": ANSWERED[method], "overload": 1, "shed": 4}[how]
     with failing(how) as (url, seen):
         # Without passive checks, which would leave the only replica out.
         values = {"upstream": {"outliers": {"consecutiveFailures": 100}}}
         with gateway_to([endpoint(url, url)], tmp_path, values=values) as gateway:
             eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 1)
-            assert ask(gateway.url, "/order", method, body=b"1").status == 503
+            reply = ask(gateway.url, "/order", method, body=b"1")
+            assert reply.status == 503
+            assert "corelane-not-started" not in reply.headers
         assert seen == {method: times}
 
 
@@ -113,7 +118,7 @@ def test_the_only_replica_is_not_left_out(tmp_path: Path) -> None:
 
 
 def test_replicas_that_shed_load_are_not_left_out(tmp_path: Path) -> None:
-    with failing("shed") as (one, of_one), failing("shed") as (two, of_two):
+    with failing("overload") as (one, of_one), failing("overload") as (two, of_two):
         replicas = [endpoint(one, one), endpoint(two, two)]
         values = {"upstream": {"outliers": {"failureRequests": 3}}}
         with gateway_to(replicas, tmp_path, values=values) as gateway, Load(gateway.url, clients=2):

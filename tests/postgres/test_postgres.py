@@ -185,6 +185,7 @@ def test_programs_and_data_out_of_reach_of_its_user_are_elsewhere(
             shown = subprocess.run(
                 [copied[name], "--version"],
                 cwd=place,
+                env=copied.environment(),
                 capture_output=True,
                 check=True,
                 **user.popen(),

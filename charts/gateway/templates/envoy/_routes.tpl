@@ -7,8 +7,8 @@ the root context and the listener.
 {{- with .root -}}
 route_config:
   name: ingress
-  # Load reports of the replicas are for the gateway alone.
-  response_headers_to_remove: [endpoint-load-metrics, endpoint-load-metrics-bin]
+  # These are for the gateway alone. After a retry, only the last attempt is known not to have started.
+  response_headers_to_remove: [endpoint-load-metrics, endpoint-load-metrics-bin, {{ .Values.upstream.retries.notStartedHeader }}]
   {{- if and .Values.http3.enabled (eq $listener "tls") }}
   {{- include "gateway.envoy.altSvc" . | nindent 2 }}
   {{- end }}
@@ -35,12 +35,11 @@ route_config:
         {{- end }}
         retry_policy:
           retry_on: connect-failure,refused-stream,reset,retriable-headers
-          retriable_headers: [{name: {{ .Values.upstream.retries.shedHeader | quote }}, present_match: true}]
           {{- if .Values.upstream.retries.perTryTimeout }}
           per_try_timeout: {{ include "gateway.duration" (list . "upstream.retries.perTryTimeout") }}
           {{- end }}
           {{- include "gateway.envoy.retryPolicy" . | nindent 10 }}
-    # These may run at most once: retry only if the request cannot have reached a handler.
+    # These may run at most once: retry only if no handler was started.
     - name: once
       match: {prefix: /}
       route:
@@ -50,7 +49,7 @@ route_config:
         {{- . | nindent 8 }}
         {{- end }}
         retry_policy:
-          retry_on: connect-failure,refused-stream,reset-before-request
+          retry_on: connect-failure,refused-stream,reset-before-request,retriable-headers
           {{- include "gateway.envoy.retryPolicy" . | nindent 10 }}
 {{- end -}}
 {{- end -}}
@@ -78,6 +77,7 @@ route_config:
 
 {{- define "gateway.envoy.retryPolicy" -}}
 {{- with .Values.upstream.retries -}}
+retriable_headers: [{name: {{ .notStartedHeader | quote }}, present_match: true}]
 num_retries: {{ int .attempts }}
 retry_back_off:
   base_interval: {{ include "gateway.duration" (list $ "upstream.retries.backOff.base") }}

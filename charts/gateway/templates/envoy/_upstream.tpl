@@ -86,7 +86,7 @@ outlier_detection:
           headers: [{name: ":status", string_match: {prefix: "5"}}]
       - not_match:
           http_response_headers_match:
-            headers: [{name: {{ .Values.upstream.retries.shedHeader | quote }}, present_match: true}]
+            headers: [{name: {{ .Values.upstream.outliers.shedHeader | quote }}, present_match: true}]
 {{- end -}}
 
 {{- define "gateway.envoy.limits" -}}

@@ -282,7 +282,7 @@ impl<S: HttpService> Admission<S> {
         spawn_local(async move {
             let problem = Problem::from(StatusCode::SERVICE_UNAVAILABLE)
                 .header(RETRY_AFTER, HeaderValue::from_static("1"));
-            dismiss(&lane, socket, problem).await;
+            dismiss(&lane, socket, lane.not_started(problem)).await;
             refusing.set(refusing.get() - 1);
         });
     }

@@ -11,6 +11,7 @@ use crate::base::phase::Phase;
 use crate::base::settings::{Limits, Timeouts, Traces};
 use crate::load::lane::{Lane, LaneGroup, LaneShared};
 use crate::load::report::{LaneReports, LoadReports, Published};
+use crate::message::problem::Problem;
 use crate::metrics::LaneMetrics;
 use crate::metrics::kind::KindIndex;
 use crate::request::finished::Observers;
@@ -18,6 +19,7 @@ use crate::request::pending::Pending;
 use crate::request::polls::Polls;
 use crate::request::queue::Queue;
 use crate::request::record::{RequestRecord, RequestRecords};
+use crate::request::retry_budget::RetryBudget;
 use crate::request::routes::Routes;
 use crate::request::send_batch::SendBatch;
 use crate::request::streams::Streams;
@@ -71,6 +73,7 @@ pub(crate) struct LaneState {
     pub(crate) polls: Polls,
     pub(crate) queue: Rc<Queue>,
     pub(crate) pending: Rc<Pending>,
+    retries: RetryBudget,
     /// Replies that are sent at the end of the turn.
     pub(crate) sends: SendBatch,
     /// HTTP/2 streams that wait for their clients.
@@ -90,6 +93,7 @@ impl LaneState {
             index,
             queue: Rc::new(Queue::new(lane.clone(), limits, timeouts.request)),
             pending: Rc::default(),
+            retries: RetryBudget::new(),
             sends: SendBatch::new(),
             streams: Rc::default(),
             clock: Cell::new(Instant::now()),
@@ -131,6 +135,11 @@ impl LaneState {
             headers.insert(REPLICA_NAME, replica.clone());
             headers.insert(LANE_NAME, lane.clone());
         }
+    }
+
+    /// Marks the reply of a request that was not started, within the lane's [`RetryBudget`].
+    pub(crate) fn not_started(&self, problem: Problem) -> Problem {
+        self.retries.mark(problem, self.metrics().finished.get())
     }
 
     /// The headers of [`LaneState::sign`] as lines.

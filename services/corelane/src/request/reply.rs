@@ -25,6 +25,7 @@ use crate::request::lane_state::LaneState;
 use crate::request::pending::PendingRequest;
 use crate::request::queue::{Admission, Queued, Slot};
 use crate::request::refusal::{body_timed_out, expired, failure, overloaded, refusal, too_large};
+use crate::request::retry_budget::NOT_STARTED;
 use crate::request::service::HttpService;
 
 /// A reply whose head is ready.
@@ -148,7 +149,8 @@ impl<S: HttpService> Progress<S> {
     }
 
     fn shed(lane: &LaneState) -> Self {
-        Progress::refused(lane, RequestRefusal::QueueFull, overloaded(lane))
+        let problem = lane.not_started(overloaded(lane));
+        Progress::refused(lane, RequestRefusal::QueueFull, problem)
     }
 
     /// Starts a request that is polled at once, or queues it.
@@ -276,7 +278,13 @@ impl<S: HttpService> Future for Reply<S> {
                 let problem = Problem::from(StatusCode::INTERNAL_SERVER_ERROR);
                 problem.into_response().map(Either::Right)
             }
-            Ok(response) => response.map(Either::Left),
+            Ok(mut response) => {
+                if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+                    // Of a server behind this one, whose handler of this request has run.
+                    response.headers_mut().remove(NOT_STARTED);
+                }
+                response.map(Either::Left)
+            }
             Err(problem) => problem.into_response().map(Either::Right),
         };
         let in_flight = this.in_flight.take().expect("taken only here");

@@ -1,0 +1,73 @@
+//! Marks rejected requests that a proxy may send to another replica.
+//!
+//! A proxy that repeats every rejected request multiplies the load of a fleet that is already
+//! overloaded. Proxies cannot see that, but each replica knows how much of its load it rejects. So
+//! it marks at most one request in [`COST`] that it has finished. If a fleet finishes `f` requests,
+//! at most `f / COST` of them are retries. So `f` is at most `COST / (COST - 1)`, 1.2 times, what
+//! clients sent. Each lane also allows a burst after a quiet time.
+
+use std::cell::Cell;
+
+use http::{HeaderName, HeaderValue};
+
+use crate::message::problem::Problem;
+
+/// The reply header of a request whose service was not called, so that another replica may serve
+/// it, whatever its method.
+pub(crate) const NOT_STARTED: HeaderName = HeaderName::from_static("corelane-not-started");
+
+/// Finished requests for each one that is marked.
+const COST: u64 = 6;
+
+/// Maximum number of requests that are marked at once.
+const BURST: u64 = 64;
+
+/// The budget of a lane.
+#[derive(Debug)]
+pub(crate) struct RetryBudget {
+    saved: Cell<u64>,
+    /// Finished requests of the lane when `saved` was last brought up to date.
+    finished: Cell<u64>,
+}
+
+impl RetryBudget {
+    pub(crate) fn new() -> Self {
+        RetryBudget { saved: Cell::new(BURST * COST), finished: Cell::new(0) }
+    }
+
+    /// Adds the mark to the reply of a request that was not started, while the budget lasts.
+    /// `finished`: number of requests that the lane has finished.
+    pub(crate) fn mark(&self, problem: Problem, finished: u64) -> Problem {
+        if self.takes(finished) {
+            problem.header(NOT_STARTED, HeaderValue::from_static("1"))
+        } else {
+            problem
+        }
+    }
+
+    fn takes(&self, finished: u64) -> bool {
+        let earned = finished.saturating_sub(self.finished.replace(finished));
+        let saved = self.saved.get().saturating_add(earned).min(BURST * COST);
+        let rest = saved.checked_sub(COST);
+        self.saved.set(rest.unwrap_or(saved));
+        rest.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_finished_request_in_six_may_be_marked() {
+        let budget = RetryBudget::new();
+        let marked = (1..=6_000 + BURST).filter(|finished| budget.takes(*finished)).count();
+        assert_eq!(marked as u64, (6_000 + BURST) / COST + BURST);
+    }
+
+    #[test]
+    fn a_quiet_time_saves_no_more_than_a_burst() {
+        let budget = RetryBudget::new();
+        assert_eq!((0..1_000).filter(|_| budget.takes(1_000_000)).count() as u64, BURST);
+    }
+}
