@@ -45,7 +45,7 @@
 //! | [`deadline`] | the deadline of the current request |
 //! | [`request_id`], [`RequestId`] | request ids |
 //! | [`Traces`], [`trace_context`], [`TraceContext`] | distributed tracing |
-//! | [`Finished`], [`Times`], [`Span`] | what an observer receives for each finished request |
+//! | [`Finished`], [`Times`], [`Span`], [`Cut`] | what an observer receives for each finished request |
 //! | [`Dependency`] | health of what the service depends on, such as a database |
 //! | [`Tls`] | certificates and how they are reloaded |
 //! | [`LoadReports`] | load reports for a load balancer in front |
@@ -78,7 +78,7 @@ pub use prometheus_client;
 pub use request::blocking::{Blocking, BlockingError, blocking};
 pub use request::body::{BodyError, Incoming};
 pub use request::current::{deadline, request_id, trace_context};
-pub use request::finished::{Finished, Span, Times};
+pub use request::finished::{Cut, Finished, Span, Times};
 pub use request::queue::{BRIEF, HANDICAP};
 pub use server::builder::Builder;
 pub use server::control::ServerHandle;

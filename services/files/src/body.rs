@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::mem;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
@@ -15,8 +16,8 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::resource::OpenFile;
 use crate::stamp::Stamp;
 
-/// Bytes per read. One piece is read ahead while the previous one is sent, so a client that reads
-/// nothing holds two of them.
+/// Bytes per read. Once the client has accepted a piece, the next one is read while the previous one is
+/// sent. So a client that reads nothing holds one of them, and one that stops holds two.
 const PIECE: u64 = 64 * 1024;
 
 /// The body of a reply: a file, parts of one, or nothing.
@@ -63,7 +64,7 @@ impl Body {
     pub(crate) fn of(file: Arc<OpenFile>, pieces: impl IntoIterator<Item = Piece>) -> Body {
         let pieces: VecDeque<_> = pieces.into_iter().collect();
         let left = pieces.iter().map(Piece::length).sum();
-        Body(Kind::Disk(Box::new(Stream { file, pieces, left, next: None })))
+        Body(Kind::Disk(Box::new(Stream { file, pieces, left, next: None, is_read: false })))
     }
 }
 
@@ -77,7 +78,7 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         match &mut self.0 {
             Kind::Memory(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Kind::Memory(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Kind::Memory(bytes) => Poll::Ready(Some(Ok(Frame::data(mem::take(bytes))))),
             Kind::Disk(stream) => stream.poll_frame(cx),
         }
     }
@@ -105,6 +106,8 @@ struct Stream {
     /// Bytes that were not passed on yet.
     left: u64,
     next: Option<Next>,
+    /// The client has accepted a piece, so that reading ahead is worthwhile.
+    is_read: bool,
 }
 
 /// The next piece.
@@ -134,7 +137,7 @@ impl Stream {
         }
         let read = match &mut self.next {
             None => return Poll::Ready(None),
-            Some(Next::Text(bytes)) => Ok(std::mem::take(bytes)),
+            Some(Next::Text(bytes)) => Ok(mem::take(bytes)),
             Some(Next::Read(reading)) => match ready!(Pin::new(&mut reading.0).poll(cx)) {
                 Ok(read) => read,
                 Err(error) => Err(io::Error::other(error)),
@@ -144,7 +147,9 @@ impl Stream {
         match &read {
             Ok(bytes) => {
                 self.left -= bytes.len() as u64;
-                self.next = self.ask();
+                if mem::replace(&mut self.is_read, true) {
+                    self.next = self.ask();
+                }
             }
             // A body ends after an error.
             Err(_) => (self.left, self.pieces) = (0, VecDeque::new()),

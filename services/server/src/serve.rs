@@ -71,6 +71,7 @@ pub(crate) fn builder(config: &Config) -> Result<Builder, ConfigErrors> {
         .moving(config.moving)
         .limits(Limits {
             connections: config.limits_connections as usize,
+            connections_per_address: config.limits_connections_per_address.map(|n| n as usize),
             connection_requests: config.limits_connection_requests,
             slots: config.limits_slots as usize,
             queue: config.limits_queue as usize,
@@ -80,12 +81,17 @@ pub(crate) fn builder(config: &Config) -> Result<Builder, ConfigErrors> {
             header_bytes: config.limits_header_bytes as usize,
             uri_bytes: config.limits_uri_bytes as usize,
             body_bytes: config.limits_body_bytes,
+            unsent_bytes: config.limits_unsent_bytes,
+            unsent_connection_bytes: config.limits_unsent_connection_bytes as usize,
+            send_rate: config.limits_send_rate,
+            receive_rate: config.limits_receive_rate,
         })
         .timeouts(Timeouts {
             header: config.timeouts_header,
             body: config.timeouts_body,
             request: config.timeouts_request,
             write: config.timeouts_write,
+            slow: config.timeouts_slow,
             connection_age: config.timeouts_connection_age,
             idle: config.timeouts_idle,
             stall: config.timeouts_stall,

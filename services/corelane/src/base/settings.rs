@@ -145,9 +145,9 @@ impl fmt::Display for Moving {
 
 /// Limits for clients.
 ///
-/// The limits of HTTP/2 are fixed. A connection may have 100 open streams. Of request bodies that
-/// the service has not read yet, 128 KiB are buffered per stream and 256 KiB per connection. Up to
-/// 64 KiB of a stream's reply wait for the client's window. A connection is closed when a client
+/// The other limits of HTTP/2 are fixed. A connection may have 100 open streams. Of request bodies
+/// that the service has not read yet, 128 KiB are buffered per stream and 256 KiB per connection.
+/// A connection is closed when a client
 /// has opened and reset more than 100 streams before the lane processed them (rapid reset). It is also
 /// closed when the client has caused more than 100 resets by its errors.
 ///
@@ -162,6 +162,11 @@ pub struct Limits {
     /// all are with TLS. Default 10,000; at least 1. The server raises its soft limit of open files to
     /// the hard limit, and does not start if this number exceeds it.
     pub connections: usize,
+    /// Open connections of one address of a client, over all lanes; of IPv6, of one /64, which one
+    /// subscriber has (RFC 6177). A further connection is rejected as above
+    /// [`Limits::connections`]. It counts the peer of the socket: behind a proxy that is the proxy.
+    /// `None`, the default, sets no limit and costs nothing; otherwise at least 1.
+    pub connections_per_address: Option<usize>,
     /// Requests per connection; the last reply carries `Connection: close`. An HTTP/2 client receives
     /// GOAWAY with its last request, and requests already under way are answered too. `None`, the
     /// default, sets no limit; otherwise at least 1.
@@ -195,12 +200,34 @@ pub struct Limits {
     /// request is answered `413` if the head of the reply is not ready yet. Default 10 MiB; 0 rejects
     /// every body.
     pub body_bytes: u64,
+    /// Bytes of replies that the service has handed over and the clients have not accepted, over all
+    /// lanes. Above it, each further request is answered `503` with `Retry-After`, before the service
+    /// is called, and a client that has read nothing for 5 s is reset. Replies that make progress
+    /// continue. A part of a reply that is larger than 256 KiB and shared, such as a clone of a
+    /// `Bytes` that the service keeps, does not count. Default 128 MiB; at least 1 MiB.
+    pub unsent_bytes: u64,
+    /// Such bytes of an HTTP/2 connection. Above it, the bodies of its replies are not polled, except
+    /// those with at most 16 KiB left, which may take twice as much. What is polled is what the
+    /// service gives at a time, so a large part may exceed this. Default 2 MiB; 64 KiB to 1 GiB.
+    pub unsent_connection_bytes: usize,
+    /// Bytes per second at which a client has to read a reply, on average over [`Timeouts::slow`];
+    /// a slower one is reset, and counted as `slow_reader`. Time counts only while bytes wait for
+    /// the client, not while the service makes them. The streams of an HTTP/2 connection that wait
+    /// share the rate, and only the stream is reset whose window is to blame. Upgraded connections
+    /// have no rate. Default 240; `None` for none, otherwise at least 1.
+    pub send_rate: Option<u64>,
+    /// Bytes per second at which a client has to send the body of a request, on average over
+    /// [`Timeouts::slow`], until the head of the reply is ready. A slower one is answered `408`, as
+    /// for [`Timeouts::body`], and counted as `slow_body`. Time counts only while the service waits
+    /// for the body. Default 240; `None` for none, otherwise at least 1.
+    pub receive_rate: Option<u64>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Limits {
             connections: 10_000,
+            connections_per_address: None,
             connection_requests: None,
             slots: 1024,
             queue: 1024,
@@ -210,6 +237,10 @@ impl Default for Limits {
             header_bytes: 32 * 1024,
             uri_bytes: 8 * 1024,
             body_bytes: 10 * 1024 * 1024,
+            unsent_bytes: 128 * 1024 * 1024,
+            unsent_connection_bytes: 2 * 1024 * 1024,
+            send_rate: Some(240),
+            receive_rate: Some(240),
         }
     }
 }
@@ -249,11 +280,15 @@ pub struct Timeouts {
     /// After it, the handler is dropped and the client receives `503`. Default 60 s; 100 ms to 24 h.
     pub request: Duration,
     /// Longest time in which a client reads nothing of a pending reply. After it, the connection is
-    /// reset, and the kernel drops its part of the reply. An HTTP/2 stream that sends less than 64 KiB
-    /// in this time, with more to send, is reset alone; other streams continue. Up to 64 KiB that such
-    /// a stream still had to send are kept until its connection is idle or has reached its age.
-    /// Default 30 s; 100 ms to 1 h.
+    /// reset, and the kernel drops its part of the reply. An HTTP/2 stream whose window does not open
+    /// in this time is reset alone; other streams continue. If it had handed over all of its reply, up
+    /// to 64 KiB of that are kept until its connection is idle or has reached its age. Default 30 s;
+    /// 100 ms to 1 h.
     pub write: Duration,
+    /// Time over which a client has to reach [`Limits::send_rate`] and [`Limits::receive_rate`] on
+    /// average. A client that pauses after it has read or sent much has as long. Default 30 s; 100 ms
+    /// to 1 h.
+    pub slow: Duration,
     /// Age at which the next reply of a connection carries `Connection: close` (HTTP/2: GOAWAY). A
     /// random part of up to a tenth is subtracted, so that clients do not reconnect together. An idle HTTP/1.1 connection stays open until [`Timeouts::idle`], because a request may
     /// be under way. Default 1 h; at least 1 s; `None` for no limit.
@@ -275,6 +310,7 @@ impl Default for Timeouts {
             body: Duration::from_secs(30),
             request: Duration::from_secs(60),
             write: Duration::from_secs(30),
+            slow: Duration::from_secs(30),
             connection_age: Some(Duration::from_secs(3600)),
             idle: Duration::from_secs(75),
             stall: Duration::from_secs(1),
@@ -284,12 +320,13 @@ impl Default for Timeouts {
 
 impl Timeouts {
     /// Each timeout by the name of its field; `None` if it is not set.
-    pub(crate) fn named(&self) -> [(&'static str, Option<Duration>); 7] {
+    pub(crate) fn named(&self) -> [(&'static str, Option<Duration>); 8] {
         [
             ("header", Some(self.header)),
             ("body", Some(self.body)),
             ("request", Some(self.request)),
             ("write", Some(self.write)),
+            ("slow", Some(self.slow)),
             ("connection_age", self.connection_age),
             ("idle", Some(self.idle)),
             ("stall", Some(self.stall)),
@@ -341,16 +378,28 @@ pub(crate) fn check(limits: &Limits, timeouts: &Timeouts, drain: &Drain) -> Resu
     let tenth = Duration::from_millis(100);
     let rules = [
         (limits.connections >= 1, "limits.connections: at least 1"),
+        (
+            limits.connections_per_address != Some(0),
+            "limits.connections_per_address: at least 1, or none",
+        ),
         (limits.connection_requests != Some(0), "limits.connection_requests: at least 1, or none"),
         (limits.slots >= 1, "limits.slots: at least 1"),
         ((1..=512).contains(&limits.blocking_threads), "limits.blocking_threads: 1 to 512"),
         ((1..=1000).contains(&limits.headers), "limits.headers: 1 to 1000"),
         ((8192..=1 << 20).contains(&limits.header_bytes), "limits.header_bytes: 8KiB to 1MiB"),
         ((1..=65_536).contains(&limits.uri_bytes), "limits.uri_bytes: 1B to 64KiB"),
+        (limits.unsent_bytes >= 1 << 20, "limits.unsent_bytes: at least 1MiB"),
+        (
+            (65_536..=1 << 30).contains(&limits.unsent_connection_bytes),
+            "limits.unsent_connection_bytes: 64KiB to 1GiB",
+        ),
+        (limits.send_rate != Some(0), "limits.send_rate: at least 1, or none"),
+        (limits.receive_rate != Some(0), "limits.receive_rate: at least 1, or none"),
         ((tenth..=3600 * second).contains(&timeouts.header), "timeouts.header: 100ms to 1h"),
         ((tenth..=3600 * second).contains(&timeouts.body), "timeouts.body: 100ms to 1h"),
         ((tenth..=86_400 * second).contains(&timeouts.request), "timeouts.request: 100ms to 24h"),
         ((tenth..=3600 * second).contains(&timeouts.write), "timeouts.write: 100ms to 1h"),
+        ((tenth..=3600 * second).contains(&timeouts.slow), "timeouts.slow: 100ms to 1h"),
         (
             timeouts.connection_age.is_none_or(|age| age >= second),
             "timeouts.connection_age: at least 1s, or none",

@@ -18,6 +18,7 @@ use super::moving::mailbox::Mailbox;
 use crate::base::phase::{Lifecycle, Phase};
 use crate::base::settings::Placement;
 use crate::load::assignment::Assignment;
+use crate::load::peers::PeerPlace;
 use crate::message::problem::Problem;
 use crate::metrics::Refusal;
 use crate::os::listener::{BackOff, REFUSING, accept_now};
@@ -122,14 +123,14 @@ async fn empty_inbox<S: HttpService>(admission: Admission<S>, inboxes: Arc<Inbox
         while let Some(received) = inboxes.take(lane.group(), lane.index) {
             lane.metrics().accepted.add(1);
             match TcpStream::from_std(received.socket) {
-                Ok(socket) => match received.assignment {
-                    Some(assignment) => admission.serve(socket, Some(assignment)),
-                    None => admission.refuse(socket),
+                Ok(socket) => match received.admitted {
+                    Ok((assignment, place)) => admission.serve(socket, Some(assignment), place),
+                    Err(reason) => admission.refuse(socket, reason),
                 },
                 Err(error) => {
                     tracing::warn!(lane = lane.index, %error, "cannot poll a connection");
                     lane.metrics().refuse(Refusal::AcceptError);
-                    if received.assignment.is_some() {
+                    if received.admitted.is_ok() {
                         lane.group().close();
                     }
                 }
@@ -262,17 +263,16 @@ impl<S: HttpService> Admission<S> {
     pub(crate) fn admit(&self, socket: TcpStream) {
         let lane = &self.connections.lane;
         lane.metrics().accepted.add(1);
-        if lane.group().try_open(lane.limits.connections) {
-            self.serve(socket, None);
-        } else {
-            self.refuse(socket);
+        match lane.group().admit(lane.limits.connections, || socket.peer_addr()) {
+            Ok(place) => self.serve(socket, None, place),
+            Err(reason) => self.refuse(socket, reason),
         }
     }
 
-    /// Rejects a connection above the limit: answers 503 and closes it.
-    pub(crate) fn refuse(&self, socket: TcpStream) {
+    /// Rejects a connection above a limit: answers 503 and closes it.
+    pub(crate) fn refuse(&self, socket: TcpStream, reason: Refusal) {
         let Connections { lane, tls, .. } = &*self.connections;
-        lane.metrics().refuse(Refusal::Limit);
+        lane.metrics().refuse(reason);
         // A reply would require a TLS handshake, whose cost the limit avoids.
         if tls.is_some() || self.refusing.get() >= REFUSING {
             return;
@@ -288,8 +288,13 @@ impl<S: HttpService> Admission<S> {
     }
 
     /// Serves an admitted connection.
-    pub(crate) fn serve(&self, socket: TcpStream, assignment: Option<Assignment>) {
-        let registration = Registration::new(&self.connections, assignment);
+    pub(crate) fn serve(
+        &self,
+        socket: TcpStream,
+        assignment: Option<Assignment>,
+        place: PeerPlace,
+    ) {
+        let registration = Registration::new(&self.connections, assignment, place);
         // With Nagle's algorithm, a reply in several writes would wait for the acknowledgement of
         // the first (RFC 9293 section 3.7.4). Fails only if the socket is closed.
         let _ = socket.set_nodelay(true);

@@ -123,13 +123,15 @@ impl Distributor<'_> {
     fn place(&mut self, socket: TcpStream) {
         // There is room: only this thread fills the inboxes, and it has checked.
         let Some(lane) = self.inboxes.choose(self.lanes, self.next) else { return };
-        let welcome = self.lanes.try_open(self.limit);
-        if !welcome && self.inboxes.lanes[lane].length() >= REFUSING {
+        let admitted = self.lanes.admit(self.limit, || socket.peer_addr());
+        if let Err(reason) = admitted
+            && self.inboxes.lanes[lane].length() >= REFUSING
+        {
             // Closed without a reply: the lane already rejects enough connections.
-            self.inboxes.acceptor.refuse(Refusal::Limit);
+            self.inboxes.acceptor.refuse(reason);
             return;
         }
-        self.inboxes.put(lane, socket, welcome);
+        self.inboxes.put(lane, socket, admitted);
         self.next = lane + 1;
     }
 }

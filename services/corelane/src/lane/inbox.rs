@@ -21,7 +21,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::load::assignment::{Assignment, Assignments};
 use crate::load::lane::LaneShared;
-use crate::metrics::LaneMetrics;
+use crate::load::peers::PeerPlace;
+use crate::metrics::{LaneMetrics, Refusal};
 
 /// How long a connection waits for a busy lane before others may steal it: several turns of an
 /// event loop that is not blocked.
@@ -42,15 +43,15 @@ const GRAIN: u64 = 1_000_000;
 struct Handed {
     socket: TcpStream,
     accepted: Instant,
-    welcome: bool,
+    admitted: Result<PeerPlace, Refusal>,
 }
 
 /// A connection that a lane took from an inbox.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) socket: TcpStream,
-    /// `None`: the connection is above the limit and has to be rejected.
-    pub(crate) assignment: Option<Assignment>,
+    /// An error: the connection is above a limit and has to be rejected.
+    pub(crate) admitted: Result<(Assignment, PeerPlace), Refusal>,
 }
 
 /// The inboxes of all lanes, with the acceptor's state of each.
@@ -116,17 +117,17 @@ impl Inboxes {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Adds a connection to the inbox of `lane` and wakes it. If it is not `welcome`, the lane
+    /// Adds a connection to the inbox of `lane` and wakes it. If it is not admitted, the lane
     /// rejects it. Only the acceptor may call this.
-    pub(crate) fn put(&self, lane: usize, socket: TcpStream, welcome: bool) {
+    pub(crate) fn put(&self, lane: usize, socket: TcpStream, admitted: Result<PeerPlace, Refusal>) {
         let inbox = &self.lanes[lane];
-        if welcome {
+        if admitted.is_ok() {
             self.assignments.add(lane);
             inbox.placed.fetch_add(1, Ordering::Relaxed);
         }
         {
             let mut queue = inbox.queue();
-            queue.push_back(Handed { socket, accepted: Instant::now(), welcome });
+            queue.push_back(Handed { socket, accepted: Instant::now(), admitted });
             inbox.length.store(queue.len(), Ordering::Relaxed);
             self.waiting.fetch_add(1, Ordering::Release);
         }
@@ -137,8 +138,8 @@ impl Inboxes {
     /// that lane may call this.
     pub(crate) fn take(&self, lanes: &[LaneShared], lane: usize) -> Option<Received> {
         let handed = self.pop(&self.lanes[lane], |_| true).or_else(|| self.steal(lanes, lane))?;
-        let assignment = handed.welcome.then(|| Assignment::new(&self.assignments, lane));
-        Some(Received { socket: handed.socket, assignment })
+        let assign = |place| (Assignment::new(&self.assignments, lane), place);
+        Some(Received { socket: handed.socket, admitted: handed.admitted.map(assign) })
     }
 
     fn steal(&self, lanes: &[LaneShared], lane: usize) -> Option<Handed> {
@@ -151,7 +152,7 @@ impl Inboxes {
             let patience = self.patience(lane, other);
             let inbox = &self.lanes[other];
             if let Some(handed) = self.pop(inbox, |handed| handed.waited(now) >= patience) {
-                if handed.welcome {
+                if handed.admitted.is_ok() {
                     self.assignments.reassign(other, lane);
                 }
                 lanes[lane].metrics.stolen.add(1);
@@ -333,7 +334,7 @@ mod tests {
     fn what_waits_at_a_busy_lane_wakes_one_that_sleeps() {
         let inboxes = Inboxes::new(3);
         inboxes.fall_asleep(2);
-        inboxes.put(0, socket(), true);
+        inboxes.put(0, socket(), Ok(PeerPlace::default()));
         assert!(was_told(&inboxes.lanes[0]), "its own lane first");
         assert!(is_woken(&inboxes, 2));
         assert!(!was_told(&inboxes.lanes[1]), "lane 1 is busy itself");
@@ -346,7 +347,7 @@ mod tests {
         let inboxes = Inboxes::new(2);
         inboxes.fall_asleep(0);
         inboxes.fall_asleep(1);
-        inboxes.put(0, socket(), true);
+        inboxes.put(0, socket(), Ok(PeerPlace::default()));
         assert!(!is_woken(&inboxes, 1));
         inboxes.wake_up(0);
         assert!(is_woken(&inboxes, 1), "until it is awake and does not come");

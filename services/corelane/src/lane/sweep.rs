@@ -11,9 +11,12 @@ use crate::base::clock::Tick;
 use crate::base::phase::Phase;
 use crate::base::settings::Timeouts;
 use crate::metrics::{Refusal, RequestRefusal};
+use crate::request::body_watch::BodyPatience;
 use crate::request::connection::{Connection, HangsOn, order_for};
+use crate::request::finished::Cut;
 use crate::request::lane_state::LaneState;
 use crate::request::polls::Polls;
+use crate::request::unsent::Patience;
 use crate::transport::connections::Connections;
 use crate::transport::parking_lot::SLICE;
 
@@ -26,8 +29,8 @@ const NAMED: usize = 5;
 /// Interval between sweeps: a quarter of the shortest deadline, at most half a second. A deadline
 /// starts in one sweep and ends in another, so it is up to a second late.
 fn interval(timeouts: &Timeouts, park_after: Option<Duration>) -> Duration {
-    let Timeouts { header, body, request, write, idle, .. } = timeouts;
-    let shortest = header.min(body).min(request).min(write).min(idle);
+    let Timeouts { header, body, request, write, slow, idle, .. } = timeouts;
+    let shortest = header.min(body).min(request).min(write).min(slow).min(idle);
     let shortest = park_after.map_or(*shortest, |park_after| park_after.min(*shortest));
     (shortest / 4).clamp(Duration::from_millis(25), Duration::from_millis(500))
 }
@@ -66,11 +69,11 @@ pub(crate) async fn run(sweep: Sweep) {
         let passed = now.duration_since(last).min(2 * pause);
         last = now;
         lane.clock.set(lane.clock.get() + passed);
+        lane.passed.set(passed);
+        lane.is_crowded.set(lane.unsent.is_above_limit());
         lane.metrics().beats.add(1);
         lane.pending.expire(lane.timeouts.request, Tick::now());
-        for _ in 0..lane.streams.expire(lane.timeouts.write, lane.clock.get()) {
-            lane.metrics().refuse(Refusal::WriteTimeout);
-        }
+        expire_streams(lane);
         let (mut active, mut long_idle) = (0, Vec::new());
         let mut next = Some(0);
         while let Some(from) = next {
@@ -148,12 +151,42 @@ impl Sweep {
     }
 }
 
+/// Ends the HTTP/2 streams whose clients keep them waiting.
+fn expire_streams(lane: &LaneState) {
+    let patience = Patience {
+        write: lane.timeouts.write,
+        pace: lane.send_pace,
+        is_crowded: lane.is_crowded.get(),
+        now: lane.clock.get(),
+        passed: lane.passed.get(),
+    };
+    lane.streams.expire(&patience, |cut| {
+        lane.metrics().refuse(match cut {
+            Cut::SlowReader => Refusal::SlowReader,
+            Cut::UnsentBytes => Refusal::UnsentBytes,
+            _ => Refusal::WriteTimeout,
+        });
+    });
+}
+
 /// Ends a connection if it is overdue, or the wait for its requests' bodies.
 fn look_at(connection: &Connection, lane: &LaneState, now: Instant) {
-    let metrics = lane.metrics();
-    let late = connection.bodies.expire(lane.timeouts.body, now);
-    metrics.refuse_requests(RequestRefusal::BodyTimeout, late);
+    let patience = BodyPatience {
+        allowed: lane.timeouts.body,
+        pace: lane.receive_pace,
+        now,
+        passed: lane.passed.get(),
+    };
+    connection.bodies.expire(&patience, |cut| {
+        lane.metrics().refuse_request(match cut {
+            Cut::SlowBody => RequestRefusal::SlowBody,
+            _ => RequestRefusal::BodyTimeout,
+        });
+    });
     let Some(due) = connection.due(lane, now) else { return };
+    if let Some(cut) = due.cut() {
+        connection.set_cut(cut);
+    }
     // Without a request to answer this is an ordinary close, which also follows the rules of TLS
     // and HTTP/2.
     let is_silent = connection.is_silent() || connection.is_multiplexed();

@@ -1,6 +1,8 @@
 //! The lanes of a server, as all its threads see them.
 
 use std::fmt;
+use std::io;
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,8 +11,9 @@ use std::time::{Duration, Instant};
 use tokio::runtime::RuntimeMetrics;
 
 use crate::load::activity::{Calls, Running, Stalls};
+use crate::load::peers::{PeerPlace, Peers};
 use crate::load::table::LoadTable;
-use crate::metrics::LaneMetrics;
+use crate::metrics::{LaneMetrics, Refusal};
 use crate::os::cpu::LaneCpu;
 
 /// The part of a lane's state that other threads can read.
@@ -98,6 +101,8 @@ pub(crate) struct LaneGroup {
     lanes: Box<[LaneShared]>,
     /// Open connections over all lanes, for the limit. Changed only on accept and close.
     open: Open,
+    /// Those of each address, if they are limited.
+    peers: Option<Arc<Peers>>,
 }
 
 /// On its own cache lines, because requests read its neighbor.
@@ -115,18 +120,36 @@ impl Deref for LaneGroup {
 
 impl LaneGroup {
     /// A lane for each entry of `cpus`, pinned to it if it is set, with counters for so many routes.
-    pub(crate) fn new(cpus: &[Option<usize>], routes: usize) -> Arc<Self> {
+    /// `of_address`: limit of the connections of one address.
+    pub(crate) fn new(
+        cpus: &[Option<usize>],
+        routes: usize,
+        of_address: Option<usize>,
+    ) -> Arc<Self> {
         let lanes = cpus.iter().map(|&cpu| LaneShared::new(cpu, routes)).collect();
-        Arc::new(LaneGroup { lanes, open: Open::default() })
+        Arc::new(LaneGroup { lanes, open: Open::default(), peers: of_address.map(Peers::new) })
     }
 
-    /// Reserves one of the open connections, if the limit allows.
-    pub(crate) fn try_open(&self, limit: usize) -> bool {
+    /// Reserves one of the `limit` open connections, and one of those of its address, unless there
+    /// are too many.
+    pub(crate) fn admit(
+        &self,
+        limit: usize,
+        peer: impl FnOnce() -> io::Result<SocketAddr>,
+    ) -> Result<PeerPlace, Refusal> {
+        let place = match &self.peers {
+            None => PeerPlace::default(),
+            Some(peers) => match peer() {
+                Ok(address) => peers.enter(address.ip()).ok_or(Refusal::AddressLimit)?,
+                // The client has disconnected.
+                Err(_) => PeerPlace::default(),
+            },
+        };
         if self.open.0.fetch_add(1, Ordering::Relaxed) < limit {
-            return true;
+            return Ok(place);
         }
         self.open.0.fetch_sub(1, Ordering::Relaxed);
-        false
+        Err(Refusal::Limit)
     }
 
     pub(crate) fn close(&self) {
@@ -141,6 +164,11 @@ impl LaneGroup {
     /// Requests in flight over all lanes.
     pub(crate) fn in_flight(&self) -> u64 {
         self.iter().map(|lane| lane.metrics.in_flight.get()).sum()
+    }
+
+    /// Bytes of replies that wait for their clients, over all lanes.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.iter().map(|lane| lane.metrics.unsent.get()).sum()
     }
 
     /// Connections that have left a lane and not arrived at another.

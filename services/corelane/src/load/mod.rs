@@ -4,5 +4,6 @@ pub(crate) mod activity;
 pub(crate) mod assignment;
 pub(crate) mod busy;
 pub(crate) mod lane;
+pub(crate) mod peers;
 pub(crate) mod report;
 pub(crate) mod table;

@@ -19,6 +19,15 @@ pub(crate) enum Refusal {
     /// [`Timeouts::write`](crate::Timeouts::write) expired for the connection or one of its
     /// streams.
     WriteTimeout,
+    /// The client of the connection, or of one of its streams, read at less than
+    /// [`Limits::send_rate`](crate::Limits::send_rate).
+    SlowReader,
+    /// The client of the connection, or of one of its streams, read nothing while the server was
+    /// above [`Limits::unsent_bytes`](crate::Limits::unsent_bytes).
+    UnsentBytes,
+    /// Its address had
+    /// [`Limits::connections_per_address`](crate::Limits::connections_per_address) connections.
+    AddressLimit,
     /// An HTTP/2 client reset too many streams, or sent too many CONTINUATION frames.
     Flood,
     /// It reached its [`Timeouts::connection_age`](crate::Timeouts::connection_age). Not a failure.
@@ -38,7 +47,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    pub(crate) const ALL: [(Refusal, &'static str); 14] = [
+    pub(crate) const ALL: [(Refusal, &'static str); 17] = [
         (Refusal::Limit, "limit"),
         (Refusal::HeaderTimeout, "header_timeout"),
         (Refusal::IdleTimeout, "idle_timeout"),
@@ -46,6 +55,9 @@ impl Refusal {
         (Refusal::BadRequest, "bad_request"),
         (Refusal::HeaderTooLarge, "header_too_large"),
         (Refusal::WriteTimeout, "write_timeout"),
+        (Refusal::SlowReader, "slow_reader"),
+        (Refusal::UnsentBytes, "unsent_bytes"),
+        (Refusal::AddressLimit, "address_limit"),
         (Refusal::Flood, "flood"),
         (Refusal::Age, "age"),
         (Refusal::Requests, "requests"),
@@ -143,6 +155,10 @@ pub(crate) enum RequestRefusal {
     Invalid,
     /// The next bytes of its body did not arrive within [`Timeouts::body`](crate::Timeouts::body).
     BodyTimeout,
+    /// Its body arrived at less than [`Limits::receive_rate`](crate::Limits::receive_rate).
+    SlowBody,
+    /// The server was above [`Limits::unsent_bytes`](crate::Limits::unsent_bytes).
+    UnsentBytes,
     /// An HTTP/2 request had more fields than [`Limits::headers`](crate::Limits::headers).
     TooManyHeaders,
     /// The header list of an HTTP/2 request was larger than
@@ -151,7 +167,7 @@ pub(crate) enum RequestRefusal {
 }
 
 impl RequestRefusal {
-    pub(crate) const ALL: [(RequestRefusal, &'static str); 9] = [
+    pub(crate) const ALL: [(RequestRefusal, &'static str); 11] = [
         (RequestRefusal::QueueFull, "queue_full"),
         (RequestRefusal::PoolFull, "pool_full"),
         (RequestRefusal::Timeout, "request_timeout"),
@@ -159,6 +175,8 @@ impl RequestRefusal {
         (RequestRefusal::UriTooLong, "uri_too_long"),
         (RequestRefusal::Invalid, "invalid"),
         (RequestRefusal::BodyTimeout, "body_timeout"),
+        (RequestRefusal::SlowBody, "slow_body"),
+        (RequestRefusal::UnsentBytes, "unsent_bytes"),
         (RequestRefusal::TooManyHeaders, "too_many_headers"),
         (RequestRefusal::HeaderTooLarge, "header_too_large"),
     ];

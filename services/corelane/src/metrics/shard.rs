@@ -129,6 +129,8 @@ pub(crate) struct LaneMetrics {
     pub(crate) arrived: Count,
     /// Connections with a request since the last sweep.
     pub(crate) active: Count,
+    /// Bytes of replies that wait for their clients.
+    pub(crate) unsent: Count,
     /// Busy share of the time between the last two sweeps, in millionths.
     pub(crate) busy: Count,
     woken: [Count; Woken::ALL.len()],
@@ -160,6 +162,7 @@ impl LaneMetrics {
             parkings: Count::default(),
             arrived: Count::default(),
             active: Count::default(),
+            unsent: Count::default(),
             busy: Count::default(),
             woken: Default::default(),
             moved: Default::default(),

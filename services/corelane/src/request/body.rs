@@ -216,6 +216,9 @@ impl Body for Incoming {
             ended => return Poll::Ready(ended),
         };
         let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
+        if let Some(watch) = &self.watch {
+            watch.receive(bytes);
+        }
         self.left = left.checked_sub(bytes);
         if self.left.is_some() {
             return Poll::Ready(Some(Ok(frame)));

@@ -1,7 +1,7 @@
 //! Tracks how long the service has waited for the next bytes of each request body.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -9,13 +9,20 @@ use std::time::{Duration, Instant};
 use atomic_waker::AtomicWaker;
 use slab::Slab;
 
+use crate::request::finished::Cut;
+use crate::request::pace::Pace;
+
 /// State of a request body that its reader shares with the lane. The reader may be on any thread,
 /// and only the reader changes `waits`.
 #[derive(Debug, Default)]
 pub(crate) struct BodyWatch {
     /// Incremented when the reader starts and stops waiting: odd while it waits.
     waits: AtomicU32,
+    /// Bytes that the reader has received.
+    received: AtomicU64,
     expired: AtomicBool,
+    /// It expired because the client was too slow.
+    slow: AtomicBool,
     too_large: AtomicBool,
     /// What the reader dropped of the body before its end.
     dropped: Mutex<Option<hyper::body::Incoming>>,
@@ -34,6 +41,17 @@ impl BodyWatch {
     pub(crate) fn proceed(&self) {
         let waits = self.waits.load(Ordering::Relaxed);
         self.waits.store(waits.wrapping_add(waits & 1), Ordering::Release);
+    }
+
+    /// The reader has received bytes.
+    pub(crate) fn receive(&self, bytes: u64) {
+        self.received.store(self.received.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+    }
+
+    /// Whether the client was abandoned, and why.
+    pub(crate) fn cut(&self) -> Option<Cut> {
+        let cut = if self.slow.load(Ordering::Acquire) { Cut::SlowBody } else { Cut::BodyTimeout };
+        self.is_expired().then_some(cut)
     }
 
     /// Whether the next bytes did not come in time.
@@ -73,6 +91,46 @@ struct Watched {
     /// The value of `waits` at the last sweep, and when it was first seen.
     seen: u32,
     since: Instant,
+    /// The value of `received` at the last sweep, and whether the reader waited.
+    received: u64,
+    waited: bool,
+    /// How long the client may still be slow.
+    left: Duration,
+    /// The head of the reply is ready.
+    answered: bool,
+}
+
+/// What a sweep compares the senders of bodies with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BodyPatience {
+    /// Longest wait for the next bytes.
+    pub(crate) allowed: Duration,
+    /// Until the head of the reply is ready. After it, the service and its client may talk at any
+    /// speed.
+    pub(crate) pace: Pace,
+    pub(crate) now: Instant,
+    /// Time since the last sweep.
+    pub(crate) passed: Duration,
+}
+
+impl Watched {
+    /// Whether the client is too slow. Time counts while the service waits for the client.
+    fn is_slow(&mut self, waits: bool, patience: &BodyPatience) -> bool {
+        let received = self.watch.received.load(Ordering::Relaxed);
+        let came = received - std::mem::replace(&mut self.received, received);
+        let waited = std::mem::replace(&mut self.waited, waits) && waits;
+        let passed = if waited { patience.passed } else { Duration::ZERO };
+        self.left = patience.pace.spend(self.left, came, passed);
+        waited && !self.answered && self.left.is_zero()
+    }
+
+    /// Whether the reader has waited for too long.
+    fn is_late(&mut self, waits: u32, patience: &BodyPatience) -> bool {
+        if waits & 1 == 0 || waits != self.seen {
+            (self.seen, self.since) = (waits, patience.now);
+        }
+        patience.now.saturating_duration_since(self.since) > patience.allowed
+    }
 }
 
 /// The request bodies of a connection.
@@ -81,14 +139,27 @@ pub(crate) struct Bodies(RefCell<Slab<Watched>>);
 
 impl Bodies {
     /// Watches a body until [`Bodies::forget`] is called with the key.
-    pub(crate) fn watch(&self, now: Instant) -> (usize, Arc<BodyWatch>) {
+    pub(crate) fn watch(&self, now: Instant, pace: Pace) -> (usize, Arc<BodyWatch>) {
         let watch = Arc::new(BodyWatch::default());
-        let watched = Watched { watch: Arc::clone(&watch), seen: 0, since: now };
+        let watched = Watched {
+            watch: Arc::clone(&watch),
+            seen: 0,
+            since: now,
+            received: 0,
+            waited: false,
+            left: pace.grace(),
+            answered: false,
+        };
         (self.0.borrow_mut().insert(watched), watch)
     }
 
     pub(crate) fn forget(&self, key: usize) {
         self.0.borrow_mut().remove(key);
+    }
+
+    /// The head of the reply to the request with this body is ready.
+    pub(crate) fn set_answered(&self, key: usize) {
+        self.0.borrow_mut()[key].answered = true;
     }
 
     /// Whether a service waits for a body.
@@ -97,22 +168,18 @@ impl Bodies {
         bodies.iter().any(|(_, body)| body.watch.waits.load(Ordering::Acquire) & 1 == 1)
     }
 
-    /// Expires the bodies whose readers have waited for longer than `allowed`, and returns their
-    /// number.
-    pub(crate) fn expire(&self, allowed: Duration, now: Instant) -> u64 {
-        let mut expired = 0;
+    /// Expires the bodies whose clients are late or too slow, and calls `expired` for each.
+    pub(crate) fn expire(&self, patience: &BodyPatience, mut expired: impl FnMut(Cut)) {
         for (_, body) in self.0.borrow_mut().iter_mut() {
             let waits = body.watch.waits.load(Ordering::Acquire);
-            if waits & 1 == 0 || waits != body.seen {
-                (body.seen, body.since) = (waits, now);
-            } else if now.saturating_duration_since(body.since) > allowed
-                && !body.watch.is_expired()
-            {
+            let late = body.is_late(waits, patience);
+            let slow = body.is_slow(waits & 1 == 1, patience) && !late;
+            if (late || slow) && !body.watch.is_expired() {
+                body.watch.slow.store(slow, Ordering::Release);
                 body.watch.expire();
-                expired += 1;
+                expired(if slow { Cut::SlowBody } else { Cut::BodyTimeout });
             }
         }
-        expired
     }
 }
 
@@ -122,29 +189,66 @@ mod tests {
 
     const ALLOWED: Duration = Duration::from_secs(1);
 
+    /// Bodies that expire at a time, by reason, where `passed` is the time since the last sweep.
+    fn expire(bodies: &Bodies, pace: Pace, now: Instant, passed: Duration) -> Vec<Cut> {
+        let mut cuts = Vec::new();
+        let patience = BodyPatience { allowed: ALLOWED, pace, now, passed };
+        bodies.expire(&patience, |cut| cuts.push(cut));
+        cuts
+    }
+
     #[test]
     fn only_a_reader_that_waits_expires() {
         let bodies = Bodies::default();
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
-        let (_, watch) = bodies.watch(begun);
-        assert_eq!(bodies.expire(ALLOWED, at(10)), 0, "the service does not read");
+        let any = Pace::new(None, ALLOWED);
+        let expired = |seconds| expire(&bodies, any, at(seconds), ALLOWED);
+        let (_, watch) = bodies.watch(begun, any);
+        assert_eq!(expired(10), [], "the service does not read");
         watch.wait(Waker::noop());
-        assert_eq!(bodies.expire(ALLOWED, at(20)), 0, "first seen waiting");
+        assert_eq!(expired(20), [], "first seen waiting");
         watch.proceed();
         watch.wait(Waker::noop());
-        assert_eq!(bodies.expire(ALLOWED, at(30)), 0, "waiting again");
+        assert_eq!(expired(30), [], "waiting again");
         watch.wait(Waker::noop());
         assert!(bodies.is_awaited());
-        assert_eq!(bodies.expire(ALLOWED, at(32)), 1, "polled again, without a byte");
-        assert!(watch.is_expired());
-        assert_eq!(bodies.expire(ALLOWED, at(40)), 0, "counted once");
+        assert_eq!(expired(32), [Cut::BodyTimeout], "polled again, without a byte");
+        assert_eq!(watch.cut(), Some(Cut::BodyTimeout));
+        assert_eq!(expired(40), [], "counted once");
+    }
+
+    #[test]
+    fn a_body_is_slow_only_while_the_service_waits_for_it_and_has_not_answered() {
+        let second = Duration::from_secs(1);
+        let pace = Pace::new(Some(100), 10 * second);
+        let (begun, bodies) = (Instant::now(), Bodies::default());
+        // A byte each second, to a service that waits, works or has answered.
+        for (waits, answered, cuts) in
+            [(true, false, &[Cut::SlowBody][..]), (false, false, &[]), (true, true, &[])]
+        {
+            let (key, watch) = bodies.watch(begun, pace);
+            if answered {
+                bodies.set_answered(key);
+            }
+            let mut seen = Vec::new();
+            for seconds in 1..30 {
+                watch.proceed();
+                watch.receive(1);
+                if waits {
+                    watch.wait(Waker::noop());
+                }
+                seen.extend(expire(&bodies, pace, begun + seconds * second, second));
+            }
+            assert_eq!(seen, cuts, "waits {waits}, answered {answered}");
+            bodies.forget(key);
+        }
     }
 
     #[test]
     fn a_body_that_is_forgotten_is_freed() {
         let bodies = Bodies::default();
-        let (key, watch) = bodies.watch(Instant::now());
+        let (key, watch) = bodies.watch(Instant::now(), Pace::new(None, ALLOWED));
         bodies.forget(key);
         assert_eq!(Arc::strong_count(&watch), 1);
         assert!(!bodies.is_awaited());

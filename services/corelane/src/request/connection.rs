@@ -3,10 +3,10 @@
 //! Handling a request does not read the clock for this state. Events set flags, and the next sweep
 //! assigns its own time to them. So a deadline starts up to one sweep late, and never early.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 
@@ -15,9 +15,11 @@ use crate::base::phase::Phase;
 use crate::metrics::kind::KindIndex;
 use crate::metrics::{Refusal, RequestPhase};
 use crate::request::body_watch::Bodies;
+use crate::request::finished::Cut;
 use crate::request::lane_state::LaneState;
 use crate::request::polls::PollTime;
 use crate::request::record::RequestRecord;
+use crate::request::unsent::Unsent;
 
 mod due;
 mod leaving;
@@ -121,8 +123,14 @@ pub(crate) struct Connection {
     unflushed: Cell<bool>,
     /// `unflushed` was already set at the last sweep.
     stalled: Cell<bool>,
-    /// The client has read bytes since the last sweep.
-    progressed: Cell<bool>,
+    /// Bytes that the socket has accepted since the last sweep.
+    accepted_bytes: Cell<u64>,
+    /// How long the client may still be slow; set by sweeps.
+    left: Cell<Duration>,
+    /// What hyper has of its replies; made when that begins.
+    unsent: OnceCell<Rc<Unsent>>,
+    /// Why the client was abandoned.
+    cut: Cell<Option<Cut>>,
     /// Closing the socket discards the data that it holds.
     reset: Cell<bool>,
     /// The output belongs to a dispatched request, or is our own.
@@ -182,7 +190,10 @@ impl Connection {
             last: Cell::new(false),
             unflushed: Cell::new(false),
             stalled: Cell::new(false),
-            progressed: Cell::new(false),
+            accepted_bytes: Cell::new(0),
+            left: Cell::default(),
+            unsent: OnceCell::new(),
+            cut: Cell::new(None),
             reset: Cell::new(false),
             asked: Cell::new(false),
             refused: Cell::new(false),
@@ -280,6 +291,7 @@ impl Connection {
         // Pipelined: the last bytes of the previous reply are sent with this one.
         self.observe_write(self.unwritten.take());
         let turn = self.turn.get();
+        let request_record = self.with_cut(request_record);
         match (made, request_record) {
             (Some((kind, made)), request_record) => {
                 self.unwritten.replace(Some(Unwritten { kind, made, turn, request_record }));
@@ -292,6 +304,17 @@ impl Connection {
         if self.in_flight.get() == 0 && self.activity.get() != Activity::Leaving {
             self.enter(Activity::Idle);
         }
+    }
+
+    /// Notes in a record why the client was abandoned, if it was.
+    fn with_cut(
+        &self,
+        mut request_record: Option<Box<RequestRecord>>,
+    ) -> Option<Box<RequestRecord>> {
+        if let Some(request_record) = &mut request_record {
+            request_record.set_cut(self.cut.get());
+        }
+        request_record
     }
 
     /// Makes the next reply the last, because of age or number of requests. This is not a failure.
@@ -340,9 +363,20 @@ impl Connection {
         self.unflushed.set(true);
     }
 
-    /// The socket or the HTTP/2 window accepted bytes of a reply.
-    pub(crate) fn wrote(&self) {
-        self.progressed.set(true);
+    /// The socket accepted bytes of a reply.
+    #[inline]
+    pub(crate) fn wrote(&self, bytes: usize) {
+        self.accepted_bytes.set(self.accepted_bytes.get() + bytes as u64);
+    }
+
+    /// What hyper has of its replies.
+    pub(crate) fn unsent(&self) -> &Rc<Unsent> {
+        self.unsent.get_or_init(|| Unsent::new(&self.lane.unsent))
+    }
+
+    /// The client is abandoned.
+    pub(crate) fn set_cut(&self, cut: Cut) {
+        self.cut.set(Some(cut));
     }
 
     /// hyper has written all bytes of its replies to the socket.
@@ -434,9 +468,8 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         // The end of this reply was not written to the socket.
-        if let Some(request_record) =
-            self.unwritten.take().and_then(|unwritten| unwritten.request_record)
-        {
+        let request_record = self.unwritten.take().and_then(|unwritten| unwritten.request_record);
+        if let Some(request_record) = self.with_cut(request_record) {
             self.lane.end_request_record(request_record, None);
         }
     }

@@ -44,6 +44,8 @@ pub struct Finished<'a> {
     pub complete: bool,
     /// Bytes of the reply's body that were ready to send.
     pub body_bytes: u64,
+    /// Why the server abandoned its client, if it did.
+    pub cut: Option<Cut>,
     /// The durations of its phases.
     pub times: Times,
     /// The trace context of the request, with [`Builder::traces`](crate::Builder::traces).
@@ -52,6 +54,45 @@ pub struct Finished<'a> {
     pub span: Option<Span<'a>>,
     pub(crate) id: Option<&'a Id>,
     pub(crate) begun: Tick,
+}
+
+/// Why the server abandoned the client of a request.
+///
+/// ```
+/// assert_eq!(corelane::Cut::SlowReader.as_str(), "slow_reader");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cut {
+    /// It read nothing of the reply for [`Timeouts::write`](crate::Timeouts::write).
+    WriteTimeout,
+    /// It read the reply at less than [`Limits::send_rate`](crate::Limits::send_rate).
+    SlowReader,
+    /// It read nothing of the reply for 5 s, while the server was above
+    /// [`Limits::unsent_bytes`](crate::Limits::unsent_bytes).
+    UnsentBytes,
+    /// It sent nothing of the body for [`Timeouts::body`](crate::Timeouts::body).
+    BodyTimeout,
+    /// It sent the body at less than [`Limits::receive_rate`](crate::Limits::receive_rate).
+    SlowBody,
+}
+
+impl Cut {
+    /// Its name, as in the label `reason` of the metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Cut::WriteTimeout => "write_timeout",
+            Cut::SlowReader => "slow_reader",
+            Cut::UnsentBytes => "unsent_bytes",
+            Cut::BodyTimeout => "body_timeout",
+            Cut::SlowBody => "slow_body",
+        }
+    }
+
+    /// Whether the reply was cut.
+    pub(crate) fn ends_reply(self) -> bool {
+        matches!(self, Cut::WriteTimeout | Cut::SlowReader | Cut::UnsentBytes)
+    }
 }
 
 /// A request to record as a span of its trace.

@@ -26,9 +26,10 @@ use crate::metrics::kind::{KindIndex, method_index};
 use crate::request::body_watch::BodyWatch;
 use crate::request::connection::{Connection, Order};
 use crate::request::current;
+use crate::request::finished::Cut;
 use crate::request::lane_state::{LANE, LaneState, REPLICA};
 use crate::request::record::{RequestRecord, RequestRecords};
-use crate::request::streams::BodyStep;
+use crate::request::unsent::{Piece, Sending};
 
 /// Maximum bytes of an unread request body that are discarded to keep the connection. Discarding
 /// more costs more than a new connection.
@@ -56,6 +57,8 @@ pub(crate) struct InFlightRequest {
     held: u64,
     /// The body and its key on the connection, if there is one.
     body: Option<(usize, Arc<BodyWatch>)>,
+    /// Its reply, once that is sent over HTTP/2.
+    sending: Option<Rc<Sending>>,
     /// Its request record, if enabled; on loan to this thread while the request is polled.
     pub(crate) request_record: Cell<Option<Box<RequestRecord>>>,
 }
@@ -78,7 +81,7 @@ impl InFlightRequest {
         if let Some(accept) = accept {
             shared.metrics.observe_phase(kind, RequestPhase::Accept, accept);
         }
-        let body = has_body.then(|| connection.bodies.watch(lane.clock.get()));
+        let body = has_body.then(|| connection.bodies.watch(lane.clock.get(), lane.receive_pace));
         shared.metrics.in_flight.add(1);
         shared.metrics.expected.add(expected);
         InFlightRequest {
@@ -92,6 +95,7 @@ impl InFlightRequest {
             expected,
             held: 0,
             body,
+            sending: None,
             request_record: Cell::new(
                 lane.request_records
                     .as_ref()
@@ -148,6 +152,21 @@ impl InFlightRequest {
     /// Whether it came over HTTP/2.
     pub(crate) fn is_http2(&self) -> bool {
         self.version == Version::HTTP_2
+    }
+
+    /// Its reply, which is now sent over HTTP/2.
+    fn sending(&mut self) -> &Rc<Sending> {
+        self.sending.get_or_insert_with(|| {
+            let sending = Sending::new(self.connection.unsent());
+            self.lane.streams.note(&sending);
+            sending
+        })
+    }
+
+    /// Why its client was abandoned, if it was.
+    fn cut(&self) -> Option<Cut> {
+        let of_reply = self.sending.as_ref().and_then(|sending| sending.cut());
+        of_reply.or_else(|| self.body.as_ref()?.1.cut())
     }
 
     /// Expected lane time of the request in nanoseconds.
@@ -222,6 +241,9 @@ impl InFlightRequest {
         self.status = Some(head.status);
         self.made = Some(now);
         self.settle_expected();
+        if let Some((key, _)) = self.body {
+            self.connection.bodies.set_answered(key);
+        }
         self.lane.metrics().observe_duration(self.kind, now.since(self.begun));
         // RFC 9110 section 9.3.2: HEAD has the header fields of GET without a body.
         if self.head
@@ -309,18 +331,22 @@ impl Drop for InFlightRequest {
         // Counted before it is removed, so that no reader misses its result.
         metrics.finish(self.kind, self.status);
         metrics.in_flight.sub(1);
+        let mut request_record = self.request_record.take();
+        if let Some(request_record) = &mut request_record {
+            request_record.set_cut(self.cut());
+        }
         if let Some((key, _)) = self.body {
             self.connection.bodies.forget(key);
         }
         let made = self.made.map(|made| (self.kind, made));
-        self.connection.end_request(made, self.request_record.take());
+        self.connection.end_request(made, request_record);
     }
 }
 
 /// Maximum bytes that an HTTP/2 stream hands to hyper at a time. hyper keeps them until the
-/// client's window accepts them, and does not show how long they wait, so the amount is small. With
-/// a much smaller piece, more windows of the client would end within a piece, each with a small
-/// frame.
+/// client's window accepts them, and a stream that has handed over all its bytes cannot be ended, so
+/// the amount is small. With a much smaller piece, more windows of the client would end within a
+/// piece, each with a small frame.
 const PIECE: usize = 64 * 1024;
 
 pin_project! {
@@ -329,7 +355,7 @@ pin_project! {
         #[pin]
         inner: Either<B, Full<Bytes>>,
         // The rest of the last frame, over HTTP/2.
-        rest: Bytes,
+        rest: Piece,
         in_flight: InFlightRequest,
     }
 }
@@ -350,7 +376,7 @@ impl<B> ReplyBody<B> {
         if in_flight.asks_head() {
             inner = Either::Right(Full::default());
         }
-        Response::from_parts(head, ReplyBody { inner, rest: Bytes::new(), in_flight })
+        Response::from_parts(head, ReplyBody { inner, rest: Piece::default(), in_flight })
     }
 
     /// The request in flight, which ends when the body is dropped.
@@ -359,25 +385,18 @@ impl<B> ReplyBody<B> {
     }
 }
 
-impl<B> Body for ReplyBody<B>
+impl<B> ReplyBody<B>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
+    /// Polls the service for the next part of the body.
+    pub(crate) fn poll_service(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.project();
         let lane = &this.in_flight.lane;
-        if !this.rest.is_empty() {
-            lane.streams.note(BodyStep::Gave);
-            let piece = this.rest.split_to(PIECE.min(this.rest.len()));
-            return Poll::Ready(Some(Ok(Frame::data(piece))));
-        }
         let mut inner = this.inner;
         let caught = || catch_unwind(AssertUnwindSafe(|| inner.as_mut().poll_frame(cx)));
         let polled =
@@ -399,20 +418,41 @@ where
                 None => request_record.give(0, true),
             }
         }
-        if !this.in_flight.is_http2() {
-            return polled;
+        polled
+    }
+}
+
+impl<B> Body for ReplyBody<B>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Piece;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Piece>, BoxError>>> {
+        let is_http2 = self.in_flight.is_http2();
+        if is_http2 {
+            let length = self.size_hint().exact();
+            let this = self.as_mut().project();
+            if !this.rest.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(this.rest.take_front(PIECE)))));
+            }
+            ready!(this.in_flight.sending().poll_room(length, cx));
         }
-        lane.streams.note(if polled.is_pending() { BodyStep::Waits } else { BodyStep::Gave });
-        let frame = ready!(polled).map(|frame| {
-            frame.map(|frame| match frame.into_data() {
-                Ok(mut data) => {
-                    *this.rest = data.split_off(PIECE.min(data.len()));
-                    Frame::data(data)
-                }
-                Err(frame) => frame,
-            })
-        });
-        Poll::Ready(frame)
+        let frame = ready!(self.as_mut().poll_service(cx));
+        let this = self.project();
+        let wrap = |data: Bytes| match is_http2 {
+            true => {
+                *this.rest = Piece::of_stream(data, this.in_flight.sending());
+                this.rest.take_front(PIECE)
+            }
+            false => Piece::of_connection(data, this.in_flight.connection.unsent()),
+        };
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(wrap))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -15,6 +15,7 @@ use crate::message::problem::Problem;
 use crate::metrics::LaneMetrics;
 use crate::metrics::kind::KindIndex;
 use crate::request::finished::Observers;
+use crate::request::pace::Pace;
 use crate::request::pending::Pending;
 use crate::request::polls::Polls;
 use crate::request::queue::Queue;
@@ -23,6 +24,7 @@ use crate::request::retry_budget::RetryBudget;
 use crate::request::routes::Routes;
 use crate::request::send_batch::SendBatch;
 use crate::request::streams::Streams;
+use crate::request::unsent::LaneUnsent;
 
 /// Settings of requests.
 #[derive(Clone, Debug, Default)]
@@ -78,8 +80,16 @@ pub(crate) struct LaneState {
     pub(crate) sends: SendBatch,
     /// HTTP/2 streams that wait for their clients.
     pub(crate) streams: Rc<Streams>,
+    /// Bytes of replies that wait for their clients.
+    pub(crate) unsent: Rc<LaneUnsent>,
+    /// Whether the last sweep found more of them in the process than it may have.
+    pub(crate) is_crowded: Cell<bool>,
+    pub(crate) send_pace: Pace,
+    pub(crate) receive_pace: Pace,
     /// Time of the last sweep, without periods in which a handler held the lane.
     pub(crate) clock: Cell<Instant>,
+    /// Time between the last two sweeps, likewise.
+    pub(crate) passed: Cell<Duration>,
     /// Tracks requests, if ids, traces or observers are enabled.
     pub(crate) request_records: Option<RequestRecords>,
 }
@@ -96,7 +106,12 @@ impl LaneState {
             retries: RetryBudget::new(),
             sends: SendBatch::new(),
             streams: Rc::default(),
+            unsent: LaneUnsent::new(lane.clone(), limits),
+            is_crowded: Cell::new(false),
+            send_pace: Pace::new(limits.send_rate, timeouts.slow),
+            receive_pace: Pace::new(limits.receive_rate, timeouts.slow),
             clock: Cell::new(Instant::now()),
+            passed: Cell::default(),
             request_records: RequestRecords::new(
                 settings.ids,
                 settings.traces,

@@ -20,7 +20,7 @@ use crate::load::lane::Lane;
 use crate::message::request_id::{ID_FIELD, Id};
 use crate::message::trace_context::{PARENT_FIELD, TraceContext};
 use crate::metrics::kind::KindIndex;
-use crate::request::finished::{Finished, Observer, Span, Times};
+use crate::request::finished::{Cut, Finished, Observer, Span, Times};
 use crate::request::routes::Routes;
 
 /// Maximum boxes that a lane keeps for reuse.
@@ -43,6 +43,7 @@ pub(crate) struct RequestRecord {
     body_bytes: u64,
     /// The service has produced the whole body of its reply.
     whole: bool,
+    cut: Option<Cut>,
 }
 
 #[derive(Debug)]
@@ -70,6 +71,11 @@ impl RequestRecord {
         self.whole |= whole;
     }
 
+    /// The server abandoned the client; the first reason counts.
+    pub(crate) fn set_cut(&mut self, cut: Option<Cut>) {
+        self.cut = self.cut.or(cut);
+    }
+
     /// The parts that another thread needs.
     pub(crate) fn named(&self) -> Box<RequestRecord> {
         let (id, trace) = (self.id.clone(), self.trace.clone());
@@ -94,6 +100,7 @@ impl RequestRecord {
             status: None,
             body_bytes: 0,
             whole: false,
+            cut: None,
         }
     }
 
@@ -101,7 +108,7 @@ impl RequestRecord {
     fn begin(&mut self, kind: KindIndex, version: Version, begun: Tick) {
         (self.kind, self.version, self.begun) = (kind, version, begun);
         (self.accept, self.started, self.made, self.status) = (None, None, None, None);
-        (self.body_bytes, self.whole) = (0, false);
+        (self.body_bytes, self.whole, self.cut) = (0, false, None);
     }
 
     /// The durations, if writing the reply took `write` nanoseconds, or if it was not written.
@@ -124,8 +131,9 @@ impl RequestRecord {
             route,
             version: self.version,
             status: self.status,
-            complete: self.whole && write.is_some(),
+            complete: self.whole && write.is_some() && !self.cut.is_some_and(Cut::ends_reply),
             body_bytes: self.body_bytes,
+            cut: self.cut,
             times: self.times(write),
             id: self.id.as_ref(),
             trace: self.trace.as_ref(),

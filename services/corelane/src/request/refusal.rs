@@ -26,6 +26,13 @@ pub(super) fn overloaded(lane: &LaneState) -> Problem {
         .header(RETRY_AFTER, HeaderValue::from(wait))
 }
 
+/// Reply while the clients of earlier requests do not read their replies.
+pub(super) fn crowded() -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
+        .detail("too many bytes of other replies wait for their clients")
+        .header(RETRY_AFTER, HeaderValue::from_static("5"))
+}
+
 /// Reply for a request whose deadline passed.
 pub(super) fn expired() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "deadline-exceeded")

@@ -24,7 +24,9 @@ use crate::request::in_flight::{InFlightRequest, ReplyBody};
 use crate::request::lane_state::LaneState;
 use crate::request::pending::PendingRequest;
 use crate::request::queue::{Admission, Queued, Slot};
-use crate::request::refusal::{body_timed_out, expired, failure, overloaded, refusal, too_large};
+use crate::request::refusal::{
+    body_timed_out, crowded, expired, failure, overloaded, refusal, too_large,
+};
 use crate::request::retry_budget::NOT_STARTED;
 use crate::request::service::HttpService;
 
@@ -153,6 +155,11 @@ impl<S: HttpService> Progress<S> {
         Progress::refused(lane, RequestRefusal::QueueFull, problem)
     }
 
+    #[cold]
+    fn crowded_out(lane: &LaneState) -> Self {
+        Progress::refused(lane, RequestRefusal::UnsentBytes, lane.not_started(crowded()))
+    }
+
     /// Starts a request that is polled at once, or queues it.
     fn admitted(
         service: &S,
@@ -160,6 +167,9 @@ impl<S: HttpService> Progress<S> {
         request: &mut Option<Request<Incoming>>,
         in_flight: &InFlightRequest,
     ) -> Self {
+        if lane.unsent.is_above_limit() {
+            return Progress::crowded_out(lane);
+        }
         let mut service = service.clone();
         match lane.queue.admit(in_flight.expected(), in_flight.begun) {
             Admission::Start(slot) => {
@@ -214,13 +224,19 @@ impl<S: HttpService> Future for Reply<S> {
             polled = Tick::now();
             *this.started = polled;
             let expected = in_flight.expect_anew();
-            this.work.set(match in_flight.lane.queue.admit(expected, in_flight.begun) {
-                Admission::Start(slot) => {
-                    let (mut service, request) = *call;
-                    Progress::started(&mut service, &mut Some(request), slot, in_flight, polled, cx)
+            let lane = &in_flight.lane;
+            this.work.set(if lane.unsent.is_above_limit() {
+                Progress::crowded_out(lane)
+            } else {
+                match lane.queue.admit(expected, in_flight.begun) {
+                    Admission::Start(slot) => {
+                        let (mut service, request) = *call;
+                        let request = &mut Some(request);
+                        Progress::started(&mut service, request, slot, in_flight, polled, cx)
+                    }
+                    Admission::Wait(queued) => Progress::Waiting { queued, call: Some(call) },
+                    Admission::Shed => Progress::shed(lane),
                 }
-                Admission::Wait(queued) => Progress::Waiting { queued, call: Some(call) },
-                Admission::Shed => Progress::shed(&in_flight.lane),
             });
         }
         if let Some(waiting) = this.pending {

@@ -1,99 +1,57 @@
 //! The HTTP/2 streams of a lane that wait for their clients.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
-use std::task::Waker;
-use std::time::{Duration, Instant};
 
 use slab::Slab;
 
-/// The last step of a stream's poll on the body of its reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BodyStep {
-    /// It gave bytes to hyper, which keeps them until the client's window accepts them.
-    Gave,
-    /// The service has no data for now.
-    Waits,
-}
+use crate::request::finished::Cut;
+use crate::request::unsent::{Patience, Sending};
 
-/// A stream whose client must accept bytes before it can continue.
-#[derive(Debug, Default)]
-struct Stalled {
-    /// Set by the sweep that saw it first.
-    since: Cell<Option<Instant>>,
-    expired: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
-}
-
-/// All streams of a lane that wait for their clients.
+/// All streams of a lane that have waited for their clients.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    stalled: RefCell<Slab<Rc<Stalled>>>,
-    /// Set by the reply's body for the task that polls it.
-    step: Cell<Option<BodyStep>>,
+    waiting: RefCell<Slab<Rc<Sending>>>,
+    /// Set by the body of a reply for the task that polls it first.
+    sending: RefCell<Option<Rc<Sending>>>,
 }
 
 impl Streams {
-    /// The body of a reply was polled.
-    pub(crate) fn note(&self, step: BodyStep) {
-        self.step.set(Some(step));
+    /// The body of this reply is polled for the first time.
+    pub(crate) fn note(&self, sending: &Rc<Sending>) {
+        self.sending.replace(Some(Rc::clone(sending)));
     }
 
-    /// Resets the streams whose clients have accepted nothing for longer than `allowed`.
-    /// Returns their number.
-    pub(crate) fn expire(&self, allowed: Duration, now: Instant) -> u64 {
-        let mut expired = 0;
-        for (_, stalled) in self.stalled.borrow().iter() {
-            let since = stalled.since.get().unwrap_or(now);
-            stalled.since.set(Some(since));
-            if now.saturating_duration_since(since) > allowed && !stalled.expired.replace(true) {
-                expired += 1;
-                if let Some(waker) = stalled.waker.borrow_mut().take() {
-                    waker.wake();
-                }
-            }
-        }
-        expired
+    /// The reply whose body was polled for the first time since the last call.
+    pub(crate) fn take_noted(&self) -> Option<Rc<Sending>> {
+        self.sending.take()
     }
 
-    /// A stream's task is about to be polled.
-    pub(crate) fn begin_poll(&self) {
-        self.step.set(None);
-    }
-
-    /// The last step of the poll on the body of the reply, if there was one.
-    pub(crate) fn take_step(&self) -> Option<BodyStep> {
-        self.step.take()
+    /// Ends the streams whose clients have kept them waiting for too long, and calls `ended` for
+    /// each.
+    pub(crate) fn expire(&self, patience: &Patience, ended: impl FnMut(Cut)) {
+        let waiting = self.waiting.borrow();
+        waiting.iter().filter_map(|(_, sending)| sending.expire(patience)).for_each(ended);
     }
 }
 
 /// A stream that waits among those of its lane, removed when dropped.
 #[derive(Debug)]
-pub(crate) struct StalledStream {
+pub(crate) struct WaitingStream {
     streams: Rc<Streams>,
-    stalled: Rc<Stalled>,
+    pub(crate) sending: Rc<Sending>,
     key: usize,
 }
 
-impl StalledStream {
-    pub(crate) fn new(streams: &Rc<Streams>) -> Self {
-        let stalled = Rc::new(Stalled::default());
-        let key = streams.stalled.borrow_mut().insert(Rc::clone(&stalled));
-        StalledStream { streams: Rc::clone(streams), stalled, key }
-    }
-
-    pub(crate) fn is_expired(&self) -> bool {
-        self.stalled.expired.get()
-    }
-
-    /// Sets the task to wake when it expires.
-    pub(crate) fn set_waker(&self, waker: &Waker) {
-        self.stalled.waker.replace(Some(waker.clone()));
+impl WaitingStream {
+    pub(crate) fn new(streams: &Rc<Streams>, sending: Rc<Sending>) -> Self {
+        let key = streams.waiting.borrow_mut().insert(Rc::clone(&sending));
+        WaitingStream { streams: Rc::clone(streams), sending, key }
     }
 }
 
-impl Drop for StalledStream {
+impl Drop for WaitingStream {
     fn drop(&mut self) {
-        self.streams.stalled.borrow_mut().remove(self.key);
+        self.streams.waiting.borrow_mut().remove(self.key);
     }
 }

@@ -325,7 +325,9 @@ impl Builder {
         let admin = self.0.admin.map(|address| bind(address, 128, false)).transpose()?;
         let (sender, requests) = unbounded_channel();
         let cpus = Cpus::new(self.0.lanes, self.0.pin, view);
-        let shared = Shared::new(plan, cpus, routes, tls, self.0.placement, self.0.steering);
+        let Settings { placement, steering, ref lane, .. } = self.0;
+        let of_address = lane.requests.limits.connections_per_address;
+        let shared = Shared::new(plan, cpus, routes, tls, placement, steering, of_address);
         let handle = ServerHandle { requests: sender, shared };
         Ok(Server { settings: self.0, listeners, admin, certificates, requests, handle })
     }

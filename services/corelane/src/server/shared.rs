@@ -40,11 +40,12 @@ impl Shared {
         tls: Option<Termination>,
         placement: Placement,
         steering: bool,
+        of_address: Option<usize>,
     ) -> Arc<Self> {
         let count = plan.lanes.len();
         let least_loaded = placement == Placement::LeastLoaded;
         Arc::new(Shared {
-            lanes: LaneGroup::new(&plan.lanes, routes.names().len()),
+            lanes: LaneGroup::new(&plan.lanes, routes.names().len(), of_address),
             plan,
             cpus,
             parts: ServerParts {

@@ -59,7 +59,7 @@ impl<S: HttpService> ReplyState<S> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, BoxError>>> {
         loop {
-            let data = match ready!(self.as_mut().body().poll_frame(cx)) {
+            let data = match ready!(self.as_mut().body().poll_service(cx)) {
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => return Poll::Ready(None),

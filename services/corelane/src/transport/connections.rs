@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::base::random::Random;
 use crate::load::assignment::Assignment;
+use crate::load::peers::PeerPlace;
 use crate::metrics::Moved;
 use crate::request::connection::{Connection, History};
 use crate::request::lane_state::LaneState;
@@ -118,11 +119,15 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Registers a connection that [`LaneGroup::try_open`](crate::load::lane::LaneGroup::try_open)
+    /// Registers a connection that [`LaneGroup::admit`](crate::load::lane::LaneGroup::admit)
     /// allowed.
-    pub(crate) fn new(connections: &Rc<Connections>, assignment: Option<Assignment>) -> Self {
+    pub(crate) fn new(
+        connections: &Rc<Connections>,
+        assignment: Option<Assignment>,
+        place: PeerPlace,
+    ) -> Self {
         let lane = &connections.lane;
-        let guard = ConnectionGuard::new(lane.group(), lane.index, assignment);
+        let guard = ConnectionGuard::new(lane.group(), lane.index, assignment, place);
         let connection = Connection::accepted(Rc::clone(lane), connections.random.chance());
         Registration::enter(connection, connections, guard)
     }

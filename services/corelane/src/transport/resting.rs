@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::load::assignment::Assignment;
 use crate::load::lane::LaneGroup;
+use crate::load::peers::PeerPlace;
 use crate::metrics::Moved;
 use crate::os::socket::{Socket, StillSocket};
 use crate::request::connection::History;
@@ -70,12 +71,19 @@ pub(crate) struct ConnectionGuard {
     lane: Option<u32>,
     /// Its assignment to the lane, if there is an acceptor.
     assignment: Option<Assignment>,
+    _place: PeerPlace,
 }
 
 impl ConnectionGuard {
-    /// Guards a connection that [`LaneGroup::try_open`] allowed.
-    pub(crate) fn new(lanes: &Arc<LaneGroup>, lane: usize, assignment: Option<Assignment>) -> Self {
-        let mut guard = ConnectionGuard { lanes: Arc::clone(lanes), lane: None, assignment };
+    /// Guards a connection that [`LaneGroup::admit`] allowed.
+    pub(crate) fn new(
+        lanes: &Arc<LaneGroup>,
+        lane: usize,
+        assignment: Option<Assignment>,
+        place: PeerPlace,
+    ) -> Self {
+        let lanes = Arc::clone(lanes);
+        let mut guard = ConnectionGuard { lanes, lane: None, assignment, _place: place };
         guard.arrive(lane);
         guard
     }

@@ -108,7 +108,7 @@ impl Stream {
             if n == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.connection.wrote();
+            self.connection.wrote(n);
             words.advance(n);
         }
         Poll::Ready(Ok(length))
@@ -216,7 +216,7 @@ impl AsyncWrite for Stream {
             return self.poll_instead(cx, buf, buf.len());
         }
         let n = ready!(Pin::new(&mut self.socket).poll_write(cx, buf))?;
-        self.connection.wrote();
+        self.connection.wrote(n);
         Poll::Ready(Ok(n))
     }
 
@@ -239,7 +239,7 @@ impl AsyncWrite for Stream {
         } else {
             ready!(Pin::new(&mut self.socket).poll_write_vectored(cx, bufs))?
         };
-        self.connection.wrote();
+        self.connection.wrote(n);
         Poll::Ready(Ok(n))
     }
 

@@ -10,7 +10,7 @@ use hyper::rt::Executor;
 use pin_project_lite::pin_project;
 use tokio::task::spawn_local;
 
-use crate::request::streams::{BodyStep, StalledStream, Streams};
+use crate::request::streams::{Streams, WaitingStream};
 
 /// Runs the streams of one connection on its lane.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ where
     F: Future + 'static,
 {
     fn execute(&self, future: F) {
-        spawn_local(StreamTask { future, stalled: None, streams: Rc::clone(&self.streams) });
+        spawn_local(StreamTask { future, waiting: None, streams: Rc::clone(&self.streams) });
     }
 }
 
@@ -33,7 +33,7 @@ pin_project! {
     struct StreamTask<F> {
         #[pin]
         future: F,
-        stalled: Option<StalledStream>,
+        waiting: Option<WaitingStream>,
         streams: Rc<Streams>,
     }
 }
@@ -43,22 +43,19 @@ impl<F: Future> Future for StreamTask<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
-        if this.stalled.as_ref().is_some_and(StalledStream::is_expired) {
+        if this.waiting.as_ref().is_some_and(|waiting| waiting.sending.cut().is_some()) {
             return Poll::Ready(());
         }
-        this.streams.begin_poll();
         let polled = this.future.poll(cx);
+        let noted = this.streams.take_noted();
         if polled.is_ready() {
             return Poll::Ready(());
         }
-        match this.streams.take_step() {
-            // More bytes were handed over, so the client has accepted some.
-            Some(BodyStep::Gave) => *this.stalled = Some(StalledStream::new(this.streams)),
-            Some(BodyStep::Waits) => *this.stalled = None,
-            None => {}
+        if let Some(sending) = noted {
+            *this.waiting = Some(WaitingStream::new(this.streams, sending));
         }
-        if let Some(stalled) = this.stalled {
-            stalled.set_waker(cx.waker());
+        if let Some(waiting) = this.waiting {
+            waiting.sending.set_waker(cx.waker());
         }
         Poll::Pending
     }

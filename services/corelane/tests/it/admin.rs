@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::limits::abuse::connect_from;
 use crate::support::{Answer, Client, Handlers, Running, builder};
 use corelane::Lanes;
 use serde_json::Value;
@@ -168,4 +169,16 @@ fn every_lane_is_shown() {
     let view: Value = serde_json::from_slice(&server.admin_get("/lanes").body).expect("JSON");
     let lanes = view["lanes"].as_array().expect("lanes").iter();
     assert_eq!(lanes.map(|lane| lane["lane"].clone()).collect::<Vec<_>>(), [0, 1, 2]);
+}
+
+/// The first of these are replaced by those that come later, and none keeps a probe out.
+#[test]
+fn silent_connections_do_not_keep_probes_out() {
+    let server = start();
+    let silent: Vec<_> = (0..300).map(|_| connect_from([127, 0, 0, 1], server.admin)).collect();
+    let probe = |source| connect_from(source, server.admin).get("/healthz").status;
+    assert_eq!((probe([127, 0, 0, 2]), probe([127, 0, 0, 1])), (200, 200));
+    // Those that are open did not come before those that were closed.
+    let mut first = silent.into_iter().next().expect("300");
+    assert!(first.read_to_close().is_empty());
 }

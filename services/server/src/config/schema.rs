@@ -82,6 +82,9 @@ schema! {
         "Connections that may move to another lane between requests: off (none), parked-only, active (also those in use)";
     "limits.connections" => limits_connections: u64 = "10000", number(1, 10_000_000),
         "Maximum open connections; further ones are rejected with 503";
+    "limits.connections_per_address" => limits_connections_per_address: Option<u64> = "off",
+        optional(number(1, 10_000_000)),
+        "Maximum open connections of one address (of IPv6: one /64); further ones are rejected with 503; off sets no limit";
     "limits.connection_requests" => limits_connection_requests: Option<u64> = "off",
         optional(number(1, 1 << 40)), "Requests of a connection before it is closed gracefully; off sets no limit";
     "limits.slots" => limits_slots: u64 = "1024", number(1, 1_000_000),
@@ -100,6 +103,15 @@ schema! {
         "Maximum size of a request's target; more is rejected with 414";
     "limits.body_bytes" => limits_body_bytes: u64 = "10MiB", size(0, 1 << 40),
         "Maximum size of a request's body; more is rejected with 413";
+    "limits.unsent_bytes" => limits_unsent_bytes: u64 = "128MiB", size(1 << 20, 1 << 40),
+        "Bytes of replies that wait for their clients, above which requests are rejected with 503";
+    "limits.unsent_connection_bytes" => limits_unsent_connection_bytes: u64 = "2MiB",
+        size(64 << 10, 1 << 30),
+        "Such bytes of an HTTP/2 connection, above which its replies are not continued";
+    "limits.send_rate" => limits_send_rate: Option<u64> = "240B", optional(size(1, 1 << 40)),
+        "Bytes per second at which a client has to read a reply, on average over timeouts.slow; off sets no rate";
+    "limits.receive_rate" => limits_receive_rate: Option<u64> = "240B", optional(size(1, 1 << 40)),
+        "Bytes per second at which a client has to send a body, on average over timeouts.slow; off sets no rate";
     "timeouts.header" => timeouts_header: Duration = "10s", duration(100 * MILLISECOND, HOUR),
         "Time limit for a whole request header";
     "timeouts.body" => timeouts_body: Duration = "30s", duration(100 * MILLISECOND, HOUR),
@@ -108,6 +120,8 @@ schema! {
         "Time limit from a request's header to the head of its reply, including the queue";
     "timeouts.write" => timeouts_write: Duration = "30s", duration(100 * MILLISECOND, HOUR),
         "Time limit in which a client must read a part of a reply";
+    "timeouts.slow" => timeouts_slow: Duration = "30s", duration(100 * MILLISECOND, HOUR),
+        "Time over which a client has to reach limits.send_rate and limits.receive_rate on average";
     "timeouts.connection_age" => timeouts_connection_age: Option<Duration> = "1h",
         optional(duration(Duration::from_secs(1), YEAR)),
         "Maximum age of a connection, less a random tenth; off sets no limit";

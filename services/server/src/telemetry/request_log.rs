@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use corelane::Finished;
+use corelane::{Cut, Finished};
 use tracing::Level;
 
 use crate::logging::trace_id;
@@ -35,6 +35,7 @@ macro_rules! log_line {
             // As in metrics for a client that disconnected before the head of its reply.
             status = request.status.map_or(499, |status| status.as_u16()),
             complete = request.complete,
+            cut = request.cut.map(Cut::as_str),
             lane = $lane,
             body_bytes = request.body_bytes,
             accept_seconds = times.accept.as_ref().map(Duration::as_secs_f64),

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use super::{Activity, Connection, Order};
 use crate::base::phase::Phase;
 use crate::metrics::{Handshake, Refusal};
+use crate::request::finished::Cut;
 use crate::request::lane_state::LaneState;
+use crate::request::unsent::CROWDED;
 
 /// How long a closing lane waits for the first request of a new connection.
 const FRESH_GRACE: Duration = Duration::from_secs(1);
@@ -78,33 +80,53 @@ pub(crate) enum Due {
     HeaderTimeout,
     IdleTimeout,
     WriteTimeout,
+    SlowReader,
+    /// The client reads nothing, and the process has too many unsent bytes.
+    UnsentBytes,
     /// A request waits, but its client has disconnected.
     Deserted,
     Drain,
     Unheeded,
 }
 
+impl Due {
+    /// Why the client is abandoned, if it is.
+    pub(crate) fn cut(self) -> Option<Cut> {
+        match self {
+            Due::WriteTimeout => Some(Cut::WriteTimeout),
+            Due::SlowReader => Some(Cut::SlowReader),
+            Due::UnsentBytes => Some(Cut::UnsentBytes),
+            _ => None,
+        }
+    }
+}
+
 impl Connection {
     /// What is due at `now`, if anything. Only the sweep may call this.
     pub(crate) fn due(&self, lane: &LaneState, now: Instant) -> Option<Due> {
-        let progressed = self.progressed.take();
+        let accepted = self.accepted_bytes.take();
         let looks = self.looks.get().saturating_add(1);
         self.looks.set(looks);
         if self.unflushed.get() {
             self.missed.set(None);
-            if progressed | !self.stalled.replace(true) {
-                self.since.set(now);
-            }
-            let waited = now.saturating_duration_since(self.since.get());
-            return (waited > lane.timeouts.write).then_some(Due::WriteTimeout);
+            return self.due_of_reader(lane, accepted, now);
         }
-        if self.is_missed(progressed, now) {
+        if let Some(unsent) = self.unsent.get() {
+            unsent.set_blocked(false);
+        }
+        if self.is_missed(accepted > 0, now) {
             return Some(Due::Deserted);
         }
         if self.stalled.take() | self.touched.take() {
             self.since.set(now);
         }
         let waited = now.saturating_duration_since(self.since.get());
+        // hyper has ended the streams whose bytes still wait, so none of them can be reset alone.
+        let hoards = self.activity.get() == Activity::Idle
+            && self.unsent.get().is_some_and(|unsent| unsent.is_any());
+        if hoards && lane.is_crowded.get() && waited > CROWDED {
+            return Some(Due::UnsentBytes);
+        }
         let fresh = self.served.get() == 0;
         if self.activity.get() == Activity::Leaving {
             return (waited > LAST_WORD).then_some(Due::Unheeded);
@@ -127,6 +149,30 @@ impl Connection {
                 let in_header = activity == Activity::Header;
                 Wait { in_header, is_fresh: fresh, waited }.due(lane)
             }
+        }
+    }
+
+    /// What is due while the socket does not accept the whole reply, of which the client has read
+    /// `accepted` bytes since the last sweep.
+    fn due_of_reader(&self, lane: &LaneState, accepted: u64, now: Instant) -> Option<Due> {
+        if !self.stalled.replace(true) {
+            self.since.set(now);
+            self.left.set(lane.send_pace.grace());
+            return None;
+        }
+        if let Some(unsent) = self.unsent.get() {
+            unsent.set_blocked(true);
+        }
+        if accepted > 0 {
+            self.since.set(now);
+        }
+        self.left.set(lane.send_pace.spend(self.left.get(), accepted, lane.passed.get()));
+        let waited = now.saturating_duration_since(self.since.get());
+        match () {
+            () if waited > lane.timeouts.write => Some(Due::WriteTimeout),
+            () if self.left.get().is_zero() => Some(Due::SlowReader),
+            () if lane.is_crowded.get() && waited > CROWDED => Some(Due::UnsentBytes),
+            () => None,
         }
     }
 
@@ -176,6 +222,14 @@ pub(crate) fn order_for(lane: &LaneState, due: Due, is_silent: bool) -> Order {
         }
         Due::WriteTimeout => {
             metrics.refuse(Refusal::WriteTimeout);
+            Order::Reset
+        }
+        Due::SlowReader => {
+            metrics.refuse(Refusal::SlowReader);
+            Order::Reset
+        }
+        Due::UnsentBytes => {
+            metrics.refuse(Refusal::UnsentBytes);
             Order::Reset
         }
         Due::Drain => Order::Finish,

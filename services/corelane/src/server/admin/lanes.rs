@@ -35,6 +35,7 @@ pub(super) struct View {
 #[derive(Debug, Serialize)]
 pub(super) struct Limits {
     pub(super) connections: usize,
+    pub(super) connections_per_address: Option<usize>,
     pub(super) connection_requests: Option<u64>,
     pub(super) slots: usize,
     pub(super) queue: usize,
@@ -44,6 +45,10 @@ pub(super) struct Limits {
     pub(super) header_bytes: usize,
     pub(super) uri_bytes: usize,
     pub(super) body_bytes: u64,
+    pub(super) unsent_bytes: u64,
+    pub(super) unsent_connection_bytes: usize,
+    pub(super) send_rate: Option<u64>,
+    pub(super) receive_rate: Option<u64>,
 }
 
 /// A JSON object, in the order of the settings.
@@ -138,6 +143,7 @@ impl View {
             park_after_ms: settings.lane.park_after.map(millis),
             limits: Limits {
                 connections: limits.connections,
+                connections_per_address: limits.connections_per_address,
                 connection_requests: limits.connection_requests,
                 slots: limits.slots,
                 queue: limits.queue,
@@ -147,6 +153,10 @@ impl View {
                 header_bytes: limits.header_bytes,
                 uri_bytes: limits.uri_bytes,
                 body_bytes: limits.body_bytes,
+                unsent_bytes: limits.unsent_bytes,
+                unsent_connection_bytes: limits.unsent_connection_bytes,
+                send_rate: limits.send_rate,
+                receive_rate: limits.receive_rate,
             },
             timeouts_ms: Timeouts(
                 timeouts.map(|(name, timeout)| (name, timeout.map(millis))).collect(),

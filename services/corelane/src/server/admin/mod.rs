@@ -2,17 +2,19 @@
 //!
 //! So a lane that is saturated, or stuck in a handler, does not fail a probe or a scrape.
 
+mod door;
 mod lanes;
 mod page;
 
 use std::cell::RefCell;
 use std::convert::Infallible;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use door::{Door, Place};
 use http::header::{
     ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, VARY,
 };
@@ -22,7 +24,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use lanes::View;
-use tokio::sync::Semaphore;
+use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 use tokio::time::{interval, timeout};
 
@@ -34,9 +36,6 @@ use crate::server::shared::Shared;
 
 /// The server's own paths.
 pub(crate) const PATHS: [&str; 5] = ["/healthz", "/readyz", "/metrics", "/lanes", "/lanes.html"];
-
-/// Maximum connections to the admin port. Others wait in the accept queue.
-const CONNECTIONS: usize = 256;
 
 /// For a whole header, and between two requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -74,42 +73,49 @@ pub(crate) async fn run(
         busy: RefCell::default(),
     });
     spawn_local(sample(Rc::clone(&admin)));
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let door = Rc::new(Door::default());
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
-        let socket = match listener.accept().await {
-            Ok((socket, _)) => socket,
+        match listener.accept().await {
+            Ok((socket, peer)) => admit(&admin, &door, socket, peer),
             Err(error) => {
                 tracing::warn!(%error, "accept failed on the admin port");
                 tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
             }
+        }
+    }
+}
+
+/// Serves a connection, if there is a place for it, until another takes that.
+fn admit(admin: &Rc<Admin>, door: &Rc<Door>, socket: TcpStream, peer: SocketAddr) {
+    let Some(place) = door.enter(peer.ip()) else { return };
+    let admin = Rc::clone(admin);
+    spawn_local(async move {
+        tokio::select! {
+            () = serve(&admin, &place, socket) => {}
+            () = place.taken() => {}
+        }
+    });
+}
+
+async fn serve(admin: &Rc<Admin>, place: &Place, socket: TcpStream) {
+    let service = service_fn(|request: Request<hyper::body::Incoming>| async {
+        place.set_busy(true);
+        let mut pages = admin.settings.pages.iter();
+        let mut reply = match pages.find(|page| page.path == request.uri().path()) {
+            Some(page) => page.answer(request).await,
+            None => admin.answer(&request),
         };
-        let admin = Rc::clone(&admin);
-        spawn_local(async move {
-            let service = service_fn(|request: Request<hyper::body::Incoming>| {
-                let admin = Rc::clone(&admin);
-                async move {
-                    let mut pages = admin.settings.pages.iter();
-                    let mut reply = match pages.find(|page| page.path == request.uri().path()) {
-                        Some(page) => page.answer(request).await,
-                        None => admin.answer(&request),
-                    };
-                    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-                    Ok::<_, Infallible>(reply)
-                }
-            });
-            let mut http = http1::Builder::new();
-            http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-            let mut connection =
-                std::pin::pin!(http.serve_connection(TokioIo::new(socket), service));
-            // Errors and disconnects of admin clients are not logged.
-            if timeout(CONNECTION_AGE, connection.as_mut()).await.is_err() {
-                connection.as_mut().graceful_shutdown();
-                let _ = timeout(LAST_REQUEST, connection).await;
-            }
-            drop(place);
-        });
+        reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        place.set_busy(false);
+        Ok::<_, Infallible>(reply)
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(socket), service));
+    // Errors and disconnects of admin clients are not logged.
+    if timeout(CONNECTION_AGE, connection.as_mut()).await.is_err() {
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(LAST_REQUEST, connection).await;
     }
 }
 

@@ -63,7 +63,9 @@ pub(super) fn render(view: &View) -> Result<String, fmt::Error> {
 
 fn server(out: &mut String, view: &View) -> fmt::Result {
     let limits = &view.limits;
-    let requests = limits.connection_requests.map_or("any".to_owned(), |n| n.to_string());
+    let requests = or_any(limits.connection_requests);
+    let of_address = or_any(limits.connections_per_address);
+    let (send, receive) = (or_any(limits.send_rate), or_any(limits.receive_rate));
     let timeouts: Vec<_> = view
         .timeouts_ms
         .0
@@ -104,6 +106,14 @@ fn server(out: &mut String, view: &View) -> fmt::Result {
                 limits.body_bytes,
             ),
         ),
+        (
+            "limits of a client",
+            format!(
+                "connections of an address {of_address}, unsent bytes {}, of a connection {}, \
+                 send rate {send}, receive rate {receive}",
+                limits.unsent_bytes, limits.unsent_connection_bytes,
+            ),
+        ),
         ("time-outs", timeouts.join(", ")),
     ];
     out.push_str("<dl>\n");
@@ -112,6 +122,10 @@ fn server(out: &mut String, view: &View) -> fmt::Result {
     }
     out.push_str("</dl>\n");
     Ok(())
+}
+
+fn or_any(limit: Option<impl Display>) -> String {
+    limit.map_or("any".to_owned(), |limit| limit.to_string())
 }
 
 /// One line for each lane.

@@ -24,13 +24,17 @@ const NUMBERS: &[OfSettings] = &[
     ),
     (
         Family::gauge(
+            "corelane_config_connections_per_address",
+            "Maximum open connections of one address of a client; +Inf if unlimited",
+        ),
+        |settings| unless_unlimited(settings.limits().connections_per_address.map(|n| n as u64)),
+    ),
+    (
+        Family::gauge(
             "corelane_config_connection_requests",
             "Maximum requests per connection; +Inf if unlimited",
         ),
-        |settings| {
-            let limit = settings.limits().connection_requests;
-            limit.map_or(Value::Real(f64::INFINITY), Value::Whole)
-        },
+        |settings| unless_unlimited(settings.limits().connection_requests),
     ),
     (
         Family::gauge(
@@ -73,6 +77,34 @@ const NUMBERS: &[OfSettings] = &[
     }),
     (
         Family::gauge(
+            "corelane_config_unsent_bytes",
+            "Bytes of replies that wait for their clients, above which requests are rejected",
+        ),
+        |settings| settings.limits().unsent_bytes.into(),
+    ),
+    (
+        Family::gauge(
+            "corelane_config_unsent_connection_bytes",
+            "Such bytes of an HTTP/2 connection, above which the bodies of its replies wait",
+        ),
+        |settings| settings.limits().unsent_connection_bytes.into(),
+    ),
+    (
+        Family::gauge(
+            "corelane_config_send_rate_bytes",
+            "Minimum bytes per second at which a client reads a reply; 0 if there is none",
+        ),
+        |settings| settings.limits().send_rate.unwrap_or_default().into(),
+    ),
+    (
+        Family::gauge(
+            "corelane_config_receive_rate_bytes",
+            "Minimum bytes per second at which a client sends a body; 0 if there is none",
+        ),
+        |settings| settings.limits().receive_rate.unwrap_or_default().into(),
+    ),
+    (
+        Family::gauge(
             "corelane_config_park_after_seconds",
             "Idle time after which a connection is parked; +Inf if never",
         ),
@@ -93,6 +125,10 @@ const NUMBERS: &[OfSettings] = &[
         |settings| settings.lane.drain.deadline.into(),
     ),
 ];
+
+fn unless_unlimited(limit: Option<u64>) -> Value {
+    limit.map_or(Value::Real(f64::INFINITY), Value::Whole)
+}
 
 const TIMEOUTS: Family =
     Family::gauge("corelane_config_timeout_seconds", "Timeouts by name; unset ones are omitted");

@@ -95,6 +95,13 @@ const OF_LANES: &[OfLane] = &[
         |lane, _| lane.metrics.in_flight.get().into(),
     ),
     (
+        Family::gauge(
+            "corelane_replies_unsent_bytes",
+            "Bytes of replies that the service handed over and the clients have not accepted",
+        ),
+        |lane, _| lane.metrics.unsent.get().into(),
+    ),
+    (
         Family::gauge("corelane_requests_queued", "Requests that wait for a slot or their turn"),
         |lane, _| lane.metrics.queued.get().into(),
     ),

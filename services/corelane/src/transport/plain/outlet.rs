@@ -63,11 +63,13 @@ impl Outlet {
         let mut socket = self.socket.borrow_mut();
         while !reply.is_empty() {
             match Pin::new(&mut *socket).poll_write(cx, reply) {
-                Poll::Ready(Ok(taken)) if taken > 0 => *reply = &reply[taken..],
+                Poll::Ready(Ok(taken)) if taken > 0 => {
+                    *reply = &reply[taken..];
+                    self.connection.wrote(taken);
+                }
                 // An error occurs again when the task writes, and ends the connection there.
                 _ => return Poll::Pending,
             }
-            self.connection.wrote();
         }
         Poll::Ready(())
     }

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::mem;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
@@ -14,6 +15,7 @@ use crate::os::socket::Socket;
 use crate::request::reply::Made;
 use crate::request::send_batch;
 use crate::request::service::HttpService;
+use crate::request::unsent::{Held, LaneUnsent, counted};
 use crate::transport::buffers::{ReplySlot, ReplyState};
 use crate::transport::encode::{self, Encoded, Framing, chunk_line};
 
@@ -29,6 +31,8 @@ pub(super) struct Writing<S: HttpService> {
     /// Behind `out`.
     part: Part,
     next: Stage<S>,
+    /// Set while it waits for the client.
+    held: Option<Held>,
 }
 
 /// A part of a body that is not copied, and the bytes that follow it.
@@ -195,7 +199,7 @@ impl<S: HttpService> Turn<'_, S> {
             self.ready = true;
             return Flow::Go(next);
         }
-        let mut writing = Writing { out, at: 0, part, next };
+        let mut writing = Writing { out, at: 0, part, next, held: None };
         if writing.is_done() {
             self.host.buffers.return_output(writing.out);
             return Flow::Go(writing.next);
@@ -203,7 +207,10 @@ impl<S: HttpService> Turn<'_, S> {
         self.connection.writing();
         match self.poll_writing(&mut writing, cx) {
             Poll::Ready(result) => self.written(writing, result),
-            Poll::Pending => Flow::Wait(Stage::Writing(Box::new(writing.held_up()))),
+            Poll::Pending => {
+                let held_up = writing.held_up(&self.host.lane.unsent);
+                Flow::Wait(Stage::Writing(Box::new(held_up)))
+            }
         }
     }
 
@@ -269,10 +276,12 @@ impl<S: HttpService> Turn<'_, S> {
             match polled {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(taken)) => writing.advance(taken),
+                Poll::Ready(Ok(taken)) => {
+                    writing.advance(taken);
+                    self.connection.wrote(taken);
+                }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             }
-            self.connection.wrote();
         }
         Pin::new(&mut *self.socket).poll_flush(cx)
     }
@@ -287,7 +296,7 @@ impl Part {
 impl<S: HttpService> Writing<S> {
     /// Continues a reply of the batch.
     pub(super) fn rest(out: Box<[u8]>, next: Stage<S>) -> Self {
-        Writing { out: out.into(), at: 0, part: Part::default(), next }
+        Writing { out: out.into(), at: 0, part: Part::default(), next, held: None }
     }
 
     fn is_done(&self) -> bool {
@@ -303,7 +312,9 @@ impl<S: HttpService> Writing<S> {
     }
 
     /// The socket accepts nothing more in this turn, so the next stage starts in another.
-    fn held_up(mut self) -> Self {
+    fn held_up(mut self, unsent: &Rc<LaneUnsent>) -> Self {
+        let bytes = self.out.len() - self.at + counted(&self.part.data);
+        self.held = Some(Held::new(unsent, bytes));
         match &mut self.next {
             Stage::Answering(answering) => answering.polled = false,
             Stage::Streaming(streaming) => streaming.polled = false,

@@ -169,7 +169,7 @@ fn a_header_list_that_is_too_large_is_answered_431(#[values(Plain, Hyper)] way: 
 }
 
 /// A client of raw frames (RFC 9113 section 4.1).
-struct Frames {
+pub(super) struct Frames {
     client: Client,
     out: Vec<u8>,
 }
@@ -181,7 +181,7 @@ const NO_ERROR: u32 = 0;
 const ENHANCE_YOUR_CALM: u32 = 0xb;
 
 impl Frames {
-    fn open(server: &Running) -> Frames {
+    pub(super) fn open(server: &Running) -> Frames {
         let mut frames = Frames { client: server.connect(), out: Vec::new() };
         frames.client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         frames.frame(4, 0, 0, &[]);
@@ -195,25 +195,25 @@ impl Frames {
         self.out.extend_from_slice(payload);
     }
 
-    fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+    pub(super) fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         self.add(kind, flags, stream, payload);
         self.flush();
     }
 
     /// Sends what was added; a server that has closed already is no error.
-    fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         let mut socket: &Socket = &self.client.socket;
         let _ = socket.write_all(&self.out);
         self.out.clear();
     }
 
     /// HEADERS of a GET, by indexed fields (RFC 7541 appendix A) and a literal path and host.
-    fn get(&mut self, stream: u32, path: &str, whole: bool) {
+    pub(super) fn get(&mut self, stream: u32, path: &str, whole: bool) {
         self.add_get(stream, path, whole);
         self.flush();
     }
 
-    fn add_get(&mut self, stream: u32, path: &str, whole: bool) {
+    pub(super) fn add_get(&mut self, stream: u32, path: &str, whole: bool) {
         let mut block = vec![0x82, 0x86, 0x04, path.len() as u8];
         block.extend_from_slice(path.as_bytes());
         block.extend_from_slice(&[0x01, 1, b't']);
@@ -222,7 +222,7 @@ impl Frames {
     }
 
     /// The next frame: its type, its flags and its payload. `None`: the server closed.
-    fn read(&mut self) -> Option<(u8, u8, Vec<u8>)> {
+    pub(super) fn read(&mut self) -> Option<(u8, u8, Vec<u8>)> {
         let mut head = [0; 9];
         match self.client.socket.read(&mut head[..1]).expect("no reset") {
             0 => return None,

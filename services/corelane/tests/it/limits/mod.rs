@@ -1,5 +1,6 @@
 //! What a client may not do, what it is told, and that nothing is kept for it.
 
+pub(crate) mod abuse;
 mod deadlines;
 mod http2;
 mod http2_age;

@@ -1,0 +1,67 @@
+//! The slowest that a client may send or read.
+
+use std::time::Duration;
+
+/// A rate that a client has to reach on average over some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// Bytes per second; `None` for any.
+    rate: Option<u64>,
+    grace: Duration,
+}
+
+impl Pace {
+    pub(crate) fn new(rate: Option<u64>, grace: Duration) -> Self {
+        Pace { rate, grace }
+    }
+
+    /// The time that a client has before its first byte.
+    pub(crate) fn grace(self) -> Duration {
+        self.grace
+    }
+
+    /// The time that a client has left, which had `left`. `passed` is how long it was waited for
+    /// since then, and `bytes` is what it sent or read. Nothing is left of a client that is too slow.
+    ///
+    /// Each byte gives time at the rate, up to the grace: a client that pauses after a burst has as
+    /// long as one that begins.
+    pub(crate) fn spend(self, left: Duration, bytes: u64, passed: Duration) -> Duration {
+        let Some(rate) = self.rate else { return self.grace };
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
+        let earned = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        left.saturating_add(earned).min(self.grace).saturating_sub(passed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_client_below_the_rate_runs_out_of_time() {
+        let pace = Pace::new(Some(100), 10 * SECOND);
+        let seconds = |bytes| {
+            let mut left = pace.grace();
+            (1..1000).find(|_| {
+                left = pace.spend(left, bytes, SECOND);
+                left.is_zero()
+            })
+        };
+        assert_eq!((seconds(0), seconds(50)), (Some(10), Some(19)));
+        assert_eq!((seconds(100), seconds(1000)), (None, None));
+    }
+
+    #[test]
+    fn a_burst_gives_no_more_time_than_the_grace() {
+        let pace = Pace::new(Some(100), 10 * SECOND);
+        assert_eq!(pace.spend(SECOND, u64::MAX, SECOND), 9 * SECOND);
+    }
+
+    #[test]
+    fn without_a_rate_time_never_ends() {
+        let pace = Pace::new(None, SECOND);
+        assert_eq!(pace.spend(SECOND, 0, 1000 * SECOND), SECOND);
+    }
+}

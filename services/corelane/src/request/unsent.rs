@@ -1,0 +1,372 @@
+//! Bytes of replies that wait for their clients: how many there are, and their bounds.
+//!
+//! The memory of a reply counts as soon as the service hands it over, until the socket or the window
+//! of the client accepts it. Above the bound of an HTTP/2 connection the bodies of its replies are
+//! not polled. Above the bound of the process new requests are shed.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::io::IoSlice;
+use std::mem;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, Bytes};
+
+use crate::base::settings::Limits;
+use crate::load::lane::Lane;
+use crate::request::finished::Cut;
+use crate::request::pace::Pace;
+
+/// Larger parts of a reply count only if nobody shares them, because they may be the only copy of
+/// something that the service keeps.
+const SHARED: usize = 256 * 1024;
+
+/// A reply of up to this size need not wait until its connection has room: it is as small as what
+/// is known of a request, and may be urgent.
+const SMALL: u64 = 16 * 1024;
+
+/// How long a client may read nothing while the process is above its bound.
+pub(crate) const CROWDED: Duration = Duration::from_secs(5);
+
+/// The unsent bytes of a lane.
+pub(crate) struct LaneUnsent {
+    lane: Lane,
+    limit: u64,
+    /// Up to this the lane need not know how much the others have.
+    floor: u64,
+    of_connection: usize,
+}
+
+impl LaneUnsent {
+    pub(crate) fn new(lane: Lane, limits: &Limits) -> Rc<Self> {
+        let floor = limits.unsent_bytes / (8 * lane.lanes.len().max(1) as u64);
+        let of_connection = limits.unsent_connection_bytes;
+        Rc::new(LaneUnsent { lane, limit: limits.unsent_bytes, floor, of_connection })
+    }
+
+    fn hold(&self, bytes: usize) {
+        self.lane.shared().metrics.unsent.add(bytes as u64);
+    }
+
+    fn release(&self, bytes: usize) {
+        self.lane.shared().metrics.unsent.sub(bytes as u64);
+    }
+
+    /// Whether the replies of all lanes take more than the process may use.
+    #[inline]
+    pub(crate) fn is_above_limit(&self) -> bool {
+        self.lane.shared().metrics.unsent.get() > self.floor
+            && self.lane.lanes.unsent() > self.limit
+    }
+}
+
+impl fmt::Debug for LaneUnsent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaneUnsent").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+/// The bytes that count of a part of a reply.
+pub(crate) fn counted(part: &Bytes) -> usize {
+    if part.len() <= SHARED || part.is_unique() { part.len() } else { 0 }
+}
+
+/// A part of a reply of the fast path that the socket did not accept, counted until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    lane: Rc<LaneUnsent>,
+    bytes: usize,
+}
+
+impl Held {
+    pub(crate) fn new(lane: &Rc<LaneUnsent>, bytes: usize) -> Self {
+        lane.hold(bytes);
+        Held { lane: Rc::clone(lane), bytes }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.lane.release(self.bytes);
+    }
+}
+
+/// The unsent bytes of a connection that hyper serves.
+#[derive(Debug)]
+pub(crate) struct Unsent {
+    lane: Rc<LaneUnsent>,
+    bytes: Cell<usize>,
+    /// Replies with unsent bytes.
+    replies: Cell<u32>,
+    /// The socket accepts nothing, so that no stream of the connection is to blame.
+    is_blocked: Cell<bool>,
+    /// The streams that wait for room.
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Unsent {
+    pub(crate) fn new(lane: &Rc<LaneUnsent>) -> Rc<Self> {
+        Rc::new(Unsent {
+            lane: Rc::clone(lane),
+            bytes: Cell::new(0),
+            replies: Cell::new(0),
+            is_blocked: Cell::new(false),
+            waiting: RefCell::default(),
+        })
+    }
+
+    /// Whether the connection has unsent bytes.
+    pub(crate) fn is_any(&self) -> bool {
+        self.bytes.get() > 0
+    }
+
+    pub(crate) fn set_blocked(&self, is_blocked: bool) {
+        self.is_blocked.set(is_blocked);
+    }
+
+    fn hold(&self, bytes: usize) {
+        self.lane.hold(bytes);
+        self.bytes.set(self.bytes.get() + bytes);
+    }
+
+    fn release(&self, bytes: usize) {
+        self.lane.release(bytes);
+        self.bytes.set(self.bytes.get() - bytes);
+        // Below the bound, so that not every byte wakes all streams.
+        let bound = self.lane.of_connection;
+        if self.bytes.get() <= bound - bound / 4 && !self.waiting.borrow().is_empty() {
+            mem::take(&mut *self.waiting.borrow_mut()).into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Whether a reply with `length` bytes still to come may hand over more.
+    fn poll_room(&self, length: Option<u64>, cx: &Context<'_>) -> Poll<()> {
+        let (bytes, bound) = (self.bytes.get(), self.lane.of_connection);
+        let is_small = length.is_some_and(|length| length <= SMALL);
+        if bytes < bound || (is_small && bytes < bound.saturating_mul(2)) {
+            return Poll::Ready(());
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            waiting.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+/// The reply of an HTTP/2 stream while it is sent. The stream may have ended for hyper before.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    connection: Rc<Unsent>,
+    held: Cell<usize>,
+    /// Bytes that the client accepted since the last sweep.
+    accepted: Cell<u64>,
+    /// It waits for room on its connection.
+    is_waiting: Cell<bool>,
+    /// Since when the client has accepted nothing, and how long it may be slow; set by the sweep.
+    since: Cell<Option<Instant>>,
+    left: Cell<Duration>,
+    cut: Cell<Option<Cut>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// What a sweep compares the clients of streams with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Longest time without a byte.
+    pub(crate) write: Duration,
+    /// For the whole connection.
+    pub(crate) pace: Pace,
+    /// The process is above its bound.
+    pub(crate) is_crowded: bool,
+    pub(crate) now: Instant,
+    /// Time since the last sweep.
+    pub(crate) passed: Duration,
+}
+
+impl Sending {
+    pub(crate) fn new(connection: &Rc<Unsent>) -> Rc<Self> {
+        Rc::new(Sending {
+            connection: Rc::clone(connection),
+            held: Cell::new(0),
+            accepted: Cell::new(0),
+            is_waiting: Cell::new(false),
+            since: Cell::new(None),
+            left: Cell::default(),
+            cut: Cell::new(None),
+            waker: RefCell::default(),
+        })
+    }
+
+    /// Whether more may be handed over, of which the service says that `length` bytes are to come.
+    pub(crate) fn poll_room(&self, length: Option<u64>, cx: &Context<'_>) -> Poll<()> {
+        let room = self.connection.poll_room(length, cx);
+        self.is_waiting.set(room.is_pending());
+        room
+    }
+
+    fn hold(&self, bytes: usize) {
+        let held = self.held.get();
+        if held == 0 && bytes > 0 {
+            self.connection.replies.set(self.connection.replies.get() + 1);
+        }
+        self.held.set(held + bytes);
+    }
+
+    fn release(&self, bytes: usize) {
+        let held = self.held.get() - bytes;
+        if held == 0 && bytes > 0 {
+            self.connection.replies.set(self.connection.replies.get() - 1);
+        }
+        self.held.set(held);
+    }
+
+    /// Whether its stream was ended because of the client, and why.
+    pub(crate) fn cut(&self) -> Option<Cut> {
+        self.cut.get()
+    }
+
+    /// Sets the task to wake when the stream is ended.
+    pub(crate) fn set_waker(&self, waker: &Waker) {
+        let mut own = self.waker.borrow_mut();
+        match own.as_ref() {
+            Some(old) if old.will_wake(waker) => {}
+            _ => *own = Some(waker.clone()),
+        }
+    }
+
+    /// Ends the stream if its client has kept it waiting for too long. Only the sweep may call this.
+    pub(crate) fn expire(&self, patience: &Patience) -> Option<Cut> {
+        let accepted = self.accepted.take();
+        let waits = self.held.get() > 0 || self.is_waiting.get();
+        if !waits || self.connection.is_blocked.get() {
+            self.since.set(None);
+            return None;
+        }
+        let Some(mut since) = self.since.get() else {
+            self.left.set(patience.pace.grace());
+            self.since.set(Some(patience.now));
+            return None;
+        };
+        if accepted > 0 {
+            since = patience.now;
+            self.since.set(Some(since));
+        }
+        // They share the rate of their connection.
+        let bytes = accepted.saturating_mul(u64::from(self.connection.replies.get().max(1)));
+        self.left.set(patience.pace.spend(self.left.get(), bytes, patience.passed));
+        let waited = patience.now.saturating_duration_since(since);
+        let cut = match () {
+            () if waited > patience.write => Cut::WriteTimeout,
+            () if self.left.get().is_zero() => Cut::SlowReader,
+            () if patience.is_crowded && waited > CROWDED => Cut::UnsentBytes,
+            () => return None,
+        };
+        if self.cut.replace(Some(cut)).is_some() {
+            return None;
+        }
+        self.waker.take().into_iter().for_each(Waker::wake);
+        Some(cut)
+    }
+}
+
+/// What counts the bytes of a piece until they are accepted or dropped.
+#[derive(Clone, Debug)]
+enum Owner {
+    Connection(Rc<Unsent>),
+    Stream(Rc<Sending>),
+}
+
+impl Owner {
+    fn connection(&self) -> &Unsent {
+        match self {
+            Owner::Connection(unsent) => unsent,
+            Owner::Stream(sending) => &sending.connection,
+        }
+    }
+}
+
+/// A part of a reply in transit to the client. It counts until it is sent.
+#[derive(Debug, Default)]
+pub(crate) struct Piece {
+    data: Bytes,
+    owner: Option<Owner>,
+    /// Whether its memory counts.
+    is_counted: bool,
+}
+
+impl Piece {
+    /// A part of a reply over HTTP/1.1.
+    pub(crate) fn of_connection(data: Bytes, unsent: &Rc<Unsent>) -> Self {
+        Piece::new(data, Owner::Connection(Rc::clone(unsent)))
+    }
+
+    /// A part of a reply over HTTP/2.
+    pub(crate) fn of_stream(data: Bytes, sending: &Rc<Sending>) -> Self {
+        sending.hold(data.len());
+        Piece::new(data, Owner::Stream(Rc::clone(sending)))
+    }
+
+    fn new(data: Bytes, owner: Owner) -> Self {
+        let is_counted = counted(&data) > 0;
+        if is_counted {
+            owner.connection().hold(data.len());
+        }
+        Piece { data, owner: Some(owner), is_counted }
+    }
+
+    /// Whether it is empty.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Takes up to `most` bytes off its beginning.
+    pub(crate) fn take_front(&mut self, most: usize) -> Piece {
+        let data = self.data.split_to(most.min(self.data.len()));
+        Piece { data, owner: self.owner.clone(), is_counted: self.is_counted }
+    }
+
+    fn release(&self, bytes: usize) {
+        let Some(owner) = &self.owner else { return };
+        if let Owner::Stream(sending) = owner {
+            sending.release(bytes);
+        }
+        if self.is_counted {
+            owner.connection().release(bytes);
+        }
+    }
+}
+
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        self.data.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.data
+    }
+
+    fn chunks_vectored<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
+        self.data.chunks_vectored(out)
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.data.advance(bytes);
+        if let Some(Owner::Stream(sending)) = &self.owner {
+            sending.accepted.set(sending.accepted.get() + bytes as u64);
+        }
+        self.release(bytes);
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.release(self.data.len());
+    }
+}

@@ -1,0 +1,166 @@
+//! Who may stay connected to the admin port. One client must not keep the probes of others out, so
+//! an address has few places, and a newcomer replaces a connection that waits.
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use slab::Slab;
+use tokio::sync::Notify;
+
+use crate::load::peers::client_of;
+
+/// Maximum connections to the admin port.
+const CONNECTIONS: usize = 256;
+
+/// Maximum connections of one address.
+const OF_ADDRESS: usize = 32;
+
+/// The connections of the admin port.
+#[derive(Debug, Default)]
+pub(super) struct Door {
+    inside: RefCell<Slab<Rc<Client>>>,
+    /// Orders the events of connections.
+    moment: Cell<u64>,
+}
+
+#[derive(Debug)]
+struct Client {
+    address: IpAddr,
+    /// When it connected or had a request.
+    active: Cell<u64>,
+    /// It has a request.
+    is_busy: Cell<bool>,
+    /// It has to leave.
+    leave: Notify,
+}
+
+/// A connection among those of the admin port, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    door: Rc<Door>,
+    client: Rc<Client>,
+    /// Unset once another connection has replaced it.
+    key: usize,
+}
+
+impl Door {
+    fn next(&self) -> u64 {
+        self.moment.set(self.moment.get() + 1);
+        self.moment.get()
+    }
+
+    /// A place for a connection of `address`; `None` if there is none, because all connections that
+    /// it could replace have a request.
+    pub(super) fn enter(self: &Rc<Self>, address: IpAddr) -> Option<Place> {
+        let address = client_of(address);
+        let crowd = match self.of(address) {
+            OF_ADDRESS.. => Some(address),
+            _ if self.inside.borrow().len() >= CONNECTIONS => self.largest(),
+            _ => None,
+        };
+        if let Some(crowd) = crowd {
+            let idle = self.longest_idle(crowd)?;
+            let idle = self.inside.borrow_mut().remove(idle);
+            idle.leave.notify_one();
+        }
+        let (active, is_busy) = (Cell::new(self.next()), Cell::new(false));
+        let client = Rc::new(Client { address, active, is_busy, leave: Notify::new() });
+        let key = self.inside.borrow_mut().insert(Rc::clone(&client));
+        Some(Place { door: Rc::clone(self), client, key })
+    }
+
+    /// Connections of an address.
+    fn of(&self, address: IpAddr) -> usize {
+        self.inside.borrow().iter().filter(|(_, client)| client.address == address).count()
+    }
+
+    /// The address with the most connections.
+    fn largest(&self) -> Option<IpAddr> {
+        let inside = self.inside.borrow();
+        let addresses = inside.iter().map(|(_, client)| client.address);
+        addresses.max_by_key(|&address| self.of(address))
+    }
+
+    /// The connection of an address that has waited longest without a request.
+    fn longest_idle(&self, address: IpAddr) -> Option<usize> {
+        let inside = self.inside.borrow();
+        let idle = inside.iter().filter(|(_, c)| c.address == address && !c.is_busy.get());
+        idle.min_by_key(|(_, client)| client.active.get()).map(|(key, _)| key)
+    }
+}
+
+impl Place {
+    /// Waits until another connection takes the place.
+    pub(super) async fn taken(&self) {
+        self.client.leave.notified().await;
+    }
+
+    /// A request begins or ends.
+    pub(super) fn set_busy(&self, is_busy: bool) {
+        self.client.is_busy.set(is_busy);
+        self.client.active.set(self.door.next());
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut inside = self.door.inside.borrow_mut();
+        // The key may belong to the connection that took the place.
+        if inside.get(self.key).is_some_and(|client| Rc::ptr_eq(client, &self.client)) {
+            inside.remove(self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(n: usize) -> IpAddr {
+        [10, 0, 0, u8::try_from(n).expect("a small number")].into()
+    }
+
+    fn is_inside(place: &Place) -> bool {
+        let inside = place.door.inside.borrow();
+        inside.iter().any(|(_, client)| Rc::ptr_eq(client, &place.client))
+    }
+
+    #[test]
+    fn an_address_replaces_its_own_connection_that_waits_longest() {
+        let door = Rc::new(Door::default());
+        let other = door.enter(address(2)).expect("room");
+        let places: Vec<_> = (0..OF_ADDRESS).filter_map(|_| door.enter(address(1))).collect();
+        places[0].set_busy(true);
+        places[1].set_busy(true);
+        places[1].set_busy(false);
+        let newcomer = door.enter(address(1)).expect("the place of another");
+        assert!(is_inside(&newcomer) && is_inside(&other));
+        let gone: Vec<_> = (0..OF_ADDRESS).filter(|&n| !is_inside(&places[n])).collect();
+        assert_eq!(gone, [2]);
+        drop(places);
+        assert!(is_inside(&newcomer), "who has left does not take the place along");
+    }
+
+    #[test]
+    fn where_all_have_requests_there_is_no_place() {
+        let door = Rc::new(Door::default());
+        let places: Vec<_> = (0..OF_ADDRESS).filter_map(|_| door.enter(address(1))).collect();
+        places.iter().for_each(|place| place.set_busy(true));
+        assert!(door.enter(address(1)).is_none());
+        assert!(door.enter(address(2)).is_some());
+    }
+
+    #[test]
+    fn a_newcomer_takes_a_place_of_the_address_with_the_most() {
+        let door = Rc::new(Door::default());
+        let some = |n, address| (0..n).filter_map(|_| door.enter(address)).collect::<Vec<_>>();
+        let many = some(OF_ADDRESS, address(0));
+        let fewer: Vec<_> = (1..=8).map(|n| some(28, address(n))).collect();
+        assert_eq!(door.inside.borrow().len(), CONNECTIONS);
+        let newcomer = door.enter(address(20)).expect("a place of another");
+        assert!(is_inside(&newcomer));
+        assert_eq!(many.iter().filter(|place| !is_inside(place)).count(), 1);
+        assert!(fewer.iter().flatten().all(is_inside));
+    }
+}

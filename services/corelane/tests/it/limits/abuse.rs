@@ -1,0 +1,333 @@
+//! Clients that hold memory, time or connections without using them.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use corelane::{Cut, Finished, Incoming, Lane, Limits, Placement, Timeouts};
+use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use rstest::rstest;
+
+use super::http2::Frames;
+use super::{BRIEF, start, wait_until_freed};
+use crate::support::{
+    Client, Handlers, PATIENCE, Running, Way,
+    Way::{Hyper, Plain},
+    big, builder,
+};
+
+/// Bytes of a part of [`Parts`], and of a whole one.
+const PART: usize = 32 << 10;
+const WHOLE: usize = 16 * PART;
+
+/// A reply that is made while it is sent, and counts its parts.
+struct Parts {
+    left: usize,
+    made: Arc<AtomicUsize>,
+}
+
+impl Body for Parts {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        self.left -= PART;
+        self.made.fetch_add(1, Ordering::SeqCst);
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from(vec![b'x'; PART])))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left as u64)
+    }
+}
+
+/// A server of [`Parts`], and how many of them it has made.
+fn parts(way: Way, limits: Limits) -> (Running, Arc<AtomicUsize>) {
+    let made = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&made);
+    let server = Running::start(way.builder().limits(limits), move |_lane: &Lane| {
+        let made = Arc::clone(&count);
+        tower::service_fn(move |_request: Request<Incoming>| {
+            let body = Parts { left: WHOLE, made: Arc::clone(&made) };
+            async move { Ok::<_, std::convert::Infallible>(Response::new(body)) }
+        })
+    });
+    (server, made)
+}
+
+const UNSENT: &str = "corelane_replies_unsent_bytes{lane=\"0\"}";
+const SETTINGS: u8 = 4;
+const WINDOW_UPDATE: u8 = 8;
+const DATA: u8 = 0;
+const RST_STREAM: u8 = 3;
+
+/// A client that asks for replies on so many streams and has no room for them.
+fn without_room(server: &Running, streams: u32) -> Frames {
+    let mut client = Frames::open(server);
+    client.frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    (0..streams).for_each(|stream| client.add_get(2 * stream + 1, "/", true));
+    client.flush();
+    client
+}
+
+#[rstest]
+fn a_connection_without_a_window_holds_no_more_than_its_bound(#[values(Plain, Hyper)] way: Way) {
+    const STREAMS: u32 = 50;
+    let bound = 4 * PART;
+    let limits = Limits { unsent_connection_bytes: bound, ..Limits::default() };
+    let (server, made) = parts(way, limits);
+    let mut client = without_room(&server, STREAMS);
+    server.wait_for_in_flight(STREAMS);
+    server.wait_for_metric(UNSENT, bound as f64);
+    assert_eq!(made.load(Ordering::SeqCst), bound / PART, "no service is asked for more");
+    // All replies come once there is room: none was cut.
+    client.frame(SETTINGS, 0, 0, &[0, 4, 0x3f, 0xff, 0xff, 0xff]);
+    client.frame(WINDOW_UPDATE, 0, 0, &[0x3f, 0, 0, 0]);
+    let mut received = 0;
+    while received < STREAMS as usize * WHOLE {
+        let (kind, _, payload) = client.read().expect("more");
+        received += if kind == DATA { payload.len() } else { 0 };
+    }
+    assert_eq!(made.load(Ordering::SeqCst), STREAMS as usize * WHOLE / PART);
+    server.wait_for_metric(UNSENT, 0.0);
+}
+
+#[rstest]
+fn above_the_bound_of_the_process_requests_are_shed_until_clients_read_or_are_cut(
+    #[values(Plain, Hyper)] way: Way,
+) {
+    let limits = Limits { unsent_bytes: 1 << 20, ..Limits::default() };
+    let (server, made) = parts(way, limits);
+    // Its reply makes progress all the time, although nobody else's does.
+    let mut steady = without_room(&server, 1);
+    server.wait_for_metric(UNSENT, PART as f64);
+    let hoarders: Vec<_> = (0..3).map(|_| without_room(&server, 20)).collect();
+    server.wait_until("shed", || server.refused_requests("unsent_bytes") > 0.0);
+    assert!(server.metric(UNSENT) > f64::from(1 << 20));
+    let before = made.load(Ordering::SeqCst);
+    let answer = server.get("/");
+    assert_eq!((answer.status, answer.header("retry-after")), (503, Some("5")));
+    assert!(answer.text().contains("urn:corelane:problem:overloaded"), "{}", answer.text());
+    assert_eq!(made.load(Ordering::SeqCst), before, "the service was not called");
+    server.wait_until("cut", || {
+        steady.frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]);
+        server.refused("unsent_bytes") > 0.0
+    });
+    // hyper may hold two parts of the steady reply.
+    server.wait_until("freed", || server.metric(UNSENT) <= 2.0 * PART as f64);
+    assert_eq!(server.get("/").status, 200);
+    steady.frame(WINDOW_UPDATE, 0, 1, &[0x3f, 0, 0, 0]);
+    steady.frame(WINDOW_UPDATE, 0, 0, &[0x3f, 0, 0, 0]);
+    let mut received = 0;
+    while received < WHOLE {
+        let (kind, _, payload) = steady.read().expect("more");
+        assert!(kind != RST_STREAM, "reset after {received} bytes");
+        received += if kind == DATA { payload.len() } else { 0 };
+    }
+    drop(hoarders);
+}
+
+/// What an observer was told of the requests that were cut.
+type Cuts = Arc<Mutex<Vec<Cut>>>;
+
+fn watched(way: Way, limits: Limits, timeouts: Timeouts) -> (corelane::Builder, Cuts) {
+    let cuts = Cuts::default();
+    let seen = Arc::clone(&cuts);
+    let builder = way.builder().limits(limits).timeouts(timeouts).observer(move |_lane| {
+        let seen = Arc::clone(&seen);
+        move |request: &Finished<'_>| seen.lock().expect("no panic").extend(request.cut)
+    });
+    (builder, cuts)
+}
+
+/// Asks for more than anyone sends in [`BRIEF`], so that every client that reads is too slow.
+fn demanding() -> (Limits, Timeouts) {
+    let limits =
+        Limits { send_rate: Some(1 << 40), receive_rate: Some(1 << 40), ..Limits::default() };
+    (limits, Timeouts { slow: BRIEF, write: PATIENCE, body: PATIENCE, ..Timeouts::default() })
+}
+
+#[rstest]
+fn a_client_that_reads_too_slowly_is_reset(#[values(Plain, Hyper)] way: Way) {
+    let (limits, timeouts) = demanding();
+    let (builder, cuts) = watched(way, limits, timeouts);
+    let server = Running::start(builder, big);
+    let mut client = server.connect();
+    client.send_get("/");
+    let mut some = vec![0; 128 << 10];
+    while client.socket.read(&mut some).is_ok_and(|bytes| bytes > 0) {
+        std::thread::sleep(BRIEF / 10);
+    }
+    assert_eq!((server.refused("slow_reader"), server.refused("write_timeout")), (1.0, 0.0));
+    server.wait_for_connections(0);
+    assert_eq!(*cuts.lock().expect("no panic"), [Cut::SlowReader]);
+}
+
+#[rstest]
+fn a_stream_whose_window_opens_too_slowly_is_reset_alone(#[values(Plain, Hyper)] way: Way) {
+    let (limits, timeouts) = demanding();
+    let (builder, cuts) = watched(way, limits, timeouts);
+    let server = Running::start(builder, big);
+    let mut client = without_room(&server, 1);
+    // One byte now and then would keep a deadline per byte alive for ever.
+    server.wait_until("reset", || {
+        client.frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]);
+        server.refused("slow_reader") == 1.0
+    });
+    server.wait_for_in_flight(0);
+    assert_eq!(*cuts.lock().expect("no panic"), [Cut::SlowReader]);
+    assert_eq!(server.metric("corelane_connections{lane=\"0\"}"), 1.0);
+}
+
+/// Makes a byte of its reply at a time.
+struct Trickle {
+    left: usize,
+    pause: Pin<Box<tokio::time::Sleep>>,
+}
+
+impl Body for Trickle {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        std::task::ready!(self.pause.as_mut().poll(cx));
+        self.left -= 1;
+        self.pause = Box::pin(tokio::time::sleep(BRIEF / 4));
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"x")))))
+    }
+}
+
+#[rstest]
+fn a_service_may_be_slower_than_its_client_has_to_be(#[values(Plain, Hyper)] way: Way) {
+    let (limits, timeouts) = demanding();
+    let (builder, cuts) = watched(way, limits, timeouts);
+    let server = Running::start(builder, |_lane: &Lane| {
+        tower::service_fn(|_request: Request<Incoming>| async {
+            let pause = Box::pin(tokio::time::sleep(Duration::ZERO));
+            Ok::<_, std::convert::Infallible>(Response::new(Trickle { left: 12, pause }))
+        })
+    });
+    let mut client = server.connect();
+    let mut frames = Frames::open(&server);
+    frames.get(1, "/", true);
+    client.send_get("/");
+    assert!(client.read_until(b"0\r\n\r\n").contains("200 OK"));
+    let mut received = 0;
+    while received < 12 {
+        let (kind, _, payload) = frames.read().expect("more");
+        received += if kind == DATA { payload.len() } else { 0 };
+    }
+    assert_eq!(server.refused("slow_reader"), 0.0);
+    assert!(cuts.lock().expect("no panic").is_empty());
+}
+
+#[rstest]
+fn a_body_that_arrives_too_slowly_is_answered_408(#[values(Plain, Hyper)] way: Way) {
+    let (limits, timeouts) = demanding();
+    let (builder, cuts) = watched(way, limits, timeouts);
+    let handlers = Handlers::new();
+    let server = Running::start(builder, handlers.factory());
+    let mut client = server.connect();
+    client.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 100000\r\n\r\n");
+    while client.socket.write_all(b"x").is_ok() && server.refused_requests("slow_body") == 0.0 {
+        std::thread::sleep(BRIEF / 50);
+    }
+    assert_eq!(client.read_answer().status, 408);
+    assert_eq!(server.refused_requests("body_timeout"), 0.0);
+    drop(client);
+    wait_until_freed(&server, &handlers);
+    assert_eq!(*cuts.lock().expect("no panic"), [Cut::SlowBody]);
+}
+
+/// Answers at once, and reads the request while it replies.
+fn talker(
+    _lane: &Lane,
+) -> impl tower::Service<
+    Request<Incoming>,
+    Response = Response<http_body_util::combinators::UnsyncBoxBody<Bytes, corelane::BodyError>>,
+    Error = std::convert::Infallible,
+    Future: Send,
+> + Clone
++ use<> {
+    tower::service_fn(|request: Request<Incoming>| async {
+        Ok(Response::new(request.into_body().boxed_unsync()))
+    })
+}
+
+#[rstest]
+fn a_client_that_talks_with_a_service_may_be_slow(#[values(Plain, Hyper)] way: Way) {
+    let (limits, timeouts) = demanding();
+    let (builder, cuts) = watched(way, limits, timeouts);
+    let server = Running::start(builder, talker);
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 12\r\n\r\n");
+    client.read_until(b"\r\n\r\n");
+    for _ in 0..12 {
+        client.send("x");
+        client.read_until(b"x");
+        std::thread::sleep(BRIEF / 4);
+    }
+    assert_eq!(client.get("/").status, 200);
+    assert!(cuts.lock().expect("no panic").is_empty());
+}
+
+/// Connects from an address of the loopback network.
+pub(crate) fn connect_from(source: [u8; 4], to: SocketAddr) -> Client {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    let socket = socket.expect("a socket");
+    let source = SocketAddr::new(IpAddr::V4(Ipv4Addr::from(source)), 0);
+    socket.bind(&source.into()).expect("an address of this machine");
+    socket.connect(&to.into()).expect("connect");
+    let socket = TcpStream::from(socket);
+    socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    Client::over(socket)
+}
+
+#[rstest]
+fn connections_of_an_address_are_limited(
+    #[values(Placement::Hashed, Placement::LeastLoaded)] placement: Placement,
+) {
+    let limits = Limits { connections_per_address: Some(2), ..Limits::default() };
+    let handlers = Handlers::new();
+    let server = Running::start(builder().placement(placement).limits(limits), handlers.factory());
+    let (one, other) = ([127, 0, 0, 1], [127, 0, 0, 2]);
+    let mut clients = [one, one, other].map(|source| connect_from(source, server.address));
+    assert!(clients.iter_mut().all(|client| client.get("/hello").status == 200));
+    let answer = connect_from(one, server.address).read_answer();
+    assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
+    assert_eq!((server.refused("address_limit"), server.refused("limit")), (1.0, 0.0));
+    let [first, ..] = clients;
+    drop(first);
+    server.wait_for_connections(2);
+    assert_eq!(connect_from(one, server.address).get("/hello").status, 200);
+}
+
+#[test]
+fn without_a_limit_an_address_has_any_number_of_connections() {
+    let (server, _) = start(Plain, Limits::default(), Timeouts::default());
+    let mut clients: Vec<_> = (0..50).map(|_| server.connect()).collect();
+    assert!(clients.iter_mut().all(|client| client.get("/hello").status == 200));
+}
