@@ -435,16 +435,21 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Piece>, BoxError>>> {
         let is_http2 = self.in_flight.is_http2();
+        let length = self.size_hint().exact();
         if is_http2 {
-            let length = self.size_hint().exact();
             let this = self.as_mut().project();
             if !this.rest.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(this.rest.take_front(PIECE)))));
             }
             ready!(this.in_flight.sending().poll_room(length, cx));
         }
-        let frame = ready!(self.as_mut().poll_service(cx));
+        let polled = self.as_mut().poll_service(cx);
         let this = self.project();
+        if is_http2 {
+            let sending = this.in_flight.sending();
+            if polled.is_pending() { sending.begin_part(length) } else { sending.end_part() }
+        }
+        let frame = ready!(polled);
         let wrap = |data: Bytes| match is_http2 {
             true => {
                 *this.rest = Piece::of_stream(data, this.in_flight.sending());

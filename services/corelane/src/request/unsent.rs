@@ -27,6 +27,9 @@ const SHARED: usize = 256 * 1024;
 /// is known of a request, and may be urgent.
 const SMALL: u64 = 16 * 1024;
 
+/// The part of a longer reply that is expected while its service makes it.
+const EXPECTED: usize = 64 * 1024;
+
 /// How long a client may read nothing while the process is above its bound.
 pub(crate) const CROWDED: Duration = Duration::from_secs(5);
 
@@ -98,6 +101,9 @@ impl Drop for Held {
 pub(crate) struct Unsent {
     lane: Rc<LaneUnsent>,
     bytes: Cell<usize>,
+    /// Bytes that services are making now. Forgotten at each sweep, because some services take long.
+    expected: Cell<usize>,
+    sweeps: Cell<u32>,
     /// Replies with unsent bytes.
     replies: Cell<u32>,
     /// The socket accepts nothing, so that no stream of the connection is to blame.
@@ -111,6 +117,8 @@ impl Unsent {
         Rc::new(Unsent {
             lane: Rc::clone(lane),
             bytes: Cell::new(0),
+            expected: Cell::new(0),
+            sweeps: Cell::new(0),
             replies: Cell::new(0),
             is_blocked: Cell::new(false),
             waiting: RefCell::default(),
@@ -122,8 +130,12 @@ impl Unsent {
         self.bytes.get() > 0
     }
 
-    pub(crate) fn set_blocked(&self, is_blocked: bool) {
+    /// A sweep has found whether the socket accepts nothing.
+    pub(crate) fn sweep(&self, is_blocked: bool) {
         self.is_blocked.set(is_blocked);
+        self.sweeps.set(self.sweeps.get().wrapping_add(1));
+        self.expected.set(0);
+        self.wake_waiting();
     }
 
     fn hold(&self, bytes: usize) {
@@ -134,16 +146,25 @@ impl Unsent {
     fn release(&self, bytes: usize) {
         self.lane.release(bytes);
         self.bytes.set(self.bytes.get() - bytes);
-        // Below the bound, so that not every byte wakes all streams.
-        let bound = self.lane.of_connection;
-        if self.bytes.get() <= bound - bound / 4 && !self.waiting.borrow().is_empty() {
+        self.wake_waiting();
+    }
+
+    /// What to stay below before streams are woken: less than the bound, so that not every byte
+    /// wakes all of them.
+    fn low(&self) -> usize {
+        self.lane.of_connection - self.lane.of_connection / 4
+    }
+
+    fn wake_waiting(&self) {
+        let bytes = self.bytes.get() + self.expected.get();
+        if bytes <= self.low() && !self.waiting.borrow().is_empty() {
             mem::take(&mut *self.waiting.borrow_mut()).into_iter().for_each(Waker::wake);
         }
     }
 
     /// Whether a reply with `length` bytes still to come may hand over more.
     fn poll_room(&self, length: Option<u64>, cx: &Context<'_>) -> Poll<()> {
-        let (bytes, bound) = (self.bytes.get(), self.lane.of_connection);
+        let (bytes, bound) = (self.bytes.get() + self.expected.get(), self.lane.of_connection);
         let is_small = length.is_some_and(|length| length <= SMALL);
         if bytes < bound || (is_small && bytes < bound.saturating_mul(2)) {
             return Poll::Ready(());
@@ -165,6 +186,8 @@ pub(crate) struct Sending {
     accepted: Cell<u64>,
     /// It waits for room on its connection.
     is_waiting: Cell<bool>,
+    /// The bytes that its service is making, and the sweeps of the connection when it began.
+    making: Cell<Option<(usize, u32)>>,
     /// Since when the client has accepted nothing, and how long it may be slow; set by the sweep.
     since: Cell<Option<Instant>>,
     left: Cell<Duration>,
@@ -193,6 +216,7 @@ impl Sending {
             held: Cell::new(0),
             accepted: Cell::new(0),
             is_waiting: Cell::new(false),
+            making: Cell::new(None),
             since: Cell::new(None),
             left: Cell::default(),
             cut: Cell::new(None),
@@ -200,11 +224,36 @@ impl Sending {
         })
     }
 
-    /// Whether more may be handed over, of which the service says that `length` bytes are to come.
+    /// Whether the service may make more, which says that `length` bytes are to come. What it has
+    /// begun to make takes memory, so it may finish that.
     pub(crate) fn poll_room(&self, length: Option<u64>, cx: &Context<'_>) -> Poll<()> {
+        if self.making.get().is_some() {
+            return Poll::Ready(());
+        }
         let room = self.connection.poll_room(length, cx);
         self.is_waiting.set(room.is_pending());
         room
+    }
+
+    /// The service is making a part of the reply, of which `length` bytes are to come.
+    pub(crate) fn begin_part(&self, length: Option<u64>) {
+        if self.making.get().is_some() {
+            return;
+        }
+        // One of unknown length may wait for an event.
+        let long = length.filter(|&length| length > SMALL);
+        let bytes =
+            long.map_or(0, |length| EXPECTED.min(usize::try_from(length).unwrap_or(EXPECTED)));
+        self.connection.expected.set(self.connection.expected.get() + bytes);
+        self.making.set(Some((bytes, self.connection.sweeps.get())));
+    }
+
+    /// The service has made the part.
+    pub(crate) fn end_part(&self) {
+        let Some((bytes, sweeps)) = self.making.take() else { return };
+        if sweeps == self.connection.sweeps.get() {
+            self.connection.expected.set(self.connection.expected.get() - bytes);
+        }
     }
 
     fn hold(&self, bytes: usize) {
@@ -240,7 +289,8 @@ impl Sending {
     /// Ends the stream if its client has kept it waiting for too long. Only the sweep may call this.
     pub(crate) fn expire(&self, patience: &Patience) -> Option<Cut> {
         let accepted = self.accepted.take();
-        let waits = self.held.get() > 0 || self.is_waiting.get();
+        let is_full = self.connection.bytes.get() > self.connection.low();
+        let waits = self.held.get() > 0 || (self.is_waiting.get() && is_full);
         if !waits || self.connection.is_blocked.get() {
             self.since.set(None);
             return None;
@@ -269,6 +319,13 @@ impl Sending {
         }
         self.waker.take().into_iter().for_each(Waker::wake);
         Some(cut)
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.end_part();
+        self.connection.wake_waiting();
     }
 }
 

@@ -112,7 +112,7 @@ impl Connection {
             return self.due_of_reader(lane, accepted, now);
         }
         if let Some(unsent) = self.unsent.get() {
-            unsent.set_blocked(false);
+            unsent.sweep(false);
         }
         if self.is_missed(accepted > 0, now) {
             return Some(Due::Deserted);
@@ -161,7 +161,7 @@ impl Connection {
             return None;
         }
         if let Some(unsent) = self.unsent.get() {
-            unsent.set_blocked(true);
+            unsent.sweep(true);
         }
         if accepted > 0 {
             self.since.set(now);
