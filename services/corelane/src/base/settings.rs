@@ -246,13 +246,15 @@ pub struct Timeouts {
     /// 30 s; 100 ms to 1 h.
     pub body: Duration,
     /// Longest time from a request's header to the head of its reply, including the wait in the queue.
-    /// After it, the handler is dropped and the client receives `503`. Default 60 s; 100 ms to 24 h.
+    /// After it, the handler is dropped and the client receives `503`. A body that is streamed after
+    /// the head may take any time, and so may an upgraded connection. Default 60 s; 100 ms to 24 h.
     pub request: Duration,
     /// Longest time in which a client reads nothing of a pending reply. After it, the connection is
     /// reset, and the kernel drops its part of the reply. An HTTP/2 stream that sends less than 64 KiB
     /// in this time, with more to send, is reset alone; other streams continue. Up to 64 KiB that such
-    /// a stream still had to send are kept until its connection is idle or has reached its age.
-    /// Default 30 s; 100 ms to 1 h.
+    /// a stream still had to send are kept until its connection is idle or has reached its age. A write
+    /// to an upgraded HTTP/1.1 connection fails with [`TimedOut`](std::io::ErrorKind::TimedOut) after
+    /// it. Default 30 s; 100 ms to 1 h.
     pub write: Duration,
     /// Age at which the next reply of a connection carries `Connection: close` (HTTP/2: GOAWAY). A
     /// random part of up to a tenth is subtracted, so that clients do not reconnect together. An idle HTTP/1.1 connection stays open until [`Timeouts::idle`], because a request may
@@ -320,8 +322,8 @@ pub struct Drain {
     /// How long the server keeps accepting after readiness fails. Must be longer than every load
     /// balancer takes to notice. Default 5 s; 0 to `deadline`.
     pub settle: Duration,
-    /// Longest time from the start of the drain to its end. Requests that are still in flight then are
-    /// cut and counted in [`Drained::cut`](crate::Drained::cut). Default 30 s; at least `settle`.
+    /// Longest time from the start of the drain to its end. Requests that are still in flight then, and
+    /// upgraded connections, are cut and counted in [`Drained::cut`](crate::Drained::cut). Default 30 s; at least `settle`.
     pub deadline: Duration,
     /// How often the log lists what each lane still waits for, once the listeners are closed. Default
     /// 5 s; at least 100 ms.

@@ -3,10 +3,10 @@
 //! Handling a request does not read the clock for this state. Events set flags, and the next sweep
 //! assigns its own time to them. So a deadline starts up to one sweep late, and never early.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 
@@ -26,6 +26,7 @@ mod rest;
 pub(crate) use due::{Due, HangsOn, Wait, order_for};
 use due::{Missed, retire_after};
 pub(crate) use leaving::Closing;
+use leaving::Upgrades;
 pub(crate) use rest::History;
 
 /// The state of a connection between two requests.
@@ -39,6 +40,8 @@ pub(crate) enum Activity {
     Header,
     /// Requests are in flight.
     Serving,
+    /// Another protocol uses the connection, to its end.
+    Upgraded,
     /// Our side is closed, the client's side is still open.
     Leaving,
 }
@@ -138,6 +141,8 @@ pub(crate) struct Connection {
     turn: Cell<u32>,
     /// The request that ended last, until its reply is written.
     unwritten: RefCell<Option<Unwritten>>,
+    /// Set by its first upgrade.
+    upgrades: OnceCell<Box<Upgrades>>,
 }
 
 impl Connection {
@@ -190,6 +195,7 @@ impl Connection {
             waker: RefCell::new(None),
             turn: Cell::new(0),
             unwritten: RefCell::default(),
+            upgrades: OnceCell::new(),
         }
     }
 
@@ -398,6 +404,14 @@ impl Connection {
                 self.lane.end_request_record(request_record, Some(took));
             }
         }
+    }
+
+    /// The kind of the last reply that the service has made and the client has not read to its end,
+    /// and for how long it has been ready.
+    pub(crate) fn unread(&self, now: Tick) -> Option<(KindIndex, Duration)> {
+        let unwritten = self.unwritten.borrow();
+        let Unwritten { kind, made, .. } = unwritten.as_ref()?;
+        Some((*kind, Duration::from_nanos(now.since(*made))))
     }
 
     /// Gives an order and wakes the connection's task.

@@ -13,6 +13,7 @@ use crate::load::lane::{Lane, LaneGroup, LaneShared};
 use crate::load::report::{LaneReports, LoadReports, Published};
 use crate::metrics::LaneMetrics;
 use crate::metrics::kind::KindIndex;
+use crate::request::exchanges::Exchanges;
 use crate::request::finished::Observers;
 use crate::request::pending::Pending;
 use crate::request::polls::Polls;
@@ -75,6 +76,8 @@ pub(crate) struct LaneState {
     pub(crate) sends: SendBatch,
     /// HTTP/2 streams that wait for their clients.
     pub(crate) streams: Rc<Streams>,
+    /// Replies that are streamed, and upgraded connections and streams.
+    pub(crate) exchanges: Rc<Exchanges>,
     /// Time of the last sweep, without periods in which a handler held the lane.
     pub(crate) clock: Cell<Instant>,
     /// Tracks requests, if ids, traces or observers are enabled.
@@ -92,6 +95,7 @@ impl LaneState {
             pending: Rc::default(),
             sends: SendBatch::new(),
             streams: Rc::default(),
+            exchanges: Exchanges::new(lane.clone()),
             clock: Cell::new(Instant::now()),
             request_records: RequestRecords::new(
                 settings.ids,

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
+use crate::request::exchanges::Exchange;
+
 /// The last step of a stream's poll on the body of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyStep {
@@ -31,6 +33,9 @@ pub(crate) struct Streams {
     stalled: RefCell<Slab<Rc<Stalled>>>,
     /// Set by the reply's body for the task that polls it.
     step: Cell<Option<BodyStep>>,
+    /// Set by a reply that accepts an extended CONNECT, for the task that hyper starts for its
+    /// output in the same poll.
+    upgrade: RefCell<Option<Exchange>>,
 }
 
 impl Streams {
@@ -59,6 +64,18 @@ impl Streams {
     /// A stream's task is about to be polled.
     pub(crate) fn begin_poll(&self) {
         self.step.set(None);
+        // Left where hyper reset the stream instead.
+        self.upgrade.take();
+    }
+
+    /// The stream of the reply that is being made is upgraded.
+    pub(crate) fn set_upgrade(&self, exchange: Exchange) {
+        self.upgrade.replace(Some(exchange));
+    }
+
+    /// The upgrade that the task to be started serves, if it is the output of one.
+    pub(crate) fn take_upgrade(&self) -> Option<Exchange> {
+        self.upgrade.take()
     }
 
     /// The last step of the poll on the body of the reply, if there was one.

@@ -96,7 +96,16 @@ impl Connection {
                 self.since.set(now);
             }
             let waited = now.saturating_duration_since(self.since.get());
-            return (waited > lane.timeouts.write).then_some(Due::WriteTimeout);
+            // Told once: the writer of another protocol notices when it writes.
+            let told = self.is_upgraded() && self.ordered.get();
+            return (waited > lane.timeouts.write && !told).then_some(Due::WriteTimeout);
+        }
+        if self.is_upgraded() {
+            return None;
+        }
+        if self.upgrades() > 0 {
+            // It is not idle.
+            self.touched.set(true);
         }
         if self.is_missed(progressed, now) {
             return Some(Due::Deserted);
