@@ -241,6 +241,8 @@ impl Lane {
     /// the state of a service serves all requests.
     ///
     /// ```
+    /// use std::convert::Infallible;
+    ///
     /// use axum::Router;
     /// use axum::body::Body;
     /// use axum::routing::get;
@@ -251,7 +253,7 @@ impl Lane {
     /// fn service(lane: &Lane) -> Router {
     ///     let lane = lane.clone();
     ///     let zeros = async move || {
-    ///         let zeros = stream::repeat(Ok::<_, std::io::Error>("0\n"));
+    ///         let zeros = stream::repeat("0\n").map(Ok::<_, Infallible>);
     ///         Body::from_stream(zeros.take_until(lane.draining()))
     ///     };
     ///     Router::new().route("/zeros", get(zeros))

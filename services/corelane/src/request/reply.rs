@@ -49,8 +49,7 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
         connection.set_asked_last(!keeps_alive);
         let mut in_flight =
             InFlightRequest::new(lane, connection, &request, !request.body().is_end_stream());
-        // What was cut as ambiguous may be the start of the other protocol.
-        in_flight.offer_upgrade(offers_upgrade(&mut request) && !connection.is_ambiguous());
+        in_flight.offer_upgrade(offers_upgrade(&mut request, connection.is_ambiguous()));
         let work = match refusal(&mut request, lane) {
             Some((reason, problem)) => Progress::refused(lane, reason, problem),
             None => {

@@ -14,7 +14,7 @@ use axum::http::StatusCode;
 use axum::http::header::{CONNECTION, UPGRADE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
-use corelane::{Drain, Drained, Lane, Limits, Timeouts};
+use corelane::{Drain, Drained, Finished, Lane, Limits, Timeouts};
 use futures_util::{SinkExt, StreamExt, stream};
 use h2::ext::Protocol;
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -284,6 +284,38 @@ fn bytes_of_the_other_protocol_may_come_with_the_request() {
     assert_eq!(client.read_answer().status, 101);
     assert_eq!(client.read_until(b"early"), "early");
     client.says("late");
+}
+
+#[test]
+fn bytes_that_come_with_the_request_must_not_be_ambiguous_http() {
+    let (shared, _) = Shared::new();
+    let server = Running::start(builder(), shared.factory());
+    let mut client = server.connect();
+    client.send(format!("{}GET / HTTP/1.1\nHost: t\r\n\r\n", offer("/echo")));
+    assert_eq!(client.read_answer().status, 426);
+    let answer = client.read_answer();
+    assert!(answer.status == 400 && answer.text().contains("ambiguous-framing"), "{answer:?}");
+    assert!(client.read_to_close().is_empty());
+}
+
+#[test]
+fn the_request_of_an_upgrade_ends_with_its_101() {
+    let (shared, _) = Shared::new();
+    let (records, recorded) = mpsc::channel();
+    let settings = builder().routes(["/echo"]).observer(move |_| {
+        let records = records.clone();
+        move |request: &Finished<'_>| {
+            let whole = request.complete && request.times.write.is_some();
+            let record = (request.route.to_owned(), request.status, whole);
+            records.send(record).expect("the test listens");
+        }
+    });
+    let server = Running::start(settings, shared.factory());
+    let mut client = server.connect();
+    client.upgrade("/echo");
+    let record = recorded.recv_timeout(PATIENCE).expect("a record");
+    assert_eq!(record, ("/echo".to_owned(), Some(StatusCode::SWITCHING_PROTOCOLS), true));
+    client.says("still open");
 }
 
 #[test]
