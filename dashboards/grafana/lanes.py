@@ -254,13 +254,15 @@ BOARD.row(
     7,
     lines(
         "Parked connections",
-        "How many connections are idle? Connections idle for longer than park_after, and the "
-        "others. Many unparked with few requests: HTTP/2, or requests that hang.",
+        "How many connections are idle? Connections idle for longer than park_after, the others, and "
+        "those of WebSockets. Many unparked with few requests: HTTP/2, upgrades, or requests that "
+        "hang.",
         "none",
         {
             "{{pod}} parked": f"sum by (pod) (corelane_connections_parked{{{POD}}})",
             "{{pod}} not parked": f"sum by (pod) (corelane_connections{{{POD}}}"
             f" - corelane_connections_parked{{{POD}}})",
+            "{{pod}} upgraded": f"sum by (pod) (corelane_connections_upgraded{{{POD}}})",
         },
         ranked=True,
     ),

@@ -32,6 +32,30 @@
 //!
 //! Any `tower::Service<Request<Incoming>>` that is `Clone` works, an axum `Router` included.
 //!
+//! # Upgrades and streams
+//!
+//! A handler that replies with status 101 to an HTTP/1.1 request takes over its connection, through
+//! [`hyper::upgrade::on`]. Over HTTP/2, a successful reply to an extended CONNECT (RFC 8441) does the
+//! same for one stream. axum's `WebSocketUpgrade` works with both, on a route for `any` method.
+//! `examples/websocket.rs` has a chat room, and `examples/sse.rs` an endless reply.
+//!
+//! - A stream of HTTP/1.1 can be used only on the thread of its lane, where `tokio::spawn` runs tasks.
+//!   On another thread every operation returns an error. It may be dropped anywhere: the lane closes
+//!   it at its next sweep, within half a second.
+//! - Its request ends with the head of the reply: for [`Timeouts::request`], [`deadline`], metrics,
+//!   observers and the load table. From then on, the time that it takes counts only towards the busy
+//!   share of the lane.
+//! - [`Timeouts::write`] still applies, and the end of the client is the end of the stream's input. No
+//!   other timeout does. The connection counts towards [`Limits::connections`], and neither parks nor
+//!   moves.
+//! - A drain waits for it until [`Drain::deadline`]. [`Lane::draining`] tells the handler, so that it
+//!   can end the protocol properly before that.
+//!
+//! Upgrade is ignored, as RFC 9110 allows, if Connection does not name it, and where the request has a
+//! body. A reply with status 101 is then answered with 500.
+//!
+//! # Items
+//!
 //! | items | purpose |
 //! |---|---|
 //! | [`Server`], [`Builder`], [`Error`] | configure and run a server; errors of the start |
@@ -39,7 +63,7 @@
 //! | [`Moving`] | whether a connection may move to another lane between two requests |
 //! | [`Lane`] | the lane that a service is created for |
 //! | [`Limits`], [`Timeouts`] | limits and timeouts for clients |
-//! | [`Drain`], [`Phase`], [`ServerHandle`], [`Drained`] | graceful shutdown |
+//! | [`Drain`], [`Draining`], [`Phase`], [`ServerHandle`], [`Drained`] | graceful shutdown |
 //! | [`Incoming`], [`BodyError`] | request bodies |
 //! | [`blocking`], [`BlockingError`] | run blocking code from a handler |
 //! | [`deadline`] | the deadline of the current request |
@@ -68,7 +92,7 @@ mod transport;
 pub use base::error::Error;
 pub use base::phase::Phase;
 pub use base::settings::{Drain, Limits, Moving, Placement, Timeouts, Traces};
-pub use load::lane::Lane;
+pub use load::lane::{Draining, Lane};
 pub use load::report::LoadReports;
 pub use message::problem::Problem;
 pub use message::request_id::RequestId;

@@ -277,13 +277,15 @@ pub struct Timeouts {
     /// 30 s; 100 ms to 1 h.
     pub body: Duration,
     /// Longest time from a request's header to the head of its reply, including the wait in the queue.
-    /// After it, the handler is dropped and the client receives `503`. Default 60 s; 100 ms to 24 h.
+    /// After it, the handler is dropped and the client receives `503`. A body that is streamed after
+    /// the head may take any time, and so may an upgraded connection. Default 60 s; 100 ms to 24 h.
     pub request: Duration,
     /// Longest time in which a client reads nothing of a pending reply. After it, the connection is
     /// reset, and the kernel drops its part of the reply. An HTTP/2 stream whose window does not open
     /// in this time is reset alone; other streams continue. If it had handed over all of its reply, up
-    /// to 64 KiB of that are kept until its connection is idle or has reached its age. Default 30 s;
-    /// 100 ms to 1 h.
+    /// to 64 KiB of that are kept until its connection is idle or has reached its age. A write to an
+    /// upgraded HTTP/1.1 connection fails with [`TimedOut`](std::io::ErrorKind::TimedOut) after it.
+    /// Default 30 s; 100 ms to 1 h.
     pub write: Duration,
     /// Time over which a client has to reach [`Limits::send_rate`] and [`Limits::receive_rate`] on
     /// average. A client that pauses after it has read or sent much has as long. Default 30 s; 100 ms
@@ -357,8 +359,8 @@ pub struct Drain {
     /// How long the server keeps accepting after readiness fails. Must be longer than every load
     /// balancer takes to notice. Default 5 s; 0 to `deadline`.
     pub settle: Duration,
-    /// Longest time from the start of the drain to its end. Requests that are still in flight then are
-    /// cut and counted in [`Drained::cut`](crate::Drained::cut). Default 30 s; at least `settle`.
+    /// Longest time from the start of the drain to its end. Requests that are still in flight then, and
+    /// upgraded connections, are cut and counted in [`Drained::cut`](crate::Drained::cut). Default 30 s; at least `settle`.
     pub deadline: Duration,
     /// How often the log lists what each lane still waits for, once the listeners are closed. Default
     /// 5 s; at least 100 ms.

@@ -132,6 +132,7 @@ where
         let _ = shared.left.set(Left { requests: unanswered, calls });
         Ok(unanswered)
     });
+    connections.strays.end();
     let calls = shared.calls.unfinished();
     if calls > 0 {
         // The runtime waits for these calls when it is dropped, and cannot log that.

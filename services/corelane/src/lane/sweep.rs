@@ -74,6 +74,7 @@ pub(crate) async fn run(sweep: Sweep) {
         lane.metrics().beats.add(1);
         lane.pending.expire(lane.timeouts.request, Tick::now());
         expire_streams(lane);
+        sweep.connections.strays.close_all();
         let (mut active, mut long_idle) = (0, Vec::new());
         let mut next = Some(0);
         while let Some(from) = next {
@@ -201,15 +202,22 @@ fn report(connections: &Connections, now: Instant) {
     let Connections { lane, open, parking_lot, .. } = connections;
     let open = open.borrow();
     let hang = |on| open.iter().filter(|(_, c)| c.hangs_on() == Some(on)).count();
-    let mut waiting = lane.pending.ages(now.into());
-    waiting.sort_by_key(|&(_, age)| std::cmp::Reverse(age));
-    let oldest = waiting.iter().take(NAMED).map(|&(kind, age)| {
-        format!("{} {} {:.1}s", kind.method_name(), lane.route(kind), age.as_secs_f64())
+    let waiting =
+        lane.pending.ages(now.into()).into_iter().map(|(kind, age)| (kind, age, "waiting"));
+    let ongoing = lane.exchanges.ages(now.into()).into_iter();
+    let ongoing = ongoing.map(|(kind, age, why)| (kind, age, why.name()));
+    let unread = open.iter().filter_map(|(_, connection)| connection.unread(now.into()));
+    let unread = unread.map(|(kind, age)| (kind, age, "unread"));
+    let mut oldest: Vec<_> = waiting.chain(ongoing).chain(unread).collect();
+    oldest.sort_by_key(|&(_, age, _)| std::cmp::Reverse(age));
+    let oldest = oldest.iter().take(NAMED).map(|&(kind, age, why)| {
+        format!("{} {} {:.1}s {why}", kind.method_name(), lane.route(kind), age.as_secs_f64())
     });
     tracing::info!(
         lane = lane.index,
         connections = open.len() + parking_lot.len(),
         in_flight = lane.metrics().in_flight.get(),
+        upgraded = lane.metrics().upgraded.get(),
         queued = lane.metrics().queued.get(),
         unfinished_headers = hang(HangsOn::Header) + parking_lot.unfinished_headers(),
         unread_replies = hang(HangsOn::Reader),

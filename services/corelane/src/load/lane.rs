@@ -4,11 +4,14 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::RuntimeMetrics;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::load::activity::{Calls, Running, Stalls};
 use crate::load::peers::{PeerPlace, Peers};
@@ -31,6 +34,8 @@ pub(crate) struct LaneShared {
     pub(crate) runtime: OnceLock<RuntimeMetrics>,
     /// Set when the lane accepts connections; required for readiness.
     listening: AtomicBool,
+    /// Cancelled when a drain begins. One for each lane, so that lanes share no lock.
+    draining: CancellationToken,
 }
 
 /// Work that a lane had not finished when its event loop ended.
@@ -53,6 +58,7 @@ impl LaneShared {
             left: OnceLock::new(),
             runtime: OnceLock::new(),
             listening: AtomicBool::new(false),
+            draining: CancellationToken::new(),
         }
     }
 
@@ -62,8 +68,13 @@ impl LaneShared {
         match self.left.get() {
             // Calls that had not started do not run.
             Some(left) => left.requests + left.calls.min(self.calls.abandoned()),
-            None => self.metrics.in_flight.get() + self.calls.abandoned(),
+            None => self.open_exchanges() + self.calls.abandoned(),
         }
+    }
+
+    /// Requests in flight, and upgraded connections and streams.
+    fn open_exchanges(&self) -> u64 {
+        self.metrics.in_flight.get() + self.metrics.upgraded.get()
     }
 
     pub(crate) fn set_listening(&self) {
@@ -171,6 +182,16 @@ impl LaneGroup {
         self.iter().map(|lane| lane.metrics.unsent.get()).sum()
     }
 
+    /// Upgraded connections and streams over all lanes.
+    pub(crate) fn upgraded(&self) -> u64 {
+        self.iter().map(|lane| lane.metrics.upgraded.get()).sum()
+    }
+
+    /// Tells the services that a drain has begun.
+    pub(crate) fn begin_drain(&self) {
+        self.iter().for_each(|lane| lane.draining.cancel());
+    }
+
     /// Connections that have left a lane and not arrived at another.
     pub(crate) fn in_transit(&self) -> u64 {
         // In this order, so that a connection which departs and arrives in between does not make
@@ -238,5 +259,55 @@ impl Lane {
     /// the cpuset of the process.
     pub fn cpu(&self) -> Option<usize> {
         self.shared().cpu.get()
+    }
+
+    /// Waits until a drain begins; ready at once if one has begun.
+    ///
+    /// For handlers, streamed replies and WebSockets that otherwise last as long as their clients
+    /// like. They can then end properly before [`Drain::deadline`](crate::Drain::deadline) cuts them.
+    /// Waiting costs nothing until then, and takes no lock that lanes share. A clone of the `Lane` in
+    /// the state of a service serves all requests.
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    ///
+    /// use axum::Router;
+    /// use axum::body::Body;
+    /// use axum::routing::get;
+    /// use corelane::Lane;
+    /// use futures_util::{StreamExt, stream};
+    ///
+    /// // An endless reply that ends with the drain.
+    /// fn service(lane: &Lane) -> Router {
+    ///     let lane = lane.clone();
+    ///     let zeros = async move || {
+    ///         let zeros = stream::repeat("0\n").map(Ok::<_, Infallible>);
+    ///         Body::from_stream(zeros.take_until(lane.draining()))
+    ///     };
+    ///     Router::new().route("/zeros", get(zeros))
+    /// }
+    ///
+    /// # let server = corelane::Server::builder().bind("127.0.0.1:0".parse().unwrap()).build()?;
+    /// # server.handle().stop();
+    /// server.serve(service)?;
+    /// # Ok::<(), corelane::Error>(())
+    /// ```
+    pub fn draining(&self) -> Draining {
+        Draining(Box::pin(self.shared().draining.clone().cancelled_owned()))
+    }
+}
+
+/// The begin of a drain, as a future; see [`Lane::draining`].
+///
+/// It stays ready once it is, so a loop may poll it by reference again and again.
+#[must_use = "futures do nothing unless polled"]
+#[derive(Debug)]
+pub struct Draining(Pin<Box<WaitForCancellationFutureOwned>>);
+
+impl Future for Draining {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(cx)
     }
 }

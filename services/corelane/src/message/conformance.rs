@@ -6,6 +6,8 @@ use http::header::{CONNECTION, EXPECT, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, Method, Request, StatusCode, Version};
 use http_body::Body;
+use hyper::ext::Protocol;
+use hyper::upgrade::OnUpgrade;
 
 use crate::message::problem::Problem;
 
@@ -26,7 +28,7 @@ pub(crate) fn refusal<B: Body>(request: &mut Request<B>, secure: bool) -> Option
     } else if let Some(problem) = authority(request).or_else(|| asterisk(request)) {
         return Some(problem);
     }
-    method(request.method()).or_else(|| expectation(request.headers()))
+    method(request).or_else(|| expectation(request.headers()))
 }
 
 /// Closes the connection, because the end of this message is uncertain.
@@ -221,13 +223,43 @@ fn authority<B>(request: &Request<B>) -> Option<Problem> {
 
 /// RFC 9110 section 15.6.2: an origin server offers no tunnels. TRACE would expose headers to
 /// scripts that browsers hide from them (section 9.3.8).
-fn method(method: &Method) -> Option<Problem> {
-    match *method {
+fn method<B>(request: &Request<B>) -> Option<Problem> {
+    match *request.method() {
+        Method::CONNECT if is_extended_connect(request) => None,
         // The bytes that follow may be meant for the tunnel.
         Method::CONNECT => Some(closing(Problem::from(StatusCode::NOT_IMPLEMENTED))),
         Method::TRACE => Some(Problem::from(StatusCode::NOT_IMPLEMENTED)),
         _ => None,
     }
+}
+
+/// Whether this requests another protocol on its HTTP/2 stream (RFC 8441 section 4).
+fn is_extended_connect<B>(request: &Request<B>) -> bool {
+    request.method() == Method::CONNECT && request.extensions().get::<Protocol>().is_some()
+}
+
+/// Whether the service may accept another protocol. Otherwise removes what hyper offers. An upgrade
+/// has to be named in Connection (RFC 9110 section 7.8), because a proxy that does not know it drops
+/// only fields that are named there. A request with a body cannot be upgraded: its end would be
+/// that of HTTP. `cut`: the bytes behind it are ambiguous HTTP and were removed, so they are lost to
+/// another protocol too.
+pub(crate) fn offers_upgrade<B: Body>(request: &mut Request<B>, cut: bool) -> bool {
+    if request.extensions().get::<OnUpgrade>().is_none() {
+        return false;
+    }
+    let named = || {
+        let values = request.headers().get_all(CONNECTION).iter();
+        let mut options = values.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
+        options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
+    };
+    let offered = match request.version() {
+        Version::HTTP_2 => is_extended_connect(request),
+        _ => !cut && request.body().is_end_stream() && named(),
+    };
+    if !offered {
+        request.extensions_mut().remove::<OnUpgrade>();
+    }
+    offered
 }
 
 /// RFC 9110 section 10.1.1: only `100-continue` is supported.

@@ -109,6 +109,8 @@ pub(crate) struct LaneMetrics {
     pub(crate) accepted: Count,
     pub(crate) open: Count,
     pub(crate) in_flight: Count,
+    /// Open connections and HTTP/2 streams that were upgraded.
+    pub(crate) upgraded: Count,
     pub(crate) panics: Count,
     /// Requests that ended, whatever the result.
     pub(crate) finished: Count,
@@ -152,6 +154,7 @@ impl LaneMetrics {
             accepted: Count::default(),
             open: Count::default(),
             in_flight: Count::default(),
+            upgraded: Count::default(),
             panics: Count::default(),
             finished: Count::default(),
             failed: Count::default(),

@@ -114,6 +114,16 @@ impl Socket {
         }
     }
 
+    /// Ends both directions, and discards the data that the client has not received.
+    pub(crate) fn cut(&self) -> io::Result<()> {
+        let tcp = match self {
+            Socket::Plain(tcp) => tcp,
+            Socket::Tls(tls) => tls.get_ref().0.stream()?,
+        };
+        tcp.set_zero_linger()?;
+        socket2::SockRef::from(tcp).shutdown(net::Shutdown::Both)
+    }
+
     /// Reads raw bytes from the network.
     pub(crate) fn poll_read_raw(
         &mut self,

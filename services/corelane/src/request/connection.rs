@@ -28,6 +28,7 @@ mod rest;
 pub(crate) use due::{Due, HangsOn, Wait, order_for};
 use due::{Missed, retire_after};
 pub(crate) use leaving::Closing;
+use leaving::Upgrades;
 pub(crate) use rest::History;
 
 /// The state of a connection between two requests.
@@ -41,6 +42,8 @@ pub(crate) enum Activity {
     Header,
     /// Requests are in flight.
     Serving,
+    /// Another protocol uses the connection, to its end.
+    Upgraded,
     /// Our side is closed, the client's side is still open.
     Leaving,
 }
@@ -146,6 +149,8 @@ pub(crate) struct Connection {
     turn: Cell<u32>,
     /// The request that ended last, until its reply is written.
     unwritten: RefCell<Option<Unwritten>>,
+    /// Set by its first upgrade.
+    upgrades: OnceCell<Box<Upgrades>>,
 }
 
 impl Connection {
@@ -201,6 +206,7 @@ impl Connection {
             waker: RefCell::new(None),
             turn: Cell::new(0),
             unwritten: RefCell::default(),
+            upgrades: OnceCell::new(),
         }
     }
 
@@ -432,6 +438,14 @@ impl Connection {
                 self.lane.end_request_record(request_record, Some(took));
             }
         }
+    }
+
+    /// The kind of the last reply that the service has made and the client has not read to its end,
+    /// and for how long it has been ready.
+    pub(crate) fn unread(&self, now: Tick) -> Option<(KindIndex, Duration)> {
+        let unwritten = self.unwritten.borrow();
+        let Unwritten { kind, made, .. } = unwritten.as_ref()?;
+        Some((*kind, Duration::from_nanos(now.since(*made))))
     }
 
     /// Gives an order and wakes the connection's task.

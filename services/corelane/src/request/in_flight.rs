@@ -1,6 +1,6 @@
 //! A request in flight: its counters and times, and the body of its reply while it is sent.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -26,6 +26,7 @@ use crate::metrics::kind::{KindIndex, method_index};
 use crate::request::body_watch::BodyWatch;
 use crate::request::connection::{Connection, Order};
 use crate::request::current;
+use crate::request::exchanges::Exchange;
 use crate::request::finished::Cut;
 use crate::request::lane_state::{LANE, LaneState, REPLICA};
 use crate::request::record::{RequestRecord, RequestRecords};
@@ -46,6 +47,8 @@ pub(crate) struct InFlightRequest {
     head: bool,
     /// The identifying headers are written after the other fields instead of inserted.
     plain: bool,
+    /// The client offers to use another protocol after the reply.
+    offers_upgrade: bool,
     version: Version,
     pub(crate) begun: Tick,
     /// When the head of the reply was ready.
@@ -59,6 +62,8 @@ pub(crate) struct InFlightRequest {
     body: Option<(usize, Arc<BodyWatch>)>,
     /// Its reply, once that is sent over HTTP/2.
     sending: Option<Rc<Sending>>,
+    /// Set while the body of its reply is streamed.
+    streaming: OnceCell<Box<Exchange>>,
     /// Its request record, if enabled; on loan to this thread while the request is polled.
     pub(crate) request_record: Cell<Option<Box<RequestRecord>>>,
 }
@@ -88,6 +93,7 @@ impl InFlightRequest {
             kind,
             head: request.method() == Method::HEAD,
             plain: false,
+            offers_upgrade: false,
             version: request.version(),
             begun,
             made: None,
@@ -96,6 +102,7 @@ impl InFlightRequest {
             held: 0,
             body,
             sending: None,
+            streaming: OnceCell::new(),
             request_record: Cell::new(
                 lane.request_records
                     .as_ref()
@@ -111,9 +118,30 @@ impl InFlightRequest {
         self.plain = true;
     }
 
-    /// Whether the fast path answers it.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.plain
+    /// Whether the client offers to use another protocol after the reply.
+    pub(crate) fn offer_upgrade(&mut self, offered: bool) {
+        self.offers_upgrade = offered;
+    }
+
+    /// Whether a reply with this status accepts the upgrade that the client offers.
+    pub(crate) fn is_upgraded_by(&self, status: StatusCode) -> bool {
+        self.offers_upgrade
+            && match self.is_http2() {
+                true => status.is_success(),
+                false => status == StatusCode::SWITCHING_PROTOCOLS,
+            }
+    }
+
+    /// Begins the upgrade, if a reply with this status accepts one. True if the reply must wait until
+    /// the connection is ready to give up its stream.
+    pub(crate) fn begin_upgrade(&self, status: StatusCode) -> bool {
+        let upgraded = self.is_upgraded_by(status);
+        if upgraded && self.is_http2() {
+            self.lane.streams.set_upgrade(self.connection.upgrade(self.kind, self.begun));
+        } else if upgraded {
+            self.connection.begin_upgrade(self.kind, self.begun);
+        }
+        upgraded && !self.is_http2()
     }
 
     /// What watches the request's body.
@@ -263,7 +291,9 @@ impl InFlightRequest {
         }
         let drains = self.lane.phase.get() != Phase::Serving;
         if drains || self.connection.is_last_reply() || !self.discard_body() {
-            if self.version < Version::HTTP_2 {
+            if head.status == StatusCode::SWITCHING_PROTOCOLS {
+                // HTTP ends anyway.
+            } else if self.version < Version::HTTP_2 {
                 head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
             } else {
                 self.connection.tell(Order::Finish);
@@ -304,6 +334,12 @@ impl InFlightRequest {
             ID_FIELD => self.lane.request_records.as_ref().is_some_and(RequestRecords::names),
             _ => false,
         }
+    }
+
+    /// The body of the reply is not complete with this poll.
+    fn set_streaming(&self) {
+        let enter = || self.lane.exchanges.stream(self.kind, self.begun);
+        self.streaming.get_or_init(|| Box::new(enter()));
     }
 
     /// Subtracts this request from the lane's expected work.
@@ -417,6 +453,13 @@ where
                 Some(Err(_)) => {}
                 None => request_record.give(0, true),
             }
+        }
+        let goes_on = match &polled {
+            Poll::Pending => true,
+            Poll::Ready(frame) => matches!(frame, Some(Ok(_))) && !inner.is_end_stream(),
+        };
+        if goes_on {
+            this.in_flight.set_streaming();
         }
         polled
     }

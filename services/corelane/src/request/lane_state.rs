@@ -14,6 +14,7 @@ use crate::load::report::{LaneReports, LoadReports, Published};
 use crate::message::problem::Problem;
 use crate::metrics::LaneMetrics;
 use crate::metrics::kind::KindIndex;
+use crate::request::exchanges::Exchanges;
 use crate::request::finished::Observers;
 use crate::request::pace::Pace;
 use crate::request::pending::Pending;
@@ -86,6 +87,8 @@ pub(crate) struct LaneState {
     pub(crate) is_crowded: Cell<bool>,
     pub(crate) send_pace: Pace,
     pub(crate) receive_pace: Pace,
+    /// Replies that are streamed, and upgraded connections and streams.
+    pub(crate) exchanges: Rc<Exchanges>,
     /// Time of the last sweep, without periods in which a handler held the lane.
     pub(crate) clock: Cell<Instant>,
     /// Time between the last two sweeps, likewise.
@@ -110,6 +113,7 @@ impl LaneState {
             is_crowded: Cell::new(false),
             send_pace: Pace::new(limits.send_rate, timeouts.slow),
             receive_pace: Pace::new(limits.receive_rate, timeouts.slow),
+            exchanges: Exchanges::new(lane.clone()),
             clock: Cell::new(Instant::now()),
             passed: Cell::default(),
             request_records: RequestRecords::new(

@@ -6,6 +6,7 @@ pub(crate) mod body;
 pub(crate) mod body_watch;
 pub(crate) mod connection;
 pub(crate) mod current;
+pub(crate) mod exchanges;
 pub(crate) mod finished;
 pub(crate) mod in_flight;
 pub(crate) mod lane_state;

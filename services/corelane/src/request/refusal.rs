@@ -7,6 +7,7 @@ use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
 use http::uri::{Authority, PathAndQuery};
 use http::{Request, StatusCode, Version};
 use http_body::Body;
+use hyper::ext::Protocol;
 
 use crate::base::error::BoxError;
 use crate::message::conformance;
@@ -101,6 +102,7 @@ fn header_list_bytes<B>(request: &Request<B>) -> usize {
         (":scheme", uri.scheme_str()),
         (":authority", uri.authority().map(Authority::as_str)),
         (":path", uri.path_and_query().map(PathAndQuery::as_str)),
+        (":protocol", request.extensions().get().map(Protocol::as_str)),
     ];
     let pseudo = pseudo.iter().filter_map(|(name, value)| Some(name.len() + (*value)?.len()));
     let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());

@@ -9,12 +9,13 @@ use std::task::{Context, Poll, Waker};
 use http::header::{CONNECTION, EXPECT, HeaderValue};
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use http_body::Body;
-use http_body_util::Either;
+use http_body_util::{Either, Full};
 use pin_project_lite::pin_project;
 use tower::util::{Oneshot, ServiceExt};
 
 use crate::base::clock::Tick;
 use crate::base::error::BoxError;
+use crate::message::conformance::offers_upgrade;
 use crate::message::problem::Problem;
 use crate::metrics::RequestRefusal;
 use crate::request::body::Incoming;
@@ -49,8 +50,9 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
         let Dispatch { service, connection, lane } = self;
         let keeps_alive = keeps_alive(request.version(), request.headers());
         connection.set_asked_last(!keeps_alive);
-        let in_flight =
+        let mut in_flight =
             InFlightRequest::new(lane, connection, &request, !request.body().is_end_stream());
+        in_flight.offer_upgrade(offers_upgrade(&mut request, connection.is_ambiguous()));
         let work = match refusal(&mut request, lane) {
             Some((reason, problem)) => Progress::refused(lane, reason, problem),
             None => {
@@ -110,6 +112,8 @@ pin_project! {
         // The service was not ready when it was first polled.
         Unready { future: Pin<Box<Oneshot<S, Request<Incoming>>>>, slot: Slot },
         Running { #[pin] future: S::Future, slot: Slot },
+        // A 101 over HTTP/1.1, before hyper gets it.
+        Upgrade { reply: Option<Box<Made<S>>> },
         Done,
     }
 }
@@ -215,7 +219,13 @@ impl<S: HttpService> Future for Reply<S> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let in_flight = this.in_flight.as_mut().expect("a future is not polled after it is ready");
+        let Some(in_flight) = this.in_flight.as_mut() else {
+            // The connection is now ready to give up its stream.
+            let ProgressProjection::Upgrade { reply } = this.work.project() else {
+                unreachable!("a future is not polled after it is ready")
+            };
+            return Poll::Ready(Ok(*reply.take().expect("it is made once")));
+        };
         in_flight.set_polled();
         // The first poll of a request that starts on arrival follows immediately.
         let mut polled = in_flight.begun;
@@ -268,7 +278,9 @@ impl<S: HttpService> Future for Reply<S> {
             }
             ProgressProjection::Waiting { .. } => Poll::Pending,
             ProgressProjection::Arrived { .. } => unreachable!("it was admitted above"),
-            ProgressProjection::Done => unreachable!("its in_flight is gone"),
+            ProgressProjection::Upgrade { .. } | ProgressProjection::Done => {
+                unreachable!("its in_flight is gone")
+            }
         };
         let Poll::Ready(result) = result else {
             let waiting =
@@ -287,8 +299,12 @@ impl<S: HttpService> Future for Reply<S> {
         this.work.set(Progress::Done);
         *this.pending = None;
         let response = match result {
-            // The fast path has no upgrade, and 1xx is nothing else (RFC 9110 section 15.2).
-            Ok(response) if in_flight.is_plain() && response.status().is_informational() => {
+            Ok(response) if in_flight.is_upgraded_by(response.status()) => {
+                // RFC 9110 sections 6.4.1 and 9.3.6: neither has a body.
+                response.map(|_| Either::Right(Full::default()))
+            }
+            // 1xx is final only as an upgrade that the client offers (RFC 9110 section 15.2).
+            Ok(response) if response.status().is_informational() => {
                 let status = response.status();
                 tracing::error!(lane = in_flight.lane.index, %status, "a service returned no final reply");
                 let problem = Problem::from(StatusCode::INTERNAL_SERVER_ERROR);
@@ -304,7 +320,13 @@ impl<S: HttpService> Future for Reply<S> {
             Err(problem) => problem.into_response().map(Either::Right),
         };
         let in_flight = this.in_flight.take().expect("taken only here");
-        Poll::Ready(Ok(ReplyBody::reply(response, in_flight, now)))
+        let waits = in_flight.begin_upgrade(response.status());
+        let reply = ReplyBody::reply(response, in_flight, now);
+        if waits {
+            this.work.set(Progress::Upgrade { reply: Some(Box::new(reply)) });
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(reply))
     }
 }
 

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use slab::Slab;
 
+use crate::request::exchanges::Exchange;
 use crate::request::finished::Cut;
 use crate::request::unsent::{Patience, Sending};
 
@@ -14,6 +15,9 @@ pub(crate) struct Streams {
     waiting: RefCell<Slab<Rc<Sending>>>,
     /// Set by the body of a reply for the task that polls it first.
     sending: RefCell<Option<Rc<Sending>>>,
+    /// Set by a reply that accepts an extended CONNECT, for the task that hyper starts for its
+    /// output in the same poll.
+    upgrade: RefCell<Option<Exchange>>,
 }
 
 impl Streams {
@@ -25,6 +29,22 @@ impl Streams {
     /// The reply whose body was polled for the first time since the last call.
     pub(crate) fn take_noted(&self) -> Option<Rc<Sending>> {
         self.sending.take()
+    }
+
+    /// A stream's task is about to be polled.
+    pub(crate) fn begin_poll(&self) {
+        // Left where hyper reset the stream instead.
+        self.upgrade.take();
+    }
+
+    /// The stream of the reply that is being made is upgraded.
+    pub(crate) fn set_upgrade(&self, exchange: Exchange) {
+        self.upgrade.replace(Some(exchange));
+    }
+
+    /// The upgrade that the task to be started serves, if it is the output of one.
+    pub(crate) fn take_upgrade(&self) -> Option<Exchange> {
+        self.upgrade.take()
     }
 
     /// Ends the streams whose clients have kept them waiting for too long, and calls `ended` for

@@ -101,13 +101,14 @@ async fn walk(shared: &Shared, drain: &Drain, mut requests: UnboundedReceiver<St
         None => return,
     };
     let begun = Instant::now();
-    shared.parts.lifecycle.begin_drain();
+    shared.begin_drain();
     tracing::info!(who, settle = ?drain.settle, deadline = ?drain.deadline, "drain: settling");
     let calm = async {
         sleep_until(begun + drain.settle).await;
         shared.listeners.finish_handshakes(begun + drain.deadline).await;
         // Log this first: lanes without connections end at once and log that.
-        tracing::info!(in_flight = shared.lanes.in_flight(), "drain: closing");
+        let (in_flight, upgraded) = (shared.lanes.in_flight(), shared.lanes.upgraded());
+        tracing::info!(in_flight, upgraded, "drain: closing");
         shared.advance(Phase::Closing);
         tokio::select! {
             () = report(shared, drain.report) => {}
@@ -118,8 +119,9 @@ async fn walk(shared: &Shared, drain: &Drain, mut requests: UnboundedReceiver<St
         () = calm => "the deadline",
         who = asked_to_stop(&mut requests) => who,
     };
-    let (in_flight, calls) = (shared.lanes.in_flight(), shared.lanes.blocking_calls());
-    tracing::warn!(in_flight, calls, who, "drain: cut short");
+    let lanes = &shared.lanes;
+    let (in_flight, calls) = (lanes.in_flight(), lanes.blocking_calls());
+    tracing::warn!(in_flight, upgraded = lanes.upgraded(), calls, who, "drain: cut short");
 }
 
 /// The source of the stop request that cut the drain short.

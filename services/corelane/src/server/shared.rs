@@ -81,10 +81,17 @@ impl Shared {
         self.parts.lifecycle.phase()
     }
 
+    /// Starts the drain.
+    pub(crate) fn begin_drain(&self) {
+        self.parts.lifecycle.begin_drain();
+        self.lanes.begin_drain();
+    }
+
     /// Advances to `to`. Ignored if that would go backwards.
     pub(crate) fn advance(&self, to: Phase) {
         if to >= Phase::Closing {
             self.listeners.release();
+            self.lanes.begin_drain();
         }
         self.parts.lifecycle.advance(to);
     }

@@ -58,8 +58,8 @@ impl Drop for Ended {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
     /// What the deadline or a second signal cut: requests in flight, replies that were not fully sent,
-    /// and [`blocking`](crate::blocking) calls that outlived their requests and did not return within
-    /// another second. A call of a request in flight counts with its request. 0 means a clean shutdown.
+    /// and upgraded connections and HTTP/2 streams. [`blocking`](crate::blocking) calls count too if
+    /// they outlived their requests and did not return within another second. A call of a request in flight counts with its request. 0 means a clean shutdown.
     /// The exception is a handler that held its lane to the end: input that no lane had read by then is
     /// lost too and cannot be counted.
     pub cut: u64,

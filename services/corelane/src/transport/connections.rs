@@ -1,9 +1,11 @@
 //! The connections of a lane, and the registration of each.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::fmt::Debug;
+use std::mem;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use slab::Slab;
 use tokio::sync::Notify;
@@ -45,6 +47,8 @@ pub(crate) struct Connections {
     /// Whether the fast path is enabled.
     pub(crate) fast_path: bool,
     pub(crate) random: Random,
+    /// Streams of upgraded connections that were dropped on another thread.
+    pub(crate) strays: Arc<Strays>,
     /// Notified when the last connection closes.
     pub(crate) emptied: Notify,
     #[cfg(feature = "chaos")]
@@ -66,6 +70,7 @@ impl Connections {
             tls,
             fast_path,
             random: Random::new(),
+            strays: Strays::new(),
             emptied: Notify::new(),
             #[cfg(feature = "chaos")]
             chaos: None,
@@ -108,11 +113,49 @@ impl Connections {
     }
 }
 
+/// What the lane has to drop, because it was dropped on another thread.
+type Stray = Box<dyn Any + Send>;
+
+/// Streams of upgraded connections that were dropped on another thread, until their lane closes them.
+#[derive(Debug)]
+pub(crate) struct Strays(Mutex<Option<Vec<Stray>>>);
+
+impl Strays {
+    fn new() -> Arc<Self> {
+        Arc::new(Strays(Mutex::new(Some(Vec::new()))))
+    }
+
+    fn list(&self) -> MutexGuard<'_, Option<Vec<Stray>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes the streams. Only the thread of the lane may call this.
+    pub(crate) fn close_all(&self) {
+        let strays = self.list().as_mut().map(mem::take);
+        drop(strays);
+    }
+
+    /// Closes the streams for the last time. Only the thread of the lane may call this.
+    pub(crate) fn end(&self) {
+        let strays = self.list().take();
+        drop(strays);
+    }
+
+    /// Leaves a stream to the thread of the lane.
+    pub(crate) fn leave(&self, stray: Stray) {
+        match &mut *self.list() {
+            Some(strays) => strays.push(stray),
+            // The lane has ended, so no thread can close it. The end of the process does.
+            None => mem::forget(stray),
+        }
+    }
+}
+
 /// An open connection among those of its lane, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Registration {
     pub(crate) connection: Rc<Connection>,
-    connections: Rc<Connections>,
+    pub(crate) connections: Rc<Connections>,
     key: usize,
     /// `None` once the connection has left to park or move.
     guard: Option<ConnectionGuard>,

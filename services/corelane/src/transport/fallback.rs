@@ -5,6 +5,7 @@ use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -24,6 +25,7 @@ use crate::transport::connections::Registration;
 use crate::transport::final_response::{FINAL_RESPONSE_TIMEOUT, say};
 use crate::transport::stream::Stream;
 use crate::transport::stream_task::StreamExecutor;
+use crate::transport::upgrade::{LaneStream, upgrade};
 
 /// Maximum concurrent streams of an HTTP/2 connection. RFC 9113 section 6.5.2 recommends at least
 /// 100.
@@ -91,6 +93,8 @@ impl HttpSettings {
             .max_send_buf_size(SEND_BUFFER)
             .max_pending_accept_reset_streams(RESET_STREAMS)
             .max_local_error_reset_streams(ERROR_STREAMS)
+            // RFC 8441: WebSocket over HTTP/2.
+            .enable_connect_protocol()
             // hyper's pings need a timer per connection. The sweep ends idle connections and those
             // that do not read their replies.
             .keep_alive_interval(None);
@@ -105,11 +109,12 @@ impl HttpSettings {
         socket: Socket,
         prefix: Bytes,
     ) {
-        let connection = &registration.connection;
+        let connection = Rc::clone(&registration.connection);
+        let strays = Arc::clone(&registration.connections.strays);
         connection.set_plain(false);
-        let stream = Stream::new(socket, Rc::clone(connection), prefix);
+        let stream = LaneStream::new(Stream::new(socket, registration, prefix), strays);
         let http = self.http1.serve_connection(TokioIo::new(stream), dispatch);
-        spawn_local(run_http1(http, registration));
+        spawn_local(run_http1(http, connection));
     }
 
     /// Serves a connection of HTTP/2, from `prefix` on, which was read before.
@@ -120,11 +125,11 @@ impl HttpSettings {
         socket: Socket,
         prefix: Bytes,
     ) {
-        let connection = &registration.connection;
+        let connection = Rc::clone(&registration.connection);
         connection.set_multiplexed();
-        let stream = Stream::new(socket, Rc::clone(connection), prefix);
+        let stream = Stream::new(socket, registration, prefix);
         let http = self.http2.serve_connection(TokioIo::new(stream), dispatch);
-        spawn_local(run_http2(http, registration));
+        spawn_local(run_http2(http, connection));
     }
 }
 
@@ -154,7 +159,7 @@ fn fault(error: &hyper::Error) -> Option<Refusal> {
     }
 }
 
-type Http1<S> = http1::Connection<TokioIo<Stream>, Dispatch<S>>;
+type Http1<S> = http1::Connection<TokioIo<LaneStream>, Dispatch<S>>;
 type Http2<S> = http2::Connection<TokioIo<Stream>, Dispatch<S>, StreamExecutor>;
 
 /// The result of a connection's task.
@@ -163,16 +168,18 @@ enum End {
     Done(hyper::Result<()>),
     /// Drop the connection, after a 408 if a header had begun.
     Drop,
+    /// Send a 101 and hand over the stream.
+    Upgrade,
 }
 
 /// Not an async function, which would hold the connection twice: as its argument and as its own.
-fn run_http1<S: HttpService>(mut http: Http1<S>, registration: Registration) -> impl Future {
+fn run_http1<S: HttpService>(mut http: Http1<S>, connection: Rc<Connection>) -> impl Future {
     async move {
-        let connection = &registration.connection;
-        match poll_fn(|cx| poll_http1(&mut http, connection, cx)).await {
-            End::Done(result) => ended(connection, result),
-            End::Drop if connection.in_header() => time_out(http, connection).await,
+        match poll_fn(|cx| poll_http1(&mut http, &connection, cx)).await {
+            End::Done(result) => ended(&connection, result),
+            End::Drop if connection.in_header() => time_out(http, &connection).await,
             End::Drop => {}
+            End::Upgrade => upgrade(http.with_upgrades(), connection).await,
         }
     }
 }
@@ -204,6 +211,9 @@ fn poll_http1<S: HttpService>(
         ended(connection, result);
         return Pin::new(http).poll(cx).map(End::Done);
     }
+    if connection.is_upgrading() {
+        return Poll::Ready(End::Upgrade);
+    }
     if connection.is_deserted() {
         return Poll::Ready(End::Drop);
     }
@@ -223,7 +233,7 @@ fn time_out<S: HttpService>(
     http: Http1<S>,
     connection: &Connection,
 ) -> Pin<Box<dyn Future<Output = ()> + '_>> {
-    let mut io = http.into_parts().io.into_inner();
+    let mut io = http.into_parts().io.into_inner().into_stream();
     Box::pin(async move {
         connection.speak();
         let problem = Problem::from(StatusCode::REQUEST_TIMEOUT);
@@ -233,10 +243,9 @@ fn time_out<S: HttpService>(
     })
 }
 
-fn run_http2<S: HttpService>(mut http: Http2<S>, registration: Registration) -> impl Future {
+fn run_http2<S: HttpService>(mut http: Http2<S>, connection: Rc<Connection>) -> impl Future {
     async move {
-        let connection = &registration.connection;
-        ended(connection, poll_fn(|cx| poll_http2(&mut http, connection, cx)).await);
+        ended(&connection, poll_fn(|cx| poll_http2(&mut http, &connection, cx)).await);
     }
 }
 

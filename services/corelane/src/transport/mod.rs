@@ -29,6 +29,7 @@ pub(crate) mod resting;
 pub(crate) mod stream;
 pub(crate) mod stream_task;
 pub(crate) mod tls;
+pub(crate) mod upgrade;
 
 #[cfg(test)]
 mod tests;

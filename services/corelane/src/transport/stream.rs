@@ -13,7 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::message::framing::{Cut, Framing};
 use crate::metrics::Refusal;
 use crate::os::socket::Socket;
-use crate::request::connection::{Closing, Connection};
+use crate::request::connection::{Closing, Connection, Order};
+use crate::transport::connections::Registration;
 use crate::transport::final_response::{final_response, refused_head};
 
 /// Maximum bytes read ahead while a request waits. A close behind more input is noticed later.
@@ -26,7 +27,7 @@ const JOINED: usize = 512;
 /// A socket that returns bytes that were read before hyper requested them: to detect the protocol,
 /// or to notice a disconnect. It reports each arrival to its connection. On HTTP/1.1 it ends the
 /// input where the framing is ambiguous. It also replaces hyper's own reply to a rejected head with
-/// ours.
+/// ours. After an upgrade it passes the bytes of the other protocol through.
 #[derive(Debug)]
 pub(crate) struct Stream {
     socket: Socket,
@@ -40,11 +41,14 @@ pub(crate) struct Stream {
     /// The unwritten part of our reply that replaces hyper's.
     instead: Option<Bytes>,
     closing: Closing,
+    /// The connection is open until its stream is dropped, by hyper or by the service.
+    _registration: Registration,
 }
 
 impl Stream {
     /// A stream that starts with `prefix`, which was already read from the socket.
-    pub(crate) fn new(socket: Socket, connection: Rc<Connection>, prefix: Bytes) -> Stream {
+    pub(crate) fn new(socket: Socket, registration: Registration, prefix: Bytes) -> Stream {
+        let connection = Rc::clone(&registration.connection);
         Stream {
             socket,
             prefix,
@@ -54,6 +58,7 @@ impl Stream {
             cut: None,
             instead: None,
             closing: Closing::default(),
+            _registration: registration,
         }
     }
 
@@ -72,7 +77,7 @@ impl Stream {
     /// Tracks the bytes of `buf` after the first `known`, and removes those that hyper must not
     /// read.
     fn follow(&mut self, buf: &mut ReadBuf<'_>, known: usize) {
-        if self.connection.is_multiplexed() {
+        if self.connection.is_multiplexed() || self.connection.is_upgraded() {
             return;
         }
         let cut = self.framing.follow(&buf.filled()[known..]);
@@ -113,6 +118,30 @@ impl Stream {
         }
         Poll::Ready(Ok(length))
     }
+}
+
+/// Writes bytes of another protocol. The client has to read some of them within the write timeout.
+fn poll_upgraded<T>(
+    socket: &mut Socket,
+    connection: &Connection,
+    cx: &mut Context<'_>,
+    write: impl FnOnce(Pin<&mut Socket>, &mut Context<'_>) -> Poll<io::Result<T>>,
+) -> Poll<io::Result<T>> {
+    if !connection.is_reset() {
+        let polled = write(Pin::new(socket), cx);
+        if polled.is_ready() {
+            connection.wrote_upgraded();
+            return polled;
+        }
+        connection.writing();
+        if connection.poll_order(cx) != Poll::Ready(Order::Reset) {
+            return Poll::Pending;
+        }
+        connection.set_reset();
+        // A reader of the stream sees its end. Fails only if the socket is closed.
+        let _ = socket.cut();
+    }
+    Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// The status in a reply's status line (RFC 9112 section 4).
@@ -211,6 +240,10 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        let Stream { socket, connection, .. } = &mut *self;
+        if connection.is_upgraded() {
+            return poll_upgraded(socket, connection, cx, |socket, cx| socket.poll_write(cx, buf));
+        }
         self.connection.writing();
         if self.connection.is_unasked() {
             return self.poll_instead(cx, buf, buf.len());
@@ -225,6 +258,12 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let Stream { socket, connection, .. } = &mut *self;
+        if connection.is_upgraded() {
+            return poll_upgraded(socket, connection, cx, |socket, cx| {
+                socket.poll_write_vectored(cx, bufs)
+            });
+        }
         self.connection.writing();
         let length = bufs.iter().map(|buf| buf.len()).sum();
         if self.connection.is_unasked() {
@@ -248,6 +287,10 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Stream { socket, connection, .. } = &mut *self;
+        if connection.is_upgraded() {
+            return poll_upgraded(socket, connection, cx, AsyncWrite::poll_flush);
+        }
         // hyper flushes the socket only when its own buffer is empty, and each time that it is
         // polled.
         ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
@@ -262,6 +305,9 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Stream { socket, connection, closing, instead, cut, .. } = &mut *self;
+        if connection.is_upgraded() {
+            return poll_upgraded(socket, connection, cx, AsyncWrite::poll_shutdown);
+        }
         if instead.is_some() || cut.is_some() {
             connection.set_refused();
         }

@@ -10,6 +10,7 @@ use hyper::rt::Executor;
 use pin_project_lite::pin_project;
 use tokio::task::spawn_local;
 
+use crate::request::exchanges::Exchange;
 use crate::request::streams::{Streams, WaitingStream};
 
 /// Runs the streams of one connection on its lane.
@@ -23,7 +24,8 @@ where
     F: Future + 'static,
 {
     fn execute(&self, future: F) {
-        spawn_local(StreamTask { future, waiting: None, streams: Rc::clone(&self.streams) });
+        let (streams, upgrade) = (Rc::clone(&self.streams), self.streams.take_upgrade());
+        spawn_local(StreamTask { future, waiting: None, streams, upgrade });
     }
 }
 
@@ -35,6 +37,8 @@ pin_project! {
         future: F,
         waiting: Option<WaitingStream>,
         streams: Rc<Streams>,
+        // Set if this is the output of an upgraded stream, which is open as long as the task runs.
+        upgrade: Option<Exchange>,
     }
 }
 
@@ -46,6 +50,7 @@ impl<F: Future> Future for StreamTask<F> {
         if this.waiting.as_ref().is_some_and(|waiting| waiting.sending.cut().is_some()) {
             return Poll::Ready(());
         }
+        this.streams.begin_poll();
         let polled = this.future.poll(cx);
         let noted = this.streams.take_noted();
         if polled.is_ready() {

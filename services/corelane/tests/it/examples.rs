@@ -2,13 +2,15 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use crate::support::Client;
 use crate::support::tls::Authority;
 use rustix::process::{Pid, Signal, kill_process};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::{Message, WebSocket, client};
 
 /// A running example; it is killed when dropped.
 struct Example {
@@ -48,9 +50,21 @@ impl Example {
 
     /// Ends it as Kubernetes does.
     fn terminate(self) {
+        self.ask_to_end();
+        self.end();
+    }
+
+    fn ask_to_end(&self) {
         let pid = Pid::from_child(&self.process);
         kill_process(pid, Signal::TERM).expect("it runs");
-        self.end();
+    }
+
+    /// A WebSocket that its client has opened.
+    fn open(&self, path: &str) -> WebSocket<TcpStream> {
+        let socket = self.connect().socket;
+        let (open, reply) = client(format!("ws://test{path}"), socket).expect("a WebSocket");
+        assert_eq!(reply.status(), 101);
+        open
     }
 
     /// Waits for its end, which must be a clean one, and returns what else it said.
@@ -151,4 +165,51 @@ fn tls_with_files() {
     let answer = authority.connect(example.address).get("/");
     assert_eq!((answer.status, answer.text().as_str()), (200, "hello over HTTP/1.1\n"));
     example.terminate();
+}
+
+/// The text that comes next.
+fn text(socket: &mut WebSocket<TcpStream>) -> String {
+    socket.read().expect("a message").into_text().expect("text").to_string()
+}
+
+/// Reads to the end, which the server announces first.
+fn ends_with_1001(mut socket: WebSocket<TcpStream>) {
+    let closed = socket.read().expect("a close");
+    let Message::Close(Some(frame)) = closed else { panic!("{closed:?}") };
+    assert_eq!(frame.code, CloseCode::Away);
+    // Answers the close, and sees the server's end.
+    while socket.read().is_ok() {}
+}
+
+#[test]
+fn websocket() {
+    let example = Example::start("websocket");
+    let mut echo = example.open("/echo");
+    echo.send(Message::text("hello")).expect("sent");
+    assert_eq!(text(&mut echo), "hello");
+    // More members than lanes.
+    let lanes = std::thread::available_parallelism().expect("CPUs").get();
+    let mut members: Vec<_> = (0..=lanes).map(|_| example.open("/room")).collect();
+    for said in ["first", "second"] {
+        members[0].send(Message::text(said)).expect("sent");
+        for member in &mut members {
+            assert_eq!(text(member), said);
+        }
+    }
+    example.ask_to_end();
+    members.into_iter().chain([echo]).for_each(ends_with_1001);
+    assert!(example.end().ends_with("drained; 0 connections were cut\n"));
+}
+
+#[test]
+fn sse() {
+    let example = Example::start("sse");
+    let mut client = example.connect();
+    client.send_get("/ticks");
+    client.read_until(b"event: tick\ndata: 0\n\n");
+    client.read_until(b"event: tick\ndata: 1\n\n");
+    example.ask_to_end();
+    client.read_until(b"event: bye\nretry: 1000\ndata: draining\n\n");
+    client.read_until(b"\r\n0\r\n\r\n");
+    assert!(example.end().ends_with("drained; 0 replies were cut\n"));
 }

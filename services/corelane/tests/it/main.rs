@@ -25,3 +25,4 @@ mod scheduling;
 mod stalls;
 mod tls;
 mod tls_reload;
+mod upgrades;

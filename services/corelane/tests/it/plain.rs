@@ -17,6 +17,7 @@ const POST: &str = "POST /b HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\n\r\nabc"
 fn conversations() -> Vec<String> {
     let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n");
     let with = |fields: &str| format!("GET /a HTTP/1.1\r\nHost: t\r\n{fields}\r\n");
+    let switch = |fields: &str| format!("GET /101 HTTP/1.1\r\nHost: t\r\n{fields}\r\n");
     let head = |target: &str| format!("HEAD {target} HTTP/1.1\r\nHost: t\r\n\r\n");
     vec![
         GET.repeat(3),
@@ -30,6 +31,9 @@ fn conversations() -> Vec<String> {
         format!("{}{GET}", with("Host: u\r\n")),
         format!("{}{GET}", with("Expect: 100-continue\r\n")),
         format!("{}{GET}", with("Upgrade: h2c\r\n")),
+        format!("{GET}{}{GET}", switch("Connection: upgrade\r\nUpgrade: echo\r\n")),
+        format!("{}{GET}", switch("Upgrade: echo\r\n")),
+        format!("{}{GET}", switch("A: b\r\n")),
         format!("{}{GET}", with("Transfer-Encoding: chunked\r\n") + "1\r\na\r\n0\r\n\r\n"),
         format!("{GET}\r\n{GET}"),
         format!("{GET}GET /a HTTP/1.0\r\n\r\n{GET}"),

@@ -109,7 +109,18 @@ impl Connection {
         self.looks.set(looks);
         if self.unflushed.get() {
             self.missed.set(None);
-            return self.due_of_reader(lane, accepted, now);
+            let due = self.due_of_reader(lane, accepted, now);
+            // Told once: the writer of another protocol notices when it writes.
+            let told = self.is_upgraded() && self.ordered.get();
+            let applies = |due: &Due| !self.is_upgraded() || *due == Due::WriteTimeout;
+            return due.filter(|due| applies(due) && !told);
+        }
+        if self.is_upgraded() {
+            return None;
+        }
+        if self.upgrades() > 0 {
+            // It is not idle.
+            self.touched.set(true);
         }
         if let Some(unsent) = self.unsent.get() {
             unsent.sweep(false);

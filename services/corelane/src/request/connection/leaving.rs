@@ -1,13 +1,19 @@
-//! How a connection ends: our side first, then the client's. And the signs that the client is gone.
+//! How HTTP ends on a connection: by a close of our side and then the client's, or by an upgrade. And
+//! the signs that the client is gone.
 
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncWrite, ReadBuf};
 
 use super::{Activity, Connection};
+use crate::base::clock::Tick;
+use crate::metrics::kind::KindIndex;
 use crate::os::socket::Socket;
+use crate::request::exchanges::Exchange;
 
 /// The end of a connection of HTTP/1.1.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,6 +59,17 @@ impl Closing {
         }
         Poll::Ready(Ok(()))
     }
+}
+
+/// The upgrades of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Upgrades {
+    /// The request whose 101 is being sent: its kind, and when it began.
+    sending: Cell<Option<(KindIndex, Tick)>>,
+    /// The exchange that another protocol continues, over HTTP/1.1.
+    exchange: RefCell<Option<Exchange>>,
+    /// Number of open exchanges: the one of HTTP/1.1, or streams of HTTP/2.
+    open: Rc<Cell<u32>>,
 }
 
 impl Connection {
@@ -124,6 +141,52 @@ impl Connection {
     /// Requests that are lost if the connection is cut now: those in flight, and a reply whose end
     /// is not in the socket.
     pub(crate) fn unanswered(&self) -> u64 {
-        u64::from(self.in_flight.get().max(u32::from(self.unflushed.get())))
+        let open = self.in_flight.get() + self.upgrades();
+        u64::from(open.max(u32::from(self.unflushed.get())))
+    }
+
+    /// A 101 was made for a request that began at `begun`. hyper has to send it, and then to give
+    /// up the stream.
+    pub(crate) fn begin_upgrade(&self, kind: KindIndex, begun: Tick) {
+        self.upgrades.get_or_init(Box::default).sending.set(Some((kind, begun)));
+    }
+
+    /// Whether hyper has to give up the stream after the current reply.
+    pub(crate) fn is_upgrading(&self) -> bool {
+        self.upgrades.get().is_some_and(|upgrades| upgrades.sending.get().is_some())
+    }
+
+    /// hyper has sent the 101 and handed over the stream.
+    pub(crate) fn end_http(&self) {
+        let Some(upgrades) = self.upgrades.get() else { return };
+        let Some((kind, begun)) = upgrades.sending.take() else { return };
+        self.activity.set(Activity::Upgraded);
+        upgrades.exchange.replace(Some(self.upgrade(kind, begun)));
+        // It would keep the memory of hyper's task.
+        self.waker.take();
+    }
+
+    /// Whether another protocol uses the connection.
+    pub(crate) fn is_upgraded(&self) -> bool {
+        self.activity.get() == Activity::Upgraded
+    }
+
+    /// An upgraded exchange of this connection, which is open until it is dropped.
+    pub(crate) fn upgrade(&self, kind: KindIndex, begun: Tick) -> Exchange {
+        let open = Rc::clone(&self.upgrades.get_or_init(Box::default).open);
+        self.lane.exchanges.upgrade(kind, begun, open)
+    }
+
+    /// Number of upgraded exchanges that are open.
+    pub(super) fn upgrades(&self) -> u32 {
+        self.upgrades.get().map_or(0, |upgrades| upgrades.open.get())
+    }
+
+    /// The socket took bytes of the other protocol: the client reads again, if it had stopped.
+    pub(crate) fn wrote_upgraded(&self) {
+        self.order.set(None);
+        self.ordered.set(false);
+        self.wrote();
+        self.flushed();
     }
 }

@@ -74,6 +74,7 @@ pub(super) struct LaneView {
     /// Connections in its inbox; `None` without an acceptor.
     pub(super) connections_queued: Option<usize>,
     pub(super) in_flight: u64,
+    pub(super) upgraded: u64,
     pub(super) queued: u64,
     pub(super) expected_work_ms: f64,
     pub(super) totals: Totals,
@@ -188,6 +189,7 @@ impl LaneView {
             connections_parked: metrics.parked(),
             connections_queued: inboxes.map(|inboxes| inboxes.lanes[index].length()),
             in_flight: metrics.in_flight.get(),
+            upgraded: metrics.upgraded.get(),
             queued: metrics.queued.get(),
             expected_work_ms: millis(lane.expected_work(now)),
             totals: Totals {

@@ -133,7 +133,7 @@ fn lanes(out: &mut String, view: &View) -> fmt::Result {
     let window = view.busy_window_ms / 1e3;
     write!(
         out,
-        "<table>\n<tr><th>lane<th>CPU<th>busy, {window:.1} s<th>connections<th>parked<th>in its inbox<th>in flight<th>queued\
+        "<table>\n<tr><th>lane<th>CPU<th>busy, {window:.1} s<th>connections<th>parked<th>in its inbox<th>in flight<th>upgraded<th>queued\
          <th>expected work, ms<th class=\"text\">polling<th>accepted<th>stolen<th>departed<th>arrived<th>requests<th>shed<th>stalls\
          <th>panics</tr>\n"
     )?;
@@ -147,13 +147,14 @@ fn lanes(out: &mut String, view: &View) -> fmt::Result {
         let totals = &lane.totals;
         writeln!(
             out,
-            "<tr{class}><td>{}<td>{cpu}<td>{:.1}%<td>{}<td>{}<td>{queued}<td>{}<td>{}<td>{:.1}\
+            "<tr{class}><td>{}<td>{cpu}<td>{:.1}%<td>{}<td>{}<td>{queued}<td>{}<td>{}<td>{}<td>{:.1}\
              <td class=\"text\">{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}</tr>",
             lane.lane,
             lane.busy * 100.0,
             lane.connections,
             lane.connections_parked,
             lane.in_flight,
+            lane.upgraded,
             lane.queued,
             lane.expected_work_ms,
             Escaped(polling),

@@ -19,6 +19,13 @@ const OF_LANES: &[OfLane] = &[
         LaneMetrics::parked,
     ),
     (
+        Family::gauge(
+            "corelane_connections_upgraded",
+            "Open connections and HTTP/2 streams that another protocol, such as WebSocket, uses",
+        ),
+        |metrics| metrics.upgraded.get(),
+    ),
+    (
         Family::counter(
             "corelane_connection_parkings",
             "Times that a connection was parked after it was idle for park_after",

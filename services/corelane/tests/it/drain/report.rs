@@ -1,16 +1,19 @@
 //! What the log says of a drain that has to wait.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
+use axum::body::Body;
 use bytes::Bytes;
 use corelane::{Builder, Drain, Incoming, Limits};
+use futures_util::stream;
 use http::{Request, Response};
 use http_body_util::Full;
 
 use crate::support::log::Log;
 use crate::support::{
-    DISTANT, Handlers, PATIENCE, Running, Way,
+    BIG, DISTANT, Handlers, PATIENCE, Running, Way,
     Way::{Hyper, Plain},
 };
 use rstest::rstest;
@@ -95,6 +98,51 @@ fn a_client_that_does_not_read_is_reported(#[values(Plain, Hyper)] way: Way) {
     client.socket.peek(&mut [0]).expect("a reply has begun");
     server.handle.drain();
     log.wait_for(&server, &["drain: still waiting", "unread_replies=1"]);
+}
+
+/// What is done with a request whose client reads its reply later, or for as long as it likes.
+async fn go_on(mut request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    let switches = request.uri().path() == "/ws";
+    let upgrade = hyper::upgrade::on(&mut request);
+    if switches {
+        tokio::spawn(async move {
+            let _open = upgrade.await;
+            std::future::pending::<()>().await;
+        });
+    }
+    let body = match request.uri().path() {
+        "/events" => Body::from_stream(stream::pending::<Result<Bytes, Infallible>>()),
+        "/big" => Body::from(vec![b'x'; BIG]),
+        _ => Body::empty(),
+    };
+    let reply = Response::builder().status(if switches { 101 } else { 200 });
+    Ok(reply.body(body).expect("a reply"))
+}
+
+#[rstest]
+fn replies_and_upgrades_that_go_on_are_named_by_route(#[values(Plain, Hyper)] way: Way) {
+    let log = Lines::keep();
+    let routes = ["/events", "/big", "/ws"];
+    let server = Running::start(reporting(way).routes(routes), |_| tower::service_fn(go_on));
+    let (mut events, mut big, mut upgraded) =
+        (server.connect(), server.connect(), server.connect());
+    events.send_get("/events");
+    events.read_until(b"\r\n\r\n");
+    big.send_get("/big");
+    big.socket.peek(&mut [0]).expect("a reply has begun");
+    upgraded.send("GET /ws HTTP/1.1\r\nHost: t\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n");
+    assert_eq!(upgraded.read_answer().status, 101);
+    server.handle.drain();
+    let line = log.wait_for(&server, &["drain: still waiting", "GET /ws "]);
+    for part in ["in_flight=1", "upgraded=1", "unread_replies=1"] {
+        assert!(line.contains(part), "no {part} in {line}");
+    }
+    let said = line.split("oldest=").nth(1).expect("the oldest");
+    let why = |route: &str| {
+        let entry = said.split(", ").find(|entry| entry.contains(route)).expect(route);
+        entry.trim_end_matches('"').rsplit(' ').next().expect("a word").to_owned()
+    };
+    assert_eq!(routes.map(why), ["streaming", "unread", "upgraded"], "{line}");
 }
 
 #[rstest]

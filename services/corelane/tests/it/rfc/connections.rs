@@ -1,6 +1,6 @@
 //! RFC 9112 section 9 and RFC 9110 sections 7.6 and 7.8: what becomes of the connection.
 
-use super::case::{Case, may, must, reply, should};
+use super::case::{Case, may, must, problem, reply, should};
 
 pub(crate) fn cases() -> Vec<Case> {
     [persistence(), pipelines(), upgrades()].into_iter().flatten().collect()
@@ -148,7 +148,52 @@ fn pipelines() -> Vec<Case> {
 
 fn upgrades() -> Vec<Case> {
     let get = |fields: &str| format!("GET /ping HTTP/1.1\r\nHost: t\r\n{fields}\r\n");
+    let switch = |fields: &str| format!("GET /switch HTTP/1.1\r\nHost: t\r\n{fields}\r\n");
+    let switched = || reply(101).has("upgrade", "echo").has("connection", "upgrade");
+    let required = || reply(426).has("upgrade", "echo").has("connection", "upgrade");
     vec![
+        must(
+            "9110 7.8",
+            "after 101 both sides use the other protocol",
+            &switch("Connection: upgrade\r\nUpgrade: echo\r\n"),
+        )
+            .gives(switched().lacks("content-length").lacks("transfer-encoding"))
+            .then("HTTP/1.1 299 Echo\r\nContent-Length: 6\r\n\r\nechoed")
+            .gives(reply(299).body("echoed"))
+            .end()
+            .closes(),
+        must(
+            "9110 7.8",
+            "the name of the option is case-insensitive, and it may stand in a list",
+            &switch("Connection: keep-alive, UpGrade\r\nUpgrade: echo\r\n"),
+        )
+            .gives(switched())
+            .end()
+            .closes(),
+        must(
+            "9110 7.8",
+            "Upgrade that Connection does not name is ignored",
+            &switch("Upgrade: echo\r\n"),
+        )
+            .gives(required()),
+        must(
+            "9110 15.5.22",
+            "a service that requires an upgrade names the protocol",
+            &switch("A: b\r\n"),
+        )
+            .gives(required()),
+        may(
+            "9110 7.8",
+            "Upgrade of a request with a body is ignored",
+            &(switch("Connection: upgrade\r\nUpgrade: echo\r\nContent-Length: 1\r\n") + "x"),
+        )
+            .gives(required()),
+        must(
+            "9110 15.2.2",
+            "101 is no reply to a request without Upgrade",
+            "GET /101 HTTP/1.1\r\nHost: t\r\n\r\n",
+        )
+            .gives(problem(500, "internal-server-error")),
         may(
             "9110 7.8",
             "an unknown protocol in Upgrade is ignored",

@@ -4,11 +4,13 @@ use std::convert::Infallible;
 
 use bytes::Bytes;
 use corelane::{Incoming, Lane};
-use http::header::{ALLOW, CONNECTION, CONTENT_LENGTH, DATE, ETAG, HeaderValue};
+use http::header::{ALLOW, CONNECTION, CONTENT_LENGTH, DATE, ETAG, HeaderValue, UPGRADE};
 use http::{Method, Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
 use tower::util::BoxCloneSyncService;
 
 use crate::support::BoxError;
@@ -32,7 +34,14 @@ fn empty(status: u16) -> Response<Body> {
     reply
 }
 
-async fn answer(request: Request<Incoming>) -> Reply {
+/// Returns what it gets from an upgraded connection.
+async fn echo(upgrade: OnUpgrade) {
+    let Ok(upgraded) = upgrade.await else { return };
+    let (mut read, mut write) = tokio::io::split(TokioIo::new(upgraded));
+    let _ = tokio::io::copy(&mut read, &mut write).await;
+}
+
+async fn answer(mut request: Request<Incoming>) -> Reply {
     let path = request.uri().path().to_owned();
     let method = request.method().clone();
     Ok(match &path[..] {
@@ -58,6 +67,15 @@ async fn answer(request: Request<Incoming>) -> Reply {
         "/only-get" if method != Method::GET => {
             let mut reply = empty(405);
             reply.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+            reply
+        }
+        "/101" => empty(101),
+        "/switch" => {
+            let upgrade = request.extensions_mut().remove();
+            let mut reply = empty(if upgrade.is_some() { 101 } else { 426 });
+            reply.headers_mut().insert(UPGRADE, HeaderValue::from_static("echo"));
+            reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            upgrade.map(|upgrade| tokio::spawn(echo(upgrade)));
             reply
         }
         "/close" => {

@@ -18,6 +18,8 @@ use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
 
 use super::far_end::FarEnd;
 
@@ -235,9 +237,18 @@ impl Body for Parts {
     }
 }
 
+/// Uses an upgraded connection: returns what it gets.
+async fn echo(upgrade: OnUpgrade) {
+    let Ok(upgraded) = upgrade.await else { return };
+    let (mut read, mut write) = tokio::io::split(TokioIo::new(upgraded));
+    // The end of either side is the end of both.
+    let _ = tokio::io::copy(&mut read, &mut write).await;
+}
+
 /// Tells what it was asked, in the way that the path names.
 async fn answer(request: Request<Incoming>) -> Result<Response<Parts>, Infallible> {
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
+    let upgrade = head.extensions.remove();
     let body = body.collect().await.map(|body| body.to_bytes());
     let body = body.map_err(|_| "broken off");
     let (method, uri, version) = (&head.method, &head.uri, head.version);
@@ -261,7 +272,12 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Parts>, Infallibl
     let waits = path.contains("/slow");
     let mut reply = Response::new(Parts { waits, ..Parts::announcing(parts, known) });
     let status = path.get(1..4).and_then(|code| StatusCode::from_bytes(code.as_bytes()).ok());
-    *reply.status_mut() = status.filter(|status| !status.is_informational()).unwrap_or_default();
+    let switching = StatusCode::SWITCHING_PROTOCOLS;
+    let status = status.filter(|status| !status.is_informational() || *status == switching);
+    *reply.status_mut() = status.unwrap_or_default();
+    if let Some(upgrade) = upgrade.filter(|_| reply.status() == switching) {
+        tokio::spawn(echo(upgrade));
+    }
     if body.is_err() {
         reply.headers_mut().insert("broken-body", HeaderValue::from_static("yes"));
     }

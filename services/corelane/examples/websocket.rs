@@ -1,0 +1,129 @@
+//! WebSockets with axum: an echo, and a chat room of all lanes. Both close with code 1001 when a drain
+//! begins.
+//!
+//! ```sh
+//! cargo run --example websocket 127.0.0.1:8080
+//! websocat ws://127.0.0.1:8080/room     # in two terminals
+//! ```
+
+use axum::Router;
+use axum::extract::State;
+use axum::extract::ws::{CloseCode, CloseFrame, Message, Utf8Bytes, WebSocket};
+use axum::extract::ws::{WebSocketUpgrade, close_code};
+use axum::response::Response;
+use axum::routing::any;
+use corelane::{Lane, Server};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::{Receiver, Sender};
+
+/// Messages that a lane, or a member, may be behind.
+const BEHIND: usize = 256;
+
+/// The room as one lane sees it.
+#[derive(Clone)]
+struct Room {
+    lane: Lane,
+    /// To all lanes.
+    everyone: Sender<Utf8Bytes>,
+    /// To the members on this lane. A message wakes each other lane once, and not once for each
+    /// of its members.
+    here: Sender<Utf8Bytes>,
+}
+
+impl Room {
+    fn open(lane: &Lane, everyone: &Sender<Utf8Bytes>) -> Room {
+        let here = Sender::new(BEHIND);
+        tokio::spawn(relay(everyone.subscribe(), here.clone()));
+        Room { lane: lane.clone(), everyone: everyone.clone(), here }
+    }
+}
+
+/// Passes messages of all lanes to the members on this lane.
+async fn relay(mut everyone: Receiver<Utf8Bytes>, here: Sender<Utf8Bytes>) {
+    loop {
+        match everyone.recv().await {
+            // Fails if no member is on this lane.
+            Ok(text) => drop(here.send(text)),
+            // A handler held the lane for too long, and its members miss some messages.
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+// `any`: WebSocket over HTTP/2 begins with CONNECT, and not with GET.
+async fn echo(State(room): State<Room>, upgrade: WebSocketUpgrade) -> Response {
+    upgrade.on_upgrade(async move |mut socket| {
+        let mut draining = room.lane.draining();
+        loop {
+            tokio::select! {
+                message = socket.recv() => match message {
+                    Some(Ok(message @ (Message::Text(_) | Message::Binary(_)))) => {
+                        if socket.send(message).await.is_err() {
+                            return;
+                        }
+                    }
+                    Some(Ok(_)) => {} // axum answers pings
+                    Some(Err(_)) | None => return,
+                },
+                () = &mut draining => return close(socket, close_code::AWAY).await,
+            }
+        }
+    })
+}
+
+async fn enter(State(room): State<Room>, upgrade: WebSocketUpgrade) -> Response {
+    // Before the reply, so that the member misses nothing from then on.
+    let heard = room.here.subscribe();
+    upgrade.on_upgrade(async move |socket| stay(room, heard, socket).await)
+}
+
+/// Passes messages between a member and the room.
+async fn stay(room: Room, mut heard: Receiver<Utf8Bytes>, mut socket: WebSocket) {
+    let mut draining = room.lane.draining();
+    loop {
+        let text = tokio::select! {
+            message = socket.recv() => match message {
+                Some(Ok(Message::Text(text))) => {
+                    let _ = room.everyone.send(text); // fails only without lanes
+                    continue;
+                }
+                Some(Ok(_)) => continue,
+                Some(Err(_)) | None => return,
+            },
+            text = heard.recv() => text,
+            () = &mut draining => return close(socket, close_code::AWAY).await,
+        };
+        match text {
+            Ok(text) => {
+                if socket.send(Message::Text(text)).await.is_err() {
+                    return;
+                }
+            }
+            // This member reads too slowly, which must not cost the room memory.
+            Err(RecvError::Lagged(_)) => return close(socket, close_code::AGAIN).await,
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Says why, and waits for the client: closing at once could lose the reason.
+async fn close(mut socket: WebSocket, code: CloseCode) {
+    let frame = CloseFrame { code, reason: Utf8Bytes::default() };
+    if socket.send(Message::Close(Some(frame))).await.is_ok() {
+        while let Some(Ok(_)) = socket.recv().await {}
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+    let server = Server::builder().bind(address.parse()?).routes(["/echo", "/room"]).build()?;
+    println!("listening on {}", server.local_addr()?);
+    let everyone = Sender::new(BEHIND);
+    let drained = server.serve(move |lane| {
+        let room = Room::open(lane, &everyone);
+        Router::new().route("/echo", any(echo)).route("/room", any(enter)).with_state(room)
+    })?;
+    println!("drained; {} connections were cut", drained.cut);
+    Ok(())
+}

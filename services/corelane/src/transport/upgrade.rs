@@ -1,0 +1,137 @@
+//! Hands the stream of an HTTP/1.1 connection to the service, after a reply with status 101.
+//!
+//! hyper requires a stream that is [`Send`] for that, because the service may take it to any thread.
+//! Ours belongs to its lane: [`LaneStream`] returns an error on any other thread.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use fragile::Fragile;
+use hyper::server::conn::http1::UpgradeableConnection;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::request::connection::{Connection, Order};
+use crate::request::reply::Dispatch;
+use crate::request::service::HttpService;
+use crate::transport::connections::Strays;
+use crate::transport::stream::Stream;
+
+/// A stream that can be owned by any thread, and used by that of its lane.
+#[derive(Debug)]
+pub(crate) struct LaneStream {
+    /// `None` once it is dropped.
+    stream: Option<Fragile<Stream>>,
+    strays: Arc<Strays>,
+}
+
+impl LaneStream {
+    pub(crate) fn new(stream: Stream, strays: Arc<Strays>) -> Self {
+        LaneStream { stream: Some(Fragile::new(stream)), strays }
+    }
+
+    pub(crate) fn into_stream(mut self) -> Stream {
+        self.stream.take().expect("it is taken once").into_inner()
+    }
+
+    fn stream(&mut self) -> io::Result<Pin<&mut Stream>> {
+        let stream = self.stream.as_mut().expect("it is not dropped");
+        let elsewhere = "an upgraded connection can be used only on the thread of its lane";
+        stream.try_get_mut().map(Pin::new).map_err(|_| io::Error::other(elsewhere))
+    }
+}
+
+impl Drop for LaneStream {
+    fn drop(&mut self) {
+        if let Some(stream) = self.stream.take().filter(|stream| !stream.is_valid()) {
+            self.strays.leave(Box::new(stream));
+        }
+    }
+}
+
+impl AsyncRead for LaneStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.stream()?.poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for LaneStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.stream()?.poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.stream()?.poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        let stream = self.stream.as_ref().and_then(|stream| stream.try_get().ok());
+        stream.is_some_and(AsyncWrite::is_write_vectored)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream()?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream()?.poll_shutdown(cx)
+    }
+}
+
+type Http1<S> = UpgradeableConnection<TokioIo<LaneStream>, Dispatch<S>>;
+
+/// Sends a 101 that is ready, and hands over the stream. Boxed, because this is rare and would
+/// enlarge the task of every connection.
+pub(super) fn upgrade<S: HttpService>(
+    mut http: Http1<S>,
+    connection: Rc<Connection>,
+) -> Pin<Box<dyn Future<Output = ()>>> {
+    Box::pin(async move {
+        let result = poll_fn(|cx| poll(&mut http, &connection, cx)).await;
+        // hyper keeps the stream unless it handed that over.
+        if http.into_parts().is_none() {
+            connection.end_http();
+        }
+        if let Err(error) = result {
+            tracing::debug!(%error, "a connection ended with an error before its upgrade");
+        }
+    })
+}
+
+fn poll<S: HttpService>(
+    http: &mut Http1<S>,
+    connection: &Connection,
+    cx: &mut Context<'_>,
+) -> Poll<hyper::Result<()>> {
+    connection.begin_turn();
+    while let Poll::Ready(order) = connection.poll_order(cx) {
+        match order {
+            // The upgrade ends HTTP.
+            Order::Finish => {}
+            Order::Expire => return Poll::Ready(Ok(())),
+            Order::Reset => {
+                connection.set_reset();
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+    let polled = Pin::new(http).poll(cx);
+    connection.end_turn();
+    polled
+}
