@@ -186,7 +186,8 @@ impl Connection {
     pub(crate) fn wrote_upgraded(&self) {
         self.order.set(None);
         self.ordered.set(false);
-        self.wrote();
+        // No minimum rate applies, so the number does not matter.
+        self.wrote(1);
         self.flushed();
     }
 }
