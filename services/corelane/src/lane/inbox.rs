@@ -12,7 +12,6 @@
 //! reads the flag that the acceptor left, so it need not be woken.
 
 use std::collections::VecDeque;
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,6 +21,7 @@ use tokio::sync::{Notify, watch};
 use crate::load::assignment::{Assignment, Assignments};
 use crate::load::lane::LaneShared;
 use crate::metrics::LaneMetrics;
+use crate::os::listener::Accepted;
 
 /// How long a connection waits for a busy lane before others may steal it: several turns of an
 /// event loop that is not blocked.
@@ -40,15 +40,15 @@ const GRAIN: u64 = 1_000_000;
 /// A connection in transit to a lane.
 #[derive(Debug)]
 struct Handed {
-    socket: TcpStream,
-    accepted: Instant,
+    accepted: Accepted,
+    since: Instant,
     welcome: bool,
 }
 
 /// A connection that a lane took from an inbox.
 #[derive(Debug)]
 pub(crate) struct Received {
-    pub(crate) socket: TcpStream,
+    pub(crate) accepted: Accepted,
     /// `None`: the connection is above the limit and has to be rejected.
     pub(crate) assignment: Option<Assignment>,
 }
@@ -118,7 +118,7 @@ impl Inboxes {
 
     /// Adds a connection to the inbox of `lane` and wakes it. If it is not `welcome`, the lane
     /// rejects it. Only the acceptor may call this.
-    pub(crate) fn put(&self, lane: usize, socket: TcpStream, welcome: bool) {
+    pub(crate) fn put(&self, lane: usize, accepted: Accepted, welcome: bool) {
         let inbox = &self.lanes[lane];
         if welcome {
             self.assignments.add(lane);
@@ -126,7 +126,7 @@ impl Inboxes {
         }
         {
             let mut queue = inbox.queue();
-            queue.push_back(Handed { socket, accepted: Instant::now(), welcome });
+            queue.push_back(Handed { accepted, since: Instant::now(), welcome });
             inbox.length.store(queue.len(), Ordering::Relaxed);
             self.waiting.fetch_add(1, Ordering::Release);
         }
@@ -138,7 +138,7 @@ impl Inboxes {
     pub(crate) fn take(&self, lanes: &[LaneShared], lane: usize) -> Option<Received> {
         let handed = self.pop(&self.lanes[lane], |_| true).or_else(|| self.steal(lanes, lane))?;
         let assignment = handed.welcome.then(|| Assignment::new(&self.assignments, lane));
-        Some(Received { socket: handed.socket, assignment })
+        Some(Received { accepted: handed.accepted, assignment })
     }
 
     fn steal(&self, lanes: &[LaneShared], lane: usize) -> Option<Handed> {
@@ -266,7 +266,7 @@ impl Inbox {
 
 impl Handed {
     fn waited(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.accepted)
+        now.saturating_duration_since(self.since)
     }
 }
 
@@ -294,15 +294,18 @@ fn least(lanes: impl ExactSizeIterator<Item = Load>, next: usize) -> Option<usiz
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
     use std::task::{Context, Waker};
 
     use super::*;
 
     const MS: u64 = 1_000_000;
 
-    fn socket() -> TcpStream {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
-        TcpStream::connect(listener.local_addr().expect("an address")).expect("connect")
+    fn accepted() -> Accepted {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let address = listener.local_addr().expect("an address");
+        let socket = TcpStream::connect(address).expect("connect");
+        Accepted { socket, peer: None, proxied: false, common: false }
     }
 
     /// Whether a lane was woken since the last call.
@@ -333,7 +336,7 @@ mod tests {
     fn what_waits_at_a_busy_lane_wakes_one_that_sleeps() {
         let inboxes = Inboxes::new(3);
         inboxes.fall_asleep(2);
-        inboxes.put(0, socket(), true);
+        inboxes.put(0, accepted(), true);
         assert!(was_told(&inboxes.lanes[0]), "its own lane first");
         assert!(is_woken(&inboxes, 2));
         assert!(!was_told(&inboxes.lanes[1]), "lane 1 is busy itself");
@@ -346,7 +349,7 @@ mod tests {
         let inboxes = Inboxes::new(2);
         inboxes.fall_asleep(0);
         inboxes.fall_asleep(1);
-        inboxes.put(0, socket(), true);
+        inboxes.put(0, accepted(), true);
         assert!(!is_woken(&inboxes, 1));
         inboxes.wake_up(0);
         assert!(is_woken(&inboxes, 1), "until it is awake and does not come");

@@ -35,10 +35,12 @@ pub(crate) enum Refusal {
     HandshakeTimeout,
     /// A request without TLS arrived on the TLS port: answered 400.
     PlainHttp,
+    /// A connection had no valid header of the PROXY protocol.
+    ProxyHeader,
 }
 
 impl Refusal {
-    pub(crate) const ALL: [(Refusal, &'static str); 14] = [
+    pub(crate) const ALL: [(Refusal, &'static str); 15] = [
         (Refusal::Limit, "limit"),
         (Refusal::HeaderTimeout, "header_timeout"),
         (Refusal::IdleTimeout, "idle_timeout"),
@@ -53,6 +55,7 @@ impl Refusal {
         (Refusal::Handshake, "handshake"),
         (Refusal::HandshakeTimeout, "handshake_timeout"),
         (Refusal::PlainHttp, "plain_http"),
+        (Refusal::ProxyHeader, "proxy_header"),
     ];
 }
 

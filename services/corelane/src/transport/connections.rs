@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,6 +13,7 @@ use tokio::sync::Notify;
 use crate::base::random::Random;
 use crate::load::assignment::Assignment;
 use crate::metrics::Moved;
+use crate::request::client::Client;
 use crate::request::connection::{Connection, History};
 use crate::request::lane_state::LaneState;
 #[cfg(feature = "chaos")]
@@ -120,10 +123,14 @@ pub(crate) struct Registration {
 impl Registration {
     /// Registers a connection that [`LaneGroup::try_open`](crate::load::lane::LaneGroup::try_open)
     /// allowed.
-    pub(crate) fn new(connections: &Rc<Connections>, assignment: Option<Assignment>) -> Self {
+    pub(crate) fn new(
+        connections: &Rc<Connections>,
+        client: Client,
+        assignment: Option<Assignment>,
+    ) -> Self {
         let lane = &connections.lane;
         let guard = ConnectionGuard::new(lane.group(), lane.index, assignment);
-        let connection = Connection::accepted(Rc::clone(lane), connections.random.chance());
+        let connection = Connection::accepted(Rc::clone(lane), client, connections.random.chance());
         Registration::enter(connection, connections, guard)
     }
 
@@ -132,8 +139,10 @@ impl Registration {
         connections: &Rc<Connections>,
         guard: ConnectionGuard,
         history: History,
+        peer: Option<SocketAddr>,
+        socket: RawFd,
     ) -> Self {
-        let connection = Connection::resumed(Rc::clone(&connections.lane), history);
+        let connection = Connection::resumed(Rc::clone(&connections.lane), history, peer, socket);
         Registration::enter(connection, connections, guard)
     }
 
