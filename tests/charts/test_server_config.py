@@ -48,6 +48,9 @@ EVERY_KEY = [
     "config.drain.deadline=1h",
     "config.drain.report=1s",
     "config.tls.reload=1m",
+    "config.proxy_protocol=on",
+    "config.trusted_proxies=10.0.0.0/8",
+    "config.forwarded_header=forwarded",
     "config.request_ids=off",
     "config.plain_requests=off",
     "config.faults=on",
@@ -67,6 +70,7 @@ EVERY_KEY = [
     "config.work.max_ops=1000000000",
     "config.log.level=debug",
     "config.log.format=text",
+    "config.log.client=on",
 ]
 
 SET_BY_CHART = {"listen", "admin.listen", "replica", "lanes", "pin", "static.root"}

@@ -45,6 +45,12 @@ def test_the_file_may_be_named_by_the_environment(binary: Path, tmp_path: Path) 
     ("flag", "value", "allowed"),
     [
         ("--listen", "8080", "an IP address and a port"),
+        ("--listen", "127.0.0.1:80, /run/a.sock", "unix:PATH"),
+        ("--listen", "", "an IP address and a port"),
+        ("--proxy-protocol", "v2", "on or off"),
+        ("--trusted-proxies", "10.0.0.0/33", "a network such as 10.0.0.0/8"),
+        ("--forwarded-header", "x-real-ip", "x-forwarded-for or forwarded"),
+        ("--log.client", "yes", "on or off"),
         ("--lanes", "0", "from 1 to 1024"),
         ("--pin", "maybe", "auto, on or off"),
         ("--placement", "random", "hashed"),

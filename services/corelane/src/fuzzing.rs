@@ -1,11 +1,15 @@
 //! Access to the parsers of external text, for the fuzz targets in `services/fuzz`.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use http::{HeaderMap, HeaderValue};
 
+use crate::base::settings::ForwardedHeader;
 use crate::load::report;
+use crate::message::forwarded::Trust;
 use crate::message::framing::{Framing, Spoken};
+use crate::message::proxy_header::{self, Parsed};
 use crate::message::trace_context::TraceContext;
 use crate::os::cpu::Throttling;
 use crate::os::cpu::cgroup::{self, Weight};
@@ -94,4 +98,46 @@ pub fn trace_context<'a>(
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let context = TraceContext::read(&headers)?;
     Some((text(&context.traceparent()), context.tracestate().map(text)))
+}
+
+/// The header of the PROXY protocol at the start of `bytes`, as far as it has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyHeader {
+    /// More belongs to it.
+    Partial,
+    /// Its length, and the addresses of the client and of what it connected to.
+    Whole(usize, Option<[SocketAddr; 2]>),
+    /// There is none.
+    Invalid,
+}
+
+/// Reads the header of the PROXY protocol.
+pub fn proxy_header(bytes: &[u8]) -> ProxyHeader {
+    match proxy_header::parse(bytes) {
+        Parsed::Partial => ProxyHeader::Partial,
+        Parsed::Whole { length, proxied } => {
+            let addresses = proxied.map(|proxied| [proxied.source, proxied.destination]);
+            ProxyHeader::Whole(length, addresses)
+        }
+        Parsed::Invalid => ProxyHeader::Invalid,
+    }
+}
+
+/// The client of a request that `peer` sent with these lines of `Forwarded`, or of
+/// `X-Forwarded-For`, where 10.0.0.0/8 is trusted. `None` if a line cannot be a field.
+pub fn client_addr<'a>(
+    peer: IpAddr,
+    forwarded: bool,
+    lines: impl Iterator<Item = &'a [u8]>,
+) -> Option<IpAddr> {
+    let (header, name) = match forwarded {
+        true => (ForwardedHeader::Forwarded, "forwarded"),
+        false => (ForwardedHeader::XForwardedFor, "x-forwarded-for"),
+    };
+    let mut headers = HeaderMap::new();
+    for line in lines {
+        headers.append(name, HeaderValue::from_bytes(line).ok()?);
+    }
+    let proxies = vec!["10.0.0.0/8".parse().ok()?];
+    Trust { proxies, header }.client(Some(peer), &headers)
 }

@@ -30,7 +30,8 @@
 //! # }
 //! ```
 //!
-//! Any `tower::Service<Request<Incoming>>` that is `Clone` works, an axum `Router` included.
+//! Any `tower::Service<Request<Incoming>>` that is `Clone` works, an axum `Router` included. With the
+//! cargo feature `axum`, the module `axum` has layers for extractors of axum.
 //!
 //! # Upgrades and streams
 //!
@@ -62,10 +63,13 @@
 //! | [`Lanes`], [`Pin`], [`Placement`] | number of lanes, their CPUs, and how connections are assigned to lanes |
 //! | [`Moving`] | whether a connection may move to another lane between two requests |
 //! | [`Lane`] | the lane that a service is created for |
+//! | [`Listen`] | where a server listens: TCP, Unix sockets, inherited sockets, PROXY protocol |
 //! | [`Limits`], [`Timeouts`] | limits and timeouts for clients |
 //! | [`Drain`], [`Draining`], [`Phase`], [`ServerHandle`], [`Drained`] | graceful shutdown |
 //! | [`Incoming`], [`BodyError`] | request bodies |
 //! | [`blocking`], [`BlockingError`] | run blocking code from a handler |
+//! | [`connection`], [`ConnectionInfo`], [`Protocol`], [`TlsInfo`] | the connection of the current request: addresses, TLS |
+//! | [`client_addr`], [`TrustedProxy`], [`ForwardedHeader`] | the client's address behind trusted proxies |
 //! | [`deadline`] | the deadline of the current request |
 //! | [`request_id`], [`RequestId`] | request ids |
 //! | [`Traces`], [`trace_context`], [`TraceContext`] | distributed tracing |
@@ -76,6 +80,8 @@
 //! | [`Problem`] | error replies (RFC 9457) |
 //! | [`BRIEF`], [`HANDICAP`] | how lanes order requests that wait |
 
+#[cfg(feature = "axum")]
+pub mod axum;
 mod base;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -90,10 +96,12 @@ mod server;
 mod transport;
 
 pub use base::error::Error;
+pub use base::listen::Listen;
 pub use base::phase::Phase;
-pub use base::settings::{Drain, Limits, Moving, Placement, Timeouts, Traces};
+pub use base::settings::{Drain, ForwardedHeader, Limits, Moving, Placement, Timeouts, Traces};
 pub use load::lane::{Draining, Lane};
 pub use load::report::LoadReports;
+pub use message::forwarded::TrustedProxy;
 pub use message::problem::Problem;
 pub use message::request_id::RequestId;
 pub use message::trace_context::TraceContext;
@@ -101,7 +109,8 @@ pub use os::cpu::{Lanes, Pin};
 pub use prometheus_client;
 pub use request::blocking::{Blocking, BlockingError, blocking};
 pub use request::body::{BodyError, Incoming};
-pub use request::current::{deadline, request_id, trace_context};
+pub use request::client::{ConnectionInfo, Protocol, TlsInfo};
+pub use request::current::{client_addr, connection, deadline, request_id, trace_context};
 pub use request::finished::{Cut, Finished, Span, Times};
 pub use request::queue::{BRIEF, HANDICAP};
 pub use server::builder::Builder;

@@ -59,8 +59,10 @@ pub(crate) fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
 
 pub(crate) fn builder(config: &Config) -> Result<Builder, ConfigErrors> {
     Database::check(config)?;
-    let builder = Server::builder()
-        .bind(config.listen)
+    let listening = config.listen.iter().cloned().fold(Server::builder(), |builder, place| {
+        builder.listen(place.proxy_protocol(config.proxy_protocol))
+    });
+    let builder = listening
         .admin(config.admin_listen)
         .lanes(config.lanes)
         .pin(config.pin)
@@ -104,6 +106,9 @@ pub(crate) fn builder(config: &Config) -> Result<Builder, ConfigErrors> {
         .load_reports(config.load_reports)
         .request_ids(config.request_ids)
         .plain_requests(config.plain_requests)
+        .trusted_proxies(config.trusted_proxies.iter().cloned())
+        .forwarded_header(config.forwarded_header)
+        .client_addresses(config.log_client)
         .traces(telemetry::traces(config))
         .routes(ROUTES);
     Ok(match config.tls()? {
@@ -160,7 +165,8 @@ mod tests {
     fn defaults_are_those_of_the_library() {
         let config = Config::parse(&Default::default()).expect("defaults parse");
         let ours = builder(&config).expect("defaults fit together");
-        let library = Server::builder().admin(config.admin_listen).routes(ROUTES);
+        let library = Server::builder().bind("127.0.0.1:8080".parse().expect("an address"));
+        let library = library.admin(config.admin_listen).routes(ROUTES);
         // These two cost something, which a library leaves to its user.
         let library = library.request_ids(true).traces(corelane::Traces::PassOn);
         assert_eq!(format!("{ours:#?}"), format!("{library:#?}"));

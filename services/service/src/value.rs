@@ -110,6 +110,17 @@ pub fn optional<T>(
     }
 }
 
+/// Values separated by commas, possibly none.
+pub fn list<T>(
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> impl Fn(&str) -> Result<Vec<T>, String> {
+    move |text| {
+        let values = text.split(',').map(str::trim).filter(|value| !value.is_empty());
+        let parsed: Result<_, _> = values.map(&parse).collect();
+        parsed.map_err(|allowed| format!("values separated by commas, each {allowed}"))
+    }
+}
+
 /// Any text.
 ///
 /// # Errors
@@ -187,6 +198,13 @@ mod tests {
         let parse = optional(number(1, 5));
         assert_eq!((parse("off"), parse("3")), (Ok(None), Ok(Some(3))));
         assert!(parse("9").is_err_and(|allowed| allowed.starts_with("off, or")));
+    }
+
+    #[test]
+    fn each_value_of_a_list_is_parsed() {
+        let parse = list(number(1, 5));
+        assert_eq!((parse("1, 2,5"), parse("")), (Ok(vec![1, 2, 5]), Ok(vec![])));
+        assert!(parse("1,9").is_err_and(|allowed| allowed.contains("each a whole number")));
     }
 
     #[test]

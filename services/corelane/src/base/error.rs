@@ -48,6 +48,14 @@ pub enum Error {
         /// The error of the system.
         source: io::Error,
     },
+    /// The server cannot listen on a Unix socket, or on a socket that it should have inherited.
+    #[error("cannot listen on {listen}: {source}")]
+    Listen {
+        /// What was requested, as in [`Listen`](crate::Listen).
+        listen: String,
+        /// The reason.
+        source: io::Error,
+    },
     /// A thread or an event loop could not be created, or a system call failed.
     #[error("{what}: {source}")]
     System {

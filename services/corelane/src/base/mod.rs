@@ -2,6 +2,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod error;
+pub(crate) mod listen;
 pub(crate) mod phase;
 pub(crate) mod random;
 pub(crate) mod settings;

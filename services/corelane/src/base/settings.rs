@@ -47,6 +47,34 @@ pub enum Placement {
     LeastLoaded,
 }
 
+/// The header in which trusted proxies pass on the address of their client, set by
+/// [`Builder::forwarded_header`](crate::Builder::forwarded_header).
+///
+/// ```
+/// assert_eq!("forwarded".parse(), Ok(corelane::ForwardedHeader::Forwarded));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ForwardedHeader {
+    /// `X-Forwarded-For`, which most proxies append to.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
+}
+
+impl FromStr for ForwardedHeader {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "x-forwarded-for" => Ok(ForwardedHeader::XForwardedFor),
+            "forwarded" => Ok(ForwardedHeader::Forwarded),
+            _ => Err("x-forwarded-for or forwarded".to_owned()),
+        }
+    }
+}
+
 /// How a server takes part in distributed traces (W3C Trace Context).
 ///
 /// ```

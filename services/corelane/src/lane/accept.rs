@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 use std::io;
-use std::net::TcpListener;
+use std::net;
+use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +22,8 @@ use crate::load::assignment::Assignment;
 use crate::load::peers::PeerPlace;
 use crate::message::problem::Problem;
 use crate::metrics::Refusal;
-use crate::os::listener::{BackOff, REFUSING, accept_now};
+use crate::os::listener::{Accepted, BackOff, Listener, Listeners, Port, REFUSING};
+use crate::request::client::{Client, Introduced};
 use crate::request::connection::Order;
 use crate::request::lane_state::LaneState;
 use crate::request::service::HttpService;
@@ -36,10 +38,8 @@ const GIVE_WAY: Duration = Duration::from_millis(1);
 /// The source of a lane's connections.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// The lane's own listener.
-    Own(TcpListener),
-    /// A second descriptor of the common listener.
-    Common(TcpListener),
+    /// The lane's own listeners, and second descriptors of those that it shares.
+    Listeners(Vec<Listener>),
     /// The inbox that the acceptor fills.
     Inbox(Arc<Inboxes>),
 }
@@ -47,24 +47,17 @@ pub(crate) enum Source {
 /// A source that is registered with the lane's event loop.
 #[derive(Debug)]
 pub(crate) enum Watched {
-    Listener {
-        listener: tokio::net::TcpListener,
-        /// Whether other lanes accept from it too.
-        common: bool,
-    },
+    Listeners(Listeners),
     Inbox(Arc<Inboxes>),
 }
 
 impl Source {
     /// Registers the source with the event loop of the calling thread.
     pub(crate) fn watch(self) -> io::Result<Watched> {
-        let (listener, common) = match self {
-            Source::Own(listener) => (listener, false),
-            Source::Common(listener) => (listener, true),
-            Source::Inbox(inboxes) => return Ok(Watched::Inbox(inboxes)),
-        };
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        Ok(Watched::Listener { listener, common })
+        Ok(match self {
+            Source::Listeners(listeners) => Watched::Listeners(Listeners::watch(listeners)?),
+            Source::Inbox(inboxes) => Watched::Inbox(inboxes),
+        })
     }
 }
 
@@ -77,11 +70,11 @@ pub(crate) async fn accept_until_drained<S: HttpService>(
 ) {
     let connections = Rc::clone(&admission.connections);
     match source {
-        Watched::Listener { listener, common } => {
-            let gate = Gate { admission, common };
-            gate.accept_until_closing(&listener, &mut phase).await;
+        Watched::Listeners(listeners) => {
+            let gate = Gate { admission };
+            gate.accept_until_closing(&listeners, &mut phase).await;
             if connections.lane.phase.get() == Phase::Closing {
-                gate.empty_queue(listener, &phase).await;
+                gate.empty_queues(listeners, &phase).await;
             }
         }
         Watched::Inbox(inboxes) => {
@@ -122,18 +115,11 @@ async fn empty_inbox<S: HttpService>(admission: Admission<S>, inboxes: Arc<Inbox
     loop {
         while let Some(received) = inboxes.take(lane.group(), lane.index) {
             lane.metrics().accepted.add(1);
-            match TcpStream::from_std(received.socket) {
-                Ok(socket) => match received.admitted {
-                    Ok((assignment, place)) => admission.serve(socket, Some(assignment), place),
-                    Err(reason) => admission.refuse(socket, reason),
-                },
-                Err(error) => {
-                    tracing::warn!(lane = lane.index, %error, "cannot poll a connection");
-                    lane.metrics().refuse(Refusal::AcceptError);
-                    if received.admitted.is_ok() {
-                        lane.group().close();
-                    }
+            match received.admitted {
+                Ok((assignment, place)) => {
+                    admission.serve(received.accepted, Some(assignment), place);
                 }
+                Err(reason) => admission.refuse(received.accepted, reason),
             }
             // One per turn of the event loop, so that idle lanes can steal the others.
             yield_now().await;
@@ -142,10 +128,9 @@ async fn empty_inbox<S: HttpService>(admission: Admission<S>, inboxes: Arc<Inbox
     }
 }
 
-/// Admits connections of a listener.
+/// Admits connections of listeners.
 struct Gate<S: HttpService> {
     admission: Admission<S>,
-    common: bool,
 }
 
 impl<S: HttpService> Gate<S> {
@@ -153,20 +138,16 @@ impl<S: HttpService> Gate<S> {
         &self.admission.connections.lane
     }
 
-    async fn accept_until_closing(
-        &self,
-        listener: &tokio::net::TcpListener,
-        phase: &mut PhaseWatch,
-    ) {
+    async fn accept_until_closing(&self, listeners: &Listeners, phase: &mut PhaseWatch) {
         let mut back_off = BackOff::default();
         while phase.seen() < Phase::Closing {
             tokio::select! {
                 biased;
                 () = phase.next() => {}
-                accepted = listener.accept() => match accepted {
-                    Ok((socket, _)) => {
+                accepted = listeners.accept() => match accepted {
+                    Ok(accepted) => {
                         back_off.accepted();
-                        self.admit(socket).await;
+                        self.admit(accepted).await;
                     }
                     Err(error) => self.rest(&mut back_off, &error).await,
                 },
@@ -174,21 +155,22 @@ impl<S: HttpService> Gate<S> {
         }
     }
 
-    /// Accepts all queued connections and closes the listener. Closing resets those that are left.
-    async fn empty_queue(&self, listener: tokio::net::TcpListener, phase: &PhaseWatch) {
+    /// Accepts all queued connections and closes the listeners. Closing resets those that are left.
+    async fn empty_queues(&self, listeners: Listeners, phase: &PhaseWatch) {
         let mut back_off = BackOff::default();
         while phase.current() < Phase::Stopped {
-            match accept_now(&listener).and_then(TcpStream::from_std) {
-                Ok(socket) => self.admit(socket).await,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => self.rest(&mut back_off, &error).await,
+            match listeners.accept_now() {
+                Some(Ok(accepted)) => self.admit(accepted).await,
+                Some(Err(error)) => self.rest(&mut back_off, &error).await,
+                None => return,
             }
         }
     }
 
-    async fn admit(&self, socket: TcpStream) {
-        self.admission.admit(socket);
-        if self.common {
+    async fn admit(&self, accepted: Accepted) {
+        let common = accepted.common;
+        self.admission.admit(accepted);
+        if common {
             // One per turn of the event loop, so that no lane takes a whole burst.
             yield_now().await;
             if self.lane().phase.get() < Phase::Closing && self.is_ahead() {
@@ -216,7 +198,7 @@ impl<S: HttpService> Gate<S> {
     }
 }
 
-/// The number of listening sockets of a placement.
+/// The number of listening sockets of a TCP address.
 pub(crate) fn listeners(placement: Placement, lanes: usize) -> usize {
     match placement {
         Placement::Hashed => lanes,
@@ -224,26 +206,35 @@ pub(crate) fn listeners(placement: Placement, lanes: usize) -> usize {
     }
 }
 
-/// The source of connections for each of `lanes` lanes, and the listener of the acceptor if there
-/// is one, which fills `inboxes`.
+/// The source of connections of each lane, and the listeners of the acceptor. There is an acceptor
+/// if there are `inboxes`, which it fills.
 pub(crate) fn sources(
     inboxes: Option<&Arc<Inboxes>>,
-    placement: Placement,
-    listeners: Vec<TcpListener>,
+    ports: Vec<Port>,
     lanes: usize,
-) -> io::Result<(Vec<Source>, Option<TcpListener>)> {
-    let mut listeners = listeners.into_iter();
-    if let Some(inboxes) = inboxes {
-        let sources = (0..lanes).map(|_| Source::Inbox(Arc::clone(inboxes))).collect();
-        return Ok((sources, listeners.next()));
+) -> io::Result<(Vec<Source>, Vec<Listener>)> {
+    let mut of_lanes: Vec<_> = (0..lanes).map(|_| Vec::new()).collect();
+    let mut of_acceptor = Vec::new();
+    for port in ports {
+        let proxied = port.listen.proxy_protocol;
+        let own = |socket| Listener { socket, proxied, common: false };
+        if inboxes.is_some() {
+            of_acceptor.extend(port.sockets.into_iter().map(own));
+        } else if port.sockets.len() == lanes {
+            let each = of_lanes.iter_mut().zip(port.sockets);
+            each.for_each(|(lane, socket)| lane.push(own(socket)));
+        } else {
+            for lane in &mut of_lanes {
+                let socket = port.sockets[0].try_clone()?;
+                lane.push(Listener { socket, proxied, common: true });
+            }
+        }
     }
-    if placement == Placement::Hashed {
-        return Ok((listeners.map(Source::Own).collect(), None));
-    }
-    let second = |listener: &TcpListener| listener.try_clone().map(Source::Common);
-    let common = listeners.next();
-    let sources = common.iter().cycle().take(lanes).map(second);
-    Ok((sources.collect::<Result<_, _>>()?, None))
+    let sources = match inboxes {
+        Some(inboxes) => (0..lanes).map(|_| Source::Inbox(Arc::clone(inboxes))).collect(),
+        None => of_lanes.into_iter().map(Source::Listeners).collect(),
+    };
+    Ok((sources, of_acceptor))
 }
 
 /// Admits connections to a lane.
@@ -260,23 +251,24 @@ impl<S: HttpService> Admission<S> {
     }
 
     /// Admits a connection, or rejects it if there are too many.
-    pub(crate) fn admit(&self, socket: TcpStream) {
+    pub(crate) fn admit(&self, accepted: Accepted) {
         let lane = &self.connections.lane;
         lane.metrics().accepted.add(1);
-        match lane.group().admit(lane.limits.connections, || socket.peer_addr()) {
-            Ok(place) => self.serve(socket, None, place),
-            Err(reason) => self.refuse(socket, reason),
+        match lane.group().admit(lane.limits.connections, accepted.peer) {
+            Ok(place) => self.serve(accepted, None, place),
+            Err(reason) => self.refuse(accepted, reason),
         }
     }
 
     /// Rejects a connection above a limit: answers 503 and closes it.
-    pub(crate) fn refuse(&self, socket: TcpStream, reason: Refusal) {
+    pub(crate) fn refuse(&self, accepted: Accepted, reason: Refusal) {
         let Connections { lane, tls, .. } = &*self.connections;
         lane.metrics().refuse(reason);
         // A reply would require a TLS handshake, whose cost the limit avoids.
         if tls.is_some() || self.refusing.get() >= REFUSING {
             return;
         }
+        let Some(socket) = self.watch(accepted.socket) else { return };
         self.refusing.set(self.refusing.get() + 1);
         let (lane, refusing) = (Rc::clone(lane), Rc::clone(&self.refusing));
         spawn_local(async move {
@@ -290,15 +282,28 @@ impl<S: HttpService> Admission<S> {
     /// Serves an admitted connection.
     pub(crate) fn serve(
         &self,
-        socket: TcpStream,
+        accepted: Accepted,
         assignment: Option<Assignment>,
         place: PeerPlace,
     ) {
-        let registration = Registration::new(&self.connections, assignment, place);
-        // With Nagle's algorithm, a reply in several writes would wait for the acknowledgement of
-        // the first (RFC 9293 section 3.7.4). Fails only if the socket is closed.
+        let Accepted { socket, peer, proxied, .. } = accepted;
+        let client = Client::new(peer, Introduced::default(), socket.as_raw_fd());
+        let registration = Registration::new(&self.connections, client, assignment, place);
+        let Some(socket) = self.watch(socket) else { return };
+        // Fails if the socket is closed, and on Unix sockets. With Nagle's algorithm, a reply in
+        // several writes would wait for the acknowledgement of the first (RFC 9293 section 3.7.4).
         let _ = socket.set_nodelay(true);
-        spawn_local(serve(Rc::clone(&self.host), registration, socket));
+        spawn_local(serve(Rc::clone(&self.host), registration, socket, proxied));
+    }
+
+    /// Registers a socket with the lane's event loop.
+    fn watch(&self, socket: net::TcpStream) -> Option<TcpStream> {
+        let lane = &self.connections.lane;
+        let failed = |error: &io::Error| {
+            tracing::warn!(lane = lane.index, %error, "cannot poll a connection");
+            lane.metrics().refuse(Refusal::AcceptError);
+        };
+        TcpStream::from_std(socket).inspect_err(failed).ok()
     }
 }
 

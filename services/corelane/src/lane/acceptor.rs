@@ -2,7 +2,6 @@
 
 use std::future::pending;
 use std::io;
-use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -12,12 +11,12 @@ use crate::base::error::Error;
 use crate::base::phase::{Lifecycle, Phase};
 use crate::load::lane::LaneGroup;
 use crate::metrics::Refusal;
-use crate::os::listener::{BackOff, REFUSING, accept_now};
+use crate::os::listener::{Accepted, BackOff, Listener, Listeners, REFUSING};
 
 /// Accepts connections and passes each to the least loaded lane.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
-    pub(crate) listener: TcpListener,
+    pub(crate) listeners: Vec<Listener>,
     pub(crate) inboxes: Arc<Inboxes>,
     pub(crate) lanes: Arc<LaneGroup>,
     pub(crate) lifecycle: Arc<Lifecycle>,
@@ -38,7 +37,7 @@ impl Acceptor {
 
     async fn accept(self) -> io::Result<()> {
         let (inboxes, lanes) = (&*self.inboxes, &*self.lanes);
-        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        let listeners = Listeners::watch(self.listeners)?;
         let mut distributor = Distributor {
             lanes,
             inboxes,
@@ -59,9 +58,9 @@ impl Acceptor {
                 break;
             }
             if now == Phase::Closing && pause.is_none() {
-                match accept_now(&listener) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    accepted => pause = distributor.pass_on(accepted),
+                match listeners.accept_now() {
+                    Some(accepted) => pause = distributor.pass_on(accepted),
+                    None => break,
                 }
                 continue;
             }
@@ -69,13 +68,12 @@ impl Acceptor {
                 _ = phase.changed() => {}
                 _ = ticks.tick(), if inboxes.waiting() > 0 => inboxes.wake_idle(),
                 () = end_of(pause) => pause = None,
-                accepted = listener.accept(), if pause.is_none() => {
-                    // Removes the socket from this event loop. The lane registers it with its own.
-                    pause = distributor.pass_on(accepted.and_then(|(socket, _)| socket.into_std()));
+                accepted = listeners.accept(), if pause.is_none() => {
+                    pause = distributor.pass_on(accepted);
                 }
             }
         }
-        drop(listener);
+        drop(listeners);
         while inboxes.waiting() > 0 && *phase.borrow_and_update() < Phase::Stopped {
             tokio::select! {
                 _ = phase.changed() => {}
@@ -106,11 +104,11 @@ struct Distributor<'a> {
 
 impl Distributor<'_> {
     /// Passes a connection to a lane. If the accept failed, returns until when to pause.
-    fn pass_on(&mut self, accepted: io::Result<TcpStream>) -> Option<Instant> {
+    fn pass_on(&mut self, accepted: io::Result<Accepted>) -> Option<Instant> {
         match accepted {
-            Ok(socket) => {
+            Ok(accepted) => {
                 self.back_off.accepted();
-                self.place(socket);
+                self.place(accepted);
                 None
             }
             Err(error) => {
@@ -120,10 +118,10 @@ impl Distributor<'_> {
         }
     }
 
-    fn place(&mut self, socket: TcpStream) {
+    fn place(&mut self, accepted: Accepted) {
         // There is room: only this thread fills the inboxes, and it has checked.
         let Some(lane) = self.inboxes.choose(self.lanes, self.next) else { return };
-        let admitted = self.lanes.admit(self.limit, || socket.peer_addr());
+        let admitted = self.lanes.admit(self.limit, accepted.peer);
         if let Err(reason) = admitted
             && self.inboxes.lanes[lane].length() >= REFUSING
         {
@@ -131,7 +129,7 @@ impl Distributor<'_> {
             self.inboxes.acceptor.refuse(reason);
             return;
         }
-        self.inboxes.put(lane, socket, admitted);
+        self.inboxes.put(lane, accepted, admitted);
         self.next = lane + 1;
     }
 }

@@ -12,7 +12,6 @@
 //! reads the flag that the acceptor left, so it need not be woken.
 
 use std::collections::VecDeque;
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,6 +22,7 @@ use crate::load::assignment::{Assignment, Assignments};
 use crate::load::lane::LaneShared;
 use crate::load::peers::PeerPlace;
 use crate::metrics::{LaneMetrics, Refusal};
+use crate::os::listener::Accepted;
 
 /// How long a connection waits for a busy lane before others may steal it: several turns of an
 /// event loop that is not blocked.
@@ -41,15 +41,15 @@ const GRAIN: u64 = 1_000_000;
 /// A connection in transit to a lane.
 #[derive(Debug)]
 struct Handed {
-    socket: TcpStream,
-    accepted: Instant,
+    accepted: Accepted,
+    since: Instant,
     admitted: Result<PeerPlace, Refusal>,
 }
 
 /// A connection that a lane took from an inbox.
 #[derive(Debug)]
 pub(crate) struct Received {
-    pub(crate) socket: TcpStream,
+    pub(crate) accepted: Accepted,
     /// An error: the connection is above a limit and has to be rejected.
     pub(crate) admitted: Result<(Assignment, PeerPlace), Refusal>,
 }
@@ -119,7 +119,12 @@ impl Inboxes {
 
     /// Adds a connection to the inbox of `lane` and wakes it. If it is not admitted, the lane
     /// rejects it. Only the acceptor may call this.
-    pub(crate) fn put(&self, lane: usize, socket: TcpStream, admitted: Result<PeerPlace, Refusal>) {
+    pub(crate) fn put(
+        &self,
+        lane: usize,
+        accepted: Accepted,
+        admitted: Result<PeerPlace, Refusal>,
+    ) {
         let inbox = &self.lanes[lane];
         if admitted.is_ok() {
             self.assignments.add(lane);
@@ -127,7 +132,7 @@ impl Inboxes {
         }
         {
             let mut queue = inbox.queue();
-            queue.push_back(Handed { socket, accepted: Instant::now(), admitted });
+            queue.push_back(Handed { accepted, since: Instant::now(), admitted });
             inbox.length.store(queue.len(), Ordering::Relaxed);
             self.waiting.fetch_add(1, Ordering::Release);
         }
@@ -139,7 +144,7 @@ impl Inboxes {
     pub(crate) fn take(&self, lanes: &[LaneShared], lane: usize) -> Option<Received> {
         let handed = self.pop(&self.lanes[lane], |_| true).or_else(|| self.steal(lanes, lane))?;
         let assign = |place| (Assignment::new(&self.assignments, lane), place);
-        Some(Received { socket: handed.socket, admitted: handed.admitted.map(assign) })
+        Some(Received { accepted: handed.accepted, admitted: handed.admitted.map(assign) })
     }
 
     fn steal(&self, lanes: &[LaneShared], lane: usize) -> Option<Handed> {
@@ -267,7 +272,7 @@ impl Inbox {
 
 impl Handed {
     fn waited(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.accepted)
+        now.saturating_duration_since(self.since)
     }
 }
 
@@ -295,15 +300,18 @@ fn least(lanes: impl ExactSizeIterator<Item = Load>, next: usize) -> Option<usiz
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
     use std::task::{Context, Waker};
 
     use super::*;
 
     const MS: u64 = 1_000_000;
 
-    fn socket() -> TcpStream {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
-        TcpStream::connect(listener.local_addr().expect("an address")).expect("connect")
+    fn accepted() -> Accepted {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let address = listener.local_addr().expect("an address");
+        let socket = TcpStream::connect(address).expect("connect");
+        Accepted { socket, peer: None, proxied: false, common: false }
     }
 
     /// Whether a lane was woken since the last call.
@@ -334,7 +342,7 @@ mod tests {
     fn what_waits_at_a_busy_lane_wakes_one_that_sleeps() {
         let inboxes = Inboxes::new(3);
         inboxes.fall_asleep(2);
-        inboxes.put(0, socket(), Ok(PeerPlace::default()));
+        inboxes.put(0, accepted(), Ok(PeerPlace::default()));
         assert!(was_told(&inboxes.lanes[0]), "its own lane first");
         assert!(is_woken(&inboxes, 2));
         assert!(!was_told(&inboxes.lanes[1]), "lane 1 is busy itself");
@@ -347,7 +355,7 @@ mod tests {
         let inboxes = Inboxes::new(2);
         inboxes.fall_asleep(0);
         inboxes.fall_asleep(1);
-        inboxes.put(0, socket(), Ok(PeerPlace::default()));
+        inboxes.put(0, accepted(), Ok(PeerPlace::default()));
         assert!(!is_woken(&inboxes, 1));
         inboxes.wake_up(0);
         assert!(is_woken(&inboxes, 1), "until it is awake and does not come");

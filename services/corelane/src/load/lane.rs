@@ -1,7 +1,6 @@
 //! The lanes of a server, as all its threads see them.
 
 use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::pin::Pin;
@@ -146,15 +145,11 @@ impl LaneGroup {
     pub(crate) fn admit(
         &self,
         limit: usize,
-        peer: impl FnOnce() -> io::Result<SocketAddr>,
+        peer: Option<SocketAddr>,
     ) -> Result<PeerPlace, Refusal> {
-        let place = match &self.peers {
-            None => PeerPlace::default(),
-            Some(peers) => match peer() {
-                Ok(address) => peers.enter(address.ip()).ok_or(Refusal::AddressLimit)?,
-                // The client has disconnected.
-                Err(_) => PeerPlace::default(),
-            },
+        let place = match (&self.peers, peer) {
+            (Some(peers), Some(peer)) => peers.enter(peer.ip()).ok_or(Refusal::AddressLimit)?,
+            _ => PeerPlace::default(),
         };
         if self.open.0.fetch_add(1, Ordering::Relaxed) < limit {
             return Ok(place);

@@ -1,8 +1,10 @@
 //! HTTP messages: what their bytes mean, which are rejected, and the fields that the server adds.
 
 pub(crate) mod conformance;
+pub(crate) mod forwarded;
 pub(crate) mod framing;
 pub(crate) mod head;
 pub(crate) mod problem;
+pub(crate) mod proxy_header;
 pub(crate) mod request_id;
 pub(crate) mod trace_context;

@@ -44,10 +44,12 @@ pub(crate) enum Refusal {
     HandshakeTimeout,
     /// A request without TLS arrived on the TLS port: answered 400.
     PlainHttp,
+    /// A connection had no valid header of the PROXY protocol.
+    ProxyHeader,
 }
 
 impl Refusal {
-    pub(crate) const ALL: [(Refusal, &'static str); 17] = [
+    pub(crate) const ALL: [(Refusal, &'static str); 18] = [
         (Refusal::Limit, "limit"),
         (Refusal::HeaderTimeout, "header_timeout"),
         (Refusal::IdleTimeout, "idle_timeout"),
@@ -65,6 +67,7 @@ impl Refusal {
         (Refusal::Handshake, "handshake"),
         (Refusal::HandshakeTimeout, "handshake_timeout"),
         (Refusal::PlainHttp, "plain_http"),
+        (Refusal::ProxyHeader, "proxy_header"),
     ];
 }
 

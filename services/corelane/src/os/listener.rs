@@ -1,15 +1,67 @@
 //! Listening sockets and the process's limit of open files.
+//!
+//! Sockets of every family have the types of TCP from the standard library. Both own a descriptor
+//! and nothing else: accept, recv, send, shutdown and poll are the same for each stream socket, and
+//! options of TCP fail on others, without effect.
 
+mod inherited;
+mod unix;
+
+use std::cell::Cell;
+use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsRawFd, RawFd};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use rustix::net::{SocketFlags, accept_with};
+use rustix::net::{SocketFlags, acceptfrom_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use crate::base::error::Error;
+use crate::base::listen::{Endpoint, Listen};
+pub(crate) use unix::SocketFile;
+
+/// An open place to listen.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) listen: Listen,
+    /// One socket for each lane, in one `SO_REUSEPORT` group, or one for all lanes.
+    pub(crate) sockets: Vec<TcpListener>,
+    /// The file of a Unix socket, removed when this is dropped.
+    pub(crate) file: Option<SocketFile>,
+}
+
+/// Opens a place to listen, with as many sockets as a TCP address should have.
+pub(crate) fn open(listen: Listen, backlog: u32, sockets: usize) -> Result<Port, Error> {
+    let failed = |source| Error::Listen { listen: listen.to_string(), source };
+    let (sockets, file) = match &listen.endpoint {
+        Endpoint::Tcp(address) if sockets > 1 => (bind_lanes(*address, backlog, sockets)?, None),
+        Endpoint::Tcp(address) => (vec![bind(*address, backlog, false)?], None),
+        Endpoint::Unix { path, mode } => {
+            let (socket, file) = unix::bind(path, *mode, bounded(backlog)).map_err(failed)?;
+            (vec![socket], Some(file))
+        }
+        Endpoint::Inherited(name) => (vec![inherited::take(name).map_err(failed)?], None),
+    };
+    Ok(Port { listen, sockets, file })
+}
+
+impl Port {
+    /// The bound address, if it is one of TCP.
+    pub(crate) fn address(&self) -> io::Result<Option<SocketAddr>> {
+        let address = SockRef::from(&self.sockets[0]).local_addr()?;
+        Ok(address.as_socket())
+    }
+
+    /// Whether other processes may have this socket too. Filters would affect them.
+    pub(crate) fn is_inherited(&self) -> bool {
+        matches!(self.listen.endpoint, Endpoint::Inherited(_))
+    }
+}
 
 /// Binds one listener per lane to `address`, all in one `SO_REUSEPORT` group (socket(7)).
 pub(crate) fn bind_lanes(
@@ -35,15 +87,109 @@ pub(crate) fn bind_lanes(
 pub(crate) fn bind(address: SocketAddr, backlog: u32, share: bool) -> Result<TcpListener, Error> {
     let open = || {
         let socket = socket(address, share)?;
-        socket.listen(backlog.min(MAX_BACKLOG).cast_signed())?;
+        socket.listen(bounded(backlog))?;
         Ok(TcpListener::from(socket))
     };
     open().map_err(|source| Error::Bind { address, source })
 }
 
-/// Accepts a pending connection without blocking, even if the event loop has not reported it yet.
-pub(crate) fn accept_now(listener: impl AsFd) -> io::Result<TcpStream> {
-    Ok(accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?.into())
+fn bounded(backlog: u32) -> i32 {
+    backlog.min(MAX_BACKLOG).cast_signed()
+}
+
+/// A listening socket, and how to treat its connections.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) socket: TcpListener,
+    /// Connections start with a header of the PROXY protocol.
+    pub(crate) proxied: bool,
+    /// Other lanes accept from it too.
+    pub(crate) common: bool,
+}
+
+/// A connection that was accepted.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) socket: TcpStream,
+    /// The other end; `None` for a Unix socket.
+    pub(crate) peer: Option<SocketAddr>,
+    /// It starts with a header of the PROXY protocol.
+    pub(crate) proxied: bool,
+    /// Other lanes accept from the same listener.
+    pub(crate) common: bool,
+}
+
+/// Listeners that are registered with the event loop of a thread.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    listeners: Vec<AsyncFd<Listener>>,
+    /// The one that is asked first, so that a busy listener does not starve the others.
+    next: Cell<usize>,
+}
+
+impl Listeners {
+    /// Registers listeners with the event loop of the calling thread.
+    pub(crate) fn watch(listeners: Vec<Listener>) -> io::Result<Self> {
+        #[expect(deprecated, reason = "sound for a TcpListener, which keeps its descriptor")]
+        let watch = |listener| AsyncFd::with_interest(listener, Interest::READABLE);
+        let listeners = listeners.into_iter().map(watch).collect::<io::Result<_>>()?;
+        Ok(Listeners { listeners, next: Cell::new(0) })
+    }
+
+    /// Waits for a connection.
+    pub(crate) async fn accept(&self) -> io::Result<Accepted> {
+        poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
+        for at in self.order() {
+            if let Poll::Ready(accepted) = poll_accept(&self.listeners[at], cx) {
+                self.next.set(at + 1);
+                return Poll::Ready(accepted);
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Accepts a connection that waits, even if the event loop has not reported it yet. `None` if
+    /// there is none.
+    pub(crate) fn accept_now(&self) -> Option<io::Result<Accepted>> {
+        self.order().find_map(|at| match self.listeners[at].get_ref().accept() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            accepted => Some(accepted),
+        })
+    }
+
+    fn order(&self) -> impl Iterator<Item = usize> + use<> {
+        let (count, first) = (self.listeners.len(), self.next.get());
+        (first..first + count).map(move |at| at % count)
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+fn poll_accept(listener: &AsyncFd<Listener>, cx: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
+    loop {
+        let mut ready = ready!(listener.poll_read_ready(cx))?;
+        if let Ok(accepted) = ready.try_io(|listener| listener.get_ref().accept()) {
+            return Poll::Ready(accepted);
+        }
+    }
+}
+
+impl Listener {
+    /// Accepts a connection that waits.
+    fn accept(&self) -> io::Result<Accepted> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (socket, peer) = acceptfrom_with(&self.socket, flags)?;
+        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+        let Listener { proxied, common, .. } = *self;
+        Ok(Accepted { socket: socket.into(), peer, proxied, common })
+    }
 }
 
 /// A bound socket that does not listen yet.
@@ -62,18 +208,26 @@ pub(crate) const MAX_BACKLOG: u32 = 65_535;
 /// Files reserved for logs, the admin port and the files a service serves.
 const RESERVED_FILES: u64 = 256;
 
-/// Files that a lane opens itself: two for its listener, its event loop and its parking lot.
-const LANE_FILES: u64 = 8;
+/// Files that a lane opens itself: its event loop and its parking lot.
+const LANE_FILES: u64 = 6;
+
+/// Files of a lane for each place where the server listens.
+const LISTENER_FILES: u64 = 2;
 
 /// Maximum connections that a lane rejects with a reply at the same time. Others are closed.
 pub(crate) const REFUSING: usize = 32;
 
 /// Raises the soft limit of open files to the hard limit, and rejects a connection limit that does
 /// not fit. Containers often start with a soft limit of 1,024.
-pub(crate) fn raise_file_limit(connections: usize, lanes: usize) -> Result<(), Error> {
+pub(crate) fn raise_file_limit(
+    connections: usize,
+    lanes: usize,
+    listeners: usize,
+) -> Result<(), Error> {
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(u64::MAX);
-    let reserved = RESERVED_FILES + lanes as u64 * (LANE_FILES + REFUSING as u64);
+    let of_lane = LANE_FILES + LISTENER_FILES * listeners as u64 + REFUSING as u64;
+    let reserved = RESERVED_FILES + lanes as u64 * of_lane;
     if (connections as u64).saturating_add(reserved) > hard {
         return Err(Error::FileLimit { connections, hard, reserved });
     }

@@ -14,12 +14,17 @@ use nix::sys::socket::{setsockopt, sockopt::AttachReusePortCbpf};
 use socket2::{SockFilter, SockRef};
 use tokio::time::{Instant, sleep_until};
 
-/// Second descriptors of the listening sockets, in the order in which they joined their
-/// `SO_REUSEPORT` group. A socket closes with its last descriptor, so they are dropped before the
-/// lanes close theirs.
+use super::listener::{Port, SocketFile};
+
+/// Second descriptors of the listening sockets of TCP, for each address in the order in which they
+/// joined its `SO_REUSEPORT` group. A socket closes with its last descriptor, so they are dropped
+/// before the lanes close theirs. Inherited sockets are not among them: another process would get
+/// their filters too.
 #[derive(Debug, Default)]
 pub(crate) struct ListenerGroup {
-    sockets: Mutex<Vec<TcpListener>>,
+    groups: Mutex<Vec<Vec<TcpListener>>>,
+    /// The files of Unix sockets.
+    files: Mutex<Vec<SocketFile>>,
     /// Whether steering is enabled.
     steering: bool,
     /// Whether steering is active.
@@ -33,26 +38,38 @@ impl ListenerGroup {
         ListenerGroup { steering, ..Self::default() }
     }
 
-    /// Duplicates the descriptor of each listener.
-    pub(crate) fn open(&self, listeners: &[TcpListener]) -> std::io::Result<()> {
-        *self.sockets() = listeners.iter().map(TcpListener::try_clone).collect::<Result<_, _>>()?;
+    /// Takes the file of a Unix socket, or duplicates the descriptor of each listener of an
+    /// address.
+    pub(crate) fn add(&self, port: &mut Port) -> std::io::Result<()> {
+        if let Some(file) = port.file.take() {
+            lock(&self.files).push(file);
+        } else if !port.is_inherited() {
+            self.add_group(&port.sockets)?;
+        }
         Ok(())
     }
 
-    /// Drops the descriptors.
+    fn add_group(&self, listeners: &[TcpListener]) -> std::io::Result<()> {
+        let copies = listeners.iter().map(TcpListener::try_clone).collect::<Result<_, _>>()?;
+        lock(&self.groups).push(copies);
+        Ok(())
+    }
+
+    /// Drops the descriptors, and removes the files of Unix sockets.
     pub(crate) fn release(&self) {
-        self.sockets().clear();
+        lock(&self.groups).clear();
+        lock(&self.files).clear();
     }
 
     /// Steers handshakes by the CPU of each lane, if steering is enabled. Call it whenever lanes
     /// are pinned again. Falls back to the kernel's hash if the kernel rejects the program, or if a
     /// lane would get nothing because it has no CPU of its own.
     pub(crate) fn set_cpus(&self, cpus: &[Option<usize>]) {
-        if !self.steering || self.sockets().is_empty() {
+        if !self.steering || lock(&self.groups).is_empty() {
             return; // disabled, or the listeners are closing
         }
         let steered = match program::by_receiving_cpu(cpus) {
-            Some(program) => self.attach(program).map_err(|error| error.to_string()),
+            Some(program) => self.attach(&program).map_err(|error| error.to_string()),
             None => Err("not every lane is pinned to a CPU of its own".to_owned()),
         };
         match steered {
@@ -80,6 +97,8 @@ impl ListenerGroup {
     pub(crate) async fn finish_handshakes(&self, deadline: Instant) {
         // Closing a listener changes the indices of the others.
         self.leave_to_hash();
+        // A client of a Unix socket connects in one step, and waits in the accept queue.
+        lock(&self.files).clear();
         match self.refuse_handshakes() {
             Ok(()) => sleep_until(deadline.min(Instant::now() + HANDSHAKE_GRACE)).await,
             Err(error) => tracing::warn!(%error, "drain: connections in handshake may be lost"),
@@ -93,7 +112,7 @@ impl ListenerGroup {
             .into_iter()
             .map(|step| SockFilter::new(step.code, step.jt, step.jf, step.k))
             .collect();
-        for socket in self.sockets().iter() {
+        for socket in lock(&self.groups).iter().flatten() {
             SockRef::from(socket).attach_filter(&filter)?;
         }
         Ok(())
@@ -101,25 +120,27 @@ impl ListenerGroup {
 
     fn leave_to_hash(&self) {
         if self.steered.swap(false, Ordering::Relaxed)
-            && let Err(error) = self.attach(program::by_hash())
+            && let Err(error) = self.attach(&program::by_hash())
         {
             tracing::warn!(%error, "steering: cannot replace the BPF program");
         }
     }
 
-    /// Sets the program of the group, through any of its sockets.
-    fn attach(&self, mut program: Vec<sock_filter>) -> std::io::Result<()> {
-        let sockets = self.sockets();
-        let Some(socket) = sockets.first() else { return Ok(()) };
+    /// Sets the program of each group, through any of its sockets.
+    fn attach(&self, program: &[sock_filter]) -> std::io::Result<()> {
+        let mut program = program.to_vec();
         let len = u16::try_from(program.len()).map_err(std::io::Error::other)?;
         // The kernel copies the program before the call returns.
         let program = sock_fprog { len, filter: program.as_mut_ptr() };
-        Ok(setsockopt(&socket.as_fd(), AttachReusePortCbpf, &program)?)
+        for socket in lock(&self.groups).iter().filter_map(|group| group.first()) {
+            setsockopt(&socket.as_fd(), AttachReusePortCbpf, &program)?;
+        }
+        Ok(())
     }
+}
 
-    fn sockets(&self) -> MutexGuard<'_, Vec<TcpListener>> {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Time for current handshakes: a round trip across a continent. It is not shortened if there are
@@ -172,7 +193,7 @@ mod tests {
         }
         let (listeners, address) = bind(2);
         let group = ListenerGroup::new(true);
-        group.open(&listeners).expect("descriptors");
+        group.add_group(&listeners).expect("descriptors");
         // Lanes in the order of their CPUs, swapped, and a lane on another CPU.
         for (pins, from_a, from_b) in
             [([a, b], [9, 0], [0, 9]), ([b, a], [0, 9], [9, 0]), ([a, 1000], [9, 0], [4, 5])]
@@ -203,7 +224,7 @@ mod tests {
         // A socket without SO_REUSEPORT does not accept the program (EINVAL).
         let lone = TcpListener::bind("127.0.0.1:0").expect("a listener");
         let group = ListenerGroup::new(true);
-        group.open(&[lone]).expect("descriptors");
+        group.add_group(&[lone]).expect("descriptors");
         group.set_cpus(&[Some(0)]);
         assert!(!group.is_steered());
     }
@@ -212,7 +233,7 @@ mod tests {
     fn closing_keeps_what_has_begun_and_lets_nothing_begin() {
         let (listeners, address) = bind(2);
         let group = ListenerGroup::new(false);
-        group.open(&listeners).expect("descriptors");
+        group.add_group(&listeners).expect("descriptors");
         let mut clients: Vec<_> =
             (0..16).map(|_| TcpStream::connect(address).expect("connect")).collect();
         group.refuse_handshakes().expect("a filter");

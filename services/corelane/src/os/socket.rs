@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -31,6 +32,11 @@ impl StillSocket {
                 Socket::Tls(tls)
             }
         })
+    }
+
+    /// The address of the other end; `None` for a Unix socket.
+    pub(crate) fn peer(&self) -> io::Result<Option<net::SocketAddr>> {
+        Ok(SockRef::from(&self.as_fd()).peer_addr()?.as_socket())
     }
 
     /// Whether closing sends data: each side of TLS sends an alert (RFC 8446 section 6.1).

@@ -4,6 +4,7 @@
 //! assigns its own time to them. So a deadline starts up to one sweep late, and never early.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use crate::base::phase::Phase;
 use crate::metrics::kind::KindIndex;
 use crate::metrics::{Refusal, RequestPhase};
 use crate::request::body_watch::Bodies;
+use crate::request::client::{Client, ConnectionInfo, Protocol};
 use crate::request::finished::Cut;
 use crate::request::lane_state::LaneState;
 use crate::request::polls::PollTime;
@@ -73,6 +75,7 @@ pub(crate) enum Order {
 #[derive(Debug)]
 pub(crate) struct Connection {
     lane: Rc<LaneState>,
+    pub(crate) client: Client,
     activity: Cell<Activity>,
     /// Start of the current activity, as set by a sweep.
     since: Cell<Instant>,
@@ -155,18 +158,24 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// A new connection. `chance`: a random number from 0 to 1.
-    pub(crate) fn accepted(lane: Rc<LaneState>, chance: f64) -> Self {
+    pub(crate) fn accepted(lane: Rc<LaneState>, client: Client, chance: f64) -> Self {
         let age = lane.timeouts.connection_age;
         let after = |age| lane.clock.get().checked_add(retire_after(age, chance));
         let retires = age.and_then(after);
-        Connection::make(lane, retires, Some(Tick::now()))
+        Connection::make(lane, client, retires, Some(Tick::now()))
     }
 
-    fn make(lane: Rc<LaneState>, retires: Option<Instant>, accepted: Option<Tick>) -> Self {
+    fn make(
+        lane: Rc<LaneState>,
+        client: Client,
+        retires: Option<Instant>,
+        accepted: Option<Tick>,
+    ) -> Self {
         let now = lane.clock.get();
         Connection {
             accepted: Cell::new(accepted),
             lane,
+            client,
             activity: Cell::new(Activity::Idle),
             since: Cell::new(now),
             touched: Cell::new(true),
@@ -242,6 +251,17 @@ impl Connection {
 
     pub(crate) fn is_multiplexed(&self) -> bool {
         self.multiplexed.get()
+    }
+
+    /// What a service can learn about it.
+    pub(crate) fn info(&self) -> ConnectionInfo {
+        let multiplexed = self.multiplexed.get();
+        self.client.info(if multiplexed { Protocol::Http2 } else { Protocol::Http1 })
+    }
+
+    /// The IP address of the client of a request with these headers.
+    pub(crate) fn client_addr(&self, headers: &HeaderMap) -> Option<IpAddr> {
+        self.lane.trust.client(self.client.ip(), headers)
     }
 
     /// hyper is about to be polled.

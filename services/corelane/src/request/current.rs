@@ -1,11 +1,17 @@
 //! The request that the current thread is processing.
 
 use std::cell::Cell;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
+
+use http::HeaderMap;
+use scoped_tls::scoped_thread_local;
 
 use crate::base::clock::Tick;
 use crate::message::request_id::{Id, RequestId};
 use crate::message::trace_context::TraceContext;
+use crate::request::client::ConnectionInfo;
+use crate::request::connection::Connection;
 use crate::request::record::RequestRecord;
 
 thread_local! {
@@ -13,6 +19,57 @@ thread_local! {
     static CURRENT: Cell<Option<(Tick, Duration)>> = const { Cell::new(None) };
     /// The request record of that request, on loan to this thread.
     static TRAIL: Cell<Option<Box<RequestRecord>>> = const { Cell::new(None) };
+}
+
+scoped_thread_local! {
+    /// The connection of the request whose handler runs.
+    static CONNECTION: Connection
+}
+
+/// The connection of the current request: the addresses of both ends, the protocol, and TLS. `None`
+/// where [`deadline`] is.
+///
+/// It is put together when this is called, with a system call for the local address; a service that
+/// does not call this pays nothing for it.
+///
+/// ```
+/// assert!(corelane::connection().is_none());
+/// ```
+pub fn connection() -> Option<ConnectionInfo> {
+    CONNECTION.is_set().then(|| CONNECTION.with(Connection::info))
+}
+
+/// The IP address of the client of the current request, whose headers these are. Without
+/// [`Builder::trusted_proxies`](crate::Builder::trusted_proxies), or if the peer is not one of them,
+/// it is that of [`ConnectionInfo::peer`](crate::ConnectionInfo::peer). Otherwise it is the last
+/// address in the chosen header ([`Builder::forwarded_header`](crate::Builder::forwarded_header))
+/// that is not a trusted proxy, or the first if all are. The search ends at what is not an IP
+/// address, with or without a port, and the address to the right of it is returned.
+///
+/// An address of IPv4 is returned as such, even where a socket for both versions shows it as one of
+/// IPv6. `None` where [`deadline`] is, and for a client of a Unix socket that is not trusted.
+///
+/// ```
+/// use std::net::IpAddr;
+///
+/// use http::HeaderMap;
+///
+/// async fn handler(headers: HeaderMap) -> String {
+///     match corelane::client_addr(&headers) {
+///         Some(address) => format!("hello, {address}"),
+///         None => "hello, neighbour".to_owned(),
+///     }
+/// }
+/// assert_eq!(corelane::client_addr(&HeaderMap::new()), None);
+/// ```
+pub fn client_addr(headers: &HeaderMap) -> Option<IpAddr> {
+    let found = || CONNECTION.with(|connection| connection.client_addr(headers));
+    CONNECTION.is_set().then(found).flatten()
+}
+
+/// Runs `poll` with the connection of a request as the current one.
+pub(crate) fn over<T>(connection: &Connection, poll: impl FnOnce() -> T) -> T {
+    CONNECTION.set(connection, poll)
 }
 
 /// The deadline of the current request: [`Timeouts::request`](crate::Timeouts::request) after its

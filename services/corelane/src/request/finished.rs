@@ -1,6 +1,7 @@
 //! What an observer receives for each request.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -48,6 +49,9 @@ pub struct Finished<'a> {
     pub cut: Option<Cut>,
     /// The durations of its phases.
     pub times: Times,
+    /// The client's address as [`client_addr`](crate::client_addr) returns it, with
+    /// [`Builder::client_addresses`](crate::Builder::client_addresses).
+    pub client: Option<IpAddr>,
     /// The trace context of the request, with [`Builder::traces`](crate::Builder::traces).
     pub trace: Option<&'a TraceContext>,
     /// Set where this request is recorded as a span, which [`Finished::trace`] identifies.

@@ -42,7 +42,7 @@ const ID_LINE: &[u8] = b"x-request-id: ";
 /// A request in flight, counted until it is dropped.
 pub(crate) struct InFlightRequest {
     pub(crate) lane: Rc<LaneState>,
-    connection: Rc<Connection>,
+    pub(crate) connection: Rc<Connection>,
     pub(crate) kind: KindIndex,
     head: bool,
     /// The identifying headers are written after the other fields instead of inserted.
@@ -103,11 +103,10 @@ impl InFlightRequest {
             body,
             sending: None,
             streaming: OnceCell::new(),
-            request_record: Cell::new(
-                lane.request_records
-                    .as_ref()
-                    .map(|request_records| request_records.follow(request, kind, begun, accept)),
-            ),
+            request_record: Cell::new(lane.request_records.as_ref().map(|request_records| {
+                let client = || connection.client_addr(request.headers());
+                request_records.follow(request, kind, begun, accept, client)
+            })),
             lane: Rc::clone(lane),
             connection: Rc::clone(connection),
         }

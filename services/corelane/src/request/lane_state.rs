@@ -11,6 +11,7 @@ use crate::base::phase::Phase;
 use crate::base::settings::{Limits, Timeouts, Traces};
 use crate::load::lane::{Lane, LaneGroup, LaneShared};
 use crate::load::report::{LaneReports, LoadReports, Published};
+use crate::message::forwarded::Trust;
 use crate::message::problem::Problem;
 use crate::metrics::LaneMetrics;
 use crate::metrics::kind::KindIndex;
@@ -37,6 +38,8 @@ pub(crate) struct RequestSettings {
     pub(crate) load_reports: LoadReports,
     pub(crate) ids: bool,
     pub(crate) traces: Traces,
+    /// Whether observers get the address of the client.
+    pub(crate) client_addresses: bool,
     pub(crate) observers: Option<Observers>,
 }
 
@@ -48,6 +51,7 @@ pub(crate) struct RequestShared {
     pub(crate) load_report: Arc<Published>,
     /// Whether requests arrive over TLS.
     pub(crate) secure: bool,
+    pub(crate) trust: Arc<Trust>,
 }
 
 pub(crate) const REPLICA: &str = "corelane-replica";
@@ -66,6 +70,7 @@ pub(crate) struct LaneState {
     pub(crate) routes: Arc<Routes>,
     /// Whether requests arrive over TLS.
     pub(crate) secure: bool,
+    pub(crate) trust: Arc<Trust>,
     /// The reply headers that name the replica and this lane.
     signature: Option<(HeaderValue, HeaderValue)>,
     /// `signature` as header lines.
@@ -100,7 +105,7 @@ pub(crate) struct LaneState {
 impl LaneState {
     pub(crate) fn new(lane: Lane, settings: &RequestSettings, shared: RequestShared) -> Self {
         let RequestSettings { limits, timeouts, replica, load_reports, .. } = settings;
-        let RequestShared { routes, load_report, secure } = shared;
+        let RequestShared { routes, load_report, secure, trust } = shared;
         let index = lane.index();
         LaneState {
             index,
@@ -119,6 +124,7 @@ impl LaneState {
             request_records: RequestRecords::new(
                 settings.ids,
                 settings.traces,
+                settings.client_addresses,
                 settings.observers.as_ref().map(|observers| observers.of(&lane)),
                 &lane,
                 &routes,
@@ -131,6 +137,7 @@ impl LaneState {
                 .then(|| LaneReports::new(load_report)),
             lane,
             routes,
+            trust,
             secure,
             phase: Cell::new(Phase::Serving),
             polls: Polls::new(),

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,7 @@ const SPARE: usize = 256;
 pub(crate) struct RequestRecord {
     pub(crate) id: Option<Id>,
     pub(crate) trace: Option<TraceContext>,
+    client: Option<IpAddr>,
     span: Option<OwnSpan>,
     kind: KindIndex,
     version: Version,
@@ -90,6 +92,7 @@ impl RequestRecord {
         RequestRecord {
             id: None,
             trace: None,
+            client: None,
             span: None,
             kind,
             version,
@@ -137,6 +140,7 @@ impl RequestRecord {
             times: self.times(write),
             id: self.id.as_ref(),
             trace: self.trace.as_ref(),
+            client: self.client,
             span: span.map(|span| Span { parent: span.parent, authority: span.authority.as_ref() }),
             begun: self.begun,
         }
@@ -149,6 +153,7 @@ pub(crate) struct RequestRecords {
     routes: Arc<Routes>,
     ids: bool,
     traces: Traces,
+    clients: bool,
     observer: Option<Observer>,
     identifiers: Identifiers,
     #[expect(
@@ -172,6 +177,7 @@ impl RequestRecords {
     pub(crate) fn new(
         ids: bool,
         traces: Traces,
+        clients: bool,
         observer: Option<Observer>,
         lane: &Lane,
         routes: &Arc<Routes>,
@@ -182,6 +188,7 @@ impl RequestRecords {
             routes: Arc::clone(routes),
             ids,
             traces,
+            clients: clients && observer.is_some(),
             observer,
             identifiers: Identifiers::new(),
             spare: RefCell::default(),
@@ -193,19 +200,22 @@ impl RequestRecords {
         self.ids
     }
 
-    /// Tracks a request that began at `begun`, `accept` nanoseconds after its connection.
+    /// Tracks a request that began at `begun`, `accept` nanoseconds after its connection. `client`
+    /// finds the address of its client, if the observer wants it.
     pub(crate) fn follow<B: Body>(
         &self,
         request: &Request<B>,
         kind: KindIndex,
         begun: Tick,
         accept: Option<u64>,
+        client: impl FnOnce() -> Option<IpAddr>,
     ) -> Box<RequestRecord> {
         let spare = self.spare.borrow_mut().pop();
         let mut request_record =
             spare.unwrap_or_else(|| Box::new(RequestRecord::new(kind, request.version(), begun)));
         request_record.begin(kind, request.version(), begun);
         request_record.accept = accept;
+        request_record.client = if self.clients { client() } else { None };
         // One pass over the fields is cheaper than a lookup by name, which hashes it.
         let (mut theirs, mut traced) = (None, false);
         for (name, value) in request.headers() {

@@ -360,6 +360,7 @@ where
 /// involved is not used again.
 fn guard<T>(in_flight: &InFlightRequest, code: impl FnOnce() -> T) -> Result<T, Problem> {
     let lane = &in_flight.lane;
+    let code = || current::over(&in_flight.connection, code);
     let caught = || catch_unwind(AssertUnwindSafe(code));
     current::within(in_flight.begun, lane.timeouts.request, &in_flight.request_record, caught)
         .map_err(|_| {

@@ -11,12 +11,16 @@ use prometheus_client::collector::Collector;
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::base::error::Error;
-use crate::base::settings::{self, Drain, Limits, Moving, Placement, Timeouts, Traces};
+use crate::base::listen::Listen;
+use crate::base::settings::{
+    self, Drain, ForwardedHeader, Limits, Moving, Placement, Timeouts, Traces,
+};
 use crate::lane::accept;
 use crate::load::lane::Lane;
 use crate::load::report::LoadReports;
+use crate::message::forwarded::TrustedProxy;
 use crate::os::cpu::{CpuView, Cpus, Lanes, MAX_LANES, Pin, plan};
-use crate::os::listener::{MAX_BACKLOG, bind, bind_lanes, raise_file_limit};
+use crate::os::listener::{MAX_BACKLOG, bind, open, raise_file_limit};
 use crate::request::finished::{Finished, Observers};
 use crate::request::routes::Routes;
 use crate::server::admin;
@@ -48,6 +52,9 @@ use crate::transport::tls::{Termination, Tls};
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder(Settings);
 
+/// Maximum places to listen. Each takes descriptors on every lane.
+const MAX_LISTENS: usize = 64;
+
 impl Server {
     /// A builder with default settings.
     pub fn builder() -> Builder {
@@ -56,10 +63,44 @@ impl Server {
 }
 
 impl Builder {
-    /// The address to listen on. Default `127.0.0.1:8080`; with port 0 the system chooses a free
-    /// port, which [`Server::local_addr`] returns.
-    pub fn bind(mut self, address: SocketAddr) -> Self {
-        self.0.address = address;
+    /// Adds a TCP address to listen on, as [`Builder::listen`] with [`Listen::tcp`].
+    pub fn bind(self, address: SocketAddr) -> Self {
+        self.listen(Listen::tcp(address))
+    }
+
+    /// Adds a place to listen: a TCP address, a Unix socket, or an inherited socket. At most 64.
+    /// Without any, the server listens on `127.0.0.1:8080`.
+    ///
+    /// Everything else is the same for all: lanes, limits, TLS, and the drain. With
+    /// [`Placement::Hashed`] each lane has its own socket for each TCP address; Unix and inherited
+    /// sockets are common to the lanes, as with [`Placement::Shared`].
+    pub fn listen(mut self, listen: Listen) -> Self {
+        self.0.listens.push(listen);
+        self
+    }
+
+    /// The proxies in front that are trusted to name the address of their client. Default none.
+    /// [`client_addr`](crate::client_addr) uses them.
+    ///
+    /// List every proxy that a request may pass, and nothing else: a client at a trusted address can
+    /// claim any address.
+    pub fn trusted_proxies(mut self, proxies: impl IntoIterator<Item = TrustedProxy>) -> Self {
+        self.0.trust.proxies = proxies.into_iter().collect();
+        self
+    }
+
+    /// The only header in which trusted proxies name their client. Choose the one that all of them
+    /// write: a client may send the other with any content. Default
+    /// [`ForwardedHeader::XForwardedFor`].
+    pub fn forwarded_header(mut self, header: ForwardedHeader) -> Self {
+        self.0.trust.header = header;
+        self
+    }
+
+    /// Whether observers receive the address of the client ([`Finished::client`]). Default false,
+    /// which costs nothing.
+    pub fn client_addresses(mut self, wanted: bool) -> Self {
+        self.0.lane.requests.client_addresses = wanted;
         self
     }
 
@@ -287,6 +328,12 @@ impl Builder {
         if self.0.lane.park_after.is_some_and(|idle| idle < settings::LEAST_PARK_AFTER) {
             return Err(Error::Setting("park_after: at least 100ms, or none".to_owned()));
         }
+        if self.0.listens.len() > MAX_LISTENS {
+            return Err(Error::Setting(format!("listen: at most {MAX_LISTENS}")));
+        }
+        if let Some(fault) = self.0.listens.iter().find_map(Listen::fault) {
+            return Err(Error::Setting(format!("listen: {fault}")));
+        }
         if !(1..=MAX_BACKLOG).contains(&self.0.backlog) {
             return Err(Error::Setting(format!("backlog: 1 to {MAX_BACKLOG}")));
         }
@@ -317,18 +364,16 @@ impl Builder {
         let (tls, certificates) = self.0.tls.as_ref().map(Termination::load).transpose()?.unzip();
         let view = CpuView::read().map_err(Error::system("reading the affinity mask"))?;
         let plan = plan(&view, self.0.lanes, self.0.pin).map_err(Error::Lanes)?;
-        raise_file_limit(self.0.lane.requests.limits.connections, plan.lanes.len())?;
-        let listeners = match accept::listeners(self.0.placement, plan.lanes.len()) {
-            1 => vec![bind(self.0.address, self.0.backlog, false)?],
-            many => bind_lanes(self.0.address, self.0.backlog, many)?,
-        };
+        let (listens, lanes) = (self.0.listens(), plan.lanes.len());
+        raise_file_limit(self.0.lane.requests.limits.connections, lanes, listens.len())?;
+        let sockets = accept::listeners(self.0.placement, lanes);
+        let ports = listens.into_iter().map(|listen| open(listen, self.0.backlog, sockets));
+        let ports = ports.collect::<Result<_, _>>()?;
         let admin = self.0.admin.map(|address| bind(address, 128, false)).transpose()?;
         let (sender, requests) = unbounded_channel();
         let cpus = Cpus::new(self.0.lanes, self.0.pin, view);
-        let Settings { placement, steering, ref lane, .. } = self.0;
-        let of_address = lane.requests.limits.connections_per_address;
-        let shared = Shared::new(plan, cpus, routes, tls, placement, steering, of_address);
+        let shared = Shared::new(plan, cpus, routes, tls, &self.0);
         let handle = ServerHandle { requests: sender, shared };
-        Ok(Server { settings: self.0, listeners, admin, certificates, requests, handle })
+        Ok(Server { settings: self.0, ports, admin, certificates, requests, handle })
     }
 }

@@ -1,5 +1,6 @@
 //! Runs a server.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
@@ -19,6 +20,7 @@ use crate::lane::accept;
 use crate::lane::accept::Source;
 use crate::lane::acceptor::Acceptor;
 use crate::load::lane::Lane;
+use crate::os::listener::Port;
 use crate::request::body::Incoming;
 use crate::request::service::HttpService;
 use crate::server::control::{Controller, ServerHandle, Stop};
@@ -62,7 +64,7 @@ use crate::transport::tls::Watch;
 #[derive(Debug)]
 pub struct Server {
     pub(crate) settings: Settings,
-    pub(crate) listeners: Vec<TcpListener>,
+    pub(crate) ports: Vec<Port>,
     pub(crate) admin: Option<TcpListener>,
     pub(crate) certificates: Option<Watch>,
     pub(crate) requests: UnboundedReceiver<Stop>,
@@ -70,14 +72,28 @@ pub struct Server {
 }
 
 impl Server {
-    /// The address that the server listens on.
+    /// The first TCP address that the server listens on.
+    ///
+    /// # Errors
+    ///
+    /// The server listens on Unix sockets only, or the system call failed.
+    pub fn local_addr(&self) -> Result<SocketAddr, Error> {
+        let none = || Error::Listen {
+            listen: "TCP".to_owned(),
+            source: io::ErrorKind::AddrNotAvailable.into(),
+        };
+        self.local_addrs()?.into_iter().next().ok_or_else(none)
+    }
+
+    /// The TCP addresses that the server listens on, in the order of their settings, with those of
+    /// inherited sockets.
     ///
     /// # Errors
     ///
     /// The system call failed.
-    pub fn local_addr(&self) -> Result<SocketAddr, Error> {
-        let read = Error::system("reading a listener's address");
-        self.listeners[0].local_addr().map_err(read)
+    pub fn local_addrs(&self) -> Result<Vec<SocketAddr>, Error> {
+        let addresses = self.ports.iter().filter_map(|port| port.address().transpose());
+        addresses.collect::<Result<_, _>>().map_err(Error::system("reading a listener's address"))
     }
 
     /// The address of the admin port, if there is one.
@@ -120,7 +136,7 @@ impl Server {
         outcome
     }
 
-    fn run<F, S>(self, factory: F) -> Result<Drained, Error>
+    fn run<F, S>(mut self, factory: F) -> Result<Drained, Error>
     where
         F: Fn(&Lane) -> S + Send + Sync + 'static,
         S: HttpService,
@@ -140,7 +156,9 @@ impl Server {
             finished,
             events: events.clone(),
         };
-        shared.listeners.open(&self.listeners).map_err(Error::system("copying a listener"))?;
+        for port in &mut self.ports {
+            shared.listeners.add(port).map_err(Error::system("copying a listener"))?;
+        }
         shared.listeners.set_cpus(&shared.plan.lanes);
         let steered = Arc::downgrade(&shared);
         shared.cpus.on_change(move |cpus| {
@@ -150,9 +168,8 @@ impl Server {
         });
         let lanes = shared.plan.lanes.len();
         let inboxes = shared.parts.inboxes.as_ref();
-        let (sources, listener) =
-            accept::sources(inboxes, self.settings.placement, self.listeners, lanes)
-                .map_err(Error::system("copying a listener"))?;
+        let (sources, listeners) = accept::sources(inboxes, self.ports, lanes)
+            .map_err(Error::system("copying a listener"))?;
         let controller = spawn(Thread::Admin, &events, move || controller.run())?;
         // Wait before serving: a signal before the handlers are installed would end the process
         // without a drain. If the thread fails to start, `recv` fails, and the end of the thread is
@@ -161,9 +178,9 @@ impl Server {
         let (started, mut refused) =
             start_lanes(sources, &self.settings, &shared, &Arc::new(factory), &events);
         let mut acceptor_thread = None;
-        if let (Some(listener), Some(inboxes), None) = (listener, inboxes, &refused) {
+        if let (Some(inboxes), None) = (inboxes, &refused) {
             let acceptor = Acceptor {
-                listener,
+                listeners,
                 inboxes: Arc::clone(inboxes),
                 lanes: Arc::clone(&shared.lanes),
                 lifecycle: Arc::clone(&shared.parts.lifecycle),
@@ -192,9 +209,14 @@ impl Server {
         if let Some(reason) = &shared.plan.unpinned_because {
             tracing::warn!(reason, "lanes are not pinned");
         }
-        let address = self.listeners[0].local_addr().ok();
+        // The address of a socket, or what was set.
+        let address = |port: &Port| match port.address() {
+            Ok(Some(address)) => address.to_string(),
+            _ => port.listen.to_string(),
+        };
+        let addresses: Vec<_> = self.ports.iter().map(address).collect();
         tracing::info!(
-            address = address.map(tracing::field::display),
+            address = addresses.join(", "),
             admin = self.admin_addr().map(tracing::field::display),
             tls = shared.tls().is_some(),
             placement = %self.settings.placement,

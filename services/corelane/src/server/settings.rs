@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 
+use crate::base::listen::Listen;
 use crate::base::settings::{Limits, Placement, Timeouts};
 use crate::lane::run::LaneSettings;
+use crate::message::forwarded::Trust;
 use crate::os::cpu::{Lanes, Pin};
 use crate::server::page::Page;
 use crate::transport::tls::Tls;
@@ -14,7 +16,8 @@ use crate::transport::tls::Tls;
 /// What [`Builder`](crate::Builder) collects.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    pub(crate) address: SocketAddr,
+    /// Empty means the default of [`Settings::listens`].
+    pub(crate) listens: Vec<Listen>,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) lanes: Lanes,
     pub(crate) pin: Pin,
@@ -23,6 +26,7 @@ pub(crate) struct Settings {
     pub(crate) backlog: u32,
     pub(crate) lane: LaneSettings,
     pub(crate) tls: Option<Tls>,
+    pub(crate) trust: Trust,
     pub(crate) routes: Vec<String>,
     pub(crate) signals: bool,
     pub(crate) pages: Vec<Page>,
@@ -32,7 +36,7 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            address: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            listens: Vec::new(),
             admin: None,
             lanes: Lanes::default(),
             pin: Pin::default(),
@@ -41,6 +45,7 @@ impl Default for Settings {
             backlog: 4096,
             lane: LaneSettings::default(),
             tls: None,
+            trust: Trust::default(),
             routes: Vec::new(),
             signals: true,
             pages: Vec::new(),
@@ -50,6 +55,14 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Where the server listens.
+    pub(crate) fn listens(&self) -> Vec<Listen> {
+        match self.listens.as_slice() {
+            [] => vec![Listen::tcp(SocketAddr::from(([127, 0, 0, 1], 8080)))],
+            listens => listens.to_vec(),
+        }
+    }
+
     pub(crate) fn limits(&self) -> &Limits {
         &self.lane.requests.limits
     }

@@ -15,6 +15,7 @@ use crate::os::listener_group::ListenerGroup;
 use crate::request::lane_state::RequestShared;
 use crate::request::routes::Routes;
 use crate::server::dependency::Dependencies;
+use crate::server::settings::Settings;
 use crate::transport::tls::Termination;
 
 #[derive(Debug)]
@@ -38,10 +39,10 @@ impl Shared {
         cpus: Cpus,
         routes: Routes,
         tls: Option<Termination>,
-        placement: Placement,
-        steering: bool,
-        of_address: Option<usize>,
+        settings: &Settings,
     ) -> Arc<Self> {
+        let (placement, steering) = (settings.placement, settings.steering);
+        let of_address = settings.limits().connections_per_address;
         let count = plan.lanes.len();
         let least_loaded = placement == Placement::LeastLoaded;
         Arc::new(Shared {
@@ -53,6 +54,7 @@ impl Shared {
                     routes: Arc::new(routes),
                     load_report: Arc::new(Published::default()),
                     secure: tls.is_some(),
+                    trust: Arc::new(settings.trust.clone()),
                 },
                 tls: tls.map(Arc::new),
                 lifecycle: Arc::new(Lifecycle::new()),

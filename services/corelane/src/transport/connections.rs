@@ -4,6 +4,8 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::fmt::Debug;
 use std::mem;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,6 +16,7 @@ use crate::base::random::Random;
 use crate::load::assignment::Assignment;
 use crate::load::peers::PeerPlace;
 use crate::metrics::Moved;
+use crate::request::client::Client;
 use crate::request::connection::{Connection, History};
 use crate::request::lane_state::LaneState;
 #[cfg(feature = "chaos")]
@@ -166,12 +169,13 @@ impl Registration {
     /// allowed.
     pub(crate) fn new(
         connections: &Rc<Connections>,
+        client: Client,
         assignment: Option<Assignment>,
         place: PeerPlace,
     ) -> Self {
         let lane = &connections.lane;
         let guard = ConnectionGuard::new(lane.group(), lane.index, assignment, place);
-        let connection = Connection::accepted(Rc::clone(lane), connections.random.chance());
+        let connection = Connection::accepted(Rc::clone(lane), client, connections.random.chance());
         Registration::enter(connection, connections, guard)
     }
 
@@ -180,8 +184,10 @@ impl Registration {
         connections: &Rc<Connections>,
         guard: ConnectionGuard,
         history: History,
+        peer: Option<SocketAddr>,
+        socket: RawFd,
     ) -> Self {
-        let connection = Connection::resumed(Rc::clone(&connections.lane), history);
+        let connection = Connection::resumed(Rc::clone(&connections.lane), history, peer, socket);
         Registration::enter(connection, connections, guard)
     }
 

@@ -10,14 +10,16 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
-use rustls::ServerConfig;
-use tokio::io::{AsyncRead, ReadBuf};
+use rustls::{CipherSuite, ProtocolVersion, ServerConfig, ServerConnection};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use crate::message::problem::Problem;
+use crate::message::proxy_header::{self, Parsed};
 use crate::metrics::{Handshake, Refusal};
 use crate::os::socket::{Socket, Tcp};
+use crate::request::client::TlsInfo;
 use crate::request::connection::Connection;
 use crate::request::lane_state::LaneState;
 use crate::request::service::HttpService;
@@ -53,8 +55,9 @@ pub(crate) async fn serve<S: HttpService>(
     host: Rc<LaneService<S>>,
     registration: Registration,
     socket: TcpStream,
+    proxied: bool,
 ) {
-    let opened = open(&host.connections, &registration.connection, socket).await;
+    let opened = open(&host.connections, &registration.connection, socket, proxied).await;
     let Some(Opened { protocol, socket, prefix }) = opened else { return };
     match protocol {
         Protocol::Http1 => go_on(&host, registration, socket, prefix),
@@ -62,16 +65,22 @@ pub(crate) async fn serve<S: HttpService>(
     }
 }
 
-/// Performs the TLS handshake if TLS is configured, and detects the protocol. `None`: there is no
+/// Reads the header of the PROXY protocol if there has to be one, performs the TLS handshake if TLS
+/// is configured, and detects the protocol. `None`: there is no
 /// connection to serve.
 async fn open(
     connections: &Connections,
     connection: &Rc<Connection>,
-    socket: TcpStream,
+    mut socket: TcpStream,
+    proxied: bool,
 ) -> Option<Opened> {
     let lane = &*connections.lane;
     let ours = Rc::clone(connection);
     let opened = async {
+        // Boxed, so that other connections do not pay for its buffers.
+        if proxied && !Box::pin(read_proxy_header(&mut socket, connection)).await? {
+            return Ok(None);
+        }
         match &connections.tls {
             None => detect(Socket::Plain(socket), ours).await,
             Some(tls) => accept(socket, Arc::clone(&tls.config), ours, lane).await,
@@ -81,6 +90,39 @@ async fn open(
         biased;
         opened = opened => opened.ok().flatten(),
         _ = poll_fn(|cx| connection.poll_order(cx)) => None,
+    }
+}
+
+/// Reads the header of the PROXY protocol, and nothing behind it. False: there is no connection to
+/// serve.
+async fn read_proxy_header(socket: &mut TcpStream, connection: &Connection) -> io::Result<bool> {
+    let (mut header, mut space) = (Vec::new(), [0; proxy_header::LONGEST]);
+    loop {
+        let mut next = ReadBuf::new(&mut space);
+        if poll_fn(|cx| socket.poll_peek(cx, &mut next)).await? == 0 {
+            if !header.is_empty() {
+                connection.lane().metrics().refuse(Refusal::ProxyHeader);
+            }
+            return Ok(false);
+        }
+        let before = header.len();
+        header.extend_from_slice(next.filled());
+        let parsed = proxy_header::parse(&header);
+        let own = match parsed {
+            Parsed::Partial => header.len() - before,
+            Parsed::Whole { length, .. } => length - before,
+            Parsed::Invalid => {
+                connection.lane().metrics().refuse(Refusal::ProxyHeader);
+                tracing::debug!("a connection had no valid header of the PROXY protocol");
+                return Ok(false);
+            }
+        };
+        // They wait in the socket.
+        socket.read_exact(&mut space[..own]).await?;
+        if let Parsed::Whole { proxied, .. } = parsed {
+            proxied.into_iter().for_each(|proxied| connection.client.set_proxied(proxied));
+            return Ok(true);
+        }
     }
 }
 
@@ -129,6 +171,7 @@ async fn answer(
     };
     lane.metrics().shake(Handshake::Success);
     connection.end_handshake();
+    connection.client.set_tls(agreed(stream.get_ref().1));
     let protocol = match stream.get_ref().1.alpn_protocol() {
         Some(b"h2") => Some(Protocol::Http2),
         Some(_) => Some(Protocol::Http1),
@@ -138,6 +181,32 @@ async fn answer(
     match protocol {
         Some(protocol) => Ok(Some(Opened { protocol, socket, prefix: Default::default() })),
         None => detect(socket, connection).await,
+    }
+}
+
+/// What a handshake has agreed on.
+fn agreed(session: &ServerConnection) -> TlsInfo {
+    TlsInfo {
+        version: match session.protocol_version() {
+            Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+            _ => "TLSv1.3",
+        },
+        cipher: session.negotiated_cipher_suite().map_or("", |suite| cipher_name(suite.suite())),
+        alpn: match session.alpn_protocol() {
+            Some(b"h2") => Some("h2"),
+            other => other.map(|_| "http/1.1"),
+        },
+        server_name: session.server_name().map(Into::into),
+    }
+}
+
+/// The name of a cipher suite in the registry of IANA. For those of TLS 1.3, rustls has its own.
+fn cipher_name(suite: CipherSuite) -> &'static str {
+    match suite {
+        CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
+        CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
+        other => other.as_str().unwrap_or_default(),
     }
 }
 

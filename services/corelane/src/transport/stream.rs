@@ -160,6 +160,8 @@ fn end(mut cut: Cut, buf: &mut ReadBuf<'_>) -> Cut {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        // Requests over HTTP/2 may outlive it.
+        self.connection.client.forget_socket();
         if self.connection.is_reset() {
             // Otherwise the kernel keeps unread bytes for minutes (tcp(7), SO_LINGER in
             // socket(7)). Fails only if the socket is closed.

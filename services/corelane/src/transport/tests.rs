@@ -23,6 +23,7 @@ use crate::load::lane::{Lane, LaneGroup};
 use crate::metrics::Moved;
 use crate::os::socket::StillSocket;
 use crate::request::body::Incoming;
+use crate::request::client::Introduced;
 use crate::request::connection::{Connection, History};
 use crate::request::lane_state::{LaneState, RequestSettings, RequestShared};
 use crate::request::routes::Routes;
@@ -48,7 +49,8 @@ impl Moves for NoMoves {
 fn connections() -> Rc<Connections> {
     let routes = Arc::new(Routes::new(&[]).expect("no templates"));
     let lane = Lane { index: 0, lanes: LaneGroup::new(&[None], routes.names().len(), None) };
-    let shared = RequestShared { routes, load_report: Arc::default(), secure: false };
+    let shared =
+        RequestShared { routes, load_report: Arc::default(), secure: false, trust: Arc::default() };
     let lane = Rc::new(LaneState::new(lane, &RequestSettings::default(), shared));
     Rc::new(Connections::new(lane, Rc::new(NoMoves), None, true))
 }
@@ -56,6 +58,7 @@ fn connections() -> Rc<Connections> {
 fn resting(lane: &LaneState, socket: impl Into<OwnedFd>) -> Resting {
     let place = lane.group().admit(10, || unreachable!("addresses are not limited"));
     let history = History {
+        introduced: Introduced::default(),
         waited: None,
         in_header: false,
         retires_in: None,

@@ -3,12 +3,14 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use crate::support::Client;
 use crate::support::tls::Authority;
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Message, WebSocket, client};
 
@@ -212,4 +214,30 @@ fn sse() {
     client.read_until(b"event: bye\nretry: 1000\ndata: draining\n\n");
     client.read_until(b"\r\n0\r\n\r\n");
     assert!(example.end().ends_with("drained; 0 replies were cut\n"));
+}
+
+#[test]
+fn connect_info() {
+    let example = Example::start("connect_info");
+    assert_eq!(example.get("/peer"), "127.0.0.1\n");
+    assert_eq!(example.get("/connection"), "Http1, no TLS\n");
+    assert_eq!(example.get("/client"), "127.0.0.1\n");
+    let mut client = example.connect();
+    client.send("GET /client HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n");
+    assert_eq!(client.read_answer().text(), "203.0.113.9\n");
+    example.terminate();
+}
+
+#[test]
+fn unix_socket() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("http.sock");
+    let place = format!("unix:{}", path.display());
+    let example = Example::start_with("unix_socket", [place.as_ref()]);
+    assert_eq!(example.get("/"), "hello, 127.0.0.1\n");
+    let mut client = Client::over(UnixStream::connect(&path).expect("connect"));
+    assert_eq!(client.get("/").text(), "hello, neighbour\n");
+    drop(client);
+    example.terminate();
+    assert!(!path.exists());
 }

@@ -3,6 +3,7 @@
 mod support;
 
 mod accept;
+mod addresses;
 mod admin;
 mod admin_extensions;
 mod batches;
@@ -11,6 +12,7 @@ mod drain;
 mod examples;
 mod handlers;
 mod limits;
+mod listeners;
 mod load_report;
 mod moving;
 mod parking;

@@ -18,7 +18,7 @@ use tower::util::BoxCloneSyncService;
 type Service = BoxCloneSyncService<Request<Incoming>, Response<Full<Bytes>>, Infallible>;
 
 /// Handlers that answer with the index of their lane: `/gate` waits for a permit, `/spin/{n}` holds
-/// its lane for n milliseconds.
+/// its lane for n milliseconds, `/ends` names the ends of its connection.
 #[derive(Clone)]
 struct Handlers {
     gate: Arc<Semaphore>,
@@ -44,7 +44,12 @@ impl Handlers {
                         let begun = Instant::now();
                         while begun.elapsed() < time {}
                     }
-                    Ok(Response::new(Full::from(lane.to_string())))
+                    let mut text = lane.to_string();
+                    if path == "/ends" {
+                        let connection = corelane::connection().expect("a connection");
+                        text = format!("{:?} {:?}", connection.peer, connection.local);
+                    }
+                    Ok(Response::new(Full::from(text)))
                 }
             }))
         }
@@ -162,6 +167,9 @@ fn a_connection_that_wakes_is_served_by_the_lane_that_is_free() {
         let mut uneven = Uneven::new(lanes(Moving::ParkedOnly).placement(placement));
         for client in &mut uneven.parked {
             assert_eq!(client.get("/").text(), "1", "{placement}");
+            let own = client.socket.local_addr().expect("an address");
+            let ends = format!("{:?} {:?}", Some(own), Some(uneven.server.address));
+            assert_eq!(client.get("/ends").text(), ends);
         }
         let server = &uneven.server;
         assert_eq!(server.moves(0, "wake"), 2);

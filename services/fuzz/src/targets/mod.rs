@@ -4,6 +4,7 @@ mod cgroups;
 mod files;
 mod http1;
 mod load;
+mod proxies;
 mod server;
 
 /// A reader of outside text, and what always holds for it.
@@ -29,6 +30,8 @@ pub const TARGETS: &[Target] = &[
     http1::TRACE_CONTEXT,
     load::CAPACITY_MIX,
     load::LOAD_REPORT,
+    proxies::CLIENT_ADDRESS,
+    proxies::PROXY_HEADER,
     server::CONDITIONS,
     server::CONFIGURATION,
     server::DIV,

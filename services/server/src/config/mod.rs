@@ -4,9 +4,10 @@ mod schema;
 
 use std::str::FromStr;
 
-use corelane::Tls;
+use corelane::{Listen, Tls};
 use corelane_service::config::ConfigErrors;
 use corelane_service::http::Url;
+use corelane_service::value::{list, word};
 
 use crate::auth::Auth;
 
@@ -63,6 +64,13 @@ impl Config {
         };
         Err(ConfigErrors(vec![format!("{missing}, so set both or neither")]))
     }
+}
+
+/// Parses where to listen: at least one place.
+fn places(text: &str) -> Result<Vec<Listen>, String> {
+    let places = list(word::<Listen>)(text)?;
+    // An empty text gives the message for one place.
+    if places.is_empty() { word::<Listen>(text).map(|place| vec![place]) } else { Ok(places) }
 }
 
 /// The path of spans that the OTLP specification appends ("Endpoint URLs for OTLP/HTTP").

@@ -4,16 +4,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use corelane::{Lanes, LoadReports, Moving, Pin, Placement};
+use corelane::{ForwardedHeader, Lanes, Listen, LoadReports, Moving, Pin, Placement, TrustedProxy};
 use corelane_files::Rules;
 use corelane_service::config::{ConfigErrors, Key, Program, Settings};
 use corelane_service::log::{Format, Level};
 use corelane_service::value::{
-    address, duration, file, folder, name, number, optional, ratio, size, switch, text, word,
+    address, duration, file, folder, list, name, number, optional, ratio, size, switch, text, word,
 };
 
 use super::DatabaseKind;
-use super::{Endpoint, endpoint};
+use super::{Endpoint, endpoint, places};
 
 /// The program's command line and environment.
 pub(crate) const PROGRAM: Program = Program {
@@ -58,8 +58,16 @@ const HOUR: Duration = Duration::from_secs(3600);
 const YEAR: Duration = Duration::from_secs(31_557_600);
 
 schema! {
-    "listen" => listen: SocketAddr = "127.0.0.1:8080", address,
-        "Address that serves traffic";
+    "listen" => listen: Vec<Listen> = "127.0.0.1:8080", places,
+        "Where to serve traffic, separated by commas: addresses, unix:PATH?mode=660 for a Unix socket, \
+         inherited:NAME for a socket of systemd";
+    "proxy_protocol" => proxy_protocol: bool = "off", switch,
+        "Whether every connection must start with a header of the PROXY protocol, version 1 or 2: on or off";
+    "trusted_proxies" => trusted_proxies: Vec<TrustedProxy> = "", list(word::<TrustedProxy>),
+        "Networks and addresses of the proxies in front, separated by commas, that may name the client; \
+         unix for those at a Unix socket";
+    "forwarded_header" => forwarded_header: ForwardedHeader = "x-forwarded-for", word::<ForwardedHeader>,
+        "Header in which trusted proxies name the client: x-forwarded-for or forwarded";
     "admin.listen" => admin_listen: SocketAddr = "127.0.0.1:8081", address,
         "Address of the admin port: /healthz, /readyz, /metrics, /lanes; /faults and /log-level \
          change the behaviour of the server";
@@ -195,6 +203,8 @@ schema! {
         "Level of the log: off, error, warn, info, debug or trace, and target=level for modules: info,corelane::request=debug";
     "log.format" => log_format: Format = "text", word::<Format>,
         "Format of log lines on standard error: text or json";
+    "log.client" => log_client: bool = "off", switch,
+        "Whether the log lines of requests have the client's address: on or off";
 }
 
 #[cfg(test)]

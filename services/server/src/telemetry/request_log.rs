@@ -30,6 +30,7 @@ macro_rules! log_line {
             // Computed only if this line is logged.
             request_id = request.id().as_ref().map(|id| id.as_str()),
             trace_id = request.trace.filter(|it| it.is_sampled()).map(trace_id).as_deref(),
+            client = request.client.map(tracing::field::display),
             method = request.method,
             route = request.route,
             // As in metrics for a client that disconnected before the head of its reply.

@@ -1,15 +1,19 @@
 //! Whether a connection is idle, and the state that it keeps when it parks or moves.
 
 use std::cell::Cell;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use super::{Activity, Connection};
+use crate::request::client::{Client, Introduced};
 use crate::request::lane_state::LaneState;
 
 /// The state that a connection keeps across lanes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct History {
+    pub(crate) introduced: Introduced,
     /// How long it has waited for its client. `None`: the next sweep starts to count.
     pub(crate) waited: Option<Duration>,
     /// Whether it waits for the rest of a head rather than for a request.
@@ -27,13 +31,19 @@ pub(crate) struct History {
 }
 
 impl Connection {
-    /// Resumes a connection.
-    pub(crate) fn resumed(lane: Rc<LaneState>, history: History) -> Self {
+    /// Resumes a connection: its client's address, and the descriptor of its socket.
+    pub(crate) fn resumed(
+        lane: Rc<LaneState>,
+        history: History,
+        peer: Option<SocketAddr>,
+        socket: RawFd,
+    ) -> Self {
         let now = lane.clock.get();
         let waited = history.waited.unwrap_or_default();
         let activity = if history.in_header { Activity::Header } else { Activity::Idle };
         let retires = history.retires_in.and_then(|left| now.checked_add(left));
-        let mut resumed = Connection::make(lane, retires, None);
+        let client = Client::new(peer, history.introduced, socket);
+        let mut resumed = Connection::make(lane, client, retires, None);
         resumed.activity = Cell::new(activity);
         resumed.since = Cell::new(now.checked_sub(waited).unwrap_or(now));
         resumed.touched = Cell::new(history.waited.is_none());
@@ -52,6 +62,7 @@ impl Connection {
         let now = self.lane.clock.get();
         let waited = now.saturating_duration_since(self.since.get());
         History {
+            introduced: self.client.introduced(),
             waited: (!self.touched.get()).then_some(waited),
             in_header: self.activity.get() == Activity::Header,
             retires_in: self.retires.map(|at| at.saturating_duration_since(now)),

@@ -1,5 +1,7 @@
 //! Serves a connection that is idle: it starts, parks, moves, or resumes.
 
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -71,15 +73,24 @@ pub(crate) fn resume<S: HttpService>(
     order: Option<Order>,
 ) {
     let Resting { socket, unread, history, guard } = resting;
-    let socket = match socket.wake() {
-        Ok(socket) => socket,
+    let descriptor = socket.as_fd().as_raw_fd();
+    // A call takes less than the address of each connection that rests.
+    let peer = socket.peer();
+    let woken = peer.and_then(|peer| Ok((peer, socket.wake()?)));
+    let (peer, socket) = match woken {
+        Ok(woken) => woken,
+        // The client has reset it since the lane looked.
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+            drop(guard);
+            return host.connections.lost_one();
+        }
         Err(error) => {
             tracing::warn!(lane = host.lane.index, %error, "cannot poll a connection");
             drop(guard);
             return host.connections.lost_one();
         }
     };
-    let registration = Registration::resume(&host.connections, guard, history);
+    let registration = Registration::resume(&host.connections, guard, history, peer, descriptor);
     if let Some(order) = order {
         registration.connection.tell(order);
     }

@@ -1,0 +1,66 @@
+//! The connection of a request for axum's extractor.
+
+use std::task::{Context, Poll};
+
+use ::axum::extract::ConnectInfo;
+use http::Request;
+use tower::{Layer, Service};
+
+use crate::request::current::connection;
+
+/// Makes axum's extractor `ConnectInfo<SocketAddr>` work, with the address of
+/// [`ConnectionInfo::peer`](crate::ConnectionInfo::peer), and `ConnectInfo<ConnectionInfo>` for all
+/// that is known. A client of a Unix socket has only the second.
+///
+/// ```
+/// use std::net::SocketAddr;
+///
+/// use axum::{Router, extract::ConnectInfo, routing::get};
+/// use corelane::axum::ConnectInfoLayer;
+///
+/// async fn hello(ConnectInfo(client): ConnectInfo<SocketAddr>) -> String {
+///     format!("hello, {client}\n")
+/// }
+///
+/// let app: Router = Router::new().route("/", get(hello)).layer(ConnectInfoLayer);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ConnectInfoLayer;
+
+impl<S> Layer<S> for ConnectInfoLayer {
+    type Service = AddConnectInfo<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        AddConnectInfo { inner }
+    }
+}
+
+/// The service of [`ConnectInfoLayer`].
+#[derive(Clone, Copy, Debug)]
+pub struct AddConnectInfo<S> {
+    inner: S,
+}
+
+impl<S, B> Service<Request<B>> for AddConnectInfo<S>
+where
+    S: Service<Request<B>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> S::Future {
+        if let Some(connection) = connection() {
+            let extensions = request.extensions_mut();
+            if let Some(peer) = connection.peer {
+                extensions.insert(ConnectInfo(peer));
+            }
+            extensions.insert(ConnectInfo(connection));
+        }
+        self.inner.call(request)
+    }
+}

@@ -1,0 +1,179 @@
+//! Where a server listens.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Longest path of a Unix socket: `sun_path` holds 108 bytes, the last of which is zero (unix(7)).
+const LONGEST_PATH: usize = 107;
+
+/// One place where a server listens, set by [`Builder::listen`](crate::Builder::listen).
+///
+/// As text it is an address with a port, `unix:` and a path, to which `?mode=660` may be added, or
+/// `inherited:` and a name.
+///
+/// ```
+/// use corelane::{Listen, Server};
+///
+/// # fn main() -> Result<(), String> {
+/// let builder = Server::builder()
+///     .listen("127.0.0.1:8080".parse()?)
+///     .listen(Listen::unix("/run/shop/http.sock").mode(0o660))
+///     .listen(Listen::inherited("http").proxy_protocol(true));
+/// assert!(builder.validate().is_ok());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) proxy_protocol: bool,
+}
+
+/// What a listener is bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    Tcp(SocketAddr),
+    Unix { path: PathBuf, mode: u32 },
+    Inherited(String),
+}
+
+impl Listen {
+    /// A TCP address. With port 0 the system chooses a free port, which
+    /// [`Server::local_addr`](crate::Server::local_addr) returns.
+    pub fn tcp(address: SocketAddr) -> Self {
+        Listen { endpoint: Endpoint::Tcp(address), proxy_protocol: false }
+    }
+
+    /// A Unix socket at this path of at most 107 bytes, with mode `0o600`: see [`Listen::mode`].
+    ///
+    /// A socket that nobody listens on is replaced; any other file at this path is an error of
+    /// [`Builder::build`](crate::Builder::build). The drain removes the socket from the file system
+    /// before it closes it, unless another process has replaced it.
+    pub fn unix(path: impl Into<PathBuf>) -> Self {
+        let endpoint = Endpoint::Unix { path: path.into(), mode: 0o600 };
+        Listen { endpoint, proxy_protocol: false }
+    }
+
+    /// A listening TCP or Unix socket that this process inherited, as from systemd
+    /// (sd_listen_fds(3)): the one that `LISTEN_FDNAMES` gives this name, or the one at this index,
+    /// from 0. An empty name means the first. Each can be used once.
+    ///
+    /// The first [`Builder::build`](crate::Builder::build) with an inherited socket reads
+    /// `LISTEN_FDS` and `LISTEN_PID` and removes them from the environment, so no other thread may
+    /// read the environment at that time. A drain takes the connections that wait, closes this
+    /// process's descriptor, and leaves the socket to those that also have it.
+    pub fn inherited(name: impl Into<String>) -> Self {
+        Listen { endpoint: Endpoint::Inherited(name.into()), proxy_protocol: false }
+    }
+
+    /// The mode bits of a Unix socket, up to `0o777`; connecting needs the right to write. They do
+    /// not depend on the umask. Other sockets ignore them.
+    #[must_use]
+    pub fn mode(mut self, bits: u32) -> Self {
+        if let Endpoint::Unix { mode, .. } = &mut self.endpoint {
+            *mode = bits;
+        }
+        self
+    }
+
+    /// Whether every connection starts with a header of the PROXY protocol, version 1 or 2, which
+    /// names the client in place of the proxy. Default false.
+    ///
+    /// With true a connection without a valid header of at most 4,096 bytes is closed and counted
+    /// with reason `proxy_header`; [`Timeouts::header`](crate::Timeouts::header) covers the header
+    /// too. Extra fields (TLVs) are ignored. The server believes the header of every client, so let
+    /// only the proxy reach this listener.
+    #[must_use]
+    pub fn proxy_protocol(mut self, expected: bool) -> Self {
+        self.proxy_protocol = expected;
+        self
+    }
+
+    /// The reason why it cannot be used, if there is one.
+    pub(crate) fn fault(&self) -> Option<String> {
+        match &self.endpoint {
+            Endpoint::Unix { mode, .. } if *mode > 0o777 => {
+                Some(format!("{self}: a mode from 0 to 777"))
+            }
+            Endpoint::Unix { path, .. }
+                if !(1..=LONGEST_PATH).contains(&path.as_os_str().len()) =>
+            {
+                Some(format!("{self}: a path of 1 to {LONGEST_PATH} bytes"))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let listen = if let Some(place) = text.strip_prefix("unix:") {
+            match place.rsplit_once("?mode=") {
+                // Beyond its bounds, like text that is no number.
+                Some((path, mode)) => {
+                    Listen::unix(path).mode(u32::from_str_radix(mode, 8).unwrap_or(u32::MAX))
+                }
+                None => Listen::unix(place),
+            }
+        } else if let Some(name) = text.strip_prefix("inherited:") {
+            Listen::inherited(name)
+        } else if let Ok(address) = text.parse() {
+            Listen::tcp(address)
+        } else {
+            return Err("an IP address and a port, such as 0.0.0.0:8080 or [::]:8080, \
+                        unix:PATH?mode=660, or inherited:NAME"
+                .to_owned());
+        };
+        listen.fault().map_or(Ok(listen), Err)
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.endpoint {
+            Endpoint::Tcp(address) => address.fmt(f),
+            Endpoint::Unix { path, .. } => write!(f, "unix:{}", path.display()),
+            Endpoint::Inherited(name) => write!(f, "inherited:{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_names_each_kind() {
+        for text in ["127.0.0.1:80", "[::1]:443", "unix:/run/a.sock", "inherited:web", "inherited:"]
+        {
+            assert_eq!(text.parse::<Listen>().expect(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_mode_is_octal() {
+        let mode = |text: &str| match text.parse::<Listen>().expect(text).endpoint {
+            Endpoint::Unix { path, mode } => (path, mode),
+            _ => panic!("{text}"),
+        };
+        assert_eq!(mode("unix:/a?mode=0660"), ("/a".into(), 0o660));
+        assert_eq!(mode("unix:/a?b"), ("/a?b".into(), 0o600));
+    }
+
+    #[test]
+    fn other_text_is_rejected_with_what_is_allowed() {
+        let long = format!("unix:/{}", "x".repeat(LONGEST_PATH));
+        for wrong in ["", "8080", "localhost:80", "/run/a.sock", "unix:", &long] {
+            let allowed = wrong.parse::<Listen>().expect_err(wrong);
+            assert!(allowed.contains("PATH") || allowed.contains("path"), "{wrong}: {allowed}");
+        }
+        for wrong in ["1000", "9", ""] {
+            let mode = format!("unix:/run/a.sock?mode={wrong}").parse::<Listen>();
+            assert!(mode.is_err_and(|fault| fault.contains("from 0 to 777")), "{wrong}");
+        }
+    }
+}

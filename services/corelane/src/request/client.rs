@@ -1,0 +1,148 @@
+//! Who is at the other end of a connection.
+
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use nix::sys::socket::{SockaddrStorage, getsockname};
+
+use crate::message::proxy_header::Proxied;
+
+/// A client's connection, as [`connection`](crate::connection) returns it.
+///
+/// ```
+/// use corelane::Incoming;
+/// use http::Request;
+///
+/// fn describe(_request: &Request<Incoming>) -> String {
+///     match corelane::connection() {
+///         Some(connection) => format!("{:?} over {:?}", connection.peer, connection.protocol),
+///         None => "outside a handler".to_owned(),
+///     }
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConnectionInfo {
+    /// The client's address: the other end of the TCP connection or, with
+    /// [`Listen::proxy_protocol`](crate::Listen::proxy_protocol), the address that the proxy named.
+    /// `None` for a client of a Unix socket. [`client_addr`](crate::client_addr) also sees through
+    /// HTTP proxies.
+    pub peer: Option<SocketAddr>,
+    /// The address that the client connected to, on the same terms. `None` also if it could not be
+    /// read.
+    pub local: Option<SocketAddr>,
+    /// The proxy that sent the header of the PROXY protocol which [`ConnectionInfo::peer`] is from.
+    pub proxy: Option<SocketAddr>,
+    /// The protocol that the connection uses.
+    pub protocol: Protocol,
+    /// What TLS agreed on; `None` without TLS.
+    pub tls: Option<Arc<TlsInfo>>,
+}
+
+/// The protocol of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// HTTP/1.1 or HTTP/1.0; each request has its own version.
+    Http1,
+    /// HTTP/2.
+    Http2,
+}
+
+/// What client and server agreed on in a TLS handshake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TlsInfo {
+    /// The version, such as `TLSv1.3`.
+    pub version: &'static str,
+    /// The cipher suite by its name in the registry of IANA, such as `TLS_AES_128_GCM_SHA256`.
+    pub cipher: &'static str,
+    /// The protocol that was chosen by ALPN, such as `h2`; `None` if the client offered none.
+    pub alpn: Option<&'static str>,
+    /// The host name that the client requested (SNI), in lower case. It is what the client claims.
+    pub server_name: Option<Box<str>>,
+}
+
+/// What was said on a connection about its client. It stays with a connection that parks or moves,
+/// and takes a word there if nothing was said.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Introduced(Option<Arc<Introduction>>);
+
+#[derive(Clone, Debug, Default)]
+struct Introduction {
+    proxied: Option<Proxied>,
+    tls: Option<Arc<TlsInfo>>,
+}
+
+/// The other end of an open connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// The other end of the socket; `None` for a Unix socket. Kept, because the kernel forgets it
+    /// when the client resets the connection.
+    peer: Option<SocketAddr>,
+    introduced: RefCell<Introduced>,
+    /// The socket, until it is closed. Its own address is read only when a service asks.
+    socket: Cell<Option<RawFd>>,
+}
+
+impl Client {
+    pub(crate) fn new(peer: Option<SocketAddr>, introduced: Introduced, socket: RawFd) -> Self {
+        let socket = Cell::new(Some(socket));
+        Client { peer, introduced: RefCell::new(introduced), socket }
+    }
+
+    /// What the connection keeps when it parks or moves.
+    pub(crate) fn introduced(&self) -> Introduced {
+        self.introduced.borrow().clone()
+    }
+
+    /// A header of the PROXY protocol named the client.
+    pub(crate) fn set_proxied(&self, proxied: Proxied) {
+        self.add(|added| added.proxied = Some(proxied));
+    }
+
+    /// A TLS handshake has ended.
+    pub(crate) fn set_tls(&self, tls: TlsInfo) {
+        self.add(|added| added.tls = Some(Arc::new(tls)));
+    }
+
+    fn add(&self, set: impl FnOnce(&mut Introduction)) {
+        set(Arc::make_mut(self.introduced.borrow_mut().0.get_or_insert_default()));
+    }
+
+    /// The socket is about to be closed, and its number may be used again.
+    pub(crate) fn forget_socket(&self) {
+        self.socket.set(None);
+    }
+
+    /// The client's IP address, as far as the connection tells.
+    pub(crate) fn ip(&self) -> Option<IpAddr> {
+        let introduced = self.introduced.borrow();
+        let proxied = introduced.0.as_ref().and_then(|introduction| introduction.proxied);
+        let peer = proxied.map(|proxied| proxied.source).or(self.peer);
+        peer.map(|peer| peer.ip())
+    }
+
+    pub(crate) fn info(&self, protocol: Protocol) -> ConnectionInfo {
+        let introduction = self.introduced.borrow().0.as_deref().cloned().unwrap_or_default();
+        let (peer, tls) = (self.peer, introduction.tls);
+        match introduction.proxied {
+            Some(Proxied { source, destination }) => ConnectionInfo {
+                peer: Some(source),
+                local: Some(destination),
+                proxy: peer,
+                protocol,
+                tls,
+            },
+            None => ConnectionInfo { peer, local: self.local(), proxy: None, protocol, tls },
+        }
+    }
+
+    fn local(&self) -> Option<SocketAddr> {
+        let address = getsockname::<SockaddrStorage>(self.socket.get()?).ok()?;
+        let four = address.as_sockaddr_in().map(|&address| SocketAddr::V4(address.into()));
+        four.or_else(|| address.as_sockaddr_in6().map(|&address| SocketAddr::V6(address.into())))
+    }
+}
