@@ -2,9 +2,11 @@
 
 import json
 import signal
+import socket
 import time
 from collections.abc import Callable
 
+import pytest
 from support import eventually
 from support.client import Client, Reply, ask
 from support.servers import Server
@@ -67,6 +69,38 @@ def sum_of(server: Server, family: str) -> float:
     """The sum of all series of a family."""
     metrics = server.metrics().items()
     return sum(value for name, value in metrics if name.startswith(f"{family}{{"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "client"),
+    [
+        ([], None),
+        (["--log.client", "on"], "127.0.0.1"),
+        (["--log.client", "on", "--trusted-proxies", "10.0.0.0/8, 127.0.0.1"], "192.0.2.1"),
+        (
+            ["--log.client", "on", "--trusted-proxies", "127.0.0.1", "--forwarded-header", "forwarded"],
+            "192.0.2.2",
+        ),
+    ],
+)
+def test_a_line_has_the_client_where_that_was_set(
+    start: Callable[..., Server], flags: list[str], client: str | None
+) -> None:
+    server = logging(start, "--log.level", EVERY_REQUEST, *flags)
+    headers = {"x-forwarded-for": "6.6.6.6, 192.0.2.1", "forwarded": "for=192.0.2.2"}
+    assert ask(server.url, "/hello", headers=headers).status == 200
+    assert [line.get("client") for line in requests(server)] == [client]
+
+
+def test_the_header_of_a_proxy_names_the_client(start: Callable[..., Server]) -> None:
+    flags = ["--log.client", "on", "--proxy-protocol", "on", "--log.level", EVERY_REQUEST]
+    server = logging(start, *flags)
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall(b"PROXY TCP4 192.0.2.3 198.51.100.2 5000 80\r\n")
+        client.sendall(b"GET /hello HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
+        assert client.makefile("rb").read().startswith(b"HTTP/1.1 200 ")
+    assert [line.get("client") for line in requests(server)] == ["192.0.2.3"]
 
 
 def test_by_default_failures_alone_are_logged_and_not_without_measure(

@@ -125,6 +125,8 @@ pub(crate) struct Listeners {
     listeners: Vec<AsyncFd<Listener>>,
     /// The one that is asked first, so that a busy listener does not starve the others.
     next: Cell<usize>,
+    /// Connections that [`Listeners::accept_now`] may still take.
+    queued: Cell<usize>,
 }
 
 impl Listeners {
@@ -132,8 +134,9 @@ impl Listeners {
     pub(crate) fn watch(listeners: Vec<Listener>) -> io::Result<Self> {
         #[expect(deprecated, reason = "sound for a TcpListener, which keeps its descriptor")]
         let watch = |listener| AsyncFd::with_interest(listener, Interest::READABLE);
-        let listeners = listeners.into_iter().map(watch).collect::<io::Result<_>>()?;
-        Ok(Listeners { listeners, next: Cell::new(0) })
+        let listeners = listeners.into_iter().map(watch).collect::<io::Result<Vec<_>>>()?;
+        let queued = Cell::new(listeners.len() * (MAX_BACKLOG as usize + 1));
+        Ok(Listeners { listeners, next: Cell::new(0), queued })
     }
 
     /// Waits for a connection.
@@ -152,8 +155,10 @@ impl Listeners {
     }
 
     /// Accepts a connection that waits, even if the event loop has not reported it yet. `None` if
-    /// there is none.
+    /// there is none, or if more were accepted so than queues hold: they come to an inherited
+    /// socket, which others serve too.
     pub(crate) fn accept_now(&self) -> Option<io::Result<Accepted>> {
+        self.queued.set(self.queued.get().checked_sub(1)?);
         self.order().find_map(|at| match self.listeners[at].get_ref().accept() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
             accepted => Some(accepted),

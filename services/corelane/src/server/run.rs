@@ -78,8 +78,8 @@ impl Server {
     ///
     /// The server listens on Unix sockets only, or the system call failed.
     pub fn local_addr(&self) -> Result<SocketAddr, Error> {
-        let none = || Error::Listen {
-            listen: "TCP".to_owned(),
+        let none = || Error::System {
+            what: "reading the TCP address of a server without one",
             source: io::ErrorKind::AddrNotAvailable.into(),
         };
         self.local_addrs()?.into_iter().next().ok_or_else(none)
