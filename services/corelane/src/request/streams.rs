@@ -16,6 +16,8 @@ pub(crate) enum BodyStep {
     Gave,
     /// The service has no data for now.
     Waits,
+    /// There is no body: another protocol uses the stream.
+    Upgraded,
 }
 
 /// A stream whose client must accept bytes before it can continue.
@@ -35,7 +37,7 @@ pub(crate) struct Streams {
     step: Cell<Option<BodyStep>>,
     /// Set by a reply that accepts an extended CONNECT, for the task that hyper starts for its
     /// output in the same poll.
-    upgrade: RefCell<Option<Exchange>>,
+    upgrade: RefCell<Option<Box<Exchange>>>,
 }
 
 impl Streams {
@@ -64,18 +66,27 @@ impl Streams {
     /// A stream's task is about to be polled.
     pub(crate) fn begin_poll(&self) {
         self.step.set(None);
-        // Left where hyper reset the stream instead.
-        self.upgrade.take();
     }
 
     /// The stream of the reply that is being made is upgraded.
-    pub(crate) fn set_upgrade(&self, exchange: Exchange) {
+    pub(crate) fn set_upgrade(&self, exchange: Box<Exchange>) {
+        self.step.set(Some(BodyStep::Upgraded));
         self.upgrade.replace(Some(exchange));
     }
 
     /// The upgrade that the task to be started serves, if it is the output of one.
-    pub(crate) fn take_upgrade(&self) -> Option<Exchange> {
-        self.upgrade.take()
+    pub(crate) fn take_upgrade(&self) -> Option<Box<Exchange>> {
+        let upgraded = self.step.get() == Some(BodyStep::Upgraded);
+        if upgraded { self.upgrade.take() } else { None }
+    }
+
+    /// A stream's task was polled for the last time.
+    pub(crate) fn end_poll(&self) {
+        if self.step.get() == Some(BodyStep::Upgraded) {
+            self.step.set(None);
+            // Still there if hyper reset the stream instead.
+            self.upgrade.take();
+        }
     }
 
     /// The last step of the poll on the body of the reply, if there was one.

@@ -38,7 +38,7 @@ pin_project! {
         stalled: Option<StalledStream>,
         streams: Rc<Streams>,
         // Set if this is the output of an upgraded stream, which is open as long as the task runs.
-        upgrade: Option<Exchange>,
+        upgrade: Option<Box<Exchange>>,
     }
 }
 
@@ -53,13 +53,14 @@ impl<F: Future> Future for StreamTask<F> {
         this.streams.begin_poll();
         let polled = this.future.poll(cx);
         if polled.is_ready() {
+            this.streams.end_poll();
             return Poll::Ready(());
         }
         match this.streams.take_step() {
             // More bytes were handed over, so the client has accepted some.
             Some(BodyStep::Gave) => *this.stalled = Some(StalledStream::new(this.streams)),
             Some(BodyStep::Waits) => *this.stalled = None,
-            None => {}
+            Some(BodyStep::Upgraded) | None => {}
         }
         if let Some(stalled) = this.stalled {
             stalled.set_waker(cx.waker());
