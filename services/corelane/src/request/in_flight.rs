@@ -1,6 +1,7 @@
 //! A request in flight: its counters and times, and the body of its reply while it is sent.
 
 use std::cell::{Cell, OnceCell};
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -136,7 +137,8 @@ impl InFlightRequest {
     pub(crate) fn begin_upgrade(&self, status: StatusCode) -> bool {
         let upgraded = self.is_upgraded_by(status);
         if upgraded && self.is_http2() {
-            self.lane.streams.set_upgrade(self.connection.upgrade(self.kind, self.begun));
+            let exchange = self.connection.upgrade(self.kind, self.begun);
+            self.lane.streams.set_upgrade(Box::new(exchange));
         } else if upgraded {
             self.connection.begin_upgrade(self.kind, self.begun);
         }
@@ -335,15 +337,15 @@ impl InFlightRequest {
         }
     }
 
-    /// The body of the reply is not complete with this poll.
-    fn set_streaming(&self) {
+    /// The body of the reply comes in parts.
+    pub(crate) fn set_streaming(&self) {
         let enter = || self.lane.exchanges.stream(self.kind, self.begun);
         self.streaming.get_or_init(|| Box::new(enter()));
     }
 
     /// Subtracts this request from the lane's expected work.
     fn settle_expected(&mut self) {
-        self.lane.metrics().expected.sub(std::mem::take(&mut self.expected));
+        self.lane.metrics().expected.sub(mem::take(&mut self.expected));
     }
 }
 
@@ -391,12 +393,15 @@ pin_project! {
         inner: Either<B, Full<Bytes>>,
         // The rest of the last frame, over HTTP/2.
         rest: Piece,
+        // It has had a frame.
+        given: bool,
         in_flight: InFlightRequest,
     }
 }
 
 impl<B> ReplyBody<B> {
     /// Completes the reply to a request, which was made `now`.
+    #[inline]
     pub(crate) fn reply(
         response: Response<Either<B, Full<Bytes>>>,
         mut in_flight: InFlightRequest,
@@ -411,7 +416,8 @@ impl<B> ReplyBody<B> {
         if in_flight.asks_head() {
             inner = Either::Right(Full::default());
         }
-        Response::from_parts(head, ReplyBody { inner, rest: Piece::default(), in_flight })
+        let rest = Piece::default();
+        Response::from_parts(head, ReplyBody { inner, rest, given: false, in_flight })
     }
 
     /// The request in flight, which ends when the body is dropped.
@@ -453,11 +459,13 @@ where
                 None => request_record.give(0, true),
             }
         }
-        let goes_on = match &polled {
+        let streams = match &polled {
             Poll::Pending => true,
-            Poll::Ready(frame) => matches!(frame, Some(Ok(_))) && !inner.is_end_stream(),
+            Poll::Ready(Some(_)) => mem::replace(this.given, true),
+            Poll::Ready(None) => false,
         };
-        if goes_on {
+        // The fast path knows whether a reply is whole.
+        if streams && !this.in_flight.plain {
             this.in_flight.set_streaming();
         }
         polled

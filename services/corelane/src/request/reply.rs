@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use bytes::Bytes;
 use http::header::{CONNECTION, EXPECT, HeaderValue};
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use http_body::Body;
@@ -320,14 +321,24 @@ impl<S: HttpService> Future for Reply<S> {
             Err(problem) => problem.into_response().map(Either::Right),
         };
         let in_flight = this.in_flight.take().expect("taken only here");
-        let waits = in_flight.begin_upgrade(response.status());
-        let reply = ReplyBody::reply(response, in_flight, now);
-        if waits {
-            this.work.set(Progress::Upgrade { reply: Some(Box::new(reply)) });
+        if in_flight.begin_upgrade(response.status()) {
+            this.work.set(upgrade(response, in_flight, now));
             return Poll::Pending;
         }
-        Poll::Ready(Ok(reply))
+        Poll::Ready(Ok(ReplyBody::reply(response, in_flight, now)))
     }
+}
+
+/// Completes a 101, which waits for the connection.
+#[cold]
+#[inline(never)]
+fn upgrade<S: HttpService>(
+    response: Response<Either<S::Body, Full<Bytes>>>,
+    in_flight: InFlightRequest,
+    now: Tick,
+) -> Progress<S> {
+    let reply = ReplyBody::reply(response, in_flight, now);
+    Progress::Upgrade { reply: Some(Box::new(reply)) }
 }
 
 /// Polls the service of a request.

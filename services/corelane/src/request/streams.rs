@@ -17,7 +17,7 @@ pub(crate) struct Streams {
     sending: RefCell<Option<Rc<Sending>>>,
     /// Set by a reply that accepts an extended CONNECT, for the task that hyper starts for its
     /// output in the same poll.
-    upgrade: RefCell<Option<Exchange>>,
+    upgrade: RefCell<Option<Box<Exchange>>>,
 }
 
 impl Streams {
@@ -31,19 +31,13 @@ impl Streams {
         self.sending.take()
     }
 
-    /// A stream's task is about to be polled.
-    pub(crate) fn begin_poll(&self) {
-        // Left where hyper reset the stream instead.
-        self.upgrade.take();
-    }
-
     /// The stream of the reply that is being made is upgraded.
-    pub(crate) fn set_upgrade(&self, exchange: Exchange) {
+    pub(crate) fn set_upgrade(&self, exchange: Box<Exchange>) {
         self.upgrade.replace(Some(exchange));
     }
 
     /// The upgrade that the task to be started serves, if it is the output of one.
-    pub(crate) fn take_upgrade(&self) -> Option<Exchange> {
+    pub(crate) fn take_upgrade(&self) -> Option<Box<Exchange>> {
         self.upgrade.take()
     }
 

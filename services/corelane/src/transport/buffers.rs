@@ -70,6 +70,11 @@ impl<S: HttpService> ReplyState<S> {
         }
     }
 
+    /// The body comes in parts.
+    pub(super) fn set_streaming(self: Pin<&mut Self>) {
+        self.body().in_flight().set_streaming();
+    }
+
     /// Whether the body is known to have ended.
     pub(super) fn has_ended(self: Pin<&mut Self>) -> bool {
         self.body().is_end_stream()

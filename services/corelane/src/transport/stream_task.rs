@@ -38,7 +38,7 @@ pin_project! {
         waiting: Option<WaitingStream>,
         streams: Rc<Streams>,
         // Set if this is the output of an upgraded stream, which is open as long as the task runs.
-        upgrade: Option<Exchange>,
+        upgrade: Option<Box<Exchange>>,
     }
 }
 
@@ -50,10 +50,11 @@ impl<F: Future> Future for StreamTask<F> {
         if this.waiting.as_ref().is_some_and(|waiting| waiting.sending.cut().is_some()) {
             return Poll::Ready(());
         }
-        this.streams.begin_poll();
         let polled = this.future.poll(cx);
         let noted = this.streams.take_noted();
         if polled.is_ready() {
+            // Still there if hyper reset the stream instead of upgrading it.
+            this.streams.take_upgrade();
             return Poll::Ready(());
         }
         if let Some(sending) = noted {

@@ -430,6 +430,7 @@ fn no_deadline_of_requests_holds_for_what_has_begun(#[values(Plain, Hyper)] way:
     assert_eq!(late.get("/gate").status, 503);
     assert!(late.read_to_close().is_empty(), "it was idle");
     upgraded.says("still here");
+    assert_eq!(server.refused("idle_timeout"), 1.0);
     shared.gate.add_permits(1);
     streaming.read_until(b"second");
 }

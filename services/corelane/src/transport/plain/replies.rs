@@ -132,6 +132,7 @@ impl<S: HttpService> Turn<'_, S> {
             Encoding::Complete { part, close } => (part, self.after(close, input)),
             Encoding::Begun(part, mut streaming) => {
                 streaming.input = input;
+                streaming.reply_slot.as_mut().set_streaming();
                 (part, Stage::Streaming(streaming))
             }
             Encoding::Failed(error) => (Part::default(), broken(&*error)),
