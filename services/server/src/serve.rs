@@ -45,7 +45,7 @@ pub(crate) fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
         Err(error) => return Ok(not_started(&error)),
     };
     let common = Common { auth, faults, database: database.clone() };
-    let served = server.serve(App::factory(config, replica, common));
+    let served = server.try_serve(App::factory(config, replica, common));
     // The lanes have ended and released their references.
     if let Some(database) = database.and_then(Arc::into_inner) {
         database.close();
@@ -149,6 +149,21 @@ pub(crate) fn report(error: &dyn std::fmt::Display) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lane_without_its_files_ends_the_start() {
+        let mut config = Config::parse(&Default::default()).expect("defaults parse");
+        config.static_root = Some("/no/such/folder".into());
+        let auth = Arc::new(config.auth().expect("no tokens"));
+        let common = Common { auth, faults: None, database: None };
+        let server = Server::builder().bind("127.0.0.1:0".parse().expect("an address"));
+        let server = server.signals(false).build().expect("it binds");
+        let served = server.try_serve(App::factory(config, String::new(), common));
+        let error = served.expect_err("no lane has its files");
+        let text = error.to_string();
+        assert!(text.contains("static.root: cannot open /no/such/folder"), "{text}");
+        assert_eq!(failed(&error), ExitCode::FAILURE);
+    }
 
     #[test]
     fn defaults_are_those_of_the_library() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::phase::{Lifecycle, Phase};
+use crate::base::phase::{Lifecycle, Phase, StartGate};
 use crate::base::settings::Placement;
 use crate::lane::inbox::Inboxes;
 use crate::lane::moving::mailbox::Mailbox;
@@ -55,6 +55,7 @@ impl Shared {
                 },
                 tls: tls.map(Arc::new),
                 lifecycle: Arc::new(Lifecycle::new()),
+                start: Arc::new(StartGate::new(count)),
                 mailboxes: (0..count).map(|_| Mailbox::new()).collect(),
                 inboxes: least_loaded.then(|| Arc::new(Inboxes::new(count))),
             },

@@ -23,5 +23,6 @@ mod requests;
 mod rfc;
 mod scheduling;
 mod stalls;
+mod start;
 mod tls;
 mod tls_reload;
