@@ -39,6 +39,8 @@
 //! | [`Moving`] | whether a connection may move to another lane between two requests |
 //! | [`Lane`] | the lane that a service is created for |
 //! | [`Limits`], [`Timeouts`] | limits and timeouts for clients |
+//! | [`RouteLimits`] | limits of one route |
+//! | [`set_route`], `axum::LearnRoutes` | the route of a request, for metrics and the load table |
 //! | [`Drain`], [`Phase`], [`ServerHandle`], [`Drained`] | graceful shutdown |
 //! | [`Incoming`], [`BodyError`] | request bodies |
 //! | [`blocking`], [`BlockingError`] | run blocking code from a handler |
@@ -49,9 +51,12 @@
 //! | [`Dependency`] | health of what the service depends on, such as a database |
 //! | [`Tls`] | certificates and how they are reloaded |
 //! | [`LoadReports`] | load reports for a load balancer in front |
+//! | `testing::TestServer` | a server for the tests of a service (feature `testing`) |
 //! | [`Problem`] | error replies (RFC 9457) |
 //! | [`BRIEF`], [`HANDICAP`] | how lanes order requests that wait |
 
+#[cfg(feature = "axum")]
+pub mod axum;
 mod base;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -63,6 +68,8 @@ mod metrics;
 mod os;
 mod request;
 mod server;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod transport;
 
 pub use base::error::Error;
@@ -77,9 +84,10 @@ pub use os::cpu::{Lanes, Pin};
 pub use prometheus_client;
 pub use request::blocking::{Blocking, BlockingError, blocking};
 pub use request::body::{BodyError, Incoming};
-pub use request::current::{deadline, request_id, trace_context};
+pub use request::current::{deadline, request_id, set_route, trace_context};
 pub use request::finished::{Finished, Span, Times};
 pub use request::queue::{BRIEF, HANDICAP};
+pub use request::route_limits::{LimitedReply, LimitedRoute, RouteLimits};
 pub use server::builder::Builder;
 pub use server::control::ServerHandle;
 pub use server::dependency::Dependency;

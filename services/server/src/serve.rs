@@ -99,7 +99,8 @@ pub(crate) fn builder(config: &Config) -> Result<Builder, ConfigErrors> {
         .request_ids(config.request_ids)
         .plain_requests(config.plain_requests)
         .traces(telemetry::traces(config))
-        .routes(ROUTES);
+        .routes(ROUTES)
+        .learnt_routes(0);
     Ok(match config.tls()? {
         Some(tls) => builder.tls(tls),
         None => builder,
@@ -169,7 +170,7 @@ mod tests {
     fn defaults_are_those_of_the_library() {
         let config = Config::parse(&Default::default()).expect("defaults parse");
         let ours = builder(&config).expect("defaults fit together");
-        let library = Server::builder().admin(config.admin_listen).routes(ROUTES);
+        let library = Server::builder().admin(config.admin_listen).routes(ROUTES).learnt_routes(0);
         // These two cost something, which a library leaves to its user.
         let library = library.request_ids(true).traces(corelane::Traces::PassOn);
         assert_eq!(format!("{ours:#?}"), format!("{library:#?}"));

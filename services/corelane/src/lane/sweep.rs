@@ -67,7 +67,7 @@ pub(crate) async fn run(sweep: Sweep) {
         last = now;
         lane.clock.set(lane.clock.get() + passed);
         lane.metrics().beats.add(1);
-        lane.pending.expire(lane.timeouts.request, Tick::now());
+        lane.pending.expire(Tick::now());
         for _ in 0..lane.streams.expire(lane.timeouts.write, lane.clock.get()) {
             lane.metrics().refuse(Refusal::WriteTimeout);
         }

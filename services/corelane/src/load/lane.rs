@@ -39,7 +39,7 @@ pub(crate) struct Left {
 }
 
 impl LaneShared {
-    fn new(cpu: Option<usize>, routes: usize) -> Self {
+    fn new(cpu: Option<usize>, routes: (usize, usize)) -> Self {
         LaneShared {
             metrics: LaneMetrics::new(routes),
             load_table: LoadTable::new(routes),
@@ -114,8 +114,9 @@ impl Deref for LaneGroup {
 }
 
 impl LaneGroup {
-    /// A lane for each entry of `cpus`, pinned to it if it is set, with counters for so many routes.
-    pub(crate) fn new(cpus: &[Option<usize>], routes: usize) -> Arc<Self> {
+    /// A lane for each entry of `cpus`, pinned to it if it is set, with counters for these
+    /// [`Rows`](crate::metrics::Rows) of routes.
+    pub(crate) fn new(cpus: &[Option<usize>], routes: (usize, usize)) -> Arc<Self> {
         let lanes = cpus.iter().map(|&cpu| LaneShared::new(cpu, routes)).collect();
         Arc::new(LaneGroup { lanes, open: Open::default() })
     }

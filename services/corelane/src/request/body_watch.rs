@@ -1,7 +1,7 @@
 //! Tracks how long the service has waited for the next bytes of each request body.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -15,6 +15,8 @@ use slab::Slab;
 pub(crate) struct BodyWatch {
     /// Incremented when the reader starts and stops waiting: odd while it waits.
     waits: AtomicU32,
+    /// Largest size in bytes.
+    limit: AtomicU64,
     expired: AtomicBool,
     too_large: AtomicBool,
     /// What the reader dropped of the body before its end.
@@ -39,6 +41,15 @@ impl BodyWatch {
     /// Whether the next bytes did not come in time.
     pub(crate) fn is_expired(&self) -> bool {
         self.expired.load(Ordering::Acquire)
+    }
+
+    /// Changes the largest size.
+    pub(crate) fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Release);
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Acquire)
     }
 
     /// The body exceeds the limit.
@@ -80,9 +91,9 @@ struct Watched {
 pub(crate) struct Bodies(RefCell<Slab<Watched>>);
 
 impl Bodies {
-    /// Watches a body until [`Bodies::forget`] is called with the key.
-    pub(crate) fn watch(&self, now: Instant) -> (usize, Arc<BodyWatch>) {
-        let watch = Arc::new(BodyWatch::default());
+    /// Watches a body of at most `limit` bytes until [`Bodies::forget`] is called with the key.
+    pub(crate) fn watch(&self, now: Instant, limit: u64) -> (usize, Arc<BodyWatch>) {
+        let watch = Arc::new(BodyWatch { limit: limit.into(), ..BodyWatch::default() });
         let watched = Watched { watch: Arc::clone(&watch), seen: 0, since: now };
         (self.0.borrow_mut().insert(watched), watch)
     }
@@ -127,7 +138,7 @@ mod tests {
         let bodies = Bodies::default();
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
-        let (_, watch) = bodies.watch(begun);
+        let (_, watch) = bodies.watch(begun, 1);
         assert_eq!(bodies.expire(ALLOWED, at(10)), 0, "the service does not read");
         watch.wait(Waker::noop());
         assert_eq!(bodies.expire(ALLOWED, at(20)), 0, "first seen waiting");
@@ -144,7 +155,7 @@ mod tests {
     #[test]
     fn a_body_that_is_forgotten_is_freed() {
         let bodies = Bodies::default();
-        let (key, watch) = bodies.watch(Instant::now());
+        let (key, watch) = bodies.watch(Instant::now(), 1);
         bodies.forget(key);
         assert_eq!(Arc::strong_count(&watch), 1);
         assert!(!bodies.is_awaited());

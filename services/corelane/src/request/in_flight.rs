@@ -25,7 +25,7 @@ use crate::metrics::RequestPhase;
 use crate::metrics::kind::{KindIndex, method_index};
 use crate::request::body_watch::BodyWatch;
 use crate::request::connection::{Connection, Order};
-use crate::request::current;
+use crate::request::current::{self, Current};
 use crate::request::lane_state::{LANE, LaneState, REPLICA};
 use crate::request::record::{RequestRecord, RequestRecords};
 use crate::request::streams::BodyStep;
@@ -41,12 +41,12 @@ const ID_LINE: &[u8] = b"x-request-id: ";
 pub(crate) struct InFlightRequest {
     pub(crate) lane: Rc<LaneState>,
     connection: Rc<Connection>,
-    pub(crate) kind: KindIndex,
+    /// Its kind and deadline, which the service may change.
+    pub(crate) current: Cell<Current>,
     head: bool,
     /// The identifying headers are written after the other fields instead of inserted.
     plain: bool,
     version: Version,
-    pub(crate) begun: Tick,
     /// When the head of the reply was ready.
     made: Option<Tick>,
     status: Option<StatusCode>,
@@ -78,15 +78,20 @@ impl InFlightRequest {
         if let Some(accept) = accept {
             shared.metrics.observe_phase(kind, RequestPhase::Accept, accept);
         }
-        let body = has_body.then(|| connection.bodies.watch(lane.clock.get()));
+        let body =
+            has_body.then(|| connection.bodies.watch(lane.clock.get(), lane.limits.body_bytes));
         shared.metrics.in_flight.add(1);
         shared.metrics.expected.add(expected);
         InFlightRequest {
-            kind,
+            current: Cell::new(Current {
+                begun,
+                allowed: lane.timeouts.request,
+                kind,
+                refused: None,
+            }),
             head: request.method() == Method::HEAD,
             plain: false,
             version: request.version(),
-            begun,
             made: None,
             status: None,
             expected,
@@ -110,6 +115,26 @@ impl InFlightRequest {
     /// Whether the fast path answers it.
     pub(crate) fn is_plain(&self) -> bool {
         self.plain
+    }
+
+    /// Its route and method.
+    pub(crate) fn kind(&self) -> KindIndex {
+        self.current.get().kind
+    }
+
+    pub(crate) fn begun(&self) -> Tick {
+        self.current.get().begun
+    }
+
+    /// Largest size of its body in bytes.
+    pub(crate) fn body_limit(&self) -> u64 {
+        self.body.as_ref().map_or(self.lane.limits.body_bytes, |(_, watch)| watch.limit())
+    }
+
+    /// Polls code of the service, with this as the current request.
+    pub(crate) fn within<T>(&self, poll: impl FnOnce() -> T) -> T {
+        let body = self.body.as_ref().map(|(_, watch)| watch);
+        current::within(&self.current, body, &self.request_record, poll)
     }
 
     /// What watches the request's body.
@@ -158,7 +183,7 @@ impl InFlightRequest {
     /// Updates the expected lane time from the load table and returns it.
     pub(crate) fn expect_anew(&mut self) -> u64 {
         self.settle_expected();
-        self.expected = self.lane.shared().load_table.expect(self.kind);
+        self.expected = self.lane.shared().load_table.expect(self.kind());
         self.lane.metrics().expected.add(self.expected);
         self.expected
     }
@@ -190,7 +215,7 @@ impl InFlightRequest {
     #[inline]
     pub(crate) fn begin_poll(&self, now: Tick) {
         self.lane.sends.before_handler(now, self.expected);
-        self.lane.shared().running.begin(self.kind, now);
+        self.lane.shared().running.begin(self.kind(), now);
     }
 
     /// The handler was polled since `begun` and is not ready.
@@ -211,10 +236,10 @@ impl InFlightRequest {
         shared.running.end();
         let service = now.since(started);
         let held = self.held + now.since(polled);
-        shared.load_table.observe(self.kind, held, service);
-        let queued = started.since(self.begun);
-        shared.metrics.observe_phase(self.kind, RequestPhase::Queue, queued);
-        shared.metrics.observe_phase(self.kind, RequestPhase::Handler, service);
+        shared.load_table.observe(self.kind(), held, service);
+        let queued = started.since(self.begun());
+        shared.metrics.observe_phase(self.kind(), RequestPhase::Queue, queued);
+        shared.metrics.observe_phase(self.kind(), RequestPhase::Handler, service);
     }
 
     /// Completes the head of a reply that was made `now`. `body` is the body of a GET.
@@ -222,7 +247,10 @@ impl InFlightRequest {
         self.status = Some(head.status);
         self.made = Some(now);
         self.settle_expected();
-        self.lane.metrics().observe_duration(self.kind, now.since(self.begun));
+        if let Some(reason) = self.current.get().refused {
+            self.lane.metrics().refuse_request(reason);
+        }
+        self.lane.metrics().observe_duration(self.kind(), now.since(self.begun()));
         // RFC 9110 section 9.3.2: HEAD has the header fields of GET without a body.
         if self.head
             && !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
@@ -307,13 +335,17 @@ impl Drop for InFlightRequest {
         self.settle_expected();
         let metrics = self.lane.metrics();
         // Counted before it is removed, so that no reader misses its result.
-        metrics.finish(self.kind, self.status);
+        metrics.finish(self.kind(), self.status);
         metrics.in_flight.sub(1);
         if let Some((key, _)) = self.body {
             self.connection.bodies.forget(key);
         }
-        let made = self.made.map(|made| (self.kind, made));
-        self.connection.end_request(made, self.request_record.take());
+        let made = self.made.map(|made| (self.kind(), made));
+        let mut request_record = self.request_record.take();
+        if let Some(request_record) = &mut request_record {
+            request_record.set_kind(self.kind());
+        }
+        self.connection.end_request(made, request_record);
     }
 }
 

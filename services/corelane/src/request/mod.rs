@@ -15,6 +15,7 @@ pub(crate) mod queue;
 pub(crate) mod record;
 mod refusal;
 pub(crate) mod reply;
+pub(crate) mod route_limits;
 pub(crate) mod routes;
 pub(crate) mod send_batch;
 pub(crate) mod service;

@@ -105,7 +105,7 @@ impl Server {
     ///
     /// Nothing may block in `factory` or a handler, because it holds the lane and all its clients.
     /// `tokio::runtime::Handle::block_on` and `tokio::task::block_in_place` panic there, so that the
-    /// request is answered `500`; `block_on` of another runtime waits for ever if its future needs this
+    /// request is answered `500`; `block_on` of another runtime waits forever if its future needs this
     /// lane. Await instead, or use [`blocking`](crate::blocking).
     ///
     /// [`Server::try_serve`] takes a factory that awaits or fails.

@@ -1,13 +1,15 @@
 //! The settings of a server as plain data.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use prometheus_client::collector::Collector;
+use prometheus_client::registry::Registry;
 
 use crate::base::settings::{Limits, Placement, Timeouts};
 use crate::lane::run::LaneSettings;
 use crate::os::cpu::{Lanes, Pin};
+use crate::request::routes::LEARNT_ROUTES;
 use crate::server::page::Page;
 use crate::transport::tls::Tls;
 
@@ -24,9 +26,11 @@ pub(crate) struct Settings {
     pub(crate) lane: LaneSettings,
     pub(crate) tls: Option<Tls>,
     pub(crate) routes: Vec<String>,
+    pub(crate) learnt_routes: usize,
     pub(crate) signals: bool,
     pub(crate) pages: Vec<Page>,
     pub(crate) collectors: Vec<Arc<dyn Collector>>,
+    pub(crate) registries: Vec<Arc<Mutex<Registry>>>,
 }
 
 impl Default for Settings {
@@ -42,9 +46,11 @@ impl Default for Settings {
             lane: LaneSettings::default(),
             tls: None,
             routes: Vec::new(),
+            learnt_routes: LEARNT_ROUTES,
             signals: true,
             pages: Vec::new(),
             collectors: Vec::new(),
+            registries: Vec::new(),
         }
     }
 }

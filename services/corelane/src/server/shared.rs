@@ -44,7 +44,7 @@ impl Shared {
         let count = plan.lanes.len();
         let least_loaded = placement == Placement::LeastLoaded;
         Arc::new(Shared {
-            lanes: LaneGroup::new(&plan.lanes, routes.names().len()),
+            lanes: LaneGroup::new(&plan.lanes, routes.rows()),
             plan,
             cpus,
             parts: ServerParts {

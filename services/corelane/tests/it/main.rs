@@ -21,6 +21,7 @@ mod repin;
 mod request_records;
 mod requests;
 mod rfc;
+mod routes;
 mod scheduling;
 mod stalls;
 mod start;

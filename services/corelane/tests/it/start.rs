@@ -1,11 +1,14 @@
 //! The start of a server: services that are created with `await`, and those that cannot be.
 
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use crate::support::{Client, Handlers, TestService, builder, end_of};
-use corelane::{Drained, Error, Lane, Lanes, Placement, Server};
+use corelane::testing::TestServer;
+use corelane::{Drain, Drained, Error, Lane, Lanes, Placement, Server};
 use tokio::sync::Semaphore;
 
 const PLACEMENTS: [Placement; 3] = [Placement::Hashed, Placement::Shared, Placement::LeastLoaded];
@@ -120,4 +123,32 @@ fn a_drain_ends_a_start_that_waits() {
         handle.drain();
         assert_eq!(end_of(thread).expect("a clean end"), Drained { cut: 0 }, "{placement}");
     }
+}
+
+#[test]
+fn a_server_of_a_test_serves_and_gives_its_outcome() {
+    let server = TestServer::start(Server::builder(), hello).expect("it starts");
+    assert_eq!(Client::connect(server.address()).get("/").text(), "hello");
+    assert_eq!(Client::connect(server.admin()).get("/readyz").status, 200);
+    assert_eq!(server.drain().expect("a clean end"), Drained { cut: 0 });
+    let failed = TestServer::try_start(Server::builder(), |_lane| async {
+        Err::<TestService, _>(std::io::Error::other("no such database"))
+    });
+    assert!(matches!(failed, Err(Error::Factory { .. })), "{failed:?}");
+}
+
+#[test]
+fn a_test_fails_that_leaves_a_request_behind() {
+    let drain = Drain { deadline: Duration::from_millis(100), ..Drain::default() };
+    let drain = Drain { settle: Duration::ZERO, ..drain };
+    let handlers = Handlers::new();
+    let settings = Server::builder().lanes(Lanes::Count(1)).drain(drain);
+    let server = TestServer::start(settings, handlers.factory()).expect("it starts");
+    let mut client = Client::connect(server.address());
+    client.send_get("/gate");
+    while handlers.alive() == 0 {
+        thread::yield_now();
+    }
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(server)));
+    assert!(dropped.is_err(), "a request was cut");
 }

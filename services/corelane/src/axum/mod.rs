@@ -1,0 +1,5 @@
+//! Layers for axum.
+
+mod routes;
+
+pub use routes::{LearnRoutes, RouteLearner};
