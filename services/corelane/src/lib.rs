@@ -32,6 +32,9 @@
 //!
 //! Any `tower::Service<Request<Incoming>>` that is `Clone` works, an axum `Router` included.
 //!
+//! Cargo features: `http2` and `tls` are on by default; `axum` adds layers for axum, and `testing` a
+//! server for tests.
+//!
 //! | items | purpose |
 //! |---|---|
 //! | [`Server`], [`Builder`], [`Error`] | configure and run a server; errors of the start |
@@ -54,6 +57,9 @@
 //! | `testing::TestServer` | a server for the tests of a service (feature `testing`) |
 //! | [`Problem`] | error replies (RFC 9457) |
 //! | [`BRIEF`], [`HANDICAP`] | how lanes order requests that wait |
+
+// Without a protocol, what only it uses is unused.
+#![cfg_attr(not(all(feature = "http2", feature = "tls")), allow(dead_code))]
 
 #[cfg(feature = "axum")]
 pub mod axum;
@@ -96,4 +102,5 @@ pub use server::threads::Drained;
 #[cfg(feature = "chaos")]
 #[doc(hidden)]
 pub use transport::chaos::{Chaos, Rule};
+#[cfg(feature = "tls")]
 pub use transport::tls::Tls;

@@ -27,7 +27,9 @@ use crate::server::page::Page;
 use crate::server::run::Server;
 use crate::server::settings::Settings;
 use crate::server::shared::Shared;
-use crate::transport::tls::{Termination, Tls};
+use crate::transport::tls::Termination;
+#[cfg(feature = "tls")]
+use crate::transport::tls::Tls;
 
 /// Collects the settings of a [`Server`]; made by [`Server::builder`].
 ///
@@ -131,6 +133,8 @@ impl Builder {
     }
 
     /// Serves clients over TLS; the admin port stays plaintext. Default: no TLS.
+    /// Needs the feature `tls`.
+    #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.0.tls = Some(tls);
         self
