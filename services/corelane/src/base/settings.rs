@@ -192,8 +192,9 @@ pub struct Limits {
     pub uri_bytes: usize,
     /// Bytes of a request body. A larger `Content-Length` is answered `413` before the service is
     /// called; a larger chunked body fails with [`BodyError::TooLarge`](crate::BodyError), and the
-    /// request is answered `413` if the head of the reply is not ready yet. Default 10 MiB; 0 rejects
-    /// every body.
+    /// request is answered `413` if the head of the reply is not ready yet.
+    /// [`RouteLimits`](crate::RouteLimits) changes the limit for a route; where one raises it, the
+    /// service decides by its route. Default 10 MiB; 0 rejects every body.
     pub body_bytes: u64,
 }
 
@@ -246,7 +247,8 @@ pub struct Timeouts {
     /// 30 s; 100 ms to 1 h.
     pub body: Duration,
     /// Longest time from a request's header to the head of its reply, including the wait in the queue.
-    /// After it, the handler is dropped and the client receives `503`. Default 60 s; 100 ms to 24 h.
+    /// After it, the handler is dropped and the client receives `503`.
+    /// [`RouteLimits`](crate::RouteLimits) changes it for a route. Default 60 s; 100 ms to 24 h.
     pub request: Duration,
     /// Longest time in which a client reads nothing of a pending reply. After it, the connection is
     /// reset, and the kernel drops its part of the reply. An HTTP/2 stream that sends less than 64 KiB

@@ -203,6 +203,12 @@ impl Lane {
         self.index
     }
 
+    /// Number of lanes of the server, to divide by it what they share, such as the connections that a
+    /// database allows.
+    pub fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
     pub(crate) fn shared(&self) -> &LaneShared {
         &self.lanes[self.index]
     }
