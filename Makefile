@@ -143,6 +143,9 @@ check-python:
 clippy: ## Run clippy on all Rust code
 	cd services && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
 	cd services && cargo clippy --locked -p corelane --features chaos --test chaos -- $(CLIPPY_FLAGS)
+	cd services && for features in "" http2 tls; do \
+	  cargo clippy --locked -p corelane --lib --no-default-features --features "$$features" -- $(CLIPPY_FLAGS) || exit 1; \
+	done
 
 # Library tests mostly wait for sockets, so more run at once than there are CPUs.
 test-rust: ## Run the unit and library tests of the Rust services
@@ -150,6 +153,7 @@ test-rust: ## Run the unit and library tests of the Rust services
 
 test-processes: ## Run the tests with real processes
 	@$(TOOLS) ensure $(TEST_TOOLS)
+	cd services && cargo clippy --locked -p corelane-examples --all-targets -- $(CLIPPY_FLAGS)
 	$(PYTEST) -m "not fast and not nightly"
 
 test-nightly: ## Run the tests that need Kubernetes programs, QEMU or release builds

@@ -194,3 +194,11 @@ def test_programs_and_data_out_of_reach_of_its_user_are_elsewhere(
     finally:
         instance.remove(tmp_path / "instance")
     assert not place.exists()
+
+
+def test_a_service_with_a_pool_in_each_lane_runs(database: Database) -> None:
+    """With the other examples whose dependencies take long to build: only this test builds them."""
+    password = database.password_file.read_text().strip()
+    environment = {**os.environ, "DATABASE_URL": database.url, "PGPASSWORD": password}
+    cargo = ["cargo", "test", "--locked", "-p", "corelane-examples"]
+    subprocess.run(cargo, cwd=REPOSITORY / "services", env=environment, check=True)

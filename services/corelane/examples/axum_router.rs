@@ -16,6 +16,7 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use corelane::Server;
+use corelane::axum::LearnRoutes;
 
 #[derive(Clone)]
 struct Settings {
@@ -44,15 +45,15 @@ async fn left() -> String {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
-    // Repeated for the lanes, which learn the cost of a request by route.
-    let routes = ["/greet/{name}", "/checksum/{rounds}", "/left"];
-    let server = Server::builder().bind(address.parse()?).routes(routes).build()?;
+    let server = Server::builder().bind(address.parse()?).build()?;
     println!("listening on {}", server.local_addr()?);
     let drained = server.serve(|_lane| {
         Router::new()
             .route("/greet/{name}", get(greet))
             .route("/checksum/{rounds}", get(checksum))
             .route("/left", get(left))
+            // Lanes learn the cost of a request by route.
+            .layer(LearnRoutes)
             .with_state(Settings { greeting: "Hello" })
     })?;
     println!("drained; {} requests were cut", drained.cut);

@@ -57,6 +57,9 @@
 //!
 //! # Items
 //!
+//! Cargo features: `http2` and `tls` are on by default; `axum` adds layers for axum, and `testing` a
+//! server for tests.
+//!
 //! | items | purpose |
 //! |---|---|
 //! | [`Server`], [`Builder`], [`Error`] | configure and run a server; errors of the start |
@@ -65,6 +68,8 @@
 //! | [`Lane`] | the lane that a service is created for |
 //! | [`Listen`] | where a server listens: TCP, Unix sockets, inherited sockets, PROXY protocol |
 //! | [`Limits`], [`Timeouts`] | limits and timeouts for clients |
+//! | [`RouteLimits`] | limits of one route |
+//! | [`set_route`], `axum::LearnRoutes` | the route of a request, for metrics and the load table |
 //! | [`Drain`], [`Draining`], [`Phase`], [`ServerHandle`], [`Drained`] | graceful shutdown |
 //! | [`Incoming`], [`BodyError`] | request bodies |
 //! | [`blocking`], [`BlockingError`] | run blocking code from a handler |
@@ -77,8 +82,12 @@
 //! | [`Dependency`] | health of what the service depends on, such as a database |
 //! | [`Tls`] | certificates and how they are reloaded |
 //! | [`LoadReports`] | load reports for a load balancer in front |
+//! | `testing::TestServer` | a server for the tests of a service (feature `testing`) |
 //! | [`Problem`] | error replies (RFC 9457) |
 //! | [`BRIEF`], [`HANDICAP`] | how lanes order requests that wait |
+
+// Without a protocol, what only it uses is unused.
+#![cfg_attr(not(all(feature = "http2", feature = "tls")), allow(dead_code))]
 
 #[cfg(feature = "axum")]
 pub mod axum;
@@ -93,6 +102,8 @@ mod metrics;
 mod os;
 mod request;
 mod server;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod transport;
 
 pub use base::error::Error;
@@ -110,9 +121,12 @@ pub use prometheus_client;
 pub use request::blocking::{Blocking, BlockingError, blocking};
 pub use request::body::{BodyError, Incoming};
 pub use request::client::{ConnectionInfo, Protocol, TlsInfo};
-pub use request::current::{client_addr, connection, deadline, request_id, trace_context};
+pub use request::current::{
+    client_addr, connection, deadline, request_id, set_route, trace_context,
+};
 pub use request::finished::{Cut, Finished, Span, Times};
 pub use request::queue::{BRIEF, HANDICAP};
+pub use request::route_limits::{LimitedReply, LimitedRoute, RouteLimits};
 pub use server::builder::Builder;
 pub use server::control::ServerHandle;
 pub use server::dependency::Dependency;
@@ -121,4 +135,5 @@ pub use server::threads::Drained;
 #[cfg(feature = "chaos")]
 #[doc(hidden)]
 pub use transport::chaos::{Chaos, Rule};
+#[cfg(feature = "tls")]
 pub use transport::tls::Tls;

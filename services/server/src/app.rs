@@ -77,20 +77,24 @@ impl App {
         config: Config,
         replica: String,
         common: Common,
-    ) -> impl Fn(&Lane) -> App + Send + Sync {
+    ) -> impl Fn(Lane) -> Ready<Result<App, String>> + Send + Sync {
         let config = Arc::new(config);
         let documents = Documents::new(Arc::clone(&config));
         move |lane| {
+            let files = match Files::new(&config) {
+                Ok(files) => files,
+                Err(error) => return ready(Err(error)),
+            };
             spawn_local(give_back());
-            App(Rc::new(Instance {
-                root: Root::new(&replica, lane),
+            ready(Ok(App(Rc::new(Instance {
+                root: Root::new(&replica, &lane),
                 projects: common.database.as_ref().map(|of| Rc::new(Projects::new(of.lane()))),
-                files: Files::new(&config),
+                files,
                 max_ops: config.work_max_ops,
                 documents: documents.clone(),
                 guard: common.auth.lane(),
                 faults: common.faults.as_ref().map(|faults| faults.lane(lane.index())),
-            }))
+            }))))
         }
     }
 }

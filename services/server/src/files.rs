@@ -25,16 +25,21 @@ pub(crate) type Reply = Result<Response<Body>, Pin<Box<dyn Future<Output = Respo
 
 impl Files {
     /// The configured files, if any.
-    pub(crate) fn new(config: &Config) -> Option<Files> {
+    ///
+    /// # Errors
+    ///
+    /// The folder, which existed when the configuration was read, cannot be opened.
+    pub(crate) fn new(config: &Config) -> Result<Option<Files>, String> {
+        let Some(root) = config.static_root.clone() else { return Ok(None) };
         let settings = Settings {
-            root: config.static_root.clone()?,
+            root,
             cache_bytes: config.static_cache,
             cache_file_bytes: config.static_cache_file,
             cache_control: config.static_cache_control.clone(),
         };
-        // It existed when the configuration was read.
-        let report = |error: &_| tracing::error!(%error, "static.root cannot be opened");
-        corelane_files::Files::new(&settings).inspect_err(report).ok().map(Files)
+        let named =
+            |error| format!("static.root: cannot open {}: {error}", settings.root.display());
+        corelane_files::Files::new(&settings).map(|files| Some(Files(files))).map_err(named)
     }
 
     /// Answers a GET or HEAD for `path`, which is relative to the root and still encoded. The

@@ -45,7 +45,7 @@ pub(crate) fn serve(config: Config) -> Result<ExitCode, ConfigErrors> {
         Err(error) => return Ok(not_started(&error)),
     };
     let common = Common { auth, faults, database: database.clone() };
-    let served = server.serve(App::factory(config, replica, common));
+    let served = server.try_serve(App::factory(config, replica, common));
     // The lanes have ended and released their references.
     if let Some(database) = database.and_then(Arc::into_inner) {
         database.close();
@@ -110,7 +110,8 @@ pub(crate) fn builder(config: &Config) -> Result<Builder, ConfigErrors> {
         .forwarded_header(config.forwarded_header)
         .client_addresses(config.log_client)
         .traces(telemetry::traces(config))
-        .routes(ROUTES);
+        .routes(ROUTES)
+        .learnt_routes(0);
     Ok(match config.tls()? {
         Some(tls) => builder.tls(tls),
         None => builder,
@@ -162,11 +163,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_lane_without_its_files_ends_the_start() {
+        let mut config = Config::parse(&Default::default()).expect("defaults parse");
+        config.static_root = Some("/no/such/folder".into());
+        let auth = Arc::new(config.auth().expect("no tokens"));
+        let common = Common { auth, faults: None, database: None };
+        let server = Server::builder().bind("127.0.0.1:0".parse().expect("an address"));
+        let server = server.signals(false).build().expect("it binds");
+        let served = server.try_serve(App::factory(config, String::new(), common));
+        let error = served.expect_err("no lane has its files");
+        let text = error.to_string();
+        assert!(text.contains("static.root: cannot open /no/such/folder"), "{text}");
+        assert_eq!(failed(&error), ExitCode::FAILURE);
+    }
+
+    #[test]
     fn defaults_are_those_of_the_library() {
         let config = Config::parse(&Default::default()).expect("defaults parse");
         let ours = builder(&config).expect("defaults fit together");
         let library = Server::builder().bind("127.0.0.1:8080".parse().expect("an address"));
-        let library = library.admin(config.admin_listen).routes(ROUTES);
+        let library = library.admin(config.admin_listen).routes(ROUTES).learnt_routes(0);
         // These two cost something, which a library leaves to its user.
         let library = library.request_ids(true).traces(corelane::Traces::PassOn);
         assert_eq!(format!("{ours:#?}"), format!("{library:#?}"));

@@ -1,5 +1,7 @@
-//! What services on axum use of a server. Needs the cargo feature `axum`.
+//! Layers for axum.
 
 mod connect_info;
+mod routes;
 
 pub use connect_info::{AddConnectInfo, ConnectInfoLayer};
+pub use routes::{LearnRoutes, RouteLearner};

@@ -64,8 +64,16 @@ pub enum Error {
         /// The error of the system.
         source: io::Error,
     },
-    /// A thread of the server panicked: a lane's service factory or event loop, the acceptor, or the
-    /// admin port.
+    /// The service of a lane could not be created: its factory failed or panicked. No lane has served
+    /// a request.
+    #[error("the service of lane {lane} could not be created: {source}")]
+    Factory {
+        /// Index of the lane.
+        lane: usize,
+        /// The error of the factory. After a panic, its message.
+        source: BoxError,
+    },
+    /// A thread of the server panicked: a lane's event loop, the acceptor, or the admin port.
     #[error("thread {name} ended unexpectedly")]
     ThreadEnded {
         /// Name of the thread: `lane-` and its index, `acceptor` or `admin`.

@@ -28,6 +28,59 @@ impl Phase {
     ];
 }
 
+/// Opens once every lane has its service. No lane serves before.
+#[derive(Debug)]
+pub(crate) struct StartGate {
+    /// Lanes without a service; `None` once one of them will never have it.
+    missing: watch::Sender<Option<usize>>,
+}
+
+impl StartGate {
+    pub(crate) fn new(lanes: usize) -> Self {
+        StartGate { missing: watch::Sender::new(Some(lanes)) }
+    }
+
+    /// The part of one lane. Unless it arrives, the gate never opens.
+    pub(crate) fn pass(&self) -> LanePass<'_> {
+        LanePass { gate: self, arrived: false }
+    }
+
+    /// The gate never opens.
+    pub(crate) fn close(&self) {
+        self.missing.send_replace(None);
+    }
+
+    /// Waits until the gate opens. False: it never does.
+    pub(crate) async fn opened(&self) -> bool {
+        let mut missing = self.missing.subscribe();
+        let decided = missing.wait_for(|missing| missing.is_none_or(|lanes| lanes == 0)).await;
+        decided.is_ok_and(|missing| missing.is_some())
+    }
+}
+
+/// What a lane needs to pass the [`StartGate`].
+#[derive(Debug)]
+pub(crate) struct LanePass<'a> {
+    gate: &'a StartGate,
+    arrived: bool,
+}
+
+impl LanePass<'_> {
+    /// The lane has its service.
+    pub(crate) fn arrive(mut self) {
+        self.arrived = true;
+        self.gate.missing.send_modify(|missing| *missing = missing.map(|lanes| lanes - 1));
+    }
+}
+
+impl Drop for LanePass<'_> {
+    fn drop(&mut self) {
+        if !self.arrived {
+            self.gate.close();
+        }
+    }
+}
+
 /// The current phase of a server, for all its threads.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {

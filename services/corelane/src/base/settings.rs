@@ -225,8 +225,9 @@ pub struct Limits {
     pub uri_bytes: usize,
     /// Bytes of a request body. A larger `Content-Length` is answered `413` before the service is
     /// called; a larger chunked body fails with [`BodyError::TooLarge`](crate::BodyError), and the
-    /// request is answered `413` if the head of the reply is not ready yet. Default 10 MiB; 0 rejects
-    /// every body.
+    /// request is answered `413` if the head of the reply is not ready yet.
+    /// [`RouteLimits`](crate::RouteLimits) changes the limit for a route; where one raises it, the
+    /// service decides by its route. Default 10 MiB; 0 rejects every body.
     pub body_bytes: u64,
     /// Bytes of replies that the service has handed over and the clients have not accepted, over all
     /// lanes. Above it, each further request is answered `503` with `Retry-After`, before the service
@@ -306,7 +307,8 @@ pub struct Timeouts {
     pub body: Duration,
     /// Longest time from a request's header to the head of its reply, including the wait in the queue.
     /// After it, the handler is dropped and the client receives `503`. A body that is streamed after
-    /// the head may take any time, and so may an upgraded connection. Default 60 s; 100 ms to 24 h.
+    /// the head may take any time, and so may an upgraded connection.
+    /// [`RouteLimits`](crate::RouteLimits) changes it for a route. Default 60 s; 100 ms to 24 h.
     pub request: Duration,
     /// Longest time in which a client reads nothing of a pending reply. After it, the connection is
     /// reset, and the kernel drops its part of the reply. An HTTP/2 stream whose window does not open

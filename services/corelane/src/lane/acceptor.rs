@@ -8,7 +8,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::inbox::{Inboxes, STEAL_AFTER};
 use crate::base::error::Error;
-use crate::base::phase::{Lifecycle, Phase};
+use crate::base::phase::{Lifecycle, Phase, StartGate};
 use crate::load::lane::LaneGroup;
 use crate::metrics::Refusal;
 use crate::os::listener::{Accepted, BackOff, Listener, Listeners, REFUSING};
@@ -20,6 +20,7 @@ pub(crate) struct Acceptor {
     pub(crate) inboxes: Arc<Inboxes>,
     pub(crate) lanes: Arc<LaneGroup>,
     pub(crate) lifecycle: Arc<Lifecycle>,
+    pub(crate) start: Arc<StartGate>,
     /// Maximum open connections over all lanes.
     pub(crate) limit: usize,
 }
@@ -46,6 +47,10 @@ impl Acceptor {
             back_off: BackOff::default(),
         };
         let mut phase = self.lifecycle.watch();
+        tokio::select! {
+            opened = self.start.opened() => if !opened { return Ok(()) },
+            _ = phase.wait_for(|phase| *phase == Phase::Stopped) => return Ok(()),
+        }
         let mut ticks = interval(STEAL_AFTER);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut pause = None;

@@ -105,7 +105,7 @@ impl Inboxes {
         Inboxes {
             lanes: (0..lanes).map(|_| Inbox::default()).collect(),
             assignments: Assignments::new(lanes),
-            acceptor: LaneMetrics::new(0),
+            acceptor: LaneMetrics::new((0, 0)),
             waiting: AtomicUsize::new(0),
             stealable: AtomicBool::new(false),
             finished: watch::Sender::new(false),

@@ -1,7 +1,12 @@
 //! A lane: one thread, one event loop, its listener, its connections, its service.
 
+use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -12,11 +17,12 @@ use super::inbox::Inboxes;
 use super::moving::mailbox::Mailbox;
 use super::moving::{self, LaneMoves};
 use super::sweep::{self, Sweep};
-use crate::base::error::Error;
-use crate::base::phase::Lifecycle;
+use crate::base::error::{BoxError, Error};
+use crate::base::phase::{Lifecycle, Phase, StartGate};
 use crate::base::settings::{Drain, Moving, PARK_AFTER};
 use crate::load::lane::{Lane, Left};
 use crate::request::blocking::{Pool, unpin_current_thread};
+use crate::request::current;
 use crate::request::lane_state::{LaneState, RequestSettings, RequestShared};
 #[cfg(feature = "chaos")]
 use crate::request::polls::Polls;
@@ -65,6 +71,7 @@ pub(crate) struct ServerParts {
     /// Set if the port uses TLS.
     pub(crate) tls: Option<Arc<Termination>>,
     pub(crate) lifecycle: Arc<Lifecycle>,
+    pub(crate) start: Arc<StartGate>,
     pub(crate) mailboxes: Arc<[Mailbox]>,
     /// The inboxes of the lanes, if an acceptor fills them.
     pub(crate) inboxes: Option<Arc<Inboxes>>,
@@ -72,7 +79,7 @@ pub(crate) struct ServerParts {
 
 /// Runs a lane on the calling thread until it is drained or stopped. Returns the number of requests
 /// that were cut.
-pub(crate) fn run<F, S>(
+pub(crate) fn run<F, T, S, E>(
     lane: Lane,
     source: Source,
     settings: LaneSettings,
@@ -80,14 +87,18 @@ pub(crate) fn run<F, S>(
     factory: &F,
 ) -> Result<u64, Error>
 where
-    F: Fn(&Lane) -> S,
+    F: Fn(Lane) -> T,
+    T: Future<Output = Result<S, E>>,
     S: HttpService,
+    E: Into<BoxError>,
 {
     let shared = lane.shared();
+    let pass = parts.start.pass();
     let _occupied = shared.cpu.enter().map_err(Error::system("pinning a lane to its CPU"))?;
     let limits = &settings.requests.limits;
     Pool::new(lane.clone(), limits).enter();
     let (connections, moves) = connections(&lane, &settings, &parts);
+    current::enter(&connections.lane.routes);
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     watch_sleep(&mut runtime, parts.inboxes.as_ref(), lane.index);
     let runtime = runtime
@@ -101,10 +112,15 @@ where
     let _ = shared.runtime.set(runtime.handle().metrics());
     let ended = runtime.block_on(async {
         let source = source.watch().map_err(Error::system("watching a listener"))?;
-        let service = factory(&lane);
+        let made = create(&lane, factory, &parts.lifecycle).await?;
+        let Some(service) = made else { return Ok(0) };
         if settings.park_after.is_some() {
             let opened = connections.parking_lot.open();
             opened.map_err(Error::system("opening a lane's parking lot"))?;
+        }
+        pass.arrive();
+        if !begins(&parts).await {
+            return Ok(0);
         }
         shared.set_listening();
         let hurry = Rc::new(Notify::new());
@@ -139,6 +155,51 @@ where
         tracing::info!(lane = lane.index, calls, "drain: waiting for blocking calls");
     }
     ended
+}
+
+/// Creates the lane's service. `None`: a drain began before it was ready.
+async fn create<F, T, S, E>(
+    lane: &Lane,
+    factory: &F,
+    lifecycle: &Lifecycle,
+) -> Result<Option<S>, Error>
+where
+    F: Fn(Lane) -> T,
+    T: Future<Output = Result<S, E>>,
+    E: Into<BoxError>,
+{
+    let failed = |source| Error::Factory { lane: lane.index, source };
+    let mut made = pin!(async { factory(lane.clone()).await });
+    let made = poll_fn(|cx| {
+        let caught = catch_unwind(AssertUnwindSafe(|| made.as_mut().poll(cx)));
+        caught.map_or_else(
+            |panic| Poll::Ready(Err(failed(message(&*panic)))),
+            |polled| polled.map_err(|error| failed(error.into())),
+        )
+    });
+    let mut phase = lifecycle.watch();
+    tokio::select! {
+        // A service that is ready at once is served: clients may wait for it already.
+        biased;
+        made = made => made.map(Some),
+        _ = phase.wait_for(|phase| *phase > Phase::Serving) => Ok(None),
+    }
+}
+
+/// What a panic said.
+fn message(panic: &(dyn Any + Send)) -> BoxError {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("panic: {}", text.unwrap_or("without a message")).into()
+}
+
+/// Waits until every lane has its service. False: one of them never has, or the server has stopped.
+async fn begins(parts: &ServerParts) -> bool {
+    let mut phase = parts.lifecycle.watch();
+    tokio::select! {
+        opened = parts.start.opened() => opened,
+        _ = phase.wait_for(|phase| *phase == Phase::Stopped) => false,
+    }
 }
 
 /// The connections of a lane, and their moves to other lanes.

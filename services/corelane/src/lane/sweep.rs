@@ -72,7 +72,7 @@ pub(crate) async fn run(sweep: Sweep) {
         lane.passed.set(passed);
         lane.is_crowded.set(lane.unsent.is_above_limit());
         lane.metrics().beats.add(1);
-        lane.pending.expire(lane.timeouts.request, Tick::now());
+        lane.pending.expire(Tick::now());
         expire_streams(lane);
         sweep.connections.strays.close_all();
         let (mut active, mut long_idle) = (0, Vec::new());

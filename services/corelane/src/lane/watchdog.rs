@@ -54,7 +54,7 @@ fn sight(lifecycle: &Lifecycle, lane: &LaneShared, now: Instant) -> Sight {
 /// Counts and logs a change.
 fn tell(stalls: &Stalls, routes: &Routes, lane: usize, change: Option<Change>) {
     let name = |kind: Option<KindIndex>| match kind {
-        Some(kind) => (routes.names()[kind.route()].as_str(), METHODS[kind.method()]),
+        Some(kind) => (routes.name(kind.route()), METHODS[kind.method()]),
         None => (NO_ROUTE, NO_ROUTE),
     };
     match change {

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::base::clock::Tick;
-use crate::metrics::Count;
 use crate::metrics::kind::KindIndex;
+use crate::metrics::{Count, Rows};
 
 /// The request whose handler a lane is polling, and since when. It is one word, so a reader never
 /// mixes two requests.
@@ -51,20 +51,31 @@ pub(crate) const NO_ROUTE: &str = "none";
 /// The stalls of a lane. Only the watchdog writes them.
 #[derive(Debug)]
 pub(crate) struct Stalls {
-    /// Stalls by route; the last is [`NO_ROUTE`].
-    counts: Vec<Count>,
+    /// By route.
+    counts: Rows<Count>,
+    without_route: Count,
     stalled: Count,
 }
 
 impl Stalls {
-    pub(crate) fn new(routes: usize) -> Self {
-        let counts = (0..=routes).map(|_| Count::default()).collect();
-        Stalls { counts, stalled: Count::default() }
+    pub(crate) fn new(routes: (usize, usize)) -> Self {
+        let (without_route, stalled) = Default::default();
+        Stalls { counts: Rows::new(routes, 1), without_route, stalled }
     }
 
-    /// The number of stalls by route; the last is [`NO_ROUTE`].
-    pub(crate) fn counts(&self) -> impl Iterator<Item = u64> {
-        self.counts.iter().map(Count::get)
+    /// Stalls in handlers of a route.
+    pub(crate) fn of(&self, route: usize) -> u64 {
+        self.counts.get(route).map_or(0, Count::get)
+    }
+
+    /// Stalls of [`NO_ROUTE`].
+    pub(crate) fn without_route(&self) -> u64 {
+        self.without_route.get()
+    }
+
+    /// All stalls.
+    pub(crate) fn total(&self) -> u64 {
+        self.counts.iter().map(Count::get).sum::<u64>() + self.without_route.get()
     }
 
     /// Whether the lane is stalled now.
@@ -73,8 +84,7 @@ impl Stalls {
     }
 
     pub(crate) fn begin(&self, kind: Option<KindIndex>) {
-        let route = kind.map_or(self.counts.len() - 1, KindIndex::route);
-        self.counts[route].add(1);
+        kind.map_or(&self.without_route, |kind| self.counts.at(kind.route())).add(1);
         self.stalled.set(1);
     }
 

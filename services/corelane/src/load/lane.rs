@@ -46,7 +46,7 @@ pub(crate) struct Left {
 }
 
 impl LaneShared {
-    fn new(cpu: Option<usize>, routes: usize) -> Self {
+    fn new(cpu: Option<usize>, routes: (usize, usize)) -> Self {
         LaneShared {
             metrics: LaneMetrics::new(routes),
             load_table: LoadTable::new(routes),
@@ -129,11 +129,12 @@ impl Deref for LaneGroup {
 }
 
 impl LaneGroup {
-    /// A lane for each entry of `cpus`, pinned to it if it is set, with counters for so many routes.
-    /// `of_address`: limit of the connections of one address.
+    /// A lane for each entry of `cpus`, pinned to it if it is set, with counters for these
+    /// [`Rows`](crate::metrics::Rows) of routes. `of_address`: limit of the connections of one
+    /// address.
     pub(crate) fn new(
         cpus: &[Option<usize>],
-        routes: usize,
+        routes: (usize, usize),
         of_address: Option<usize>,
     ) -> Arc<Self> {
         let lanes = cpus.iter().map(|&cpu| LaneShared::new(cpu, routes)).collect();
@@ -244,6 +245,12 @@ impl Lane {
     /// Index of the lane, from 0.
     pub fn index(&self) -> usize {
         self.index
+    }
+
+    /// Number of lanes of the server, to divide by it what they share, such as the connections that a
+    /// database allows.
+    pub fn lanes(&self) -> usize {
+        self.lanes.len()
     }
 
     pub(crate) fn shared(&self) -> &LaneShared {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::metrics::Count;
 use crate::metrics::kind::{KindIndex, METHODS};
+use crate::metrics::{Count, Rows};
 
 /// Weight of a new observation: 1/8 in the mean, 1/4 in the deviation (as for round-trip times in
 /// RFC 6298 section 2).
@@ -94,7 +94,7 @@ struct Kind {
 #[derive(Debug)]
 pub(crate) struct LoadTable {
     /// Ordered by route, then method.
-    kinds: Vec<Kind>,
+    kinds: Rows<Kind>,
     /// Lane time over all kinds.
     overall: Estimate,
 }
@@ -113,9 +113,8 @@ pub(crate) struct Row {
 }
 
 impl LoadTable {
-    pub(crate) fn new(routes: usize) -> Self {
-        let kinds = (0..routes * METHODS.len()).map(|_| Kind::default()).collect();
-        LoadTable { kinds, overall: Estimate::default() }
+    pub(crate) fn new(routes: (usize, usize)) -> Self {
+        LoadTable { kinds: Rows::new(routes, METHODS.len()), overall: Estimate::default() }
     }
 
     /// Expected lane time of a request in nanoseconds. An unseen kind uses the mean over all kinds;
@@ -133,7 +132,7 @@ impl LoadTable {
 
     /// Adds an observation. Only the lane's thread may call this.
     pub(crate) fn observe(&self, kind: KindIndex, lane_nanos: u64, service_nanos: u64) {
-        let kind = &self.kinds[usize::from(kind.bits())];
+        let kind = self.kinds.at(usize::from(kind.bits()));
         for (times, nanos) in [(&kind.lane, lane_nanos), (&kind.service, service_nanos)] {
             times.estimate.observe(nanos);
             times.sums.observe(nanos);
@@ -143,9 +142,9 @@ impl LoadTable {
 
     /// Merges the tables of several lanes: means weighted by their observations.
     pub(crate) fn merge<'a>(tables: impl Iterator<Item = &'a LoadTable> + Clone) -> Vec<Row> {
-        let kinds = tables.clone().next().map_or(0, |table| table.kinds.len());
+        let kinds = tables.clone().map(|table| table.kinds.iter().count()).max().unwrap_or(0);
         let rows = (0..kinds).filter_map(|index| {
-            let kinds = tables.clone().map(|table| &table.kinds[index]);
+            let kinds = tables.clone().filter_map(|table| table.kinds.get(index));
             let observations =
                 kinds.clone().map(|kind| kind.lane.estimate.observations.get()).sum();
             let kind = KindIndex::from_bits(index as u16);
@@ -190,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_unknown_kind_is_like_the_mean_of_all() {
-        let table = LoadTable::new(2);
+        let table = LoadTable::new((2, 0));
         assert_eq!(table.expect(SLOW), 0, "nothing is known yet");
         table.observe(KindIndex::new(0, 0), 1000, 2000);
         assert_eq!(table.expect(SLOW), 1000);
@@ -211,7 +210,7 @@ mod tests {
 
     #[test]
     fn lanes_are_merged_by_their_observations() {
-        let (one, two) = (LoadTable::new(1), LoadTable::new(1));
+        let (one, two) = (LoadTable::new((0, 1)), LoadTable::new((0, 1)));
         (0..3).for_each(|_| one.observe(SLOW, 1000, 4000));
         two.observe(SLOW, 5000, 8000);
         let rows = LoadTable::merge([&one, &two].into_iter());

@@ -18,8 +18,13 @@ pub(crate) struct KindIndex(u16);
 
 impl KindIndex {
     pub(crate) fn new(route: usize, method: usize) -> Self {
-        // At most 65 routes with 10 methods each.
+        // At most 577 routes with 10 methods each.
         KindIndex((route * METHODS.len() + method) as u16)
+    }
+
+    /// The same method of another route.
+    pub(crate) fn on_route(self, route: usize) -> Self {
+        KindIndex::new(route, self.method())
     }
 
     pub(crate) const fn from_bits(bits: u16) -> Self {

@@ -13,4 +13,4 @@ pub(crate) use family::{Family, Value};
 pub(crate) use reason::{
     Handshake, Moved, PlanOutcome, Refusal, RequestPhase, RequestRefusal, Woken,
 };
-pub(crate) use shard::{CODES, Count, LaneMetrics, PlanCounts};
+pub(crate) use shard::{CODES, Count, LaneMetrics, PlanCounts, Rows};

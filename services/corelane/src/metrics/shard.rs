@@ -1,5 +1,6 @@
 //! One lane's counters: written only by its thread, readable by all.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use http::StatusCode;
@@ -30,6 +31,44 @@ impl Count {
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
+}
+
+/// A table by route. The rows of learnt routes are made with the first of them, so that a service
+/// without any does not pay for their memory.
+#[derive(Debug)]
+pub(crate) struct Rows<T> {
+    first: Box<[T]>,
+    more: OnceLock<Box<[T]>>,
+    most: usize,
+}
+
+impl<T: Default> Rows<T> {
+    /// `(first, more)` routes, with so many rows each.
+    pub(crate) fn new((first, more): (usize, usize), each: usize) -> Self {
+        Rows { first: rows(first * each), more: OnceLock::new(), most: more * each }
+    }
+
+    pub(crate) fn at(&self, index: usize) -> &T {
+        match self.first.get(index) {
+            Some(row) => row,
+            None => &self.more.get_or_init(|| rows(self.most))[index - self.first.len()],
+        }
+    }
+
+    /// `None` for rows that were not made yet.
+    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+        let more = || self.more.get()?.get(index.checked_sub(self.first.len())?);
+        self.first.get(index).or_else(more)
+    }
+
+    /// The rows that were made, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.first.iter().chain(self.more.get().into_iter().flatten())
+    }
+}
+
+fn rows<T: Default>(n: usize) -> Box<[T]> {
+    (0..n).map(|_| T::default()).collect()
 }
 
 /// Upper bounds of the duration buckets in seconds; `+Inf` follows.
@@ -141,15 +180,14 @@ pub(crate) struct LaneMetrics {
     refused_requests: [Count; RequestRefusal::ALL.len()],
     handshakes: [Count; Handshake::ALL.len()],
     /// By route, then method, then code.
-    requests: Vec<Count>,
-    durations: Vec<Histogram>,
-    phases: [Vec<Histogram>; RequestPhase::ALL.len()],
+    requests: Rows<Count>,
+    durations: Rows<Histogram>,
+    phases: [Rows<Histogram>; RequestPhase::ALL.len()],
 }
 
 impl LaneMetrics {
-    pub(crate) fn new(routes: usize) -> Self {
-        let histograms = || (0..routes).map(|_| Histogram::default()).collect();
-        let cells = routes * METHODS.len() * (CODES.len() + 1);
+    /// For these [`Rows`] of routes.
+    pub(crate) fn new(routes: (usize, usize)) -> Self {
         LaneMetrics {
             accepted: Count::default(),
             open: Count::default(),
@@ -172,9 +210,9 @@ impl LaneMetrics {
             refused: Default::default(),
             refused_requests: Default::default(),
             handshakes: Default::default(),
-            requests: (0..cells).map(|_| Count::default()).collect(),
-            durations: histograms(),
-            phases: std::array::from_fn(|_| histograms()),
+            requests: Rows::new(routes, METHODS.len() * (CODES.len() + 1)),
+            durations: Rows::new(routes, 1),
+            phases: std::array::from_fn(|_| Rows::new(routes, 1)),
         }
     }
 
@@ -237,16 +275,16 @@ impl LaneMetrics {
         let code = status.map_or(CLIENT_GONE, |status| status.as_u16());
         let code = usize::from(INDICES[usize::from(code)]);
         let row = usize::from(kind.bits());
-        self.requests[row * (CODES.len() + 1) + code].add(1);
+        self.requests.at(row * (CODES.len() + 1) + code).add(1);
     }
 
     /// Counts the nanoseconds from a request's header to the head of its reply.
     pub(crate) fn observe_duration(&self, kind: KindIndex, nanos: u64) {
-        self.durations[kind.route()].observe(nanos);
+        self.durations.at(kind.route()).observe(nanos);
     }
 
     pub(crate) fn observe_phase(&self, kind: KindIndex, phase: RequestPhase, nanos: u64) {
-        self.phases[phase as usize][kind.route()].observe(nanos);
+        self.phases[phase as usize].at(kind.route()).observe(nanos);
     }
 
     pub(crate) fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
@@ -338,7 +376,7 @@ mod tests {
 
     #[test]
     fn what_is_parked_and_has_not_left_is_in_the_lot() {
-        let metrics = LaneMetrics::new(1);
+        let metrics = LaneMetrics::new((1, 0));
         (0..5).for_each(|_| metrics.parkings.add(1));
         metrics.wake(Woken::Bytes);
         metrics.wake(Woken::Deadline);
@@ -353,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_request_lands_in_its_cell_and_bucket() {
-        let metrics = LaneMetrics::new(2);
+        let metrics = LaneMetrics::new((1, 1));
         let kind = |route, method: &[u8]| {
             let method = Method::from_bytes(method).expect("a token");
             KindIndex::new(route, method_index(&method))
@@ -374,10 +412,10 @@ mod tests {
                 (kind(1, b"PUT"), code(201), 1),
             ]
         );
-        let (sum, count, buckets) = metrics.durations[1].read();
+        let (sum, count, buckets) = metrics.durations.at(1).read();
         assert!((sum - 0.0001).abs() < 1e-9 && count == 1);
         assert_eq!(buckets[0], (0.0001, 1), "a bound belongs to its own bucket");
-        let (_, _, buckets) = metrics.durations[0].read();
+        let (_, _, buckets) = metrics.durations.at(0).read();
         assert_eq!(buckets[BOUNDS.len()], (f64::INFINITY, 1), "beyond the last bound");
         let phases: Vec<_> = metrics.phases().map(|(phase, route, _)| (phase, route)).collect();
         assert_eq!(phases, [("queue", 1)]);

@@ -1,6 +1,8 @@
 //! A client's socket, with or without TLS.
 
-use std::io::{self, Write};
+use std::io;
+#[cfg(feature = "tls")]
+use std::io::Write;
 use std::net;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
@@ -9,8 +11,10 @@ use std::task::{Context, Poll};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+#[cfg(feature = "tls")]
 use tokio_rustls::server::TlsStream;
 
+#[cfg(feature = "tls")]
 mod tcp;
 
 /// A [`Socket`] at rest: it belongs to no lane, and any lane can wake it.
@@ -18,6 +22,7 @@ mod tcp;
 pub(crate) enum StillSocket {
     Plain(net::TcpStream),
     /// The TLS state, and the stream that was taken out of it.
+    #[cfg(feature = "tls")]
     Tls(Box<TlsStream<Tcp>>, net::TcpStream),
 }
 
@@ -27,6 +32,7 @@ impl StillSocket {
     pub(crate) fn wake(self) -> io::Result<Socket> {
         Ok(match self {
             StillSocket::Plain(tcp) => Socket::Plain(TcpStream::from_std(tcp)?),
+            #[cfg(feature = "tls")]
             StillSocket::Tls(mut tls, tcp) => {
                 tls.get_mut().0.enter(tcp)?;
                 Socket::Tls(tls)
@@ -41,21 +47,24 @@ impl StillSocket {
 
     /// Whether closing sends data: each side of TLS sends an alert (RFC 8446 section 6.1).
     pub(crate) fn is_tls(&self) -> bool {
-        matches!(self, StillSocket::Tls(..))
+        !matches!(self, StillSocket::Plain(_))
     }
 }
 
 impl AsFd for StillSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            StillSocket::Plain(tcp) | StillSocket::Tls(_, tcp) => tcp.as_fd(),
+            StillSocket::Plain(tcp) => tcp.as_fd(),
+            #[cfg(feature = "tls")]
+            StillSocket::Tls(_, tcp) => tcp.as_fd(),
         }
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "tls"))]
 mod tests;
 
+#[cfg(feature = "tls")]
 pub(crate) use tcp::Tcp;
 
 /// A socket after its TLS handshake, if there is one.
@@ -63,6 +72,7 @@ pub(crate) use tcp::Tcp;
 pub(crate) enum Socket {
     Plain(TcpStream),
     /// Boxed: the TLS state is larger than a kilobyte, which plain connections should not pay for.
+    #[cfg(feature = "tls")]
     Tls(Box<TlsStream<Tcp>>),
 }
 
@@ -74,6 +84,7 @@ macro_rules! each {
                 let $io = Pin::new(io);
                 $call
             }
+            #[cfg(feature = "tls")]
             Socket::Tls(io) => {
                 let $io = Pin::new(io.as_mut());
                 $call
@@ -88,6 +99,7 @@ impl Socket {
     pub(crate) fn is_quiet(&mut self) -> bool {
         match self {
             Socket::Plain(_) => true,
+            #[cfg(feature = "tls")]
             Socket::Tls(tls) => {
                 let session = tls.get_mut().1;
                 // `wants_read` implies that all decrypted bytes were read and no `close_notify`
@@ -105,6 +117,7 @@ impl Socket {
     pub(crate) fn rest(self) -> io::Result<StillSocket> {
         Ok(match self {
             Socket::Plain(tcp) => StillSocket::Plain(tcp.into_std()?),
+            #[cfg(feature = "tls")]
             Socket::Tls(mut tls) => {
                 let tcp = tls.get_mut().0.leave()?;
                 StillSocket::Tls(tls, tcp)
@@ -116,6 +129,7 @@ impl Socket {
     pub(crate) fn set_zero_linger(&self) -> io::Result<()> {
         match self {
             Socket::Plain(tcp) => tcp.set_zero_linger(),
+            #[cfg(feature = "tls")]
             Socket::Tls(tls) => tls.get_ref().0.stream()?.set_zero_linger(),
         }
     }
@@ -138,6 +152,7 @@ impl Socket {
     ) -> Poll<io::Result<()>> {
         match self {
             Socket::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            #[cfg(feature = "tls")]
             Socket::Tls(tls) => Pin::new(tls.get_mut().0).poll_read(cx, buf),
         }
     }
@@ -173,6 +188,7 @@ impl AsyncWrite for Socket {
     fn is_write_vectored(&self) -> bool {
         match self {
             Socket::Plain(io) => io.is_write_vectored(),
+            #[cfg(feature = "tls")]
             Socket::Tls(io) => io.is_write_vectored(),
         }
     }

@@ -14,7 +14,8 @@ use crate::request::body_watch::BodyWatch;
 use crate::request::upload::BodyReader;
 
 /// The body of a request, bounded by
-/// [`Limits::body_bytes`](crate::Limits::body_bytes) and [`Timeouts::body`](crate::Timeouts::body).
+/// [`Limits::body_bytes`](crate::Limits::body_bytes), or that of its route
+/// ([`RouteLimits`](crate::RouteLimits)), and [`Timeouts::body`](crate::Timeouts::body).
 ///
 /// It implements [`http_body::Body`] and is `Send`, so it works wherever hyper's body type does,
 /// including an axum `Router`.
@@ -52,9 +53,9 @@ use crate::request::upload::BodyReader;
 pub struct Incoming {
     /// `None` where the request has no body, or its body has ended.
     inner: Option<Inner>,
-    /// Remaining bytes of the limit. `None` after an error, which ends the body.
-    left: Option<u64>,
-    /// Set while more of the body is expected.
+    /// Bytes that the service has read. `None` after an error, which ends the body.
+    read: Option<u64>,
+    /// Set if more of the body is expected; it has the limit.
     watch: Option<Arc<BodyWatch>>,
     /// What the service does not read may be read after its reply.
     discards: bool,
@@ -104,33 +105,38 @@ pub enum BodyError {
 impl Incoming {
     pub(crate) fn new(
         inner: hyper::body::Incoming,
-        limit: u64,
         watch: Option<Arc<BodyWatch>>,
         discards: bool,
     ) -> Self {
-        Incoming { inner: Some(Inner::Hyper(inner)), left: Some(limit), watch, discards }
+        Incoming { inner: Some(Inner::Hyper(inner)), read: Some(0), watch, discards }
     }
 
     /// A body that was read completely.
     pub(crate) fn whole(body: Bytes) -> Self {
-        let left = Some(body.len() as u64);
         let inner = Some(body).filter(|body| !body.is_empty()).map(Inner::Whole);
-        Incoming { inner, left, watch: None, discards: false }
+        Incoming { inner, read: Some(0), watch: None, discards: false }
     }
 
     /// A body that the fast path reads.
     pub(crate) fn arriving(body: BodyReader) -> Self {
-        Incoming {
-            left: Some(body.left()),
-            inner: Some(Inner::Arriving(body)),
-            watch: None,
-            discards: false,
-        }
+        let inner = Some(Inner::Arriving(body));
+        Incoming { inner, read: Some(0), watch: None, discards: false }
     }
 
     /// Has `watch` tell the lane how long the service waits for the body.
     pub(crate) fn set_watch(&mut self, watch: Option<Arc<BodyWatch>>) {
         self.watch = watch;
+    }
+
+    /// Whether a body of so many bytes is too large; the lane then knows. The size of a body without a
+    /// watch was checked when it was read.
+    fn exceeds_limit(&self, bytes: u64) -> bool {
+        let Some(watch) = &self.watch else { return false };
+        let is_larger = bytes > watch.limit();
+        if is_larger {
+            watch.set_too_large();
+        }
+        is_larger
     }
 
     /// Polls the source; an error when the next bytes did not arrive in time.
@@ -206,10 +212,15 @@ impl Body for Incoming {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Some(left) = self.left.take() else { return Poll::Ready(None) };
+        let Some(read) = self.read.take() else { return Poll::Ready(None) };
+        // Before the first read if the length is known, so that a client which waits for 100
+        // (Continue) sends nothing in vain.
+        if self.exceeds_limit(read.saturating_add(self.size_hint().lower())) {
+            return Poll::Ready(Some(Err(BodyError::TooLarge)));
+        }
         let polled = self.poll_inner(cx);
         if polled.is_pending() {
-            self.left = Some(left);
+            self.read = Some(read);
         }
         let frame = match ready!(polled) {
             Some(Ok(frame)) => frame,
@@ -219,15 +230,12 @@ impl Body for Incoming {
         if let Some(watch) = &self.watch {
             watch.receive(bytes);
         }
-        self.left = left.checked_sub(bytes);
-        if self.left.is_some() {
-            return Poll::Ready(Some(Ok(frame)));
+        let read = read.saturating_add(bytes);
+        if self.exceeds_limit(read) {
+            return Poll::Ready(Some(Err(BodyError::TooLarge)));
         }
-        // The size of a body without a watch was checked when it was read.
-        if let Some(watch) = &self.watch {
-            watch.set_too_large();
-        }
-        Poll::Ready(Some(Err(BodyError::TooLarge)))
+        self.read = Some(read);
+        Poll::Ready(Some(Ok(frame)))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -20,6 +20,8 @@ pub(crate) struct BodyWatch {
     waits: AtomicU32,
     /// Bytes that the reader has received.
     received: AtomicU64,
+    /// Largest size in bytes.
+    limit: AtomicU64,
     expired: AtomicBool,
     /// It expired because the client was too slow.
     slow: AtomicBool,
@@ -57,6 +59,15 @@ impl BodyWatch {
     /// Whether the next bytes did not come in time.
     pub(crate) fn is_expired(&self) -> bool {
         self.expired.load(Ordering::Acquire)
+    }
+
+    /// Changes the largest size.
+    pub(crate) fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Release);
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Acquire)
     }
 
     /// The body exceeds the limit.
@@ -138,9 +149,9 @@ impl Watched {
 pub(crate) struct Bodies(RefCell<Slab<Watched>>);
 
 impl Bodies {
-    /// Watches a body until [`Bodies::forget`] is called with the key.
-    pub(crate) fn watch(&self, now: Instant, pace: Pace) -> (usize, Arc<BodyWatch>) {
-        let watch = Arc::new(BodyWatch::default());
+    /// Watches a body of at most `limit` bytes until [`Bodies::forget`] is called with the key.
+    pub(crate) fn watch(&self, now: Instant, limit: u64, pace: Pace) -> (usize, Arc<BodyWatch>) {
+        let watch = Arc::new(BodyWatch { limit: limit.into(), ..BodyWatch::default() });
         let watched = Watched {
             watch: Arc::clone(&watch),
             seen: 0,
@@ -204,7 +215,7 @@ mod tests {
         let at = |seconds| begun + Duration::from_secs(seconds);
         let any = Pace::new(None, ALLOWED);
         let expired = |seconds| expire(&bodies, any, at(seconds), ALLOWED);
-        let (_, watch) = bodies.watch(begun, any);
+        let (_, watch) = bodies.watch(begun, 1, any);
         assert_eq!(expired(10), [], "the service does not read");
         watch.wait(Waker::noop());
         assert_eq!(expired(20), [], "first seen waiting");
@@ -248,7 +259,7 @@ mod tests {
     #[test]
     fn a_body_that_is_forgotten_is_freed() {
         let bodies = Bodies::default();
-        let (key, watch) = bodies.watch(Instant::now(), Pace::new(None, ALLOWED));
+        let (key, watch) = bodies.watch(Instant::now(), 1, Pace::new(None, ALLOWED));
         bodies.forget(key);
         assert_eq!(Arc::strong_count(&watch), 1);
         assert!(!bodies.is_awaited());

@@ -1,7 +1,9 @@
 //! The request that the current thread is processing.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
@@ -10,13 +12,32 @@ use scoped_tls::scoped_thread_local;
 use crate::base::clock::Tick;
 use crate::message::request_id::{Id, RequestId};
 use crate::message::trace_context::TraceContext;
+use crate::metrics::RequestRefusal;
+use crate::metrics::kind::KindIndex;
+use crate::request::body_watch::BodyWatch;
 use crate::request::client::ConnectionInfo;
 use crate::request::connection::Connection;
 use crate::request::record::RequestRecord;
+use crate::request::routes::LaneRoutes;
+
+/// What a handler can learn and change of its request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Current {
+    pub(crate) begun: Tick,
+    /// Longest time from `begun` to the head of the reply.
+    pub(crate) allowed: Duration,
+    pub(crate) kind: KindIndex,
+    /// Why the limits of its route reject it.
+    pub(crate) refused: Option<RequestRefusal>,
+}
 
 thread_local! {
-    /// When the request of the current handler began, and its timeout.
-    static CURRENT: Cell<Option<(Tick, Duration)>> = const { Cell::new(None) };
+    /// The request of the current handler.
+    static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
+    /// What watches its body, if part of the body was not read when it began.
+    static BODY: Cell<Option<Arc<BodyWatch>>> = const { Cell::new(None) };
+    /// The routes of this thread's lane.
+    static ROUTES: RefCell<Option<Rc<LaneRoutes>>> = const { RefCell::new(None) };
     /// The request record of that request, on loan to this thread.
     static TRAIL: Cell<Option<Box<RequestRecord>>> = const { Cell::new(None) };
 }
@@ -73,7 +94,7 @@ pub(crate) fn over<T>(connection: &Connection, poll: impl FnOnce() -> T) -> T {
 }
 
 /// The deadline of the current request: [`Timeouts::request`](crate::Timeouts::request) after its
-/// header arrived. Its handler is dropped then. `None` outside a handler, including in a task that the
+/// header arrived, or the time of [`RouteLimits`](crate::RouteLimits). Its handler is dropped then. `None` outside a handler, including in a task that the
 /// handler spawned.
 ///
 /// A handler that calls other services should pass on the remaining time. A handler that computes for
@@ -89,7 +110,58 @@ pub(crate) fn over<T>(connection: &Connection, poll: impl FnOnce() -> T) -> T {
 /// assert_eq!(corelane::deadline(), None);
 /// ```
 pub fn deadline() -> Option<Instant> {
-    CURRENT.get().and_then(|(begun, allowed)| Instant::from(begun).checked_add(allowed))
+    CURRENT.get().and_then(|current| Instant::from(current.begun).checked_add(current.allowed))
+}
+
+/// Names the route of the current request by its template, such as `/div/{n}`, in the syntax of axum
+/// and [`Builder::routes`](crate::Builder::routes). Call it in the handler, or in a router or layer
+/// around it, before the head of the reply is ready. Has no effect elsewhere.
+///
+/// Metrics, logs and the load table count the request under this template. The lane learns it, so that
+/// the cost of later requests whose path matches is known before they are called. Only templates
+/// belong here, never paths: the server learns at most
+/// [`Builder::learnt_routes`](crate::Builder::learnt_routes) of them. A request that matches a template
+/// of [`Builder::routes`](crate::Builder::routes) keeps that one.
+///
+/// ```
+/// async fn divide(path: &str) -> String {
+///     corelane::set_route("/div/{n}");
+///     format!("divided {path}")
+/// }
+/// ```
+pub fn set_route(template: &str) {
+    let Some(current) = CURRENT.get() else { return };
+    ROUTES.with_borrow(|routes| {
+        let (Some(routes), before) = (routes, current.kind.route()) else { return };
+        let route = routes.settle(before, template);
+        if route != before {
+            CURRENT.set(Some(Current { kind: current.kind.on_route(route), ..current }));
+        }
+    });
+}
+
+/// Makes these the routes of the calling thread.
+pub(crate) fn enter(routes: &Rc<LaneRoutes>) {
+    ROUTES.set(Some(Rc::clone(routes)));
+}
+
+/// Changes limits of the current request, if there is one.
+pub(super) fn set_limits(body_bytes: Option<u64>, allowed: Option<Duration>) {
+    let Some(current) = CURRENT.get() else { return };
+    if let Some(allowed) = allowed {
+        CURRENT.set(Some(Current { allowed, ..current }));
+    }
+    if let (Some(bytes), Some(body)) = (body_bytes, BODY.take()) {
+        body.set_limit(bytes);
+        BODY.set(Some(body));
+    }
+}
+
+/// The limits of a route reject the current request, if there is one.
+pub(super) fn refuse(reason: RequestRefusal) {
+    if let Some(current) = CURRENT.get() {
+        CURRENT.set(Some(Current { refused: Some(reason), ..current }));
+    }
 }
 
 /// The id of the current request, in its handler, the body of its reply, or a
@@ -125,14 +197,18 @@ fn peek<T>(read: impl FnOnce(&RequestRecord) -> Option<T>) -> Option<T> {
     peeked.ok().flatten()
 }
 
-/// Runs `poll` with the request that began at `begun` as the current one.
+/// Runs `poll` with `current` as the current request, and keeps what it changes.
 pub(crate) fn within<T>(
-    begun: Tick,
-    allowed: Duration,
+    current: &Cell<Current>,
+    body: Option<&Arc<BodyWatch>>,
     request_record: &Cell<Option<Box<RequestRecord>>>,
     poll: impl FnOnce() -> T,
 ) -> T {
-    let _restored = Restored(CURRENT.replace(Some((begun, allowed))));
+    if let Some(body) = body {
+        BODY.set(Some(Arc::clone(body)));
+    }
+    let before = CURRENT.replace(Some(current.get()));
+    let _restored = Restored { before, current, has_body: body.is_some() };
     lending(request_record, poll)
 }
 
@@ -147,11 +223,20 @@ pub(crate) fn lending<T>(
 }
 
 /// Restores the previous value, also after a panic.
-struct Restored(Option<(Tick, Duration)>);
+struct Restored<'a> {
+    before: Option<Current>,
+    current: &'a Cell<Current>,
+    has_body: bool,
+}
 
-impl Drop for Restored {
+impl Drop for Restored<'_> {
     fn drop(&mut self) {
-        CURRENT.set(self.0);
+        if let Some(current) = CURRENT.replace(self.before) {
+            self.current.set(current);
+        }
+        if self.has_body {
+            BODY.set(None);
+        }
     }
 }
 
@@ -196,16 +281,18 @@ mod tests {
     use http::Version;
 
     use super::*;
-    use crate::metrics::kind::KindIndex;
 
     #[test]
     fn after_a_panic_nothing_of_the_request_is_left() {
         let begun = Tick::now();
-        let mut request_record = RequestRecord::new(KindIndex::new(0, 0), Version::HTTP_11, begun);
+        let kind = KindIndex::new(0, 0);
+        let mut request_record = RequestRecord::new(kind, Version::HTTP_11, begun);
         request_record.id = Some(Id::Made([7; 16]));
         let request_record = Cell::new(Some(Box::new(request_record)));
+        let allowed = Duration::from_secs(1);
+        let current = Cell::new(Current { begun, allowed, kind, refused: None });
         let panicking = || {
-            within(begun, Duration::from_secs(1), &request_record, || {
+            within(&current, None, &request_record, || {
                 assert!(request_id().is_some() && deadline().is_some());
                 std::panic::resume_unwind(Box::new("a panic"));
             });

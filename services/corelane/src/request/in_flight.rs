@@ -26,7 +26,7 @@ use crate::metrics::RequestPhase;
 use crate::metrics::kind::{KindIndex, method_index};
 use crate::request::body_watch::BodyWatch;
 use crate::request::connection::{Connection, Order};
-use crate::request::current;
+use crate::request::current::{self, Current};
 use crate::request::exchanges::Exchange;
 use crate::request::finished::Cut;
 use crate::request::lane_state::{LANE, LaneState, REPLICA};
@@ -44,14 +44,14 @@ const ID_LINE: &[u8] = b"x-request-id: ";
 pub(crate) struct InFlightRequest {
     pub(crate) lane: Rc<LaneState>,
     pub(crate) connection: Rc<Connection>,
-    pub(crate) kind: KindIndex,
+    /// Its kind and deadline, which the service may change.
+    pub(crate) current: Cell<Current>,
     head: bool,
     /// The identifying headers are written after the other fields instead of inserted.
     plain: bool,
     /// The client offers to use another protocol after the reply.
     offers_upgrade: bool,
     version: Version,
-    pub(crate) begun: Tick,
     /// When the head of the reply was ready.
     made: Option<Tick>,
     status: Option<StatusCode>,
@@ -87,16 +87,22 @@ impl InFlightRequest {
         if let Some(accept) = accept {
             shared.metrics.observe_phase(kind, RequestPhase::Accept, accept);
         }
-        let body = has_body.then(|| connection.bodies.watch(lane.clock.get(), lane.receive_pace));
+        let limit = lane.limits.body_bytes;
+        let body =
+            has_body.then(|| connection.bodies.watch(lane.clock.get(), limit, lane.receive_pace));
         shared.metrics.in_flight.add(1);
         shared.metrics.expected.add(expected);
         InFlightRequest {
-            kind,
+            current: Cell::new(Current {
+                begun,
+                allowed: lane.timeouts.request,
+                kind,
+                refused: None,
+            }),
             head: request.method() == Method::HEAD,
             plain: false,
             offers_upgrade: false,
             version: request.version(),
-            begun,
             made: None,
             status: None,
             expected,
@@ -137,12 +143,32 @@ impl InFlightRequest {
     pub(crate) fn begin_upgrade(&self, status: StatusCode) -> bool {
         let upgraded = self.is_upgraded_by(status);
         if upgraded && self.is_http2() {
-            let exchange = self.connection.upgrade(self.kind, self.begun);
+            let exchange = self.connection.upgrade(self.kind(), self.begun());
             self.lane.streams.set_upgrade(Box::new(exchange));
         } else if upgraded {
-            self.connection.begin_upgrade(self.kind, self.begun);
+            self.connection.begin_upgrade(self.kind(), self.begun());
         }
         upgraded && !self.is_http2()
+    }
+
+    /// Its route and method.
+    pub(crate) fn kind(&self) -> KindIndex {
+        self.current.get().kind
+    }
+
+    pub(crate) fn begun(&self) -> Tick {
+        self.current.get().begun
+    }
+
+    /// Largest size of its body in bytes.
+    pub(crate) fn body_limit(&self) -> u64 {
+        self.body.as_ref().map_or(self.lane.limits.body_bytes, |(_, watch)| watch.limit())
+    }
+
+    /// Polls code of the service, with this as the current request.
+    pub(crate) fn within<T>(&self, poll: impl FnOnce() -> T) -> T {
+        let body = self.body.as_ref().map(|(_, watch)| watch);
+        current::within(&self.current, body, &self.request_record, poll)
     }
 
     /// What watches the request's body.
@@ -206,7 +232,7 @@ impl InFlightRequest {
     /// Updates the expected lane time from the load table and returns it.
     pub(crate) fn expect_anew(&mut self) -> u64 {
         self.settle_expected();
-        self.expected = self.lane.shared().load_table.expect(self.kind);
+        self.expected = self.lane.shared().load_table.expect(self.kind());
         self.lane.metrics().expected.add(self.expected);
         self.expected
     }
@@ -238,7 +264,7 @@ impl InFlightRequest {
     #[inline]
     pub(crate) fn begin_poll(&self, now: Tick) {
         self.lane.sends.before_handler(now, self.expected);
-        self.lane.shared().running.begin(self.kind, now);
+        self.lane.shared().running.begin(self.kind(), now);
     }
 
     /// The handler was polled since `begun` and is not ready.
@@ -259,10 +285,10 @@ impl InFlightRequest {
         shared.running.end();
         let service = now.since(started);
         let held = self.held + now.since(polled);
-        shared.load_table.observe(self.kind, held, service);
-        let queued = started.since(self.begun);
-        shared.metrics.observe_phase(self.kind, RequestPhase::Queue, queued);
-        shared.metrics.observe_phase(self.kind, RequestPhase::Handler, service);
+        shared.load_table.observe(self.kind(), held, service);
+        let queued = started.since(self.begun());
+        shared.metrics.observe_phase(self.kind(), RequestPhase::Queue, queued);
+        shared.metrics.observe_phase(self.kind(), RequestPhase::Handler, service);
     }
 
     /// Completes the head of a reply that was made `now`. `body` is the body of a GET.
@@ -273,7 +299,10 @@ impl InFlightRequest {
         if let Some((key, _)) = self.body {
             self.connection.bodies.set_answered(key);
         }
-        self.lane.metrics().observe_duration(self.kind, now.since(self.begun));
+        if let Some(reason) = self.current.get().refused {
+            self.lane.metrics().refuse_request(reason);
+        }
+        self.lane.metrics().observe_duration(self.kind(), now.since(self.begun()));
         // RFC 9110 section 9.3.2: HEAD has the header fields of GET without a body.
         if self.head
             && !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
@@ -339,7 +368,7 @@ impl InFlightRequest {
 
     /// The body of the reply comes in parts.
     pub(crate) fn set_streaming(&self) {
-        let enter = || self.lane.exchanges.stream(self.kind, self.begun);
+        let enter = || self.lane.exchanges.stream(self.kind(), self.begun());
         self.streaming.get_or_init(|| Box::new(enter()));
     }
 
@@ -366,16 +395,17 @@ impl Drop for InFlightRequest {
         self.settle_expected();
         let metrics = self.lane.metrics();
         // Counted before it is removed, so that no reader misses its result.
-        metrics.finish(self.kind, self.status);
+        metrics.finish(self.kind(), self.status);
         metrics.in_flight.sub(1);
         let mut request_record = self.request_record.take();
         if let Some(request_record) = &mut request_record {
+            request_record.set_kind(self.kind());
             request_record.set_cut(self.cut());
         }
         if let Some((key, _)) = self.body {
             self.connection.bodies.forget(key);
         }
-        let made = self.made.map(|made| (self.kind, made));
+        let made = self.made.map(|made| (self.kind(), made));
         self.connection.end_request(made, request_record);
     }
 }

@@ -23,7 +23,7 @@ use crate::request::polls::Polls;
 use crate::request::queue::Queue;
 use crate::request::record::{RequestRecord, RequestRecords};
 use crate::request::retry_budget::RetryBudget;
-use crate::request::routes::Routes;
+use crate::request::routes::{LaneRoutes, Routes};
 use crate::request::send_batch::SendBatch;
 use crate::request::streams::Streams;
 use crate::request::unsent::LaneUnsent;
@@ -67,7 +67,7 @@ pub(crate) struct LaneState {
     lane: Lane,
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
-    pub(crate) routes: Arc<Routes>,
+    pub(crate) routes: Rc<LaneRoutes>,
     /// Whether requests arrive over TLS.
     pub(crate) secure: bool,
     pub(crate) trust: Arc<Trust>,
@@ -136,7 +136,7 @@ impl LaneState {
             load_reports: (*load_reports != LoadReports::Off)
                 .then(|| LaneReports::new(load_report)),
             lane,
-            routes,
+            routes: Rc::new(LaneRoutes::new(routes)),
             trust,
             secure,
             phase: Cell::new(Phase::Serving),
@@ -196,7 +196,7 @@ impl LaneState {
 
     /// The route template of a kind of request.
     pub(crate) fn route(&self, kind: KindIndex) -> &str {
-        &self.routes.names()[kind.route()]
+        self.routes.name(kind.route())
     }
 }
 

@@ -19,6 +19,7 @@ pub(crate) mod record;
 mod refusal;
 pub(crate) mod reply;
 pub(crate) mod retry_budget;
+pub(crate) mod route_limits;
 pub(crate) mod routes;
 pub(crate) mod send_batch;
 pub(crate) mod service;

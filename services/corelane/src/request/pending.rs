@@ -12,12 +12,15 @@ use slab::Slab;
 
 use crate::base::clock::Tick;
 use crate::metrics::kind::KindIndex;
+use crate::request::current::Current;
 
 /// A waiting request.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) kind: KindIndex,
     begun: Tick,
+    /// Longest time from `begun` to the head of the reply.
+    allowed: Cell<Duration>,
     expired: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
@@ -27,11 +30,11 @@ pub(crate) struct Waiting {
 pub(crate) struct Pending(RefCell<Slab<Rc<Waiting>>>);
 
 impl Pending {
-    /// Wakes the requests that have waited for longer than `allowed`, which then see that they
-    /// expired.
-    pub(crate) fn expire(&self, allowed: Duration, now: Tick) {
+    /// Wakes the requests whose deadline has passed, which then see that they expired.
+    pub(crate) fn expire(&self, now: Tick) {
         for (_, waiting) in self.0.borrow().iter() {
-            if !waiting.expired.get() && Duration::from_nanos(now.since(waiting.begun)) > allowed {
+            let lasted = Duration::from_nanos(now.since(waiting.begun));
+            if !waiting.expired.get() && lasted > waiting.allowed.get() {
                 waiting.expired.set(true);
                 if let Some(waker) = waiting.waker.borrow_mut().take() {
                     waker.wake();
@@ -59,11 +62,17 @@ pub(crate) struct PendingRequest {
 }
 
 impl PendingRequest {
-    pub(crate) fn new(pending: &Rc<Pending>, kind: KindIndex, begun: Tick) -> Self {
-        let (expired, waker) = (Cell::new(false), RefCell::new(None));
-        let waiting = Rc::new(Waiting { kind, begun, expired, waker });
+    pub(crate) fn new(pending: &Rc<Pending>, current: Current) -> Self {
+        let Current { kind, begun, allowed, .. } = current;
+        let (allowed, expired, waker) = (allowed.into(), Cell::new(false), RefCell::new(None));
+        let waiting = Rc::new(Waiting { kind, begun, allowed, expired, waker });
         let key = pending.0.borrow_mut().insert(Rc::clone(&waiting));
         PendingRequest { pending: Rc::clone(pending), waiting, key }
+    }
+
+    /// The handler waits, with this time allowed.
+    pub(crate) fn allow(&self, allowed: Duration) {
+        self.waiting.allowed.set(allowed);
     }
 
     /// Whether the deadline has passed. Otherwise registers the waker for it.

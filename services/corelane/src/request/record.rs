@@ -60,6 +60,11 @@ impl RequestRecord {
         self.started = Some(now);
     }
 
+    /// The kind of the request, which its service may have named.
+    pub(crate) fn set_kind(&mut self, kind: KindIndex) {
+        self.kind = kind;
+    }
+
     /// The head of the reply is ready.
     pub(crate) fn answer(&mut self, status: StatusCode, now: Tick) {
         (self.status, self.made) = (Some(status), Some(now));
@@ -260,7 +265,7 @@ impl RequestRecords {
     /// Ends a request whose reply took `write` nanoseconds to write, if it was written.
     pub(crate) fn end(&self, mut request_record: Box<RequestRecord>, write: Option<u64>) {
         if let Some(observer) = &self.observer {
-            let route = &self.routes.names()[request_record.kind.route()];
+            let route = self.routes.name(request_record.kind.route());
             let finished = request_record.finished(route, write);
             // A panic of an observer must not end the lane.
             if catch_unwind(AssertUnwindSafe(|| observer(&finished))).is_err() {

@@ -1,6 +1,7 @@
 //! Replies that the server makes itself: to requests that it rejects, and to errors of the service.
 
 use std::error::Error as StdError;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
@@ -18,6 +19,16 @@ use crate::request::body::BodyError;
 use crate::request::current;
 use crate::request::in_flight::InFlightRequest;
 use crate::request::lane_state::LaneState;
+
+/// The largest body that a route of this process allows by limits of its own. If it is more than a
+/// server allows, the server calls its service for every size, because only the service knows which
+/// route a request has.
+static LARGEST_BODY: AtomicU64 = AtomicU64::new(0);
+
+/// A route allows bodies of so many bytes.
+pub(super) fn raise_largest_body(bytes: u64) {
+    LARGEST_BODY.fetch_max(bytes, Relaxed);
+}
 
 /// Overload reply. `Retry-After` is the time that the lane needs for its expected work.
 pub(super) fn overloaded(lane: &LaneState) -> Problem {
@@ -63,16 +74,12 @@ pub(super) fn refusal(
             return Some((RequestRefusal::TooManyHeaders, Problem::from(status).detail(detail)));
         }
         if header_list_bytes(request) > bytes {
-            let detail =
-                format!("a header list may have at most {bytes} bytes, counting 32 for each field");
-            return Some((RequestRefusal::HeaderTooLarge, Problem::from(status).detail(detail)));
+            return Some((RequestRefusal::HeaderTooLarge, header_too_large(bytes, true)));
         }
     }
     // hyper's own limit does not hold for a head that arrives behind another request.
     if request.version() < Version::HTTP_2 && header_bytes(request) > lane.limits.header_bytes {
-        let bytes = lane.limits.header_bytes;
-        let problem = Problem::from(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
-            .detail(format!("a header section may have at most {bytes} bytes"));
+        let problem = header_too_large(lane.limits.header_bytes, false);
         return Some((RequestRefusal::HeaderTooLarge, problem));
     }
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
@@ -83,19 +90,32 @@ pub(super) fn refusal(
             problem.detail(format!("the request target may have at most {allowed} bytes"));
         return Some((RequestRefusal::UriTooLong, problem));
     }
-    if request.body().size_hint().lower() > lane.limits.body_bytes {
-        return Some((RequestRefusal::BodyTooLarge, too_large(lane)));
+    let (bytes, allowed) = (request.body().size_hint().lower(), lane.limits.body_bytes);
+    // Otherwise only the service knows the limit of the route.
+    if bytes > allowed && LARGEST_BODY.load(Relaxed) <= allowed {
+        return Some((RequestRefusal::BodyTooLarge, too_large(allowed)));
     }
     None
 }
 
+/// Reply for a header of more than `allowed` bytes. `is_list`: counted as HTTP/2 does.
+pub(super) fn header_too_large(allowed: usize, is_list: bool) -> Problem {
+    let problem = Problem::from(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    problem.detail(match is_list {
+        true => {
+            format!("a header list may have at most {allowed} bytes, counting 32 for each field")
+        }
+        false => format!("a header section may have at most {allowed} bytes"),
+    })
+}
+
 /// Least size of the header section of an HTTP/1.1 request, with `: ` and CRLF for each field.
-fn header_bytes<B>(request: &Request<B>) -> usize {
+pub(super) fn header_bytes<B>(request: &Request<B>) -> usize {
     request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
 }
 
 /// Size of the header list of an HTTP/2 request (RFC 9113 section 6.5.2).
-fn header_list_bytes<B>(request: &Request<B>) -> usize {
+pub(super) fn header_list_bytes<B>(request: &Request<B>) -> usize {
     let uri = request.uri();
     let pseudo = [
         (":method", Some(request.method().as_str())),
@@ -109,8 +129,7 @@ fn header_list_bytes<B>(request: &Request<B>) -> usize {
     pseudo.chain(fields).map(|bytes| bytes + 32).sum()
 }
 
-pub(super) fn too_large(lane: &LaneState) -> Problem {
-    let allowed = lane.limits.body_bytes;
+pub(super) fn too_large(allowed: u64) -> Problem {
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large")
         .detail(format!("a request body may have at most {allowed} bytes"))
 }
@@ -125,7 +144,7 @@ pub(super) fn failure(error: BoxError, in_flight: &InFlightRequest) -> Problem {
             return overloaded(lane);
         }
         match error.downcast_ref() {
-            Some(BodyError::TooLarge) => return too_large(lane),
+            Some(BodyError::TooLarge) => return too_large(in_flight.body_limit()),
             Some(BodyError::TimedOut) => return body_timed_out(),
             Some(BodyError::Read(error)) => {
                 current::lending(&in_flight.request_record, || {

@@ -58,13 +58,12 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
             Some((reason, problem)) => Progress::refused(lane, reason, problem),
             None => {
                 let watch = in_flight.body_watch();
-                let limit = lane.limits.body_bytes;
                 let has_body = watch.is_some();
                 // A client that expects 100 (Continue) would send a body that the service
                 // does not want.
                 let discards =
                     has_body && !in_flight.is_http2() && !request.headers().contains_key(EXPECT);
-                let request = request.map(|body| Incoming::new(body, limit, watch, discards));
+                let request = request.map(|body| Incoming::new(body, watch, discards));
                 if in_flight.is_http2() || has_body || connection.is_unflushed() {
                     Progress::Arrived { call: Some(Box::new((service.clone(), request))) }
                 } else {
@@ -141,7 +140,7 @@ impl<S: HttpService> Reply<S> {
     }
 
     fn new(in_flight: InFlightRequest, work: Progress<S>) -> Self {
-        Reply { started: in_flight.begun, in_flight: Some(in_flight), pending: None, work }
+        Reply { started: in_flight.begun(), in_flight: Some(in_flight), pending: None, work }
     }
 }
 
@@ -176,10 +175,10 @@ impl<S: HttpService> Progress<S> {
             return Progress::crowded_out(lane);
         }
         let mut service = service.clone();
-        match lane.queue.admit(in_flight.expected(), in_flight.begun) {
+        match lane.queue.admit(in_flight.expected(), in_flight.begun()) {
             Admission::Start(slot) => {
                 let cx = &mut Context::from_waker(Waker::noop());
-                Progress::started(&mut service, request, slot, in_flight, in_flight.begun, cx)
+                Progress::started(&mut service, request, slot, in_flight, in_flight.begun(), cx)
             }
             Admission::Wait(queued) => {
                 let call = request.take().map(|request| Box::new((service, request)));
@@ -229,7 +228,7 @@ impl<S: HttpService> Future for Reply<S> {
         };
         in_flight.set_polled();
         // The first poll of a request that starts on arrival follows immediately.
-        let mut polled = in_flight.begun;
+        let mut polled = in_flight.begun();
         if let ProgressProjection::Arrived { call } = this.work.as_mut().project() {
             let call = call.take().expect("it arrives once");
             polled = Tick::now();
@@ -239,7 +238,7 @@ impl<S: HttpService> Future for Reply<S> {
             this.work.set(if lane.unsent.is_above_limit() {
                 Progress::crowded_out(lane)
             } else {
-                match lane.queue.admit(expected, in_flight.begun) {
+                match lane.queue.admit(expected, in_flight.begun()) {
                     Admission::Start(slot) => {
                         let (mut service, request) = *call;
                         let request = &mut Some(request);
@@ -284,10 +283,12 @@ impl<S: HttpService> Future for Reply<S> {
             }
         };
         let Poll::Ready(result) = result else {
-            let waiting =
-                || PendingRequest::new(&in_flight.lane.pending, in_flight.kind, in_flight.begun);
+            let current = in_flight.current.get();
+            let waiting = || PendingRequest::new(&in_flight.lane.pending, current);
             // Registered now or earlier. Nothing can have expired since this poll began.
-            let _ = this.pending.get_or_insert_with(waiting).is_expired(cx);
+            let waiting = this.pending.get_or_insert_with(waiting);
+            waiting.allow(current.allowed);
+            let _ = waiting.is_expired(cx);
             return Poll::Pending;
         };
         let now = Tick::now();
@@ -362,7 +363,7 @@ where
     // The handler's reply is ignored: an axum extractor replies 400, for instance.
     if in_flight.body_is_too_large() {
         lane.metrics().refuse_request(RequestRefusal::BodyTooLarge);
-        return Poll::Ready(Err(too_large(lane)));
+        return Poll::Ready(Err(too_large(in_flight.body_limit())));
     }
     made?.map(|result| result.map_err(|error| failure(error.into(), in_flight)))
 }
@@ -373,13 +374,12 @@ fn guard<T>(in_flight: &InFlightRequest, code: impl FnOnce() -> T) -> Result<T, 
     let lane = &in_flight.lane;
     let code = || current::over(&in_flight.connection, code);
     let caught = || catch_unwind(AssertUnwindSafe(code));
-    current::within(in_flight.begun, lane.timeouts.request, &in_flight.request_record, caught)
-        .map_err(|_| {
-            lane.metrics().panics.add(1);
-            let route = lane.route(in_flight.kind);
-            current::lending(&in_flight.request_record, || {
-                tracing::error!(lane = lane.index, route, "a handler panicked");
-            });
-            Problem::from(StatusCode::INTERNAL_SERVER_ERROR)
-        })
+    in_flight.within(caught).map_err(|_| {
+        lane.metrics().panics.add(1);
+        let route = lane.route(in_flight.kind());
+        current::lending(&in_flight.request_record, || {
+            tracing::error!(lane = lane.index, route, "a handler panicked");
+        });
+        Problem::from(StatusCode::INTERNAL_SERVER_ERROR)
+    })
 }

@@ -1,41 +1,141 @@
 //! Route templates: the bounded set of path labels in metrics.
 
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock};
+
 /// The label of a path that no template matches.
 pub(crate) const OTHER: &str = "other";
 
 /// Maximum number of templates: each needs memory for its counters in every lane.
 pub(crate) const MAX_ROUTES: usize = 64;
 
-/// Maps a path to the template that matches it.
+/// Default and maximum number of templates that are learnt from the service.
+pub(crate) const LEARNT_ROUTES: usize = 64;
+pub(crate) const MAX_LEARNT_ROUTES: usize = 512;
+
+/// The templates of a server: those of its settings, then [`OTHER`], then those that it learns.
 #[derive(Debug)]
 pub(crate) struct Routes {
-    matcher: matchit::Router<usize>,
-    /// Names by index; the last is [`OTHER`].
+    given: matchit::Router<usize>,
+    /// Names of the given templates; the last is [`OTHER`].
     names: Vec<String>,
+    /// Names of the learnt templates, filled from the front.
+    learnt: Box<[OnceLock<String>]>,
 }
 
 impl Routes {
-    pub(crate) fn new(templates: &[String]) -> Result<Self, String> {
+    /// These templates, with room to learn so many others.
+    pub(crate) fn new(templates: &[String], learnt: usize) -> Result<Self, String> {
         if templates.len() > MAX_ROUTES {
             return Err(format!("routes: {} templates, allowed are {MAX_ROUTES}", templates.len()));
         }
-        let mut matcher = matchit::Router::new();
+        let mut given = matchit::Router::new();
         for (index, template) in templates.iter().enumerate() {
-            matcher
+            given
                 .insert(template, index)
                 .map_err(|error| format!("routes: template {template:?}: {error}"))?;
         }
         let names = templates.iter().cloned().chain([OTHER.to_owned()]).collect();
-        Ok(Routes { matcher, names })
+        Ok(Routes { given, names, learnt: (0..learnt).map(|_| OnceLock::new()).collect() })
+    }
+
+    /// Index of [`OTHER`]; the given templates are before it, the learnt ones after it.
+    pub(crate) fn other(&self) -> usize {
+        self.names.len() - 1
+    }
+
+    /// Rows that a table by route needs at the start, and once a template is learnt.
+    pub(crate) fn rows(&self) -> (usize, usize) {
+        (self.names.len(), self.learnt.len())
+    }
+
+    pub(crate) fn name(&self, index: usize) -> &str {
+        let given = self.names.get(index);
+        let learnt = || self.learnt.get(index.checked_sub(self.names.len())?)?.get();
+        given.or_else(learnt).map_or(OTHER, String::as_str)
+    }
+
+    /// The known names, by index.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let learnt = self.learnt.iter().map_while(OnceLock::get);
+        self.names.iter().chain(learnt).map(String::as_str)
+    }
+
+    /// Index of a template of the service, which becomes known. `None` if there is no room.
+    fn learn(&self, template: &str) -> Option<usize> {
+        // Lanes that learn at the same time agree: a slot has the template of the first.
+        let mut slots = self.learnt.iter();
+        let slot = slots.position(|slot| slot.get_or_init(|| template.to_owned()) == template)?;
+        Some(self.names.len() + slot)
+    }
+}
+
+/// The templates as one lane uses them. It learns by its own requests, so that it shares nothing.
+#[derive(Debug)]
+pub(crate) struct LaneRoutes {
+    all: Arc<Routes>,
+    /// Whether the settings have templates.
+    has_given: bool,
+    learnt: RefCell<Learnt>,
+}
+
+#[derive(Debug, Default)]
+struct Learnt {
+    matcher: matchit::Router<usize>,
+    /// Indices that are in the matcher, or contradict others there.
+    known: Vec<usize>,
+    /// Whether the log says that there is no room.
+    is_full: bool,
+}
+
+impl LaneRoutes {
+    pub(crate) fn new(all: Arc<Routes>) -> Self {
+        LaneRoutes { has_given: all.other() > 0, learnt: RefCell::default(), all }
+    }
+
+    pub(crate) fn name(&self, index: usize) -> &str {
+        self.all.name(index)
     }
 
     /// Index of the template that matches `path`, or of [`OTHER`].
     pub(crate) fn find(&self, path: &str) -> usize {
-        self.matcher.at(path).map_or(self.names.len() - 1, |found| *found.value)
+        let other = self.all.other();
+        if self.has_given
+            && let Ok(found) = self.all.given.at(path)
+        {
+            return *found.value;
+        }
+        self.learnt.borrow().matcher.at(path).map_or(other, |found| *found.value)
     }
 
-    pub(crate) fn names(&self) -> &[String] {
-        &self.names
+    /// Index of the route of a request that was found at `index`, and whose service names this
+    /// template. A template of the settings remains.
+    #[inline]
+    pub(crate) fn settle(&self, index: usize, template: &str) -> usize {
+        let other = self.all.other();
+        if index < other || (index > other && self.all.name(index) == template) {
+            return index;
+        }
+        self.learn(template)
+    }
+
+    fn learn(&self, template: &str) -> usize {
+        let mut learnt = self.learnt.borrow_mut();
+        let Some(index) = self.all.learn(template) else {
+            if !self.all.learnt.is_empty() && !std::mem::replace(&mut learnt.is_full, true) {
+                let most = self.all.learnt.len();
+                tracing::warn!(template, most, "no room for more routes: they count as other");
+            }
+            return self.all.other();
+        };
+        if !learnt.known.contains(&index) {
+            learnt.known.push(index);
+            // A template that contradicts another one still names its requests, after their calls.
+            if let Err(error) = learnt.matcher.insert(template, index) {
+                tracing::debug!(template, %error, "a route is not matched before its call");
+            }
+        }
+        index
     }
 }
 
@@ -43,16 +143,41 @@ impl Routes {
 mod tests {
     use super::*;
 
+    fn lane(templates: &[&str], learnt: usize) -> LaneRoutes {
+        let templates: Vec<_> = templates.iter().copied().map(String::from).collect();
+        LaneRoutes::new(Arc::new(Routes::new(&templates, learnt).expect("templates are valid")))
+    }
+
     #[test]
     fn paths_map_to_templates() {
-        let templates = ["/", "/div/{n}", "/static/{*path}"].map(String::from);
-        let routes = Routes::new(&templates).expect("templates are valid");
-        let name = |path| routes.names()[routes.find(path)].as_str();
+        let routes = lane(&["/", "/div/{n}", "/static/{*path}"], 0);
+        let name = |path| routes.name(routes.find(path)).to_owned();
         assert_eq!(name("/"), "/");
         assert_eq!(name("/div/4"), "/div/{n}");
         assert_eq!(name("/div/4/5"), OTHER);
         assert_eq!(name("/static/a/b.css"), "/static/{*path}");
         assert_eq!(name("/nope"), OTHER);
-        assert!(Routes::new(&["/{".to_owned()]).is_err_and(|e| e.contains("/{")));
+        assert!(Routes::new(&["/{".to_owned()], 0).is_err_and(|e| e.contains("/{")));
+    }
+
+    #[test]
+    fn templates_of_the_service_are_learnt_by_each_lane_and_named_alike() {
+        let one = lane(&["/div/{n}"], 2);
+        let two = LaneRoutes::new(Arc::clone(&one.all));
+        assert_eq!(one.settle(one.find("/a/1"), "/a/{x}"), 2);
+        assert_eq!((one.find("/a/2"), two.find("/a/2")), (2, 1), "the other lane learns itself");
+        assert_eq!(two.settle(1, "/b"), 3);
+        assert_eq!((two.settle(1, "/a/{x}"), one.name(3)), (2, "/b"));
+        assert_eq!(one.settle(1, "/c"), 1, "no room");
+        assert_eq!(one.settle(one.find("/div/4"), "/div/{*rest}"), 0, "a given template stays");
+        assert_eq!(one.all.names().collect::<Vec<_>>(), ["/div/{n}", OTHER, "/a/{x}", "/b"]);
+    }
+
+    #[test]
+    fn a_template_that_contradicts_another_names_its_requests() {
+        let routes = lane(&[], 4);
+        assert_eq!((routes.settle(0, "/a/{x}"), routes.settle(0, "/a/{y}")), (1, 2));
+        assert_eq!(routes.find("/a/1"), 1);
+        assert_eq!(routes.settle(1, "/a/{y}"), 2);
     }
 }

@@ -1,13 +1,14 @@
 //! The settings of a server, and the checks and sockets that precede its start.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
 use http_body_util::Full;
 use prometheus_client::collector::Collector;
+use prometheus_client::registry::Registry;
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::base::error::Error;
@@ -22,14 +23,17 @@ use crate::message::forwarded::TrustedProxy;
 use crate::os::cpu::{CpuView, Cpus, Lanes, MAX_LANES, Pin, plan};
 use crate::os::listener::{MAX_BACKLOG, bind, open, raise_file_limit};
 use crate::request::finished::{Finished, Observers};
-use crate::request::routes::Routes;
+use crate::request::routes::{MAX_LEARNT_ROUTES, Routes};
 use crate::server::admin;
 use crate::server::control::ServerHandle;
+use crate::server::exposition::registry;
 use crate::server::page::Page;
 use crate::server::run::Server;
 use crate::server::settings::Settings;
 use crate::server::shared::Shared;
-use crate::transport::tls::{Termination, Tls};
+use crate::transport::tls::Termination;
+#[cfg(feature = "tls")]
+use crate::transport::tls::Tls;
 
 /// Collects the settings of a [`Server`]; made by [`Server::builder`].
 ///
@@ -170,6 +174,8 @@ impl Builder {
     }
 
     /// Serves clients over TLS; the admin port stays plaintext. Default: no TLS.
+    /// Needs the feature `tls`.
+    #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.0.tls = Some(tls);
         self
@@ -184,13 +190,24 @@ impl Builder {
     /// [`Timeouts::request`]. Where every route is `other`, cheap and expensive requests of a method
     /// are assumed to cost the same. Metrics, logs and `/lanes` also name requests by route.
     ///
-    /// This setting does not route requests: repeat the templates of your `Router` here.
+    /// This setting does not route requests. A service that names its routes itself does not need it:
+    /// with axum by the layer `corelane::axum::LearnRoutes` (feature `axum`), otherwise by
+    /// [`set_route`](crate::set_route). A template that is listed here takes precedence.
     pub fn routes<I>(mut self, templates: I) -> Self
     where
         I: IntoIterator,
         I::Item: Into<String>,
     {
         self.0.routes = templates.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// How many templates the server learns from [`set_route`](crate::set_route), beyond those of
+    /// [`Builder::routes`]. The requests of further templates count as `other`, and a warning names
+    /// the first. Each template needs about 4 KiB in each lane, which are reserved together with the first.
+    /// Default 64; 0 to 512.
+    pub fn learnt_routes(mut self, most: usize) -> Self {
+        self.0.learnt_routes = most;
         self
     }
 
@@ -304,6 +321,39 @@ impl Builder {
         self
     }
 
+    /// Adds the metrics of a registry to `/metrics`, after those of the server and of each
+    /// [`Builder::collector`]. It is locked and read at each scrape, on the admin thread, so the service
+    /// may register more while it runs. Can be called for several registries.
+    ///
+    /// Names that begin with `corelane_` are reserved: [`Builder::validate`] rejects them, and a scrape
+    /// leaves those out that are registered later.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// use corelane::Server;
+    /// use corelane::prometheus_client::metrics::counter::Counter;
+    /// use corelane::prometheus_client::registry::Registry;
+    ///
+    /// let (mut registry, orders) = (Registry::default(), Counter::<u64>::default());
+    /// registry.register("shop_orders", "Orders that were placed", orders.clone());
+    /// let builder = Server::builder().registry(Arc::new(Mutex::new(registry)));
+    /// assert!(builder.validate().is_ok());
+    /// orders.inc(); // in a handler
+    /// ```
+    pub fn registry(mut self, registry: Arc<Mutex<Registry>>) -> Self {
+        self.0.registries.push(registry);
+        self
+    }
+
+    /// Free ports of this machine, no signals, and a drain that waits for no load balancer.
+    #[cfg(feature = "testing")]
+    pub(crate) fn for_test(mut self) -> Self {
+        let free = SocketAddr::from(([127, 0, 0, 1], 0));
+        self.0.lane.drain.settle = Duration::ZERO;
+        self.bind(free).admin(free).signals(false)
+    }
+
     /// Checks bounds and route templates, without looking at the machine. [`Tls::check`] checks the
     /// files of TLS.
     ///
@@ -348,7 +398,15 @@ impl Builder {
                 page.path
             )));
         }
-        Routes::new(&self.0.routes).map(drop).map_err(Error::Setting)
+        if let Some(name) = self.0.registries.iter().find_map(registry::reserved) {
+            return Err(Error::Setting(format!(
+                "registry: {name} begins with corelane_, which is reserved for the server"
+            )));
+        }
+        if self.0.learnt_routes > MAX_LEARNT_ROUTES {
+            return Err(Error::Setting(format!("learnt_routes: 0 to {MAX_LEARNT_ROUTES}")));
+        }
+        Routes::new(&self.0.routes, 0).map(drop).map_err(Error::Setting)
     }
 
     /// Checks the settings, raises the soft limit of open files and binds all listeners. Clients can
@@ -360,7 +418,7 @@ impl Builder {
     /// the lanes. Or the limit of open files is too low, or an address cannot be bound.
     pub fn build(self) -> Result<Server, Error> {
         self.validate()?;
-        let routes = Routes::new(&self.0.routes).map_err(Error::Setting)?;
+        let routes = Routes::new(&self.0.routes, self.0.learnt_routes).map_err(Error::Setting)?;
         let (tls, certificates) = self.0.tls.as_ref().map(Termination::load).transpose()?.unzip();
         let view = CpuView::read().map_err(Error::system("reading the affinity mask"))?;
         let plan = plan(&view, self.0.lanes, self.0.pin).map_err(Error::Lanes)?;

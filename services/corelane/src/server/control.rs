@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, interval_at, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until};
 
 use crate::base::error::Error;
 use crate::base::phase::Phase;
@@ -153,7 +153,7 @@ async fn report(shared: &Shared, every: Duration) {
                     connections = lane.metrics.open.get(),
                     in_flight = lane.metrics.in_flight.get(),
                     method = kind.method_name(),
-                    route = shared.routes().names()[kind.route()],
+                    route = shared.routes().name(kind.route()),
                     held = ?held,
                     "drain: a handler holds its lane"
                 );
@@ -161,6 +161,30 @@ async fn report(shared: &Shared, every: Duration) {
         }
         before = now;
     }
+}
+
+/// Requests after which a service has shown its routes.
+const MANY: u64 = 1000;
+
+/// Warns once if none of many requests has a route.
+async fn watch_routes(shared: &Shared) {
+    let mut ticks = interval(Duration::from_secs(1));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let finished = || shared.lanes.iter().map(|lane| lane.metrics.finished.get()).sum::<u64>();
+    while finished() < MANY {
+        ticks.tick().await;
+    }
+    let other = shared.routes().other();
+    let mut kinds = shared.lanes.iter().flat_map(|lane| lane.metrics.requests());
+    if kinds.all(|(kind, ..)| kind.route() == other) {
+        tracing::warn!(
+            requests = finished(),
+            "no request has a route, so cheap and expensive ones are not told apart: list the \
+             templates (Builder::routes), or name them (set_route, or the layer \
+             axum::LearnRoutes)"
+        );
+    }
+    pending().await
 }
 
 /// The state of the admin thread, which is not pinned.
@@ -243,6 +267,7 @@ impl Controller {
             () = watchdog::run(&shared.lanes, shared.routes(), lifecycle, stall) => Ok(()),
             _ = self.finished => Ok(()),
             () = cpu::watch(&self.shared.cpus, lanes) => Ok(()),
+            () = watch_routes(shared) => Ok(()),
         }
     }
 }

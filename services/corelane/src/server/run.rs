@@ -1,5 +1,7 @@
 //! Runs a server.
 
+use std::convert::Infallible;
+use std::future::ready;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -117,12 +119,70 @@ impl Server {
     /// they start stays on the lane. A task that a handler spawns outlives its request and has no
     /// deadline; a drain does not wait for it, and it is dropped when the lane ends.
     ///
+    /// Nothing may block in `factory` or a handler, because it holds the lane and all its clients.
+    /// `tokio::runtime::Handle::block_on` and `tokio::task::block_in_place` panic there, so that the
+    /// request is answered `500`; `block_on` of another runtime waits forever if its future needs this
+    /// lane. Await instead, or use [`blocking`](crate::blocking).
+    ///
+    /// [`Server::try_serve`] takes a factory that awaits or fails.
+    ///
     /// # Errors
     ///
-    /// A thread or an event loop cannot be started, or a lane ended unexpectedly.
+    /// A thread or an event loop cannot be started, `factory` panicked, or a lane ended unexpectedly.
     pub fn serve<F, S, B>(self, factory: F) -> Result<Drained, Error>
     where
         F: Fn(&Lane) -> S + Send + Sync + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
+        S::Error: Into<BoxError>,
+        B: Body<Data = Bytes> + 'static,
+        B::Error: Into<BoxError>,
+    {
+        self.try_serve(move |lane| ready(Ok::<_, Infallible>(factory(&lane))))
+    }
+
+    /// As [`Server::serve`], with a factory that may await and fail.
+    ///
+    /// The future of `factory` runs on the lane's own event loop, with its local tasks, so what it
+    /// connects or spawns belongs to the lane. It need not be `Send`. No lane serves, and `/readyz` is
+    /// not ready, before the futures of all lanes are ready. Until then clients wait in the accept
+    /// queues. There is no timeout: use `tokio::time::timeout` for what may hang.
+    ///
+    /// A drain that begins meanwhile, by SIGTERM for instance, drops the futures that still wait, and
+    /// the server returns without having served.
+    ///
+    /// ```
+    /// use std::io;
+    /// use std::rc::Rc;
+    ///
+    /// use bytes::Bytes;
+    /// use corelane::{Incoming, Server};
+    /// use http::{Request, Response};
+    /// use http_body_util::Full;
+    ///
+    /// # fn main() -> Result<(), corelane::Error> {
+    /// let server = Server::builder().bind("127.0.0.1:0".parse().unwrap()).build()?;
+    /// # server.handle().stop();
+    /// server.try_serve(|lane| async move {
+    ///     // A connection to a database, for instance, which belongs to this lane.
+    ///     let text = Rc::new(format!("lane {} is ready\n", lane.index()));
+    ///     Ok::<_, io::Error>(tower::service_fn(move |_request: Request<Incoming>| {
+    ///         let reply = Response::new(Full::<Bytes>::from((*text).clone()));
+    ///         async move { Ok::<_, io::Error>(reply) }
+    ///     }))
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Factory`] if `factory` failed or panicked: the first such error, with the index of its
+    /// lane. Otherwise as [`Server::serve`].
+    pub fn try_serve<F, T, S, E, B>(self, factory: F) -> Result<Drained, Error>
+    where
+        F: Fn(Lane) -> T + Send + Sync + 'static,
+        T: Future<Output = Result<S, E>> + 'static,
+        E: Into<BoxError>,
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
         S::Error: Into<BoxError>,
         B: Body<Data = Bytes> + 'static,
@@ -136,9 +196,11 @@ impl Server {
         outcome
     }
 
-    fn run<F, S>(mut self, factory: F) -> Result<Drained, Error>
+    fn run<F, T, S, E>(mut self, factory: F) -> Result<Drained, Error>
     where
-        F: Fn(&Lane) -> S + Send + Sync + 'static,
+        F: Fn(Lane) -> T + Send + Sync + 'static,
+        T: Future<Output = Result<S, E>> + 'static,
+        E: Into<BoxError>,
         S: HttpService,
     {
         let shared = Arc::clone(&self.handle.shared);
@@ -184,6 +246,7 @@ impl Server {
                 inboxes: Arc::clone(inboxes),
                 lanes: Arc::clone(&shared.lanes),
                 lifecycle: Arc::clone(&shared.parts.lifecycle),
+                start: Arc::clone(&shared.parts.start),
                 limit: self.settings.limits().connections,
             };
             match spawn(Thread::Acceptor, &events, || acceptor.run()) {
@@ -228,7 +291,7 @@ impl Server {
 }
 
 /// Starts a thread per lane. Returns their number, and the error if one could not be started.
-fn start_lanes<F, S>(
+fn start_lanes<F, T, S, E>(
     sources: Vec<Source>,
     settings: &Settings,
     shared: &Arc<Shared>,
@@ -236,7 +299,9 @@ fn start_lanes<F, S>(
     events: &Sender<Event>,
 ) -> (usize, Option<Error>)
 where
-    F: Fn(&Lane) -> S + Send + Sync + 'static,
+    F: Fn(Lane) -> T + Send + Sync + 'static,
+    T: Future<Output = Result<S, E>> + 'static,
+    E: Into<BoxError>,
     S: HttpService,
 {
     let mut started = 0;

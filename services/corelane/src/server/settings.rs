@@ -1,15 +1,17 @@
 //! The settings of a server as plain data.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use prometheus_client::collector::Collector;
+use prometheus_client::registry::Registry;
 
 use crate::base::listen::Listen;
 use crate::base::settings::{Limits, Placement, Timeouts};
 use crate::lane::run::LaneSettings;
 use crate::message::forwarded::Trust;
 use crate::os::cpu::{Lanes, Pin};
+use crate::request::routes::LEARNT_ROUTES;
 use crate::server::page::Page;
 use crate::transport::tls::Tls;
 
@@ -28,9 +30,11 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<Tls>,
     pub(crate) trust: Trust,
     pub(crate) routes: Vec<String>,
+    pub(crate) learnt_routes: usize,
     pub(crate) signals: bool,
     pub(crate) pages: Vec<Page>,
     pub(crate) collectors: Vec<Arc<dyn Collector>>,
+    pub(crate) registries: Vec<Arc<Mutex<Registry>>>,
 }
 
 impl Default for Settings {
@@ -47,9 +51,11 @@ impl Default for Settings {
             tls: None,
             trust: Trust::default(),
             routes: Vec::new(),
+            learnt_routes: LEARNT_ROUTES,
             signals: true,
             pages: Vec::new(),
             collectors: Vec::new(),
+            registries: Vec::new(),
         }
     }
 }

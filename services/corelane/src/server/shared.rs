@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::phase::{Lifecycle, Phase};
+use crate::base::phase::{Lifecycle, Phase, StartGate};
 use crate::base::settings::Placement;
 use crate::lane::inbox::Inboxes;
 use crate::lane::moving::mailbox::Mailbox;
@@ -46,7 +46,7 @@ impl Shared {
         let count = plan.lanes.len();
         let least_loaded = placement == Placement::LeastLoaded;
         Arc::new(Shared {
-            lanes: LaneGroup::new(&plan.lanes, routes.names().len(), of_address),
+            lanes: LaneGroup::new(&plan.lanes, routes.rows(), of_address),
             plan,
             cpus,
             parts: ServerParts {
@@ -58,6 +58,7 @@ impl Shared {
                 },
                 tls: tls.map(Arc::new),
                 lifecycle: Arc::new(Lifecycle::new()),
+                start: Arc::new(StartGate::new(count)),
                 mailboxes: (0..count).map(|_| Mailbox::new()).collect(),
                 inboxes: least_loaded.then(|| Arc::new(Inboxes::new(count))),
             },

@@ -1,6 +1,7 @@
 //! Serves by hyper what the fast path does not: HTTP/2, and HTTP/1.1 from the first request that is
 //! not plain.
 
+#[cfg(feature = "http2")]
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -10,7 +11,9 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::StatusCode;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http1;
+#[cfg(feature = "http2")]
+use hyper::server::conn::http2;
 use hyper_util::rt::TokioIo;
 use tokio::task::spawn_local;
 
@@ -24,6 +27,7 @@ use crate::request::service::HttpService;
 use crate::transport::connections::Registration;
 use crate::transport::final_response::{FINAL_RESPONSE_TIMEOUT, say};
 use crate::transport::stream::Stream;
+#[cfg(feature = "http2")]
 use crate::transport::stream_task::StreamExecutor;
 use crate::transport::upgrade::{LaneStream, upgrade};
 
@@ -61,6 +65,7 @@ const HYPER_HEADERS: usize = 100;
 #[derive(Clone, Debug)]
 pub(crate) struct HttpSettings {
     http1: http1::Builder,
+    #[cfg(feature = "http2")]
     http2: http2::Builder<StreamExecutor>,
 }
 
@@ -81,24 +86,11 @@ impl HttpSettings {
         if limits.headers != HYPER_HEADERS {
             http1.max_headers(limits.headers);
         }
-        let mut http2 = http2::Builder::new(StreamExecutor { streams: Rc::clone(&lane.streams) });
-        let header_bytes = u32::try_from(limits.header_bytes).unwrap_or(u32::MAX);
-        http2
-            // h2 answers a longer list with 431, and ends a connection whose CONTINUATION frames
-            // far exceed it.
-            .max_header_list_size(header_bytes.saturating_mul(HEADER_LISTS))
-            .max_concurrent_streams(STREAMS)
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_send_buf_size(SEND_BUFFER)
-            .max_pending_accept_reset_streams(RESET_STREAMS)
-            .max_local_error_reset_streams(ERROR_STREAMS)
-            // RFC 8441: WebSocket over HTTP/2.
-            .enable_connect_protocol()
-            // hyper's pings need a timer per connection. The sweep ends idle connections and those
-            // that do not read their replies.
-            .keep_alive_interval(None);
-        HttpSettings { http1, http2 }
+        HttpSettings {
+            http1,
+            #[cfg(feature = "http2")]
+            http2: http2_settings(lane),
+        }
     }
 
     /// Serves a connection of HTTP/1.1 to its end, from `prefix` on, which was read before.
@@ -118,6 +110,7 @@ impl HttpSettings {
     }
 
     /// Serves a connection of HTTP/2, from `prefix` on, which was read before.
+    #[cfg(feature = "http2")]
     pub(crate) fn serve_http2<S: HttpService>(
         &self,
         dispatch: Dispatch<S>,
@@ -131,6 +124,29 @@ impl HttpSettings {
         let http = self.http2.serve_connection(TokioIo::new(stream), dispatch);
         spawn_local(run_http2(http, connection));
     }
+}
+
+/// The settings of HTTP/2.
+#[cfg(feature = "http2")]
+fn http2_settings(lane: &LaneState) -> http2::Builder<StreamExecutor> {
+    let mut http2 = http2::Builder::new(StreamExecutor { streams: Rc::clone(&lane.streams) });
+    let header_bytes = u32::try_from(lane.limits.header_bytes).unwrap_or(u32::MAX);
+    http2
+        // h2 answers a longer list with 431, and ends a connection whose CONTINUATION frames
+        // far exceed it.
+        .max_header_list_size(header_bytes.saturating_mul(HEADER_LISTS))
+        .max_concurrent_streams(STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .max_pending_accept_reset_streams(RESET_STREAMS)
+        .max_local_error_reset_streams(ERROR_STREAMS)
+        // RFC 8441: WebSocket over HTTP/2.
+        .enable_connect_protocol()
+        // hyper's pings need a timer per connection. The sweep ends idle connections and those
+        // that do not read their replies.
+        .keep_alive_interval(None);
+    http2
 }
 
 /// Counts and logs the end of a connection.
@@ -151,6 +167,14 @@ fn fault(error: &hyper::Error) -> Option<Refusal> {
         let large = error.is_parse_too_large();
         return Some(if large { Refusal::HeaderTooLarge } else { Refusal::BadRequest });
     }
+    #[cfg(feature = "http2")]
+    return http2_fault(error);
+    #[cfg(not(feature = "http2"))]
+    None
+}
+
+#[cfg(feature = "http2")]
+fn http2_fault(error: &hyper::Error) -> Option<Refusal> {
     let error = error.source()?.downcast_ref::<h2::Error>()?;
     match error.reason()? {
         _ if !error.is_library() => None, // the client's own GOAWAY
@@ -160,6 +184,7 @@ fn fault(error: &hyper::Error) -> Option<Refusal> {
 }
 
 type Http1<S> = http1::Connection<TokioIo<LaneStream>, Dispatch<S>>;
+#[cfg(feature = "http2")]
 type Http2<S> = http2::Connection<TokioIo<Stream>, Dispatch<S>, StreamExecutor>;
 
 /// The result of a connection's task.
@@ -243,12 +268,14 @@ fn time_out<S: HttpService>(
     })
 }
 
+#[cfg(feature = "http2")]
 fn run_http2<S: HttpService>(mut http: Http2<S>, connection: Rc<Connection>) -> impl Future {
     async move {
         ended(&connection, poll_fn(|cx| poll_http2(&mut http, &connection, cx)).await);
     }
 }
 
+#[cfg(feature = "http2")]
 fn poll_http2<S: HttpService>(
     http: &mut Http2<S>,
     connection: &Connection,

@@ -45,6 +45,7 @@ impl<S: HttpService> LaneService<S> {
     }
 
     /// Gives a connection of HTTP/2 to hyper, from `prefix` on, which was read before.
+    #[cfg(feature = "http2")]
     pub(crate) fn serve_http2(&self, registration: Registration, socket: Socket, prefix: Bytes) {
         let dispatch = self.dispatch(&registration.connection);
         self.settings.serve_http2(dispatch, registration, socket, prefix);

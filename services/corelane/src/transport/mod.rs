@@ -27,7 +27,9 @@ pub(crate) mod parking_lot;
 pub(crate) mod plain;
 pub(crate) mod resting;
 pub(crate) mod stream;
+#[cfg(feature = "http2")]
 pub(crate) mod stream_task;
+#[cfg_attr(not(feature = "tls"), path = "tls/off.rs")]
 pub(crate) mod tls;
 pub(crate) mod upgrade;
 

@@ -5,30 +5,42 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::rc::Rc;
+#[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
+#[cfg(feature = "tls")]
 use http::StatusCode;
+#[cfg(feature = "tls")]
 use rustls::{CipherSuite, ProtocolVersion, ServerConfig, ServerConnection};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::net::TcpStream;
+#[cfg(feature = "tls")]
 use tokio_rustls::TlsAcceptor;
 
+#[cfg(feature = "tls")]
 use crate::message::problem::Problem;
 use crate::message::proxy_header::{self, Parsed};
+#[cfg(feature = "tls")]
 use crate::metrics::{Handshake, Refusal};
-use crate::os::socket::{Socket, Tcp};
+use crate::os::socket::Socket;
+#[cfg(feature = "tls")]
+use crate::os::socket::Tcp;
+#[cfg(feature = "tls")]
 use crate::request::client::TlsInfo;
 use crate::request::connection::Connection;
+#[cfg(feature = "tls")]
 use crate::request::lane_state::LaneState;
 use crate::request::service::HttpService;
 use crate::transport::connections::{Connections, Registration};
+#[cfg(feature = "tls")]
 use crate::transport::final_response::dismiss;
 use crate::transport::host::LaneService;
 use crate::transport::plain::go_on;
 
 /// The preface of an HTTP/2 client without TLS (RFC 9113 section 3.4).
+#[cfg(feature = "http2")]
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Buffer for the first read: large enough for the header of an ordinary request.
@@ -37,6 +49,7 @@ const FIRST_READ: usize = 2048;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     Http1,
+    #[cfg(feature = "http2")]
     Http2,
 }
 
@@ -61,6 +74,7 @@ pub(crate) async fn serve<S: HttpService>(
     let Some(Opened { protocol, socket, prefix }) = opened else { return };
     match protocol {
         Protocol::Http1 => go_on(&host, registration, socket, prefix),
+        #[cfg(feature = "http2")]
         Protocol::Http2 => host.serve_http2(registration, socket, prefix),
     }
 }
@@ -74,7 +88,6 @@ async fn open(
     mut socket: TcpStream,
     proxied: bool,
 ) -> Option<Opened> {
-    let lane = &*connections.lane;
     let ours = Rc::clone(connection);
     let opened = async {
         // Boxed, so that other connections do not pay for its buffers.
@@ -83,7 +96,10 @@ async fn open(
         }
         match &connections.tls {
             None => detect(Socket::Plain(socket), ours).await,
-            Some(tls) => accept(socket, Arc::clone(&tls.config), ours, lane).await,
+            #[cfg(feature = "tls")]
+            Some(tls) => accept(socket, Arc::clone(&tls.config), ours, &connections.lane).await,
+            #[cfg(not(feature = "tls"))]
+            Some(tls) => match **tls {},
         }
     };
     tokio::select! {
@@ -127,6 +143,7 @@ async fn read_proxy_header(socket: &mut TcpStream, connection: &Connection) -> i
 }
 
 /// Performs the handshake. `None`: there is no connection to serve, and failures are counted.
+#[cfg(feature = "tls")]
 async fn accept(
     socket: TcpStream,
     config: Arc<ServerConfig>,
@@ -143,6 +160,7 @@ async fn accept(
 }
 
 /// Answers a client whose first byte is `first`.
+#[cfg(feature = "tls")]
 async fn answer(
     first: u8,
     socket: TcpStream,
@@ -173,6 +191,7 @@ async fn answer(
     connection.end_handshake();
     connection.client.set_tls(agreed(stream.get_ref().1));
     let protocol = match stream.get_ref().1.alpn_protocol() {
+        #[cfg(feature = "http2")]
         Some(b"h2") => Some(Protocol::Http2),
         Some(_) => Some(Protocol::Http1),
         None => None,
@@ -239,6 +258,7 @@ fn poll_first(
 }
 
 /// The protocol that starts with `bytes`; `None` while both are possible.
+#[cfg(feature = "http2")]
 fn protocol_of(bytes: &[u8]) -> Option<Protocol> {
     if bytes.starts_with(PREFACE) {
         Some(Protocol::Http2)
@@ -249,7 +269,12 @@ fn protocol_of(bytes: &[u8]) -> Option<Protocol> {
     }
 }
 
-#[cfg(test)]
+#[cfg(not(feature = "http2"))]
+fn protocol_of(_bytes: &[u8]) -> Option<Protocol> {
+    Some(Protocol::Http1)
+}
+
+#[cfg(all(test, feature = "http2"))]
 mod tests {
     use std::task::Waker;
 

@@ -47,8 +47,8 @@ impl Moves for NoMoves {
 }
 
 fn connections() -> Rc<Connections> {
-    let routes = Arc::new(Routes::new(&[]).expect("no templates"));
-    let lane = Lane { index: 0, lanes: LaneGroup::new(&[None], routes.names().len(), None) };
+    let routes = Arc::new(Routes::new(&[], 0).expect("no templates"));
+    let lane = Lane { index: 0, lanes: LaneGroup::new(&[None], routes.rows(), None) };
     let shared =
         RequestShared { routes, load_report: Arc::default(), secure: false, trust: Arc::default() };
     let lane = Rc::new(LaneState::new(lane, &RequestSettings::default(), shared));

@@ -117,7 +117,7 @@ fn a_lane_that_cannot_begin_holds_no_connection_hostage() {
                 good(lane)
             })
         }));
-        assert!(matches!(ended, Err(Error::ThreadEnded { .. })), "{placement}: {ended:?}");
+        assert!(matches!(ended, Err(Error::Factory { lane: 1, .. })), "{placement}: {ended:?}");
         early.iter_mut().for_each(|client| assert!(client.read_to_close().is_empty()));
         assert!(TcpStream::connect(address).is_err(), "{placement}: the port is free");
     }

@@ -1,15 +1,21 @@
 //! What a service adds to the admin port: pages, metrics, and whether what it needs is there.
 
 use std::fmt;
+use std::sync::{Arc, Mutex};
 
 use crate::support::{Client, Handlers, Running, builder};
 use bytes::Bytes;
 use corelane::prometheus_client::collector::Collector;
 use corelane::prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use corelane::prometheus_client::metrics::counter::Counter;
+use corelane::prometheus_client::metrics::family::Family;
 use corelane::prometheus_client::metrics::gauge::ConstGauge;
+use corelane::prometheus_client::registry::Registry;
 use corelane::{Error, Server};
 use http::{Request, Response};
 use http_body_util::Full;
+
+type Labels = Vec<(String, String)>;
 
 #[derive(Debug)]
 struct Books;
@@ -74,6 +80,38 @@ fn the_services_metrics_follow_those_of_the_server() {
     let text = server.admin_get("/metrics").text();
     let place = |name: &str| text.find(name).expect("it is shown");
     assert!(place("corelane_build_info") < place("shop_books"));
+}
+
+#[test]
+fn a_registry_of_the_service_is_served_with_what_it_gets_later() {
+    let registry = Arc::new(Mutex::new(Registry::default()));
+    let (orders, sizes) = (Counter::<u64>::default(), Family::<Labels, Counter>::default());
+    let register = |name: &str, metric: Counter| {
+        registry.lock().expect("no panic").register(name, "Of the test", metric);
+    };
+    register("shop_orders", orders.clone());
+    registry.lock().expect("no panic").register("shop_sizes", "By size", sizes.clone());
+    let settings = builder().collector(Books).registry(Arc::clone(&registry));
+    let server = Running::start(settings, Handlers::new().factory());
+    orders.inc_by(3);
+    sizes.get_or_create(&vec![("size".to_owned(), "large".to_owned())]).inc();
+    register("shop_late", Counter::default());
+    // A second family of this name would end the scrape.
+    register("corelane_ready", Counter::default());
+    assert_eq!((server.metric("shop_books"), server.metric("shop_orders_total")), (7.0, 3.0));
+    assert_eq!(server.metric("shop_sizes_total{size=\"large\"}"), 1.0);
+    assert_eq!(server.metric("shop_late_total"), 0.0);
+    let text = server.admin_get("/metrics").text();
+    assert_eq!(text.matches("# HELP corelane_ready ").count(), 1);
+    assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1);
+}
+
+#[test]
+fn names_of_the_server_are_an_error_of_the_start() {
+    let mut registry = Registry::with_prefix("corelane");
+    registry.register("orders", "Of the test", Counter::<u64>::default());
+    let valid = Server::builder().registry(Arc::new(Mutex::new(registry))).validate();
+    assert!(matches!(valid, Err(Error::Setting(text)) if text.contains("corelane_orders")));
 }
 
 #[test]

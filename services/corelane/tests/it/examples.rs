@@ -160,6 +160,32 @@ fn graceful_by_a_signal() {
 }
 
 #[test]
+fn multipart() {
+    let example = Example::start("multipart");
+    let send = |path: &str, file: usize| {
+        let head =
+            "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.bin\"\r\n\r\n";
+        let body = [head, &"x".repeat(file), "\r\n--b--\r\n"].concat();
+        let mut client = example.connect();
+        client.send(format!(
+            "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: multipart/form-data; boundary=b\r\n\
+             Content-Length: {}\r\n\r\n",
+            body.len()
+        ));
+        // What is rejected by its length is not sent.
+        if path == "/upload" {
+            client.send(body);
+        }
+        client.read_answer()
+    };
+    // Larger than the limits of the server and of axum.
+    let answer = send("/upload", 3_000_000);
+    assert_eq!((answer.status, answer.text().as_str()), (200, "a.bin: 3000000 bytes\n"));
+    assert_eq!(send("/note", 3_000_000).status, 413);
+    example.terminate();
+}
+
+#[test]
 fn tls_with_files() {
     let authority = Authority::new();
     let files = authority.ready();

@@ -201,6 +201,19 @@ fn a_request_that_is_cut_with_its_call_counts_once() {
 }
 
 #[test]
+fn code_that_would_block_the_lane_panics_alone() {
+    async fn block_on() -> &'static str {
+        tokio::runtime::Handle::current().block_on(async { "not reached" })
+    }
+    let server = Running::start(builder(), |_lane: &Lane| {
+        Router::new().route("/on", get(block_on)).route("/", get(async || "hello"))
+    });
+    let mut client = server.connect();
+    assert_eq!(client.get("/on").status, 500);
+    assert_eq!(client.get("/").text(), "hello");
+}
+
+#[test]
 fn a_panic_in_a_call_is_its_requests_alone() {
     let (server, _blocked, _release) = start(Limits::default());
     let mut client = server.connect();

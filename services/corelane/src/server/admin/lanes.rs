@@ -172,7 +172,7 @@ impl View {
 impl LaneView {
     fn take(shared: &Shared, index: usize, busy: f64, now: Instant) -> LaneView {
         let (lane, cpu) = (&shared.lanes[index], shared.lanes[index].cpu.get());
-        let route = |index: usize| shared.routes().names()[index].clone();
+        let route = |index: usize| shared.routes().name(index).to_owned();
         let (metrics, inboxes) = (&lane.metrics, shared.inboxes());
         LaneView {
             lane: index,
@@ -200,7 +200,7 @@ impl LaneView {
                 arrived: metrics.arrived.get(),
                 requests: metrics.finished(),
                 shed: metrics.refused_for(RequestRefusal::QueueFull),
-                stalls: lane.stalls.counts().sum(),
+                stalls: lane.stalls.total(),
                 panics: metrics.panics.get(),
             },
             routes: top(&lane.load_table, route),
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn routes_are_listed_by_the_time_they_held_the_lane() {
-        let table = LoadTable::new(20);
+        let table = LoadTable::new((20, 0));
         for route in 0..20 {
             table.observe(KindIndex::new(route, 0), 1_000_000, 2_000_000);
         }
@@ -260,6 +260,6 @@ mod tests {
         assert_eq!(seen(&rows[0]), ("/7".to_owned(), "GET", 100, 0.592));
         assert_eq!(seen(&rows[1]), ("/3".to_owned(), "POST", 1, 0.296));
         assert_eq!((rows[0].lane_ms.mean, rows[0].service_ms.mean), (1.0, 2.0));
-        assert!(top(&LoadTable::new(1), |_| String::new()).is_empty());
+        assert!(top(&LoadTable::new((1, 0)), |_| String::new()).is_empty());
     }
 }

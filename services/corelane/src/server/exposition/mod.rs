@@ -6,6 +6,7 @@
 mod config;
 mod connections;
 mod process;
+pub(crate) mod registry;
 
 use std::cell::Cell;
 use std::fmt;
@@ -23,6 +24,7 @@ use crate::load::lane::LaneShared;
 use crate::load::table::{LoadTable, Row};
 use crate::metrics::kind::METHODS;
 use crate::metrics::{CODES, Family, LaneMetrics, Value};
+use crate::server::exposition::registry::Registered;
 use crate::server::settings::Settings;
 use crate::server::shared::Shared;
 
@@ -269,6 +271,7 @@ const PHASES: Family = Family::histogram(
 #[derive(Debug)]
 pub(crate) struct Exposition {
     registry: Registry,
+    registered: Vec<Registered>,
     /// Length of the last output, as an estimate for the next.
     length: Cell<usize>,
 }
@@ -290,12 +293,16 @@ impl Exposition {
         for collector in &settings.collectors {
             registry.register_collector(Box::new(OfService(Arc::clone(collector))));
         }
-        Exposition { registry, length: Cell::new(0) }
+        Exposition { registry, registered: settings.registries.clone(), length: Cell::new(0) }
     }
 
     pub(crate) fn render(&self) -> Result<String, fmt::Error> {
         let mut out = String::with_capacity(self.length.get() + 16 * 1024);
-        text::encode(&mut out, &self.registry)?;
+        text::encode_registry(&mut out, &self.registry)?;
+        for registry in &self.registered {
+            registry::append(&mut out, registry)?;
+        }
+        text::encode_eof(&mut out)?;
         self.length.set(out.len());
         Ok(out)
     }
@@ -398,10 +405,10 @@ impl LaneCollector {
         let mut series = STALLS.begin(out)?;
         for (lane, shared) in self.each() {
             // Includes those without requests, because a rate needs the 0 before the first.
-            let routes = self.shared.routes().names().iter().map(String::as_str).chain([NO_ROUTE]);
-            for (route, n) in routes.zip(shared.stalls.counts()) {
-                series.add(&[("lane", lane), ("route", route)], n)?;
+            for (index, route) in self.shared.routes().names().enumerate() {
+                series.add(&[("lane", lane), ("route", route)], shared.stalls.of(index))?;
             }
+            series.add(&[("lane", lane), ("route", NO_ROUTE)], shared.stalls.without_route())?;
         }
         Ok(())
     }
@@ -411,7 +418,7 @@ impl LaneCollector {
         for (family, read) in OF_LOAD_TABLE {
             let mut series = family.begin(out)?;
             for row in &rows {
-                let route = &self.shared.routes().names()[row.route];
+                let route = self.shared.routes().name(row.route);
                 series.add(&[("route", route), ("method", row.method)], read(row))?;
             }
         }
@@ -419,11 +426,11 @@ impl LaneCollector {
     }
 
     fn requests(&self, out: &mut DescriptorEncoder) -> fmt::Result {
-        let routes = self.shared.routes().names();
+        let routes = self.shared.routes();
         let mut series = REQUESTS.begin(out)?;
         for (lane, shared) in self.each() {
             for (kind, code, n) in shared.metrics.requests() {
-                let (route, method) = (&routes[kind.route()], METHODS[kind.method()]);
+                let (route, method) = (routes.name(kind.route()), METHODS[kind.method()]);
                 let code = &self.codes[code];
                 series.add(
                     &[("lane", lane), ("route", route), ("method", method), ("code", code)],
@@ -434,13 +441,14 @@ impl LaneCollector {
         let mut series = DURATION.begin(out)?;
         for (lane, shared) in self.each() {
             for (route, histogram) in shared.metrics.durations() {
-                series.add_histogram(&[("lane", lane), ("route", &routes[route])], histogram)?;
+                series
+                    .add_histogram(&[("lane", lane), ("route", routes.name(route))], histogram)?;
             }
         }
         let mut series = PHASES.begin(out)?;
         for (lane, shared) in self.each() {
             for (phase, route, histogram) in shared.metrics.phases() {
-                let labels = [("lane", lane), ("route", &routes[route]), ("phase", phase)];
+                let labels = [("lane", lane), ("route", routes.name(route)), ("phase", phase)];
                 series.add_histogram(&labels, histogram)?;
             }
         }

@@ -288,6 +288,7 @@ impl<S: HttpService> Turn<'_, S> {
         match self.socket {
             Socket::Plain(_) => Stage::Broken,
             // RFC 8446 section 6.1: each side says that it ends.
+            #[cfg(feature = "tls")]
             Socket::Tls(_) => Stage::Leaving(Closing::at_rest()),
         }
     }

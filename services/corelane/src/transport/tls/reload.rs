@@ -140,7 +140,9 @@ fn config(certificates: Arc<Certificates>) -> Result<ServerConfig, Error> {
         .map_err(refused)?
         .with_no_client_auth()
         .with_cert_resolver(certificates);
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    #[cfg(feature = "http2")]
+    config.alpn_protocols.insert(0, b"h2".to_vec());
     // Tickets instead of a cache: lanes share no sessions and do not wait for each other.
     config.ticketer = Ticketer::new().map_err(refused)?;
     Ok(config)

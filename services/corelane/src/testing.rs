@@ -1,0 +1,162 @@
+//! A server for the tests of a service.
+
+use std::net::SocketAddr;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use tower::Service;
+
+use crate::base::error::{BoxError, Error};
+use crate::load::lane::{Lane, LaneShared};
+use crate::request::body::Incoming;
+use crate::server::builder::Builder;
+use crate::server::control::ServerHandle;
+use crate::server::run::Server;
+use crate::server::threads::Drained;
+
+/// Interval between two looks at a server that starts.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// A server on free ports of `127.0.0.1`, on threads of its own, that is drained when it is dropped.
+///
+/// It has the settings of its [`Builder`], except for addresses, signals, which it leaves to the test
+/// runner, and [`Drain::settle`](crate::Drain::settle), which is 0. Several of them run side by side.
+///
+/// ```
+/// use std::convert::Infallible;
+/// use std::io::{Read, Write};
+/// use std::net::TcpStream;
+///
+/// use bytes::Bytes;
+/// use corelane::testing::TestServer;
+/// use corelane::{Incoming, Lanes, Server};
+/// use http::{Request, Response};
+/// use http_body_util::Full;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = TestServer::start(Server::builder().lanes(Lanes::Count(1)), |_lane| {
+///     tower::service_fn(|_request: Request<Incoming>| async {
+///         Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
+///     })
+/// })?;
+/// let mut client = TcpStream::connect(server.address())?;
+/// client.write_all(b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")?;
+/// let mut reply = String::new();
+/// client.read_to_string(&mut reply)?;
+/// assert!(reply.ends_with("hello"));
+/// assert_eq!(server.drain()?.cut, 0);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Panics
+///
+/// When dropped, if requests were cut or the server failed, unless the test panics already.
+/// [`TestServer::drain`] returns that outcome instead.
+#[derive(Debug)]
+pub struct TestServer {
+    address: SocketAddr,
+    admin: SocketAddr,
+    handle: ServerHandle,
+    thread: Option<JoinHandle<Result<Drained, Error>>>,
+}
+
+impl TestServer {
+    /// Starts a server as [`Server::serve`] does, and waits until its lanes accept connections.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Builder::build`] and [`Server::serve`].
+    pub fn start<F, S, B>(builder: Builder, factory: F) -> Result<TestServer, Error>
+    where
+        F: Fn(&Lane) -> S + Send + Sync + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
+        S::Error: Into<BoxError>,
+        B: Body<Data = Bytes> + 'static,
+        B::Error: Into<BoxError>,
+    {
+        TestServer::run(builder, |server| server.serve(factory))
+    }
+
+    /// Starts a server as [`Server::try_serve`] does, and waits until its lanes accept connections.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Builder::build`] and [`Server::try_serve`].
+    pub fn try_start<F, T, S, E, B>(builder: Builder, factory: F) -> Result<TestServer, Error>
+    where
+        F: Fn(Lane) -> T + Send + Sync + 'static,
+        T: Future<Output = Result<S, E>> + 'static,
+        E: Into<BoxError>,
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
+        S::Error: Into<BoxError>,
+        B: Body<Data = Bytes> + 'static,
+        B::Error: Into<BoxError>,
+    {
+        TestServer::run(builder, |server| server.try_serve(factory))
+    }
+
+    fn run(
+        builder: Builder,
+        serve: impl FnOnce(Server) -> Result<Drained, Error> + Send + 'static,
+    ) -> Result<TestServer, Error> {
+        let server = builder.for_test().build()?;
+        let (address, handle) = (server.local_addr()?, server.handle());
+        let admin = server.admin_addr().expect("a test has an admin port");
+        let thread = Some(thread::spawn(move || serve(server)));
+        let mut started = TestServer { address, admin, handle, thread };
+        let lanes = || started.handle.shared.lanes.iter();
+        while !lanes().all(LaneShared::is_listening) {
+            if started.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+                return Err(started.end().expect_err("a server without lanes has failed"));
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+        Ok(started)
+    }
+
+    /// The address of the service.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The address of the admin port, with the probes and metrics.
+    pub fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// A handle of the server, for its phase or its dependencies.
+    pub fn handle(&self) -> &ServerHandle {
+        &self.handle
+    }
+
+    /// Drains the server and waits for its end.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Server::serve`].
+    pub fn drain(mut self) -> Result<Drained, Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<Drained, Error> {
+        self.handle.drain();
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(ended)) => ended,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(Drained { cut: 0 }),
+        }
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        let ended = self.end();
+        if !thread::panicking() {
+            assert_eq!(ended.map_err(|error| error.to_string()), Ok(Drained { cut: 0 }));
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A pool of database connections and an HTTP client in each lane.
+//!
+//! A connection is driven by a task of the runtime that opened it. In a pool that lanes share, a
+//! request may get a connection of another lane, and waits while a handler holds that lane. So each
+//! lane opens its own share of the connections; see `docs/postgresql.md`.
+//!
+//! ```sh
+//! DATABASE_URL=postgres://me@127.0.0.1/shop cargo run -p corelane-examples --bin pools 127.0.0.1:8080
+//! curl http://127.0.0.1:8080/answer
+//! curl http://127.0.0.1:8080/relay
+//! ```
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use corelane::axum::LearnRoutes;
+use corelane::{Lane, Server};
+use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
+
+/// Connections to the database over all lanes.
+const CONNECTIONS: u32 = 16;
+
+/// What a lane has for itself.
+#[derive(Clone)]
+struct Parts {
+    database: PgPool,
+    client: reqwest::Client,
+    upstream: String,
+}
+
+/// Connects the parts of a lane. The server starts only if every lane has them.
+async fn connect(lane: &Lane, url: &str, upstream: String) -> Result<Parts, sqlx::Error> {
+    let share = (CONNECTIONS / lane.lanes() as u32).max(1);
+    let database = PgPoolOptions::new().max_connections(share).connect(url).await?;
+    Ok(Parts { database, client: reqwest::Client::new(), upstream })
+}
+
+async fn answer(State(parts): State<Parts>) -> Result<String, (StatusCode, String)> {
+    let answer = sqlx::query_scalar::<_, i32>("SELECT 6 * 7").fetch_one(&parts.database).await;
+    let unavailable = |error: sqlx::Error| (StatusCode::SERVICE_UNAVAILABLE, error.to_string());
+    Ok(format!("{}\n", answer.map_err(unavailable)?))
+}
+
+/// Asks another service: here, this one.
+async fn relay(State(parts): State<Parts>) -> Result<String, (StatusCode, String)> {
+    let bad = |error: reqwest::Error| (StatusCode::BAD_GATEWAY, error.to_string());
+    let reply = parts.client.get(&parts.upstream).send().await.map_err(bad)?;
+    reply.text().await.map_err(bad)
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let Ok(url) = std::env::var("DATABASE_URL") else {
+        println!("skipped: DATABASE_URL is not set, for example postgres://me@127.0.0.1/shop");
+        return Ok(());
+    };
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+    let server = Server::builder().bind(address.parse()?).build()?;
+    println!("listening on {}", server.local_addr()?);
+    let upstream = format!("http://{}/answer", server.local_addr()?);
+    let drained = server.try_serve(move |lane| {
+        let (url, upstream) = (url.clone(), upstream.clone());
+        async move {
+            let parts = connect(&lane, &url, upstream).await?;
+            let router = Router::new().route("/answer", get(answer)).route("/relay", get(relay));
+            Ok::<_, sqlx::Error>(router.layer(LearnRoutes).with_state(parts))
+        }
+    })?;
+    println!("drained; {} requests were cut", drained.cut);
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! Each example runs: it is started as a process, asked, and ended with SIGTERM.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use http::uri::PathAndQuery;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio_stream::StreamExt;
+use tonic::client::Grpc;
+use tonic::transport::Channel;
+use tonic::{Code, IntoRequest, Status};
+use tonic_prost::ProstCodec;
+
+/// A running example; it is killed when dropped.
+struct Example {
+    process: Child,
+    output: BufReader<ChildStdout>,
+    /// The first line that it wrote.
+    said: String,
+}
+
+impl Example {
+    fn start(program: &str) -> Example {
+        let started = Command::new(program).arg("127.0.0.1:0").stdout(Stdio::piped()).spawn();
+        let mut process = started.expect("the example starts");
+        let mut output = BufReader::new(process.stdout.take().expect("a pipe"));
+        let mut said = String::new();
+        output.read_line(&mut said).expect("text");
+        Example { process, output, said }
+    }
+
+    fn address(&self) -> SocketAddr {
+        let address = self.said.trim().strip_prefix("listening on ");
+        address.and_then(|at| at.parse().ok()).unwrap_or_else(|| panic!("it said {:?}", self.said))
+    }
+
+    /// Ends it as Kubernetes does.
+    fn terminate(self) {
+        let pid = Pid::from_child(&self.process);
+        kill_process(pid, Signal::TERM).expect("it runs");
+        assert!(self.end().ends_with("drained; 0 requests were cut\n"));
+    }
+
+    /// Waits for its end, which must be a clean one, and returns what else it said.
+    fn end(mut self) -> String {
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).expect("text");
+        let status = self.process.wait().expect("it ends");
+        assert_eq!(status.code(), Some(0), "{rest}");
+        rest
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+struct Number {
+    #[prost(uint64, tag = "1")]
+    value: u64,
+}
+
+type Codec = ProstCodec<Number, Number>;
+
+async fn connect(address: SocketAddr) -> Grpc<Channel> {
+    let channel = Channel::from_shared(format!("http://{address}")).expect("a URI");
+    Grpc::new(channel.connect().await.expect("connected"))
+}
+
+async fn add(client: &mut Grpc<Channel>, path: &'static str, value: u64) -> Result<u64, Status> {
+    client.ready().await.expect("connected");
+    let path = PathAndQuery::from_static(path);
+    let reply = client.unary(Number { value }.into_request(), path, Codec::default()).await?;
+    Ok(reply.into_inner().value)
+}
+
+#[tokio::test]
+async fn grpc() {
+    let example = Example::start(env!("CARGO_BIN_EXE_grpc"));
+    let mut client = connect(example.address()).await;
+    // One connection lives on one lane.
+    assert_eq!(add(&mut client, "/example.Counter/Add", 3).await.expect("a reply"), 3);
+    assert_eq!(add(&mut client, "/example.Counter/Add", 4).await.expect("a reply"), 7);
+    let status = add(&mut client, "/example.Counter/Drop", 1).await.expect_err("no such call");
+    assert_eq!(status.code(), Code::Unimplemented);
+
+    client.ready().await.expect("connected");
+    let path = PathAndQuery::from_static("/example.Counter/CountTo");
+    let request = Number { value: 1000 }.into_request();
+    let numbers = client.server_streaming(request, path, Codec::default()).await.expect("a reply");
+    let numbers: Result<Vec<_>, _> = numbers.into_inner().collect().await;
+    let numbers: Vec<_> = numbers.expect("a whole stream").iter().map(|n| n.value).collect();
+    assert_eq!(numbers, (1..=1000).collect::<Vec<_>>());
+    drop(client);
+    example.terminate();
+}
+
+/// With a database, as in the test of Python that runs this one.
+#[tokio::test]
+async fn pools() {
+    let example = Example::start(env!("CARGO_BIN_EXE_pools"));
+    if std::env::var_os("DATABASE_URL").is_none() {
+        assert!(example.said.starts_with("skipped: DATABASE_URL"), "{}", example.said);
+        example.end();
+        return;
+    }
+    for path in ["answer", "relay"] {
+        let url = format!("http://{}/{path}", example.address());
+        let reply = reqwest::get(url).await.expect("a reply");
+        assert_eq!(
+            (reply.status().as_u16(), reply.text().await.expect("text").as_str()),
+            (200, "42\n")
+        );
+    }
+    example.terminate();
+}
