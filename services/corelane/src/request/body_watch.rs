@@ -238,7 +238,7 @@ mod tests {
         for (waits, answered, cuts) in
             [(true, false, &[Cut::SlowBody][..]), (false, false, &[]), (true, true, &[])]
         {
-            let (key, watch) = bodies.watch(begun, pace);
+            let (key, watch) = bodies.watch(begun, 1, pace);
             if answered {
                 bodies.set_answered(key);
             }
