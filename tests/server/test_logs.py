@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+
 from support import eventually
 from support.client import Client, Reply, ask
 from support.servers import Server
@@ -78,7 +79,14 @@ def sum_of(server: Server, family: str) -> float:
         (["--log.client", "on"], "127.0.0.1"),
         (["--log.client", "on", "--trusted-proxies", "10.0.0.0/8, 127.0.0.1"], "192.0.2.1"),
         (
-            ["--log.client", "on", "--trusted-proxies", "127.0.0.1", "--forwarded-header", "forwarded"],
+            [
+                "--log.client",
+                "on",
+                "--trusted-proxies",
+                "127.0.0.1",
+                "--forwarded-header",
+                "forwarded",
+            ],
             "192.0.2.2",
         ),
     ],
