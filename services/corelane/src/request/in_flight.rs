@@ -431,7 +431,6 @@ pin_project! {
 
 impl<B> ReplyBody<B> {
     /// Completes the reply to a request, which was made `now`.
-    #[inline]
     pub(crate) fn reply(
         response: Response<Either<B, Full<Bytes>>>,
         mut in_flight: InFlightRequest,

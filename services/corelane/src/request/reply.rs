@@ -45,7 +45,7 @@ pub(crate) struct Dispatch<S: HttpService> {
 impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for Dispatch<S> {
     type Response = Response<ReplyBody<S::Body>>;
     type Error = Infallible;
-    type Future = Reply<S>;
+    type Future = Dispatched<S>;
 
     fn call(&self, mut request: Request<hyper::body::Incoming>) -> Self::Future {
         let Dispatch { service, connection, lane } = self;
@@ -73,7 +73,7 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
                 }
             }
         };
-        Reply::new(in_flight, work)
+        Dispatched { reply: Reply::new(in_flight, work), upgrade: None }
     }
 }
 
@@ -112,8 +112,6 @@ pin_project! {
         // The service was not ready when it was first polled.
         Unready { future: Pin<Box<Oneshot<S, Request<Incoming>>>>, slot: Slot },
         Running { #[pin] future: S::Future, slot: Slot },
-        // A 101 over HTTP/1.1, before hyper gets it.
-        Upgrade { reply: Option<Box<Made<S>>> },
         Done,
     }
 }
@@ -219,13 +217,7 @@ impl<S: HttpService> Future for Reply<S> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let Some(in_flight) = this.in_flight.as_mut() else {
-            // The connection is now ready to give up its stream.
-            let ProgressProjection::Upgrade { reply } = this.work.project() else {
-                unreachable!("a future is not polled after it is ready")
-            };
-            return Poll::Ready(Ok(*reply.take().expect("it is made once")));
-        };
+        let in_flight = this.in_flight.as_mut().expect("a future is not polled after it is ready");
         in_flight.set_polled();
         // The first poll of a request that starts on arrival follows immediately.
         let mut polled = in_flight.begun();
@@ -278,9 +270,7 @@ impl<S: HttpService> Future for Reply<S> {
             }
             ProgressProjection::Waiting { .. } => Poll::Pending,
             ProgressProjection::Arrived { .. } => unreachable!("it was admitted above"),
-            ProgressProjection::Upgrade { .. } | ProgressProjection::Done => {
-                unreachable!("its in_flight is gone")
-            }
+            ProgressProjection::Done => unreachable!("its in_flight is gone"),
         };
         let Poll::Ready(result) = result else {
             let current = in_flight.current.get();
@@ -301,16 +291,8 @@ impl<S: HttpService> Future for Reply<S> {
         this.work.set(Progress::Done);
         *this.pending = None;
         let response = match result {
-            Ok(response) if in_flight.is_upgraded_by(response.status()) => {
-                // RFC 9110 sections 6.4.1 and 9.3.6: neither has a body.
-                response.map(|_| Either::Right(Full::default()))
-            }
-            // 1xx is final only as an upgrade that the client offers (RFC 9110 section 15.2).
             Ok(response) if response.status().is_informational() => {
-                let status = response.status();
-                tracing::error!(lane = in_flight.lane.index, %status, "a service returned no final reply");
-                let problem = Problem::from(StatusCode::INTERNAL_SERVER_ERROR);
-                problem.into_response().map(Either::Right)
+                informational(response, in_flight)
             }
             Ok(mut response) => {
                 if response.status() == StatusCode::SERVICE_UNAVAILABLE {
@@ -322,24 +304,53 @@ impl<S: HttpService> Future for Reply<S> {
             Err(problem) => problem.into_response().map(Either::Right),
         };
         let in_flight = this.in_flight.take().expect("taken only here");
-        if in_flight.begin_upgrade(response.status()) {
-            this.work.set(upgrade(response, in_flight, now));
-            return Poll::Pending;
-        }
         Poll::Ready(Ok(ReplyBody::reply(response, in_flight, now)))
     }
 }
 
-/// Completes a 101, which waits for the connection.
+/// The reply for a status that is final only as an upgrade that the client offers (RFC 9110 section
+/// 15.2).
 #[cold]
 #[inline(never)]
-fn upgrade<S: HttpService>(
-    response: Response<Either<S::Body, Full<Bytes>>>,
-    in_flight: InFlightRequest,
-    now: Tick,
-) -> Progress<S> {
-    let reply = ReplyBody::reply(response, in_flight, now);
-    Progress::Upgrade { reply: Some(Box::new(reply)) }
+fn informational<B>(
+    response: Response<B>,
+    in_flight: &InFlightRequest,
+) -> Response<Either<B, Full<Bytes>>> {
+    let status = response.status();
+    if in_flight.is_upgraded_by(status) {
+        return response.map(|_| Either::Right(Full::default()));
+    }
+    tracing::error!(lane = in_flight.lane.index, %status, "a service returned no final reply");
+    let problem = Problem::from(StatusCode::INTERNAL_SERVER_ERROR);
+    problem.into_response().map(Either::Right)
+}
+
+pin_project! {
+    /// The reply to one request that hyper has read. The fast path has no upgrade.
+    pub(crate) struct Dispatched<S: HttpService> {
+        #[pin]
+        reply: Reply<S>,
+        // A 101 over HTTP/1.1, until the connection is ready to hand over its stream.
+        upgrade: Option<Box<Made<S>>>,
+    }
+}
+
+impl<S: HttpService> Future for Dispatched<S> {
+    type Output = Result<Made<S>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Some(made) = this.upgrade.take() {
+            return Poll::Ready(Ok(*made));
+        }
+        let Poll::Ready(Ok(made)) = this.reply.poll(cx) else { return Poll::Pending };
+        if made.body().in_flight().begin_upgrade(made.status()) {
+            // The task of the connection polls again at once.
+            *this.upgrade = Some(Box::new(made));
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(made))
+    }
 }
 
 /// Polls the service of a request.

@@ -134,9 +134,8 @@ fn poll_upgraded<T>(
             return polled;
         }
         connection.writing();
-        if connection.poll_order(cx) != Poll::Ready(Order::Reset) {
-            return Poll::Pending;
-        }
+        // No other order has a meaning here.
+        while ready!(connection.poll_order(cx)) != Order::Reset {}
         connection.set_reset();
         // A reader of the stream sees its end. Fails only if the socket is closed.
         let _ = socket.cut();
