@@ -12,7 +12,6 @@ use slab::Slab;
 
 use crate::base::clock::Tick;
 use crate::metrics::kind::KindIndex;
-use crate::request::current::Current;
 
 /// A waiting request.
 #[derive(Debug)]
@@ -62,8 +61,13 @@ pub(crate) struct PendingRequest {
 }
 
 impl PendingRequest {
-    pub(crate) fn new(pending: &Rc<Pending>, current: Current) -> Self {
-        let Current { kind, begun, allowed, .. } = current;
+    /// A request that began at `begun` and may take the time `allowed`.
+    pub(crate) fn new(
+        pending: &Rc<Pending>,
+        kind: KindIndex,
+        begun: Tick,
+        allowed: Duration,
+    ) -> Self {
         let (allowed, expired, waker) = (allowed.into(), Cell::new(false), RefCell::new(None));
         let waiting = Rc::new(Waiting { kind, begun, allowed, expired, waker });
         let key = pending.0.borrow_mut().insert(Rc::clone(&waiting));

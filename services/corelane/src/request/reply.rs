@@ -21,7 +21,7 @@ use crate::message::problem::Problem;
 use crate::metrics::RequestRefusal;
 use crate::request::body::Incoming;
 use crate::request::connection::Connection;
-use crate::request::current;
+use crate::request::current::{self, Current};
 use crate::request::in_flight::{InFlightRequest, ReplyBody};
 use crate::request::lane_state::LaneState;
 use crate::request::pending::PendingRequest;
@@ -273,11 +273,12 @@ impl<S: HttpService> Future for Reply<S> {
             ProgressProjection::Done => unreachable!("its in_flight is gone"),
         };
         let Poll::Ready(result) = result else {
-            let current = in_flight.current.get();
-            let waiting = || PendingRequest::new(&in_flight.lane.pending, current);
+            let Current { kind, begun, allowed, .. } = in_flight.current.get();
+            let pending = &in_flight.lane.pending;
+            let waiting = || PendingRequest::new(pending, kind, begun, allowed);
             // Registered now or earlier. Nothing can have expired since this poll began.
             let waiting = this.pending.get_or_insert_with(waiting);
-            waiting.allow(current.allowed);
+            waiting.allow(allowed);
             let _ = waiting.is_expired(cx);
             return Poll::Pending;
         };
