@@ -344,13 +344,16 @@ impl<S: HttpService> Future for Dispatched<S> {
         if let Some(made) = this.upgrade.take() {
             return Poll::Ready(Ok(*made));
         }
-        let Poll::Ready(Ok(made)) = this.reply.poll(cx) else { return Poll::Pending };
-        if made.body().in_flight().begin_upgrade(made.status()) {
-            // The task of the connection polls again at once.
-            *this.upgrade = Some(Box::new(made));
-            return Poll::Pending;
+        let polled = this.reply.poll(cx);
+        let begins = |made: &Made<S>| made.body().in_flight().begin_upgrade(made.status());
+        if !matches!(&polled, Poll::Ready(Ok(made)) if begins(made)) {
+            return polled;
         }
-        Poll::Ready(Ok(made))
+        // The task of the connection polls again at once.
+        if let Poll::Ready(Ok(made)) = polled {
+            *this.upgrade = Some(Box::new(made));
+        }
+        Poll::Pending
     }
 }
 
