@@ -14,15 +14,31 @@ use crate::request::body_watch::BodyWatch;
 use crate::request::record::RequestRecord;
 use crate::request::routes::LaneRoutes;
 
-/// What a handler can learn and change of its request.
+/// What a handler can learn and change of its request. Two words: it is copied at each poll.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Current {
     pub(crate) begun: Tick,
     /// Longest time from `begun` to the head of the reply.
-    pub(crate) allowed: Duration,
+    pub(crate) allowed: Millis,
     pub(crate) kind: KindIndex,
     /// Why the limits of its route reject it.
     pub(crate) refused: Option<RequestRefusal>,
+}
+
+/// A duration in whole milliseconds, rounded up; at most 49 days.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Millis(u32);
+
+impl From<Duration> for Millis {
+    fn from(duration: Duration) -> Self {
+        Millis(u32::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX))
+    }
+}
+
+impl From<Millis> for Duration {
+    fn from(Millis(millis): Millis) -> Self {
+        Duration::from_millis(millis.into())
+    }
 }
 
 thread_local! {
@@ -53,7 +69,9 @@ thread_local! {
 /// assert_eq!(corelane::deadline(), None);
 /// ```
 pub fn deadline() -> Option<Instant> {
-    CURRENT.get().and_then(|current| Instant::from(current.begun).checked_add(current.allowed))
+    CURRENT
+        .get()
+        .and_then(|current| Instant::from(current.begun).checked_add(current.allowed.into()))
 }
 
 /// Names the route of the current request by its template, such as `/div/{n}`, in the syntax of axum
@@ -92,7 +110,7 @@ pub(crate) fn enter(routes: &Rc<LaneRoutes>) {
 pub(super) fn set_limits(body_bytes: Option<u64>, allowed: Option<Duration>) {
     let Some(current) = CURRENT.get() else { return };
     if let Some(allowed) = allowed {
-        CURRENT.set(Some(Current { allowed, ..current }));
+        CURRENT.set(Some(Current { allowed: allowed.into(), ..current }));
     }
     if let (Some(bytes), Some(body)) = (body_bytes, BODY.take()) {
         body.set_limit(bytes);
@@ -232,7 +250,7 @@ mod tests {
         let mut request_record = RequestRecord::new(kind, Version::HTTP_11, begun);
         request_record.id = Some(Id::Made([7; 16]));
         let request_record = Cell::new(Some(Box::new(request_record)));
-        let allowed = Duration::from_secs(1);
+        let allowed = Duration::from_secs(1).into();
         let current = Cell::new(Current { begun, allowed, kind, refused: None });
         let panicking = || {
             within(&current, None, &request_record, || {

@@ -13,6 +13,7 @@ use crate::load::lane::{Lane, LaneGroup, LaneShared};
 use crate::load::report::{LaneReports, LoadReports, Published};
 use crate::metrics::LaneMetrics;
 use crate::metrics::kind::KindIndex;
+use crate::request::current::Millis;
 use crate::request::finished::Observers;
 use crate::request::pending::Pending;
 use crate::request::polls::Polls;
@@ -58,6 +59,8 @@ pub(crate) struct LaneState {
     lane: Lane,
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
+    /// The time of a request, as requests keep it.
+    pub(crate) allowed: Millis,
     pub(crate) routes: Rc<LaneRoutes>,
     /// Whether requests arrive over TLS.
     pub(crate) secure: bool,
@@ -102,6 +105,7 @@ impl LaneState {
             ),
             limits: limits.clone(),
             timeouts: timeouts.clone(),
+            allowed: timeouts.request.into(),
             signature_lines: lines(index, replica.as_ref()),
             signature: replica.clone().map(|replica| (replica, HeaderValue::from(index))),
             load_reports: (*load_reports != LoadReports::Off)

@@ -64,7 +64,8 @@ pub(crate) struct PendingRequest {
 impl PendingRequest {
     pub(crate) fn new(pending: &Rc<Pending>, current: Current) -> Self {
         let Current { kind, begun, allowed, .. } = current;
-        let (allowed, expired, waker) = (allowed.into(), Cell::new(false), RefCell::new(None));
+        let allowed = Cell::new(allowed.into());
+        let (expired, waker) = (Cell::new(false), RefCell::new(None));
         let waiting = Rc::new(Waiting { kind, begun, allowed, expired, waker });
         let key = pending.0.borrow_mut().insert(Rc::clone(&waiting));
         PendingRequest { pending: Rc::clone(pending), waiting, key }

@@ -256,7 +256,7 @@ impl<S: HttpService> Future for Reply<S> {
             let waiting = || PendingRequest::new(&in_flight.lane.pending, current);
             // Registered now or earlier. Nothing can have expired since this poll began.
             let waiting = this.pending.get_or_insert_with(waiting);
-            waiting.allow(current.allowed);
+            waiting.allow(current.allowed.into());
             let _ = waiting.is_expired(cx);
             return Poll::Pending;
         };
