@@ -69,6 +69,22 @@ impl From<Tick> for Instant {
     }
 }
 
+/// A duration in whole milliseconds, rounded up; at most 49 days.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Millis(u32);
+
+impl From<Duration> for Millis {
+    fn from(duration: Duration) -> Self {
+        Millis(u32::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX))
+    }
+}
+
+impl From<Millis> for Duration {
+    fn from(Millis(millis): Millis) -> Self {
+        Duration::from_millis(millis.into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

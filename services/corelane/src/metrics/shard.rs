@@ -48,11 +48,16 @@ impl<T: Default> Rows<T> {
         Rows { first: rows(first * each), more: OnceLock::new(), most: more * each }
     }
 
+    #[inline]
     pub(crate) fn at(&self, index: usize) -> &T {
         match self.first.get(index) {
             Some(row) => row,
-            None => &self.more.get_or_init(|| rows(self.most))[index - self.first.len()],
+            None => self.of_learnt(index),
         }
+    }
+
+    fn of_learnt(&self, index: usize) -> &T {
+        &self.more.get_or_init(|| rows(self.most))[index - self.first.len()]
     }
 
     /// `None` for rows that were not made yet.

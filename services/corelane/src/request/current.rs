@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use http::HeaderMap;
 use scoped_tls::scoped_thread_local;
 
-use crate::base::clock::Tick;
+use crate::base::clock::{Millis, Tick};
 use crate::message::request_id::{Id, RequestId};
 use crate::message::trace_context::TraceContext;
 use crate::metrics::RequestRefusal;
@@ -20,12 +20,12 @@ use crate::request::connection::Connection;
 use crate::request::record::RequestRecord;
 use crate::request::routes::LaneRoutes;
 
-/// What a handler can learn and change of its request.
+/// What a handler can learn and change of its request. Two words: it is copied at each poll.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Current {
     pub(crate) begun: Tick,
     /// Longest time from `begun` to the head of the reply.
-    pub(crate) allowed: Duration,
+    pub(crate) allowed: Millis,
     pub(crate) kind: KindIndex,
     /// Why the limits of its route reject it.
     pub(crate) refused: Option<RequestRefusal>,
@@ -110,7 +110,9 @@ pub(crate) fn over<T>(connection: &Connection, poll: impl FnOnce() -> T) -> T {
 /// assert_eq!(corelane::deadline(), None);
 /// ```
 pub fn deadline() -> Option<Instant> {
-    CURRENT.get().and_then(|current| Instant::from(current.begun).checked_add(current.allowed))
+    CURRENT
+        .get()
+        .and_then(|current| Instant::from(current.begun).checked_add(current.allowed.into()))
 }
 
 /// Names the route of the current request by its template, such as `/div/{n}`, in the syntax of axum
@@ -149,7 +151,7 @@ pub(crate) fn enter(routes: &Rc<LaneRoutes>) {
 pub(super) fn set_limits(body_bytes: Option<u64>, allowed: Option<Duration>) {
     let Some(current) = CURRENT.get() else { return };
     if let Some(allowed) = allowed {
-        CURRENT.set(Some(Current { allowed, ..current }));
+        CURRENT.set(Some(Current { allowed: allowed.into(), ..current }));
     }
     if let (Some(bytes), Some(body)) = (body_bytes, BODY.take()) {
         body.set_limit(bytes);
@@ -289,7 +291,7 @@ mod tests {
         let mut request_record = RequestRecord::new(kind, Version::HTTP_11, begun);
         request_record.id = Some(Id::Made([7; 16]));
         let request_record = Cell::new(Some(Box::new(request_record)));
-        let allowed = Duration::from_secs(1);
+        let allowed = Duration::from_secs(1).into();
         let current = Cell::new(Current { begun, allowed, kind, refused: None });
         let panicking = || {
             within(&current, None, &request_record, || {

@@ -93,12 +93,7 @@ impl InFlightRequest {
         shared.metrics.in_flight.add(1);
         shared.metrics.expected.add(expected);
         InFlightRequest {
-            current: Cell::new(Current {
-                begun,
-                allowed: lane.timeouts.request,
-                kind,
-                refused: None,
-            }),
+            current: Cell::new(Current { begun, allowed: lane.allowed, kind, refused: None }),
             head: request.method() == Method::HEAD,
             plain: false,
             offers_upgrade: false,

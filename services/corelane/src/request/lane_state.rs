@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::base::clock::Millis;
 use crate::base::phase::Phase;
 use crate::base::settings::{Limits, Timeouts, Traces};
 use crate::load::lane::{Lane, LaneGroup, LaneShared};
@@ -67,6 +68,8 @@ pub(crate) struct LaneState {
     lane: Lane,
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
+    /// The time of a request, as requests keep it.
+    pub(crate) allowed: Millis,
     pub(crate) routes: Rc<LaneRoutes>,
     /// Whether requests arrive over TLS.
     pub(crate) secure: bool,
@@ -131,6 +134,7 @@ impl LaneState {
             ),
             limits: limits.clone(),
             timeouts: timeouts.clone(),
+            allowed: timeouts.request.into(),
             signature_lines: lines(index, replica.as_ref()),
             signature: replica.clone().map(|replica| (replica, HeaderValue::from(index))),
             load_reports: (*load_reports != LoadReports::Off)

@@ -274,6 +274,7 @@ impl<S: HttpService> Future for Reply<S> {
         };
         let Poll::Ready(result) = result else {
             let Current { kind, begun, allowed, .. } = in_flight.current.get();
+            let allowed = allowed.into();
             let pending = &in_flight.lane.pending;
             let waiting = || PendingRequest::new(pending, kind, begun, allowed);
             // Registered now or earlier. Nothing can have expired since this poll began.

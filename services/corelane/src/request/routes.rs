@@ -1,6 +1,6 @@
 //! Route templates: the bounded set of path labels in metrics.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::{Arc, OnceLock};
 
 /// The label of a path that no template matches.
@@ -76,6 +76,7 @@ pub(crate) struct LaneRoutes {
     all: Arc<Routes>,
     /// Whether the settings have templates.
     has_given: bool,
+    has_learnt: Cell<bool>,
     learnt: RefCell<Learnt>,
 }
 
@@ -90,7 +91,9 @@ struct Learnt {
 
 impl LaneRoutes {
     pub(crate) fn new(all: Arc<Routes>) -> Self {
-        LaneRoutes { has_given: all.other() > 0, learnt: RefCell::default(), all }
+        let (has_given, has_learnt, learnt) =
+            (all.other() > 0, Cell::default(), RefCell::default());
+        LaneRoutes { all, has_given, has_learnt, learnt }
     }
 
     pub(crate) fn name(&self, index: usize) -> &str {
@@ -104,6 +107,9 @@ impl LaneRoutes {
             && let Ok(found) = self.all.given.at(path)
         {
             return *found.value;
+        }
+        if !self.has_learnt.get() {
+            return other;
         }
         self.learnt.borrow().matcher.at(path).map_or(other, |found| *found.value)
     }
@@ -130,6 +136,7 @@ impl LaneRoutes {
         };
         if !learnt.known.contains(&index) {
             learnt.known.push(index);
+            self.has_learnt.set(true);
             // A template that contradicts another one still names its requests, after their calls.
             if let Err(error) = learnt.matcher.insert(template, index) {
                 tracing::debug!(template, %error, "a route is not matched before its call");
