@@ -6,6 +6,7 @@ use http::header::{CONNECTION, EXPECT, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, Method, Request, StatusCode, Version};
 use http_body::Body;
+#[cfg(feature = "http2")]
 use hyper::ext::Protocol;
 use hyper::upgrade::OnUpgrade;
 
@@ -234,8 +235,14 @@ fn method<B>(request: &Request<B>) -> Option<Problem> {
 }
 
 /// Whether this requests another protocol on its HTTP/2 stream (RFC 8441 section 4).
+#[cfg(feature = "http2")]
 fn is_extended_connect<B>(request: &Request<B>) -> bool {
     request.method() == Method::CONNECT && request.extensions().get::<Protocol>().is_some()
+}
+
+#[cfg(not(feature = "http2"))]
+fn is_extended_connect<B>(_: &Request<B>) -> bool {
+    false
 }
 
 /// Whether the service may accept another protocol. Otherwise removes what hyper offers. An upgrade

@@ -288,6 +288,7 @@ impl LaneMetrics {
         self.durations.at(kind.route()).observe(nanos);
     }
 
+    #[inline]
     pub(crate) fn observe_phase(&self, kind: KindIndex, phase: RequestPhase, nanos: u64) {
         self.phases[phase as usize].at(kind.route()).observe(nanos);
     }

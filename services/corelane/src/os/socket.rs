@@ -136,12 +136,15 @@ impl Socket {
 
     /// Ends both directions, and discards the data that the client has not received.
     pub(crate) fn cut(&self) -> io::Result<()> {
-        let tcp = match self {
-            Socket::Plain(tcp) => tcp,
-            Socket::Tls(tls) => tls.get_ref().0.stream()?,
+        let cut = |tcp: &TcpStream| {
+            tcp.set_zero_linger()?;
+            socket2::SockRef::from(tcp).shutdown(net::Shutdown::Both)
         };
-        tcp.set_zero_linger()?;
-        socket2::SockRef::from(tcp).shutdown(net::Shutdown::Both)
+        match self {
+            Socket::Plain(tcp) => cut(tcp),
+            #[cfg(feature = "tls")]
+            Socket::Tls(tls) => cut(tls.get_ref().0.stream()?),
+        }
     }
 
     /// Reads raw bytes from the network.

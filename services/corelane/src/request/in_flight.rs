@@ -417,7 +417,7 @@ pin_project! {
         #[pin]
         inner: Either<B, Full<Bytes>>,
         // The rest of the last frame, over HTTP/2.
-        rest: Piece,
+        rest: Option<Box<Piece>>,
         // It has had a frame.
         given: bool,
         in_flight: InFlightRequest,
@@ -440,8 +440,7 @@ impl<B> ReplyBody<B> {
         if in_flight.asks_head() {
             inner = Either::Right(Full::default());
         }
-        let rest = Piece::default();
-        Response::from_parts(head, ReplyBody { inner, rest, given: false, in_flight })
+        Response::from_parts(head, ReplyBody { inner, rest: None, given: false, in_flight })
     }
 
     /// The request in flight, which ends when the body is dropped.
@@ -512,8 +511,12 @@ where
         let length = self.size_hint().exact();
         if is_http2 {
             let this = self.as_mut().project();
-            if !this.rest.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(this.rest.take_front(PIECE)))));
+            if let Some(rest) = this.rest.as_mut() {
+                let piece = rest.take_front(PIECE);
+                if rest.is_empty() {
+                    *this.rest = None;
+                }
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
             ready!(this.in_flight.sending().poll_room(length, cx));
         }
@@ -526,8 +529,13 @@ where
         let frame = ready!(polled);
         let wrap = |data: Bytes| match is_http2 {
             true => {
-                *this.rest = Piece::of_stream(data, this.in_flight.sending());
-                this.rest.take_front(PIECE)
+                let mut piece = Piece::of_stream(data, this.in_flight.sending());
+                if piece.len() <= PIECE {
+                    return piece;
+                }
+                let front = piece.take_front(PIECE);
+                *this.rest = Some(Box::new(piece));
+                front
             }
             false => Piece::of_connection(data, this.in_flight.connection.unsent()),
         };
@@ -535,11 +543,12 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.inner.is_end_stream()
+        self.rest.is_none() && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (inner, rest) = (self.inner.size_hint(), self.rest.len() as u64);
+        let rest = self.rest.as_ref().map_or(0, |rest| rest.len() as u64);
+        let inner = self.inner.size_hint();
         let mut hint = SizeHint::new();
         hint.set_lower(inner.lower() + rest);
         if let Some(upper) = inner.upper() {

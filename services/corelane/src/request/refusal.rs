@@ -8,6 +8,7 @@ use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
 use http::uri::{Authority, PathAndQuery};
 use http::{Request, StatusCode, Version};
 use http_body::Body;
+#[cfg(feature = "http2")]
 use hyper::ext::Protocol;
 
 use crate::base::error::BoxError;
@@ -122,6 +123,7 @@ pub(super) fn header_list_bytes<B>(request: &Request<B>) -> usize {
         (":scheme", uri.scheme_str()),
         (":authority", uri.authority().map(Authority::as_str)),
         (":path", uri.path_and_query().map(PathAndQuery::as_str)),
+        #[cfg(feature = "http2")]
         (":protocol", request.extensions().get().map(Protocol::as_str)),
     ];
     let pseudo = pseudo.iter().filter_map(|(name, value)| Some(name.len() + (*value)?.len()));

@@ -23,7 +23,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::message::problem::Problem;
 use crate::message::proxy_header::{self, Parsed};
 #[cfg(feature = "tls")]
-use crate::metrics::{Handshake, Refusal};
+use crate::metrics::Handshake;
+use crate::metrics::Refusal;
 use crate::os::socket::Socket;
 #[cfg(feature = "tls")]
 use crate::os::socket::Tcp;
@@ -204,6 +205,7 @@ async fn answer(
 }
 
 /// What a handshake has agreed on.
+#[cfg(feature = "tls")]
 fn agreed(session: &ServerConnection) -> TlsInfo {
     TlsInfo {
         version: match session.protocol_version() {
@@ -220,6 +222,7 @@ fn agreed(session: &ServerConnection) -> TlsInfo {
 }
 
 /// The name of a cipher suite in the registry of IANA. For those of TLS 1.3, rustls has its own.
+#[cfg(feature = "tls")]
 fn cipher_name(suite: CipherSuite) -> &'static str {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
