@@ -1,25 +1,18 @@
-//! A request in flight: its counters and times, and the body of its reply while it is sent.
+//! A request in flight: its counters and times.
 
 use std::cell::{Cell, OnceCell};
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
-use http::Response;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
 use http::response::Parts;
 use http::{HeaderMap, Method, Request, StatusCode, Version};
-use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Either, Full};
-use pin_project_lite::pin_project;
+use http_body::Body;
+use http_body_util::BodyExt;
 use tokio::task::spawn_local;
 
 use crate::base::clock::Tick;
-use crate::base::error::BoxError;
 use crate::base::phase::Phase;
 use crate::message::request_id::{ID_FIELD, X_REQUEST_ID};
 use crate::metrics::RequestPhase;
@@ -31,7 +24,7 @@ use crate::request::exchanges::Exchange;
 use crate::request::finished::Cut;
 use crate::request::lane_state::{LANE, LaneState, REPLICA};
 use crate::request::record::{RequestRecord, RequestRecords};
-use crate::request::unsent::{Piece, Sending};
+use crate::request::unsent::Sending;
 
 /// Maximum bytes of an unread request body that are discarded to keep the connection. Discarding
 /// more costs more than a new connection.
@@ -48,7 +41,7 @@ pub(crate) struct InFlightRequest {
     pub(crate) current: Cell<Current>,
     head: bool,
     /// The identifying headers are written after the other fields instead of inserted.
-    plain: bool,
+    pub(super) plain: bool,
     /// The client offers to use another protocol after the reply.
     offers_upgrade: bool,
     version: Version,
@@ -205,7 +198,7 @@ impl InFlightRequest {
     }
 
     /// Its reply, which is now sent over HTTP/2.
-    fn sending(&mut self) -> &Rc<Sending> {
+    pub(super) fn sending(&mut self) -> &Rc<Sending> {
         self.sending.get_or_insert_with(|| {
             let sending = Sending::new(self.connection.unsent());
             self.lane.streams.note(&sending);
@@ -402,158 +395,5 @@ impl Drop for InFlightRequest {
         }
         let made = self.made.map(|made| (self.kind(), made));
         self.connection.end_request(made, request_record);
-    }
-}
-
-/// Maximum bytes that an HTTP/2 stream hands to hyper at a time. hyper keeps them until the
-/// client's window accepts them, and a stream that has handed over all its bytes cannot be ended, so
-/// the amount is small. With a much smaller piece, more windows of the client would end within a
-/// piece, each with a small frame.
-const PIECE: usize = 64 * 1024;
-
-pin_project! {
-    /// The body of a reply. The request ends when it is dropped.
-    pub(crate) struct ReplyBody<B> {
-        #[pin]
-        inner: Either<B, Full<Bytes>>,
-        // The rest of the last frame, over HTTP/2.
-        rest: Option<Box<Piece>>,
-        // It has had a frame.
-        given: bool,
-        in_flight: InFlightRequest,
-    }
-}
-
-impl<B> ReplyBody<B> {
-    /// Completes the reply to a request, which was made `now`.
-    pub(crate) fn reply(
-        response: Response<Either<B, Full<Bytes>>>,
-        mut in_flight: InFlightRequest,
-        now: Tick,
-    ) -> Response<Self>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<BoxError>,
-    {
-        let (mut head, mut inner) = response.into_parts();
-        in_flight.complete(&mut head, &inner, now);
-        if in_flight.asks_head() {
-            inner = Either::Right(Full::default());
-        }
-        Response::from_parts(head, ReplyBody { inner, rest: None, given: false, in_flight })
-    }
-
-    /// The request in flight, which ends when the body is dropped.
-    pub(crate) fn in_flight(&self) -> &InFlightRequest {
-        &self.in_flight
-    }
-}
-
-impl<B> ReplyBody<B>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    /// Polls the service for the next part of the body.
-    pub(crate) fn poll_service(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = self.project();
-        let lane = &this.in_flight.lane;
-        let mut inner = this.inner;
-        let caught = || catch_unwind(AssertUnwindSafe(|| inner.as_mut().poll_frame(cx)));
-        let polled =
-            current::lending(&this.in_flight.request_record, caught).unwrap_or_else(|_| {
-                lane.metrics().panics.add(1);
-                tracing::error!(lane = lane.index, "the body of a reply panicked");
-                Poll::Ready(Some(Err("the body of a reply panicked".into())))
-            });
-        if let (Some(request_record), Poll::Ready(given)) =
-            (this.in_flight.request_record.get_mut(), &polled)
-        {
-            match given {
-                Some(Ok(frame)) => {
-                    let ended = inner.is_end_stream() || inner.size_hint().exact() == Some(0);
-                    request_record.give(frame.data_ref().map_or(0, Bytes::len), ended);
-                }
-                // Aborted. A body that panicked is not polled again.
-                Some(Err(_)) => {}
-                None => request_record.give(0, true),
-            }
-        }
-        let streams = match &polled {
-            Poll::Pending => true,
-            Poll::Ready(Some(_)) => mem::replace(this.given, true),
-            Poll::Ready(None) => false,
-        };
-        // The fast path knows whether a reply is whole.
-        if streams && !this.in_flight.plain {
-            this.in_flight.set_streaming();
-        }
-        polled
-    }
-}
-
-impl<B> Body for ReplyBody<B>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    type Data = Piece;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Piece>, BoxError>>> {
-        let is_http2 = self.in_flight.is_http2();
-        let length = self.size_hint().exact();
-        if is_http2 {
-            let this = self.as_mut().project();
-            if let Some(rest) = this.rest.as_mut() {
-                let piece = rest.take_front(PIECE);
-                if rest.is_empty() {
-                    *this.rest = None;
-                }
-                return Poll::Ready(Some(Ok(Frame::data(piece))));
-            }
-            ready!(this.in_flight.sending().poll_room(length, cx));
-        }
-        let polled = self.as_mut().poll_service(cx);
-        let this = self.project();
-        if is_http2 {
-            let sending = this.in_flight.sending();
-            if polled.is_pending() { sending.begin_part(length) } else { sending.end_part() }
-        }
-        let frame = ready!(polled);
-        let wrap = |data: Bytes| match is_http2 {
-            true => {
-                let mut piece = Piece::of_stream(data, this.in_flight.sending());
-                if piece.len() <= PIECE {
-                    return piece;
-                }
-                let front = piece.take_front(PIECE);
-                *this.rest = Some(Box::new(piece));
-                front
-            }
-            false => Piece::of_connection(data, this.in_flight.connection.unsent()),
-        };
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(wrap))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.rest.is_none() && self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let rest = self.rest.as_ref().map_or(0, |rest| rest.len() as u64);
-        let inner = self.inner.size_hint();
-        let mut hint = SizeHint::new();
-        hint.set_lower(inner.lower() + rest);
-        if let Some(upper) = inner.upper() {
-            hint.set_upper(upper + rest);
-        }
-        hint
     }
 }

@@ -18,6 +18,7 @@ pub(crate) mod queue;
 pub(crate) mod record;
 mod refusal;
 pub(crate) mod reply;
+pub(crate) mod reply_body;
 pub(crate) mod retry_budget;
 pub(crate) mod route_limits;
 pub(crate) mod routes;

@@ -22,13 +22,14 @@ use crate::metrics::RequestRefusal;
 use crate::request::body::Incoming;
 use crate::request::connection::Connection;
 use crate::request::current::{self, Current};
-use crate::request::in_flight::{InFlightRequest, ReplyBody};
+use crate::request::in_flight::InFlightRequest;
 use crate::request::lane_state::LaneState;
 use crate::request::pending::PendingRequest;
 use crate::request::queue::{Admission, Queued, Slot};
 use crate::request::refusal::{
     body_timed_out, crowded, expired, failure, overloaded, refusal, too_large,
 };
+use crate::request::reply_body::ReplyBody;
 use crate::request::retry_budget::NOT_STARTED;
 use crate::request::service::HttpService;
 

@@ -13,8 +13,8 @@ use pin_project_lite::pin_project;
 
 use crate::base::error::BoxError;
 use crate::message::head::Head;
-use crate::request::in_flight::ReplyBody;
 use crate::request::reply::{Made, Reply};
+use crate::request::reply_body::ReplyBody;
 use crate::request::service::HttpService;
 use crate::transport::encode::Date;
 

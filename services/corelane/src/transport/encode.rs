@@ -10,7 +10,7 @@ use hyper::ext::ReasonPhrase;
 
 use crate::base::clock::Tick;
 use crate::base::error::BoxError;
-use crate::request::in_flight::ReplyBody;
+use crate::request::reply_body::ReplyBody;
 
 /// Size of a typical head.
 const USUAL: usize = 512;
