@@ -108,8 +108,12 @@ def test_only_what_may_run_twice_is_retried_after_a_reset() -> None:
         route["name"]: set(route["route"]["retry_policy"]["retry_on"].split(","))
         for route in (idempotent, once)
     }
-    assert "reset" in conditions["idempotent"]
-    assert conditions["once"] == {"connect-failure", "refused-stream", "reset-before-request"}
+    unseen = {"connect-failure", "refused-stream", "retriable-headers"}
+    assert conditions["idempotent"] == unseen | {"reset"}
+    assert conditions["once"] == unseen | {"reset-before-request"}
+    headers = [route["route"]["retry_policy"]["retriable_headers"] for route in (idempotent, once)]
+    # Of a request that no handler has started. `retry-after` does not say so.
+    assert headers == [[{"name": "corelane-not-started", "present_match": True}]] * 2
 
 
 def test_trace_ends_here_whatever_may_be_repeated() -> None:
