@@ -66,7 +66,7 @@ def _duration(seconds: float) -> str:
 
 
 ENDPOINTS = "/run/corelane"
-"""Folder of the agent's file in a gateway pod."""
+"""Folder of the agent's files in a gateway pod."""
 
 
 def assemble(options: Options, run: Path) -> Platform:
@@ -158,9 +158,8 @@ def _gateway(platform: Platform) -> list[Part]:
     argv = [
         *(found["gateway-agent"], "endpoints"),
         f"--kubeconfig={platform.cluster.api.kubeconfig}",
-        f"--namespace={platform.options.name}",
-        f"--service={kubernetes.SERVICE}",
-        f"--file={folder / 'endpoints.json'}",
+        f"--service=server={platform.options.name}/{kubernetes.SERVICE}:http:admin",
+        f"--folder={folder}",
         f"--listen={HOST}:{plan.gateway_agent}",
         "--log-format=json",
     ]

@@ -15,7 +15,18 @@ from support.client import ask
 from support.envoys import Gateway, gateway_to
 from support.load import Load
 from support.servers import Server
-from support.slices import ENDED, ENDING, READY, STARTING, Agents, Slices, Wire, own_address
+from support.slices import (
+    ENDED,
+    ENDING,
+    READY,
+    SERVICE,
+    STARTING,
+    Agent,
+    Agents,
+    Slices,
+    Wire,
+    own_address,
+)
 
 ONE, TWO, THREE = "192.0.2.1", "192.0.2.2", "192.0.2.3"
 
@@ -40,6 +51,13 @@ def wire(api: Api, tmp_path: Path) -> Iterator[Wire]:
 def starter(slices: Slices, wire: Wire, tmp_path: Path) -> Agents:
     """Starts agents in the test's folder."""
     return Agents(tmp_path, slices.namespace, wire)
+
+
+@pytest.fixture
+def elsewhere(api: Api) -> Iterator[Slices]:
+    """Another namespace without slices."""
+    with api.namespace() as namespace:
+        yield Slices(api, namespace)
 
 
 def in_front() -> dict:
@@ -177,8 +195,13 @@ def test_a_slice_above_the_limit_keeps_its_endpoints(slices: Slices, starter: Ag
     over_limit = "slices_over_limit_total"
     slices.put("a", (ONE, READY))
     slices.put("b", (TWO, READY), (THREE, READY))
-    with starter.run(None, "--limit=1") as agent:
+    slices.put("c", (THREE, READY), service="pages")
+    here = slices.namespace
+    both = (f"server={here}/{SERVICE}:http", f"pages={here}/pages:http")
+    with starter.run(None, "--limit=1", services=both) as agent:
         agent.wait_for({ONE: "HEALTHY"})
+        # The limit is that of each service.
+        agent.wait_for({THREE: "HEALTHY"}, "pages")
         assert agent.metrics()[over_limit] == 0
         more = [(f"198.51.100.{number}", READY) for number in range(2)]
         slices.put("a", (ONE, READY), *more)
@@ -190,9 +213,9 @@ def test_a_slice_above_the_limit_keeps_its_endpoints(slices: Slices, starter: Ag
         slices.put("a", (THREE, READY), *more)
         # The next file shows that the slice is taken again.
         agent.wait_for({TWO: "HEALTHY"})
-        assert agent.metrics()[over_limit] == 2
-        logged = [json.loads(line) for line in agent.log.read_text().splitlines()]
-        assert [each["level"] for each in logged if "above the limit" in str(each)] == ["WARN"]
+        assert (agent.metrics()[over_limit], agent.metrics("pages")[over_limit]) == (2, 0)
+        (logged,) = agent.logged("above the limit")
+        assert (logged["level"], logged["cluster"]) == ("WARN", "server")
 
 
 def test_a_service_without_replicas_is_a_file_without_endpoints(starter: Agents) -> None:
@@ -213,14 +236,124 @@ def test_a_file_that_cannot_be_written_is_tried_again(
         agent.wait_until_ready()
 
 
+def test_each_service_has_its_own_file(slices: Slices, elsewhere: Slices, starter: Agents) -> None:
+    here, there = slices.namespace, elsewhere.namespace
+    services = (
+        f"server={here}/{SERVICE}:http",
+        f"pages={here}/pages:web",
+        f"edge={there}/pages:web",
+    )
+    slices.put("a", (ONE, READY))
+    slices.put("b", (TWO, READY), service="pages", names=("web",))
+    with starter.run(services=services) as agent:
+        agent.wait_for({ONE: "HEALTHY"})
+        agent.wait_for({TWO: "HEALTHY"}, "pages")
+        # A Service that does not exist yet.
+        agent.wait_for({}, "edge")
+        agent.wait_until_ready()
+        # Health checks go to the port "admin", and to that of requests where there is no such port.
+        assert (ports(agent, "server"), ports(agent, "pages")) == ([(8080, 8081)], [(8080, 8080)])
+        elsewhere.put("a", (THREE, READY), service="pages", names=("web",))
+        agent.wait_for({THREE: "HEALTHY"}, "edge")
+        # A slice that becomes one of another Service.
+        slices.put("a", (ONE, READY), service="pages", names=("web",))
+        agent.wait_for({ONE: "HEALTHY", TWO: "HEALTHY"}, "pages")
+        agent.wait_for({})
+        # A Service that is deleted and comes back.
+        elsewhere.delete("a")
+        agent.wait_for({}, "edge")
+        elsewhere.put("b", (TWO, READY), service="pages", names=("web",))
+        agent.wait_for({TWO: "HEALTHY"}, "edge")
+        # Without the port it has no endpoints, and the log says which Service lacks it.
+        elsewhere.put("b", (TWO, READY), service="pages", names=("other",))
+        agent.wait_for({}, "edge")
+        eventually(
+            lambda: agent.metrics("edge")['endpoints{state="left_out"}'] == 1, "one left out"
+        )
+        said = [(each["cluster"], each["port"]) for each in agent.logged("has no port")]
+        assert said == [("edge", "web")]
+        for cluster in ("server", "pages", "edge"):
+            figures = agent.metrics(cluster)
+            assert (figures["lists_total"], figures["watch_errors_total"]) == (1, 0), cluster
+        assert agent.metrics()["writes_total"] == 2
+
+
+def test_a_namespace_without_permission_does_not_stop_the_others(
+    api: Api, slices: Slices, elsewhere: Slices, tmp_path: Path
+) -> None:
+    here, there = slices.namespace, elsewhere.namespace
+    wire = Wire(api, tmp_path, slices.account())
+    slices.permit(here)
+    wire.join()
+    slices.put("a", (ONE, READY))
+    elsewhere.put("a", (TWO, READY), service="pages")
+    starter = Agents(tmp_path, here, wire)
+    services = (f"server={here}/{SERVICE}:http", f"pages={there}/pages:http")
+    with starter.run(services=services) as agent:
+        agent.wait_for({ONE: "HEALTHY"})
+        eventually(lambda: agent.metrics("pages")["watch_errors_total"] >= 2, "rejected lists")
+        assert (agent.metrics("pages")["connected"], agent.endpoints("pages")) == (0, None)
+        assert (agent.status("/readyz"), agent.status("/healthz")) == (503, 200)
+        words = agent.missing()
+        assert words.startswith(f"no endpoints of pages ({there}/pages): API server: 403 ")
+        assert words.count("\n") == 1, words
+        said = agent.logged("verbs list and watch on endpointslices")
+        assert {(each["level"], each["namespace"]) for each in said} == {("WARN", there)}
+        # The other namespace follows as ever.
+        slices.put("a", (THREE, READY))
+        agent.wait_for({THREE: "HEALTHY"})
+        figures = agent.metrics()
+        assert (figures["watch_errors_total"], figures["connected"]) == (0, 1)
+        elsewhere.permit(here)
+        agent.wait_for({TWO: "HEALTHY"}, "pages")
+        agent.wait_until_ready()
+    elsewhere.forbid()
+    known = agent.file_of("pages").read_text()
+    with starter.run(services=services) as agent:
+        # The file of the agent before stays.
+        assert agent.status("/readyz") == 200
+        eventually(lambda: agent.metrics("pages")["watch_errors_total"] >= 2, "rejected lists")
+        eventually(lambda: agent.metrics()["slices"] == 1, "the list of the other namespace")
+        assert (agent.status("/readyz"), agent.file_of("pages").read_text()) == (200, known)
+    wire.cut()
+
+
+def test_envoy_reads_only_the_file_that_changes(
+    slices: Slices, starter: Agents, tmp_path: Path
+) -> None:
+    def two_clusters(configuration: dict) -> None:
+        resources = configuration["static_resources"]
+        (server,) = (each for each in resources["clusters"] if each["name"] == "server")
+        source = {"path_config_source": {"path": str(tmp_path / "pages.json")}}
+        eds = {"eds_cluster_config": {"eds_config": source}}
+        resources["clusters"].append({**server, "name": "pages", **eds})
+
+    here = slices.namespace
+    slices.put("a", (ONE, READY))
+    slices.put("b", (ONE, READY), service="pages")
+    services = (f"server={here}/{SERVICE}:http", f"pages={here}/pages:http")
+    with starter.run(services=services) as agent:
+        agent.wait_until_ready()
+        with gateway_to([], tmp_path, in_front(), two_clusters) as gateway:
+            before = reads(gateway)
+            slices.put("b", (ONE, READY), ports=(9080, 9081), service="pages")
+            eventually(lambda: 9080 in _replicas(gateway, "pages"), "the changed file")
+            assert reads(gateway) == before
+            slices.put("a", (ONE, READY), ports=(9080, 9081))
+            eventually(lambda: members(gateway) == {9080}, "the other file")
+            assert reads(gateway) == before + 1
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--service=Shop",), "invalid value 'Shop' for '--service <NAME>': allowed are up to 63"),
+        (("--service=a=Shop:http",), "NAME: allowed are up to 63 lower-case letters"),
+        (("--service=a=shop",), "no PORT; allowed is CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]"),
         ((), "the following required arguments were not provided"),
-        (("--service=a", "--port=0"), "allowed is a number from 1 to 65535, or a name"),
-        (("--service=a", "--limit=0"), "allowed is a whole number from 1 to 50000"),
-        (("--service=a", "--listen=9904"), "allowed is an IP address and a port"),
+        (("--service=a=shop:0",), "PORT: allowed is a number from 1 to 65535, or a name"),
+        (("--service=a=shop:1,a=pages:1",), "--service: the cluster a is given twice"),
+        (("--service=a=shop:1", "--limit=0"), "allowed is a whole number from 1 to 50000"),
+        (("--service=a=shop:1", "--listen=9904"), "allowed is an IP address and a port"),
     ],
 )
 def test_bad_flags_are_named(flags: tuple[str, ...], words: str) -> None:
@@ -233,9 +366,29 @@ def test_it_says_why_it_cannot_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     # The tests themselves may run in a pod.
     for name in ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         monkeypatch.delenv(name, raising=False)
-    result = agents.run("gateway-agent", "endpoints", "--service=a", "--listen=127.0.0.1:0")
+    monkeypatch.setenv("GATEWAY_AGENT_SERVICES", "a=shop:http,b=pages:http")
+    result = agents.run("gateway-agent", "endpoints", "--listen=127.0.0.1:0")
     assert result.returncode == 1
     assert "not in a pod with a service account's token, and no --kubeconfig" in result.stderr
+
+
+def ports(agent: Agent, cluster: str) -> list[tuple[int, int]]:
+    """The ports of requests and of health checks in the file of a cluster."""
+    (resource,) = json.loads(agent.file_of(cluster).read_text())["resources"]
+    each = (one["endpoint"] for group in resource["endpoints"] for one in group["lb_endpoints"])
+    return [
+        (
+            one["address"]["socket_address"]["port_value"],
+            one["health_check_config"]["port_value"],
+        )
+        for one in each
+    ]
+
+
+def reads(gateway: Gateway) -> int:
+    """How often Envoy has read the file of the cluster "server"."""
+    page = ask(gateway.admin, "/stats?filter=^cluster.server.update_attempt$").body.decode()
+    return int(page.rpartition(": ")[2])
 
 
 def members(gateway: Gateway) -> set[int]:
@@ -248,9 +401,9 @@ def drains(gateway: Gateway, port: int) -> bool:
     return _replicas(gateway).get(port, {}).get("eds_health_status") == "DRAINING"
 
 
-def _replicas(gateway: Gateway) -> dict[int, dict]:
+def _replicas(gateway: Gateway, cluster: str = "server") -> dict[int, dict]:
     found = json.loads(ask(gateway.admin, "/clusters?format=json").body)["cluster_statuses"]
-    (server,) = (each for each in found if each["name"] == "server")
+    (server,) = (each for each in found if each["name"] == cluster)
     return {
         each["address"]["socket_address"]["port_value"]: each["health_status"]
         for each in server.get("host_statuses", [])

@@ -1,8 +1,9 @@
-"""EndpointSlices on the API server, and the agent that writes them into Envoy's file."""
+"""EndpointSlices on the API server, and the agent that writes them into Envoy's files."""
 
 import itertools
 import json
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -22,7 +23,9 @@ STARTING = {"ready": False, "serving": False, "terminating": False}
 ENDING = {"ready": False, "serving": True, "terminating": True}
 ENDED = {"ready": False, "serving": False, "terminating": True}
 
+CLUSTER = "server"
 SERVICE = "shop-server"
+ACCOUNT = "gateway"
 
 ELSEWHERE = "192.0.2.1"
 """An address that is nobody's (RFC 5737)."""
@@ -42,7 +45,7 @@ def own_address() -> str:
 
 @dataclass(frozen=True)
 class Slices:
-    """The slices of one Service in a namespace."""
+    """The slices of Services in a namespace, of one unless another is named."""
 
     api: Api
     namespace: str
@@ -53,6 +56,7 @@ class Slices:
         *endpoints: tuple[str, dict] | tuple[str, dict, str],
         ports: tuple[int, int] = (8080, 8081),
         service: str = SERVICE,
+        names: tuple[str, ...] = ("http", "admin"),
     ) -> None:
         """Writes a slice: each endpoint an address, its conditions, and a zone or none."""
         described = [
@@ -63,7 +67,7 @@ class Slices:
             }
             for address, conditions, *zone in endpoints
         ]
-        numbers = zip(("http", "admin"), ports, strict=True)
+        numbers = zip(names, ports, strict=False)
         slice_ = {
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",
@@ -78,9 +82,26 @@ class Slices:
         """Deletes a slice."""
         self._kubectl("delete", "endpointslice", name)
 
-    def _kubectl(self, *arguments: str, text: str = "") -> None:
+    def account(self) -> str:
+        """A service account of the namespace without rights: its token."""
+        self._kubectl("create", "serviceaccount", ACCOUNT)
+        return self._kubectl("create", "token", ACCOUNT)
+
+    def permit(self, account: str) -> None:
+        """Lets the account of a namespace read the slices of this one."""
+        verbs = ("--verb=list,watch", "--resource=endpointslices.discovery.k8s.io")
+        self._kubectl("create", "role", ACCOUNT, *verbs)
+        subject = f"--serviceaccount={account}:{ACCOUNT}"
+        self._kubectl("create", "rolebinding", ACCOUNT, f"--role={ACCOUNT}", subject)
+
+    def forbid(self) -> None:
+        """Takes that right back."""
+        self._kubectl("delete", "rolebinding", ACCOUNT)
+
+    def _kubectl(self, *arguments: str, text: str = "") -> str:
         result = self.api.kubectl(*arguments, "--namespace", self.namespace, text=text)
         assert result.returncode == 0, result.stderr
+        return result.stdout.strip()
 
 
 class _Sockets:
@@ -114,8 +135,11 @@ class _Sockets:
 class Wire:
     """The only way of an agent to the API server; it can be cut."""
 
-    def __init__(self, api: Api, folder: Path) -> None:
+    def __init__(self, api: Api, folder: Path, token: str = "") -> None:
+        """With the token of an account, its rights; else those of an administrator."""
         kubeconfig = json.loads(api.kubeconfig.read_text())
+        if token:
+            kubeconfig["users"][0]["user"] = {"token": token}
         cluster = kubeconfig["clusters"][0]["cluster"]
         self._target = ("127.0.0.1", urlsplit(cluster["server"]).port)
         self._port = free_ports(1)
@@ -157,9 +181,18 @@ class Agent:
     """`gateway-agent endpoints` under way."""
 
     process: subprocess.Popen[bytes]
-    file: Path
+    folder: Path
     url: str
     log: Path
+
+    @property
+    def file(self) -> Path:
+        """The file of the cluster "server"."""
+        return self.file_of(CLUSTER)
+
+    def file_of(self, cluster: str) -> Path:
+        """The file of a cluster."""
+        return self.folder / f"{cluster}.json"
 
     def status(self, path: str) -> int:
         """The status of a probe; 0 where nobody listens."""
@@ -172,32 +205,47 @@ class Agent:
         """Waits until it says so, which it does a moment after the file is there."""
         eventually(lambda: self.status("/readyz") == 200, "an agent that is ready")
 
-    def metrics(self) -> dict[str, float]:
-        """Every series by its name without the prefix."""
+    def metrics(self, cluster: str = CLUSTER) -> dict[str, float]:
+        """Every series of a cluster by its name without the prefix, and other labels if any."""
         lines = ask(self.url, "/metrics").body.decode().splitlines()
-        pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-        prefix = "corelane_gateway_agent_"
-        return {series.removeprefix(prefix): float(value) for series, value in pairs}
+        series = rf'corelane_gateway_agent_(\w+){{envoy_cluster_name="{cluster}",?(.*)}} (\S+)'
+        found = filter(None, (re.fullmatch(series, line) for line in lines))
+        return {
+            f"{name}{{{labels}}}" if labels else name: float(value)
+            for name, labels, value in (each.groups() for each in found)
+        }
 
-    def endpoints(self) -> dict[str, str] | None:
-        """The addresses in the file with their health; none where there is no file."""
-        if not self.file.exists():
+    def missing(self) -> str:
+        """What it says that Envoy lacks."""
+        return ask(self.url, "/readyz").body.decode()
+
+    def logged(self, words: str) -> list[dict]:
+        """The log lines with these words."""
+        whole = self.log.read_text().rpartition("\n")[0].splitlines()
+        return [json.loads(line) for line in whole if words in line]
+
+    def endpoints(self, cluster: str = CLUSTER) -> dict[str, str] | None:
+        """The addresses in a file with their health; none where there is no file."""
+        file = self.file_of(cluster)
+        if not file.exists():
             return None
-        (resource,) = json.loads(self.file.read_text())["resources"]
+        (resource,) = json.loads(file.read_text())["resources"]
+        assert resource["cluster_name"] == cluster
         return {
             each["endpoint"]["address"]["socket_address"]["address"]: each["health_status"]
             for group in resource["endpoints"]
             for each in group["lb_endpoints"]
         }
 
-    def wait_for(self, wanted: dict[str, str]) -> None:
+    def wait_for(self, wanted: dict[str, str], cluster: str = CLUSTER) -> None:
         """Waits until the file has these addresses."""
-        eventually(lambda: self.endpoints() == wanted, f"{wanted}, not {self.endpoints()}")
+        known = self.endpoints
+        eventually(lambda: known(cluster) == wanted, f"{wanted}, not {known(cluster)}")
 
 
 @dataclass
 class Agents:
-    """Starts agents that watch the same Service and write the same file."""
+    """Starts agents that write to the same folder, and watch the same Service unless others are named."""
 
     folder: Path
     namespace: str
@@ -205,19 +253,22 @@ class Agents:
     number: itertools.count = field(default_factory=itertools.count)
 
     @contextmanager
-    def run(self, folder: Path | None = None, *flags: str) -> Iterator[Agent]:
-        """One agent, which is killed at the end; its file is in the test's folder or in another."""
+    def run(
+        self, folder: Path | None = None, *flags: str, services: tuple[str, ...] = ()
+    ) -> Iterator[Agent]:
+        """One agent, which is killed at the end; its files are in the test's folder or in another."""
         port = free_ports(1)
-        file = (folder or self.folder) / "endpoints.json"
+        folder = folder or self.folder
+        services = services or (f"{CLUSTER}={self.namespace}/{SERVICE}:http:admin",)
         log = self.folder / f"agent-{next(self.number)}.log"
         argv = [program("gateway-agent"), "endpoints", f"--kubeconfig={self.wire.kubeconfig}"]
-        argv += [f"--namespace={self.namespace}", f"--service={SERVICE}", f"--file={file}"]
-        argv += [f"--listen=127.0.0.1:{port}", "--log-format=json", *flags]
+        argv += [f"--service={service}" for service in services]
+        argv += [f"--folder={folder}", f"--listen=127.0.0.1:{port}", "--log-format=json", *flags]
         # A proxy of the environment is not for loopback.
         env = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
         with log.open("wb") as output:
             process = subprocess.Popen(argv, stderr=output, env=env)
-        agent = Agent(process, file, f"http://127.0.0.1:{port}", log)
+        agent = Agent(process, folder, f"http://127.0.0.1:{port}", log)
         try:
             eventually(lambda: agent.status("/healthz") == 200, log.read_text())
             yield agent

@@ -32,7 +32,7 @@ def accepted(folder: Path, *settings: str, **options: Any) -> None:
     (folder / "jwks.json").write_text(_keys())
     (folder / "token").write_text("token")
     # The file that the agent writes, of a Service without replicas.
-    (folder / "endpoints.json").write_text('{"resources": []}')
+    (folder / "server.json").write_text('{"resources": []}')
     if not any(map(Path.exists, CGROUP_FILES)):
         settings = (*settings, "overload.monitor=heap")
     for name, text in render("gateway", *settings, **options)["ConfigMap"]["data"].items():

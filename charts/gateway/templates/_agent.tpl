@@ -7,8 +7,9 @@ a sidecar (a restartable init container). It starts before Envoy, which then fin
 /run/corelane
 {{- end -}}
 
+{{/* The file of the cluster "server". */}}
 {{- define "gateway.agent.file" -}}
-{{ include "gateway.agent.folder" . }}/endpoints.json
+{{ include "gateway.agent.folder" . }}/server.json
 {{- end -}}
 
 {{/* The Service whose replicas get the requests. */}}
@@ -24,12 +25,10 @@ initContainers:
     restartPolicy: Always
     command: [/gateway-agent, endpoints]
     args:
-      - --namespace={{ .Release.Namespace }}
-      - --service={{ include "gateway.agent.service" . }}
-      - --port={{ .Values.upstream.eds.port }}
-      - --health-port={{ .Values.upstream.eds.healthPort }}
-      - --cluster=server
-      - --file={{ include "gateway.agent.file" . }}
+      {{- with .Values.upstream.eds }}
+      - --service=server={{ $.Release.Namespace }}/{{ include "gateway.agent.service" $ }}:{{ .port }}:{{ .healthPort }}
+      {{- end }}
+      - --folder={{ include "gateway.agent.folder" . }}
       - --limit={{ int .Values.upstream.eds.limit }}
       - --listen={{ .Values.stats.address | contains ":" | ternary (printf "[%s]" .Values.stats.address) .Values.stats.address }}:{{ .Values.agent.port }}
       - --log-format=json

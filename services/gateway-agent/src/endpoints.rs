@@ -1,35 +1,36 @@
-//! Writes Envoy's endpoints from the EndpointSlices of a Service to a file.
+//! Writes Envoy's endpoints from the EndpointSlices of Services to files, one for each cluster.
 //!
-//! Only a complete list, and the changes after it, replace the file. While the API server is
-//! unreachable, the last file stays, and Envoy's own health checks decide which of its endpoints
-//! are used.
+//! Each namespace has one watch, which fails alone. Only a complete list, and the changes after it,
+//! replace a file. While the API server is unreachable, the last files stay, and Envoy's own health
+//! checks decide which of their endpoints are used.
 
 mod assignment;
+mod cluster;
 mod file;
 mod slice;
 mod status;
 mod store;
 mod watch;
 
+use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 use corelane_service::http::Answer;
 use corelane_service::process::Termination;
+use futures_util::future::join_all;
 use hyper::StatusCode;
-use kube::Api;
+use kube::{Api, Client};
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
-use tracing::{error, info};
+use tokio::sync::Semaphore;
+use tracing::info;
 
+use self::cluster::Cluster;
 use self::file::File;
-use self::slice::Ports;
-use self::status::Status;
 use self::watch::{ConfigError, Watch};
-use crate::settings::Endpoints;
+use crate::settings::{Endpoints, Service};
 
 /// Why the agent cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -42,102 +43,93 @@ pub(crate) enum EndpointsError {
     Signals(io::Error),
 }
 
-/// How long to wait for more changes, because one step of a rollout often makes several.
-const GATHER: Duration = Duration::from_millis(5);
+/// Pages of lists that are read at the same time, which bounds memory.
+const PAGES: usize = 2;
 
-/// Minimum time between two files, each of which Envoy's main thread reads.
-const BETWEEN: Duration = Duration::from_millis(50);
-
-/// Pause after a failed write.
-const AGAIN: Duration = Duration::from_secs(1);
-
-/// Keeps the file up to date until SIGTERM or SIGINT.
+/// Keeps the files up to date until SIGTERM or SIGINT.
 pub(crate) async fn keep(settings: &Endpoints) -> Result<(), EndpointsError> {
     let mut termination = Termination::new().map_err(EndpointsError::Signals)?;
-    let status = Arc::new(Status::default());
     let listener = TcpListener::bind(settings.listen).await;
     let listener = listener.map_err(|error| EndpointsError::Listen(settings.listen, error))?;
-    let file = File::open(settings.file.clone());
-    if file.exists() {
-        status.adopted();
-        info!("endpoints: an existing file stays until all slices are read");
-    }
-    let told = Arc::clone(&status);
+    let client = watch::client(settings.kubeconfig.as_deref()).await?;
+    let clusters = clusters(settings, client.default_namespace());
+    let files: Vec<_> = clusters.iter().map(|cluster| file_of(settings, cluster)).collect();
+    let told = clusters.clone();
     tokio::spawn(corelane_service::http::serve(listener, move |path| answer(path, &told)));
-    let watch = watch_of(settings, &status).await?;
+    let watches = watches(&client, &clusters);
     tokio::select! {
-        () = watch.run() => {}
-        () = write(settings, &watch, file) => {}
+        _ = join_all(watches.iter().map(Watch::run)) => {}
+        _ = join_all(clusters.iter().zip(files).map(|(cluster, file)| cluster.write(file))) => {}
         () = termination.wait() => {}
     }
     info!("endpoints: stopped");
     Ok(())
 }
 
-async fn watch_of(settings: &Endpoints, status: &Arc<Status>) -> Result<Watch, ConfigError> {
-    let client = watch::client(settings.kubeconfig.as_deref()).await?;
-    let api = match settings.namespace.as_str() {
-        "" => Api::default_namespaced(client),
-        namespace => Api::namespaced(client, namespace),
+fn clusters(settings: &Endpoints, namespace: &str) -> Vec<Arc<Cluster>> {
+    let cluster = |service: &Service| {
+        let namespace = service.namespace.clone().or_else(|| Some(namespace.to_owned()));
+        let service = Service { namespace, ..service.clone() };
+        Arc::new(Cluster::new(service, settings.limit as usize))
     };
-    Ok(Watch {
-        api,
-        service: settings.service.clone(),
-        ports: Ports { traffic: settings.port.clone(), health: settings.health_port.clone() },
-        // Some may be listed twice, or not serve.
-        limit: 4 * settings.limit as usize,
-        status: Arc::clone(status),
-        store: Mutex::new(None),
-        changed: Notify::new(),
-    })
+    settings.services.iter().map(cluster).collect()
 }
 
-/// Writes the file after changes, at most once for changes that arrive together.
-async fn write(settings: &Endpoints, watch: &Watch, mut file: File) {
-    let mut earliest = Instant::now();
-    loop {
-        watch.changed.notified().await;
-        sleep_until(earliest.max(Instant::now() + GATHER)).await;
-        earliest = Instant::now() + BETWEEN;
-        while let Err(error) = update(settings, watch, &mut file) {
-            watch.status.write_failed();
-            error!("endpoints: {} cannot be written: {error}", file.path().display());
-            sleep_until(Instant::now() + AGAIN).await;
-        }
+/// The file of a cluster, which an earlier agent may have written.
+fn file_of(settings: &Endpoints, cluster: &Cluster) -> File {
+    let name = cluster.service.cluster.as_str();
+    let file = File::open(settings.folder.join(format!("{name}.json")));
+    if file.exists() {
+        cluster.status.adopted();
+        info!(cluster = name, "endpoints: an existing file stays until all slices are read");
     }
+    file
 }
 
-fn update(settings: &Endpoints, watch: &Watch, file: &mut File) -> io::Result<()> {
-    let (text, counts, slices) = match watch.store().as_ref() {
-        None => return Ok(()),
-        Some(store) => {
-            let slices = store.slices();
-            let number = slices.len();
-            let (text, counts) =
-                assignment::assignment(&settings.cluster, slices, settings.limit as usize);
-            (text, counts, number)
-        }
-    };
-    let written = file.replace(text)?;
-    watch.status.current(counts, slices, written);
-    if written {
-        let assignment::Counts { healthy, draining, unready, left_out } = counts;
-        info!(healthy, draining, unready, left_out, "endpoints: written");
+/// One watch for each namespace.
+fn watches(client: &Client, clusters: &[Arc<Cluster>]) -> Vec<Watch> {
+    let mut namespaces: BTreeMap<&str, Vec<Arc<Cluster>>> = BTreeMap::new();
+    for cluster in clusters {
+        let namespace = cluster.service.namespace.as_deref().unwrap_or_default();
+        namespaces.entry(namespace).or_default().push(Arc::clone(cluster));
     }
-    Ok(())
+    let pages = Arc::new(Semaphore::new(PAGES));
+    let watch = |(namespace, clusters): (&str, _)| Watch {
+        api: Api::namespaced(client.clone(), namespace),
+        namespace: namespace.to_owned(),
+        clusters,
+        pages: Arc::clone(&pages),
+    };
+    namespaces.into_iter().map(watch).collect()
 }
 
 /// The reply to a GET of this path.
-fn answer(path: &str, status: &Status) -> Answer {
+fn answer(path: &str, clusters: &[Arc<Cluster>]) -> Answer {
     match path {
-        "/healthz" => text(StatusCode::OK, "ok\n"),
-        "/readyz" if status.has_file() => text(StatusCode::OK, "ok\n"),
-        "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, "no endpoints have been read yet\n"),
-        "/metrics" => (StatusCode::OK, "text/plain; version=0.0.4", status.metrics()),
-        _ => text(StatusCode::NOT_FOUND, "not found\n"),
+        "/healthz" => text(StatusCode::OK, "ok\n".to_owned()),
+        "/readyz" => match missing(clusters) {
+            words if words.is_empty() => text(StatusCode::OK, "ok\n".to_owned()),
+            words => text(StatusCode::SERVICE_UNAVAILABLE, words),
+        },
+        "/metrics" => {
+            let all = clusters.iter().map(|it| (it.service.cluster.as_str(), &it.status));
+            (StatusCode::OK, "text/plain; version=0.0.4", status::metrics(all))
+        }
+        _ => text(StatusCode::NOT_FOUND, "not found\n".to_owned()),
     }
 }
 
-fn text(status: StatusCode, words: &str) -> Answer {
-    (status, "text/plain", words.to_owned())
+/// A line for each cluster without a file.
+fn missing(clusters: &[Arc<Cluster>]) -> String {
+    let mut words = String::new();
+    for cluster in clusters {
+        if let Some(cause) = cluster.status.missing() {
+            let _ = writeln!(words, "no endpoints of {}: {cause}", cluster.service);
+        }
+    }
+    words
+}
+
+fn text(status: StatusCode, words: String) -> Answer {
+    (status, "text/plain", words)
 }

@@ -1,5 +1,7 @@
 //! Flags and environment.
 
+use std::collections::HashSet;
+use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -65,7 +67,7 @@ pub(crate) struct Drain {
     pub(crate) deadline: Duration,
 }
 
-/// Write Envoy's endpoints file from the EndpointSlices of a Service
+/// Write Envoy's endpoints files from the EndpointSlices of Services
 ///
 /// Exit codes: 0 after SIGTERM or SIGINT; 1 when it cannot start; 64 for a bad flag or variable.
 #[derive(Args, Debug)]
@@ -73,31 +75,20 @@ pub(crate) struct Endpoints {
     /// Configuration of the API client; without it, that of the pod
     #[arg(long, env = "GATEWAY_AGENT_KUBECONFIG", value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Namespace of the Service; empty: that of the pod or of the kubeconfig
-    #[arg(long, env = "GATEWAY_AGENT_NAMESPACE", value_name = "NAME", default_value = "")]
-    #[arg(value_parser = namespace)]
-    pub(crate) namespace: String,
-    /// Name of the Service
-    #[arg(long, env = "GATEWAY_AGENT_SERVICE", value_name = "NAME")]
-    #[arg(value_parser = name)]
-    pub(crate) service: String,
-    /// Port of requests: its name in the Service, or its number on the pods
-    #[arg(long, env = "GATEWAY_AGENT_PORT", value_name = "NAME|NUMBER", default_value = "http")]
-    #[arg(value_parser = port)]
-    pub(crate) port: Port,
-    /// Port of health checks: its name in the Service, or its number on the pods
-    #[arg(long, env = "GATEWAY_AGENT_HEALTH_PORT", value_name = "NAME|NUMBER")]
-    #[arg(default_value = "admin", value_parser = port)]
-    pub(crate) health_port: Port,
-    /// Envoy's name of the cluster
-    #[arg(long, env = "GATEWAY_AGENT_CLUSTER", value_name = "NAME", default_value = "server")]
-    #[arg(value_parser = name)]
-    pub(crate) cluster: String,
-    /// Endpoints file, in a folder that Envoy watches
-    #[arg(long, env = "GATEWAY_AGENT_FILE", value_name = "FILE")]
-    #[arg(default_value = "/run/corelane/endpoints.json")]
-    pub(crate) file: PathBuf,
-    /// Maximum number of endpoints; the rest is left out to bound memory
+    /// A cluster of Envoy and its Service; may be repeated
+    ///
+    /// NAMESPACE is by default that of the pod or of the kubeconfig. PORT is the port of requests and
+    /// HEALTH-PORT that of health checks: its name in the Service, or its number on the pods. HEALTH-PORT is by
+    /// default the port `admin` if the Service has one, otherwise PORT.
+    #[arg(long = "service", env = "GATEWAY_AGENT_SERVICES", required = true)]
+    #[arg(value_name = "CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]")]
+    #[arg(value_delimiter = ',', value_parser = service)]
+    pub(crate) services: Vec<Service>,
+    /// Folder that Envoy watches; the file of a cluster is CLUSTER.json
+    #[arg(long, env = "GATEWAY_AGENT_FOLDER", value_name = "FOLDER")]
+    #[arg(default_value = "/run/corelane")]
+    pub(crate) folder: PathBuf,
+    /// Maximum number of endpoints of each service; the rest is left out to bound memory
     #[arg(long, env = "GATEWAY_AGENT_LIMIT", value_name = "NUMBER", default_value = "5000")]
     #[arg(value_parser = allowed(value::number(1, 50_000)))]
     pub(crate) limit: u64,
@@ -105,6 +96,29 @@ pub(crate) struct Endpoints {
     #[arg(long, env = "GATEWAY_AGENT_LISTEN", value_name = "ADDRESS")]
     #[arg(default_value = "0.0.0.0:9903", value_parser = allowed(value::address))]
     pub(crate) listen: SocketAddr,
+}
+
+/// A Service, and the cluster of Envoy that sends requests to its endpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Service {
+    pub(crate) cluster: String,
+    /// `None`: the namespace of the pod or of the kubeconfig.
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    /// The port of requests.
+    pub(crate) port: Port,
+    /// The port of health checks. `None`: the port `admin` if there is one, otherwise that of requests.
+    pub(crate) health_port: Option<Port>,
+}
+
+impl Display for Service {
+    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
+        let Self { cluster, namespace, name, .. } = self;
+        match namespace {
+            Some(namespace) => write!(to, "{cluster} ({namespace}/{name})"),
+            None => write!(to, "{cluster} ({name})"),
+        }
+    }
 }
 
 /// Reads the command line and the environment, or returns the exit code.
@@ -118,7 +132,21 @@ pub(crate) fn read() -> Result<Settings, ExitCode> {
         );
         return Err(flags::reject(Settings::command(), message));
     }
+    if let Command::Endpoints(Endpoints { services, .. }) = &settings.command
+        && let Some(cluster) = twice(services)
+    {
+        let message = format!(
+            "--service: the cluster {cluster} is given twice; allowed is one Service per cluster"
+        );
+        return Err(flags::reject(Settings::command(), message));
+    }
     Ok(settings)
+}
+
+/// The first cluster that is given twice.
+fn twice(services: &[Service]) -> Option<&str> {
+    let mut seen = HashSet::new();
+    services.iter().map(|it| it.cluster.as_str()).find(|cluster| !seen.insert(*cluster))
 }
 
 /// A name that can be part of a statistic, and needs no escape in a regular expression.
@@ -137,12 +165,30 @@ pub(crate) enum Port {
     Number(u16),
 }
 
-/// A namespace, or nothing.
-fn namespace(text: &str) -> Result<String, &'static str> {
-    if text.is_empty() { Ok(String::new()) } else { name(text) }
+/// `CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]`.
+fn service(text: &str) -> Result<Service, String> {
+    let form = "allowed is CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]";
+    let (cluster, rest) = text.split_once('=').ok_or_else(|| format!("no CLUSTER; {form}"))?;
+    let (namespace, rest) = match rest.split_once('/') {
+        Some((namespace, rest)) => (Some(namespace), rest),
+        None => (None, rest),
+    };
+    let (service, ports) = rest.split_once(':').ok_or_else(|| format!("no PORT; {form}"))?;
+    let (traffic, health) = match ports.split_once(':') {
+        Some((traffic, health)) => (traffic, Some(health)),
+        None => (ports, None),
+    };
+    let part = |of: &'static str| move |allowed: &str| format!("{of}: {allowed}");
+    Ok(Service {
+        cluster: name(cluster).map_err(part("CLUSTER"))?,
+        namespace: namespace.map(name).transpose().map_err(part("NAMESPACE"))?,
+        name: name(service).map_err(part("NAME"))?,
+        port: port(traffic).map_err(part("PORT"))?,
+        health_port: health.map(port).transpose().map_err(part("HEALTH-PORT"))?,
+    })
 }
 
-/// An RFC 1123 label, which can be part of a label selector and of a path.
+/// An RFC 1123 label, which can be part of a label selector, of a path and of a file name.
 fn name(text: &str) -> Result<String, &'static str> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let ends = !text.starts_with('-') && !text.ends_with('-');
@@ -185,6 +231,55 @@ mod tests {
         for text in ["", "0", "65536", "-1", "Http", "a b"] {
             assert!(port(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_service_has_a_cluster_and_a_port_at_least() {
+        let named = |text: &str| Port::Name(text.to_owned());
+        let bare = Service {
+            cluster: "pages".to_owned(),
+            namespace: None,
+            name: "web".to_owned(),
+            port: named("http"),
+            health_port: None,
+        };
+        assert_eq!(service("pages=web:http"), Ok(bare.clone()));
+        let whole = Service {
+            namespace: Some("shop".to_owned()),
+            port: Port::Number(8080),
+            health_port: Some(named("admin")),
+            ..bare
+        };
+        assert_eq!(service("pages=shop/web:8080:admin"), Ok(whole));
+    }
+
+    #[test]
+    fn the_part_of_a_service_that_is_wrong_is_named() {
+        for (text, words) in [
+            ("web:http", "no CLUSTER; allowed is CLUSTER=[NAMESPACE/]NAME:PORT"),
+            ("pages=web", "no PORT; allowed is CLUSTER=[NAMESPACE/]NAME:PORT"),
+            ("Pages=web:http", "CLUSTER: allowed are up to 63"),
+            ("../pages=web:http", "CLUSTER: allowed are up to 63"),
+            ("pages=/web:http", "NAMESPACE: allowed are up to 63"),
+            ("pages=shop/a/b:http", "NAME: allowed are up to 63"),
+            ("pages=shop/:http", "NAME: allowed are up to 63"),
+            ("pages=web:", "PORT: allowed are up to 63"),
+            ("pages=web:0", "PORT: allowed is a number from 1 to 65535, or a name"),
+            ("pages=web:http:0", "HEALTH-PORT: allowed is a number from 1 to 65535, or a name"),
+            ("pages=web:http:admin:1", "HEALTH-PORT: allowed are up to 63"),
+        ] {
+            let error = service(text).expect_err(text);
+            assert!(error.starts_with(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_given_twice_is_found() {
+        let all = |texts: &[&str]| -> Vec<_> {
+            texts.iter().map(|text| service(text).expect("a service")).collect()
+        };
+        assert_eq!(twice(&all(&["a=web:http", "b=web:http"])), None);
+        assert_eq!(twice(&all(&["a=web:http", "b=web:http", "a=pages:http"])), Some("a"));
     }
 
     #[test]

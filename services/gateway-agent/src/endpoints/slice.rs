@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::discovery::v1::{Endpoint as Described, EndpointPort, EndpointSlice};
 use tracing::warn;
 
-use crate::settings::Port;
+use crate::settings::{Port, Service};
 
 impl Port {
     fn find(&self, ports: &[EndpointPort]) -> Option<u16> {
@@ -19,21 +19,28 @@ impl Port {
     }
 }
 
-/// The ports of the endpoints to use.
-#[derive(Clone, Debug)]
-pub(crate) struct Ports {
-    /// The port for requests.
-    pub(crate) traffic: Port,
-    /// The port for health checks.
-    pub(crate) health: Port,
-}
+/// The port of health checks by default, if the Service has it.
+const HEALTH: &str = "admin";
 
-impl Ports {
+impl Service {
+    /// The ports of requests and of health checks.
+    fn ports(&self, named: &[EndpointPort]) -> Option<(u16, u16)> {
+        let traffic = self.port.find(named)?;
+        let health = match &self.health_port {
+            Some(port) => port.find(named)?,
+            None => Port::Name(HEALTH.to_owned()).find(named).unwrap_or(traffic),
+        };
+        Some((traffic, health))
+    }
+
     fn warn_of_missing(&self, named: &[EndpointPort]) {
-        for wanted in [&self.traffic, &self.health] {
-            if let (Port::Name(name), None) = (wanted, wanted.find(named)) {
+        for wanted in [Some(&self.port), self.health_port.as_ref()].into_iter().flatten() {
+            if let (Port::Name(port), None) = (wanted, wanted.find(named)) {
+                let (cluster, service) = (&self.cluster, &self.name);
                 warn!(
-                    port = name,
+                    cluster,
+                    service,
+                    port,
                     "endpoints: the Service has no port of this name; its replicas are left out"
                 );
             }
@@ -71,12 +78,12 @@ pub(crate) struct Slice {
 impl Slice {
     /// Converts a slice. One that lacks a port has no endpoints; that is a warning if it has
     /// addresses.
-    pub(crate) fn of(slice: &EndpointSlice, ports: &Ports) -> Self {
+    pub(crate) fn of(slice: &EndpointSlice, service: &Service) -> Self {
         let named = slice.ports.as_deref().unwrap_or_default();
         if !slice.endpoints.is_empty() {
-            ports.warn_of_missing(named);
+            service.warn_of_missing(named);
         }
-        let found = ports.traffic.find(named).zip(ports.health.find(named));
+        let found = service.ports(named);
         let read = |endpoint| found.and_then(|(port, health)| read(endpoint, port, health));
         let endpoints: Vec<_> = slice.endpoints.iter().filter_map(read).collect();
         let left_out = slice.endpoints.len() - endpoints.len();
@@ -119,8 +126,14 @@ mod tests {
 
     use super::*;
 
-    fn ports(traffic: &str) -> Ports {
-        Ports { traffic: Port::Name(traffic.to_owned()), health: Port::Number(9) }
+    fn service(port: &str, health_port: Option<Port>) -> Service {
+        let (cluster, name) = ("pages".to_owned(), "web".to_owned());
+        let port = Port::Name(port.to_owned());
+        Service { cluster, namespace: None, name, port, health_port }
+    }
+
+    fn ports(port: &str) -> Service {
+        service(port, Some(Port::Number(9)))
     }
 
     fn slice(conditions: serde_json::Value) -> EndpointSlice {
@@ -154,6 +167,20 @@ mod tests {
         assert_eq!((read.endpoints[0].port, read.endpoints[0].health_port), (80, 9));
         let read = Slice::of(&slice(json!({})), &ports("none"));
         assert_eq!(read, Slice { endpoints: Vec::new(), left_out: 1 });
+    }
+
+    #[test]
+    fn health_checks_go_to_the_port_admin_or_to_that_of_requests() {
+        let mut slice = slice(json!({}));
+        let health = |slice: &EndpointSlice, wanted: Option<Port>| {
+            let read = Slice::of(slice, &service("http", wanted));
+            read.endpoints.first().map(|it| it.health_port)
+        };
+        let admin = || Some(Port::Name("admin".to_owned()));
+        assert_eq!((health(&slice, None), health(&slice, admin())), (Some(80), None));
+        let named = json!([{"name": "http", "port": 80}, {"name": "admin", "port": 81}]);
+        slice.ports = serde_json::from_value(named).expect("ports");
+        assert_eq!((health(&slice, None), health(&slice, admin())), (Some(81), Some(81)));
     }
 
     #[test]

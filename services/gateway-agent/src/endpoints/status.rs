@@ -1,4 +1,4 @@
-//! The state of the agent: counters for Prometheus, and whether Envoy has its file.
+//! The state of a cluster: counters for Prometheus, and whether Envoy has its file.
 
 use std::fmt::Write;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use super::assignment::Counts;
 #[derive(Debug, Default)]
 pub(crate) struct Status(Mutex<Figures>);
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Figures {
     counts: Counts,
     slices: usize,
@@ -23,12 +23,18 @@ struct Figures {
     lists: u64,
     last_write: f64,
     last_sync: f64,
+    /// The failure of the last request to the API server.
+    watch_error: Option<String>,
+    /// The failure of the last write.
+    write_error: Option<String>,
 }
 
 impl Status {
-    /// Whether Envoy has a file, of this agent or of an earlier one.
-    pub(crate) fn has_file(&self) -> bool {
-        self.read().file
+    /// Why Envoy has no file yet; `None` if it has one, of this agent or of an earlier one.
+    pub(crate) fn missing(&self) -> Option<String> {
+        let Figures { file, watch_error, write_error, .. } = self.read();
+        let error = write_error.or(watch_error);
+        (!file).then(|| error.unwrap_or_else(|| "no complete list yet".to_owned()))
     }
 
     /// There is a file of an earlier agent.
@@ -39,7 +45,7 @@ impl Status {
     /// Records the content of the file.
     pub(crate) fn current(&self, counts: Counts, slices: usize, written: bool) {
         self.change(|it| {
-            (it.counts, it.slices, it.file) = (counts, slices, true);
+            (it.counts, it.slices, it.file, it.write_error) = (counts, slices, true, None);
             if written {
                 it.writes += 1;
                 it.last_write = now();
@@ -48,13 +54,16 @@ impl Status {
     }
 
     /// The file could not be written.
-    pub(crate) fn write_failed(&self) {
-        self.change(|it| it.write_errors += 1);
+    pub(crate) fn write_failed(&self, error: &std::io::Error) {
+        self.change(|it| {
+            it.write_errors += 1;
+            it.write_error = Some(format!("the file cannot be written: {error}"));
+        });
     }
 
     /// The API server has replied: the endpoints are up to date.
     pub(crate) fn synced(&self) {
-        self.change(|it| (it.connected, it.last_sync) = (true, now()));
+        self.change(|it| (it.connected, it.last_sync, it.watch_error) = (true, now(), None));
     }
 
     /// All slices were read.
@@ -68,42 +77,12 @@ impl Status {
     }
 
     /// The API server is unreachable, or rejects the request.
-    pub(crate) fn watch_failed(&self) {
+    pub(crate) fn watch_failed(&self, error: &str) {
         self.change(|it| {
             it.connected = false;
             it.watch_errors += 1;
+            it.watch_error = Some(format!("API server: {error}"));
         });
-    }
-
-    /// The text that Prometheus reads.
-    pub(crate) fn metrics(&self) -> String {
-        let it = self.read();
-        let mut text = Metrics::default();
-        text.head("endpoints", "gauge", "Endpoints of the Service by their state in the file");
-        for (state, count) in [
-            ("healthy", it.counts.healthy),
-            ("draining", it.counts.draining),
-            ("unready", it.counts.unready),
-            ("left_out", it.counts.left_out),
-        ] {
-            text.line("endpoints", &format!("{{state=\"{state}\"}}"), count as f64);
-        }
-        text.one("slices", "gauge", "EndpointSlices of the Service", it.slices as f64);
-        let words = "Slices that were not taken because of the limit; their former endpoints stay";
-        text.one("slices_over_limit_total", "counter", words, it.over_limit as f64);
-        text.one("writes_total", "counter", "Files written", it.writes as f64);
-        let words = "Files that could not be written";
-        text.one("write_errors_total", "counter", words, it.write_errors as f64);
-        text.one("lists_total", "counter", "Complete lists of the slices", it.lists as f64);
-        let words = "Lists and watches that failed";
-        text.one("watch_errors_total", "counter", words, it.watch_errors as f64);
-        let words = "Whether the API server answers";
-        text.one("connected", "gauge", words, f64::from(u8::from(it.connected)));
-        let words = "Time of the last write of the file; 0 before the first";
-        text.one("last_write_timestamp_seconds", "gauge", words, it.last_write);
-        let words = "Time of the last reply of the API server; 0 before the first";
-        text.one("last_sync_timestamp_seconds", "gauge", words, it.last_sync);
-        text.0
     }
 
     fn change(&self, change: impl FnOnce(&mut Figures)) {
@@ -111,8 +90,43 @@ impl Status {
     }
 
     fn read(&self) -> Figures {
-        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
+}
+
+/// The text that Prometheus reads, of clusters by name.
+pub(crate) fn metrics<'a>(clusters: impl Iterator<Item = (&'a str, &'a Status)>) -> String {
+    let all: Vec<_> = clusters.map(|(cluster, status)| (cluster, status.read())).collect();
+    let mut text = Metrics(String::new(), &all);
+    text.head("endpoints", "gauge", "Endpoints of the Service by their state in the file");
+    for (cluster, it) in &all {
+        for (state, count) in [
+            ("healthy", it.counts.healthy),
+            ("draining", it.counts.draining),
+            ("unready", it.counts.unready),
+            ("left_out", it.counts.left_out),
+        ] {
+            let state = format!(",state=\"{state}\"");
+            text.line("endpoints", cluster, &state, count as f64);
+        }
+    }
+    text.each("slices", "gauge", "EndpointSlices of the Service", |it| it.slices as f64);
+    let words = "Slices that were not taken because of the limit; their former endpoints stay";
+    text.each("slices_over_limit_total", "counter", words, |it| it.over_limit as f64);
+    text.each("writes_total", "counter", "Files written", |it| it.writes as f64);
+    let words = "Files that could not be written";
+    text.each("write_errors_total", "counter", words, |it| it.write_errors as f64);
+    let words = "Complete lists of the slices in the namespace of the Service";
+    text.each("lists_total", "counter", words, |it| it.lists as f64);
+    let words = "Lists and watches that failed in the namespace of the Service";
+    text.each("watch_errors_total", "counter", words, |it| it.watch_errors as f64);
+    let words = "Whether the API server answers for the namespace of the Service";
+    text.each("connected", "gauge", words, |it| f64::from(u8::from(it.connected)));
+    let words = "Time of the last write of the file; 0 before the first";
+    text.each("last_write_timestamp_seconds", "gauge", words, |it| it.last_write);
+    let words = "Time of the last reply of the API server for the namespace of the Service; 0 before the first";
+    text.each("last_sync_timestamp_seconds", "gauge", words, |it| it.last_sync);
+    text.0
 }
 
 /// Seconds since 1970.
@@ -120,22 +134,59 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// Text in Prometheus' format.
-#[derive(Debug, Default)]
-struct Metrics(String);
+/// Text in Prometheus' format, and the clusters that it is about.
+#[derive(Debug)]
+struct Metrics<'a>(String, &'a [(&'a str, Figures)]);
 
-impl Metrics {
+impl Metrics<'_> {
     fn head(&mut self, name: &str, kind: &str, help: &str) {
         let name = format!("corelane_gateway_agent_{name}");
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn line(&mut self, name: &str, labels: &str, value: f64) {
+    /// The label is Envoy's, so that a query can join the series of both. A label `cluster` would hide the external
+    /// label that names the Kubernetes cluster.
+    fn line(&mut self, name: &str, cluster: &str, labels: &str, value: f64) {
+        let labels = format!("{{envoy_cluster_name=\"{cluster}\"{labels}}}");
         let _ = writeln!(self.0, "corelane_gateway_agent_{name}{labels} {value}");
     }
 
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: f64) {
+    fn each(&mut self, name: &str, kind: &str, help: &str, value: impl Fn(&Figures) -> f64) {
         self.head(name, kind, help);
-        self.line(name, "", value);
+        for (cluster, it) in self.1 {
+            self.line(name, cluster, "", value(it));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_of_a_missing_file_is_the_last_failure() {
+        let status = Status::default();
+        assert_eq!(status.missing().as_deref(), Some("no complete list yet"));
+        status.watch_failed("403 Forbidden");
+        assert_eq!(status.missing().as_deref(), Some("API server: 403 Forbidden"));
+        status.write_failed(&std::io::Error::other("full"));
+        status.synced();
+        assert_eq!(status.missing().as_deref(), Some("the file cannot be written: full"));
+        status.current(Counts::default(), 0, true);
+        status.watch_failed("403 Forbidden");
+        assert_eq!(status.missing(), None);
+    }
+
+    #[test]
+    fn the_series_of_a_metric_follow_its_help_once() {
+        let (one, two) = (Status::default(), Status::default());
+        two.listed();
+        let text = metrics([("one", &one), ("two", &two)].into_iter());
+        let lists: Vec<_> = text.lines().filter(|line| line.contains("_lists_total")).collect();
+        let name = "corelane_gateway_agent_lists_total";
+        assert_eq!(lists[1], format!("# TYPE {name} counter"));
+        assert_eq!(lists[2], format!("{name}{{envoy_cluster_name=\"one\"}} 0"));
+        assert_eq!(lists[3], format!("{name}{{envoy_cluster_name=\"two\"}} 1"));
+        assert_eq!(lists.len(), 4);
     }
 }

@@ -1,4 +1,4 @@
-//! The known slices of the Service.
+//! The known slices of a Service.
 
 use std::collections::BTreeMap;
 
@@ -61,11 +61,11 @@ impl Store {
         self.slices.len() < before
     }
 
-    /// Forgets a slice.
-    pub(crate) fn remove(&mut self, name: &str) {
-        if let Some(known) = self.slices.remove(name) {
-            self.endpoints -= known.slice.endpoints.len();
-        }
+    /// Forgets a slice. Returns whether it was known.
+    pub(crate) fn remove(&mut self, name: &str) -> bool {
+        let known = self.slices.remove(name);
+        self.endpoints -= known.as_ref().map_or(0, |known| known.slice.endpoints.len());
+        known.is_some()
     }
 
     /// Whether slices were not taken. Only a new list takes them.

@@ -1,9 +1,10 @@
-//! Lists the slices of a Service and watches them, indefinitely.
+//! Lists the slices of a namespace's Services and watches them, indefinitely.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
@@ -11,16 +12,11 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
-use tokio::sync::Notify;
+use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::slice::{Ports, Slice};
-use super::status::Status;
-use super::store::Store;
-
-/// Label that names a slice's Service (Kubernetes API, EndpointSlice v1).
-const SERVICE: &str = "kubernetes.io/service-name";
+use super::cluster::{Cluster, SERVICE};
 
 /// Slices per page of a list, which bounds the size of a reply.
 const PAGE: u32 = 100;
@@ -48,17 +44,14 @@ pub(crate) enum ConfigError {
     Client(#[from] kube::Error),
 }
 
-/// The watched slices and the state of the agent. The store is `None` before the first complete
-/// list.
+/// The watch of one namespace.
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) api: Api<EndpointSlice>,
-    pub(crate) service: String,
-    pub(crate) ports: Ports,
-    pub(crate) limit: usize,
-    pub(crate) status: Arc<Status>,
-    pub(crate) store: Mutex<Option<Store>>,
-    pub(crate) changed: Notify,
+    pub(crate) namespace: String,
+    pub(crate) clusters: Vec<Arc<Cluster>>,
+    /// Permits to read a page.
+    pub(crate) pages: Arc<Semaphore>,
 }
 
 /// A client for the API server of the pod's own cluster, or of a kubeconfig.
@@ -87,17 +80,33 @@ impl Watch {
             match self.turn(&mut version).await {
                 Ok(()) => pauses = Pauses::default(),
                 Err(error) => {
-                    self.status.watch_failed();
                     // If no changes were lost, the watch continues at its version.
                     if matches!(error, kube::Error::Api(_)) {
                         version = None;
                     }
                     let pause = pauses.next();
-                    let pause_ms = pause.as_millis() as u64;
-                    warn!(pause_ms, "endpoints: API server: {error}");
+                    self.failed(&error, pause);
                     sleep(pause).await;
                 }
             }
+        }
+    }
+
+    fn failed(&self, error: &kube::Error, pause: Duration) {
+        let (namespace, pause_ms) = (&self.namespace, pause.as_millis() as u64);
+        let words = match error {
+            kube::Error::Api(status) => format!("{} {}", status.code, status.message),
+            error => error.to_string(),
+        };
+        self.clusters.iter().for_each(|it| it.status.watch_failed(&words));
+        match error {
+            kube::Error::Api(status) if status.code == 403 => warn!(
+                namespace,
+                pause_ms,
+                "endpoints: API server: {words}; required are the verbs list and watch on endpointslices \
+                 (discovery.k8s.io) of this namespace, by a Role and a RoleBinding"
+            ),
+            _ => warn!(namespace, pause_ms, "endpoints: API server: {words}"),
         }
     }
 
@@ -108,7 +117,7 @@ impl Watch {
             Some(from) => {
                 *version = Some(from);
                 self.watch(version).await?;
-                if self.store().as_ref().is_some_and(Store::overflowed) {
+                if self.clusters.iter().any(|it| it.overflowed()) {
                     *version = None;
                 }
             }
@@ -116,56 +125,54 @@ impl Watch {
         Ok(())
     }
 
+    /// Selects the slices of all Services of the namespace.
+    fn labels(&self) -> String {
+        let names: BTreeSet<_> = self.clusters.iter().map(|it| it.service.name.as_str()).collect();
+        format!("{SERVICE} in ({})", Vec::from_iter(names).join(","))
+    }
+
     /// Reads all slices, and applies them only when the list is complete. Returns the version to
     /// watch from, or `None` if another list takes more slices.
     async fn list(&self) -> kube::Result<Option<String>> {
-        let known = self.store().as_ref().map(Store::relist);
-        let mut store = known.unwrap_or_else(|| Store::new(self.limit));
-        let mut not_taken = 0;
-        let labels = format!("{SERVICE}={}", self.service);
-        let mut page = ListParams::default().labels(&labels).limit(PAGE);
+        let mut drafts: Vec<_> = self.clusters.iter().map(|it| it.draft()).collect();
+        let mut slices = 0;
+        let mut page = ListParams::default().labels(&self.labels()).limit(PAGE);
         loop {
+            let _permit = self.pages.acquire().await;
             let list = self.api.list(&page).await?;
+            slices += list.items.len();
             for slice in &list.items {
-                let taken = store.put(name(slice), Slice::of(slice, &self.ports));
-                not_taken += u64::from(!taken);
+                for (cluster, draft) in self.clusters.iter().zip(&mut drafts) {
+                    cluster.add(draft, slice);
+                }
             }
             if let Some(token) = list.metadata.continue_.filter(|token| !token.is_empty()) {
                 page = page.continue_token(&token);
                 continue;
             }
-            // Slices that no longer exist had their place until now.
-            let again = store.finish_list() && store.overflowed();
-            let slices = store.slices().len();
-            let before = self.store().replace(store);
-            self.note_limit(not_taken, before.is_some_and(|it| it.overflowed()));
-            self.status.listed();
-            self.status.synced();
-            self.changed.notify_one();
-            info!(slices, "endpoints: listed");
+            let mut again = false;
+            for (cluster, draft) in self.clusters.iter().zip(drafts) {
+                again |= cluster.take(draft);
+            }
+            info!(namespace = self.namespace, slices, "endpoints: listed");
             return Ok((!again).then(|| list.metadata.resource_version.unwrap_or_default()));
         }
     }
 
     /// Applies changes until the API server ends the watch. Updates `version` with each.
     async fn watch(&self, version: &mut Option<String>) -> kube::Result<()> {
-        let labels = format!("{SERVICE}={}", self.service);
-        let wanted = WatchParams::default().labels(&labels).timeout(WATCH_SECONDS);
+        let wanted = WatchParams::default().labels(&self.labels()).timeout(WATCH_SECONDS);
         let from = version.clone().unwrap_or_default();
         let mut events = pin!(self.api.watch(&wanted, &from).await?);
-        self.status.synced();
+        self.synced();
         while let Some(event) = events.try_next().await? {
             let seen = match event {
                 WatchEvent::Added(slice) | WatchEvent::Modified(slice) => {
-                    self.apply(|it| {
-                        let before = it.overflowed();
-                        let taken = it.put(name(&slice), Slice::of(&slice, &self.ports));
-                        self.note_limit(u64::from(!taken), before);
-                    });
+                    self.clusters.iter().for_each(|it| it.put(&slice));
                     slice.metadata.resource_version
                 }
                 WatchEvent::Deleted(slice) => {
-                    self.apply(|it| it.remove(&name(&slice)));
+                    self.clusters.iter().for_each(|it| it.remove(&slice));
                     slice.metadata.resource_version
                 }
                 WatchEvent::Bookmark(mark) => Some(mark.metadata.resource_version),
@@ -173,41 +180,14 @@ impl Watch {
                 WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
             };
             *version = seen.or(version.take());
-            self.status.synced();
+            self.synced();
         }
         Ok(())
     }
 
-    /// Counts slices that the limit left out. Logs only the first until a list fits, because a rollout
-    /// changes slices many times.
-    fn note_limit(&self, not_taken: u64, before: bool) {
-        if not_taken == 0 {
-            return;
-        }
-        self.status.over_limit(not_taken);
-        if !before {
-            warn!(
-                endpoints = self.limit,
-                "endpoints: above the limit, four times --limit: a slice that is too large is not \
-                 taken, and its former endpoints stay"
-            );
-        }
+    fn synced(&self) {
+        self.clusters.iter().for_each(|it| it.status.synced());
     }
-
-    fn apply(&self, change: impl FnOnce(&mut Store)) {
-        if let Some(store) = self.store().as_mut() {
-            change(store);
-        }
-        self.changed.notify_one();
-    }
-
-    pub(crate) fn store(&self) -> std::sync::MutexGuard<'_, Option<Store>> {
-        self.store.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-fn name(slice: &EndpointSlice) -> String {
-    slice.metadata.name.clone().unwrap_or_default()
 }
 
 /// Pauses that double, each shortened at random by up to a half, so that gateways do not retry
