@@ -321,19 +321,23 @@ BOARD.row(
     ),
     lines(
         "Endpoints",
-        "Does the gateway know the replicas? Endpoints in the agent's file by state. Healthy "
+        "Does the gateway know the replicas? Endpoints in the agent's files by cluster and state. Healthy "
         "should equal the ready pods and follow a rollout: gateway/endpoints.md.",
         "none",
-        {"{{state}}": f"max by (state) (corelane_gateway_agent_endpoints{{{AGENT}}})"},
-        red="left_out",
+        {
+            "{{envoy_cluster_name}} {{state}}": "max by (envoy_cluster_name, state) "
+            f"(corelane_gateway_agent_endpoints{{{AGENT}}})"
+        },
+        red=".* left_out",
     ),
     lines(
         "Endpoint data age",
-        "Is the endpoint list current? Time since each agent last heard from the API server. After "
-        "minutes new pods get no requests: the agent's log, its RBAC rights, the API server.",
+        "Is the endpoint list current? Time since each agent last heard from the API server, of the service that it "
+        "has not heard of for longest. After minutes new pods get no requests: the agent's log, its RBAC rights, the "
+        "API server.",
         "s",
         {
-            "{{pod}}": "time() - max by (pod) "
+            "{{pod}}": "time() - min by (pod) "
             f"(corelane_gateway_agent_last_sync_timestamp_seconds{{{AGENT}}})"
         },
         limits=Limits(300, 900),

@@ -69,6 +69,10 @@ ENDPOINTS = "/run/corelane"
 """Folder of the agent's files in a gateway pod."""
 
 
+LIMIT = 20
+"""Endpoints of the agent's file. It keeps four times as many."""
+
+
 def assemble(options: Options, run: Path) -> Platform:
     """All parts, none of them started."""
     found = programs.obtain(kubernetes=True)
@@ -160,6 +164,8 @@ def _gateway(platform: Platform) -> list[Part]:
         f"--kubeconfig={platform.cluster.api.kubeconfig}",
         f"--service=server={platform.options.name}/{kubernetes.SERVICE}:http:admin",
         f"--folder={folder}",
+        # Low, so that one slice of a drill is above it.
+        f"--limit={LIMIT}",
         f"--listen={HOST}:{plan.gateway_agent}",
         "--log-format=json",
     ]

@@ -197,18 +197,36 @@ class Cluster:
 
     def endpoint(self, name: str, ports: Sequence[int], *, serving: bool, ending: bool) -> None:
         """Says of a replica whether it serves, and whether it has begun to end."""
-        path = f"/apis/discovery.k8s.io/v1/namespaces/{self.namespace}/endpointslices"
         conditions = {"ready": serving and not ending, "serving": serving, "terminating": ending}
+        one = {"addresses": [own_address()], "conditions": conditions, "nodeName": node.NAME}
+        self._slice(name, [one], ports)
+
+    def slice(self, name: str, addresses: Sequence[str]) -> None:
+        """Writes a slice of replicas that are ready, at these addresses."""
+        self._slice(name, [{"addresses": [address]} for address in addresses], (8080, 8081))
+
+    def touch(self, name: str, number: int) -> None:
+        """Changes nothing of a slice but an annotation."""
+        change = {"metadata": {"annotations": {"beat": str(number)}}}
+        self.api.change(f"{self._slices}/{name}", change)
+
+    def remove(self, name: str) -> None:
+        """Deletes a slice."""
+        self.api.call("DELETE", f"{self._slices}/{name}")
+
+    @property
+    def _slices(self) -> str:
+        return f"/apis/discovery.k8s.io/v1/namespaces/{self.namespace}/endpointslices"
+
+    def _slice(self, name: str, endpoints: list[dict], ports: Sequence[int]) -> None:
         numbers = zip(("http", "admin"), ports, strict=True)
         described = {
             "metadata": {"name": name, "labels": {"kubernetes.io/service-name": SERVICE}},
             "addressType": "IPv4",
-            "endpoints": [
-                {"addresses": [own_address()], "conditions": conditions, "nodeName": node.NAME}
-            ],
+            "endpoints": endpoints,
             "ports": [{"name": port, "port": number} for port, number in numbers],
         }
-        if self.api.call("GET", f"{path}/{name}")[0] == 404:
-            self.api.create(path, described)
+        if self.api.call("GET", f"{self._slices}/{name}")[0] == 404:
+            self.api.create(self._slices, described)
         else:
-            self.api.change(f"{path}/{name}", described)
+            self.api.change(f"{self._slices}/{name}", described)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place
+from dashboards.live.assemble import LIMIT
 from dashboards.live.parts import Part
 from support import trees
 from support.trees import Tree
@@ -18,6 +19,8 @@ BACKLOG = "net.core.netdev_max_backlog"
 WANTED = ("--profile=custom", f"--knobs={BACKLOG}=5000")
 
 NODE = "node-1"
+
+GATEWAY_AGENT = {"job": "gateway-agent", "pod": "gateway"}
 
 
 def _drift(tree: Tree, value: str) -> None:
@@ -116,7 +119,7 @@ def gateway_agent_killed(place: Place) -> Iterator[Labels]:
     agent = place.platform.parts["gateway-agent"]
     place.begins()
     agent.kill()
-    yield {"job": "gateway-agent", "pod": "gateway"}
+    yield GATEWAY_AGENT
     agent.start()
 
 
@@ -125,8 +128,25 @@ def api_server_stopped(place: Place) -> Iterator[Labels]:
     server = place.platform.parts["kube-apiserver"]
     place.begins()
     server.signal(signal.SIGSTOP)
-    yield {"job": "gateway-agent", "pod": "gateway"}
+    yield {**GATEWAY_AGENT, "envoy_cluster_name": "server"}
     server.signal(signal.SIGCONT)
+
+
+@drill(
+    "CorelaneEndpointsOverLimit",
+    how="a slice with more endpoints than the gateway's agent takes is written repeatedly; deleted",
+    whole=True,
+)
+def slice_above_limit(place: Place) -> Iterator[Labels]:
+    cluster = place.platform.cluster
+    # Nobody's addresses (RFC 5737), which Envoy never gets.
+    addresses = [f"198.51.100.{number}" for number in range(4 * LIMIT + 1)]
+    place.begins()
+    cluster.slice("large", addresses)
+    beats = itertools.count()
+    with place.again(lambda: cluster.touch("large", next(beats)), pause=1.0):
+        yield {**GATEWAY_AGENT, "envoy_cluster_name": "server"}
+    cluster.remove("large")
 
 
 @drill(
