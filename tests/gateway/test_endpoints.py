@@ -14,6 +14,7 @@ from support.apiserver import Api
 from support.client import ask
 from support.envoys import Gateway, gateway_to
 from support.load import Load
+from support.rendering import render
 from support.servers import Server
 from support.slices import (
     ENDED,
@@ -360,6 +361,16 @@ def test_bad_flags_are_named(flags: tuple[str, ...], words: str) -> None:
     result = agents.run("gateway-agent", "endpoints", *flags)
     assert (result.returncode, result.stdout) == (64, "")
     assert words in result.stderr
+
+
+def test_it_takes_the_flags_of_the_chart(tmp_path: Path) -> None:
+    pod = render("gateway")["Deployment"]["spec"]["template"]["spec"]
+    (container,) = pod["initContainers"]
+    none = tmp_path / "none"
+    given = [each for each in container["args"] if not each.startswith("--listen=")]
+    given += ["--listen=127.0.0.1:0", f"--kubeconfig={none}"]
+    result = agents.run("gateway-agent", "endpoints", *given)
+    assert (result.returncode, str(none) in result.stderr) == (1, True), result.stderr
 
 
 def test_it_says_why_it_cannot_begin(monkeypatch: pytest.MonkeyPatch) -> None:
