@@ -84,7 +84,7 @@ pub(crate) struct Endpoints {
     #[arg(value_name = "CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]")]
     #[arg(value_delimiter = ',', value_parser = service)]
     pub(crate) services: Vec<Service>,
-    /// Folder that Envoy watches; the file of a cluster is CLUSTER.json
+    /// Folder of the files that Envoy reads; that of a cluster is CLUSTER.json
     #[arg(long, env = "GATEWAY_AGENT_FOLDER", value_name = "FOLDER")]
     #[arg(default_value = "/run/corelane")]
     pub(crate) folder: PathBuf,
