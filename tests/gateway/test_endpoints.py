@@ -271,8 +271,8 @@ def test_each_service_has_its_own_file(slices: Slices, elsewhere: Slices, starte
         eventually(
             lambda: agent.metrics("edge")['endpoints{state="left_out"}'] == 1, "one left out"
         )
-        said = [(each["cluster"], each["port"]) for each in agent.logged("has no port")]
-        assert said == [("edge", "web")]
+        (said,) = agent.logged("has no port")
+        assert (said["level"], said["cluster"], said["port"]) == ("WARN", "edge", "web")
         for cluster in ("server", "pages", "edge"):
             figures = agent.metrics(cluster)
             assert (figures["lists_total"], figures["watch_errors_total"]) == (1, 0), cluster

@@ -220,9 +220,14 @@ class Agent:
         return ask(self.url, "/readyz").body.decode()
 
     def logged(self, words: str) -> list[dict]:
-        """The log lines with these words."""
-        whole = self.log.read_text().rpartition("\n")[0].splitlines()
-        return [json.loads(line) for line in whole if words in line]
+        """The log lines with these words, waited for."""
+
+        def lines() -> list[str]:
+            whole = self.log.read_text().rpartition("\n")[0].splitlines()
+            return [line for line in whole if words in line]
+
+        eventually(lines, words)
+        return [json.loads(line) for line in lines()]
 
     def endpoints(self, cluster: str = CLUSTER) -> dict[str, str] | None:
         """The addresses in a file with their health; none where there is no file."""
