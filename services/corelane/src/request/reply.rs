@@ -274,10 +274,10 @@ impl<S: HttpService> Future for Reply<S> {
             ProgressProjection::Done => unreachable!("its in_flight is gone"),
         };
         let Poll::Ready(result) = result else {
-            let Current { kind, begun, allowed, .. } = in_flight.current.get();
-            let allowed = allowed.into();
+            let Current { kind, begun, allowed, .. } = &in_flight.current;
+            let allowed = allowed.get().into();
             let pending = &in_flight.lane.pending;
-            let waiting = || PendingRequest::new(pending, kind, begun, allowed);
+            let waiting = || PendingRequest::new(pending, kind.get(), *begun, allowed);
             // Registered now or earlier. Nothing can have expired since this poll began.
             let waiting = this.pending.get_or_insert_with(waiting);
             waiting.allow(allowed);
@@ -389,7 +389,6 @@ where
 /// involved is not used again.
 fn guard<T>(in_flight: &InFlightRequest, code: impl FnOnce() -> T) -> Result<T, Problem> {
     let lane = &in_flight.lane;
-    let code = || current::over(&in_flight.connection, code);
     let caught = || catch_unwind(AssertUnwindSafe(code));
     in_flight.within(caught).map_err(|_| {
         lane.metrics().panics.add(1);

@@ -67,6 +67,7 @@ where
     B::Error: Into<BoxError>,
 {
     /// Polls the service for the next part of the body.
+    #[inline]
     pub(crate) fn poll_service(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -151,7 +152,7 @@ where
                 *this.rest = Some(Box::new(piece));
                 front
             }
-            false => Piece::of_connection(data, this.in_flight.connection.unsent()),
+            false => Piece::of_connection(data, this.in_flight.current.connection.unsent()),
         };
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(wrap))))
     }
