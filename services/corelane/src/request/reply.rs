@@ -52,8 +52,12 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
         let Dispatch { service, connection, lane } = self;
         let keeps_alive = keeps_alive(request.version(), request.headers());
         connection.set_asked_last(!keeps_alive);
-        let mut in_flight =
-            InFlightRequest::new(lane, connection, &request, !request.body().is_end_stream());
+        let mut in_flight = Box::new(InFlightRequest::new(
+            lane,
+            connection,
+            &request,
+            !request.body().is_end_stream(),
+        ));
         in_flight.offer_upgrade(offers_upgrade(&mut request, connection.is_ambiguous()));
         let work = match refusal(&mut request, lane) {
             Some((reason, problem)) => Progress::refused(lane, reason, problem),
@@ -92,7 +96,7 @@ pin_project! {
         #[pin]
         work: Progress<S>,
         // `None` once the reply is ready.
-        in_flight: Option<InFlightRequest>,
+        in_flight: Option<Box<InFlightRequest>>,
         // When its handler started.
         started: Tick,
         // Set while it waits.
@@ -129,7 +133,7 @@ impl<S: HttpService> Reply<S> {
         has_body: bool,
     ) -> Self {
         let asked = request.as_mut().expect("it was read");
-        let mut in_flight = InFlightRequest::new(lane, connection, asked, has_body);
+        let mut in_flight = Box::new(InFlightRequest::new(lane, connection, asked, has_body));
         in_flight.set_plain();
         if has_body {
             asked.body_mut().set_watch(in_flight.body_watch());
@@ -138,7 +142,7 @@ impl<S: HttpService> Reply<S> {
         Reply::new(in_flight, work)
     }
 
-    fn new(in_flight: InFlightRequest, work: Progress<S>) -> Self {
+    fn new(in_flight: Box<InFlightRequest>, work: Progress<S>) -> Self {
         Reply { started: in_flight.begun(), in_flight: Some(in_flight), pending: None, work }
     }
 }

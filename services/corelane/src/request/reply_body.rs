@@ -32,7 +32,7 @@ pin_project! {
         rest: Option<Box<Piece>>,
         // It has had a frame.
         given: bool,
-        in_flight: InFlightRequest,
+        in_flight: Box<InFlightRequest>,
     }
 }
 
@@ -40,7 +40,7 @@ impl<B> ReplyBody<B> {
     /// Completes the reply to a request, which was made `now`.
     pub(crate) fn reply(
         response: Response<Either<B, Full<Bytes>>>,
-        mut in_flight: InFlightRequest,
+        mut in_flight: Box<InFlightRequest>,
         now: Tick,
     ) -> Response<Self>
     where
