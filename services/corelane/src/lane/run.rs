@@ -22,7 +22,6 @@ use crate::base::phase::{Lifecycle, Phase, StartGate};
 use crate::base::settings::{Drain, Moving, PARK_AFTER};
 use crate::load::lane::{Lane, Left};
 use crate::request::blocking::{Pool, unpin_current_thread};
-use crate::request::current;
 use crate::request::lane_state::{LaneState, RequestSettings, RequestShared};
 #[cfg(feature = "chaos")]
 use crate::request::polls::Polls;
@@ -98,7 +97,6 @@ where
     let limits = &settings.requests.limits;
     Pool::new(lane.clone(), limits).enter();
     let (connections, moves) = connections(&lane, &settings, &parts);
-    current::enter(&connections.lane.routes);
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     watch_sleep(&mut runtime, parts.inboxes.as_ref(), lane.index);
     let runtime = runtime

@@ -51,20 +51,32 @@ use crate::request::upload::BodyReader;
 /// ```
 #[derive(Debug)]
 pub struct Incoming {
-    /// `None` where the request has no body, or its body has ended.
-    inner: Option<Inner>,
+    content: Content,
+}
+
+// A request is moved several times; what is rare or large is behind a pointer.
+#[derive(Debug)]
+enum Content {
+    /// What the service has not read of a body that arrived with its request.
+    Whole(Bytes),
+    Expected(Box<Expected>),
+}
+
+/// A body of which more is expected.
+#[derive(Debug)]
+struct Expected {
+    /// `None` once the body has ended.
+    source: Option<Source>,
     /// Bytes that the service has read. `None` after an error, which ends the body.
     read: Option<u64>,
-    /// Set if more of the body is expected; it has the limit.
+    /// It has the limit.
     watch: Option<Arc<BodyWatch>>,
     /// What the service does not read may be read after its reply.
     discards: bool,
 }
 
 #[derive(Debug)]
-enum Inner {
-    /// The body arrived with its request.
-    Whole(Bytes),
+enum Source {
     /// The fast path reads it.
     Arriving(BodyReader),
     Hyper(hyper::body::Incoming),
@@ -108,28 +120,37 @@ impl Incoming {
         watch: Option<Arc<BodyWatch>>,
         discards: bool,
     ) -> Self {
-        Incoming { inner: Some(Inner::Hyper(inner)), read: Some(0), watch, discards }
+        match inner.is_end_stream() {
+            true => Incoming::default(),
+            false => Incoming::expected(Source::Hyper(inner), watch, discards),
+        }
     }
 
     /// A body that was read completely.
     pub(crate) fn whole(body: Bytes) -> Self {
-        let inner = Some(body).filter(|body| !body.is_empty()).map(Inner::Whole);
-        Incoming { inner, read: Some(0), watch: None, discards: false }
+        Incoming { content: Content::Whole(body) }
     }
 
     /// A body that the fast path reads.
     pub(crate) fn arriving(body: BodyReader) -> Self {
-        let inner = Some(Inner::Arriving(body));
-        Incoming { inner, read: Some(0), watch: None, discards: false }
+        Incoming::expected(Source::Arriving(body), None, false)
+    }
+
+    fn expected(source: Source, watch: Option<Arc<BodyWatch>>, discards: bool) -> Self {
+        let expected = Expected { source: Some(source), read: Some(0), watch, discards };
+        Incoming { content: Content::Expected(Box::new(expected)) }
     }
 
     /// Has `watch` tell the lane how long the service waits for the body.
     pub(crate) fn set_watch(&mut self, watch: Option<Arc<BodyWatch>>) {
-        self.watch = watch;
+        if let Content::Expected(body) = &mut self.content {
+            body.watch = watch;
+        }
     }
+}
 
-    /// Whether a body of so many bytes is too large; the lane then knows. The size of a body without a
-    /// watch was checked when it was read.
+impl Expected {
+    /// Whether a body of so many bytes is too large; the lane then knows.
     fn exceeds_limit(&self, bytes: u64) -> bool {
         let Some(watch) = &self.watch else { return false };
         let is_larger = bytes > watch.limit();
@@ -140,12 +161,12 @@ impl Incoming {
     }
 
     /// Polls the source; an error when the next bytes did not arrive in time.
-    fn poll_inner(
+    fn poll_source(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let (polled, ended) = match &mut self.inner {
-            Some(Inner::Hyper(inner)) => {
+        let (polled, ended) = match &mut self.source {
+            Some(Source::Hyper(inner)) => {
                 let polled = Pin::new(&mut *inner).poll_frame(cx);
                 let polled = polled.map(|frame| frame.map(|frame| frame.map_err(BoxError::from)));
                 // Where the reply has gone before, hyper tells the end with the next request only,
@@ -158,21 +179,16 @@ impl Incoming {
                 };
                 (polled, ended)
             }
-            Some(Inner::Arriving(body)) => {
+            Some(Source::Arriving(body)) => {
                 let polled = body.poll_piece(cx);
                 let frame =
                     |piece: io::Result<Bytes>| piece.map(Frame::data).map_err(BoxError::from);
                 (polled.map(|piece| piece.map(frame)), body.left() == 0)
             }
-            Some(Inner::Whole(body)) => {
-                let body = mem::take(body);
-                self.inner = None;
-                return Poll::Ready(Some(Ok(Frame::data(body))));
-            }
             None => return Poll::Ready(None),
         };
         if ended {
-            self.inner = None;
+            self.source = None;
         }
         if let Some(watch) = &self.watch {
             if polled.is_ready() {
@@ -187,29 +203,9 @@ impl Incoming {
         }
         polled.map(|frame| frame.map(|frame| frame.map_err(BodyError::Read)))
     }
-}
-
-impl Drop for Incoming {
-    fn drop(&mut self) {
-        // The service may have stopped waiting and dropped the body.
-        if let Some(watch) = &self.watch {
-            watch.proceed();
-            if self.discards
-                && let Some(Inner::Hyper(inner)) = self.inner.take()
-                && !inner.is_end_stream()
-            {
-                watch.set_dropped(inner);
-            }
-        }
-    }
-}
-
-impl Body for Incoming {
-    type Data = Bytes;
-    type Error = BodyError;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(read) = self.read.take() else { return Poll::Ready(None) };
@@ -218,7 +214,7 @@ impl Body for Incoming {
         if self.exceeds_limit(read.saturating_add(self.size_hint().lower())) {
             return Poll::Ready(Some(Err(BodyError::TooLarge)));
         }
-        let polled = self.poll_inner(cx);
+        let polled = self.poll_source(cx);
         if polled.is_pending() {
             self.read = Some(read);
         }
@@ -239,19 +235,63 @@ impl Body for Incoming {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.inner {
-            Some(Inner::Hyper(inner)) => inner.is_end_stream(),
-            Some(Inner::Whole(_) | Inner::Arriving(_)) => false,
+        match &self.source {
+            Some(Source::Hyper(inner)) => inner.is_end_stream(),
+            Some(Source::Arriving(_)) => false,
             None => true,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.inner {
-            Some(Inner::Hyper(inner)) => inner.size_hint(),
-            Some(Inner::Whole(body)) => SizeHint::with_exact(body.len() as u64),
-            Some(Inner::Arriving(body)) => SizeHint::with_exact(body.left()),
+        match &self.source {
+            Some(Source::Hyper(inner)) => inner.size_hint(),
+            Some(Source::Arriving(body)) => SizeHint::with_exact(body.left()),
             None => SizeHint::with_exact(0),
+        }
+    }
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        // The service may have stopped waiting and dropped the body.
+        if let Some(watch) = &self.watch {
+            watch.proceed();
+            if self.discards
+                && let Some(Source::Hyper(inner)) = self.source.take()
+                && !inner.is_end_stream()
+            {
+                watch.set_dropped(inner);
+            }
+        }
+    }
+}
+
+impl Body for Incoming {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut self.content {
+            Content::Whole(rest) if rest.is_empty() => Poll::Ready(None),
+            Content::Whole(rest) => Poll::Ready(Some(Ok(Frame::data(mem::take(rest))))),
+            Content::Expected(body) => body.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.content {
+            Content::Whole(rest) => rest.is_empty(),
+            Content::Expected(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Whole(rest) => SizeHint::with_exact(rest.len() as u64),
+            Content::Expected(body) => body.size_hint(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The request that the current thread is processing.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,33 +18,34 @@ use crate::request::body_watch::BodyWatch;
 use crate::request::client::ConnectionInfo;
 use crate::request::connection::Connection;
 use crate::request::record::RequestRecord;
-use crate::request::routes::LaneRoutes;
 
-/// What a handler can learn and change of its request. Two words: it is copied at each poll.
-#[derive(Clone, Copy, Debug)]
+/// What a handler can learn and change of its request.
+#[derive(Debug)]
 pub(crate) struct Current {
+    pub(crate) connection: Rc<Connection>,
     pub(crate) begun: Tick,
     /// Longest time from `begun` to the head of the reply.
-    pub(crate) allowed: Millis,
-    pub(crate) kind: KindIndex,
+    pub(crate) allowed: Cell<Millis>,
+    pub(crate) kind: Cell<KindIndex>,
     /// Why the limits of its route reject it.
-    pub(crate) refused: Option<RequestRefusal>,
+    pub(crate) refused: Cell<Option<RequestRefusal>>,
+    /// What watches its body, and the key of that, if part of it was not read when the request
+    /// began.
+    pub(crate) body: Option<(usize, Arc<BodyWatch>)>,
+}
+
+scoped_thread_local! {
+    /// The request whose handler runs.
+    static CURRENT: Current
 }
 
 thread_local! {
-    /// The request of the current handler.
-    static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
-    /// What watches its body, if part of the body was not read when it began.
-    static BODY: Cell<Option<Arc<BodyWatch>>> = const { Cell::new(None) };
-    /// The routes of this thread's lane.
-    static ROUTES: RefCell<Option<Rc<LaneRoutes>>> = const { RefCell::new(None) };
     /// The request record of that request, on loan to this thread.
     static TRAIL: Cell<Option<Box<RequestRecord>>> = const { Cell::new(None) };
 }
 
-scoped_thread_local! {
-    /// The connection of the request whose handler runs.
-    static CONNECTION: Connection
+fn read<T>(read: impl FnOnce(&Current) -> T) -> Option<T> {
+    CURRENT.is_set().then(|| CURRENT.with(read))
 }
 
 /// The connection of the current request: the addresses of both ends, the protocol, and TLS. `None`
@@ -57,7 +58,7 @@ scoped_thread_local! {
 /// assert!(corelane::connection().is_none());
 /// ```
 pub fn connection() -> Option<ConnectionInfo> {
-    CONNECTION.is_set().then(|| CONNECTION.with(Connection::info))
+    read(|current| current.connection.info())
 }
 
 /// The IP address of the client of the current request, whose headers these are. Without
@@ -84,13 +85,7 @@ pub fn connection() -> Option<ConnectionInfo> {
 /// assert_eq!(corelane::client_addr(&HeaderMap::new()), None);
 /// ```
 pub fn client_addr(headers: &HeaderMap) -> Option<IpAddr> {
-    let found = || CONNECTION.with(|connection| connection.client_addr(headers));
-    CONNECTION.is_set().then(found).flatten()
-}
-
-/// Runs `poll` with the connection of a request as the current one.
-pub(crate) fn over<T>(connection: &Connection, poll: impl FnOnce() -> T) -> T {
-    CONNECTION.set(connection, poll)
+    read(|current| current.connection.client_addr(headers)).flatten()
 }
 
 /// The deadline of the current request: [`Timeouts::request`](crate::Timeouts::request) after its
@@ -110,9 +105,7 @@ pub(crate) fn over<T>(connection: &Connection, poll: impl FnOnce() -> T) -> T {
 /// assert_eq!(corelane::deadline(), None);
 /// ```
 pub fn deadline() -> Option<Instant> {
-    CURRENT
-        .get()
-        .and_then(|current| Instant::from(current.begun).checked_add(current.allowed.into()))
+    read(|current| Instant::from(current.begun).checked_add(current.allowed.get().into())).flatten()
 }
 
 /// Names the route of the current request by its template, such as `/div/{n}`, in the syntax of axum
@@ -132,38 +125,30 @@ pub fn deadline() -> Option<Instant> {
 /// }
 /// ```
 pub fn set_route(template: &str) {
-    let Some(current) = CURRENT.get() else { return };
-    ROUTES.with_borrow(|routes| {
-        let (Some(routes), before) = (routes, current.kind.route()) else { return };
-        let route = routes.settle(before, template);
-        if route != before {
-            CURRENT.set(Some(Current { kind: current.kind.on_route(route), ..current }));
+    read(|current| {
+        let before = current.kind.get();
+        let route = current.connection.lane().routes.settle(before.route(), template);
+        if route != before.route() {
+            current.kind.set(before.on_route(route));
         }
     });
 }
 
-/// Makes these the routes of the calling thread.
-pub(crate) fn enter(routes: &Rc<LaneRoutes>) {
-    ROUTES.set(Some(Rc::clone(routes)));
-}
-
 /// Changes limits of the current request, if there is one.
 pub(super) fn set_limits(body_bytes: Option<u64>, allowed: Option<Duration>) {
-    let Some(current) = CURRENT.get() else { return };
-    if let Some(allowed) = allowed {
-        CURRENT.set(Some(Current { allowed: allowed.into(), ..current }));
-    }
-    if let (Some(bytes), Some(body)) = (body_bytes, BODY.take()) {
-        body.set_limit(bytes);
-        BODY.set(Some(body));
-    }
+    read(|current| {
+        if let Some(allowed) = allowed {
+            current.allowed.set(allowed.into());
+        }
+        if let (Some(bytes), Some((_, body))) = (body_bytes, &current.body) {
+            body.set_limit(bytes);
+        }
+    });
 }
 
 /// The limits of a route reject the current request, if there is one.
 pub(super) fn refuse(reason: RequestRefusal) {
-    if let Some(current) = CURRENT.get() {
-        CURRENT.set(Some(Current { refused: Some(reason), ..current }));
-    }
+    read(|current| current.refused.set(Some(reason)));
 }
 
 /// The id of the current request, in its handler, the body of its reply, or a
@@ -199,19 +184,14 @@ fn peek<T>(read: impl FnOnce(&RequestRecord) -> Option<T>) -> Option<T> {
     peeked.ok().flatten()
 }
 
-/// Runs `poll` with `current` as the current request, and keeps what it changes.
+/// Runs `poll` with `current` as the current request.
+#[inline]
 pub(crate) fn within<T>(
-    current: &Cell<Current>,
-    body: Option<&Arc<BodyWatch>>,
+    current: &Current,
     request_record: &Cell<Option<Box<RequestRecord>>>,
     poll: impl FnOnce() -> T,
 ) -> T {
-    if let Some(body) = body {
-        BODY.set(Some(Arc::clone(body)));
-    }
-    let before = CURRENT.replace(Some(current.get()));
-    let _restored = Restored { before, current, has_body: body.is_some() };
-    lending(request_record, poll)
+    CURRENT.set(current, || lending(request_record, poll))
 }
 
 /// Runs `poll` with `request_record` available to [`request_id`] and [`trace_context`].
@@ -222,24 +202,6 @@ pub(crate) fn lending<T>(
     let Some(lent) = request_record.take() else { return poll() };
     let _lent = Lent { request_record, before: TRAIL.replace(Some(lent)) };
     poll()
-}
-
-/// Restores the previous value, also after a panic.
-struct Restored<'a> {
-    before: Option<Current>,
-    current: &'a Cell<Current>,
-    has_body: bool,
-}
-
-impl Drop for Restored<'_> {
-    fn drop(&mut self) {
-        if let Some(current) = CURRENT.replace(self.before) {
-            self.current.set(current);
-        }
-        if self.has_body {
-            BODY.set(None);
-        }
-    }
 }
 
 /// Returns a request record, also after a panic.
@@ -291,16 +253,14 @@ mod tests {
         let mut request_record = RequestRecord::new(kind, Version::HTTP_11, begun);
         request_record.id = Some(Id::Made([7; 16]));
         let request_record = Cell::new(Some(Box::new(request_record)));
-        let allowed = Duration::from_secs(1).into();
-        let current = Cell::new(Current { begun, allowed, kind, refused: None });
         let panicking = || {
-            within(&current, None, &request_record, || {
-                assert!(request_id().is_some() && deadline().is_some());
+            lending(&request_record, || {
+                assert!(request_id().is_some());
                 std::panic::resume_unwind(Box::new("a panic"));
             });
         };
         assert!(catch_unwind(AssertUnwindSafe(panicking)).is_err());
-        assert!(request_id().is_none() && deadline().is_none());
+        assert!(request_id().is_none());
         assert!(request_record.take().is_some());
     }
 }

@@ -36,9 +36,8 @@ const ID_LINE: &[u8] = b"x-request-id: ";
 /// A request in flight, counted until it is dropped.
 pub(crate) struct InFlightRequest {
     pub(crate) lane: Rc<LaneState>,
-    pub(crate) connection: Rc<Connection>,
-    /// Its kind and deadline, which the service may change.
-    pub(crate) current: Cell<Current>,
+    /// What its handler can learn and change.
+    pub(crate) current: Current,
     head: bool,
     /// The identifying headers are written after the other fields instead of inserted.
     pub(super) plain: bool,
@@ -52,8 +51,6 @@ pub(crate) struct InFlightRequest {
     expected: u64,
     /// Nanoseconds for which its handler held the lane in earlier polls.
     held: u64,
-    /// The body and its key on the connection, if there is one.
-    body: Option<(usize, Arc<BodyWatch>)>,
     /// Its reply, once that is sent over HTTP/2.
     sending: Option<Rc<Sending>>,
     /// Set while the body of its reply is streamed.
@@ -86,7 +83,14 @@ impl InFlightRequest {
         shared.metrics.in_flight.add(1);
         shared.metrics.expected.add(expected);
         InFlightRequest {
-            current: Cell::new(Current { begun, allowed: lane.allowed, kind, refused: None }),
+            current: Current {
+                connection: Rc::clone(connection),
+                begun,
+                allowed: lane.allowed.into(),
+                kind: kind.into(),
+                refused: Cell::new(None),
+                body,
+            },
             head: request.method() == Method::HEAD,
             plain: false,
             offers_upgrade: false,
@@ -95,7 +99,6 @@ impl InFlightRequest {
             status: None,
             expected,
             held: 0,
-            body,
             sending: None,
             streaming: OnceCell::new(),
             request_record: Cell::new(lane.request_records.as_ref().map(|request_records| {
@@ -103,7 +106,6 @@ impl InFlightRequest {
                 request_records.follow(request, kind, begun, accept, client)
             })),
             lane: Rc::clone(lane),
-            connection: Rc::clone(connection),
         }
     }
 
@@ -131,59 +133,58 @@ impl InFlightRequest {
     pub(crate) fn begin_upgrade(&self, status: StatusCode) -> bool {
         let upgraded = self.is_upgraded_by(status);
         if upgraded && self.is_http2() {
-            let exchange = self.connection.upgrade(self.kind(), self.begun());
+            let exchange = self.current.connection.upgrade(self.kind(), self.begun());
             self.lane.streams.set_upgrade(Box::new(exchange));
         } else if upgraded {
-            self.connection.begin_upgrade(self.kind(), self.begun());
+            self.current.connection.begin_upgrade(self.kind(), self.begun());
         }
         upgraded && !self.is_http2()
     }
 
     /// Its route and method.
     pub(crate) fn kind(&self) -> KindIndex {
-        self.current.get().kind
+        self.current.kind.get()
     }
 
     pub(crate) fn begun(&self) -> Tick {
-        self.current.get().begun
+        self.current.begun
     }
 
     /// Largest size of its body in bytes.
     pub(crate) fn body_limit(&self) -> u64 {
-        self.body.as_ref().map_or(self.lane.limits.body_bytes, |(_, watch)| watch.limit())
+        self.current.body.as_ref().map_or(self.lane.limits.body_bytes, |(_, watch)| watch.limit())
     }
 
     /// Polls code of the service, with this as the current request.
     pub(crate) fn within<T>(&self, poll: impl FnOnce() -> T) -> T {
-        let body = self.body.as_ref().map(|(_, watch)| watch);
-        current::within(&self.current, body, &self.request_record, poll)
+        current::within(&self.current, &self.request_record, poll)
     }
 
     /// What watches the request's body.
     pub(crate) fn body_watch(&self) -> Option<Arc<BodyWatch>> {
-        self.body.as_ref().map(|(_, watch)| Arc::clone(watch))
+        self.current.body.as_ref().map(|(_, watch)| Arc::clone(watch))
     }
 
     /// Whether the request's body timed out. The rest of it is then indistinguishable from a next
     /// request, so an HTTP/1.1 connection ends with this reply.
     pub(crate) fn body_timed_out(&self) -> bool {
-        let timed_out = self.body.as_ref().is_some_and(|(_, watch)| watch.is_expired());
+        let timed_out = self.current.body.as_ref().is_some_and(|(_, watch)| watch.is_expired());
         if timed_out && self.version < Version::HTTP_2 {
-            self.connection.close_after_reply();
+            self.current.connection.close_after_reply();
         }
         timed_out
     }
 
     /// Whether the service received the error that the body is too large.
     pub(crate) fn body_is_too_large(&self) -> bool {
-        self.body.as_ref().is_some_and(|(_, watch)| watch.is_too_large())
+        self.current.body.as_ref().is_some_and(|(_, watch)| watch.is_too_large())
     }
 
     /// Discards what the service dropped of the request's body, so that an HTTP/1.1 connection can
     /// continue. False if that would cost more than a new connection: the reply has to announce the
     /// end (RFC 9112 section 9.6).
     fn discard_body(&self) -> bool {
-        let Some((_, watch)) = &self.body else { return true };
+        let Some((_, watch)) = &self.current.body else { return true };
         let Some(body) = watch.take_dropped() else { return true };
         let few = body.size_hint().lower() <= DISCARDED;
         if few {
@@ -200,7 +201,7 @@ impl InFlightRequest {
     /// Its reply, which is now sent over HTTP/2.
     pub(super) fn sending(&mut self) -> &Rc<Sending> {
         self.sending.get_or_insert_with(|| {
-            let sending = Sending::new(self.connection.unsent());
+            let sending = Sending::new(self.current.connection.unsent());
             self.lane.streams.note(&sending);
             sending
         })
@@ -209,7 +210,7 @@ impl InFlightRequest {
     /// Why its client was abandoned, if it was.
     fn cut(&self) -> Option<Cut> {
         let of_reply = self.sending.as_ref().and_then(|sending| sending.cut());
-        of_reply.or_else(|| self.body.as_ref()?.1.cut())
+        of_reply.or_else(|| self.current.body.as_ref()?.1.cut())
     }
 
     /// Expected lane time of the request in nanoseconds.
@@ -237,7 +238,7 @@ impl InFlightRequest {
 
     /// The reply is polled.
     pub(crate) fn set_polled(&self) {
-        self.connection.set_polled();
+        self.current.connection.set_polled();
     }
 
     /// The handler is about to start.
@@ -284,10 +285,10 @@ impl InFlightRequest {
         self.status = Some(head.status);
         self.made = Some(now);
         self.settle_expected();
-        if let Some((key, _)) = self.body {
-            self.connection.bodies.set_answered(key);
+        if let Some((key, _)) = self.current.body {
+            self.current.connection.bodies.set_answered(key);
         }
-        if let Some(reason) = self.current.get().refused {
+        if let Some(reason) = self.current.refused.get() {
             self.lane.metrics().refuse_request(reason);
         }
         self.lane.metrics().observe_duration(self.kind(), now.since(self.begun()));
@@ -302,19 +303,19 @@ impl InFlightRequest {
         if !self.plain {
             self.name(&mut head.headers);
         }
-        self.connection.report_load(&mut head.headers);
+        self.current.connection.report_load(&mut head.headers);
         if let Some(request_record) = self.request_record.get_mut() {
             request_record.answer(head.status, now);
             request_record.give(0, self.head || body.is_end_stream());
         }
         let drains = self.lane.phase.get() != Phase::Serving;
-        if drains || self.connection.is_last_reply() || !self.discard_body() {
+        if drains || self.current.connection.is_last_reply() || !self.discard_body() {
             if head.status == StatusCode::SWITCHING_PROTOCOLS {
                 // HTTP ends anyway.
             } else if self.version < Version::HTTP_2 {
                 head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
             } else {
-                self.connection.tell(Order::Finish);
+                self.current.connection.tell(Order::Finish);
             }
         }
     }
@@ -390,10 +391,10 @@ impl Drop for InFlightRequest {
             request_record.set_kind(self.kind());
             request_record.set_cut(self.cut());
         }
-        if let Some((key, _)) = self.body {
-            self.connection.bodies.forget(key);
+        if let Some((key, _)) = self.current.body {
+            self.current.connection.bodies.forget(key);
         }
         let made = self.made.map(|made| (self.kind(), made));
-        self.connection.end_request(made, request_record);
+        self.current.connection.end_request(made, request_record);
     }
 }

@@ -52,8 +52,12 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
         let Dispatch { service, connection, lane } = self;
         let keeps_alive = keeps_alive(request.version(), request.headers());
         connection.set_asked_last(!keeps_alive);
-        let mut in_flight =
-            InFlightRequest::new(lane, connection, &request, !request.body().is_end_stream());
+        let mut in_flight = Box::new(InFlightRequest::new(
+            lane,
+            connection,
+            &request,
+            !request.body().is_end_stream(),
+        ));
         in_flight.offer_upgrade(offers_upgrade(&mut request, connection.is_ambiguous()));
         let work = match refusal(&mut request, lane) {
             Some((reason, problem)) => Progress::refused(lane, reason, problem),
@@ -92,7 +96,7 @@ pin_project! {
         #[pin]
         work: Progress<S>,
         // `None` once the reply is ready.
-        in_flight: Option<InFlightRequest>,
+        in_flight: Option<Box<InFlightRequest>>,
         // When its handler started.
         started: Tick,
         // Set while it waits.
@@ -129,7 +133,7 @@ impl<S: HttpService> Reply<S> {
         has_body: bool,
     ) -> Self {
         let asked = request.as_mut().expect("it was read");
-        let mut in_flight = InFlightRequest::new(lane, connection, asked, has_body);
+        let mut in_flight = Box::new(InFlightRequest::new(lane, connection, asked, has_body));
         in_flight.set_plain();
         if has_body {
             asked.body_mut().set_watch(in_flight.body_watch());
@@ -138,7 +142,7 @@ impl<S: HttpService> Reply<S> {
         Reply::new(in_flight, work)
     }
 
-    fn new(in_flight: InFlightRequest, work: Progress<S>) -> Self {
+    fn new(in_flight: Box<InFlightRequest>, work: Progress<S>) -> Self {
         Reply { started: in_flight.begun(), in_flight: Some(in_flight), pending: None, work }
     }
 }
@@ -274,10 +278,10 @@ impl<S: HttpService> Future for Reply<S> {
             ProgressProjection::Done => unreachable!("its in_flight is gone"),
         };
         let Poll::Ready(result) = result else {
-            let Current { kind, begun, allowed, .. } = in_flight.current.get();
-            let allowed = allowed.into();
+            let Current { kind, begun, allowed, .. } = &in_flight.current;
+            let allowed = allowed.get().into();
             let pending = &in_flight.lane.pending;
-            let waiting = || PendingRequest::new(pending, kind, begun, allowed);
+            let waiting = || PendingRequest::new(pending, kind.get(), *begun, allowed);
             // Registered now or earlier. Nothing can have expired since this poll began.
             let waiting = this.pending.get_or_insert_with(waiting);
             waiting.allow(allowed);
@@ -389,7 +393,6 @@ where
 /// involved is not used again.
 fn guard<T>(in_flight: &InFlightRequest, code: impl FnOnce() -> T) -> Result<T, Problem> {
     let lane = &in_flight.lane;
-    let code = || current::over(&in_flight.connection, code);
     let caught = || catch_unwind(AssertUnwindSafe(code));
     in_flight.within(caught).map_err(|_| {
         lane.metrics().panics.add(1);

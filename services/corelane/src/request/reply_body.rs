@@ -32,7 +32,7 @@ pin_project! {
         rest: Option<Box<Piece>>,
         // It has had a frame.
         given: bool,
-        in_flight: InFlightRequest,
+        in_flight: Box<InFlightRequest>,
     }
 }
 
@@ -40,7 +40,7 @@ impl<B> ReplyBody<B> {
     /// Completes the reply to a request, which was made `now`.
     pub(crate) fn reply(
         response: Response<Either<B, Full<Bytes>>>,
-        mut in_flight: InFlightRequest,
+        mut in_flight: Box<InFlightRequest>,
         now: Tick,
     ) -> Response<Self>
     where
@@ -67,6 +67,7 @@ where
     B::Error: Into<BoxError>,
 {
     /// Polls the service for the next part of the body.
+    #[inline]
     pub(crate) fn poll_service(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -151,7 +152,7 @@ where
                 *this.rest = Some(Box::new(piece));
                 front
             }
-            false => Piece::of_connection(data, this.in_flight.connection.unsent()),
+            false => Piece::of_connection(data, this.in_flight.current.connection.unsent()),
         };
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(wrap))))
     }
