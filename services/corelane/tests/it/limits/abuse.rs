@@ -17,6 +17,7 @@ use rstest::rstest;
 
 use super::http2::Frames;
 use super::{BRIEF, start, wait_until_freed};
+use crate::support::tls::Authority;
 use crate::support::{
     Client, Handlers, PATIENCE, Running, Way,
     Way::{Hyper, Plain},
@@ -171,16 +172,32 @@ fn demanding() -> (Limits, Timeouts) {
     (limits, Timeouts { slow: BRIEF, write: PATIENCE, body: PATIENCE, ..Timeouts::default() })
 }
 
-#[rstest]
-fn a_client_that_reads_too_slowly_is_reset(#[values(Plain, Hyper)] way: Way) {
-    let (limits, timeouts) = demanding();
-    let (builder, cuts) = watched(way, limits, timeouts);
-    let server = Running::start(builder, big);
-    let mut client = server.connect();
+/// Reads too slowly until the server ends that.
+fn dawdle<S: Read + Write>(mut client: Client<S>) {
     client.send_get("/");
     let mut some = vec![0; 128 << 10];
-    while client.socket.read(&mut some).is_ok_and(|bytes| bytes > 0) {
+    // Whole: TLS gives a record at a time.
+    while client.socket.read_exact(&mut some).is_ok() {
         std::thread::sleep(BRIEF / 10);
+    }
+}
+
+#[rstest]
+fn a_client_that_reads_too_slowly_is_reset(
+    #[values(Plain, Hyper)] way: Way,
+    #[values(false, true)] tls: bool,
+) {
+    let (limits, timeouts) = demanding();
+    let (mut builder, cuts) = watched(way, limits, timeouts);
+    let authority = Authority::new();
+    if tls {
+        builder = builder.tls(authority.ready());
+    }
+    let server = Running::start(builder, big);
+    if tls {
+        dawdle(authority.connect(server.address));
+    } else {
+        dawdle(server.connect());
     }
     assert_eq!((server.refused("slow_reader"), server.refused("write_timeout")), (1.0, 0.0));
     server.wait_for_connections(0);
