@@ -1,5 +1,6 @@
 //! Clients that hold memory, time or connections without using them.
 
+use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::pin::Pin;
@@ -10,12 +11,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use corelane::{Cut, Finished, Incoming, Lane, Limits, Placement, Timeouts};
+use h2::client::SendRequest;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use rstest::rstest;
 
-use super::http2::Frames;
+use super::http2::{Frames, request, status_of, with_client};
 use super::{BRIEF, start, wait_until_freed};
 use crate::support::tls::Authority;
 use crate::support::{
@@ -282,6 +284,41 @@ fn a_body_that_arrives_too_slowly_is_answered_408(#[values(Plain, Hyper)] way: W
     assert_eq!(client.read_answer().status, 408);
     assert_eq!(server.refused_requests("body_timeout"), 0.0);
     drop(client);
+    wait_until_freed(&server, &handlers);
+    assert_eq!(*cuts.lock().expect("no panic"), [Cut::SlowBody]);
+}
+
+#[rstest]
+fn a_body_that_trickles_over_http2_is_answered_408_and_ends_its_stream_alone(
+    #[values(Plain, Hyper)] way: Way,
+) {
+    let (limits, timeouts) = demanding();
+    let (builder, cuts) = watched(way, limits, timeouts);
+    let handlers = Handlers::new();
+    let server = Running::start(builder, handlers.factory());
+    with_client(&server, async |mut client: SendRequest<Bytes>| {
+        let (other, _) = client.send_request(request("/gate"), true).expect("sent");
+        let post = Request::post("http://test/echo").body(()).expect("a request");
+        let (mut reply, mut body) = client.send_request(post, false).expect("sent");
+        let reply = loop {
+            tokio::select! {
+                reply = &mut reply => break reply.expect("a reply"),
+                () = tokio::time::sleep(BRIEF / 50) => {
+                    // Fails once the stream is reset, whose reply is then there.
+                    let _ = body.send_data(Bytes::from_static(b"x"), false);
+                }
+            }
+        };
+        assert_eq!(reply.status(), 408);
+        // RFC 9113 section 8.1: the reply is whole, and the rest of the request is not wanted.
+        let reset = poll_fn(|cx| body.poll_reset(cx)).await.expect("a reset");
+        assert_eq!(reset, h2::Reason::NO_ERROR);
+        handlers.gate.add_permits(1);
+        assert_eq!(other.await.expect("a reply").status(), 200, "a stream that was open");
+        assert_eq!(status_of(&mut client, request("/hello")).await, 200);
+    });
+    assert_eq!(server.refused_requests("slow_body"), 1.0);
+    assert_eq!(server.refused_requests("body_timeout"), 0.0);
     wait_until_freed(&server, &handlers);
     assert_eq!(*cuts.lock().expect("no panic"), [Cut::SlowBody]);
 }
