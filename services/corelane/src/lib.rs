@@ -46,9 +46,9 @@
 //! - Its request ends with the head of the reply: for [`Timeouts::request`], [`deadline`], metrics,
 //!   observers and the load table. From then on, the time that it takes counts only towards the busy
 //!   share of the lane.
-//! - [`Timeouts::write`] still applies, and the end of the client is the end of the stream's input. No
-//!   other timeout does. The connection counts towards [`Limits::connections`], and neither parks nor
-//!   moves.
+//! - [`Timeouts::write`] still applies, except to an HTTP/2 stream whose client keeps only its own
+//!   window closed. No other timeout does. The end of the client is the end of the stream's input. The
+//!   connection counts towards [`Limits::connections`], and neither parks nor moves.
 //! - A drain waits for it until [`Drain::deadline`]. [`Lane::draining`] tells the handler, so that it
 //!   can end the protocol properly before that.
 //!

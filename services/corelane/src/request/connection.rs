@@ -13,24 +13,23 @@ use http::HeaderMap;
 
 use crate::base::clock::Tick;
 use crate::base::phase::Phase;
-use crate::metrics::kind::KindIndex;
-use crate::metrics::{Refusal, RequestPhase};
 use crate::request::body_watch::Bodies;
 use crate::request::client::{Client, ConnectionInfo, Protocol};
 use crate::request::finished::Cut;
 use crate::request::lane_state::LaneState;
 use crate::request::polls::PollTime;
-use crate::request::record::RequestRecord;
 use crate::request::unsent::Unsent;
 
 mod due;
 mod leaving;
+mod requests;
 mod rest;
 
 pub(crate) use due::{Due, HangsOn, Wait, order_for};
 use due::{Missed, retire_after};
 pub(crate) use leaving::Closing;
 use leaving::Upgrades;
+use requests::Unwritten;
 pub(crate) use rest::History;
 
 /// The state of a connection between two requests.
@@ -48,15 +47,6 @@ pub(crate) enum Activity {
     Upgraded,
     /// Our side is closed, the client's side is still open.
     Leaving,
-}
-
-/// A reply that was made in a turn of the connection and is not written yet.
-#[derive(Debug)]
-struct Unwritten {
-    kind: KindIndex,
-    made: Tick,
-    turn: u32,
-    request_record: Option<Box<RequestRecord>>,
 }
 
 /// An order to a connection.
@@ -284,154 +274,6 @@ impl Connection {
         self.plain.set(plain);
     }
 
-    /// Requests that have begun on it.
-    pub(crate) fn begun(&self) -> u64 {
-        self.begun.get()
-    }
-
-    /// The client says whether the request that begins is the last.
-    pub(crate) fn set_asked_last(&self, last: bool) {
-        self.asked_last.set(last);
-    }
-
-    /// A request begins; the first of a connection gets to know when that was accepted.
-    pub(crate) fn begin_request(&self, has_body: bool) -> Option<Tick> {
-        self.asked.set(true);
-        self.unpolled.set(!self.multiplexed.get());
-        self.had_body.set(self.had_body.get() || has_body);
-        self.activity.set(Activity::Serving);
-        self.begun.set(self.begun.get() + 1);
-        self.in_flight.set(self.in_flight.get() + 1);
-        if self.lane.limits.connection_requests.is_some_and(|limit| self.begun.get() >= limit) {
-            self.retire(Refusal::Requests);
-        }
-        self.accepted.take()
-    }
-
-    /// A request ended. `made` is its kind, and when the head of its reply was ready.
-    pub(crate) fn end_request(
-        &self,
-        made: Option<(KindIndex, Tick)>,
-        request_record: Option<Box<RequestRecord>>,
-    ) {
-        // Pipelined: the last bytes of the previous reply are sent with this one.
-        self.observe_write(self.unwritten.take());
-        let turn = self.turn.get();
-        let request_record = self.with_cut(request_record);
-        match (made, request_record) {
-            (Some((kind, made)), request_record) => {
-                self.unwritten.replace(Some(Unwritten { kind, made, turn, request_record }));
-            }
-            (None, Some(request_record)) => self.lane.end_request_record(request_record, None),
-            (None, None) => {}
-        }
-        self.in_flight.set(self.in_flight.get() - 1);
-        self.served.set(self.served.get() + 1);
-        if self.in_flight.get() == 0 && self.activity.get() != Activity::Leaving {
-            self.enter(Activity::Idle);
-        }
-    }
-
-    /// Notes in a record why the client was abandoned, if it was.
-    fn with_cut(
-        &self,
-        mut request_record: Option<Box<RequestRecord>>,
-    ) -> Option<Box<RequestRecord>> {
-        if let Some(request_record) = &mut request_record {
-            request_record.set_cut(self.cut.get());
-        }
-        request_record
-    }
-
-    /// Makes the next reply the last, because of age or number of requests. This is not a failure.
-    fn retire(&self, reason: Refusal) {
-        if self.last.replace(true) {
-            return;
-        }
-        self.lane.metrics().refuse(reason);
-        if self.multiplexed.get() {
-            self.tell(Order::Finish);
-        }
-    }
-
-    /// Makes the next reply of an HTTP/1.1 connection its last.
-    pub(crate) fn close_after_reply(&self) {
-        self.last.set(true);
-    }
-
-    /// Whether the current reply is the last.
-    pub(crate) fn is_last_reply(&self) -> bool {
-        self.last.get()
-    }
-
-    /// Adds the load report to a reply, if one is due.
-    pub(crate) fn report_load(&self, headers: &mut HeaderMap) {
-        self.lane.report_load(&self.reported, headers);
-    }
-
-    /// The future of the last request is polled.
-    pub(crate) fn set_polled(&self) {
-        self.unpolled.set(false);
-    }
-
-    /// Whether the future of the last request was made and not polled. True once per request.
-    pub(crate) fn take_unpolled(&self) -> bool {
-        self.unpolled.take()
-    }
-
-    /// Whether bytes of a reply wait for the client to read.
-    pub(crate) fn is_unflushed(&self) -> bool {
-        self.unflushed.get()
-    }
-
-    /// Bytes of a reply need to be written.
-    pub(crate) fn writing(&self) {
-        self.unflushed.set(true);
-    }
-
-    /// The socket accepted bytes of a reply.
-    #[inline]
-    pub(crate) fn wrote(&self, bytes: usize) {
-        self.accepted_bytes.set(self.accepted_bytes.get() + bytes as u64);
-    }
-
-    /// What hyper has of its replies.
-    pub(crate) fn unsent(&self) -> &Rc<Unsent> {
-        self.unsent.get_or_init(|| Unsent::new(&self.lane.unsent))
-    }
-
-    /// The client is abandoned.
-    pub(crate) fn set_cut(&self, cut: Cut) {
-        self.cut.set(Some(cut));
-    }
-
-    /// hyper has written all bytes of its replies to the socket.
-    pub(crate) fn flushed(&self) {
-        self.unflushed.set(false);
-        self.asked.set(self.in_flight.get() > 0);
-        self.observe_write(self.unwritten.take());
-    }
-
-    /// Whether an HTTP/1.1 request waits for its service and not for its client. hyper does not
-    /// read then, and does not notice that the client disconnects.
-    pub(crate) fn waits_for_service(&self) -> bool {
-        self.in_flight.get() > 0
-            && !self.multiplexed.get()
-            && !self.unflushed.get()
-            && !self.bodies.is_awaited()
-    }
-
-    /// Whether hyper writes a reply of its own, to a head that it rejects. Such a reply is
-    /// indistinguishable from other output while bytes of the previous reply wait.
-    pub(crate) fn is_unasked(&self) -> bool {
-        !self.asked.get() && !self.multiplexed.get()
-    }
-
-    /// The next output is a reply of ours.
-    pub(crate) fn speak(&self) {
-        self.asked.set(true);
-    }
-
     fn enter(&self, activity: Activity) {
         self.activity.set(activity);
         self.touched.set(true);
@@ -445,27 +287,6 @@ impl Connection {
     /// Whether nothing of the next HTTP/1.1 request has arrived.
     pub(crate) fn is_silent(&self) -> bool {
         self.activity.get() == Activity::Idle && !self.multiplexed.get()
-    }
-
-    /// Records how long a reply took to be written. If the socket accepted it in the same turn, at
-    /// once or with the lane's batch, the time is too short to read the clock for.
-    fn observe_write(&self, written: Option<Unwritten>) {
-        if let Some(Unwritten { kind, made, turn, request_record }) = written {
-            let at_once = turn == self.turn.get();
-            let took = if at_once { 0 } else { Tick::now().since(made) };
-            self.lane.metrics().observe_phase(kind, RequestPhase::Write, took);
-            if let Some(request_record) = request_record {
-                self.lane.end_request_record(request_record, Some(took));
-            }
-        }
-    }
-
-    /// The kind of the last reply that the service has made and the client has not read to its end,
-    /// and for how long it has been ready.
-    pub(crate) fn unread(&self, now: Tick) -> Option<(KindIndex, Duration)> {
-        let unwritten = self.unwritten.borrow();
-        let Unwritten { kind, made, .. } = unwritten.as_ref()?;
-        Some((*kind, Duration::from_nanos(now.since(*made))))
     }
 
     /// Gives an order and wakes the connection's task.
@@ -496,15 +317,5 @@ impl Connection {
             _ => *waker = Some(cx.waker().clone()),
         }
         Poll::Pending
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        // The end of this reply was not written to the socket.
-        let request_record = self.unwritten.take().and_then(|unwritten| unwritten.request_record);
-        if let Some(request_record) = self.with_cut(request_record) {
-            self.lane.end_request_record(request_record, None);
-        }
     }
 }

@@ -38,6 +38,8 @@ pin_project! {
         waiting: Option<WaitingStream>,
         streams: Rc<Streams>,
         // Set if this is the output of an upgraded stream, which is open as long as the task runs.
+        // The write timeout cannot apply to it: hyper hides whether it waits for the window or for the
+        // service. It also hides how much of a write the client has accepted.
         upgrade: Option<Box<Exchange>>,
     }
 }

@@ -1,5 +1,6 @@
 //! Clients that hold memory, time or connections without using them.
 
+use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::pin::Pin;
@@ -10,13 +11,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use corelane::{Cut, Finished, Incoming, Lane, Limits, Placement, Timeouts};
+use h2::client::SendRequest;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use rstest::rstest;
 
-use super::http2::Frames;
+use super::http2::{Frames, request, status_of, with_client};
 use super::{BRIEF, start, wait_until_freed};
+use crate::support::tls::Authority;
 use crate::support::{
     Client, Handlers, PATIENCE, Running, Way,
     Way::{Hyper, Plain},
@@ -171,16 +174,32 @@ fn demanding() -> (Limits, Timeouts) {
     (limits, Timeouts { slow: BRIEF, write: PATIENCE, body: PATIENCE, ..Timeouts::default() })
 }
 
-#[rstest]
-fn a_client_that_reads_too_slowly_is_reset(#[values(Plain, Hyper)] way: Way) {
-    let (limits, timeouts) = demanding();
-    let (builder, cuts) = watched(way, limits, timeouts);
-    let server = Running::start(builder, big);
-    let mut client = server.connect();
+/// Reads too slowly until the server ends that.
+fn dawdle<S: Read + Write>(mut client: Client<S>) {
     client.send_get("/");
     let mut some = vec![0; 128 << 10];
-    while client.socket.read(&mut some).is_ok_and(|bytes| bytes > 0) {
+    // Whole: TLS gives a record at a time.
+    while client.socket.read_exact(&mut some).is_ok() {
         std::thread::sleep(BRIEF / 10);
+    }
+}
+
+#[rstest]
+fn a_client_that_reads_too_slowly_is_reset(
+    #[values(Plain, Hyper)] way: Way,
+    #[values(false, true)] tls: bool,
+) {
+    let (limits, timeouts) = demanding();
+    let (mut builder, cuts) = watched(way, limits, timeouts);
+    let authority = Authority::new();
+    if tls {
+        builder = builder.tls(authority.ready());
+    }
+    let server = Running::start(builder, big);
+    if tls {
+        dawdle(authority.connect(server.address));
+    } else {
+        dawdle(server.connect());
     }
     assert_eq!((server.refused("slow_reader"), server.refused("write_timeout")), (1.0, 0.0));
     server.wait_for_connections(0);
@@ -265,6 +284,41 @@ fn a_body_that_arrives_too_slowly_is_answered_408(#[values(Plain, Hyper)] way: W
     assert_eq!(client.read_answer().status, 408);
     assert_eq!(server.refused_requests("body_timeout"), 0.0);
     drop(client);
+    wait_until_freed(&server, &handlers);
+    assert_eq!(*cuts.lock().expect("no panic"), [Cut::SlowBody]);
+}
+
+#[rstest]
+fn a_body_that_trickles_over_http2_is_answered_408_and_ends_its_stream_alone(
+    #[values(Plain, Hyper)] way: Way,
+) {
+    let (limits, timeouts) = demanding();
+    let (builder, cuts) = watched(way, limits, timeouts);
+    let handlers = Handlers::new();
+    let server = Running::start(builder, handlers.factory());
+    with_client(&server, async |mut client: SendRequest<Bytes>| {
+        let (other, _) = client.send_request(request("/gate"), true).expect("sent");
+        let post = Request::post("http://test/echo").body(()).expect("a request");
+        let (mut reply, mut body) = client.send_request(post, false).expect("sent");
+        let reply = loop {
+            tokio::select! {
+                reply = &mut reply => break reply.expect("a reply"),
+                () = tokio::time::sleep(BRIEF / 50) => {
+                    // Fails once the stream is reset, whose reply is then there.
+                    let _ = body.send_data(Bytes::from_static(b"x"), false);
+                }
+            }
+        };
+        assert_eq!(reply.status(), 408);
+        // RFC 9113 section 8.1: the reply is whole, and the rest of the request is not wanted.
+        let reset = poll_fn(|cx| body.poll_reset(cx)).await.expect("a reset");
+        assert_eq!(reset, h2::Reason::NO_ERROR);
+        handlers.gate.add_permits(1);
+        assert_eq!(other.await.expect("a reply").status(), 200, "a stream that was open");
+        assert_eq!(status_of(&mut client, request("/hello")).await, 200);
+    });
+    assert_eq!(server.refused_requests("slow_body"), 1.0);
+    assert_eq!(server.refused_requests("body_timeout"), 0.0);
     wait_until_freed(&server, &handlers);
     assert_eq!(*cuts.lock().expect("no panic"), [Cut::SlowBody]);
 }

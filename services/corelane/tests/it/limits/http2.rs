@@ -18,7 +18,7 @@ use crate::support::{
 use rstest::rstest;
 
 /// Runs an HTTP/2 client with a worker of its own, so that it goes on while the test polls.
-fn with_client<F, T>(server: &Running, test: impl FnOnce(SendRequest<Bytes>) -> F)
+pub(super) fn with_client<F, T>(server: &Running, test: impl FnOnce(SendRequest<Bytes>) -> F)
 where
     F: Future<Output = T>,
 {
@@ -32,11 +32,11 @@ where
     });
 }
 
-fn request(target: &str) -> Request<()> {
+pub(super) fn request(target: &str) -> Request<()> {
     Request::get(format!("http://test{target}")).body(()).expect("a request")
 }
 
-async fn status_of(client: &mut SendRequest<Bytes>, request: Request<()>) -> StatusCode {
+pub(super) async fn status_of(client: &mut SendRequest<Bytes>, request: Request<()>) -> StatusCode {
     let (reply, _) = client.send_request(request, true).expect("sent");
     reply.await.expect("a reply").status()
 }
