@@ -1,19 +1,31 @@
 {{/*
 The agent that keeps Envoy's endpoints as the API server says (upstream.discovery: eds): a native sidecar,
-a sidecar (a restartable init container). It starts before Envoy, which then finds its file, and ends after it.
+a sidecar (a restartable init container). It starts before Envoy, which then finds its files, and ends after it.
 */}}
 
 {{- define "gateway.agent.folder" -}}
 /run/corelane
 {{- end -}}
 
-{{- define "gateway.agent.file" -}}
-{{ include "gateway.agent.folder" . }}/endpoints.json
-{{- end -}}
-
-{{/* The Service whose replicas get the requests. */}}
+{{/* The Service whose replicas get the requests, where no routes name others. */}}
 {{- define "gateway.agent.service" -}}
 {{- .Values.upstream.eds.service | default (include "common.sibling" (list . "server")) -}}
+{{- end -}}
+
+{{/* Of the Role in a namespace of others, which may have the Roles of several gateways. */}}
+{{- define "gateway.agent.role" -}}
+{{- printf "%s-%s" .Release.Namespace (include "common.fullname" .) -}}
+{{- end -}}
+
+{{/* Takes the root context, a namespace and a name. */}}
+{{- define "gateway.agent.metadata" -}}
+{{- $root := first . -}}
+name: {{ last . }}
+{{- if ne (index . 1) $root.Release.Namespace }}
+namespace: {{ index . 1 }}
+{{- end }}
+labels:
+  {{- include "common.labels" $root | nindent 2 }}
 {{- end -}}
 
 {{- define "gateway.agent.initContainers" -}}
@@ -24,19 +36,17 @@ initContainers:
     restartPolicy: Always
     command: [/gateway-agent, endpoints]
     args:
-      - --namespace={{ .Release.Namespace }}
-      - --service={{ include "gateway.agent.service" . }}
-      - --port={{ .Values.upstream.eds.port }}
-      - --health-port={{ .Values.upstream.eds.healthPort }}
-      - --cluster=server
-      - --file={{ include "gateway.agent.file" . }}
+      {{- range include "gateway.services" . | fromJson }}
+      - --service={{ .cluster }}={{ include "gateway.service.name" . }}{{ with .healthPort }}:{{ . }}{{ end }}
+      {{- end }}
+      - --folder={{ include "gateway.agent.folder" . }}
       - --limit={{ int .Values.upstream.eds.limit }}
       - --listen={{ .Values.stats.address | contains ":" | ternary (printf "[%s]" .Values.stats.address) .Values.stats.address }}:{{ .Values.agent.port }}
       - --log-format=json
     ports:
       - name: agent
         containerPort: {{ .Values.agent.port }}
-    # Envoy starts when it has passed: once the first file is there.
+    # Envoy starts when it has passed: once each service has its first file.
     startupProbe:
       httpGet: {path: /readyz, port: agent}
       {{- toYaml .Values.agent.probes.startup | nindent 6 }}
@@ -55,7 +65,7 @@ initContainers:
 
 {{- define "gateway.agent.volumes" -}}
 - name: endpoints
-  emptyDir: {medium: Memory, sizeLimit: 16Mi}
+  emptyDir: {medium: Memory, sizeLimit: {{ include "gateway.services" . | fromJson | len | mul 4 | max 16 }}Mi}
 {{ include "common.token.volume" "agent-token" }}
 {{- end -}}
 

@@ -1,7 +1,11 @@
 {{- define "gateway.notes" -}}
 {{- $name := include "common.fullname" . -}}
 {{ $name }}: {{ if .Values.autoscaling.enabled }}{{ .Values.autoscaling.minReplicas }} to {{ .Values.autoscaling.maxReplicas }}{{ else }}{{ .Values.replicas }}{{ end }} pods with {{ .Values.cpus }} worker thread(s) each. Replicas:
-{{- if eq (include "gateway.discovery" .) "eds" }}
+{{- if .Values.routes }}
+{{- range include "gateway.services" . | fromJson }}
+  the Service {{ include "gateway.service.name" . }} as cluster {{ .cluster }}
+{{- end }}
+{{- else if eq (include "gateway.discovery" .) "eds" }}
   the Service {{ include "gateway.agent.service" . }}
 {{- else if eq (include "gateway.discovery" .) "dns" }}
   {{ include "gateway.envoy.upstreamHost" . }}:{{ .Values.upstream.dns.port }}
@@ -9,6 +13,11 @@
 {{- range .Values.upstream.endpoints }}
   {{ .address }}:{{ .port }}
 {{- end }}
+{{- end }}
+{{- if and (eq (include "gateway.discovery" .) "eds") (not .Values.agent.rbac) }}
+
+agent.rbac is false. The service account {{ include "common.serviceAccountName" . }} of {{ .Release.Namespace }} must be allowed to list and watch endpointslices
+(discovery.k8s.io) in: {{ include "gateway.namespaces" . | fromJsonArray | join ", " }}
 {{- end }}
 {{ include "common.notes.cpus" . }}
 {{- include "common.notes.sysctls" . }}
