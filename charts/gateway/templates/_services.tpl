@@ -85,9 +85,8 @@ context and a route. */}}
 its times, and its rules: what may be retried depends on the method. */}}
 {{- define "gateway.routes" -}}
 {{- $routes := list -}}
-{{- range $route := .Values.routes | default (list dict) -}}
-{{- $name := $route.name | default "" -}}
-{{- $all := ternary (include "gateway.route.services" (list $ $route)) "[{\"cluster\":\"server\"}]" (ne $name "") | fromJsonArray -}}
+{{- range $route := .Values.routes | default (list (dict "name" "")) -}}
+{{- $all := ternary (include "gateway.route.services" (list $ $route)) "[{\"cluster\":\"server\"}]" (ne $route.name "") | fromJsonArray -}}
 {{- $full := dict "services" (ternary (initial $all) $all (hasKey $route "mirror")) -}}
 {{- if $route.mirror -}}
 {{- $_ := set $full "mirror" (merge (dict "cluster" (last $all).cluster) $route.mirror) -}}
