@@ -13,15 +13,14 @@ mode gatewayAPI the name leads to the Service, and the agent has nothing to do. 
 The ways of one service. Each template takes the root context and the service.
 */}}
 
-{{/* The file that the agent writes. Envoy notices only what is moved into the folder, and takes one
-cluster from one file. */}}
+{{/* The file that the agent writes. Envoy reads it again only after a rename. With `watched_directory` it would read it
+after each rename in the folder, also of the file of another cluster. */}}
 {{- define "gateway.envoy.discovery.eds" -}}
 type: EDS
 eds_cluster_config:
   eds_config:
     path_config_source:
       path: {{ include "gateway.agent.folder" .root }}/{{ .service.cluster }}.json
-      watched_directory: {path: {{ include "gateway.agent.folder" .root }}}
 {{- end -}}
 
 {{- define "gateway.envoy.discovery.static" -}}

@@ -5,8 +5,6 @@ of each route. Takes the root context and the listener.
 {{- define "gateway.envoy.routes" -}}
 {{- $listener := .listener -}}
 {{- with .root -}}
-{{- $root := . -}}
-{{- $routes := include "gateway.routes" . | fromJsonArray -}}
 route_config:
   name: ingress
   {{- if .Values.routes }}
@@ -18,30 +16,47 @@ route_config:
   {{- if and .Values.http3.enabled (eq $listener "tls") }}
   {{- include "gateway.envoy.altSvc" . | nindent 2 }}
   {{- end }}
-  virtual_hosts:
-  {{- range include "gateway.hosts" . | fromJsonArray }}
-  - name: {{ ternary (first .domains) "server" (gt (len $root.Values.routes) 0) | replace "*" "every" }}
-    domains: {{ toJson .domains }}
-    routes:
-    {{- include "gateway.envoy.severalHosts" $root | nindent 4 }}
-    # RFC 9110 section 9.3.8: a reply to TRACE would show a script headers that the browser hides from it.
-    - name: trace
-      match: {prefix: /, headers: [{name: ":method", string_match: {exact: TRACE}}]}
-      direct_response: {status: 501}
-    {{- range .routes }}
-    {{- $route := index $routes (int .) }}
-    {{- range $route.rules }}
-    {{- include "gateway.envoy.rule" (dict "root" $root "route" $route "rule" .) | nindent 4 }}
-    {{- end }}
-    {{- end }}
+  {{- /* All listeners have the same; a configuration of many routes would not fit into a ConfigMap twice. */}}
+  {{- if or (eq $listener "plain") (and (eq $listener "tls") (eq .Values.tls.plain "redirect")) }}
+  virtual_hosts: &virtual_hosts
+  {{- include "gateway.envoy.virtualHosts" . | trim | nindent 2 }}
+  {{- else }}
+  virtual_hosts: *virtual_hosts
   {{- end }}
 {{- end -}}
 {{- end -}}
 
-{{/* One route of Envoy. Takes the root context, a route, and one of its rules. */}}
+{{- define "gateway.envoy.virtualHosts" -}}
+{{- $routes := include "gateway.routes" . | fromJsonArray -}}
+{{- $services := include "gateway.services" . | fromJson -}}
+{{- $limited := and (not .Values.listener.timeouts.total) (ne (include "gateway.envoy.total" .) "0") -}}
+{{- $policies := dict -}}
+{{- range include "gateway.hosts" . | fromJsonArray }}
+- name: {{ ternary (first .domains) "server" (gt (len $.Values.routes) 0) | replace "*" "every" }}
+  domains: {{ toJson .domains }}
+  routes:
+  {{- include "gateway.envoy.severalHosts" $ | nindent 2 }}
+  # RFC 9110 section 9.3.8: a reply to TRACE would show a script headers that the browser hides from it.
+  - name: trace
+    match: {prefix: /, headers: [{name: ":method", string_match: {exact: TRACE}}]}
+    direct_response: {status: 501}
+  {{- range .routes }}
+  {{- $route := index $routes (int .) }}
+  {{- range $route.rules }}
+  {{- include "gateway.envoy.rule" (dict "root" $ "route" $route "rule" . "services" $services "limited" $limited "policies" $policies) | nindent 2 }}
+  {{- end }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* One route of Envoy. Takes the root context, all services, a route, one of its rules, whether exchanges have
+a limit, and the retry policies that are written: each is written once. */}}
 {{- define "gateway.envoy.rule" -}}
 {{- $root := .root -}}
 {{- $rule := .rule -}}
+{{- $services := .services -}}
+{{- $limited := .limited -}}
+{{- $policies := .policies -}}
 {{- with .route -}}
 - name: {{ .name | default (ternary "idempotent" "once" (hasKey $rule "again")) }}
   {{- if .rateLimit }}
@@ -64,7 +79,7 @@ route_config:
     {{- if .idleTimeout }}
     idle_timeout: {{ include "gateway.seconds" .milliseconds.idleTimeout }}
     {{- end }}
-    {{- if and (include "gateway.route.endless" .) (not $root.Values.listener.timeouts.total) (ne (include "gateway.envoy.total" $root) "0") }}
+    {{- if and $limited (include "gateway.route.endless" .) }}
     max_stream_duration: {max_stream_duration: 0s}
     {{- end }}
     {{- with include "gateway.envoy.rewrite" . | trim }}
@@ -76,11 +91,16 @@ route_config:
     - {upgrade_type: {{ . }}}
     {{- end }}
     {{- end }}
-    {{- with include "gateway.envoy.hashed" (list $root .) }}
+    {{- with include "gateway.envoy.hashed" (list $root . $services) }}
     {{- . | nindent 4 }}
     {{- end }}
     {{- if or $rule.again $rule.once }}
-    retry_policy:
+    {{- $policy := printf "%s_%d" (ternary "again" "once" (hasKey $rule "again")) (int64 .retries) }}
+    {{- if hasKey $policies $policy }}
+    retry_policy: *retry_{{ $policy }}
+    {{- else }}
+    {{- $_ := set $policies $policy true }}
+    retry_policy: &retry_{{ $policy }}
       {{- if $rule.again }}
       # A second run does no harm: retry whatever failed before the reply began.
       retry_on: connect-failure,refused-stream,reset,retriable-headers
@@ -92,6 +112,7 @@ route_config:
       retry_on: connect-failure,refused-stream,reset-before-request,retriable-headers
       {{- end }}
       {{- include "gateway.envoy.retryPolicy" (list $root .retries) | nindent 6 }}
+    {{- end }}
     {{- end }}
   {{- with include "gateway.envoy.routeFilters" (list $root .) | trim }}
   typed_per_filter_config:
@@ -165,11 +186,11 @@ prefix_rewrite: {{ .path | quote }}
 {{- end -}}
 {{- end -}}
 
-{{/* Takes the root context and a route. */}}
+{{/* Takes the root context, a route and all services. */}}
 {{- define "gateway.envoy.hashed" -}}
-{{- $services := include "gateway.services" (first .) | fromJson -}}
+{{- $services := last . -}}
 {{- $hashed := false -}}
-{{- range (last .).services -}}
+{{- range (index . 1).services -}}
 {{- $hashed = or $hashed (eq (get $services .cluster).balancing "ring-hash") -}}
 {{- end -}}
 {{- if $hashed -}}

@@ -49,13 +49,13 @@ namespace. */}}
 {{- ternary $name (printf "%s.%s" $name $host | trunc 253 | trimSuffix ".") (has "*" (last .)) -}}
 {{- end -}}
 
-{{/* The names of all objects that have a route. Takes the root context and the name of the route. */}}
+{{/* The names of all objects that have a route. Takes the root context, all hosts and the name of the route. */}}
 {{- define "gateway.api.objects" -}}
 {{- $root := first . -}}
 {{- $name := last . -}}
 {{- $found := list -}}
 {{- $routes := $root.Values.routes | default (list (dict "name" "")) -}}
-{{- range $group := include "gateway.hosts" $root | fromJsonArray -}}
+{{- range $group := index . 1 -}}
 {{- range .routes -}}
 {{- if eq (index $routes (int .)).name $name -}}
 {{- $found = append $found (include "gateway.api.routeName" (list $root $group.domains)) -}}
@@ -140,6 +140,7 @@ gateway/gateway-api.md.
 {{/* What Gateway API or Envoy Gateway has no field for. */}}
 {{- define "gateway.guards.api.routes" -}}
 {{- $routes := include "gateway.routes" . | fromJsonArray -}}
+{{- $services := include "gateway.services" . | fromJson -}}
 {{- range $routes -}}
 {{- $route := . -}}
 {{- range $key := list "bodyBytes" "rateLimit" "jwt" -}}
@@ -153,7 +154,7 @@ gateway/gateway-api.md.
 {{- if eq (.protocol | default "http1") "grpc" -}}
 {{- include "gateway.guards.api.grpc" . -}}
 {{- end -}}
-{{- include "gateway.guards.api.services" (list $ .) -}}
+{{- include "gateway.guards.api.services" (list $services .) -}}
 {{- end -}}
 {{- range include "gateway.hosts" . | fromJsonArray -}}
 {{- $group := . -}}
@@ -187,9 +188,9 @@ gateway/gateway-api.md.
 {{- end -}}
 {{- end -}}
 
-{{/* The services of a route have one policy. Takes the root context and a route. */}}
+{{/* The services of a route have one policy. Takes all services and a route. */}}
 {{- define "gateway.guards.api.services" -}}
-{{- $services := include "gateway.services" (first .) | fromJson -}}
+{{- $services := first . -}}
 {{- $route := last . -}}
 {{- $first := get $services (first $route.services).cluster -}}
 {{- range $route.services -}}
