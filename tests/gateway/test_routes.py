@@ -429,6 +429,40 @@ def test_only_a_route_that_says_so_upgrades(gateway: Start, recorder: Recorder) 
             assert client.recv(65536) == b"frame"
 
 
+def test_each_service_has_a_file_of_endpoints(
+    gateway: Start, services: dict[str, Server], tmp_path: Path
+) -> None:
+    def write(cluster: str, service: Server) -> None:
+        """As the agent does."""
+        at = endpoint(service.url, service.admin)
+        address = {"address": at["address"], "port_value": at["port"]}
+        place = {
+            "address": {"socket_address": address},
+            "health_check_config": {"port_value": at["adminPort"]},
+        }
+        resource = {
+            "@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
+            "cluster_name": cluster,
+            "endpoints": [{"lb_endpoints": [{"endpoint": place}]}],
+        }
+        (tmp_path / "new").write_text(json.dumps({"resources": [resource]}))
+        (tmp_path / "new").rename(tmp_path / f"{cluster}.json")
+
+    write("shop-one-http", services["orders"])
+    write("prod-two-http", services["pages"])
+    one = {"name": "one", "namespace": "shop"}
+    running = gateway(
+        {"name": "one", "path": {"prefix": "/one"}, "service": one},
+        {"name": "two", "service": {"name": "two"}},
+        healthy=False,
+        upstream={"discovery": "eds"},
+    )
+    eventually(lambda: (chosen(running, "/one"), chosen(running)) == ("orders", "pages"))
+    write("shop-one-http", services["pages"])
+    eventually(lambda: chosen(running, "/one") == "pages")
+    assert chosen(running) == "pages"
+
+
 def test_services_have_protocols_of_their_own(gateway: Start, to: Callable[..., dict]) -> None:
     running = gateway(
         to("new", "orders", path={"prefix": "/hello"}, protocol="http2"),

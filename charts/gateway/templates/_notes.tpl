@@ -34,8 +34,13 @@ Send a request:
   curl -ik https://127.0.0.1:8443/
   {{- end }}
 
+{{ if .Values.routes -}}
+An entry of the access log without upstream is a reply of the gateway itself, such as the 404 of a request that
+no route matches. The access log (kubectl logs) contains the reason.
+{{- else -}}
 The reply header corelane-replica names the replica. A reply without it comes from the gateway itself. The
-access log (kubectl logs) contains the reason. Statuses from {{ .Values.accessLog.status }} on are always logged.
+access log (kubectl logs) contains the reason.
+{{- end }} Statuses from {{ .Values.accessLog.status }} on are always logged.
 {{- if eq .Values.mode "gatewayAPI" }}
 
 Envoy Gateway creates the pods in the namespace {{ include "gateway.api.podNamespace" . }}. Check that it accepted all objects:
