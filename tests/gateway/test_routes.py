@@ -415,6 +415,7 @@ def test_only_a_route_that_says_so_upgrades(gateway: Start, recorder: Recorder) 
                 "path": {"prefix": "/chat"},
                 "service": {"name": "chat", "endpoints": [chat]},
                 "upgrade": ["websocket"],
+                "bodyBytes": 100,
             },
             {"name": "rest", "service": named("old", recorder)},
         )
@@ -425,8 +426,16 @@ def test_only_a_route_that_says_so_upgrades(gateway: Start, recorder: Recorder) 
         with connect(running.url) as client:
             client.sendall(request.format("/chat").encode())
             assert client.recv(65536).startswith(b"HTTP/1.1 101 ")
-            client.sendall(b"frame")
-            assert client.recv(65536) == b"frame"
+            # The limit of bodies is not for what follows.
+            client.sendall(b"x" * 2000)
+            echoed = b""
+            while len(echoed) < 2000:
+                data = client.recv(65536)
+                assert data, f"ended after {len(echoed)} bytes"
+                echoed += data
+        # Other requests for the route have its limits.
+        reply = ask(running.url, "/chat", "POST", body=b"x" * 101)
+        assert problem(reply) == (413, "payload-too-large")
 
 
 def test_each_service_has_a_file_of_endpoints(

@@ -113,13 +113,9 @@ its times, and its rules: what may be retried depends on the method. */}}
 {{- toJson $times -}}
 {{- end -}}
 
-{{/* Not empty if a reply of the route may take forever, as streams and upgraded connections do. */}}
-{{- define "gateway.route.endless" -}}
-{{- if or .upgrade (not .milliseconds.timeout) }}yes{{ end -}}
-{{- end -}}
-
 {{/* A second run of some methods does no harm: they are retried whatever failed before the reply began. The
-others only if no handler was started. Takes the root context, the route and its retries. */}}
+others only if no handler was started, and a connection that is to be upgraded. Takes the root context, the
+route and its retries. */}}
 {{- define "gateway.route.rules" -}}
 {{- $again := (first .).Values.upstream.retries.idempotentMethods -}}
 {{- $route := index . 1 -}}
@@ -143,6 +139,9 @@ others only if no handler was started. Takes the root context, the route and its
 {{- if or (not $methods) $rest -}}
 {{- $rules = append $rules (dict "methods" $rest "once" true) -}}
 {{- end -}}
+{{- end -}}
+{{- if $route.upgrade -}}
+{{- $rules = prepend $rules (dict "methods" $methods "upgrade" (printf "(?i)%s" (join "|" $route.upgrade)) "once" true) -}}
 {{- end -}}
 {{- toJson $rules -}}
 {{- end -}}

@@ -134,7 +134,7 @@ end: with a limit of its own, Envoy ignores the timeout of a route. */}}
 {{- $request := include "common.milliseconds" (list . "listener.timeouts.request") | int64 -}}
 {{- $longest := 0 -}}
 {{- range include "gateway.routes" . | fromJsonArray -}}
-{{- if and (not (include "gateway.route.endless" .)) .milliseconds.idleTimeout -}}
+{{- if and .milliseconds.timeout .milliseconds.idleTimeout -}}
 {{- $longest = max $longest (add .milliseconds.timeout .milliseconds.idleTimeout) -}}
 {{- end -}}
 {{- end -}}

@@ -64,8 +64,11 @@ a limit, and the retry policies that are written: each is written once. */}}
   {{- end }}
   match:
     {{- include "gateway.envoy.path" .path | nindent 4 }}
-    {{- if or $rule.methods .headers }}
+    {{- if or $rule.methods $rule.upgrade .headers }}
     headers:
+    {{- with $rule.upgrade }}
+    - {name: upgrade, string_match: {safe_regex: {regex: {{ . | quote }}}}}
+    {{- end }}
     {{- with $rule.methods }}
     - {name: ":method", string_match: {safe_regex: {regex: {{ join "|" . | quote }}}}}
     {{- end }}
@@ -75,19 +78,19 @@ a limit, and the retry policies that are written: each is written once. */}}
     {{- end }}
   route:
     {{- include "gateway.envoy.target" . | nindent 4 }}
-    timeout: {{ include "gateway.seconds" .milliseconds.timeout }}
+    timeout: {{ hasKey $rule "upgrade" | ternary "0s" (include "gateway.seconds" .milliseconds.timeout) }}
     {{- if .idleTimeout }}
     idle_timeout: {{ include "gateway.seconds" .milliseconds.idleTimeout }}
     {{- end }}
-    {{- if and $limited (include "gateway.route.endless" .) }}
+    {{- if and $limited (or $rule.upgrade (not .milliseconds.timeout)) }}
     max_stream_duration: {max_stream_duration: 0s}
     {{- end }}
     {{- with include "gateway.envoy.rewrite" . | trim }}
     {{- . | nindent 4 }}
     {{- end }}
-    {{- with .upgrade }}
+    {{- if $rule.upgrade }}
     upgrade_configs:
-    {{- range . }}
+    {{- range .upgrade }}
     - {upgrade_type: {{ . }}}
     {{- end }}
     {{- end }}
@@ -114,7 +117,14 @@ a limit, and the retry policies that are written: each is written once. */}}
       {{- include "gateway.envoy.retryPolicy" (list $root .retries) | nindent 6 }}
     {{- end }}
     {{- end }}
-  {{- with include "gateway.envoy.routeFilters" (list $root .) | trim }}
+  {{- if $rule.upgrade }}
+  # HTTP/2 has no such field (RFC 8441 section 5.1), but replicas that speak HTTP/1.1 require it.
+  request_headers_to_add:
+  - header: {key: sec-websocket-key, value: Y29yZWxhbmUtZ2F0ZXdheQ==}
+    append_action: ADD_IF_ABSENT
+  {{- end }}
+  {{- /* A body limit would count every byte that a client sends after an upgrade. */}}
+  {{- with include "gateway.envoy.routeFilters" (list $root (ternary (set (deepCopy .) "bodyBytes" 0) . (hasKey $rule "upgrade"))) | trim }}
   typed_per_filter_config:
     {{- . | nindent 4 }}
   {{- end }}

@@ -74,9 +74,10 @@ replaced, Gateway API takes one match only, so each method has a rule. */}}
 {{- $rules := list -}}
 {{- range $rule := .rules -}}
 {{- $end := ternary ".once" "" (and (gt (len $route.rules) 1) (hasKey . "once") (not $grpc)) -}}
+{{- $end = ternary ".upgrade" $end (hasKey . "upgrade") -}}
 {{- $end = ternary $end (ternary "idempotent" "once" (hasKey . "again")) (ne $route.name "") -}}
 {{- if and .again $grpc -}}
-{{- else if and $single (gt (len .methods) 1) -}}
+{{- else if and $single (gt (len (.methods | default list)) 1) -}}
 {{- range .methods -}}
 {{- $own := dict "methods" (list .) "suffix" (printf ".%s" (lower .)) -}}
 {{- $rules = append $rules (merge $own $rule) -}}
