@@ -13,14 +13,16 @@ from grafana.queries import (
     sum_increase,
     sum_rate,
 )
+from grafana.variables import CLUSTER as CLUSTERS
 
 BOARD = Board(
     uid="corelane-gateway",
     title="Corelane / Gateway",
     description="Envoy: load of each replica, retries, ejections, connections and CPU cost.",
+    variables=(CLUSTERS,),
 )
 
-UPSTREAM = f'{GATEWAY}, envoy_cluster_name="server"'
+UPSTREAM = f'{GATEWAY}, envoy_cluster_name=~"$cluster", envoy_cluster_name!~"admin|collector"'
 AGENT = 'namespace="$namespace", job="gateway-agent"'
 ENVOY = 'namespace="$namespace", container="envoy"'
 CLUSTER = "envoy_cluster"

@@ -72,6 +72,13 @@ ROUTE = Variable(
     'label_values(route:corelane_requests:rate1m{namespace="$namespace", job="$job"}, route)',
     many=True,
 )
+CLUSTER = Variable(
+    "cluster",
+    "Service",
+    "Services behind the gateway; server without routes",
+    'label_values(envoy_cluster_membership_total{namespace="$namespace", job="$gateway"}, envoy_cluster_name)',
+    many=True,
+)
 NODE = Variable(
     "node",
     "Node",

@@ -47,11 +47,25 @@ def test_admin_is_on_loopback(values: Path) -> None:
 def test_clients_reach_only_the_replicas(values: Path) -> None:
     configuration = envoy_config(values=values)
     names = [entry["name"] for entry in configuration["static_resources"]["listeners"]]
+    clusters = {entry["name"] for entry in configuration["static_resources"]["clusters"]}
     for name in set(names) - {"stats"}:
-        (host,) = connection_manager(configuration, name)["route_config"]["virtual_hosts"]
-        reached = [route["route"]["cluster"] for route in host["routes"] if "route" in route]
+        hosts = connection_manager(configuration, name)["route_config"]["virtual_hosts"]
+        reached = {
+            cluster
+            for host in hosts
+            for route in host["routes"]
+            for cluster in reaches(route.get("route", {}))
+        }
         # What only redirects or answers reaches nothing.
-        assert reached == ["server", "server"] or "redirect" in host["routes"][-1], name
+        assert reached == clusters - {"admin", "collector"} or "redirect" in hosts[0]["routes"][-1]
+
+
+def reaches(action: dict) -> set[str]:
+    """The clusters to which a route leads."""
+    weighted = action.get("weighted_clusters", {}).get("clusters", [])
+    mirrored = [each["cluster"] for each in action.get("request_mirror_policies", [])]
+    one = [action["cluster"]] if "cluster" in action else []
+    return {*one, *mirrored, *(each["name"] for each in weighted)}
 
 
 @EVERY_VALUES_FILE

@@ -2,6 +2,7 @@
 
 import json
 import mmap
+import re
 import socket
 from collections.abc import Iterator
 from itertools import combinations, product
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support import REPOSITORY
 from support.client import Reply, ask
 from support.envoys import Gateway, gateway_to
 from support.rendering import GATEWAY_VALUES, envoy_config, tool
@@ -93,6 +95,19 @@ def _met(row: dict[int, str], number: int, position: str, missing: set) -> int:
 @pytest.mark.parametrize("values", GATEWAY_VALUES, ids=lambda path: path.stem)
 def test_envoy_accepts_every_values_file_without_a_warning(values: Path, tmp_path: Path) -> None:
     accepted(tmp_path, values=values)
+
+
+EXAMPLES = re.findall(
+    r"^```yaml\n(.*?)^```$",
+    (REPOSITORY / "gateway" / "routes.md").read_text(),
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(1, len(EXAMPLES) + 1))
+def test_envoy_accepts_every_example_of_routes(example: str, tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text(example)
+    accepted(tmp_path, values=tmp_path / "values.yaml")
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: " ".join(filter(None, row))[:40])

@@ -13,7 +13,7 @@ import yaml
 from support import eventually
 from support.client import ask
 from support.processes import free_ports, running
-from support.rendering import render, tool
+from support.rendering import envoy_files, tool
 
 
 def entries(log: Path, path: str) -> list[dict]:
@@ -97,7 +97,7 @@ def gateway_to(
         "accessLog": {"percent": 100},
     }
     (folder / "values.yaml").write_text(yaml.safe_dump(merged(own, values or {})))
-    data = render("gateway", values=folder / "values.yaml")["ConfigMap"]["data"]
+    data = envoy_files(values=folder / "values.yaml")
     # Where the agent's file is in a pod.
     text = data.pop("envoy.yaml").replace("/run/corelane", str(folder))
     configuration = yaml.safe_load(text)

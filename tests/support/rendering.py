@@ -85,8 +85,17 @@ def container(objects: dict[str, dict]) -> dict:
 
 def envoy_config(*settings: str, **options: Any) -> dict:
     """The Envoy configuration that the gateway chart renders."""
-    files = render("gateway", *settings, **options)["ConfigMap"]["data"]
-    return yaml.load(files["envoy.yaml"], LOADER)
+    return yaml.load(envoy_files(*settings, **options)["envoy.yaml"], LOADER)
+
+
+def envoy_files(*settings: str, **options: Any) -> dict[str, str]:
+    """The files of Envoy's folder in a pod of the gateway."""
+    (found,) = (
+        each
+        for each in documents("gateway", *settings, **options)
+        if each["kind"] == "ConfigMap" and not is_hook(each)
+    )
+    return found["data"]
 
 
 def default_values(chart: str) -> dict:

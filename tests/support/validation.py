@@ -1,5 +1,6 @@
 """The real Envoy's judgement of what the gateway chart renders."""
 
+import re
 import subprocess
 import tempfile
 from functools import cache
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from support.credentials import certificate, issuer
-from support.rendering import render, tool
+from support.rendering import envoy_files, tool
 
 # Without one of them Envoy's memory monitor refuses even to be validated (the root of cgroup v2 has none).
 CGROUP_FILES = (
@@ -31,11 +32,13 @@ def accepted(folder: Path, *settings: str, **options: Any) -> None:
     certificate(folder, "tls", "ec")
     (folder / "jwks.json").write_text(_keys())
     (folder / "token").write_text("token")
-    # The file that the agent writes, of a Service without replicas.
-    (folder / "server.json").write_text('{"resources": []}')
     if not any(map(Path.exists, CGROUP_FILES)):
         settings = (*settings, "overload.monitor=heap")
-    for name, text in render("gateway", *settings, **options)["ConfigMap"]["data"].items():
+    files = envoy_files(*settings, **options)
+    # Those that the agent writes, of Services without replicas.
+    for file in re.findall("/run/corelane/([^ ]+[.]json)", files["envoy.yaml"]):
+        (folder / file).write_text('{"resources": []}')
+    for name, text in files.items():
         for path in ("/etc/envoy-tls", "/etc/envoy-jwt", "/etc/envoy", "/run/corelane"):
             text = text.replace(path, str(folder))
         (folder / name).write_text(text)

@@ -59,8 +59,14 @@ an error can name the value.
 {{- range splitList "." $name -}}
 {{- $value = index $value . -}}
 {{- end -}}
+{{- include "common.duration" (list $value $name) -}}
+{{- end -}}
+
+{{/* The same of a value in a list, which has no dotted name. Takes the value and what errors call it. */}}
+{{- define "common.duration" -}}
+{{- $value := first . -}}
 {{- if not (regexMatch "^[0-9]+(ms|s|m|h)$" (toString $value)) -}}
-{{- fail (printf "%s is %v: give a whole number with one of the units ms, s, m, h, such as 250ms or 5s" $name $value) -}}
+{{- fail (printf "%s is %v: give a whole number with one of the units ms, s, m, h, such as 250ms or 5s" (last .) $value) -}}
 {{- end -}}
 {{- $factors := dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000 -}}
 {{- mul (regexFind "^[0-9]+" $value | int64) (get $factors (regexFind "[a-z]+$" $value)) -}}

@@ -7,7 +7,9 @@ Values of server and gateway that must suit each other. Each refusal names both 
 {{- include "corelane.guards.health" . -}}
 {{- include "corelane.guards.loadReports" . -}}
 {{- $discovery := include "gateway.discovery" .Subcharts.gateway -}}
-{{- if eq $discovery "dns" -}}
+{{- if .Values.gateway.routes -}}
+{{- /* They name services of any chart, and the server need not be one of them. */ -}}
+{{- else if eq $discovery "dns" -}}
 {{- include "corelane.guards.address" . -}}
 {{- else if eq $discovery "eds" -}}
 {{- include "corelane.guards.service" . -}}

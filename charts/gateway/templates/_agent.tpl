@@ -1,20 +1,31 @@
 {{/*
 The agent that keeps Envoy's endpoints as the API server says (upstream.discovery: eds): a native sidecar,
-a sidecar (a restartable init container). It starts before Envoy, which then finds its file, and ends after it.
+a sidecar (a restartable init container). It starts before Envoy, which then finds its files, and ends after it.
 */}}
 
 {{- define "gateway.agent.folder" -}}
 /run/corelane
 {{- end -}}
 
-{{/* The file of the cluster "server". */}}
-{{- define "gateway.agent.file" -}}
-{{ include "gateway.agent.folder" . }}/server.json
-{{- end -}}
-
-{{/* The Service whose replicas get the requests. */}}
+{{/* The Service whose replicas get the requests, where no routes name others. */}}
 {{- define "gateway.agent.service" -}}
 {{- .Values.upstream.eds.service | default (include "common.sibling" (list . "server")) -}}
+{{- end -}}
+
+{{/* Of the Role in a namespace of others, which may have the Roles of several gateways. */}}
+{{- define "gateway.agent.role" -}}
+{{- printf "%s-%s" .Release.Namespace (include "common.fullname" .) -}}
+{{- end -}}
+
+{{/* Takes the root context, a namespace and a name. */}}
+{{- define "gateway.agent.metadata" -}}
+{{- $root := first . -}}
+name: {{ last . }}
+{{- if ne (index . 1) $root.Release.Namespace }}
+namespace: {{ index . 1 }}
+{{- end }}
+labels:
+  {{- include "common.labels" $root | nindent 2 }}
 {{- end -}}
 
 {{- define "gateway.agent.initContainers" -}}
@@ -25,8 +36,8 @@ initContainers:
     restartPolicy: Always
     command: [/gateway-agent, endpoints]
     args:
-      {{- with .Values.upstream.eds }}
-      - --service=server={{ $.Release.Namespace }}/{{ include "gateway.agent.service" $ }}:{{ .port }}:{{ .healthPort }}
+      {{- range include "gateway.services" . | fromJson }}
+      - --service={{ .cluster }}={{ include "gateway.service.name" . }}{{ with .healthPort }}:{{ . }}{{ end }}
       {{- end }}
       - --folder={{ include "gateway.agent.folder" . }}
       - --limit={{ int .Values.upstream.eds.limit }}
@@ -35,7 +46,7 @@ initContainers:
     ports:
       - name: agent
         containerPort: {{ .Values.agent.port }}
-    # Envoy starts when it has passed: once the first file is there.
+    # Envoy starts when it has passed: once each service has its first file.
     startupProbe:
       httpGet: {path: /readyz, port: agent}
       {{- toYaml .Values.agent.probes.startup | nindent 6 }}
@@ -54,7 +65,7 @@ initContainers:
 
 {{- define "gateway.agent.volumes" -}}
 - name: endpoints
-  emptyDir: {medium: Memory, sizeLimit: 16Mi}
+  emptyDir: {medium: Memory, sizeLimit: {{ include "gateway.services" . | fromJson | len | mul 4 | max 16 }}Mi}
 {{ include "common.token.volume" "agent-token" }}
 {{- end -}}
 

@@ -4,6 +4,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- define "gateway.guards" -}}
 {{- include "common.guards" . -}}
 {{- include "gateway.guards.discovery" . -}}
+{{- include "gateway.guards.routes" . -}}
 {{- include "gateway.guards.balancing" . -}}
 {{- include "gateway.guards.timeouts" . -}}
 {{- include "gateway.guards.ports" . -}}
@@ -21,11 +22,150 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 
 {{- define "gateway.guards.discovery" -}}
-{{- if and (eq .Values.upstream.discovery "static") (not .Values.upstream.endpoints) -}}
+{{- if and (eq .Values.upstream.discovery "static") (not .Values.upstream.endpoints) (not .Values.routes) -}}
 {{- fail "upstream.discovery is static but upstream.endpoints is empty: list the address, port and adminPort of each replica" -}}
 {{- end -}}
 {{- if and (ne .Values.upstream.discovery "static") .Values.upstream.endpoints -}}
 {{- fail (printf "upstream.endpoints is set but upstream.discovery is %s: set upstream.discovery to static, or remove the endpoints" .Values.upstream.discovery) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Routes: what one says itself, what it needs of other values, and what several say together. */}}
+{{- define "gateway.guards.routes" -}}
+{{- if .Values.routes -}}
+{{- include "gateway.guards.routes.upstream" . -}}
+{{- $names := list -}}
+{{- range $route := .Values.routes -}}
+{{- if has .name $names -}}
+{{- fail (printf "two routes have the name %s: rename one of them" .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- include "gateway.guards.route.match" . -}}
+{{- include "gateway.guards.route.target" . -}}
+{{- include "gateway.guards.route.policy" (list $ .) -}}
+{{- end -}}
+{{- range include "gateway.services" . | fromJson -}}
+{{- include "gateway.guards.routes.service" (list $ .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Values of the upstream that name the one service there is without routes. */}}
+{{- define "gateway.guards.routes.upstream" -}}
+{{- with .Values.upstream -}}
+{{- $named := dict "eds.service" .eds.service "dns.hostname" .dns.hostname "endpoints" .endpoints -}}
+{{- $_ := merge $named (dict "eds.port" (ne (toString .eds.port) "http" | ternary .eds.port "") "eds.healthPort" (ne (toString .eds.healthPort) "admin" | ternary .eds.healthPort "")) -}}
+{{- range $key, $value := $named -}}
+{{- if $value -}}
+{{- fail (printf "upstream.%s is set, but routes name the services: remove upstream.%s, or remove routes" $key $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes a list of what has the keys, its name in errors, and the keys of which one is allowed. */}}
+{{- define "gateway.guards.one" -}}
+{{- $found := list -}}
+{{- range slice . 2 -}}
+{{- if hasKey (first $) . -}}
+{{- $found = append $found . -}}
+{{- end -}}
+{{- end -}}
+{{- if gt (len $found) 1 -}}
+{{- fail (printf "%s has %s: remove all but one" (index . 1) (join " and " $found)) -}}
+{{- end -}}
+{{- if not $found -}}
+{{- fail (printf "%s has none of %s: set one of them" (index . 1) (slice . 2 | join ", ")) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gateway.guards.route.match" -}}
+{{- $route := . -}}
+{{- if hasKey . "path" -}}
+{{- include "gateway.guards.one" (list .path (printf "path of the route %s" .name) "exact" "prefix" "regex") -}}
+{{- end -}}
+{{- range .headers -}}
+{{- include "gateway.guards.one" (list . (printf "header %s of the route %s" .name $route.name) "exact" "regex" "present") -}}
+{{- end -}}
+{{- with (.rewrite | default dict).path -}}
+{{- if ($route.path | default dict).regex -}}
+{{- fail (printf "route %s has rewrite.path (%s) and path.regex (%s), which matches no part that could be replaced: use path.prefix or path.exact, or remove rewrite.path" $route.name . $route.path.regex) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gateway.guards.route.target" -}}
+{{- include "gateway.guards.one" (list . (printf "route %s" .name) "service" "services") -}}
+{{- $sum := 0 -}}
+{{- range .services -}}
+{{- $sum = hasKey . "weight" | ternary (int .weight) 1 | add $sum -}}
+{{- end -}}
+{{- if and .services (not $sum) -}}
+{{- fail (printf "services of the route %s all have weight 0, so no request could go anywhere: give one of them a weight" .name) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes the root context and a route. */}}
+{{- define "gateway.guards.route.policy" -}}
+{{- $root := first . -}}
+{{- $route := last . -}}
+{{- $times := include "gateway.route.times" . | fromJson -}}
+{{- $reply := int64 $times.timeout -}}
+{{- if and $route.timeout $reply (ge (include "common.milliseconds" (list $root "upstream.connectTimeout") | int64) $reply) -}}
+{{- fail (printf "upstream.connectTimeout (%v) must be shorter than timeout of the route %s (%v), which covers all attempts" $root.Values.upstream.connectTimeout $route.name $route.timeout) -}}
+{{- end -}}
+{{- with $root.Values.listener.timeouts.total -}}
+{{- $total := include "common.milliseconds" (list $root "listener.timeouts.total") | int64 -}}
+{{- if and $route.timeout $total (or (not $reply) (lt $total $reply)) -}}
+{{- fail (printf "listener.timeouts.total (%v) is shorter than timeout of the route %s (%v), which it includes: increase it, or leave it empty to derive it" . $route.name $route.timeout) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $route.jwt (not $root.Values.authentication.jwt.enabled) -}}
+{{- fail (printf "jwt of the route %s is true but authentication.jwt.enabled is not: enable it, or remove jwt" $route.name) -}}
+{{- end -}}
+{{- with $route.rateLimit -}}
+{{- $interval := include "common.duration" (list (.interval | default "1s") (printf "rateLimit.interval of the route %s" $route.name)) | int64 -}}
+{{- if lt $interval 50 -}}
+{{- fail (printf "rateLimit.interval of the route %s is %s, but Envoy refills buckets at most every 50ms: set it to 50ms or more" $route.name .interval) -}}
+{{- end -}}
+{{- if and .burst (lt (int .burst) (int .requests)) -}}
+{{- fail (printf "rateLimit of the route %s has burst %d and requests %d, so requests could never be reached: increase burst" $route.name (int .burst) (int .requests)) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $route.upgrade (has ($route.protocol | default "http1") (list "http2" "grpc")) -}}
+{{- fail (printf "route %s has upgrade (%s) and protocol %s, whose replicas Envoy does not ask to upgrade: use protocol http1, or remove upgrade" $route.name (join ", " $route.upgrade) $route.protocol) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What all routes say of a service. Takes the root context and the service. */}}
+{{- define "gateway.guards.routes.service" -}}
+{{- $root := first . -}}
+{{- $discovery := include "gateway.discovery" $root -}}
+{{- with last . -}}
+{{- $name := include "gateway.service.name" . -}}
+{{- if and (eq $discovery "static") (not .endpoints) -}}
+{{- fail (printf "upstream.discovery is static but the service %s (route %s) has no endpoints: list the address, port and adminPort of each replica" $name .from.cluster) -}}
+{{- end -}}
+{{- if and (ne $discovery "static") .endpoints -}}
+{{- fail (printf "the service %s (route %s) has endpoints but upstream.discovery is %s: set it to static, or remove the endpoints" $name .from.endpoints $root.Values.upstream.discovery) -}}
+{{- end -}}
+{{- if and (eq $discovery "static") .health.port -}}
+{{- fail (printf "health.port of the route %s is set, but upstream.discovery is static: the adminPort of each of the endpoints is the port of health checks. Remove health.port" .from.health) -}}
+{{- end -}}
+{{- if eq $discovery "dns" -}}
+{{- range $key, $value := dict "port" .port "health.port" .healthPort -}}
+{{- if not (regexMatch "^[0-9]+$" $value) -}}
+{{- fail (printf "%s of the service %s is %s, but DNS and Gateway API have no names of ports: give its number" $key $name $value) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $kinds := pick .health "path" "grpc" "tcp" | keys | sortAlpha -}}
+{{- if gt (len $kinds) 1 -}}
+{{- fail (printf "health of the route %s has %s: remove all but one" .from.health (join " and " $kinds)) -}}
+{{- end -}}
+{{- if and .health.grpc (eq .protocol "http1") -}}
+{{- fail (printf "health.grpc of the route %s is true, but protocol of the service %s is http1: gRPC needs protocol grpc, http2 or auto" .from.health $name) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -104,15 +244,15 @@ port taken does not start. */}}
 Settings of a policy that is not selected would silently have no effect.
 */}}
 {{- define "gateway.guards.balancing" -}}
-{{- $policy := .Values.upstream.balancing.policy -}}
+{{- $policies := include "gateway.policies" . | fromJsonArray -}}
 {{- include "gateway.guards.balancing.unused" . -}}
 {{- include "gateway.guards.balancing.ringHash" . -}}
-{{- if eq $policy "load-aware" -}}
+{{- if has "load-aware" $policies -}}
 {{- if lt (include "common.milliseconds" (list . "upstream.balancing.loadAware.update") | int64) 100 -}}
 {{- fail (printf "upstream.balancing.loadAware.update is %v, but Envoy updates weights at most every 100ms: set it to 100ms or more" .Values.upstream.balancing.loadAware.update) -}}
 {{- end -}}
 {{- end -}}
-{{- if eq $policy "ring-hash" -}}
+{{- if has "ring-hash" $policies -}}
 {{- if include "common.milliseconds" (list . "upstream.balancing.slowStart.window") | int64 -}}
 {{- fail (printf "upstream.balancing.slowStart.window is %v, but the policy ring-hash has no slow start: set it to 0s, or change upstream.balancing.policy" .Values.upstream.balancing.slowStart.window) -}}
 {{- end -}}
@@ -122,6 +262,7 @@ Settings of a policy that is not selected would silently have no effect.
 {{/* Only values without a default can be recognized as set. */}}
 {{- define "gateway.guards.balancing.unused" -}}
 {{- $balancing := .Values.upstream.balancing -}}
+{{- $policies := include "gateway.policies" . | fromJsonArray -}}
 {{- $owners := dict
   "choices" (list "least-request-p2c" $balancing.choices)
   "loadAware.metrics" (list "load-aware" $balancing.loadAware.metrics)
@@ -130,17 +271,17 @@ Settings of a policy that is not selected would silently have no effect.
   "ringHash.cookieLife" (list "ring-hash" $balancing.ringHash.cookieLife)
   "ringHash.boundPercent" (list "ring-hash" $balancing.ringHash.boundPercent) -}}
 {{- range $key, $pair := $owners -}}
-{{- if and (last $pair) (ne $balancing.policy (first $pair)) -}}
-{{- fail (printf "upstream.balancing.%s is set, but only the policy %s uses it and upstream.balancing.policy is %s: remove it, or change the policy" $key (first $pair) $balancing.policy) -}}
+{{- if and (last $pair) (not (has (first $pair) $policies)) -}}
+{{- fail (printf "upstream.balancing.%s is set, but only the policy %s uses it and upstream.balancing.policy is %s: remove it, or change the policy" $key (first $pair) (join ", " $policies)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "gateway.guards.balancing.ringHash" -}}
-{{- if eq .Values.upstream.balancing.policy "ring-hash" -}}
+{{- if has "ring-hash" (include "gateway.policies" . | fromJsonArray) -}}
 {{- with .Values.upstream.balancing.ringHash -}}
 {{- if not .key -}}
-{{- fail "upstream.balancing.policy is ring-hash but upstream.balancing.ringHash.key is empty: set it to header, cookie, query or source-address" -}}
+{{- fail "the balancing policy is ring-hash but upstream.balancing.ringHash.key is empty: set it to header, cookie, query or source-address" -}}
 {{- end -}}
 {{- if and (ne .key "source-address") (not .name) -}}
 {{- fail (printf "upstream.balancing.ringHash.key is %s but upstream.balancing.ringHash.name is empty: set it to the name of the %s" .key .key) -}}

@@ -13,7 +13,12 @@
 {{/* A duration in protobuf's JSON format, such as 0.250s. Takes a list of the root context and the
 dotted name of a value. */}}
 {{- define "gateway.duration" -}}
-{{- $milliseconds := include "common.milliseconds" . | int64 -}}
+{{- include "gateway.seconds" (include "common.milliseconds" . | int64) -}}
+{{- end -}}
+
+{{/* The same, of milliseconds. */}}
+{{- define "gateway.seconds" -}}
+{{- $milliseconds := int64 . -}}
 {{- if mod $milliseconds 1000 -}}
 {{- printf "%d.%03ds" (div $milliseconds 1000) (mod $milliseconds 1000) -}}
 {{- else -}}

@@ -17,7 +17,7 @@ Shutdown of a pod: Envoy exits immediately on SIGTERM, so the agent drains it be
 {{- include "common.milliseconds" (list . "shutdown.deadline") -}}
 {{- else -}}
 {{- $settle := include "gateway.shutdown.settle" . | int64 -}}
-{{- add $settle (include "common.milliseconds" (list . "upstream.timeout") | int64) -}}
+{{- add $settle (include "gateway.longestTimeout" . | int64) -}}
 {{- end -}}
 {{- end -}}
 
@@ -42,8 +42,12 @@ Shutdown of a pod: Envoy exits immediately on SIGTERM, so the agent drains it be
 {{- with .Values.shutdown -}}
 {{- $settle := include "gateway.shutdown.settle" $ | int64 -}}
 {{- $key := include "gateway.shutdown.settleKey" $ -}}
-{{- if and (not .deadline) (not (include "common.milliseconds" (list $ "upstream.timeout") | int64)) -}}
-{{- fail (printf "shutdown.deadline is empty and upstream.timeout is %v, so requests may take forever: set shutdown.deadline" $.Values.upstream.timeout) -}}
+{{- if not .deadline -}}
+{{- range include "gateway.routes" $ | fromJsonArray -}}
+{{- if not .milliseconds.timeout -}}
+{{- fail (printf "shutdown.deadline is empty and %s is 0s, so requests may take forever: set shutdown.deadline" (ternary (printf "timeout of the route %s" .name) "upstream.timeout" (hasKey . "timeout"))) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if lt (include "gateway.shutdown.deadline" $ | int64) $settle -}}
 {{- fail (printf "shutdown.deadline (%v) must not be shorter than shutdown.%s (%v), which it includes" .deadline $key (get . $key)) -}}

@@ -67,18 +67,16 @@ stats_config:
       - {prefix: listener_manager.}
       - {prefix: listener.ingress.downstream_}
       - {prefix: http.ingress.downstream_}
-      - {prefix: cluster.server.upstream_}
-      - {prefix: cluster.server.membership_}
-      - {prefix: cluster.server.lb_healthy_panic}
-      - {prefix: cluster.server.health_check.}
-      - {prefix: cluster.server.outlier_detection.}
-      - {prefix: cluster.server.circuit_breakers.default.}
-      - {prefix: cluster.server.update_}
+      {{- range $cluster := include "gateway.services" . | fromJson | keys | sortAlpha }}
+      {{- range list "upstream_" "membership_" "lb_healthy_panic" "health_check." "outlier_detection." "circuit_breakers.default." "update_" }}
+      - {prefix: cluster.{{ $cluster }}.{{ . }}}
+      {{- end }}
+      {{- end }}
       {{- if .Values.tls.enabled }}
       - {prefix: listener.ingress.ssl.}
       - {prefix: listener.ingress.server_ssl_socket_factory.}
       {{- end }}
-      {{- if .Values.rateLimit.enabled }}
+      {{- if or .Values.rateLimit.enabled (include "gateway.routes.with" (list . "rateLimit")) }}
       - {prefix: ingress.http_local_rate_limit.}
       {{- end }}
       {{- if .Values.authentication.jwt.enabled }}

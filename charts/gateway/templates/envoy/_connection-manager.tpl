@@ -38,11 +38,17 @@ http_filters:
 {{- if .Values.rateLimit.enabled }}
 {{- include "gateway.envoy.rateLimit" . | nindent 0 }}
 {{- end }}
+{{- if include "gateway.routes.with" (list . "rateLimit") }}
+{{- include "gateway.envoy.routeRateLimits" . | nindent 0 }}
+{{- end }}
 {{- if .Values.authentication.jwt.enabled }}
 {{- include "gateway.envoy.jwt" . | nindent 0 }}
 {{- end }}
 {{- if .Values.listener.bodyBytes }}
 {{- include "gateway.envoy.bodyLimit" . | nindent 0 }}
+{{- end }}
+{{- with include "gateway.envoy.filtersOfRoutes" . | trim }}
+{{- . | nindent 0 }}
 {{- end }}
 {{- include "gateway.envoy.routerFilter" . | nindent 0 }}
 {{- end -}}
@@ -54,6 +60,10 @@ http_filters:
 http_protocol_options: {accept_http_10: true, default_host_for_http_10: unnamed.invalid}
 {{ end -}}
 http2_protocol_options:
+  {{- if include "gateway.routes.with" (list . "upgrade") }}
+  # Upgrades over HTTP/2 (RFC 8441).
+  allow_connect: true
+  {{- end }}
   max_concurrent_streams: {{ int .Values.listener.http2Streams }}
   {{- with .Values.listener.http2 }}
   initial_stream_window_size: {{ int .streamWindow }}
@@ -115,15 +125,20 @@ request_timeout: {{ include "gateway.duration" (list . "listener.timeouts.reques
 stream_idle_timeout: {{ include "gateway.duration" (list . "listener.timeouts.stream") }}
 {{- end -}}
 
-{{/* Milliseconds of a whole exchange at most; 0 without a limit. */}}
+{{/* Milliseconds of a whole exchange at most; 0 without a limit. It is that of the slowest route which has an
+end: with a limit of its own, Envoy ignores the timeout of a route. */}}
 {{- define "gateway.envoy.total" -}}
 {{- if .Values.listener.timeouts.total -}}
 {{- include "common.milliseconds" (list . "listener.timeouts.total") -}}
 {{- else -}}
 {{- $request := include "common.milliseconds" (list . "listener.timeouts.request") | int64 -}}
-{{- $reply := include "common.milliseconds" (list . "upstream.timeout") | int64 -}}
-{{- $silence := include "common.milliseconds" (list . "listener.timeouts.stream") | int64 -}}
-{{- ternary (add $request $reply $silence) 0 (and (ne $request 0) (ne $reply 0) (ne $silence 0)) -}}
+{{- $longest := 0 -}}
+{{- range include "gateway.routes" . | fromJsonArray -}}
+{{- if and .milliseconds.timeout .milliseconds.idleTimeout -}}
+{{- $longest = max $longest (add .milliseconds.timeout .milliseconds.idleTimeout) -}}
+{{- end -}}
+{{- end -}}
+{{- ternary (add $request $longest) 0 (and (ne $request 0) (ne (int64 $longest) 0)) -}}
 {{- end -}}
 {{- end -}}
 

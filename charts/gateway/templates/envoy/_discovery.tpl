@@ -9,6 +9,10 @@ mode gatewayAPI the name leads to the Service, and the agent has nothing to do. 
 {{- ternary "dns" .Values.upstream.discovery (and (eq .Values.upstream.discovery "eds") $named) -}}
 {{- end -}}
 
+{{/*
+The ways of one service. Each template takes the root context and the service.
+*/}}
+
 {{/* The file that the agent writes. Envoy reads it again only after a rename. With `watched_directory` it would read it
 after each rename in the folder, also of the file of another cluster. */}}
 {{- define "gateway.envoy.discovery.eds" -}}
@@ -16,16 +20,16 @@ type: EDS
 eds_cluster_config:
   eds_config:
     path_config_source:
-      path: {{ include "gateway.agent.file" . }}
+      path: {{ include "gateway.agent.folder" .root }}/{{ .service.cluster }}.json
 {{- end -}}
 
 {{- define "gateway.envoy.discovery.static" -}}
 type: STATIC
 load_assignment:
-  cluster_name: server
+  cluster_name: {{ .service.cluster }}
   endpoints:
   - lb_endpoints:
-    {{- range .Values.upstream.endpoints }}
+    {{- range .service.endpoints }}
     - endpoint:
         address: {socket_address: {address: {{ .address | quote }}, port_value: {{ .port }}}}
         health_check_config: {port_value: {{ .adminPort }}}
@@ -38,17 +42,17 @@ cluster_type:
   name: envoy.clusters.dns
   typed_config:
     "@type": type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster
-    dns_refresh_rate: {{ include "gateway.duration" (list . "upstream.dns.refresh") }}
+    dns_refresh_rate: {{ include "gateway.duration" (list .root "upstream.dns.refresh") }}
     # One family only: a dual-stack pod has an address of each and would count twice.
     dns_lookup_family: V4_PREFERRED
 load_assignment:
-  cluster_name: server
+  cluster_name: {{ .service.cluster }}
   endpoints:
   - lb_endpoints:
     - endpoint:
-        address: {socket_address: {address: {{ include "gateway.envoy.upstreamHost" . | quote }}, port_value: {{ .Values.upstream.dns.port }}}}
+        address: {socket_address: {address: {{ .service.host | quote }}, port_value: {{ .service.port }}}}
         # Holds for every address that the name resolves to.
-        health_check_config: {port_value: {{ .Values.upstream.dns.adminPort }}}
+        health_check_config: {port_value: {{ .service.healthPort }}}
 {{- end -}}
 
 {{/* Ends in a dot: an absolute name, which the resolver does not try with each search domain first. */}}

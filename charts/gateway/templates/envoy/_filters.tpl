@@ -23,6 +23,10 @@ neither issuer nor keys.
         prefix: {{ .prefix | quote }}
         headers: [{name: ":method", string_match: {safe_regex: {regex: GET|HEAD|OPTIONS}}, invert_match: true}]
       requires: {provider_name: issuer}
+    {{- if include "gateway.routes.with" (list $ "jwt") }}
+    requirement_map:
+      token: {provider_name: issuer}
+    {{- end }}
 - name: envoy.filters.http.credential_injector
   typed_config:
     "@type": type.googleapis.com/envoy.extensions.filters.http.credential_injector.v3.CredentialInjector
@@ -87,6 +91,89 @@ Token buckets of this process; no other gateway is asked. The reply has the form
     {{- end }}
     {{- end }}
 {{- end -}}
+{{- end -}}
+
+{{/* The buckets of routes: one for all rules of a route, next to those above. */}}
+{{- define "gateway.envoy.routeRateLimits" -}}
+- name: corelane.route_rate_limits
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
+    stat_prefix: ingress
+    filter_enabled: {default_value: {numerator: 100}, runtime_key: rate_limit.enabled}
+    filter_enforced: {default_value: {numerator: 100}, runtime_key: rate_limit.enforced}
+    enable_retry_after_header: true
+    rate_limits:
+    - actions: [{metadata: {descriptor_key: route, metadata_key: {key: corelane, path: [{key: route}]}, source: ROUTE_ENTRY, skip_if_absent: true}}]
+    descriptors:
+    {{- range $route := .Values.routes }}
+    {{- with .rateLimit }}
+    - entries: [{key: route, value: {{ $route.name }}}]
+      token_bucket: {max_tokens: {{ int (.burst | default .requests) }}, tokens_per_fill: {{ int .requests }}, fill_interval: {{ include "gateway.seconds" (include "common.duration" (list (.interval | default "1s") (printf "rateLimit.interval of the route %s" $route.name))) }}}
+    {{- end }}
+    {{- end }}
+{{- end -}}
+
+{{/* Not empty if a route has this key. Takes the root context and the key. */}}
+{{- define "gateway.routes.with" -}}
+{{- $key := last . -}}
+{{- range (first .).Values.routes -}}
+{{- if get . $key }}yes{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What a route changes of the filters. Takes the root context and a route. */}}
+{{- define "gateway.envoy.routeFilters" -}}
+{{- $root := first . -}}
+{{- $off := "{\"@type\": type.googleapis.com/envoy.config.route.v3.FilterConfig, disabled: true}" -}}
+{{- $on := "{\"@type\": type.googleapis.com/envoy.config.route.v3.FilterConfig, config: {}}" -}}
+{{- $usual := $root.Values.listener.bodyBytes | int64 -}}
+{{- with last . -}}
+{{- if and (hasKey . "jwt") $root.Values.authentication.jwt.enabled }}
+envoy.filters.http.jwt_authn:
+  "@type": type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.PerRouteConfig
+  {{ ternary "requirement_name: token" "disabled: true" .jwt }}
+{{- if not .jwt }}
+# The service gets the client's own header, and not the gateway's token for a request that nobody checked.
+envoy.filters.http.credential_injector: {{ $off }}
+{{- end }}
+{{- end }}
+{{- if and (hasKey . "bodyBytes") (ne (int64 .bodyBytes) $usual) }}
+{{- if $usual }}
+envoy.filters.http.body_size_limit: {{ $off }}
+{{- end }}
+{{- if .bodyBytes }}
+corelane.body_size_limit.{{ int64 .bodyBytes }}: {{ $on }}
+{{- end }}
+{{- end }}
+{{- if eq (.protocol | default "") "grpc" }}
+envoy.filters.http.grpc_web: {{ $on }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* Filters that only some routes enable. A body limit has no setting of a route, so each limit is a filter. */}}
+{{- define "gateway.envoy.filtersOfRoutes" -}}
+{{- $limits := list -}}
+{{- $grpc := false -}}
+{{- range .Values.routes -}}
+{{- $grpc = or $grpc (eq (.protocol | default "") "grpc") -}}
+{{- if and .bodyBytes (ne (int64 .bodyBytes) (int64 $.Values.listener.bodyBytes)) -}}
+{{- $limits = append $limits (int64 .bodyBytes) -}}
+{{- end -}}
+{{- end -}}
+{{- range uniq $limits }}
+- name: corelane.body_size_limit.{{ . }}
+  disabled: true
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.body_size_limit.v3.BodySizeLimit
+    max_request_bytes: {{ . }}
+{{- end }}
+{{- if $grpc }}
+- name: envoy.filters.http.grpc_web
+  disabled: true
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.grpc_web.v3.GrpcWeb
+{{- end }}
 {{- end -}}
 
 {{/*

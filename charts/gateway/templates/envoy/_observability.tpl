@@ -21,6 +21,9 @@ access_log:
         method: "%REQ(:METHOD)%"
         authority: "%REQ(:AUTHORITY)%"
         path: "%REQ(:PATH)%"
+        {{- if .Values.routes }}
+        route: "%ROUTE_NAME%"
+        {{- end }}
         status: "%RESPONSE_CODE%"
         # Why Envoy itself ended or repeated the request.
         flags: "%RESPONSE_FLAGS%"

@@ -1,56 +1,210 @@
 {{/*
-Every path goes to the one cluster. Two routes, because what may be retried depends on the method. Takes
-the root context and the listener.
+Which request goes where: a virtual host for the names of hosts that have the same routes, and in it the rules
+of each route. Takes the root context and the listener.
 */}}
 {{- define "gateway.envoy.routes" -}}
 {{- $listener := .listener -}}
 {{- with .root -}}
 route_config:
   name: ingress
+  {{- if .Values.routes }}
+  # shop.example:8443 is the host shop.example.
+  ignore_port_in_host_matching: true
+  {{- end }}
   # These are for the gateway alone. After a retry, only the last attempt is known not to have started.
   response_headers_to_remove: [endpoint-load-metrics, endpoint-load-metrics-bin, {{ .Values.upstream.retries.notStartedHeader }}]
   {{- if and .Values.http3.enabled (eq $listener "tls") }}
   {{- include "gateway.envoy.altSvc" . | nindent 2 }}
   {{- end }}
-  virtual_hosts:
-  - name: server
-    domains: ["*"]
-    routes:
-    {{- include "gateway.envoy.severalHosts" . | nindent 4 }}
-    # RFC 9110 section 9.3.8: a reply to TRACE would show a script headers that the browser hides from it.
-    - name: trace
-      match: {prefix: /, headers: [{name: ":method", string_match: {exact: TRACE}}]}
-      direct_response: {status: 501}
-    # A second run of these does no harm: retry whatever failed before the reply began.
-    - name: idempotent
-      match:
-        prefix: /
-        headers:
-        - {name: ":method", string_match: {safe_regex: {regex: {{ join "|" .Values.upstream.retries.idempotentMethods | quote }}}}}
-      route:
-        cluster: server
-        timeout: {{ include "gateway.duration" (list . "upstream.timeout") }}
-        {{- with include "gateway.envoy.hashPolicy" . }}
-        {{- . | nindent 8 }}
-        {{- end }}
-        retry_policy:
-          retry_on: connect-failure,refused-stream,reset,retriable-headers
-          {{- if .Values.upstream.retries.perTryTimeout }}
-          per_try_timeout: {{ include "gateway.duration" (list . "upstream.retries.perTryTimeout") }}
-          {{- end }}
-          {{- include "gateway.envoy.retryPolicy" . | nindent 10 }}
-    # These may run at most once: retry only if no handler was started.
-    - name: once
-      match: {prefix: /}
-      route:
-        cluster: server
-        timeout: {{ include "gateway.duration" (list . "upstream.timeout") }}
-        {{- with include "gateway.envoy.hashPolicy" . }}
-        {{- . | nindent 8 }}
-        {{- end }}
-        retry_policy:
-          retry_on: connect-failure,refused-stream,reset-before-request,retriable-headers
-          {{- include "gateway.envoy.retryPolicy" . | nindent 10 }}
+  {{- /* All listeners have the same; a configuration of many routes would not fit into a ConfigMap twice. */}}
+  {{- if or (eq $listener "plain") (and (eq $listener "tls") (eq .Values.tls.plain "redirect")) }}
+  virtual_hosts: &virtual_hosts
+  {{- include "gateway.envoy.virtualHosts" . | trim | nindent 2 }}
+  {{- else }}
+  virtual_hosts: *virtual_hosts
+  {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "gateway.envoy.virtualHosts" -}}
+{{- $routes := include "gateway.routes" . | fromJsonArray -}}
+{{- $services := include "gateway.services" . | fromJson -}}
+{{- $limited := and (not .Values.listener.timeouts.total) (ne (include "gateway.envoy.total" .) "0") -}}
+{{- $policies := dict -}}
+{{- range include "gateway.hosts" . | fromJsonArray }}
+- name: {{ ternary (first .domains) "server" (gt (len $.Values.routes) 0) | replace "*" "every" }}
+  domains: {{ toJson .domains }}
+  routes:
+  {{- include "gateway.envoy.severalHosts" $ | nindent 2 }}
+  # RFC 9110 section 9.3.8: a reply to TRACE would show a script headers that the browser hides from it.
+  - name: trace
+    match: {prefix: /, headers: [{name: ":method", string_match: {exact: TRACE}}]}
+    direct_response: {status: 501}
+  {{- range .routes }}
+  {{- $route := index $routes (int .) }}
+  {{- range $route.rules }}
+  {{- include "gateway.envoy.rule" (dict "root" $ "route" $route "rule" . "services" $services "limited" $limited "policies" $policies) | nindent 2 }}
+  {{- end }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* One route of Envoy. Takes the root context, all services, a route, one of its rules, whether exchanges have
+a limit, and the retry policies that are written: each is written once. */}}
+{{- define "gateway.envoy.rule" -}}
+{{- $root := .root -}}
+{{- $rule := .rule -}}
+{{- $services := .services -}}
+{{- $limited := .limited -}}
+{{- $policies := .policies -}}
+{{- with .route -}}
+- name: {{ .name | default (ternary "idempotent" "once" (hasKey $rule "again")) }}
+  {{- if .rateLimit }}
+  metadata: {filter_metadata: {corelane: {route: {{ .name }}}}}
+  {{- end }}
+  match:
+    {{- include "gateway.envoy.path" .path | nindent 4 }}
+    {{- if or $rule.methods $rule.upgrade .headers }}
+    headers:
+    {{- with $rule.upgrade }}
+    - {name: upgrade, string_match: {safe_regex: {regex: {{ . | quote }}}}}
+    {{- end }}
+    {{- with $rule.methods }}
+    - {name: ":method", string_match: {safe_regex: {regex: {{ join "|" . | quote }}}}}
+    {{- end }}
+    {{- range .headers }}
+    - {{ include "gateway.envoy.header" . }}
+    {{- end }}
+    {{- end }}
+  route:
+    {{- include "gateway.envoy.target" . | nindent 4 }}
+    timeout: {{ hasKey $rule "upgrade" | ternary "0s" (include "gateway.seconds" .milliseconds.timeout) }}
+    {{- if .idleTimeout }}
+    idle_timeout: {{ include "gateway.seconds" .milliseconds.idleTimeout }}
+    {{- end }}
+    {{- if and $limited (or $rule.upgrade (not .milliseconds.timeout)) }}
+    max_stream_duration: {max_stream_duration: 0s}
+    {{- end }}
+    {{- with include "gateway.envoy.rewrite" . | trim }}
+    {{- . | nindent 4 }}
+    {{- end }}
+    {{- if $rule.upgrade }}
+    upgrade_configs:
+    {{- range .upgrade }}
+    - {upgrade_type: {{ . }}}
+    {{- end }}
+    {{- end }}
+    {{- with include "gateway.envoy.hashed" (list $root . $services) }}
+    {{- . | nindent 4 }}
+    {{- end }}
+    {{- if or $rule.again $rule.once }}
+    {{- $policy := printf "%s_%d" (ternary "again" "once" (hasKey $rule "again")) (int64 .retries) }}
+    {{- if hasKey $policies $policy }}
+    retry_policy: *retry_{{ $policy }}
+    {{- else }}
+    {{- $_ := set $policies $policy true }}
+    retry_policy: &retry_{{ $policy }}
+      {{- if $rule.again }}
+      # A second run does no harm: retry whatever failed before the reply began.
+      retry_on: connect-failure,refused-stream,reset,retriable-headers
+      {{- if $root.Values.upstream.retries.perTryTimeout }}
+      per_try_timeout: {{ include "gateway.duration" (list $root "upstream.retries.perTryTimeout") }}
+      {{- end }}
+      {{- else }}
+      # At most one run: retry only if no handler was started.
+      retry_on: connect-failure,refused-stream,reset-before-request,retriable-headers
+      {{- end }}
+      {{- include "gateway.envoy.retryPolicy" (list $root .retries) | nindent 6 }}
+    {{- end }}
+    {{- end }}
+  {{- if $rule.upgrade }}
+  # HTTP/2 has no such field (RFC 8441 section 5.1), but replicas that speak HTTP/1.1 require it.
+  request_headers_to_add:
+  - header: {key: sec-websocket-key, value: Y29yZWxhbmUtZ2F0ZXdheQ==}
+    append_action: ADD_IF_ABSENT
+  {{- end }}
+  {{- /* A body limit would count every byte that a client sends after an upgrade. */}}
+  {{- with include "gateway.envoy.routeFilters" (list $root (ternary (set (deepCopy .) "bodyBytes" 0) . (hasKey $rule "upgrade"))) | trim }}
+  typed_per_filter_config:
+    {{- . | nindent 4 }}
+  {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* A prefix ends where a segment of the path does: /orders is not one of /orders2. */}}
+{{- define "gateway.envoy.path" -}}
+{{- $prefix := .prefix | default "" | trimSuffix "/" -}}
+{{- if .exact -}}
+path: {{ .exact | quote }}
+{{- else if .regex -}}
+safe_regex: {regex: {{ .regex | quote }}}
+{{- else if $prefix -}}
+path_separated_prefix: {{ $prefix | quote }}
+{{- else -}}
+prefix: /
+{{- end -}}
+{{- end -}}
+
+{{- define "gateway.envoy.header" -}}
+{{- if hasKey . "exact" -}}
+{name: {{ .name | quote }}, string_match: {exact: {{ .exact | quote }}}}
+{{- else if .regex -}}
+{name: {{ .name | quote }}, string_match: {safe_regex: {regex: {{ .regex | quote }}}}}
+{{- else -}}
+{name: {{ .name | quote }}, present_match: true}
+{{- end -}}
+{{- end -}}
+
+{{/* The mirror sees the host that the service sees; Envoy would add a suffix to it. */}}
+{{- define "gateway.envoy.target" -}}
+{{- if eq (len .services) 1 -}}
+cluster: {{ (first .services).cluster }}
+{{- else -}}
+weighted_clusters:
+  clusters:
+  {{- range .services }}
+  - {name: {{ .cluster }}, weight: {{ int .weight }}}
+  {{- end }}
+{{- end -}}
+{{- with .mirror }}
+request_mirror_policies:
+- cluster: {{ .cluster }}
+  runtime_fraction: {default_value: {numerator: {{ mulf (hasKey . "percent" | ternary .percent 100) 10000 | int }}, denominator: MILLION}}
+  disable_shadow_host_suffix_append: true
+{{- end -}}
+{{- end -}}
+
+{{/* The new path takes the place of the prefix or of the exact path. A slash that ends it must not meet the one that
+begins the rest. */}}
+{{- define "gateway.envoy.rewrite" -}}
+{{- with .rewrite -}}
+{{- with .host }}
+host_rewrite_literal: {{ . | quote }}
+{{- end }}
+{{- if .path }}
+{{- $prefix := $.path.prefix | default "" | trimSuffix "/" }}
+{{- if $.path.exact }}
+prefix_rewrite: {{ .path | quote }}
+{{- else if not $prefix }}
+prefix_rewrite: {{ .path | trimSuffix "/" | printf "%s/" | quote }}
+{{- else if hasSuffix "/" .path }}
+regex_rewrite: {pattern: {regex: {{ $prefix | regexQuoteMeta | printf "^%s/*" | quote }}}, substitution: {{ .path | quote }}}
+{{- else }}
+prefix_rewrite: {{ .path | quote }}
+{{- end }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes the root context, a route and all services. */}}
+{{- define "gateway.envoy.hashed" -}}
+{{- $services := last . -}}
+{{- $hashed := false -}}
+{{- range (index . 1).services -}}
+{{- $hashed = or $hashed (eq (get $services .cluster).balancing "ring-hash") -}}
+{{- end -}}
+{{- if $hashed -}}
+{{- include "gateway.envoy.hashPolicy" (first .) -}}
 {{- end -}}
 {{- end -}}
 
@@ -75,13 +229,16 @@ route_config:
       redirect: {https_redirect: true, port_redirect: {{ int .Values.service.httpsPort }}, response_code: PERMANENT_REDIRECT}
 {{- end -}}
 
+{{/* Takes the root context and how often. */}}
 {{- define "gateway.envoy.retryPolicy" -}}
-{{- with .Values.upstream.retries -}}
+{{- $root := first . -}}
+{{- $attempts := last . -}}
+{{- with $root.Values.upstream.retries -}}
 retriable_headers: [{name: {{ .notStartedHeader | quote }}, present_match: true}]
-num_retries: {{ int .attempts }}
+num_retries: {{ int $attempts }}
 retry_back_off:
-  base_interval: {{ include "gateway.duration" (list $ "upstream.retries.backOff.base") }}
-  max_interval: {{ include "gateway.duration" (list $ "upstream.retries.backOff.max") }}
+  base_interval: {{ include "gateway.duration" (list $root "upstream.retries.backOff.base") }}
+  max_interval: {{ include "gateway.duration" (list $root "upstream.retries.backOff.max") }}
 # Another replica than those already tried; after so many draws any will do.
 retry_host_predicate:
 - name: envoy.retry_host_predicates.previous_hosts

@@ -2,9 +2,20 @@
 The replicas: how they are balanced, judged and limited. How they are found is in _discovery.tpl.
 */}}
 {{- define "gateway.envoy.upstream" -}}
-- name: server
-  {{- include (printf "gateway.envoy.discovery.%s" (include "gateway.discovery" .)) . | nindent 2 }}
-  {{- include "gateway.envoy.balancing" . | nindent 2 }}
+{{- $clusters := list -}}
+{{- range $service := include "gateway.services" . | fromJson -}}
+{{- $clusters = append $clusters (include "gateway.envoy.cluster" (dict "root" $ "service" $service)) -}}
+{{- end -}}
+{{- join "\n" $clusters -}}
+{{- end -}}
+
+{{/* Takes the root context and a service. */}}
+{{- define "gateway.envoy.cluster" -}}
+{{- $both := . -}}
+{{- with .root -}}
+- name: {{ $both.service.cluster }}
+  {{- include (printf "gateway.envoy.discovery.%s" (include "gateway.discovery" .)) $both | nindent 2 }}
+  {{- include "gateway.envoy.balancing" $both | nindent 2 }}
   connect_timeout: {{ include "gateway.duration" (list . "upstream.connectTimeout") }}
   per_connection_buffer_limit_bytes: {{ int .Values.upstream.bufferBytes }}
   {{- if .Values.upstream.keepalive.probes }}
@@ -20,23 +31,50 @@ The replicas: how they are balanced, judged and limited. How they are found is i
       common_http_protocol_options:
         # Shorter than the server's timeouts.idle: the side that sends next must be the one that closes.
         idle_timeout: {{ include "gateway.duration" (list . "upstream.idleTimeout") }}
-      explicit_http_config:
-        http_protocol_options: {}
+      {{- include "gateway.envoy.protocol" $both.service.protocol | nindent 6 }}
       {{- if .Values.upstream.outliers.failurePercent }}
       {{- include "gateway.envoy.failures" . | nindent 6 }}
       {{- end }}
-  {{- include "gateway.envoy.health" . | nindent 2 }}
+  {{- include "gateway.envoy.health" $both | nindent 2 }}
   {{- include "gateway.envoy.limits" . | nindent 2 }}
 {{- end -}}
+{{- end -}}
 
+{{/* What Envoy speaks with the replicas; with auto, what the client speaks. */}}
+{{- define "gateway.envoy.protocol" -}}
+{{- if eq . "auto" -}}
+use_downstream_protocol_config: {http_protocol_options: {}, http2_protocol_options: {}}
+{{- else if eq . "http1" -}}
+explicit_http_config:
+  http_protocol_options: {}
+{{- else -}}
+explicit_http_config:
+  http2_protocol_options: {}
+{{- end -}}
+{{- end -}}
+
+{{/* How replicas are checked; takes the check of a service and that of the upstream. */}}
+{{- define "gateway.envoy.check" -}}
+{{- if hasKey (first .) "grpc" -}}
+grpc_health_check: {}
+{{- else if hasKey (first .) "tcp" -}}
+tcp_health_check: {}
+{{- else -}}
+http_health_check: {path: {{ (first .).path | default (last .).path | quote }}}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes the root context and a service. */}}
 {{- define "gateway.envoy.health" -}}
-{{- with .Values.upstream.health -}}
+{{- $check := .service.health -}}
+{{- $root := .root -}}
+{{- with $root.Values.upstream.health -}}
 health_checks:
-- http_health_check: {path: {{ .path | quote }}}
-  interval: {{ include "gateway.duration" (list $ "upstream.health.interval") }}
+- {{ include "gateway.envoy.check" (list $check .) }}
+  interval: {{ include "gateway.duration" (list $root "upstream.health.interval") }}
   # Before the first request Envoy would check once a minute.
-  no_traffic_interval: {{ include "gateway.duration" (list $ "upstream.health.interval") }}
-  timeout: {{ include "gateway.duration" (list $ "upstream.health.timeout") }}
+  no_traffic_interval: {{ include "gateway.duration" (list $root "upstream.health.interval") }}
+  timeout: {{ include "gateway.duration" (list $root "upstream.health.timeout") }}
   unhealthy_threshold: {{ int .unhealthyThreshold }}
   healthy_threshold: {{ int .healthyThreshold }}
 common_lb_config:
@@ -46,7 +84,7 @@ common_lb_config:
 # A replica that discovery no longer names gets no new request, even if something answers there.
 ignore_health_on_host_removal: true
 {{- end }}
-{{- with .Values.upstream.outliers }}
+{{- with $root.Values.upstream.outliers }}
 outlier_detection:
   interval: 1s
   # Only failures to talk to a replica eject it. Its own 5xx do not: a replica that sheds load or
@@ -59,10 +97,10 @@ outlier_detection:
   # Statistics over replicas need more of them than a small service has.
   enforcing_success_rate: 0
   enforcing_local_origin_success_rate: 0
-  base_ejection_time: {{ include "gateway.duration" (list $ "upstream.outliers.ejectionTime") }}
-  max_ejection_time: {{ include "gateway.duration" (list $ "upstream.outliers.maxEjectionTime") }}
+  base_ejection_time: {{ include "gateway.duration" (list $root "upstream.outliers.ejectionTime") }}
+  max_ejection_time: {{ include "gateway.duration" (list $root "upstream.outliers.maxEjectionTime") }}
   max_ejection_percent: {{ int .maxPercent }}
-  max_ejection_time_jitter: {{ include "gateway.duration" (list $ "upstream.outliers.jitter") }}
+  max_ejection_time_jitter: {{ include "gateway.duration" (list $root "upstream.outliers.jitter") }}
   {{- if .failurePercent }}
   # But one that fails nearly everything does, where there are others: it fails fast, so that it always
   # has the fewest requests in flight.
@@ -104,6 +142,7 @@ circuit_breakers:
 
 {{/*
 Which replica takes the next request: the policy, its settings, and the hash key of the routes.
+Takes the root context and a service.
 */}}
 {{- define "gateway.envoy.balancing" -}}
 {{- $extensions := dict
@@ -112,8 +151,9 @@ Which replica takes the next request: the policy, its settings, and the hash key
   "round-robin" (list "round_robin" "RoundRobin")
   "load-aware" (list "client_side_weighted_round_robin" "ClientSideWeightedRoundRobin")
   "ring-hash" (list "ring_hash" "RingHash") -}}
-{{- $policy := .Values.upstream.balancing.policy -}}
+{{- $policy := .service.balancing -}}
 {{- $extension := get $extensions $policy -}}
+{{- with .root -}}
 load_balancing_policy:
   policies:
   - typed_extension_config:
@@ -126,6 +166,7 @@ load_balancing_policy:
         {{- with include "gateway.envoy.slowStart" . }}
         {{- . | nindent 8 }}
         {{- end }}
+{{- end -}}
 {{- end -}}
 
 {{/* Of several that have the fewest, one at random: gateways that start together do not agree. */}}
@@ -169,9 +210,8 @@ slow_start_config:
 {{- end -}}
 {{- end -}}
 
-{{/* By what ring-hash chooses, for a route. */}}
+{{/* By what ring-hash chooses, for routes to services that have this policy. */}}
 {{- define "gateway.envoy.hashPolicy" -}}
-{{- if eq .Values.upstream.balancing.policy "ring-hash" -}}
 {{- with .Values.upstream.balancing.ringHash -}}
 hash_policy:
 {{- if eq .key "header" }}
@@ -185,6 +225,5 @@ hash_policy:
 {{- else }}
 - cookie: {name: {{ .name | quote }}}
 {{- end }}
-{{- end -}}
 {{- end -}}
 {{- end -}}

@@ -2,9 +2,12 @@
 Parts of the BackendTrafficPolicy: how replicas are balanced, judged and limited.
 */}}
 
-{{/* LeastRequest of Envoy Gateway looks at two replicas, and ConsistentHash is Maglev. */}}
+{{/* LeastRequest of Envoy Gateway looks at two replicas, and ConsistentHash is Maglev. Takes the root context
+and the policy. */}}
 {{- define "gateway.api.balancing" -}}
-{{- $balancing := .Values.upstream.balancing -}}
+{{- $root := first . -}}
+{{- $policy := last . -}}
+{{- $balancing := $root.Values.upstream.balancing -}}
 {{- $types := dict
   "least-request" "LeastRequest"
   "least-request-p2c" "LeastRequest"
@@ -13,25 +16,25 @@ Parts of the BackendTrafficPolicy: how replicas are balanced, judged and limited
   "ring-hash" "ConsistentHash"
 -}}
 loadBalancer:
-  type: {{ get $types $balancing.policy }}
-  {{- if eq $balancing.policy "load-aware" }}
+  type: {{ get $types $policy }}
+  {{- if eq $policy "load-aware" }}
   backendUtilization:
     {{- with $balancing.loadAware }}
-    blackoutPeriod: {{ include "gateway.api.duration" (list $ "upstream.balancing.loadAware.blackout") }}
-    weightExpirationPeriod: {{ include "gateway.api.duration" (list $ "upstream.balancing.loadAware.expiry") }}
-    weightUpdatePeriod: {{ include "gateway.api.duration" (list $ "upstream.balancing.loadAware.update") }}
+    blackoutPeriod: {{ include "gateway.api.duration" (list $root "upstream.balancing.loadAware.blackout") }}
+    weightExpirationPeriod: {{ include "gateway.api.duration" (list $root "upstream.balancing.loadAware.expiry") }}
+    weightUpdatePeriod: {{ include "gateway.api.duration" (list $root "upstream.balancing.loadAware.update") }}
     errorUtilizationPenaltyPercent: {{ mulf .errorPenalty 100 | int }}
     {{- with .metrics }}
     metricNamesForComputingUtilization: {{ toJson . }}
     {{- end }}
     {{- end }}
-  {{- else if eq $balancing.policy "ring-hash" }}
+  {{- else if eq $policy "ring-hash" }}
   consistentHash:
     {{- include "gateway.api.hashKey" $balancing.ringHash | nindent 4 }}
   {{- end }}
-  {{- if and (ne $balancing.policy "ring-hash") (include "common.milliseconds" (list . "upstream.balancing.slowStart.window") | int64) }}
+  {{- if and (ne $policy "ring-hash") (include "common.milliseconds" (list $root "upstream.balancing.slowStart.window") | int64) }}
   slowStart:
-    window: {{ include "gateway.api.duration" (list . "upstream.balancing.slowStart.window") }}
+    window: {{ include "gateway.api.duration" (list $root "upstream.balancing.slowStart.window") }}
   {{- end }}
 {{- end -}}
 
@@ -56,22 +59,35 @@ cookie:
 {{- end -}}
 {{- end -}}
 
+{{/* Takes the root context and a service. */}}
 {{- define "gateway.api.health" -}}
+{{- $root := first . -}}
+{{- $service := last . -}}
 healthCheck:
-  panicThreshold: {{ int .Values.upstream.health.panicPercent }}
-  {{- with .Values.upstream.health }}
+  panicThreshold: {{ int $root.Values.upstream.health.panicPercent }}
+  {{- with $root.Values.upstream.health }}
   active:
+    {{- if hasKey $service.health "grpc" }}
+    type: GRPC
+    grpc: {}
+    {{- else if hasKey $service.health "tcp" }}
+    type: TCP
+    tcp: {}
+    {{- else }}
     type: HTTP
     http:
-      path: {{ .path | quote }}
-    interval: {{ include "gateway.api.duration" (list $ "upstream.health.interval") }}
-    timeout: {{ include "gateway.api.duration" (list $ "upstream.health.timeout") }}
+      path: {{ $service.health.path | default .path | quote }}
+    {{- end }}
+    interval: {{ include "gateway.api.duration" (list $root "upstream.health.interval") }}
+    timeout: {{ include "gateway.api.duration" (list $root "upstream.health.timeout") }}
     unhealthyThreshold: {{ int .unhealthyThreshold }}
     healthyThreshold: {{ int .healthyThreshold }}
+    {{- if or $service.health.port (not (or $service.health.grpc $service.health.tcp)) }}
     overrides:
-      port: {{ $.Values.upstream.dns.adminPort }}
+      port: {{ $service.healthPort }}
+    {{- end }}
   {{- end }}
-  {{- with .Values.upstream.outliers }}
+  {{- with $root.Values.upstream.outliers }}
   passive:
     interval: 1s
     # Only failures to talk to a replica eject it, never its own 5xx: 0 is a number of them that no replica
@@ -80,7 +96,7 @@ healthCheck:
     consecutiveLocalOriginFailures: {{ int .consecutiveFailures }}
     consecutive5XxErrors: 0
     consecutiveGatewayErrors: 0
-    baseEjectionTime: {{ include "gateway.api.duration" (list $ "upstream.outliers.ejectionTime") }}
+    baseEjectionTime: {{ include "gateway.api.duration" (list $root "upstream.outliers.ejectionTime") }}
     maxEjectionPercent: {{ int .maxPercent }}
     {{- with .failurePercent }}
     failurePercentageThreshold: {{ int . }}

@@ -1,0 +1,213 @@
+{{/*
+Where requests may lead: the services and routes of the values in one form, as JSON, for both modes and for
+the agent. Without routes there is one service, the upstream, and one route to it.
+*/}}
+
+{{/* Services by the name of their cluster. What routes say of a service is merged here, so contradictions are
+rejected here. */}}
+{{- define "gateway.services" -}}
+{{- $services := dict -}}
+{{- if not .Values.routes -}}
+{{- $service := dict "cluster" "server" "namespace" .Release.Namespace "name" (include "gateway.agent.service" .) -}}
+{{- $ports := ternary (list .Values.upstream.dns.port .Values.upstream.dns.adminPort) (list .Values.upstream.eds.port .Values.upstream.eds.healthPort) (eq (include "gateway.discovery" .) "dns") -}}
+{{- $service = merge $service (dict "port" (first $ports | toString) "healthPort" (last $ports | toString)) -}}
+{{- $service = merge $service (dict "host" (include "gateway.envoy.upstreamHost" .) "endpoints" .Values.upstream.endpoints) -}}
+{{- $_ := set $services "server" $service -}}
+{{- end -}}
+{{- range $route := .Values.routes -}}
+{{- range $named := include "gateway.route.services" (list $ $route) | fromJsonArray -}}
+{{- $service := get $services $named.cluster | default (pick $named "cluster" "namespace" "name" "port") -}}
+{{- range $key := list "namespace" "name" "port" -}}
+{{- if ne (get $service $key) (get $named $key) -}}
+{{- fail (printf "routes %s and %s name the services %s and %s, whose clusters would both be called %s: rename one of the services or its port" (get $service.from "cluster") $route.name (include "gateway.service.name" $service) (include "gateway.service.name" $named) $named.cluster) -}}
+{{- end -}}
+{{- end -}}
+{{- $from := $service.from | default (dict "cluster" $route.name) -}}
+{{- $said := merge (pick $route "protocol" "balancing" "health") (pick $named "endpoints") -}}
+{{- range $key, $value := $said -}}
+{{- if and (hasKey $from $key) (ne (get $service $key | toJson) (toJson $value)) -}}
+{{- fail (printf "routes %s and %s lead to the same service, %s, but %s is %s in %s and %s in %s: make them equal, or remove one" (get $from $key) $route.name (include "gateway.service.name" $service) $key (get $service $key | toJson) (get $from $key) (toJson $value) $route.name) -}}
+{{- end -}}
+{{- $_ := set $from $key $route.name -}}
+{{- $_ := set $service $key $value -}}
+{{- end -}}
+{{- $_ := set $service "from" $from -}}
+{{- $_ := set $services $named.cluster $service -}}
+{{- end -}}
+{{- end -}}
+{{- range $service := $services -}}
+{{- include "gateway.service.defaults" (list $ $service) -}}
+{{- end -}}
+{{- toJson $services -}}
+{{- end -}}
+
+{{/* Fills in what no route says. Takes a list of the root context and a service, which it changes. */}}
+{{- define "gateway.service.defaults" -}}
+{{- $root := first . -}}
+{{- $service := last . -}}
+{{- $protocol := $service.protocol | default "http1" -}}
+{{- $health := $service.health | default (ternary (dict "grpc" true) dict (eq $protocol "grpc")) -}}
+{{- $own := or (hasKey $health "grpc") (hasKey $health "tcp") -}}
+{{- $named := eq (include "gateway.discovery" $root) "dns" -}}
+{{- $checked := $service.healthPort | default (ternary $service.port (ternary (toString $root.Values.upstream.dns.adminPort) "" $named) $own) -}}
+{{- $host := printf "%s.%s.svc.%s." $service.name $service.namespace $root.Values.upstream.dns.clusterDomain -}}
+{{- $_ := set $service "protocol" $protocol -}}
+{{- $_ := set $service "health" $health -}}
+{{- $_ := set $service "healthPort" (hasKey $health "port" | ternary (toString $health.port) $checked) -}}
+{{- $_ := set $service "balancing" ($service.balancing | default $root.Values.upstream.balancing.policy) -}}
+{{- $_ := set $service "host" ($service.host | default $host) -}}
+{{- end -}}
+
+{{/* As errors and notes name it. */}}
+{{- define "gateway.service.name" -}}
+{{- printf "%s/%s:%s" .namespace .name .port -}}
+{{- end -}}
+
+{{/* The services that a route names, those of its weights first, its mirror last. Takes a list of the root
+context and a route. */}}
+{{- define "gateway.route.services" -}}
+{{- $root := first . -}}
+{{- $route := last . -}}
+{{- $found := list -}}
+{{- $port := ternary $root.Values.upstream.dns.port "http" (eq (include "gateway.discovery" $root) "dns") -}}
+{{- range concat (compact (list $route.service)) ($route.services | default list) (compact (list $route.mirror)) -}}
+{{- $service := dict "name" .name "namespace" (.namespace | default $root.Release.Namespace) "port" (.port | default $port | toString) -}}
+{{- $cluster := printf "%s-%s-%s" $service.namespace $service.name $service.port -}}
+{{- if gt (len $cluster) 63 -}}
+{{- fail (printf "route %s leads to the service %s, whose cluster %s has a name of %d characters: Prometheus and the agent take at most 63. Use a Service with a shorter name or port" $route.name (include "gateway.service.name" $service) $cluster (len $cluster)) -}}
+{{- end -}}
+{{- $found = append $found (merge $service (dict "cluster" $cluster "weight" (hasKey . "weight" | ternary .weight 1)) (pick . "endpoints")) -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
+{{/* The routes in their order, without any one to the upstream, which has no name. Each has its services, the milliseconds of
+its times, and its rules: what may be retried depends on the method. */}}
+{{- define "gateway.routes" -}}
+{{- $routes := list -}}
+{{- range $route := .Values.routes | default (list (dict "name" "")) -}}
+{{- $all := ternary (include "gateway.route.services" (list $ $route)) "[{\"cluster\":\"server\"}]" (ne $route.name "") | fromJsonArray -}}
+{{- $full := dict "services" (ternary (initial $all) $all (hasKey $route "mirror")) -}}
+{{- if $route.mirror -}}
+{{- $_ := set $full "mirror" (merge (dict "cluster" (last $all).cluster) $route.mirror) -}}
+{{- end -}}
+{{- $_ := set $full "path" ($route.path | default (dict "prefix" "/")) -}}
+{{- $_ := set $full "retries" (hasKey $route "retries" | ternary $route.retries $.Values.upstream.retries.attempts) -}}
+{{- $_ := set $full "milliseconds" (include "gateway.route.times" (list $ $route) | fromJson) -}}
+{{- $_ := set $full "rules" (include "gateway.route.rules" (list $ $route $full.retries) | fromJsonArray) -}}
+{{- $routes = append $routes (merge $full (omit $route "mirror" "services" "path")) -}}
+{{- end -}}
+{{- toJson $routes -}}
+{{- end -}}
+
+{{/* Milliseconds of the times of a route. */}}
+{{- define "gateway.route.times" -}}
+{{- $root := first . -}}
+{{- $route := last . -}}
+{{- $times := dict -}}
+{{- range $key, $default := dict "timeout" "upstream.timeout" "idleTimeout" "listener.timeouts.stream" -}}
+{{- $value := get $route $key -}}
+{{- $ms := not $value | not | ternary (include "common.duration" (list ($value | default "0s") (printf "%s of the route %s" $key $route.name))) (include "common.milliseconds" (list $root $default)) | int64 -}}
+{{- $_ := set $times $key $ms -}}
+{{- end -}}
+{{- toJson $times -}}
+{{- end -}}
+
+{{/* A second run of some methods does no harm: they are retried whatever failed before the reply began. The
+others only if no handler was started, and a connection that is to be upgraded. Takes the root context, the
+route and its retries. */}}
+{{- define "gateway.route.rules" -}}
+{{- $again := (first .).Values.upstream.retries.idempotentMethods -}}
+{{- $route := index . 1 -}}
+{{- $methods := $route.methods | default list -}}
+{{- $rules := list -}}
+{{- if and $route.name (not (last .)) -}}
+{{- $rules = list (dict "methods" $methods) -}}
+{{- else -}}
+{{- $safe := list -}}
+{{- $rest := list -}}
+{{- range $method := $methods | default $again -}}
+{{- if has $method $again -}}
+{{- $safe = append $safe $method -}}
+{{- else -}}
+{{- $rest = append $rest $method -}}
+{{- end -}}
+{{- end -}}
+{{- with $safe -}}
+{{- $rules = append $rules (dict "methods" . "again" true) -}}
+{{- end -}}
+{{- if or (not $methods) $rest -}}
+{{- $rules = append $rules (dict "methods" $rest "once" true) -}}
+{{- end -}}
+{{- end -}}
+{{- if $route.upgrade -}}
+{{- $rules = prepend $rules (dict "methods" $methods "upgrade" (printf "(?i)%s" (join "|" $route.upgrade)) "once" true) -}}
+{{- end -}}
+{{- toJson $rules -}}
+{{- end -}}
+
+{{/*
+Virtual hosts: Envoy and Gateway API choose the most specific name of a host before they look at any route.
+So each name has all routes that take it, in their order, and the first match wins as if there were one list.
+*/}}
+{{- define "gateway.hosts" -}}
+{{- $hosts := list -}}
+{{- range .Values.routes -}}
+{{- $hosts = concat $hosts (.hosts | default list) -}}
+{{- end -}}
+{{- $groups := dict -}}
+{{- $order := list -}}
+{{- range $host := append (uniq $hosts) "*" -}}
+{{- $numbers := list -}}
+{{- range $number, $route := $.Values.routes | default (list dict) -}}
+{{- $takes := not $route.hosts -}}
+{{- range $route.hosts -}}
+{{- $takes = or $takes (eq . $host) (and (hasPrefix "*." .) (hasSuffix (trimPrefix "*" .) $host)) -}}
+{{- end -}}
+{{- if $takes -}}
+{{- $numbers = append $numbers $number -}}
+{{- end -}}
+{{- end -}}
+{{- $key := join "," $numbers | default "none" -}}
+{{- if not (hasKey $groups $key) -}}
+{{- $order = append $order $key -}}
+{{- end -}}
+{{- $group := get $groups $key | default (dict "domains" list "routes" $numbers) -}}
+{{- $_ := set $group "domains" (append $group.domains $host) -}}
+{{- $_ := set $groups $key $group -}}
+{{- end -}}
+{{- $found := list -}}
+{{- range $order -}}
+{{- $found = append $found (get $groups .) -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
+{{/* The balancing policies of all services. */}}
+{{- define "gateway.policies" -}}
+{{- $found := list -}}
+{{- range include "gateway.services" . | fromJson -}}
+{{- $found = append $found .balancing -}}
+{{- end -}}
+{{- uniq $found | toJson -}}
+{{- end -}}
+
+{{/* Where the services are. */}}
+{{- define "gateway.namespaces" -}}
+{{- $found := list -}}
+{{- range include "gateway.services" . | fromJson -}}
+{{- $found = append $found .namespace -}}
+{{- end -}}
+{{- uniq $found | sortAlpha | toJson -}}
+{{- end -}}
+
+{{/* The longest time for a reply among all routes, in milliseconds; 0 if one of them may take forever. */}}
+{{- define "gateway.longestTimeout" -}}
+{{- $longest := 0 -}}
+{{- $endless := false -}}
+{{- range include "gateway.routes" . | fromJsonArray -}}
+{{- $endless = or $endless (not .milliseconds.timeout) -}}
+{{- $longest = max $longest (int64 .milliseconds.timeout) -}}
+{{- end -}}
+{{- ternary 0 $longest $endless -}}
+{{- end -}}
