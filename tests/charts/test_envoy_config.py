@@ -51,7 +51,7 @@ def test_clients_reach_only_the_replicas(values: Path) -> None:
         (host,) = connection_manager(configuration, name)["route_config"]["virtual_hosts"]
         reached = [route["route"]["cluster"] for route in host["routes"] if "route" in route]
         # What only redirects or answers reaches nothing.
-        assert reached == ["server", "server"] or "redirect" in host["routes"][-1], name
+        assert set(reached) == {"server"} or "redirect" in host["routes"][-1], name
 
 
 @EVERY_VALUES_FILE

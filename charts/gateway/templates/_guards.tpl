@@ -14,6 +14,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "gateway.guards.listener" . -}}
 {{- include "gateway.guards.tls" . -}}
 {{- include "gateway.guards.jwt" . -}}
+{{- include "gateway.guards.protocols" . -}}
 {{- include "gateway.guards.overload" . -}}
 {{- include "gateway.guards.tracing" . -}}
 {{- include "gateway.guards.workers" . -}}
@@ -166,8 +167,8 @@ Values of what faces clients that the schema cannot judge.
 {{- end -}}
 {{- $total := include "gateway.envoy.total" . | int64 -}}
 {{- $reply := include "common.milliseconds" (list . "upstream.timeout") | int64 -}}
-{{- if and $total (or (not $reply) (lt $total $reply)) -}}
-{{- fail (printf "listener.timeouts.total (%v) is shorter than upstream.timeout (%v), which it includes: increase it, or leave it empty to derive it" .Values.listener.timeouts.total .Values.upstream.timeout) -}}
+{{- if and $total (lt $total $reply) -}}
+{{- fail (printf "listener.timeouts.total (%v) is shorter than upstream.timeout (%v), which would never apply: increase it, or leave it empty for no limit" .Values.listener.timeouts.total .Values.upstream.timeout) -}}
 {{- end -}}
 {{- end -}}
 

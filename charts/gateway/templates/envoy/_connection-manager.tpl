@@ -44,6 +44,9 @@ http_filters:
 {{- if .Values.listener.bodyBytes }}
 {{- include "gateway.envoy.bodyLimit" . | nindent 0 }}
 {{- end }}
+{{- if eq .Values.upstream.protocol "grpc" }}
+{{- include "gateway.envoy.grpcWeb" . | nindent 0 }}
+{{- end }}
 {{- include "gateway.envoy.routerFilter" . | nindent 0 }}
 {{- end -}}
 {{- end -}}
@@ -54,6 +57,9 @@ http_filters:
 http_protocol_options: {accept_http_10: true, default_host_for_http_10: unnamed.invalid}
 {{ end -}}
 http2_protocol_options:
+  {{- if .Values.upstream.upgrade }}
+  allow_connect: true
+  {{- end }}
   max_concurrent_streams: {{ int .Values.listener.http2Streams }}
   {{- with .Values.listener.http2 }}
   initial_stream_window_size: {{ int .streamWindow }}
@@ -120,10 +126,7 @@ stream_idle_timeout: {{ include "gateway.duration" (list . "listener.timeouts.st
 {{- if .Values.listener.timeouts.total -}}
 {{- include "common.milliseconds" (list . "listener.timeouts.total") -}}
 {{- else -}}
-{{- $request := include "common.milliseconds" (list . "listener.timeouts.request") | int64 -}}
-{{- $reply := include "common.milliseconds" (list . "upstream.timeout") | int64 -}}
-{{- $silence := include "common.milliseconds" (list . "listener.timeouts.stream") | int64 -}}
-{{- ternary (add $request $reply $silence) 0 (and (ne $request 0) (ne $reply 0) (ne $silence 0)) -}}
+0
 {{- end -}}
 {{- end -}}
 

@@ -114,6 +114,9 @@ them from a replica's reply: they have no corelane-replica header.
 -}}
 local_reply_config: &local_replies
   mappers:
+  {{- if eq .Values.upstream.protocol "grpc" }}
+  {{- include "gateway.envoy.grpcReplies" . | nindent 2 }}
+  {{- end }}
   # The filter's schema demands a runtime key; nothing sets it.
   {{- range $phrases }}
   {{- $status := index . 0 }}

@@ -21,6 +21,9 @@ route_config:
     - name: trace
       match: {prefix: /, headers: [{name: ":method", string_match: {exact: TRACE}}]}
       direct_response: {status: 501}
+    {{- with include "gateway.envoy.upgrades" . }}
+    {{- . | nindent 4 }}
+    {{- end }}
     # A second run of these does no harm: retry whatever failed before the reply began.
     - name: idempotent
       match:
@@ -29,7 +32,7 @@ route_config:
         - {name: ":method", string_match: {safe_regex: {regex: {{ join "|" .Values.upstream.retries.idempotentMethods | quote }}}}}
       route:
         cluster: server
-        timeout: {{ include "gateway.duration" (list . "upstream.timeout") }}
+        {{- include "gateway.envoy.routeTimeouts" . | nindent 8 }}
         {{- with include "gateway.envoy.hashPolicy" . }}
         {{- . | nindent 8 }}
         {{- end }}
@@ -44,7 +47,7 @@ route_config:
       match: {prefix: /}
       route:
         cluster: server
-        timeout: {{ include "gateway.duration" (list . "upstream.timeout") }}
+        {{- include "gateway.envoy.routeTimeouts" . | nindent 8 }}
         {{- with include "gateway.envoy.hashPolicy" . }}
         {{- . | nindent 8 }}
         {{- end }}

@@ -20,8 +20,7 @@ The replicas: how they are balanced, judged and limited. How they are found is i
       common_http_protocol_options:
         # Shorter than the server's timeouts.idle: the side that sends next must be the one that closes.
         idle_timeout: {{ include "gateway.duration" (list . "upstream.idleTimeout") }}
-      explicit_http_config:
-        http_protocol_options: {}
+      {{- include "gateway.envoy.upstreamProtocol" . | nindent 6 }}
       {{- if .Values.upstream.outliers.failurePercent }}
       {{- include "gateway.envoy.failures" . | nindent 6 }}
       {{- end }}
@@ -32,7 +31,7 @@ The replicas: how they are balanced, judged and limited. How they are found is i
 {{- define "gateway.envoy.health" -}}
 {{- with .Values.upstream.health -}}
 health_checks:
-- http_health_check: {path: {{ .path | quote }}}
+- {{ include "gateway.envoy.healthCheck" $ }}
   interval: {{ include "gateway.duration" (list $ "upstream.health.interval") }}
   # Before the first request Envoy would check once a minute.
   no_traffic_interval: {{ include "gateway.duration" (list $ "upstream.health.interval") }}
