@@ -55,6 +55,7 @@ http_filters:
 {{- if .Values.listener.http10 -}}
 # HTTP/1.0 need not name a host (RFC 9112 section 3.2), but routes need one.
 http_protocol_options: {accept_http_10: true, default_host_for_http_10: unnamed.invalid}
+{{ include "gateway.envoy.version" . }}
 {{ end -}}
 http2_protocol_options:
   {{- if .Values.upstream.upgrade }}

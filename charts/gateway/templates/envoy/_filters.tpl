@@ -117,6 +117,15 @@ local_reply_config: &local_replies
   {{- if eq .Values.upstream.protocol "grpc" }}
   {{- include "gateway.envoy.grpcReplies" . | nindent 2 }}
   {{- end }}
+  # A question about the gateway and not about a resource (RFC 9110 section 9.3.7), for which Envoy finds no route.
+  - filter:
+      and_filter:
+        filters:
+        - header_filter: {header: {name: ":method", string_match: {exact: OPTIONS}}}
+        - header_filter: {header: {name: ":path", string_match: {exact: "*"}}}
+    status_code: 204
+    body: {inline_string: ""}
+    body_format_override: {text_format_source: {inline_string: "%LOCAL_REPLY_BODY%"}}
   # The filter's schema demands a runtime key; nothing sets it.
   {{- range $phrases }}
   {{- $status := index . 0 }}

@@ -18,6 +18,35 @@ max_stream_duration: {grpc_timeout_header_max: 0s}
 {{- end -}}
 
 {{/*
+HTTP/1.0 has no chunks, so a proxy in front may have read another end of such a request (RFC 9112 section
+6.1). Routes see neither the version nor Transfer-Encoding: these fields tell them, and go no further.
+*/}}
+{{- define "gateway.envoy.version" -}}
+early_header_mutation_extensions:
+- name: envoy.http.early_header_mutation.header_mutation
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation
+    mutations:
+    {{- range $name, $value := dict "corelane-coding" "%REQ(TRANSFER-ENCODING)%" "corelane-version" "%PROTOCOL%" }}
+    - remove: {{ $name }}
+    - append:
+        header: {key: {{ $name }}, value: {{ $value | quote }}}
+        append_action: OVERWRITE_IF_EXISTS_OR_ADD
+    {{- end }}
+{{- end -}}
+
+{{- define "gateway.envoy.chunksOfHttp10" -}}
+- name: chunks-of-http-1-0
+  match:
+    prefix: /
+    headers:
+    - {name: corelane-coding, present_match: true}
+    - {name: corelane-version, string_match: {exact: HTTP/1.0}}
+  direct_response: {status: 400}
+  response_headers_to_add: [{header: {key: connection, value: close}}]
+{{- end -}}
+
+{{/*
 Connections that another protocol takes over. To routes, one of HTTP/2 (extended CONNECT, RFC 8441) looks
 like one of HTTP/1.1. Takes the root context.
 */}}

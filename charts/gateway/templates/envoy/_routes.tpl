@@ -15,8 +15,14 @@ route_config:
   virtual_hosts:
   - name: server
     domains: ["*"]
+    {{- if .Values.listener.http10 }}
+    request_headers_to_remove: [corelane-coding, corelane-version]
+    {{- end }}
     routes:
     {{- include "gateway.envoy.severalHosts" . | nindent 4 }}
+    {{- if .Values.listener.http10 }}
+    {{- include "gateway.envoy.chunksOfHttp10" . | nindent 4 }}
+    {{- end }}
     # RFC 9110 section 9.3.8: a reply to TRACE would show a script headers that the browser hides from it.
     - name: trace
       match: {prefix: /, headers: [{name: ":method", string_match: {exact: TRACE}}]}
@@ -73,6 +79,9 @@ route_config:
     domains: ["*"]
     routes:
     {{- include "gateway.envoy.severalHosts" . | nindent 4 }}
+    {{- if .Values.listener.http10 }}
+    {{- include "gateway.envoy.chunksOfHttp10" . | nindent 4 }}
+    {{- end }}
     - name: redirect
       match: {prefix: /}
       redirect: {https_redirect: true, port_redirect: {{ int .Values.service.httpsPort }}, response_code: PERMANENT_REDIRECT}
