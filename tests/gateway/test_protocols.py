@@ -320,7 +320,7 @@ GRPC = {"upstream": {"protocol": "grpc"}}
 
 @pytest.fixture(scope="module")
 def grpc() -> Path:
-    """The example of gRPC, which no other test builds, with its client."""
+    """The example of gRPC with its client, whose dependencies take long to build."""
     cargo = ["cargo", "build", "--locked", "--quiet", "-p", "corelane-examples", "--all-targets"]
     subprocess.run(cargo, cwd=REPOSITORY / "services", check=True)
     return program("grpc")
