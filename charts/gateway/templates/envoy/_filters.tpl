@@ -18,6 +18,11 @@ neither issuer nor keys.
         from_headers: [{name: authorization, value_prefix: "Bearer "}]
         local_jwks: {filename: {{ $paths.jwks | quote }}}
     rules:
+    {{- if $.Values.upstream.upgrade }}
+    # It begins as a GET, but may write from then on.
+    - match: {prefix: {{ .prefix | quote }}, headers: [{name: upgrade, present_match: true}]}
+      requires: {provider_name: issuer}
+    {{- end }}
     # What is not known to be harmless needs a token, whatever methods there will be.
     - match:
         prefix: {{ .prefix | quote }}
