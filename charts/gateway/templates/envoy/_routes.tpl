@@ -9,20 +9,17 @@ route_config:
   name: ingress
   # These are for the gateway alone. After a retry, only the last attempt is known not to have started.
   response_headers_to_remove: [endpoint-load-metrics, endpoint-load-metrics-bin, {{ .Values.upstream.retries.notStartedHeader }}]
+  {{- if .Values.listener.http10 }}
+  request_headers_to_remove: [corelane-coding, corelane-version]
+  {{- end }}
   {{- if and .Values.http3.enabled (eq $listener "tls") }}
   {{- include "gateway.envoy.altSvc" . | nindent 2 }}
   {{- end }}
   virtual_hosts:
   - name: server
     domains: ["*"]
-    {{- if .Values.listener.http10 }}
-    request_headers_to_remove: [corelane-coding, corelane-version]
-    {{- end }}
     routes:
     {{- include "gateway.envoy.severalHosts" . | nindent 4 }}
-    {{- if .Values.listener.http10 }}
-    {{- include "gateway.envoy.chunksOfHttp10" . | nindent 4 }}
-    {{- end }}
     # RFC 9110 section 9.3.8: a reply to TRACE would show a script headers that the browser hides from it.
     - name: trace
       match: {prefix: /, headers: [{name: ":method", string_match: {exact: TRACE}}]}
@@ -68,6 +65,9 @@ route_config:
 - name: several-hosts
   match: {prefix: /, headers: [{name: ":authority", string_match: {contains: ","}}]}
   direct_response: {status: 400}
+{{- if .Values.listener.http10 }}
+{{ include "gateway.envoy.chunksOfHttp10" . }}
+{{- end }}
 {{- end -}}
 
 {{/* To the same URL by https. 308 keeps the method and the body (RFC 9110 section 15.4.9). */}}
@@ -79,9 +79,6 @@ route_config:
     domains: ["*"]
     routes:
     {{- include "gateway.envoy.severalHosts" . | nindent 4 }}
-    {{- if .Values.listener.http10 }}
-    {{- include "gateway.envoy.chunksOfHttp10" . | nindent 4 }}
-    {{- end }}
     - name: redirect
       match: {prefix: /}
       redirect: {https_redirect: true, port_redirect: {{ int .Values.service.httpsPort }}, response_code: PERMANENT_REDIRECT}
