@@ -277,10 +277,10 @@ BOARD.row(
     lines(
         "Request failures",
         "Are requests cut off? Requests per second that timed out or were reset. Timeouts mean "
-        "that a route is slower than upstream.timeout: *Service*.",
+        "that a route is silent for longer than upstream.timeout: *Service*.",
         "reqps",
         {
-            "timed out": upstream("upstream_rq_timeout"),
+            "timed out": sum_rate("envoy_http_downstream_rq_idle_timeout", GATEWAY),
             "attempt timed out": upstream("upstream_rq_per_try_timeout"),
             "reset by replica": upstream("upstream_rq_rx_reset"),
             "reset by gateway": upstream("upstream_rq_tx_reset"),

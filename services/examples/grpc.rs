@@ -1,4 +1,5 @@
-//! A gRPC service on lanes, with state of its own in each: a call with one reply, and one with many.
+//! A gRPC service on lanes, with state of its own in each, and every kind of call: one message or a
+//! stream of them in either direction. Replies name their lane.
 //!
 //! The messages and the routing by path are what `protoc` would generate from this:
 //!
@@ -6,6 +7,8 @@
 //! service Counter {
 //!   rpc Add (Number) returns (Number);
 //!   rpc CountTo (Number) returns (stream Number);
+//!   rpc AddAll (stream Number) returns (Number);
+//!   rpc Sums (stream Number) returns (stream Number);
 //! }
 //! ```
 //!
@@ -18,11 +21,11 @@ use std::convert::Infallible;
 use std::rc::Rc;
 
 use corelane::{Incoming, Server};
-use http::{Request, Response};
-use tokio_stream::StreamExt;
-use tonic::Status;
+use http::{HeaderValue, Request, Response};
+use tokio_stream::{Stream, StreamExt};
 use tonic::body::Body;
 use tonic::server::Grpc;
+use tonic::{Status, Streaming};
 use tonic_prost::ProstCodec;
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
@@ -47,6 +50,7 @@ impl Counter {
     /// Routes a call by its path, as generated code does.
     async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
         let path = request.uri().path().to_owned();
+        let mut grpc = Grpc::new(Codec::default());
         Ok(match path.as_str() {
             "/example.Counter/Add" => {
                 // A path without parameters is its own template.
@@ -55,7 +59,7 @@ impl Counter {
                     let sum = tonic::Response::new(self.add(call.into_inner()));
                     async move { Ok::<_, Status>(sum) }
                 });
-                Grpc::new(Codec::default()).unary(add, request).await
+                grpc.unary(add, request).await
             }
             "/example.Counter/CountTo" => {
                 corelane::set_route("/example.Counter/CountTo");
@@ -64,16 +68,53 @@ impl Counter {
                     let numbers = numbers.map(|value| Ok::<_, Status>(Number { value }));
                     Ok::<_, Status>(tonic::Response::new(numbers))
                 });
-                Grpc::new(Codec::default()).server_streaming(count, request).await
+                grpc.server_streaming(count, request).await
+            }
+            "/example.Counter/AddAll" => {
+                corelane::set_route("/example.Counter/AddAll");
+                let add = tower::service_fn(async |call: tonic::Request<Streaming<Number>>| {
+                    let mut numbers = sums(call.into_inner());
+                    let mut last = Number::default();
+                    while let Some(sum) = numbers.next().await {
+                        last = sum?;
+                    }
+                    Ok::<_, Status>(tonic::Response::new(last))
+                });
+                grpc.client_streaming(add, request).await
+            }
+            "/example.Counter/Sums" => {
+                corelane::set_route("/example.Counter/Sums");
+                let add = tower::service_fn(async |call: tonic::Request<Streaming<Number>>| {
+                    Ok::<_, Status>(tonic::Response::new(sums(call.into_inner())))
+                });
+                grpc.streaming(add, request).await
+            }
+            // A reply with the status SERVING has the bytes of the number 1.
+            "/grpc.health.v1.Health/Check" => {
+                corelane::set_route("/grpc.health.v1.Health/Check");
+                let check = tower::service_fn(async |_: tonic::Request<Number>| {
+                    Ok::<_, Status>(tonic::Response::new(Number { value: 1 }))
+                });
+                grpc.unary(check, request).await
             }
             _ => Status::unimplemented(path).into_http(),
         })
     }
 }
 
+/// After each number, the sum of it and of all before it.
+fn sums(numbers: Streaming<Number>) -> impl Stream<Item = Result<Number, Status>> {
+    let mut sum = Number::default();
+    numbers.map(move |number| {
+        sum.value = sum.value.wrapping_add(number?.value);
+        Ok(sum)
+    })
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
-    let server = Server::builder().bind(address.parse()?).build()?;
+    let replica = HeaderValue::from_static("grpc");
+    let server = Server::builder().bind(address.parse()?).replica(replica).build()?;
     println!("listening on {}", server.local_addr()?);
     let drained = server.serve(|_lane| {
         let counter = Counter::default();

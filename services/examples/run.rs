@@ -1,5 +1,6 @@
 //! Each example runs: it is started as a process, asked, and ended with SIGTERM.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -79,15 +80,27 @@ async fn add(client: &mut Grpc<Channel>, path: &'static str, value: u64) -> Resu
     Ok(reply.into_inner().value)
 }
 
-#[tokio::test]
-async fn grpc() {
-    let example = Example::start(env!("CARGO_BIN_EXE_grpc"));
-    let mut client = connect(example.address()).await;
-    // One connection lives on one lane.
-    assert_eq!(add(&mut client, "/example.Counter/Add", 3).await.expect("a reply"), 3);
-    assert_eq!(add(&mut client, "/example.Counter/Add", 4).await.expect("a reply"), 7);
-    let status = add(&mut client, "/example.Counter/Drop", 1).await.expect_err("no such call");
+type Counter = Grpc<Channel>;
+
+/// Calls with a stream of numbers, and collects the numbers of the reply.
+async fn sums(client: &mut Counter, numbers: &[u64]) -> Result<Vec<u64>, Status> {
+    client.ready().await.expect("connected");
+    let path = PathAndQuery::from_static("/example.Counter/Sums");
+    let reply = client.streaming(stream_of(numbers), path, Codec::default()).await?;
+    let sums: Result<Vec<_>, _> = reply.into_inner().collect().await;
+    Ok(sums?.iter().map(|sum| sum.value).collect())
+}
+
+fn stream_of(numbers: &[u64]) -> tonic::Request<impl tokio_stream::Stream<Item = Number> + use<>> {
+    tonic::Request::new(tokio_stream::iter(numbers.to_vec()).map(|value| Number { value }))
+}
+
+/// Every kind of call, to the example itself or through a gateway.
+async fn calls(client: &mut Counter) {
+    let status = add(client, "/example.Counter/Drop", 1).await.expect_err("no such call");
     assert_eq!(status.code(), Code::Unimplemented);
+    // In the head of the reply, without a body.
+    assert_eq!(status.message(), "/example.Counter/Drop");
 
     client.ready().await.expect("connected");
     let path = PathAndQuery::from_static("/example.Counter/CountTo");
@@ -96,8 +109,74 @@ async fn grpc() {
     let numbers: Result<Vec<_>, _> = numbers.into_inner().collect().await;
     let numbers: Vec<_> = numbers.expect("a whole stream").iter().map(|n| n.value).collect();
     assert_eq!(numbers, (1..=1000).collect::<Vec<_>>());
+
+    client.ready().await.expect("connected");
+    let path = PathAndQuery::from_static("/example.Counter/AddAll");
+    let request = stream_of(&numbers);
+    let reply = client.client_streaming(request, path, Codec::default()).await.expect("a reply");
+    assert_eq!(reply.into_inner().value, 500_500);
+
+    assert_eq!(sums(client, &[1, 2, 3]).await.expect("a stream"), [1, 3, 6]);
+}
+
+/// A call whose messages go to and fro: each side waits for the other.
+async fn talk(client: &mut Counter) {
+    let (sender, numbers) = tokio::sync::mpsc::channel(1);
+    client.ready().await.expect("connected");
+    let path = PathAndQuery::from_static("/example.Counter/Sums");
+    let numbers = tonic::Request::new(tokio_stream::wrappers::ReceiverStream::new(numbers));
+    let reply = client.streaming(numbers, path, Codec::default()).await.expect("a reply");
+    let mut sums = reply.into_inner();
+    for value in 1..=10 {
+        sender.send(Number { value }).await.expect("the call is open");
+        let sum = sums.message().await.expect("a message").expect("not the end");
+        assert_eq!(sum.value, value * (value + 1) / 2);
+    }
+    drop(sender);
+    assert_eq!(sums.message().await.expect("a status"), None);
+}
+
+#[tokio::test]
+async fn grpc() {
+    let example = Example::start(env!("CARGO_BIN_EXE_grpc"));
+    let mut client = connect(example.address()).await;
+    // One connection lives on one lane.
+    assert_eq!(add(&mut client, "/example.Counter/Add", 3).await.expect("a reply"), 3);
+    assert_eq!(add(&mut client, "/example.Counter/Add", 4).await.expect("a reply"), 7);
+    calls(&mut client).await;
+    talk(&mut client).await;
     drop(client);
     example.terminate();
+}
+
+/// With a gateway, as in the test of Python that runs this one.
+#[tokio::test]
+async fn grpc_through_a_gateway() {
+    let Ok(gateway) = std::env::var("GATEWAY") else { return };
+    let mut client = connect(gateway.parse().expect("an address")).await;
+    calls(&mut client).await;
+    talk(&mut client).await;
+    every_lane_has_streams(&client).await;
+}
+
+/// Over one connection of the client. Streams that are open at the same time are on several connections
+/// of the gateway.
+async fn every_lane_has_streams(client: &Counter) {
+    let mut lanes = BTreeSet::new();
+    let mut open = Vec::new();
+    for _ in 0..40 {
+        let (sender, numbers) = tokio::sync::mpsc::channel::<Number>(1);
+        let mut client = client.clone();
+        client.ready().await.expect("connected");
+        let path = PathAndQuery::from_static("/example.Counter/Sums");
+        let numbers = tonic::Request::new(tokio_stream::wrappers::ReceiverStream::new(numbers));
+        let reply = client.streaming(numbers, path, Codec::default()).await.expect("a reply");
+        let lane = reply.metadata().get("corelane-lane").expect("a lane");
+        lanes.insert(lane.to_str().expect("a number").to_owned());
+        open.push((sender, reply));
+    }
+    let alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
+    assert!(lanes.len() > 1 || alone, "{lanes:?}");
 }
 
 /// With a database, as in the test of Python that runs this one.

@@ -55,6 +55,11 @@ SWITCHES = (
     ("", "upstream.outliers.failurePercent=0"),
     (
         "",
+        "upstream.protocol=grpc,upstream.health.grpc=true",
+        "upstream.protocol=auto,upstream.upgrade={websocket}",
+    ),
+    (
+        "",
         "upstream.balancing.policy=least-request-p2c,upstream.balancing.slowStart.window=15s",
         "upstream.balancing.policy=round-robin",
         "upstream.balancing.policy=load-aware",

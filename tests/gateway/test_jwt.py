@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support import eventually
+from support import eventually, h2
 from support.client import Reply, ask
 from support.credentials import Issuer, issuer, line, token
 from support.envoys import Gateway, endpoint, gateway_to
@@ -47,7 +47,7 @@ def gateway(binary: Path, folder: Path, known: Issuer) -> Iterator[Gateway]:
     maker = start.__wrapped__(binary)
     tokens = ["--auth.tokens", str(folder / "replica.tokens")]
     server = next(maker)("--database.path", str(folder / "projects.db"), *tokens)
-    values = {"authentication": {"jwt": jwt}}
+    values = {"authentication": {"jwt": jwt}, "upstream": {"upgrade": ["websocket"]}}
     with gateway_to([endpoint(server.url, server.admin)], folder, values=values) as running:
         eventually(lambda: running.counted("cluster.server.membership_healthy") == 1)
         yield running
@@ -101,6 +101,19 @@ def test_other_keys_and_no_token_are_401(gateway: Gateway, tmp_path: Path) -> No
     refused(save(gateway, issuer(tmp_path).sign(claims())))
     refused(save(gateway, "not.a.token"))
     refused(save(gateway, None))
+
+
+def test_an_upgrade_needs_a_token(gateway: Gateway, known: Issuer) -> None:
+    upgrade = {"Connection": "upgrade", "Upgrade": "websocket"}
+    refused(ask(gateway.url, "/hello", headers=upgrade))
+    bearer = {"Authorization": f"Bearer {known.sign(claims())}"}
+    # The replica has no WebSocket there, and answers.
+    assert ask(gateway.url, "/hello", headers=upgrade | bearer).status == 200
+    with h2.Connection(gateway.url) as client:
+        fields = [(b":method", b"CONNECT"), (b":protocol", b"websocket"), (b":scheme", b"http")]
+        fields += [(b":path", b"/hello"), (b":authority", b"gateway")]
+        client.send(h2.frame(h2.HEADERS, h2.END_HEADERS, 1, h2.pack(fields)))
+        assert client.outcome() == 401
 
 
 def test_the_replicas_token_is_none_of_the_gateways(gateway: Gateway, folder: Path) -> None:

@@ -62,7 +62,7 @@ def test_what_is_retried_depends_on_the_method(configuration: dict) -> None:
     found = {}
     for route in host["routes"]:
         methods = [each["string_match"]["exact"] for each in route["match"].get("headers", [])]
-        assert route["route"]["timeout"] == "2s"
+        assert (route["route"]["timeout"], route["route"]["idle_timeout"]) == ("0s", "2s")
         found["".join(methods) or "other"] = route["route"]["retry_policy"]
     assert found.keys() == {"GET", "HEAD", "OPTIONS", "other"}
     # Not by a status: a 503 does not say whether the handler has run.

@@ -197,7 +197,7 @@ def test_programs_and_data_out_of_reach_of_its_user_are_elsewhere(
 
 
 def test_a_service_with_a_pool_in_each_lane_runs(database: Database) -> None:
-    """With the other examples whose dependencies take long to build: only this test builds them."""
+    """With the other examples whose dependencies take long to build: few tests build them."""
     password = database.password_file.read_text().strip()
     environment = {**os.environ, "DATABASE_URL": database.url, "PGPASSWORD": password}
     cargo = ["cargo", "test", "--locked", "-p", "corelane-examples"]

@@ -34,16 +34,21 @@ def running(
 
 def program(name: str) -> Path:
     """A build with checks for overflow; what images hold is tested on the cluster."""
-    return _folder() / name
+    return _folder("--bins") / name
+
+
+def example(name: str) -> Path:
+    """An example of the library."""
+    return _folder("--bins", "--examples") / "examples" / name
 
 
 @cache
-def _folder() -> Path:
+def _folder(*built: str) -> Path:
     """All at once, as the tests of Rust have built them before.
 
     Alone each would take fewer features of what it depends on, and that would be built once more.
     """
-    argv = ["cargo", "build", "--locked", "--quiet", "--bins"]
+    argv = ["cargo", "build", "--locked", "--quiet", *built]
     subprocess.run(argv, cwd=REPOSITORY / "services", check=True)
     target = os.environ.get("CARGO_TARGET_DIR", "target")
     return (REPOSITORY / "services" / target).resolve() / "debug"

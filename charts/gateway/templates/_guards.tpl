@@ -15,6 +15,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "gateway.guards.listener" . -}}
 {{- include "gateway.guards.tls" . -}}
 {{- include "gateway.guards.jwt" . -}}
+{{- include "gateway.guards.protocols" . -}}
 {{- include "gateway.guards.overload" . -}}
 {{- include "gateway.guards.tracing" . -}}
 {{- include "gateway.guards.workers" . -}}
@@ -116,8 +117,8 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- with $root.Values.listener.timeouts.total -}}
 {{- $total := include "common.milliseconds" (list $root "listener.timeouts.total") | int64 -}}
-{{- if and $route.timeout $total (or (not $reply) (lt $total $reply)) -}}
-{{- fail (printf "listener.timeouts.total (%v) is shorter than timeout of the route %s (%v), which it includes: increase it, or leave it empty to derive it" . $route.name $route.timeout) -}}
+{{- if and $total (lt $total $reply) -}}
+{{- fail (printf "listener.timeouts.total (%v) is shorter than timeout of the route %s (%v), which it includes: increase it, or leave it empty for no limit" . $route.name $route.timeout) -}}
 {{- end -}}
 {{- end -}}
 {{- if and $route.jwt (not $root.Values.authentication.jwt.enabled) -}}
@@ -132,8 +133,9 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- fail (printf "rateLimit of the route %s has burst %d and requests %d, so requests could never be reached: increase burst" $route.name (int .burst) (int .requests)) -}}
 {{- end -}}
 {{- end -}}
-{{- if and $route.upgrade (has ($route.protocol | default "http1") (list "http2" "grpc")) -}}
-{{- fail (printf "route %s has upgrade (%s) and protocol %s, whose replicas Envoy does not ask to upgrade: use protocol http1, or remove upgrade" $route.name (join ", " $route.upgrade) $route.protocol) -}}
+{{- $protocol := $route.protocol | default $root.Values.upstream.protocol -}}
+{{- if and $route.upgrade (has $protocol (list "http2" "grpc")) -}}
+{{- fail (printf "route %s has upgrade (%s) and protocol %s, whose replicas Envoy does not ask to upgrade: use protocol http1, or remove upgrade" $route.name (join ", " $route.upgrade) $protocol) -}}
 {{- end -}}
 {{- end -}}
 
@@ -181,7 +183,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- $connect := include "common.milliseconds" (list . "upstream.connectTimeout") | int64 -}}
 {{- $reply := include "common.milliseconds" (list . "upstream.timeout") | int64 -}}
 {{- if and $reply (ge $connect $reply) -}}
-{{- fail (printf "upstream.connectTimeout (%v) must be shorter than upstream.timeout (%v), which covers all attempts" .Values.upstream.connectTimeout .Values.upstream.timeout) -}}
+{{- fail (printf "upstream.connectTimeout (%v) must be shorter than upstream.timeout (%v), which includes it" .Values.upstream.connectTimeout .Values.upstream.timeout) -}}
 {{- end -}}
 {{- end -}}
 
@@ -307,8 +309,8 @@ Values of what faces clients that the schema cannot judge.
 {{- end -}}
 {{- $total := include "gateway.envoy.total" . | int64 -}}
 {{- $reply := include "common.milliseconds" (list . "upstream.timeout") | int64 -}}
-{{- if and $total (or (not $reply) (lt $total $reply)) -}}
-{{- fail (printf "listener.timeouts.total (%v) is shorter than upstream.timeout (%v), which it includes: increase it, or leave it empty to derive it" .Values.listener.timeouts.total .Values.upstream.timeout) -}}
+{{- if and $total (lt $total $reply) -}}
+{{- fail (printf "listener.timeouts.total (%v) is shorter than upstream.timeout (%v), which would never apply: increase it, or leave it empty for no limit" .Values.listener.timeouts.total .Values.upstream.timeout) -}}
 {{- end -}}
 {{- end -}}
 

@@ -45,8 +45,9 @@ rejected here. */}}
 {{- define "gateway.service.defaults" -}}
 {{- $root := first . -}}
 {{- $service := last . -}}
-{{- $protocol := $service.protocol | default "http1" -}}
-{{- $health := $service.health | default (ternary (dict "grpc" true) dict (eq $protocol "grpc")) -}}
+{{- $protocol := $service.protocol | default $root.Values.upstream.protocol -}}
+{{- $grpc := or $root.Values.upstream.health.grpc (and $root.Values.routes (eq $protocol "grpc")) -}}
+{{- $health := $service.health | default (ternary (dict "grpc" true) dict (not (not $grpc))) -}}
 {{- $own := or (hasKey $health "grpc") (hasKey $health "tcp") -}}
 {{- $named := eq (include "gateway.discovery" $root) "dns" -}}
 {{- $checked := $service.healthPort | default (ternary $service.port (ternary (toString $root.Values.upstream.dns.adminPort) "" $named) $own) -}}
@@ -94,34 +95,40 @@ its times, and its rules: what may be retried depends on the method. */}}
 {{- $_ := set $full "path" ($route.path | default (dict "prefix" "/")) -}}
 {{- $_ := set $full "retries" (hasKey $route "retries" | ternary $route.retries $.Values.upstream.retries.attempts) -}}
 {{- $_ := set $full "milliseconds" (include "gateway.route.times" (list $ $route) | fromJson) -}}
-{{- $_ := set $full "rules" (include "gateway.route.rules" (list $ $route $full.retries) | fromJsonArray) -}}
-{{- $routes = append $routes (merge $full (omit $route "mirror" "services" "path")) -}}
+{{- $asked := has ($route.protocol | default $.Values.upstream.protocol) (list "http1" "auto") -}}
+{{- $_ := set $full "upgrade" (hasKey $route "upgrade" | ternary $route.upgrade (ternary $.Values.upstream.upgrade list $asked)) -}}
+{{- $_ := set $full "rules" (include "gateway.route.rules" (list $ $route $full) | fromJsonArray) -}}
+{{- $routes = append $routes (merge $full (omit $route "mirror" "services" "path" "upgrade")) -}}
 {{- end -}}
 {{- toJson $routes -}}
 {{- end -}}
 
-{{/* Milliseconds of the times of a route. */}}
+{{/* Milliseconds of the times of a route: of a whole reply, without a byte, and without a byte after an upgrade. */}}
 {{- define "gateway.route.times" -}}
 {{- $root := first . -}}
 {{- $route := last . -}}
 {{- $times := dict -}}
-{{- range $key, $default := dict "timeout" "upstream.timeout" "idleTimeout" "listener.timeouts.stream" -}}
-{{- $value := get $route $key -}}
-{{- $ms := not $value | not | ternary (include "common.duration" (list ($value | default "0s") (printf "%s of the route %s" $key $route.name))) (include "common.milliseconds" (list $root $default)) | int64 -}}
-{{- $_ := set $times $key $ms -}}
+{{- range $key := list "timeout" "idleTimeout" -}}
+{{- $_ := set $times $key (include "common.duration" (list (get $route $key | default "0s") (printf "%s of the route %s" $key $route.name)) | int64) -}}
+{{- end -}}
+{{- $_ := set $times "upgraded" $times.idleTimeout -}}
+{{- if not $route.idleTimeout -}}
+{{- $_ := set $times "idleTimeout" (include "common.milliseconds" (list $root "upstream.timeout") | int64) -}}
+{{- $_ := set $times "upgraded" (include "common.milliseconds" (list $root "listener.timeouts.upgraded") | int64) -}}
 {{- end -}}
 {{- toJson $times -}}
 {{- end -}}
 
 {{/* A second run of some methods does no harm: they are retried whatever failed before the reply began. The
 others only if no handler was started, and a connection that is to be upgraded. Takes the root context, the
-route and its retries. */}}
+route, and what it has by default. */}}
 {{- define "gateway.route.rules" -}}
 {{- $again := (first .).Values.upstream.retries.idempotentMethods -}}
 {{- $route := index . 1 -}}
 {{- $methods := $route.methods | default list -}}
+{{- $full := last . -}}
 {{- $rules := list -}}
-{{- if and $route.name (not (last .)) -}}
+{{- if and $route.name (not $full.retries) -}}
 {{- $rules = list (dict "methods" $methods) -}}
 {{- else -}}
 {{- $safe := list -}}
@@ -140,8 +147,8 @@ route and its retries. */}}
 {{- $rules = append $rules (dict "methods" $rest "once" true) -}}
 {{- end -}}
 {{- end -}}
-{{- if $route.upgrade -}}
-{{- $rules = prepend $rules (dict "methods" $methods "upgrade" (printf "(?i)%s" (join "|" $route.upgrade)) "once" true) -}}
+{{- with $full.upgrade -}}
+{{- $rules = prepend $rules (dict "methods" $methods "upgrade" (printf "(?i)%s" (join "|" .)) "once" true) -}}
 {{- end -}}
 {{- toJson $rules -}}
 {{- end -}}
@@ -201,13 +208,22 @@ So each name has all routes that take it, in their order, and the first match wi
 {{- uniq $found | sortAlpha | toJson -}}
 {{- end -}}
 
-{{/* The longest time for a reply among all routes, in milliseconds; 0 if one of them may take forever. */}}
+{{/* The longest time for a reply among all routes, in milliseconds, or for its beginning where the whole has no limit; 0 if
+one of them may take forever. */}}
 {{- define "gateway.longestTimeout" -}}
 {{- $longest := 0 -}}
 {{- $endless := false -}}
 {{- range include "gateway.routes" . | fromJsonArray -}}
-{{- $endless = or $endless (not .milliseconds.timeout) -}}
-{{- $longest = max $longest (int64 .milliseconds.timeout) -}}
+{{- $reply := .milliseconds.timeout | default .milliseconds.idleTimeout | int64 -}}
+{{- $endless = or $endless (not $reply) -}}
+{{- $longest = max $longest $reply -}}
 {{- end -}}
 {{- ternary 0 $longest $endless -}}
+{{- end -}}
+
+{{/* Not empty if a route takes upgrades. */}}
+{{- define "gateway.upgrades" -}}
+{{- range include "gateway.routes" . | fromJsonArray -}}
+{{- if .upgrade }}yes{{ end -}}
+{{- end -}}
 {{- end -}}

@@ -44,8 +44,8 @@ Shutdown of a pod: Envoy exits immediately on SIGTERM, so the agent drains it be
 {{- $key := include "gateway.shutdown.settleKey" $ -}}
 {{- if not .deadline -}}
 {{- range include "gateway.routes" $ | fromJsonArray -}}
-{{- if not .milliseconds.timeout -}}
-{{- fail (printf "shutdown.deadline is empty and %s is 0s, so requests may take forever: set shutdown.deadline" (ternary (printf "timeout of the route %s" .name) "upstream.timeout" (hasKey . "timeout"))) -}}
+{{- if not (or .milliseconds.timeout .milliseconds.idleTimeout) -}}
+{{- fail (printf "shutdown.deadline is empty and %s is 0s, so requests may take forever: set shutdown.deadline" (ternary (printf "idleTimeout of the route %s" .name) "upstream.timeout" (hasKey . "idleTimeout"))) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -98,21 +98,51 @@ def test_a_client_cannot_claim_tls(bench: Bench) -> None:
 def test_methods_that_are_not_served_end_at_the_gateway(bench: Bench) -> None:
     bench.refuses(under(b"CONNECT gateway:443 HTTP/1.1"), 404)
     bench.answers(under(b"TRACE /first HTTP/1.1"), 501)
-    bench.answers(under(b"OPTIONS * HTTP/1.1"), 404)
+    bench.answers(under(b"OPTIONS * HTTP/1.1"), 204)
 
 
-@pytest.mark.parametrize("version", [b" HTTP/0.9", b" HTTP/1.0", b" HTTP/1.2", b" HTTP/2.0"])
-@pytest.mark.parametrize("length", [b"content-length: 5", b"transfer-encoding: chunked"])
-def test_another_version_arrives_as_http_1_1(bench: Bench, version: bytes, length: bytes) -> None:
-    body = b"hello" if length.startswith(b"content") else b"5\r\nhello\r\n0\r\n\r\n"
-    lines = HOST + b"connection: keep-alive\r\n" + length
-    bench.passes(b"POST /first" + version + b"\r\n" + lines + b"\r\n\r\n" + body)
+VERSIONS = pytest.mark.parametrize(
+    "version", [b" HTTP/0.9", b" HTTP/1.0", b" HTTP/1.2", b" HTTP/2.0", b" HTTP/9.0"]
+)
+"""To Envoy all of them are HTTP/1.0."""
+
+HELLO = b"5\r\nhello\r\n0\r\n\r\n"
 
 
-def test_nothing_follows_a_request_of_http_0_9(bench: Bench) -> None:
+@VERSIONS
+def test_another_version_arrives_as_http_1_1(bench: Bench, version: bytes) -> None:
+    lines = HOST + b"connection: keep-alive\r\ncontent-length: 5\r\n\r\n"
+    bench.passes(b"POST /first" + version + b"\r\n" + lines + b"hello")
+
+
+def test_nothing_follows_a_request_without_a_version(bench: Bench) -> None:
     replies, record = bench.send(b"GET /first\r\n")
     assert len(replies) == 1
     assert [each.line for each in record.requests] == [GET]
+
+
+@VERSIONS
+@pytest.mark.parametrize(
+    "lines",
+    table(
+        (b"transfer-encoding: chunked",),
+        (b"Transfer-Encoding: Chunked\r\ncorelane-version: HTTP/1.1",),
+        (b"transfer-encoding:\tchunked\r\ncorelane-coding:",),
+    ),
+)
+def test_chunks_of_another_version_are_refused(bench: Bench, version: bytes, lines: bytes) -> None:
+    # RFC 9112 section 6.1: a proxy of HTTP/1.0 in front may have read another end.
+    lines = HOST + b"connection: keep-alive\r\n" + lines + b"\r\n\r\n"
+    bench.refuses(b"POST /first" + version + b"\r\n" + lines + HELLO)
+    bench.passes(b"POST /first HTTP/1.1\r\n" + lines + HELLO)
+
+
+def test_what_tells_the_version_goes_no_further(bench: Bench) -> None:
+    claims = b"corelane-version: HTTP/1.0\r\ncorelane-coding: chunked\r\n"
+    for version in (b" HTTP/1.0\r\n", b" HTTP/1.1\r\n"):
+        lines = HOST + b"connection: keep-alive\r\n" + claims
+        (request, _) = bench.passes(b"GET /first" + version + lines + b"\r\n", GET).requests
+        assert not request.values(b"corelane-version") + request.values(b"corelane-coding")
 
 
 def test_the_preface_of_http2_is_no_request(bench: Bench) -> None:

@@ -50,7 +50,7 @@ def gateways(
     with (folder / "large.bin").open("wb") as file:
         file.truncate(FILE)
     recorder, server = Recorder(), start_once(static=folder)
-    values = {"listener": {"timeouts": LIMITS}}
+    values = {"listener": {"timeouts": LIMITS}, "upstream": {"timeout": LIMITS["stream"]}}
     with ExitStack() as stack:
         started = []
         for each in (recorder, server):

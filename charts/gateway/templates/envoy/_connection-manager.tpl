@@ -58,9 +58,10 @@ http_filters:
 {{- if .Values.listener.http10 -}}
 # HTTP/1.0 need not name a host (RFC 9112 section 3.2), but routes need one.
 http_protocol_options: {accept_http_10: true, default_host_for_http_10: unnamed.invalid}
+{{ include "gateway.envoy.version" . }}
 {{ end -}}
 http2_protocol_options:
-  {{- if include "gateway.routes.with" (list . "upgrade") }}
+  {{- if include "gateway.upgrades" . }}
   # Upgrades over HTTP/2 (RFC 8441).
   allow_connect: true
   {{- end }}
@@ -125,20 +126,12 @@ request_timeout: {{ include "gateway.duration" (list . "listener.timeouts.reques
 stream_idle_timeout: {{ include "gateway.duration" (list . "listener.timeouts.stream") }}
 {{- end -}}
 
-{{/* Milliseconds of a whole exchange at most; 0 without a limit. It is that of the slowest route which has an
-end: with a limit of its own, Envoy ignores the timeout of a route. */}}
+{{/* Milliseconds of a whole exchange at most; 0 without a limit. */}}
 {{- define "gateway.envoy.total" -}}
 {{- if .Values.listener.timeouts.total -}}
 {{- include "common.milliseconds" (list . "listener.timeouts.total") -}}
 {{- else -}}
-{{- $request := include "common.milliseconds" (list . "listener.timeouts.request") | int64 -}}
-{{- $longest := 0 -}}
-{{- range include "gateway.routes" . | fromJsonArray -}}
-{{- if and .milliseconds.timeout .milliseconds.idleTimeout -}}
-{{- $longest = max $longest (add .milliseconds.timeout .milliseconds.idleTimeout) -}}
-{{- end -}}
-{{- end -}}
-{{- ternary (add $request $longest) 0 (and (ne $request 0) (ne (int64 $longest) 0)) -}}
+0
 {{- end -}}
 {{- end -}}
 

@@ -18,6 +18,11 @@ neither issuer nor keys.
         from_headers: [{name: authorization, value_prefix: "Bearer "}]
         local_jwks: {filename: {{ $paths.jwks | quote }}}
     rules:
+    {{- if include "gateway.upgrades" $ }}
+    # It begins as a GET, but may write from then on.
+    - match: {prefix: {{ .prefix | quote }}, headers: [{name: upgrade, present_match: true}]}
+      requires: {provider_name: issuer}
+    {{- end }}
     # What is not known to be harmless needs a token, whatever methods there will be.
     - match:
         prefix: {{ .prefix | quote }}
@@ -145,18 +150,13 @@ envoy.filters.http.body_size_limit: {{ $off }}
 corelane.body_size_limit.{{ int64 .bodyBytes }}: {{ $on }}
 {{- end }}
 {{- end }}
-{{- if eq (.protocol | default "") "grpc" }}
-envoy.filters.http.grpc_web: {{ $on }}
-{{- end }}
 {{- end -}}
 {{- end -}}
 
 {{/* Filters that only some routes enable. A body limit has no setting of a route, so each limit is a filter. */}}
 {{- define "gateway.envoy.filtersOfRoutes" -}}
 {{- $limits := list -}}
-{{- $grpc := false -}}
 {{- range .Values.routes -}}
-{{- $grpc = or $grpc (eq (.protocol | default "") "grpc") -}}
 {{- if and .bodyBytes (ne (int64 .bodyBytes) (int64 $.Values.listener.bodyBytes)) -}}
 {{- $limits = append $limits (int64 .bodyBytes) -}}
 {{- end -}}
@@ -168,9 +168,9 @@ envoy.filters.http.grpc_web: {{ $on }}
     "@type": type.googleapis.com/envoy.extensions.filters.http.body_size_limit.v3.BodySizeLimit
     max_request_bytes: {{ . }}
 {{- end }}
-{{- if $grpc }}
+{{- if include "gateway.grpc" . }}
+# Calls of browsers, which cannot read the trailers of gRPC. It leaves other requests alone.
 - name: envoy.filters.http.grpc_web
-  disabled: true
   typed_config:
     "@type": type.googleapis.com/envoy.extensions.filters.http.grpc_web.v3.GrpcWeb
 {{- end }}
@@ -201,6 +201,18 @@ them from a replica's reply: they have no corelane-replica header.
 -}}
 local_reply_config: &local_replies
   mappers:
+  {{- if include "gateway.grpc" . }}
+  {{- include "gateway.envoy.grpcReplies" . | nindent 2 }}
+  {{- end }}
+  # A question about the gateway and not about a resource (RFC 9110 section 9.3.7), for which Envoy finds no route.
+  - filter:
+      and_filter:
+        filters:
+        - header_filter: {header: {name: ":method", string_match: {exact: OPTIONS}}}
+        - header_filter: {header: {name: ":path", string_match: {exact: "*"}}}
+    status_code: 204
+    body: {inline_string: ""}
+    body_format_override: {text_format_source: {inline_string: "%LOCAL_REPLY_BODY%"}}
   # The filter's schema demands a runtime key; nothing sets it.
   {{- range $phrases }}
   {{- $status := index . 0 }}

@@ -13,6 +13,9 @@ route_config:
   {{- end }}
   # These are for the gateway alone. After a retry, only the last attempt is known not to have started.
   response_headers_to_remove: [endpoint-load-metrics, endpoint-load-metrics-bin, {{ .Values.upstream.retries.notStartedHeader }}]
+  {{- if .Values.listener.http10 }}
+  request_headers_to_remove: [corelane-coding, corelane-version]
+  {{- end }}
   {{- if and .Values.http3.enabled (eq $listener "tls") }}
   {{- include "gateway.envoy.altSvc" . | nindent 2 }}
   {{- end }}
@@ -29,7 +32,6 @@ route_config:
 {{- define "gateway.envoy.virtualHosts" -}}
 {{- $routes := include "gateway.routes" . | fromJsonArray -}}
 {{- $services := include "gateway.services" . | fromJson -}}
-{{- $limited := and (not .Values.listener.timeouts.total) (ne (include "gateway.envoy.total" .) "0") -}}
 {{- $policies := dict -}}
 {{- range include "gateway.hosts" . | fromJsonArray }}
 - name: {{ ternary (first .domains) "server" (gt (len $.Values.routes) 0) | replace "*" "every" }}
@@ -43,22 +45,21 @@ route_config:
   {{- range .routes }}
   {{- $route := index $routes (int .) }}
   {{- range $route.rules }}
-  {{- include "gateway.envoy.rule" (dict "root" $ "route" $route "rule" . "services" $services "limited" $limited "policies" $policies) | nindent 2 }}
+  {{- include "gateway.envoy.rule" (dict "root" $ "route" $route "rule" . "services" $services "policies" $policies) | nindent 2 }}
   {{- end }}
   {{- end }}
 {{- end }}
 {{- end -}}
 
-{{/* One route of Envoy. Takes the root context, all services, a route, one of its rules, whether exchanges have
-a limit, and the retry policies that are written: each is written once. */}}
+{{/* One route of Envoy. Takes the root context, all services, a route, one of its rules, and the retry policies
+that are written: each is written once. */}}
 {{- define "gateway.envoy.rule" -}}
 {{- $root := .root -}}
 {{- $rule := .rule -}}
 {{- $services := .services -}}
-{{- $limited := .limited -}}
 {{- $policies := .policies -}}
 {{- with .route -}}
-- name: {{ .name | default (ternary "idempotent" "once" (hasKey $rule "again")) }}
+- name: {{ .name | default (hasKey $rule "upgrade" | ternary "upgrade" (hasKey $rule "again" | ternary "idempotent" "once")) }}
   {{- if .rateLimit }}
   metadata: {filter_metadata: {corelane: {route: {{ .name }}}}}
   {{- end }}
@@ -78,13 +79,7 @@ a limit, and the retry policies that are written: each is written once. */}}
     {{- end }}
   route:
     {{- include "gateway.envoy.target" . | nindent 4 }}
-    timeout: {{ hasKey $rule "upgrade" | ternary "0s" (include "gateway.seconds" .milliseconds.timeout) }}
-    {{- if .idleTimeout }}
-    idle_timeout: {{ include "gateway.seconds" .milliseconds.idleTimeout }}
-    {{- end }}
-    {{- if and $limited (or $rule.upgrade (not .milliseconds.timeout)) }}
-    max_stream_duration: {max_stream_duration: 0s}
-    {{- end }}
+    {{- include "gateway.envoy.routeTimeouts" (list $root . $rule $services) | nindent 4 }}
     {{- with include "gateway.envoy.rewrite" . | trim }}
     {{- . | nindent 4 }}
     {{- end }}
@@ -213,6 +208,9 @@ prefix_rewrite: {{ .path | quote }}
 - name: several-hosts
   match: {prefix: /, headers: [{name: ":authority", string_match: {contains: ","}}]}
   direct_response: {status: 400}
+{{- if .Values.listener.http10 }}
+{{ include "gateway.envoy.chunksOfHttp10" . }}
+{{- end }}
 {{- end -}}
 
 {{/* To the same URL by https. 308 keeps the method and the body (RFC 9110 section 15.4.9). */}}

@@ -31,25 +31,12 @@ The replicas: how they are balanced, judged and limited. How they are found is i
       common_http_protocol_options:
         # Shorter than the server's timeouts.idle: the side that sends next must be the one that closes.
         idle_timeout: {{ include "gateway.duration" (list . "upstream.idleTimeout") }}
-      {{- include "gateway.envoy.protocol" $both.service.protocol | nindent 6 }}
+      {{- include "gateway.envoy.protocol" (list . $both.service.protocol) | nindent 6 }}
       {{- if .Values.upstream.outliers.failurePercent }}
       {{- include "gateway.envoy.failures" . | nindent 6 }}
       {{- end }}
   {{- include "gateway.envoy.health" $both | nindent 2 }}
   {{- include "gateway.envoy.limits" . | nindent 2 }}
-{{- end -}}
-{{- end -}}
-
-{{/* What Envoy speaks with the replicas; with auto, what the client speaks. */}}
-{{- define "gateway.envoy.protocol" -}}
-{{- if eq . "auto" -}}
-use_downstream_protocol_config: {http_protocol_options: {}, http2_protocol_options: {}}
-{{- else if eq . "http1" -}}
-explicit_http_config:
-  http_protocol_options: {}
-{{- else -}}
-explicit_http_config:
-  http2_protocol_options: {}
 {{- end -}}
 {{- end -}}
 

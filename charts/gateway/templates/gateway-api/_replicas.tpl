@@ -147,16 +147,18 @@ limit:
 {{- define "gateway.api.localReplies" -}}
 responseOverride:
   {{- range (include "gateway.envoy.localReplies" . | fromYaml).local_reply_config.mappers }}
-  {{- $body := .body_format_override.json_format }}
+  {{- /* The API selects by status alone. */}}
+  {{- with .body_format_override.json_format }}
   - source: Local
     match:
       statusCodes:
         - type: Value
-          value: {{ int $body.status }}
+          value: {{ int .status }}
     response:
       contentType: application/problem+json
       body:
         type: Inline
-        inline: {{ $body | toJson | quote }}
+        inline: {{ . | toJson | quote }}
+  {{- end }}
   {{- end }}
 {{- end -}}

@@ -1,0 +1,101 @@
+{{/*
+What long exchanges need, and protocols other than plain HTTP/1.1 from client to replica.
+*/}}
+
+{{/*
+A reply may take any time while bytes pass, unless its route has a limit. Before it begins, silence is
+answered with 504. Takes the root context, a route, one of its rules and all services.
+*/}}
+{{- define "gateway.envoy.routeTimeouts" -}}
+{{- $root := first . -}}
+{{- $route := index . 1 -}}
+{{- $times := $route.milliseconds -}}
+{{- $whole := include "gateway.seconds" $times.timeout -}}
+{{- if (index . 2).upgrade -}}
+timeout: 0s
+idle_timeout: {{ include "gateway.seconds" $times.upgraded }}
+# Whatever holds for requests.
+max_stream_duration: {max_stream_duration: 0s}
+{{- else -}}
+timeout: {{ $whole }}
+idle_timeout: {{ include "gateway.seconds" $times.idleTimeout }}
+# Of a reply that the replica has finished, but its client does not read.
+flush_timeout: {{ include "gateway.duration" (list $root "listener.timeouts.stream") }}
+{{- if eq (get (last .) (first $route.services).cluster).protocol "grpc" }}
+# A call ends at its deadline, if the client has sent one (`grpc-timeout`). With this, Envoy ignores `timeout`.
+max_stream_duration: {grpc_timeout_header_max: {{ $whole }}{{ if $times.timeout }}, max_stream_duration: {{ $whole }}{{ end }}}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/*
+HTTP/1.0 has no chunks, so a proxy in front may have read another end of such a request (RFC 9112 section
+6.1). Routes see neither the version nor Transfer-Encoding: these fields tell them, and go no further.
+*/}}
+{{- define "gateway.envoy.version" -}}
+early_header_mutation_extensions:
+- name: envoy.http.early_header_mutation.header_mutation
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation
+    mutations:
+    {{- range $name, $value := dict "corelane-coding" "%REQ(TRANSFER-ENCODING)%" "corelane-version" "%PROTOCOL%" }}
+    - remove: {{ $name }}
+    - append:
+        header: {key: {{ $name }}, value: {{ $value | quote }}}
+        append_action: OVERWRITE_IF_EXISTS_OR_ADD
+    {{- end }}
+{{- end -}}
+
+{{- define "gateway.envoy.chunksOfHttp10" -}}
+- name: chunks-of-http-1-0
+  match:
+    prefix: /
+    headers:
+    - {name: corelane-coding, present_match: true}
+    - {name: corelane-version, string_match: {exact: HTTP/1.0}}
+  direct_response: {status: 400}
+  response_headers_to_add: [{header: {key: connection, value: close}}]
+{{- end -}}
+
+{{/* How the gateway speaks to the replicas of a service. Takes the root context and the protocol. */}}
+{{- define "gateway.envoy.protocol" -}}
+{{- $streams := int (first .).Values.upstream.http2Streams -}}
+{{- if eq (last .) "http1" -}}
+explicit_http_config:
+  http_protocol_options: {}
+{{- else if eq (last .) "auto" -}}
+# As the client speaks.
+use_downstream_protocol_config:
+  http_protocol_options: {}
+  http2_protocol_options:
+    max_concurrent_streams: {{ $streams }}
+{{- else -}}
+explicit_http_config:
+  http2_protocol_options:
+    max_concurrent_streams: {{ $streams }}
+{{- end -}}
+{{- end -}}
+
+{{/* Not empty if a service speaks gRPC. */}}
+{{- define "gateway.grpc" -}}
+{{- range include "gateway.services" . | fromJson -}}
+{{- if eq .protocol "grpc" }}yes{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What the gateway replies to a call is a status of gRPC, with the phrase instead of a document. */}}
+{{- define "gateway.envoy.grpcReplies" -}}
+- filter: {header_filter: {header: {name: content-type, string_match: {prefix: application/grpc}}}}
+  body_format_override: {text_format_source: {inline_string: "%LOCAL_REPLY_BODY%"}}
+{{- end -}}
+
+{{- define "gateway.guards.protocols" -}}
+{{- if eq .Values.mode "gatewayAPI" -}}
+{{- if ne .Values.upstream.protocol "http1" -}}
+{{- fail (printf "upstream.protocol is %s, but in mode gatewayAPI it is http1: set it to http1, or mode to envoy" .Values.upstream.protocol) -}}
+{{- end -}}
+{{- if .Values.upstream.health.grpc -}}
+{{- fail "upstream.health.grpc is true, but mode gatewayAPI checks health by HTTP: set it to false, or mode to envoy" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,414 @@
+"""Exchanges other than one request and one reply, through the real Envoy: streams of events, WebSockets, gRPC."""
+
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+
+import pytest
+
+from support import REPOSITORY, becomes, eventually, h2
+from support.client import Reply, ask
+from support.envoys import Gateway, endpoint, gateway_to
+from support.h2 import DATA, HEADERS, RST_STREAM, SETTINGS, Connection, frame
+from support.processes import example, free_ports, program
+from support.raw import connect, until_end
+from support.recorder import Recorder
+
+TIMEOUT = "1s"
+"""Of a gateway whose replicas are silent: it ends what the default would end after 30 s."""
+
+
+@dataclass
+class Example:
+    """A running example and what it listens on."""
+
+    process: subprocess.Popen[str]
+    url: str
+
+    def drain(self) -> None:
+        """Asks it to end as Kubernetes does."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def end(self) -> str:
+        """Waits for its end, which must be a clean one: what else it said."""
+        said, _ = self.process.communicate(timeout=20)
+        assert self.process.returncode == 0
+        return said
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[..., Example]]:
+    """Starts examples; what still runs at the end of a test is killed."""
+    with ExitStack() as stack:
+
+        def start(program: Path, *arguments: str) -> Example:
+            argv = [program, "127.0.0.1:0", *arguments]
+            process = stack.enter_context(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True))
+            stack.callback(process.kill)
+            address = process.stdout.readline().removeprefix("listening on ").strip()
+            return Example(process, f"http://{address}")
+
+        yield start
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
+    """Starts a gateway with further values in front of what listens on some URLs."""
+    with ExitStack() as stack:
+
+        def start(values: dict, *urls: str) -> Gateway:
+            replicas = [endpoint(url, url) for url in urls]
+            checked = "health" in values["upstream"]
+            change = None if checked else without_checks
+            return stack.enter_context(gateway_to(replicas, tmp_path, values, change))
+
+        yield start
+
+
+def without_checks(configuration: dict) -> None:
+    """Removes the health checks: examples have no admin port."""
+    (server,) = (x for x in configuration["static_resources"]["clusters"] if x["name"] == "server")
+    del server["health_checks"]
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The URL of a replica that accepts connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def read_until(client: socket.socket, end: bytes) -> None:
+    """Reads from a connection until `end` is there."""
+    seen = b""
+    while end not in seen:
+        data = client.recv(65536)
+        assert data, f"the connection ended: {seen!r}"
+        seen += data
+
+
+GET = b"GET /ticks HTTP/1.1\r\nhost: gateway\r\n\r\n"
+
+
+def test_events_outlast_every_timeout(
+    run: Callable[..., Example], gateway: Callable[..., Gateway]
+) -> None:
+    # Ten events in each of these times.
+    times = {"upstream": {"timeout": TIMEOUT}}
+    times["listener"] = {"timeouts": {"request": TIMEOUT, "stream": TIMEOUT, "header": TIMEOUT}}
+    replica = run(example("sse"), "100")
+    running = gateway(times, replica.url)
+    with connect(running.url) as client:
+        client.sendall(GET)
+        read_until(client, b"data: 35\n")
+        replica.drain()
+        read_until(client, b"event: bye\n")
+    assert replica.end().endswith("0 replies were cut\n")
+
+
+def test_a_replica_that_does_not_answer_is_504(
+    gateway: Callable[..., Gateway], silent: str
+) -> None:
+    reply = ask(gateway({"upstream": {"timeout": TIMEOUT}}, silent).url, "/")
+    assert (reply.status, reply.headers["content-type"]) == (504, "application/problem+json")
+
+
+def test_a_reply_that_falls_silent_is_cut(gateway: Callable[..., Gateway]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        running = gateway({"upstream": {"timeout": TIMEOUT}}, url)
+        with connect(running.url) as client:
+            client.sendall(GET)
+            replica, _ = listener.accept()
+            with replica:
+                replica.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf")
+                assert until_end(client).endswith(b"\r\n\r\nhalf")
+
+
+class WebSocket:
+    """A WebSocket (RFC 6455) over HTTP/1.1, with short messages only."""
+
+    def __init__(self, url: str, path: str = "/echo", protocol: bytes = b"websocket") -> None:
+        self.socket = connect(url)
+        self.socket.sendall(
+            b"GET %s HTTP/1.1\r\nhost: gateway\r\nconnection: upgrade\r\nupgrade: %s\r\n"
+            b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+            % (path.encode(), protocol)
+        )
+        self.unread = b""
+        head = self.until(b"\r\n\r\n")
+        self.status = int(head.split()[1])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, text: bytes) -> None:
+        """Sends a message of text."""
+        self.write(message(text))
+
+    def receive(self) -> bytes:
+        """The next message, or the close code as bytes; nothing at the end of the connection."""
+        if not (head := self.exactly(2)):
+            return b""
+        return self.exactly(head[1])
+
+    def write(self, data: bytes) -> None:
+        """Sends bytes."""
+        self.socket.sendall(data)
+
+    def read(self) -> bytes:
+        """Some bytes; none at the end."""
+        try:
+            return self.socket.recv(65536)
+        except ConnectionResetError:
+            return b""
+
+    def until(self, end: bytes) -> bytes:
+        """What comes up to `end`."""
+        while end not in self.unread:
+            data = self.read()
+            assert data, "the connection ended"
+            self.unread += data
+        found, _, self.unread = self.unread.partition(end)
+        return found
+
+    def exactly(self, size: int) -> bytes:
+        """So many bytes, or nothing if the connection ends before."""
+        while len(self.unread) < size:
+            if not (data := self.read()):
+                return b""
+            self.unread += data
+        found, self.unread = self.unread[:size], self.unread[size:]
+        return found
+
+
+class WebSocketOverHttp2(WebSocket):
+    """The same over a stream of HTTP/2 (RFC 8441)."""
+
+    def __init__(self, url: str, path: str = "/echo", protocol: bytes = b"websocket") -> None:
+        self.connection = Connection(url)
+        self.connection.until(lambda: self.connection.of(SETTINGS))
+        fields = [(b":method", b"CONNECT"), (b":protocol", protocol), (b":scheme", b"http")]
+        fields += [(b":path", path.encode()), (b":authority", b"gateway")]
+        fields += [(b"sec-websocket-version", b"13")]
+        self.connection.send(frame(HEADERS, h2.END_HEADERS, 1, h2.pack(fields)))
+        self.unread, self.seen = b"", 0
+        self.connection.until(lambda: self.connection.of(HEADERS, RST_STREAM))
+        (head, *_) = self.connection.of(HEADERS)
+        self.status = h2.status(head.payload)
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.socket.close()
+
+    def write(self, data: bytes) -> None:
+        self.connection.send(frame(DATA, 0, 1, data))
+
+    def read(self) -> bytes:
+        def frames() -> list[h2.Frame]:
+            return self.connection.of(DATA, RST_STREAM)[self.seen :]
+
+        self.connection.until(frames)
+        found = frames()
+        self.seen += len(found)
+        return b"".join(x.payload for x in found if x.kind == DATA)
+
+
+def message(text: bytes) -> bytes:
+    """A frame of text, masked with zeros."""
+    return bytes([0x81, 0x80 | len(text)]) + bytes(4) + text
+
+
+AWAY = struct.pack("!H", 1001)
+WEBSOCKETS = {"upstream": {"upgrade": ["websocket"]}}
+BOTH = pytest.mark.parametrize("over", [WebSocket, WebSocketOverHttp2])
+
+
+@BOTH
+def test_a_websocket_carries_messages_until_its_replica_drains(
+    run: Callable[..., Example], gateway: Callable[..., Gateway], over: type[WebSocket]
+) -> None:
+    replica = run(example("websocket"))
+    running = gateway(WEBSOCKETS | {"listener": {"bodyBytes": 1000}}, replica.url)
+    with over(running.url) as client:
+        assert client.status == (101 if over is WebSocket else 200)
+        # More than the body of a request may have.
+        for number in range(20):
+            client.send(b"%0100d" % number)
+            assert client.receive() == b"%0100d" % number
+        replica.drain()
+        assert client.receive() == AWAY
+        client.write(b"\x88\x82" + bytes(4) + AWAY)
+        assert replica.end().endswith("0 connections were cut\n")
+
+
+@BOTH
+def test_a_websocket_without_a_message_ends(
+    run: Callable[..., Example], gateway: Callable[..., Gateway], over: type[WebSocket]
+) -> None:
+    values = WEBSOCKETS | {"listener": {"timeouts": {"upgraded": "1s"}}}
+    running = gateway(values, run(example("websocket")).url)
+    with over(running.url) as quiet, over(running.url) as busy:
+        end = quiet.connection.socket if over is WebSocketOverHttp2 else quiet.socket
+        end.setblocking(False)
+
+        def ended() -> bool:
+            busy.send(b"still here")
+            assert busy.receive() == b"still here"
+            try:
+                return not quiet.read()
+            except BlockingIOError:
+                return False
+
+        eventually(ended, "the end of the silent one")
+        busy.send(b"and now")
+        assert busy.receive() == b"and now"
+
+
+def test_websockets_are_balanced_by_their_number(
+    run: Callable[..., Example], gateway: Callable[..., Gateway]
+) -> None:
+    replicas = [run(example("websocket")).url for _ in range(2)]
+    running = gateway(WEBSOCKETS, *replicas)
+
+    def active() -> dict[str, int]:
+        shown = ask(running.admin, "/clusters").body.decode()
+        found = re.findall(r"^server::127.0.0.1:(\d+)::rq_active::(\d+)$", shown, re.MULTILINE)
+        return {f"http://127.0.0.1:{port}": int(count) for port, count in found}
+
+    with ExitStack() as stack:
+        for kind in [WebSocket, WebSocketOverHttp2] * 4:
+            client = stack.enter_context(kind(running.url))
+            client.send(b"here")
+            assert client.receive() == b"here"
+        becomes(active, dict.fromkeys(replicas, 4))
+
+
+@BOTH
+def test_other_upgrades_are_refused(
+    run: Callable[..., Example], gateway: Callable[..., Gateway], over: type[WebSocket]
+) -> None:
+    running = gateway(WEBSOCKETS, run(example("websocket")).url)
+    with over(running.url, protocol=b"other") as client:
+        assert client.status == 403
+
+
+def test_http2_to_replicas_carries_websockets(
+    run: Callable[..., Example], gateway: Callable[..., Gateway]
+) -> None:
+    values = {"upstream": {"upgrade": ["websocket"], "protocol": "http2"}}
+    running = gateway(values, run(example("websocket")).url)
+    for kind in (WebSocket, WebSocketOverHttp2):
+        with kind(running.url) as client:
+            client.send(b"here")
+            assert client.receive() == b"here"
+
+
+GRPC = {"upstream": {"protocol": "grpc"}}
+
+
+@pytest.fixture(scope="module")
+def grpc() -> Path:
+    """The example of gRPC with its client, whose dependencies take long to build."""
+    cargo = ["cargo", "build", "--locked", "--quiet", "-p", "corelane-examples", "--all-targets"]
+    subprocess.run(cargo, cwd=REPOSITORY / "services", check=True)
+    return program("grpc")
+
+
+def test_every_kind_of_grpc_call_passes(
+    run: Callable[..., Example], gateway: Callable[..., Gateway], grpc: Path
+) -> None:
+    running = gateway(GRPC, run(grpc).url)
+    cargo = ["cargo", "test", "--locked", "--quiet", "-p", "corelane-examples", "gateway"]
+    environment = {**os.environ, "GATEWAY": urlsplit(running.url).netloc}
+    subprocess.run(cargo, cwd=REPOSITORY / "services", env=environment, check=True)
+    # Not more than it takes: a connection has several streams.
+    assert running.counted("cluster.server.upstream_cx_total") <= 20
+
+
+def grpc_web(url: str, call: str, *numbers: int, **headers: str) -> tuple[Reply, list[bytes]]:
+    """A call by gRPC-Web: the reply, and the frames of its body; the last one has the trailers."""
+    body = b"".join(b"\0\0\0\0\2\x08" + bytes([number]) for number in numbers)
+    fields = {"content-type": "application/grpc-web+proto", **headers}
+    reply = ask(url, f"/example.Counter/{call}", "POST", body=body, headers=fields)
+    frames, rest = [], reply.body
+    while rest:
+        size = int.from_bytes(rest[1:5], "big")
+        frames.append(rest[: 5 + size])
+        rest = rest[5 + size :]
+    return reply, frames
+
+
+def test_a_browser_can_call_by_grpc_web(
+    run: Callable[..., Example], gateway: Callable[..., Gateway], grpc: Path
+) -> None:
+    url = gateway(GRPC, run(grpc).url).url
+    reply, frames = grpc_web(url, "CountTo", 3)
+    assert reply.status == 200
+    assert reply.headers["content-type"] == "application/grpc-web+proto"
+    assert [x[5:] for x in frames[:3]] == [b"\x08\1", b"\x08\2", b"\x08\3"]
+    (trailers,) = frames[3:]
+    assert trailers[0] == 0x80
+    assert b"grpc-status:0" in trailers
+
+
+GRPC_STATUS = b"\x9a\xca\xc8\xb2\x12\x34\xda\x8f"
+"""The name `grpc-status` in the code of Huffman (RFC 7541 appendix B)."""
+
+
+def test_health_is_checked_by_grpc(
+    run: Callable[..., Example], gateway: Callable[..., Gateway], grpc: Path
+) -> None:
+    replica, other = run(grpc), Recorder()
+    # The other replies to any GET with 200, but not to a call.
+    health = {"grpc": True, "interval": "100ms", "unhealthyThreshold": 1}
+    values = {"upstream": {"protocol": "grpc", "health": health}}
+    running = gateway(values, replica.url, other.url)
+
+    def seen() -> tuple[int, bool]:
+        names = ("membership_healthy", "health_check.failure")
+        healthy, failures = (running.counted(f"cluster.server.{name}") for name in names)
+        return healthy, failures > 0
+
+    becomes(seen, (1, True))
+    other.close()
+
+
+def status_of_grpc(url: str, *more: tuple[bytes, bytes]) -> bytes:
+    """The status of a call that ends without a message."""
+    fields = [(b"content-type", b"application/grpc"), (b"te", b"trailers"), *more]
+    call = h2.get(b"/example.Counter/Add", *fields, method=b"POST")
+    with Connection(url) as client:
+        client.send(h2.request(1, call, b"\0" * 5))
+        assert client.outcome() == 200
+        (head,) = client.of(HEADERS)
+        assert not client.of(DATA)
+        value = head.payload.partition(GRPC_STATUS)[2]
+        return value[1 : 1 + value[0]]
+
+
+def test_a_call_ends_at_its_deadline(gateway: Callable[..., Gateway], silent: str) -> None:
+    running = gateway(GRPC, silent)
+    deadline_exceeded = b"4"
+    assert status_of_grpc(running.url, (b"grpc-timeout", b"200m")) == deadline_exceeded
+
+
+def test_an_error_of_the_gateway_is_a_status_of_grpc(gateway: Callable[..., Gateway]) -> None:
+    running = gateway(GRPC, f"http://127.0.0.1:{free_ports(1)}")
+    unavailable = b"14"
+    assert status_of_grpc(running.url) == unavailable
+    reply, _ = grpc_web(running.url, "Add", 1)
+    assert reply.headers["grpc-status"] == unavailable.decode()
+    # And no document of JSON in its message.
+    assert "{" not in reply.headers["grpc-message"]
