@@ -4,11 +4,12 @@ import argparse
 import sys
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parent.parent)
+HERE = Path(__file__).resolve().parent.parent
+sys.path[:1] = [str(HERE), str(HERE.parent / "hack")]
 
 from grafana import capacity, gateway, lanes, load_test, nodes, overview, service
 
-FOLDER = Path(__file__).resolve().parent.parent / "json"
+FOLDER = HERE / "json"
 
 DASHBOARDS = (overview, lanes, gateway, service, nodes, load_test, capacity)
 """Modules, each with the `BOARD` of one file."""

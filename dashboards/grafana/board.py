@@ -1,17 +1,49 @@
 """A dashboard: its panels on the grid, its variables, links to the others, annotations of changes."""
 
+import json
 from dataclasses import dataclass, field
 
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as model
+from grafana_foundation_sdk.models import stat
 
-from grafana import compact
 from grafana.changes import MARKS
 from grafana.variables import COMMON, Variable
+from tools import short_json
 
 WIDTH = 24
 TAG = "corelane"
+
+
+DEFAULTED = (
+    model.DashboardLink,
+    model.Panel,
+    model.VariableModel,
+    stat.Options,
+)
+"""Types whose missing members Grafana takes from its schema, as the SDK does."""
+
+
+class _Encoder(JSONEncoder):
+    """Leaves out values that Grafana assumes anyway."""
+
+    def default(self, o: object) -> object:
+        members = super().default(o)
+        if not isinstance(o, DEFAULTED):
+            return members
+        assumed = {name: _plain(value) for name, value in super().default(type(o)()).items()}
+        return {
+            name: value
+            for name, value in members.items()
+            # A type is not a default: it says how to read the rest.
+            if name == "type" or _plain(value) != assumed.get(name)
+        }
+
+
+def _plain(value: object) -> str:
+    return json.dumps(value, cls=JSONEncoder, sort_keys=True)
 
 
 @dataclass
@@ -72,7 +104,8 @@ class Board:
             .build()
         )
         built.panels = self._panels
-        return compact.text(built)
+        plain = json.loads(json.dumps(built, cls=_Encoder, sort_keys=True))
+        return short_json.text(plain) + "\n"
 
     def _id(self) -> int:
         self._ids += 1

@@ -15,7 +15,6 @@ first lines of the file may have a block between `# @schema.root` marks, for the
 `definitions` are added to those of definitions.yaml. Only those that a `$ref` names are written.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import ClassVar
 
 import yaml
 
+from tools import short_json
 from tools.errors import ToolError
 
 DEFINITIONS = Path(__file__).with_name("definitions.yaml")
@@ -139,7 +139,7 @@ def of_chart(chart: Path) -> str:
     if comments.errors:
         raise ToolError("\n".join(comments.errors))
     whole = {**schema, **({"definitions": parts} if parts else {})}
-    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+    return short_json.text(whole) + "\n"
 
 
 def _map(node: yaml.MappingNode, comments: Comments, block: Schema, parts: dict) -> Schema:

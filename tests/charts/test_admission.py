@@ -194,7 +194,10 @@ def test_so_is_one_with_the_values_of_its_users(api: Api, values: Path) -> None:
 def test_every_option_can_be_changed_in_place(api: Api, chart: str) -> None:
     # Objects of mode gatewayAPI take definitions that this server does not have: tests/gateway_api.
     cases = [case for case in golden.cases() if case.chart == chart and "api" not in case.name]
+    named = {each["metadata"].get("namespace") for case in cases for each in golden.render(case)}
     with api.namespace() as namespace:
+        for other in named - {None}:
+            api.kubectl("create", "namespace", other)
         here = ["--namespace", namespace]
         run(api, "install", RELEASE, *cases[0].arguments(), *here)
         installed = identities(objects(api, namespace))
