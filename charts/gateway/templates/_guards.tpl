@@ -133,10 +133,6 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- fail (printf "rateLimit of the route %s has burst %d and requests %d, so requests could never be reached: increase burst" $route.name (int .burst) (int .requests)) -}}
 {{- end -}}
 {{- end -}}
-{{- $protocol := $route.protocol | default $root.Values.upstream.protocol -}}
-{{- if and $route.upgrade (has $protocol (list "http2" "grpc")) -}}
-{{- fail (printf "route %s has upgrade (%s) and protocol %s, whose replicas Envoy does not ask to upgrade: use protocol http1, or remove upgrade" $route.name (join ", " $route.upgrade) $protocol) -}}
-{{- end -}}
 {{- end -}}
 
 {{/* What all routes say of a service. Takes the root context and the service. */}}

@@ -95,8 +95,7 @@ its times, and its rules: what may be retried depends on the method. */}}
 {{- $_ := set $full "path" ($route.path | default (dict "prefix" "/")) -}}
 {{- $_ := set $full "retries" (hasKey $route "retries" | ternary $route.retries $.Values.upstream.retries.attempts) -}}
 {{- $_ := set $full "milliseconds" (include "gateway.route.times" (list $ $route) | fromJson) -}}
-{{- $asked := has ($route.protocol | default $.Values.upstream.protocol) (list "http1" "auto") -}}
-{{- $_ := set $full "upgrade" (hasKey $route "upgrade" | ternary $route.upgrade (ternary $.Values.upstream.upgrade list $asked)) -}}
+{{- $_ := set $full "upgrade" (hasKey $route "upgrade" | ternary $route.upgrade $.Values.upstream.upgrade) -}}
 {{- $_ := set $full "rules" (include "gateway.route.rules" (list $ $route $full) | fromJsonArray) -}}
 {{- $routes = append $routes (merge $full (omit $route "mirror" "services" "path" "upgrade")) -}}
 {{- end -}}
