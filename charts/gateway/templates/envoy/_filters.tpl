@@ -150,6 +150,9 @@ envoy.filters.http.body_size_limit: {{ $off }}
 corelane.body_size_limit.{{ int64 .bodyBytes }}: {{ $on }}
 {{- end }}
 {{- end }}
+{{- if eq (.protocol | default $root.Values.upstream.protocol) "grpc" }}
+envoy.filters.http.grpc_web: {{ $on }}
+{{- end }}
 {{- end -}}
 {{- end -}}
 
@@ -169,8 +172,9 @@ corelane.body_size_limit.{{ int64 .bodyBytes }}: {{ $on }}
     max_request_bytes: {{ . }}
 {{- end }}
 {{- if include "gateway.grpc" . }}
-# Calls of browsers, which cannot read the trailers of gRPC. It leaves other requests alone.
+# Calls of browsers, which cannot read the trailers of gRPC.
 - name: envoy.filters.http.grpc_web
+  disabled: true
   typed_config:
     "@type": type.googleapis.com/envoy.extensions.filters.http.grpc_web.v3.GrpcWeb
 {{- end }}
