@@ -326,15 +326,49 @@ def grpc() -> Path:
     return program("grpc")
 
 
+def every_kind_of_call(url: str) -> None:
+    """Makes calls with the client of the example, which checks what comes back."""
+    cargo = ["cargo", "test", "--locked", "--quiet", "-p", "corelane-examples", "gateway"]
+    environment = {**os.environ, "GATEWAY": urlsplit(url).netloc}
+    subprocess.run(cargo, cwd=REPOSITORY / "services", env=environment, check=True)
+
+
 def test_every_kind_of_grpc_call_passes(
     run: Callable[..., Example], gateway: Callable[..., Gateway], grpc: Path
 ) -> None:
     running = gateway(GRPC, run(grpc).url)
-    cargo = ["cargo", "test", "--locked", "--quiet", "-p", "corelane-examples", "gateway"]
-    environment = {**os.environ, "GATEWAY": urlsplit(running.url).netloc}
-    subprocess.run(cargo, cwd=REPOSITORY / "services", env=environment, check=True)
+    every_kind_of_call(running.url)
     # Not more than it takes: a connection has several streams.
     assert running.counted("cluster.server.upstream_cx_total") <= 20
+
+
+def test_grpc_is_one_route_beside_others(
+    run: Callable[..., Example], tmp_path: Path, grpc: Path
+) -> None:
+    url = run(grpc).url
+    other = Recorder()
+    counter = {"name": "counter", "endpoints": [endpoint(url, url)]}
+    pages = {"name": "pages", "endpoints": [endpoint(other.url, other.admin)]}
+    routes = [
+        # Its health is checked by gRPC, and its clients may be browsers.
+        {
+            "name": "calls",
+            "path": {"prefix": "/example.Counter"},
+            "service": counter,
+            "protocol": "grpc",
+        },
+        {"name": "pages", "service": pages},
+    ]
+    with gateway_to([], tmp_path, {"routes": routes}) as running:
+        for name in ("counter", "pages"):
+            healthy = f"cluster.prod-{name}-http.membership_healthy"
+            eventually(lambda healthy=healthy: running.counted(healthy) == 1, healthy)
+        every_kind_of_call(running.url)
+        reply, frames = grpc_web(running.url, "CountTo", 1)
+        assert reply.headers["content-type"] == "application/grpc-web+proto"
+        assert len(frames) == 2
+        assert ask(running.url, "/").status == 200
+    other.close()
 
 
 def grpc_web(url: str, call: str, *numbers: int, **headers: str) -> tuple[Reply, list[bytes]]:
