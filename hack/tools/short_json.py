@@ -2,7 +2,7 @@
 
 import json
 
-WIDTH = 130
+WIDTH = 240
 
 
 def text(value: object, indent: str = "") -> str:
