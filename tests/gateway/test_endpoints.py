@@ -14,7 +14,7 @@ from support.apiserver import Api
 from support.client import ask
 from support.envoys import Gateway, gateway_to
 from support.load import Load
-from support.rendering import render
+from support.rendering import GATEWAY_VALUES, documents
 from support.servers import Server
 from support.slices import (
     ENDED,
@@ -29,6 +29,7 @@ from support.slices import (
     own_address,
 )
 
+ROUTES = [file for file in GATEWAY_VALUES if file.stem == "routes"]
 ONE, TWO, THREE = "192.0.2.1", "192.0.2.2", "192.0.2.3"
 
 
@@ -363,9 +364,13 @@ def test_bad_flags_are_named(flags: tuple[str, ...], words: str) -> None:
     assert words in result.stderr
 
 
-def test_it_takes_the_flags_of_the_chart(tmp_path: Path) -> None:
-    pod = render("gateway")["Deployment"]["spec"]["template"]["spec"]
-    (container,) = pod["initContainers"]
+@pytest.mark.parametrize("values", [(), tuple(ROUTES)])
+def test_it_takes_the_flags_of_the_chart(tmp_path: Path, values: tuple[Path, ...]) -> None:
+    options = {"values": values[0]} if values else {}
+    (deployment,) = (x for x in documents("gateway", **options) if x["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["initContainers"]
+    services = [each for each in container["args"] if each.startswith("--service=")]
+    assert len(services) == (6 if values else 1)
     none = tmp_path / "none"
     given = [each for each in container["args"] if not each.startswith("--listen=")]
     given += ["--listen=127.0.0.1:0", f"--kubeconfig={none}"]
