@@ -26,19 +26,21 @@ def test_the_files_are_what_the_code_writes() -> None:
 
 
 def test_a_file_that_was_changed_by_hand_or_is_left_over_is_named(tmp_path: Path) -> None:
-    shutil.copytree(CODE, tmp_path / "grafana")
-    shutil.copytree(REPOSITORY / "dashboards" / "json", tmp_path / "json")
-    changed = tmp_path / "json" / "corelane-lanes.json"
+    (tmp_path / "hack").symlink_to(REPOSITORY / "hack")
+    folder = tmp_path / "dashboards"
+    shutil.copytree(CODE, folder / "grafana")
+    shutil.copytree(REPOSITORY / "dashboards" / "json", folder / "json")
+    changed = folder / "json" / "corelane-lanes.json"
     changed.write_text(changed.read_text().replace("Busiest", "Laziest"))
-    (tmp_path / "json" / "corelane-old.json").write_text("{}")
-    checked = check(tmp_path, "--check")
+    (folder / "json" / "corelane-old.json").write_text("{}")
+    checked = check(folder, "--check")
     assert checked.returncode == 1
     assert checked.stderr == (
         "dashboards: not up to date: corelane-lanes.json, corelane-old.json. Run: make dashboards\n"
     )
-    assert check(tmp_path).returncode == 0
-    assert check(tmp_path, "--check").returncode == 0
-    assert not (tmp_path / "json" / "corelane-old.json").exists()
+    assert check(folder).returncode == 0
+    assert check(folder, "--check").returncode == 0
+    assert not (folder / "json" / "corelane-old.json").exists()
 
 
 def test_bad_usage_is_refused() -> None:
