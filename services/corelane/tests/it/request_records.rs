@@ -11,7 +11,9 @@ use crate::support::{
     worker::with_worker,
 };
 use bytes::Bytes;
-use corelane::{Builder, Finished, Incoming, Lane, Limits, RequestId, Timeouts, Times, Traces};
+use corelane::{
+    Builder, Finished, Incoming, Lane, Lanes, Limits, RequestId, Timeouts, Times, Traces,
+};
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::Full;
@@ -166,13 +168,16 @@ fn a_shed_request_is_told_with_its_id(#[values(Plain, Hyper)] way: Way) {
 
 #[rstest]
 fn times_and_bytes_are_told_when_the_last_byte_is_taken(#[values(Plain, Hyper)] way: Way) {
-    let (observed, told) = observed(way.builder());
+    let (observed, told) = observed(way.builder().lanes(Lanes::Count(1)));
     let handlers = Handlers::new();
     let server = Running::start(observed, handlers.factory());
     let before = SystemTime::now();
     let mut client = server.connect();
     client.send_get("/big");
     client.socket.peek(&mut [0]).expect("a reply has begun");
+    // When the lane has time for another client, this one's socket takes no more.
+    assert_eq!(server.get("/hello").status, 200);
+    assert_eq!(next(&told).what, "GET /hello");
     assert!(told.try_recv().is_err());
     assert_eq!(client.read_answer().body.len(), BIG);
     let first = next(&told);
