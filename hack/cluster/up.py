@@ -25,6 +25,9 @@ PATIENCE = 180.0
 CNI_RESULTS = Path("/var/lib/cni")
 """libcni keeps its results here, regardless of its configuration."""
 
+PLUGINS = Path("/var/lib/kubelet")
+"""The kubelet listens for device plugins here, regardless of --root-dir."""
+
 NODE_STATE = Path("/var/lib/corelane")
 """Where the platform keeps what is a node's, such as the journal of node tuning."""
 
@@ -132,7 +135,7 @@ class Start:
 
     def _places(self) -> None:
         # Mounts of the nodes' own go over them.
-        missing = [folder for folder in (CNI_RESULTS, NODE_STATE) if not folder.exists()]
+        missing = [folder for folder in (CNI_RESULTS, NODE_STATE, PLUGINS) if not folder.exists()]
         self.record.save(made_folders=[str(folder) for folder in missing])
         for folder in missing:
             folder.mkdir()
@@ -148,7 +151,8 @@ class Start:
             self._mount(
                 node.name,
                 f"mkdir {log} {own}; mount --bind {log} /var/log; mount --bind {own} {NODE_STATE}; "
-                f"mount -t tmpfs run /run; mount -t tmpfs cni {CNI_RESULTS}",
+                f"mount -t tmpfs run /run; mount -t tmpfs cni {CNI_RESULTS}; "
+                f"mount -t tmpfs kubelet {PLUGINS}",
             )
             # Pods with the node's network share the first mount's superblock: were that a container's, which is
             # read-only, privileged pods could not write either. Not over /sys, where the cgroups are.
