@@ -73,9 +73,13 @@ def _is_up(settings: Settings, record: records.Record) -> bool:
         print("The cluster is up already.")
         print(describe(settings))
         return True
-    if restarted:
-        what = "was ended by a restart of the machine"
-    elif dead:
+    if restarted or not down.pids(settings, record.content.get("namespaces", {})):
+        # Nothing of it runs: the machine restarted, or all was killed.
+        progress.say("cluster", "an earlier cluster has ended; removing what it left")
+        down.stop(settings, record)
+        record.content.clear()
+        return False
+    if dead:
         what = f"is up only in part, these ended: {', '.join(dead)} (logs: {settings.state}/logs)"
     else:
         what = f"was not started to the end; {len(left)} things of it are left, as {left[:1]}"
