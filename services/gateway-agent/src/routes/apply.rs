@@ -34,7 +34,7 @@ const START: Duration = Duration::from_millis(100);
 const STAY: Duration = Duration::from_secs(1);
 
 /// How long it stays at most. Requests that still run then go on, but are not retried.
-const STAY_AT_MOST: Duration = Duration::from_secs(30);
+const STAY_AT_MOST: Duration = Duration::from_secs(10);
 
 /// How often to ask whether they run.
 const LOOK: Duration = Duration::from_millis(200);
@@ -91,6 +91,12 @@ impl Applier {
     /// Applies the newest state whenever there is one. Never returns.
     pub(crate) async fn run(mut self, mut newest: Receiver<Option<Desired>>) {
         let mut failure = String::new();
+        if self.files.iter().all(File::exists) {
+            tokio::select! {
+                () = self.adopt() => {}
+                _ = newest.changed() => {}
+            }
+        }
         // The sender lives as long as the source, which never ends.
         while newest.borrow().is_some() || newest.changed().await.is_ok() {
             let Some(wanted) = newest.borrow_and_update().clone() else { continue };
@@ -119,6 +125,14 @@ impl Applier {
             }
             let _ = newest.changed().await;
         }
+    }
+
+    /// Waits for an Envoy with the routes of an earlier agent, for which this one needs no API server.
+    async fn adopt(&self) {
+        while !self.serves().await {
+            sleep(START).await;
+        }
+        self.status.taken_before();
     }
 
     /// Has Envoy use a state, or keeps it in the files for an Envoy that does not run yet and waits for it.

@@ -37,6 +37,11 @@ impl Status {
         self.read().written = true;
     }
 
+    /// Envoy has the routes of an earlier agent.
+    pub(crate) fn taken_before(&self) {
+        self.read().taken = true;
+    }
+
     /// There are newer routes.
     pub(crate) fn outdated(&self) {
         self.read().current = false;
