@@ -92,7 +92,7 @@ impl Fleet {
     }
 
     /// Keeps the files of these Services only, and removes those of others. Files and watches that do not change
-    /// go on.
+    /// continue.
     pub(crate) fn set(&mut self, services: &[Service]) {
         let services: BTreeMap<_, _> = services.iter().map(|it| self.placed(it)).collect();
         let folder = &self.folder;

@@ -1,4 +1,4 @@
-//! The agent beside Envoy: keeps its files up to date, and answers probes and scrapes.
+//! The agent of an Envoy: keeps its files up to date, and answers probes and scrapes.
 
 use std::io;
 use std::net::SocketAddr;

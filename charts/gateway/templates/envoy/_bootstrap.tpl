@@ -77,10 +77,9 @@ stats_config:
       {{- if include "gateway.dynamic" . }}
       # Whatever the routes name: such a cluster has a hyphen in its name, and no other has.
       - safe_regex: {regex: 'cluster\.[^.]+-[^.]+\.({{ join "|" $groups | replace "." "\\." }}).*'}
-      # What the agent asks for: which clusters and routes Envoy uses.
-      - {prefix: cluster_manager.}
-      - {prefix: http.ingress.rds.}
-      - {prefix: extension_config_discovery.}
+      # For the agent: which clusters and routes Envoy uses.
+      - {exact: cluster_manager.warming_clusters}
+      - safe_regex: {regex: '(cluster_manager\.cds|http\.ingress\.rds\.ingress|extension_config_discovery\.http_filter\.corelane\.route_rate_limits)\.(version_text|update_rejected)'}
       {{- else }}
       {{- range $cluster := include "gateway.services" . | fromJson | keys | sortAlpha }}
       {{- range $groups }}

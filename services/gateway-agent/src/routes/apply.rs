@@ -26,17 +26,17 @@ use crate::settings::Endpoints;
 /// Pause after a failure that is not Envoy's verdict.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How often to ask for an Envoy that does not run yet.
+/// Interval between questions to an Envoy that does not run yet.
 const START: Duration = Duration::from_millis(100);
 
 /// How long a cluster stays at least after its last route is gone: for requests that were routed before, and
 /// their retries.
 const STAY: Duration = Duration::from_secs(1);
 
-/// How long it stays at most. Requests that still run then go on, but are not retried.
+/// How long it stays at most. Requests that still run then continue, but are not retried.
 const STAY_AT_MOST: Duration = Duration::from_secs(10);
 
-/// How often to ask whether they run.
+/// Interval between questions whether they run.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Why a state was not applied.

@@ -76,7 +76,7 @@ impl Desired {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Update {
     pub(crate) text: String,
-    /// Equal resources have the same version, whoever writes them.
+    /// Equal resources have the same version, also of different agents.
     pub(crate) version: String,
 }
 

@@ -13,7 +13,7 @@ use crate::admin::{Admin, AdminError};
 /// How long Envoy may take to read a file.
 const READ: Duration = Duration::from_secs(30);
 
-/// How long it may take for the first endpoints and health checks of new clusters.
+/// How long Envoy may need for the first endpoints and health checks of new clusters.
 const WARM: Duration = Duration::from_secs(30);
 
 /// First and longest pause between questions. Envoy mostly needs a few milliseconds.
