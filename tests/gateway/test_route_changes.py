@@ -5,6 +5,7 @@ import json
 import socket
 import ssl
 import statistics
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ from support.processes import free_ports
 from support.raw import connect
 from support.rendering import config_maps
 from support.servers import Server
-from support.slices import READY, Agent, Agents, Slices, Wire, own_address
+from support.slices import ACCOUNT, READY, Agent, Agents, Slices, Wire, own_address
 
 MAP = "routes"
 HEAD = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
@@ -72,7 +73,7 @@ class Routes:
         server = urlsplit(kubeconfig["clusters"][0]["cluster"]["server"])
         token = kubeconfig["users"][0]["user"]["token"]
         # Its certificate is made by itself, on loopback.
-        context = ssl._create_unverified_context()  # noqa: S323
+        context = ssl._create_unverified_context()
         client = http.client.HTTPSConnection(server.hostname, server.port, context=context)
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": MAP}, "data": data}
         path = f"/api/v1/namespaces/{self.slices.namespace}/configmaps/{MAP}"
@@ -84,10 +85,10 @@ class Routes:
         client.close()
 
     @contextmanager
-    def agent(self) -> Iterator[Agent]:
-        """An agent, which is killed at the end."""
+    def agent(self, *within: str) -> Iterator[Agent]:
+        """An agent, which is killed at the end; `within` is a command that becomes it."""
         flags = (f"--routes={self.slices.namespace}/{MAP}", f"--envoy-admin=127.0.0.1:{self.admin}")
-        with self.agents.run(None, *flags) as agent:
+        with self.agents.run(None, *flags, within=within) as agent:
             yield agent
 
     @contextmanager
@@ -111,13 +112,13 @@ def routes(api: Api, tmp_path: Path) -> Iterator[Routes]:
 
 
 @pytest.fixture
-def served(start: Callable[..., Server], routes: Routes) -> Callable[[str], None]:
+def served(start: Callable[..., Server], routes: Routes) -> Callable[..., None]:
     """Starts a Service with one replica."""
 
-    def serve(name: str) -> None:
+    def serve(name: str, slices: Slices = routes.slices) -> None:
         server = start("--lanes", "1", replica=name, address=own_address())
         ports = (urlsplit(server.url).port, urlsplit(server.admin).port)
-        routes.slices.put(name, (own_address(), READY), ports=ports, service=name)
+        slices.put(name, (own_address(), READY), ports=ports, service=name)
 
     return serve
 
@@ -168,7 +169,7 @@ def echoes(peer: socket.socket, words: bytes) -> bool:
 
 
 def test_changes_lose_no_request_and_no_connection(
-    routes: Routes, served: Callable[[str], None], chat: None
+    routes: Routes, served: Callable[..., None], chat: None
 ) -> None:
     for name in ("one", "two"):
         served(name)
@@ -205,7 +206,9 @@ def test_changes_lose_no_request_and_no_connection(
                 left = routes.cluster("two")
                 gone = [agent.file_of(routes.cluster(name)) for name in ("one", "chat")]
                 eventually(
-                    lambda: not any(map(Path.exists, gone)) and clusters(gateway) == {"admin", left},
+                    lambda: (
+                        not any(map(Path.exists, gone)) and clusters(gateway) == {"admin", left}
+                    ),
                     "removed clusters",
                     # The WebSocket keeps them for a while.
                     patience=2 * PATIENCE,
@@ -219,9 +222,7 @@ def test_changes_lose_no_request_and_no_connection(
             assert gateway.process.poll() is None
 
 
-def test_what_envoy_rejects_changes_nothing(
-    routes: Routes, served: Callable[[str], None]
-) -> None:
+def test_what_envoy_rejects_changes_nothing(routes: Routes, served: Callable[..., None]) -> None:
     for name in ("one", "two"):
         served(name)
     good = routes.rendered(routes.route("one"))
@@ -259,7 +260,7 @@ def test_what_envoy_rejects_changes_nothing(
 
 
 def test_a_pod_whose_first_routes_are_rejected_is_not_ready(
-    routes: Routes, served: Callable[[str], None]
+    routes: Routes, served: Callable[..., None]
 ) -> None:
     served("one")
     routes.put(routes.route("one", **BAD))
@@ -273,9 +274,7 @@ def test_a_pod_whose_first_routes_are_rejected_is_not_ready(
             assert ask(gateway.url, "/hello").replica == "one"
 
 
-def test_an_agent_that_starts_again_goes_on(
-    routes: Routes, served: Callable[[str], None]
-) -> None:
+def test_an_agent_that_starts_again_goes_on(routes: Routes, served: Callable[..., None]) -> None:
     for name in ("one", "two"):
         served(name)
     routes.put(routes.route("one"))
@@ -291,7 +290,9 @@ def test_an_agent_that_starts_again_goes_on(
                 agent.process.wait(timeout=PATIENCE)
                 with routes.agent() as agent_after:
                     load.wait_for(20, name)
-                    eventually(lambda: agent_after.status("/routesz") == 200, "an agent that is ready")
+                    eventually(
+                        lambda: agent_after.status("/routesz") == 200, "an agent that is ready"
+                    )
                     agent = agent_after
             # Without an API server, it has what Envoy has.
             routes.agents.wire.cut()
@@ -302,7 +303,55 @@ def test_an_agent_that_starts_again_goes_on(
         assert not load.failures, load.failures[:10]
 
 
-def test_twenty_changes_under_load(routes: Routes, served: Callable[[str], None]) -> None:
+def test_a_change_waits_until_the_agent_may_read_its_services(
+    api: Api, served: Callable[..., None], tmp_path: Path
+) -> None:
+    with api.namespace() as here, api.namespace() as there:
+        near, far = Slices(api, here), Slices(api, there)
+        wire = Wire(api, tmp_path, near.account())
+        near.permit(here)
+        # As the chart has it: this ConfigMap and no other.
+        named = ("--verb=get,list,watch", "--resource=configmaps", f"--resource-name={MAP}")
+        bound = (f"--role={MAP}", f"--serviceaccount={here}:{ACCOUNT}")
+        for made in (("role", MAP, *named), ("rolebinding", MAP, *bound)):
+            result = api.kubectl("create", *made, "--namespace", here)
+            assert result.returncode == 0, result.stderr
+        wire.join()
+        routes = Routes(near, tmp_path, Agents(tmp_path, here, wire), free_ports(1))
+        served("one", near)
+        served("two", far)
+        routes.put(routes.route("one"))
+        with routes.agent() as agent:
+            agent.wait_until_ready()
+            with routes.envoy() as gateway:
+                eventually(lambda: current(agent), "the first routes")
+                other = {"name": "two", "service": {"name": "two", "namespace": there}}
+                routes.put(other)
+                assert agent.logged("verbs list and watch on endpointslices")
+                assert (current(agent), ask(gateway.url, "/hello").replica) == (False, "one")
+                far.permit(here)
+                eventually(lambda: ask(gateway.url, "/hello").replica == "two", "the new route")
+                eventually(lambda: current(agent), "the new routes")
+        wire.cut()
+
+
+def test_routes_that_would_abort_envoy_are_not_applied(routes: Routes) -> None:
+    """Each service takes one of the inotify instances of a user, of which the kernel has a limit."""
+    limit = "/proc/sys/user/max_inotify_instances"
+    script = f'echo 14 > {limit} && exec "$0" "$@"'
+    routes.put(*(routes.route(name, path={"prefix": f"/{name}"}) for name in ("a", "b", "c")))
+    with routes.agent("unshare", "--user", "--map-root-user", "sh", "-c", script) as agent:
+        (said,) = agent.logged("not applied yet: 3 new or changed services need")
+        assert "fs.inotify.max_user_instances" in said["message"]
+        assert (agent.status("/readyz"), agent.status("/healthz")) == (503, 200)
+        assert "fs.inotify.max_user_instances" in agent.missing()
+        inside = ("nsenter", f"--target={agent.process.pid}", "--user", "--preserve-credentials")
+        raised = [*inside, "sh", "-c", f"echo 15 > {limit}"]
+        assert subprocess.run(raised, check=False).returncode == 0
+        agent.wait_until_ready()
+
+
+def test_twenty_changes_under_load(routes: Routes, served: Callable[..., None]) -> None:
     """Prints how long a change takes, from the write to the first reply by its route."""
     names = [f"s{number}" for number in range(3)]
     for name in names:
