@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -115,12 +116,33 @@ def routes(api: Api, tmp_path: Path) -> Iterator[Routes]:
 def served(start: Callable[..., Server], routes: Routes) -> Callable[..., None]:
     """Starts a Service with one replica."""
 
-    def serve(name: str, slices: Slices = routes.slices) -> None:
+    def serve(name: str, slices: Slices = routes.slices, health: int = 0) -> None:
         server = start("--lanes", "1", replica=name, address=own_address())
-        ports = (urlsplit(server.url).port, urlsplit(server.admin).port)
+        ports = (urlsplit(server.url).port, health or urlsplit(server.admin).port)
         slices.put(name, (own_address(), READY), ports=ports, service=name)
 
     return serve
+
+
+class _Slow(BaseHTTPRequestHandler):
+    """Healthy, but only after most of the time that a check has."""
+
+    def do_GET(self) -> None:
+        time.sleep(0.6)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def slow() -> Iterator[int]:
+    """A port for health checks."""
+    with ThreadingHTTPServer((own_address(), 0), _Slow) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
 
 
 @pytest.fixture
@@ -169,10 +191,10 @@ def echoes(peer: socket.socket, words: bytes) -> bool:
 
 
 def test_changes_lose_no_request_and_no_connection(
-    routes: Routes, served: Callable[..., None], chat: None
+    routes: Routes, served: Callable[..., None], chat: None, slow: int
 ) -> None:
-    for name in ("one", "two"):
-        served(name)
+    served("one")
+    served("two", health=slow)
     one, two = routes.route("one"), routes.route("two")
     sockets = routes.route("chat", path={"prefix": "/chat"}, upgrade=["websocket"])
     routes.put(sockets, one)
@@ -186,7 +208,7 @@ def test_changes_lose_no_request_and_no_connection(
             with Load(gateway.url, clients=4) as load:
                 load.wait_for(50, "one")
                 connections = gateway.counted("listener.ingress.downstream_cx_total")
-                # A service that Envoy did not know.
+                # A service that Envoy did not know, and that must be checked before it gets requests.
                 routes.put(sockets, {**two, "path": {"prefix": "/hello"}}, one)
                 load.wait_for(50, "two")
                 # Only the order.

@@ -274,7 +274,12 @@ class Agents:
         if not services and not any(flag.startswith("--routes=") for flag in flags):
             services = (f"{CLUSTER}={self.namespace}/{SERVICE}:http:admin",)
         log = self.folder / f"agent-{next(self.number)}.log"
-        argv = [*within, program("gateway-agent"), "endpoints", f"--kubeconfig={self.wire.kubeconfig}"]
+        argv = [
+            *within,
+            program("gateway-agent"),
+            "endpoints",
+            f"--kubeconfig={self.wire.kubeconfig}",
+        ]
         argv += [f"--service={service}" for service in services]
         argv += [f"--folder={folder}", f"--listen=127.0.0.1:{port}", "--log-format=json", *flags]
         # A proxy of the environment is not for loopback.

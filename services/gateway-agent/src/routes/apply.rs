@@ -27,7 +27,7 @@ use crate::settings::Endpoints;
 /// Pause after a failure that is not Envoy's verdict.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Files that Envoy watches besides those of endpoints, at most: of this agent, certificates and tokens.
+/// Files that Envoy watches in addition to those of endpoints, at most: of this agent, certificates, tokens.
 const OTHER_WATCHES: usize = 12;
 
 /// Interval between questions to an Envoy that does not run yet.
@@ -183,7 +183,7 @@ impl Applier {
         Ok(())
     }
 
-    /// Envoy aborts if the kernel lets it watch no more files. The kernel counts the instances of a user, and
+    /// Envoy aborts where the kernel has no instance for a file. The kernel counts the instances of a user, and
     /// all containers of the pod have the same.
     async fn check_watches(&self, wanted: &BTreeMap<String, Value>) -> Result<(), ApplyError> {
         let starts = self.envoy.subscription(Kind::Clusters).await?.is_none();
