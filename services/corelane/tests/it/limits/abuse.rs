@@ -12,9 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use corelane::{Cut, Finished, Incoming, Lane, Limits, Placement, Timeouts};
 use h2::client::SendRequest;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Empty};
 use rstest::rstest;
 
 use super::http2::{Frames, request, status_of, with_client};
@@ -323,7 +323,7 @@ fn a_body_that_trickles_over_http2_is_answered_408_and_ends_its_stream_alone(
     assert_eq!(*cuts.lock().expect("no panic"), [Cut::SlowBody]);
 }
 
-/// Answers at once, and reads the request while it replies.
+/// Answers at once, and reads the request while it replies; `/waits` reads all of it first.
 fn talker(
     _lane: &Lane,
 ) -> impl tower::Service<
@@ -334,7 +334,14 @@ fn talker(
 > + Clone
 + use<> {
     tower::service_fn(|request: Request<Incoming>| async {
-        Ok(Response::new(request.into_body().boxed_unsync()))
+        if request.uri().path() != "/waits" {
+            return Ok(Response::new(request.into_body().boxed_unsync()));
+        }
+        let body = request.into_body().collect().await;
+        let status = if body.is_ok() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+        let mut reply = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
+        *reply.status_mut() = status;
+        Ok(reply)
     })
 }
 
@@ -353,6 +360,39 @@ fn a_client_that_talks_with_a_service_may_be_slow(#[values(Plain, Hyper)] way: W
     }
     assert_eq!(client.get("/").status, 200);
     assert!(cuts.lock().expect("no panic").is_empty());
+}
+
+/// Waits for the reply to a body that stops coming before its reply has begun: `timeouts.body` has passed.
+fn wait_for_a_body_timeout(server: &Running) {
+    let mut other = server.connect();
+    other.send("POST /waits HTTP/1.1\r\nHost: t\r\nContent-Length: 12\r\n\r\n");
+    assert_eq!(other.read_answer().status, 408);
+}
+
+#[rstest]
+fn a_client_that_talks_with_a_service_may_be_silent(#[values(Plain, Hyper)] way: Way) {
+    let timeouts = Timeouts { body: BRIEF, ..Timeouts::default() };
+    let server = Running::start(way.builder().timeouts(timeouts), talker);
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\n");
+    client.read_until(b"\r\n\r\n");
+    let (server, talking) = (&server, &mut client);
+    // As a call of gRPC that goes both ways.
+    with_client(server, |mut streams| async move {
+        let call = Request::post("http://test/").body(()).expect("a request");
+        let (reply, mut sent) = streams.send_request(call, false).expect("sent");
+        let mut heard = reply.await.expect("a head").into_body();
+        for text in ["x", "y"] {
+            wait_for_a_body_timeout(server);
+            talking.send(text);
+            talking.read_until(text.as_bytes());
+            sent.send_data(text.into(), text == "y").expect("sent");
+            assert_eq!(heard.data().await.expect("data").expect("no reset"), text);
+        }
+        assert!(heard.data().await.is_none());
+    });
+    assert_eq!(client.get("/").status, 200);
+    assert_eq!(server.refused_requests("body_timeout"), 2.0);
 }
 
 /// Connects from an address of the loopback network.
