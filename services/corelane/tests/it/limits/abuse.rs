@@ -395,6 +395,30 @@ fn a_client_that_talks_with_a_service_may_be_silent(#[values(Plain, Hyper)] way:
     assert_eq!(server.refused_requests("body_timeout"), 2.0);
 }
 
+/// Bytes of the server's that the kernel has for a client: `tx_queue` of proc_net_tcp(5).
+fn kept_by_the_kernel(server: &Running, client: &Client) -> usize {
+    let ports = [server.address, client.socket.local_addr().expect("an address")]
+        .map(|address| format!(":{:04X}", address.port()));
+    let table = std::fs::read_to_string("/proc/self/net/tcp").expect("the sockets");
+    let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let row =
+        rows.into_iter().find(|row| row[1].ends_with(&ports[0]) && row[2].ends_with(&ports[1]));
+    let queues = row.expect("the server's end")[4].split_once(':').expect("two queues");
+    usize::from_str_radix(queues.0, 16).expect("a number")
+}
+
+#[rstest]
+fn the_kernel_takes_little_for_a_client_that_does_not_read(#[values(Plain, Hyper)] way: Way) {
+    let (server, _) = start(way, Limits::default(), Timeouts::default());
+    let mut client = server.connect();
+    client.send_get("/big");
+    let kept = || kept_by_the_kernel(&server, &client);
+    server.wait_until("a part of the reply", || kept() >= 64 << 10);
+    // The lane serves others only when the socket takes no more.
+    assert!((0..20).all(|_| server.get("/hello").status == 200));
+    assert!(kept() < 512 << 10, "{} bytes", kept());
+}
+
 /// Connects from an address of the loopback network.
 pub(crate) fn connect_from(source: [u8; 4], to: SocketAddr) -> Client {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
