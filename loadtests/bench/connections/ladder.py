@@ -40,9 +40,6 @@ GATEWAY_VALUES = {
             "pending": 20_000,
             "requests": 20_000,
         },
-        # Its one thread accepts all clients before it processes the answer to its own SYN. With the
-        # default of 500 ms it would reject the requests that wait for it.
-        "connectTimeout": "10s",
     },
 }
 """What a gateway of so many connections is given; all else is the chart's default."""
@@ -134,7 +131,7 @@ class Held(Stack):
     title = "Idle and slow connections during live requests"
     arms = tuple(HELD)
     # Each slow reader holds a connection to a replica, so their number is that of the chart.
-    values = {**GATEWAY_VALUES, "upstream": {"connectTimeout": "10s"}}
+    values: ClassVar = {**GATEWAY_VALUES, "upstream": {}}
     rounds = 0.4
     tools = TOOLS
     method = (

@@ -176,7 +176,10 @@ def test_many_clients_that_do_not_read_take_little_and_fail_no_request_of_others
     with (tmp_path / "large.bin").open("wb") as file:
         file.truncate(FILE)
     server, count = start_once(static=tmp_path), 200
-    with gateway_to([endpoint(server.url, server.admin)], tmp_path) as gateway, ExitStack() as stack:
+    with (
+        gateway_to([endpoint(server.url, server.admin)], tmp_path) as gateway,
+        ExitStack() as stack,
+    ):
         eventually(lambda: ask(gateway.url, "/hello").status == 200)
         with Load(gateway.url, clients=4) as load:
             readers = [
