@@ -40,6 +40,9 @@ GATEWAY_VALUES = {
             "pending": 20_000,
             "requests": 20_000,
         },
+        # One turn of its loop serves thousands of clients before it processes the answer to its own
+        # SYN. With the default of 500 ms it would reject the requests that wait for it.
+        "connectTimeout": "10s",
     },
 }
 """What a gateway of so many connections is given; all else is the chart's default."""
@@ -131,7 +134,7 @@ class Held(Stack):
     title = "Idle and slow connections during live requests"
     arms = tuple(HELD)
     # Each slow reader holds a connection to a replica, so their number is that of the chart.
-    values: ClassVar = {**GATEWAY_VALUES, "upstream": {}}
+    values: ClassVar = {**GATEWAY_VALUES, "upstream": {"connectTimeout": "10s"}}
     rounds = 0.4
     tools = TOOLS
     method = (
