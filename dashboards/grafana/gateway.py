@@ -277,7 +277,7 @@ BOARD.row(
     lines(
         "Request failures",
         "Are requests cut off? Requests per second that timed out or were reset. Timeouts mean "
-        "that a route is silent for longer than upstream.timeout: *Service*.",
+        "that a replica is silent for longer than upstream.timeout: *Service*.",
         "reqps",
         {
             "timed out": sum_rate("envoy_http_downstream_rq_idle_timeout", GATEWAY),
@@ -304,18 +304,18 @@ BOARD.row(
     7,
     lines(
         "Ejections by reason",
-        "Why are replicas ejected? 5xx replies, connection failures, or gateway errors in a row; "
+        "Why are replicas ejected? 5xx replies; or connection failures, resets and silence in a row; "
         "and ejections not made because too many are out. See the replica's log and /lanes.",
         "none",
         {
             "failure percentage": sum_increase(
                 f"{EJECTIONS}_enforced_failure_percentage", UPSTREAM
             ),
-            "unreachable": sum_increase(
-                f"{EJECTIONS}_enforced_consecutive_local_origin_failure", UPSTREAM
-            ),
-            "consecutive 502 to 504": sum_increase(
+            "unreachable or silent": sum_increase(
                 f"{EJECTIONS}_enforced_consecutive_gateway_failure", UPSTREAM
+            ),
+            "unreachable (gatewayAPI)": sum_increase(
+                f"{EJECTIONS}_enforced_consecutive_local_origin_failure", UPSTREAM
             ),
             "not ejected: too many": sum_increase(f"{EJECTIONS}_overflow", UPSTREAM),
         },

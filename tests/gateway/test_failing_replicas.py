@@ -1,5 +1,6 @@
 """A replica that fails what it is asked: what is repeated, and what leaves the rotation."""
 
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support import eventually
+from support import becomes, eventually
 from support.client import Client, ask
 from support.envoys import endpoint, gateway_to
 from support.load import Load
@@ -21,9 +22,10 @@ def failing(how: str) -> Iterator[tuple[str, Counter[str]]]:
     """URL of a replica whose health check is good, and the requests that it has seen by method.
 
     Asked for anything else it answers 500 (`answer`), 503 as a server that is overloaded (`overload`) or
-    did not start the request (`shed`), or ends the connection (`hang up`).
+    did not start the request (`shed`), ends the connection (`hang up`), or says nothing (`silence`).
     """
     seen: Counter[str] = Counter()
+    ends = threading.Event()
 
     class Replica(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -33,7 +35,9 @@ def failing(how: str) -> Iterator[tuple[str, Counter[str]]]:
             healthy = self.path == "/readyz"
             if not healthy:
                 seen[self.command] += 1
-            if not healthy and how == "hang up":
+            if not healthy and how in ("hang up", "silence"):
+                if how == "silence":
+                    ends.wait()
                 self.close_connection = True
                 return
             self.send_response(200 if healthy else 500 if how == "answer" else 503)
@@ -56,6 +60,7 @@ def failing(how: str) -> Iterator[tuple[str, Counter[str]]]:
         try:
             yield f"http://127.0.0.1:{server.server_port}", seen
         finally:
+            ends.set()
             server.shutdown()
             thread.join()
 
@@ -102,6 +107,66 @@ def test_a_replica_that_fails_everything_is_left_out_though_its_check_is_good(
             assert {client.ask("/hello").status for _ in range(50)} == {200}
             client.close()
             assert seen.total() == before
+
+
+@pytest.mark.parametrize(
+    "times",
+    [{"timeout": "800ms"}, {"retries": {"perTryTimeout": "200ms"}}],
+    ids=lambda each: str(*each),
+)
+def test_a_replica_that_never_answers_is_left_out_though_its_check_is_good(
+    server: Server, tmp_path: Path, times: dict
+) -> None:
+    name = "cluster.server.outlier_detection.ejections_enforced_consecutive_gateway_failure"
+    with failing("silence") as (url, seen):
+        replicas = [endpoint(url, url), endpoint(server.url, server.admin)]
+        # Each of two idle replicas gets requests: those that the silent one has would keep it from more.
+        outliers = {"ejectionTime": "10m", "maxEjectionTime": "10m"}
+        more = {"outliers": outliers, "balancing": {"policy": "round-robin"}}
+        with gateway_to(replicas, tmp_path, values={"upstream": {**times, **more}}) as gateway:
+            eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 2)
+            client = Client(gateway.url)
+            # One after the other, and each answered: by the other one, where the silent one had it first.
+            for _ in range(100):
+                if gateway.counted(name):
+                    break
+                assert client.ask("/hello").status == 200
+            assert gateway.counted(name) == 1
+            before = seen.total()
+            assert before >= 3
+            assert {client.ask("/hello").status for _ in range(50)} == {200}
+            client.close()
+            assert seen.total() == before
+
+
+def test_a_replica_that_is_back_waits_for_its_health_check_only(
+    start: Callable[..., Server], tmp_path: Path
+) -> None:
+    good, killed = start(replica="good"), start(replica="killed")
+    replicas = [endpoint(each.url, each.admin) for each in (good, killed)]
+    with gateway_to(replicas, tmp_path) as gateway:
+        eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 2)
+        with Load(gateway.url, clients=4) as load:
+            load.wait_for(1, "killed")
+            killed.process.kill()
+            killed.process.wait()
+            checks = gateway.counted("cluster.server.health_check.attempt")
+            ejected = "cluster.server.outlier_detection.ejections_active"
+            eventually(lambda: gateway.counted(ejected) == 1, "an ejection")
+            eventually(lambda: gateway.counted(ejected) == 0, "its end")
+            # Of both replicas, each second: as many as it takes to see that one is gone, and one more.
+            assert gateway.counted("cluster.server.health_check.attempt") - checks <= 2 * 4
+            becomes(lambda: gateway.counted("cluster.server.membership_healthy"), 1)
+            good_ones = gateway.counted("cluster.server.health_check.success")
+            again = subprocess.Popen(killed.process.args, stderr=subprocess.DEVNULL)
+            try:
+                load.wait_for(1, "killed")
+                # Its first one, and those of the other meanwhile.
+                assert gateway.counted("cluster.server.health_check.success") - good_ones <= 3
+            finally:
+                again.kill()
+                again.wait()
+        assert not load.failures
 
 
 def test_the_only_replica_is_not_left_out(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import product
+from typing import ClassVar
 
 from loadtests.bench import networks
 from loadtests.bench.connections.clients import Holders, holders, live, quantiles
@@ -39,8 +40,8 @@ GATEWAY_VALUES = {
             "pending": 20_000,
             "requests": 20_000,
         },
-        # Its one thread accepts all clients before it processes the answer to its own SYN. With the
-        # default of 500 ms it would reject the requests that wait for it.
+        # One turn of its loop serves thousands of clients before it processes the answer to its own
+        # SYN. With the default of 500 ms it would reject the requests that wait for it.
         "connectTimeout": "10s",
     },
 }
@@ -54,8 +55,10 @@ class Stack(Part):
 
     scenario = "ladder"
 
+    values: ClassVar = GATEWAY_VALUES
+
     def prepare(self, stand: ConnectionsStand) -> None:
-        self._configuration = configuration(stand.programs.tools, REPLICAS, GATEWAY_VALUES)
+        self._configuration = configuration(stand.programs.tools, REPLICAS, self.values)
         self._root = stand.folder / "static"
         if not self._root.exists():
             self._root.mkdir()
@@ -130,6 +133,8 @@ class Held(Stack):
     name = "held"
     title = "Idle and slow connections during live requests"
     arms = tuple(HELD)
+    # Each slow reader holds a connection to a replica, so their number is that of the chart.
+    values: ClassVar = {**GATEWAY_VALUES, "upstream": {"connectTimeout": "10s"}}
     rounds = 0.4
     tools = TOOLS
     method = (

@@ -4,6 +4,7 @@ import re
 import select
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,7 @@ from support.h2 import (
     pack,
     request,
 )
+from support.load import Load
 from support.raw import connect, replies, until_end
 from support.recorder import Recorder
 from support.servers import Server
@@ -159,6 +161,39 @@ def test_a_trickle_does_not_move_the_limit(gateway: Gateway) -> None:
 
 LARGE = b"/static/large.bin"
 WHOLE = b"GET " + LARGE + b" HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n"
+
+
+def kept_by_the_kernel(url: str) -> int:
+    """Bytes that wait in the kernel for the clients of a port: `tx_queue` of proc_net_tcp(5)."""
+    port = f":{int(url.rpartition(':')[2]):04X}"
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(int(row[4].split(":")[0], 16) for row in rows if row[1].endswith(port))
+
+
+def test_many_clients_that_do_not_read_take_little_and_fail_no_request_of_others(
+    start_once: Callable[..., Server], tmp_path: Path
+) -> None:
+    with (tmp_path / "large.bin").open("wb") as file:
+        file.truncate(FILE)
+    server, count = start_once(static=tmp_path), 200
+    with (
+        gateway_to([endpoint(server.url, server.admin)], tmp_path) as gateway,
+        ExitStack() as stack,
+    ):
+        eventually(lambda: ask(gateway.url, "/hello").status == 200)
+        with Load(gateway.url, clients=4) as load:
+            readers = [
+                stack.enter_context(connect(gateway.url, receive_bytes=4096)) for _ in range(count)
+            ]
+            for reader in readers:
+                reader.sendall(WHOLE)
+            for reader in readers:
+                assert reader.recv(1) == b"H"
+            load.wait_for(200)
+            # Gateway and server have filled what they are given: without a limit, 4 MiB of each.
+            for each in (gateway, server):
+                assert kept_by_the_kernel(each.url) < count * 512 * 1024
+        assert not load.failures
 
 
 def test_clients_that_do_not_read_are_ended(gateways: tuple[Gateway, Gateway]) -> None:

@@ -48,6 +48,10 @@ against clients, those of _upstream.tpl against replicas.
 worker (SO_REUSEPORT) by itself. */}}
 {{- define "gateway.envoy.tcp" -}}
 tcp_backlog_size: {{ int .Values.listener.backlog }}
+# TCP_NOTSENT_LOWAT (tcp(7)) of the connections too: the kernel takes so many bytes beyond those that it may send
+# at once. Otherwise it takes up to 4 MiB for a client that reads nothing, and a worker a millisecond to copy them.
+socket_options:
+- {description: TCP_NOTSENT_LOWAT, level: 6, name: 25, int_value: 65536, state: STATE_PREBIND}
 {{- include "gateway.envoy.locality" . }}
 {{- include "gateway.envoy.buffers" . | nindent 0 }}
 {{- if .Values.listener.keepalive.probes }}

@@ -3,8 +3,8 @@ What long exchanges need, and protocols other than plain HTTP/1.1 from client to
 */}}
 
 {{/*
-A reply may take any time while bytes pass, unless its route has a limit. Before it begins, silence is
-answered with 504. Takes the root context, a route, one of its rules and all services.
+A reply may take any time while bytes pass, unless its route has a limit. Takes the root context, a route, one
+of its rules and all services.
 */}}
 {{- define "gateway.envoy.routeTimeouts" -}}
 {{- $root := first . -}}
@@ -18,7 +18,8 @@ idle_timeout: {{ include "gateway.seconds" $times.upgraded }}
 max_stream_duration: {max_stream_duration: 0s}
 {{- else -}}
 timeout: {{ $whole }}
-idle_timeout: {{ include "gateway.seconds" $times.idleTimeout }}
+# Silence before a reply ends first by the timeout of its attempt, which outlier detection counts.
+idle_timeout: {{ include "gateway.seconds" (ternary (add $times.idleTimeout 1000) 0 (gt (int64 $times.idleTimeout) 0)) }}
 # Of a reply that the replica has finished, but its client does not read.
 flush_timeout: {{ include "gateway.duration" (list $root "listener.timeouts.stream") }}
 {{- if eq (get (last .) (first $route.services).cluster).protocol "grpc" }}

@@ -96,25 +96,17 @@ that are written: each is written once. */}}
     {{- with include "gateway.envoy.hashed" (list $root . $services) }}
     {{- . | nindent 4 }}
     {{- end }}
-    {{- if or $rule.again $rule.once }}
-    {{- $policy := printf "%s_%d" (ternary "again" "once" (hasKey $rule "again")) (int64 .retries) }}
+    {{- $silence := ternary 0 .milliseconds.idleTimeout (hasKey $rule "upgrade") | int64 }}
+    {{- $attempts := ternary .retries 0 (or (hasKey $rule "again") (hasKey $rule "once")) | int64 }}
+    {{- $kind := hasKey $rule "again" | ternary "again" "once" }}
+    {{- $policy := printf "%s_%d_%d" $kind $attempts $silence }}
     {{- if hasKey $policies $policy }}
     retry_policy: *retry_{{ $policy }}
     {{- else }}
     {{- $_ := set $policies $policy true }}
     retry_policy: &retry_{{ $policy }}
-      {{- if $rule.again }}
-      # A second run does no harm: retry whatever failed before the reply began.
-      retry_on: connect-failure,refused-stream,reset,retriable-headers
-      {{- if $root.Values.upstream.retries.perTryTimeout }}
-      per_try_timeout: {{ include "gateway.duration" (list $root "upstream.retries.perTryTimeout") }}
-      {{- end }}
-      {{- else }}
-      # At most one run: retry only if no handler was started.
-      retry_on: connect-failure,refused-stream,reset-before-request,retriable-headers
-      {{- end }}
-      {{- include "gateway.envoy.retryPolicy" (list $root .retries) | nindent 6 }}
-    {{- end }}
+      {{- include "gateway.envoy.attempt" (list $root $kind $silence) | nindent 6 }}
+      {{- include "gateway.envoy.retryPolicy" (list $root $attempts) | nindent 6 }}
     {{- end }}
   {{- if $rule.upgrade }}
   # HTTP/2 has no such field (RFC 8441 section 5.1), but replicas that speak HTTP/1.1 require it.
@@ -229,6 +221,24 @@ route_config:
     - name: redirect
       match: {prefix: /}
       redirect: {https_redirect: true, port_redirect: {{ int .Values.service.httpsPort }}, response_code: PERMANENT_REDIRECT}
+{{- end -}}
+
+{{/* What ends an attempt before its reply begins, and which others follow it. Takes the root context, again or
+once, and the milliseconds of silence. */}}
+{{- define "gateway.envoy.attempt" -}}
+{{- $again := eq (index . 1) "again" -}}
+{{- if $again -}}
+# A second run does no harm: retry whatever failed before the reply began.
+retry_on: connect-failure,refused-stream,reset,retriable-headers
+{{- else -}}
+# At most one run: retry only if no handler was started.
+retry_on: connect-failure,refused-stream,reset-before-request,retriable-headers
+{{- end }}
+{{- if and $again (first .).Values.upstream.retries.perTryTimeout }}
+per_try_timeout: {{ include "gateway.duration" (list (first .) "upstream.retries.perTryTimeout") }}
+{{- else if last . }}
+per_try_timeout: {{ include "gateway.seconds" (last .) }}
+{{- end }}
 {{- end -}}
 
 {{/* Takes the root context and how often. */}}

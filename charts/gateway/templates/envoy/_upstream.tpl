@@ -32,9 +32,7 @@ The replicas: how they are balanced, judged and limited. How they are found is i
         # Shorter than the server's timeouts.idle: the side that sends next must be the one that closes.
         idle_timeout: {{ include "gateway.duration" (list . "upstream.idleTimeout") }}
       {{- include "gateway.envoy.protocol" (list . $both.service.protocol) | nindent 6 }}
-      {{- if .Values.upstream.outliers.failurePercent }}
       {{- include "gateway.envoy.failures" . | nindent 6 }}
-      {{- end }}
   {{- include "gateway.envoy.health" $both | nindent 2 }}
   {{- include "gateway.envoy.limits" . | nindent 2 }}
 {{- end -}}
@@ -74,16 +72,15 @@ ignore_health_on_host_removal: true
 {{- with $root.Values.upstream.outliers }}
 outlier_detection:
   interval: 1s
-  # Only failures to talk to a replica eject it. Its own 5xx do not: a replica that sheds load or
-  # answers with errors would take the others down with it.
-  split_external_local_origin_errors: true
-  consecutive_local_origin_failure: {{ int .consecutiveFailures }}
-  enforcing_consecutive_local_origin_failure: 100
+  # Only failures to talk to a replica in a row eject it: no connection, a reset, or no reply in time, which
+  # Envoy counts as 503 and 504. Its own 5xx count as 500 (gateway.envoy.failures): a replica that sheds load or
+  # answers with errors would take the others down with it. Local failures are not counted apart
+  # (split_external_local_origin_errors), because each request that a silent replica is given would end the row.
+  consecutive_gateway_failure: {{ int .consecutiveFailures }}
+  enforcing_consecutive_gateway_failure: 100
   enforcing_consecutive_5xx: 0
-  enforcing_consecutive_gateway_failure: 0
   # Statistics over replicas need more of them than a small service has.
   enforcing_success_rate: 0
-  enforcing_local_origin_success_rate: 0
   base_ejection_time: {{ include "gateway.duration" (list $root "upstream.outliers.ejectionTime") }}
   max_ejection_time: {{ include "gateway.duration" (list $root "upstream.outliers.maxEjectionTime") }}
   max_ejection_percent: {{ int .maxPercent }}

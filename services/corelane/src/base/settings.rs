@@ -299,11 +299,12 @@ pub struct Timeouts {
     /// ([`Builder::park_after`](crate::Builder::park_after)), this timeout applies. Default 10 s; 100 ms
     /// to 1 h.
     pub header: Duration,
-    /// Longest wait for the next bytes of a request's body, while the service waits for them. After
-    /// it, the body fails with [`BodyError::TimedOut`](crate::BodyError); if the head of the reply is
-    /// not ready yet, the handler is dropped and the request answered `408`. An HTTP/1.1 connection is
-    /// then closed. Until the head is ready, [`Timeouts::request`] bounds the whole body too. Default
-    /// 30 s; 100 ms to 1 h.
+    /// Longest wait for the next bytes of a request's body, while the service waits for them and until
+    /// the head of the reply is ready. After it, the body fails with
+    /// [`BodyError::TimedOut`](crate::BodyError), the handler is dropped and the request answered
+    /// `408`. An HTTP/1.1 connection is then closed. [`Timeouts::request`] bounds the whole body, also
+    /// until the head is ready. After that, a client may be silent for any time, as in a call of gRPC
+    /// in both directions. Default 30 s; 100 ms to 1 h.
     pub body: Duration,
     /// Longest time from a request's header to the head of its reply, including the wait in the queue.
     /// After it, the handler is dropped and the client receives `503`. A body that is streamed after

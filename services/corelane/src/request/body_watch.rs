@@ -114,10 +114,10 @@ struct Watched {
 /// What a sweep compares the senders of bodies with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyPatience {
-    /// Longest wait for the next bytes.
+    /// Longest wait for the next bytes, until the head of the reply is ready. After it, the service
+    /// and its client may talk at any speed, as in a call of gRPC that goes both ways.
     pub(crate) allowed: Duration,
-    /// Until the head of the reply is ready. After it, the service and its client may talk at any
-    /// speed.
+    /// Until then too.
     pub(crate) pace: Pace,
     pub(crate) now: Instant,
     /// Time since the last sweep.
@@ -137,7 +137,7 @@ impl Watched {
 
     /// Whether the reader has waited for too long.
     fn is_late(&mut self, waits: u32, patience: &BodyPatience) -> bool {
-        if waits & 1 == 0 || waits != self.seen {
+        if self.answered || waits & 1 == 0 || waits != self.seen {
             (self.seen, self.since) = (waits, patience.now);
         }
         patience.now.saturating_duration_since(self.since) > patience.allowed
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_reader_that_waits_expires() {
+    fn only_a_reader_that_waits_before_its_reply_expires() {
         let bodies = Bodies::default();
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
@@ -227,6 +227,11 @@ mod tests {
         assert_eq!(expired(32), [Cut::BodyTimeout], "polled again, without a byte");
         assert_eq!(watch.cut(), Some(Cut::BodyTimeout));
         assert_eq!(expired(40), [], "counted once");
+        let (key, watch) = bodies.watch(at(40), 1, any);
+        watch.wait(Waker::noop());
+        bodies.set_answered(key);
+        assert_eq!(expired(41), [], "first seen waiting");
+        assert_eq!(expired(50), [], "answered");
     }
 
     #[test]

@@ -12,9 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use corelane::{Cut, Finished, Incoming, Lane, Limits, Placement, Timeouts};
 use h2::client::SendRequest;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Empty};
 use rstest::rstest;
 
 use super::http2::{Frames, request, status_of, with_client};
@@ -323,7 +323,7 @@ fn a_body_that_trickles_over_http2_is_answered_408_and_ends_its_stream_alone(
     assert_eq!(*cuts.lock().expect("no panic"), [Cut::SlowBody]);
 }
 
-/// Answers at once, and reads the request while it replies.
+/// Answers at once, and reads the request while it replies; `/waits` reads all of it first.
 fn talker(
     _lane: &Lane,
 ) -> impl tower::Service<
@@ -334,7 +334,14 @@ fn talker(
 > + Clone
 + use<> {
     tower::service_fn(|request: Request<Incoming>| async {
-        Ok(Response::new(request.into_body().boxed_unsync()))
+        if request.uri().path() != "/waits" {
+            return Ok(Response::new(request.into_body().boxed_unsync()));
+        }
+        let body = request.into_body().collect().await;
+        let status = if body.is_ok() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+        let mut reply = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
+        *reply.status_mut() = status;
+        Ok(reply)
     })
 }
 
@@ -353,6 +360,63 @@ fn a_client_that_talks_with_a_service_may_be_slow(#[values(Plain, Hyper)] way: W
     }
     assert_eq!(client.get("/").status, 200);
     assert!(cuts.lock().expect("no panic").is_empty());
+}
+
+/// Waits for the reply to a body that stops coming before its reply has begun: `timeouts.body` has passed.
+fn wait_for_a_body_timeout(server: &Running) {
+    let mut other = server.connect();
+    other.send("POST /waits HTTP/1.1\r\nHost: t\r\nContent-Length: 12\r\n\r\n");
+    assert_eq!(other.read_answer().status, 408);
+}
+
+#[rstest]
+fn a_client_that_talks_with_a_service_may_be_silent(#[values(Plain, Hyper)] way: Way) {
+    let timeouts = Timeouts { body: BRIEF, ..Timeouts::default() };
+    let server = Running::start(way.builder().timeouts(timeouts), talker);
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\n");
+    client.read_until(b"\r\n\r\n");
+    let (server, talking) = (&server, &mut client);
+    // As a call of gRPC that goes both ways.
+    with_client(server, |mut streams| async move {
+        let call = Request::post("http://test/").body(()).expect("a request");
+        let (reply, mut sent) = streams.send_request(call, false).expect("sent");
+        let mut heard = reply.await.expect("a head").into_body();
+        for text in ["x", "y"] {
+            wait_for_a_body_timeout(server);
+            talking.send(text);
+            talking.read_until(text.as_bytes());
+            sent.send_data(text.into(), text == "y").expect("sent");
+            assert_eq!(heard.data().await.expect("data").expect("no reset"), text);
+        }
+        assert!(heard.data().await.is_none());
+    });
+    assert_eq!(client.get("/").status, 200);
+    assert_eq!(server.refused_requests("body_timeout"), 2.0);
+}
+
+/// Bytes of the server's that the kernel has for a client: `tx_queue` of proc_net_tcp(5).
+fn kept_by_the_kernel(server: &Running, client: &Client) -> usize {
+    let ports = [server.address, client.socket.local_addr().expect("an address")]
+        .map(|address| format!(":{:04X}", address.port()));
+    let table = std::fs::read_to_string("/proc/self/net/tcp").expect("the sockets");
+    let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let row =
+        rows.into_iter().find(|row| row[1].ends_with(&ports[0]) && row[2].ends_with(&ports[1]));
+    let queues = row.expect("the server's end")[4].split_once(':').expect("two queues");
+    usize::from_str_radix(queues.0, 16).expect("a number")
+}
+
+#[rstest]
+fn the_kernel_takes_little_for_a_client_that_does_not_read(#[values(Plain, Hyper)] way: Way) {
+    let (server, _) = start(way, Limits::default(), Timeouts::default());
+    let mut client = server.connect();
+    client.send_get("/big");
+    let kept = || kept_by_the_kernel(&server, &client);
+    server.wait_until("a part of the reply", || kept() >= 64 << 10);
+    // The lane serves others only when the socket takes no more.
+    assert!((0..20).all(|_| server.get("/hello").status == 200));
+    assert!(kept() < 512 << 10, "{} bytes", kept());
 }
 
 /// Connects from an address of the loopback network.
