@@ -12,7 +12,7 @@ from statistics import quantiles
 from loadtests.bench.experiment.page import Page, middle
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.experiment.servers import running
+from loadtests.bench.experiment.servers import HOST, running
 from loadtests.bench.gateway import proxies
 from loadtests.bench.gateway.counted import counted
 from loadtests.bench.gateway.experiment import LOOPS, rate, turn
@@ -104,6 +104,12 @@ def _http2(streams: int) -> dict[str, object]:
     return {"upstream": {"protocol": "http2", "http2Streams": streams}}
 
 
+def _traced(*, attempts: bool) -> dict[str, object]:
+    """No collector is needed where nothing is sampled."""
+    known = {"enabled": True, "host": HOST, "protocol": "http", "percent": 0}
+    return {"tracing": {**known, "attempts": attempts}}
+
+
 COMMON = "common_http_protocol_options"
 TIMERS = {"stream_idle_timeout": "0s", "request_timeout": "0s", "request_headers_timeout": "0s"}
 REMOTE = {"perClient": {"requests": 1_000_000, "burst": 1_000_000, "addresses": 1000}}
@@ -174,6 +180,12 @@ LEVERS = {
     ),
     "no pool idle timer": Lever(
         "upstream `idle_timeout: 0s`", patches={"protocol": {COMMON: {"idle_timeout": "0s"}}}
+    ),
+    "tracing": Lever("`tracing.enabled`, no request sampled", _traced(attempts=False)),
+    "no spans of attempts": Lever(
+        "`tracing.attempts: false`, against `true`",
+        _traced(attempts=False),
+        against=_traced(attempts=True),
     ),
     "no access log": Lever("`accessLog.enabled: false`", {"accessLog": {"enabled": False}}),
     "router alone": Lever("no other HTTP filter", more=_router_alone),
