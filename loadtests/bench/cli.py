@@ -11,6 +11,7 @@ from loadtests.bench.experiment import command
 from loadtests.bench.experiment.plan import Experiment
 from loadtests.bench.field.experiment import Field
 from loadtests.bench.gateway.experiment import Gateway
+from loadtests.bench.gateway.levers import Levers
 from loadtests.bench.instructions.experiment import Instructions
 from loadtests.bench.mixed.experiment import Mixed
 from loadtests.bench.soak.experiment import Soak
@@ -23,6 +24,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     for experiment in (
         Field(),
         Gateway(),
+        Levers(),
         Balancing(),
         Capacity(),
         Connections(),

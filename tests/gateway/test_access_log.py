@@ -59,17 +59,22 @@ def test_a_percentage_of_the_rest_is_logged(server: Server, tmp_path: Path) -> N
     assert gateway.log.read_text().count("/hello") < 300
 
 
-def test_a_request_is_a_span_and_each_attempt_another(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("attempts", [False, True])
+def test_a_request_is_a_span_and_each_attempt_another_if_wanted(
+    server: Server, tmp_path: Path, attempts: bool
+) -> None:
     with collector() as spans:
         tracing = {"enabled": True, "protocol": "http", "host": "127.0.0.1", "port": spans.port}
-        values = {"tracing": {**tracing, "percent": 100}}
+        values = {"tracing": {**tracing, "percent": 100, "attempts": attempts}}
         with gateway_with(values, server, tmp_path) as gateway:
             assert ask(gateway.url, "/hello").status == 200
             trace = gateway.logged("/hello")["trace_id"]
-            eventually(lambda: len(spans.spans) == 2, "two spans")
+            # That of the request is the last one.
+            eventually(lambda: len(spans.spans) == 1 + attempts, "the spans")
             (whole,) = (span for span in spans.spans if not span.parent)
-            (attempt,) = (span for span in spans.spans if span.parent)
-            assert attempt.parent == whole.identifier
+            assert [span.parent for span in spans.spans if span.parent] == [
+                whole.identifier
+            ] * attempts
             assert {(span.service, span.trace) for span in spans.spans} == {
                 ("corelane-gateway", trace)
             }

@@ -1,4 +1,4 @@
-"""`bench gateway`: every proxy answers from the same pool, and the target is judged within rounds."""
+"""`bench gateway` and `bench levers`: every proxy answers from the same pool, and rounds and pairs are judged within themselves."""
 
 import subprocess
 import sys
@@ -6,11 +6,24 @@ from pathlib import Path
 
 import pytest
 
+from loadtests.bench.experiment.builds import Programs
+from loadtests.bench.experiment.plan import Plan
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.gateway import proxies
 from loadtests.bench.gateway.experiment import Gateway
-from loadtests.bench.gateway.proxies import GATEWAY, HAPROXY, LEAN, LOGS, MINIMAL, NGINX
+from loadtests.bench.gateway.levers import CHANGED, LEVERS, PAIRS, SHIPPED, Levers
+from loadtests.bench.gateway.proxies import (
+    GATEWAY,
+    HAPROXY,
+    LEAN,
+    LOGS,
+    MINIMAL,
+    NGINX,
+    Endpoint,
+    PoolStand,
+)
 from support import REPOSITORY
+from tools import resolve
 
 pytestmark = pytest.mark.nightly
 
@@ -67,3 +80,49 @@ def test_ratios_are_of_the_same_round() -> None:
     assert f"{GATEWAY} takes 1.10 (1.10–1.50) at the same rate" in text
     assert "That meets the target of at most 1.15" in text
     assert "That misses the target of at most 1.15" in reading([24.0, 48.0, 28.8])
+
+
+@pytest.fixture(scope="module")
+def stand() -> PoolStand:
+    tools = resolve.ensure(["helm", "supervisord", "envoy"])
+    pool = [Endpoint(port=9001, admin_port=9002)]
+    programs, rendered = Programs(Path(), Path(), tools), proxies.configuration(tools, pool)
+    return PoolStand(Plan(1), (0, 1), programs=programs, endpoints=pool, rendered=rendered)
+
+
+@pytest.mark.parametrize("name", LEVERS)
+def test_a_lever_is_a_change_that_envoy_accepts(
+    stand: PoolStand, name: str, tmp_path: Path
+) -> None:
+    shipped, changed = LEVERS[name].arms(stand)
+    assert (shipped.text == changed.text) == (name == "nothing")
+    argv = changed.argv(stand.programs, "127.0.0.1:1", tmp_path)
+    result = subprocess.run(
+        [*argv, "--mode", "validate"], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_lever_is_measured_in_pairs(binary: Path, tmp_path: Path) -> None:
+    chosen = ["--only", "no HTTP/1.0", "--rate", "200", "--server", binary]
+    result = bench("levers", tmp_path, *chosen)
+    assert result.returncode == 0, result.stderr
+    record = Record.read(tmp_path / "bench-levers.json")
+    assert len(record.rows) == 2 * 2 * PAIRS
+    assert all(row["requests"] > 0 == row["wrong"] and row["beside_us"] > 0 for row in record.rows)
+
+
+def test_a_change_is_told_by_its_pairs() -> None:
+    row = {"lever": "no retries", "loop": "closed", "round": 1, "requests": 1, "wrong": 0}
+    # Each pair is 10% cheaper than its own, whatever the machine did meanwhile.
+    costs = [(0, SHIPPED, 20.0), (0, CHANGED, 18.0), (1, SHIPPED, 60.0), (1, CHANGED, 54.0)]
+    row |= {"lanes": {"0": 3, "1": 1}, "beside_us": 1.0, "latency_us": {"hello": {"99": 1.0}}}
+    rows = [{**row, "pair": pair, "arm": arm, "cpu_us": cost} for pair, arm, cost in costs]
+    plan = {"profile": "release", "options": {"lanes": 2, "instructions": False}}
+    machine = {"date": "today", "cpu": "a CPU", "cores": 2, "kernel": "Linux", "sources": "x"}
+    record = Record("levers", plan, machine=machine, cpus=[0, 1], rows=rows)
+    lines = Levers().page(record).markdown.splitlines()
+    line = [line for line in lines if line.startswith("| no retries ")][-1]
+    cells = [cell.strip() for cell in line.split("|")]
+    assert cells[3] == "-10.0 (-10.0 to -10.0)"
+    assert cells[6] == "1.50"

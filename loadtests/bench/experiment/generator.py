@@ -138,6 +138,7 @@ def measured(
     return {
         **result,
         "cpu_us": used / requests * 1e6,
+        "beside_us": result["beside_cpu_seconds"] / requests * 1e6,
         "busy": used / result["seconds"],
     }
 
@@ -149,8 +150,9 @@ def cpu_of(
     after; and what the rest of the machine did meanwhile, without the servers `beside` it."""
     watch, known = cpu.Watch(process.cpu_seconds), _sum(beside)
     result = load.measure(part)
-    seen = watch.seen(_sum(beside) - known + result["generator_cpu_seconds"])
-    return seen.pop("cpu_seconds"), {**result, **seen}
+    used = _sum(beside) - known
+    seen = watch.seen(used + result["generator_cpu_seconds"])
+    return seen.pop("cpu_seconds"), {**result, **seen, "beside_cpu_seconds": used}
 
 
 def _sum(servers: Sequence[Running]) -> float:

@@ -29,7 +29,8 @@ CONNECTIONS = 12_000
 
 
 class Startable(Protocol):
-    """What can be put under measurement: a server or a proxy. One whose `tls` is true is asked over TLS."""
+    """What can be put under measurement: a server or a proxy. One whose `tls` is true is asked over TLS, and one with
+    `patience` has so many seconds to start."""
 
     @property
     def name(self) -> str:
@@ -151,7 +152,7 @@ def running(server: Startable, programs: Any, cpus: list[int]) -> Iterator[Runni
 
 def _wait_until_right(found: Running, server: Startable, output: Path) -> None:
     """Waits for the first right reply."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + getattr(server, "patience", PATIENCE)
     problem = "no answer"
     while time.monotonic() < deadline:
         if found.process.poll() is not None:

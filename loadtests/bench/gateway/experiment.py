@@ -54,7 +54,8 @@ class Gateway(Experiment):
     @contextmanager
     def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[PoolStand]:
         with pooled(plan) as stand:
-            stand.facts["rate"] = plan.options.rate or self._rate(stand)
+            minimal = proxies.minimal(stand.endpoints)
+            stand.facts["rate"] = plan.options.rate or rate(self, stand, minimal)
             yield stand
 
     def measure(self, stand: PoolStand, task: Task, number: int) -> Iterator[Row]:
@@ -62,8 +63,7 @@ class Gateway(Experiment):
         proxy = next(one for one in known if one.name == task["proxy"])
         with running(proxy, stand.programs, [stand.cpus[0]]) as process:
             for loop in ("closed", "open"):
-                more = {"rate": stand.facts["rate"], "seed": number} if loop == "open" else {}
-                yield {"loop": loop, **_load(self, stand, process, loop, **more)}
+                yield turn(self, stand, process, loop, number)
 
     def brief(self, row: Row) -> str:
         rate = row["requests_per_second"]
@@ -80,12 +80,18 @@ class Gateway(Experiment):
         page.section("How it is measured", METHOD.format(*record.cpus))
         return page
 
-    def _rate(self, stand: PoolStand) -> float:
-        """A rate that keeps minimal Envoy's CPU about half busy, in whole thousands."""
-        proxy: Proxy = proxies.minimal(stand.endpoints)
-        with running(proxy, stand.programs, [stand.cpus[0]]) as process:
-            reached = _load(self, stand, process, "closed")["requests_per_second"]
-        return max(1.0, RATE_SHARE * reached // 1000) * 1000
+
+def rate(of: Experiment, stand: PoolStand, proxy: Proxy) -> float:
+    """A rate that keeps the CPU of a proxy about half busy, in whole thousands."""
+    with running(proxy, stand.programs, [stand.cpus[0]]) as process:
+        reached = _load(of, stand, process, "closed")["requests_per_second"]
+    return max(1.0, RATE_SHARE * reached // 1000) * 1000
+
+
+def turn(of: Experiment, stand: PoolStand, process: Running, loop: str, seed: int) -> Row:
+    """One load on a proxy that runs; `seed` is that of the arrivals."""
+    more = {"rate": stand.facts["rate"], "seed": seed} if loop == "open" else {}
+    return {"loop": loop, **_load(of, stand, process, loop, **more)}
 
 
 def _load(of: Experiment, stand: PoolStand, process: Running, loop: str, **more: float) -> Row:

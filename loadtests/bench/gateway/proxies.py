@@ -104,10 +104,19 @@ class Replica:
 
     name: str
     admin_port: int
+    lanes: int = 1
 
     def argv(self, programs: Programs, address: str, _folder: Path) -> list[str]:
-        """How it is started. All replicas share a CPU, so none pins its lane."""
-        argv = [str(programs.server), "--listen", address, "--lanes", "1", "--pin", "off"]
+        """How it is started. All replicas share a CPU, so none pins its lanes."""
+        argv = [
+            str(programs.server),
+            "--listen",
+            address,
+            "--lanes",
+            str(self.lanes),
+            "--pin",
+            "off",
+        ]
         argv += ["--admin.listen", f"{HOST}:{self.admin_port}"]
         return [*argv, "--replica", self.name, "--log.level", "warn"]
 
@@ -128,11 +137,11 @@ class PoolStand(Stand):
 
 
 @contextlib.contextmanager
-def pooled(plan: Plan) -> Iterator[PoolStand]:
+def pooled(plan: Plan, lanes: int = 1) -> Iterator[PoolStand]:
     """Builds everything and starts the pool, which is the same for all proxies and all rounds."""
     programs = builds.obtain(plan.server, plan.profile, tools=TOOLS)
     cpus = servers.first_cpus(2)
-    with replicas(programs, cpus[1]) as (pool, endpoints):
+    with replicas(programs, cpus[1], lanes) as (pool, endpoints):
         yield PoolStand(
             plan,
             cpus,
@@ -145,12 +154,14 @@ def pooled(plan: Plan) -> Iterator[PoolStand]:
 
 
 @contextlib.contextmanager
-def replicas(programs: Programs, cpu: int) -> Iterator[tuple[list[Running], list[Endpoint]]]:
+def replicas(
+    programs: Programs, cpu: int, lanes: int = 1
+) -> Iterator[tuple[list[Running], list[Endpoint]]]:
     """The pool, on one CPU."""
     with contextlib.ExitStack() as stack:
         pool, endpoints = [], []
         for number in range(REPLICAS):
-            replica = Replica(f"bench-{number}", free_ports())
+            replica = Replica(f"bench-{number}", free_ports(), lanes)
             server = stack.enter_context(running(replica, programs, [cpu]))
             pool.append(server)
             port = int(server.address.rpartition(":")[2])

@@ -60,7 +60,8 @@ filter:
 {{- end -}}
 
 {{/*
-Spans for an OpenTelemetry collector: one for a request, and one for each attempt at a replica.
+Spans for an OpenTelemetry collector: one for a request and, if wanted, one for each attempt at a replica. Envoy makes them
+for requests that are not sampled, too.
 */}}
 {{- define "gateway.envoy.tracing" -}}
 {{- with .Values.tracing -}}
@@ -68,7 +69,7 @@ tracing:
   random_sampling: {value: {{ .percent }}}
   # Clients cannot have their requests traced.
   client_sampling: {value: 0}
-  spawn_upstream_span: true
+  spawn_upstream_span: {{ .attempts }}
   provider:
     name: envoy.tracers.opentelemetry
     typed_config:
