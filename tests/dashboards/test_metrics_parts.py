@@ -21,7 +21,7 @@ from support.node_agents import node, pod
 from support.processes import free_ports
 from support.projects import Writer
 from support.servers import Server
-from support.slices import READY, Slices, Wire
+from support.slices import READY, SERVICE, Slices, Wire
 from support.slices import Agents as GatewayAgents
 
 PARTS = catalogue.read()
@@ -112,10 +112,20 @@ def test_gateway(start: Callable[..., Server], tmp_path: Path) -> None:
 def test_gateway_agent(api: Api, tmp_path: Path) -> None:
     wire = Wire(api, tmp_path)
     wire.join()
-    with api.namespace() as namespace, GatewayAgents(tmp_path, namespace, wire).run() as agent:
+    with api.namespace() as namespace:
         Slices(api, namespace).put("a", ("192.0.2.1", READY))
-        agent.wait_until_ready()
-        agrees([PARTS["gateway-agent"]], lambda: ask(agent.url, "/metrics").body)
+        own = {"corelane": {"service": f"{namespace}/{SERVICE}:http"}}
+        clusters = [{"name": "server", "metadata": {"filter_metadata": own}}]
+        data = {"clusters": clusters, "routes": {"virtual_hosts": []}, "rate-limits": {}}
+        (tmp_path / "data").mkdir()
+        for name, value in data.items():
+            (tmp_path / "data" / f"{name}.json").write_text(json.dumps(value))
+        made = ("routes", "--namespace", namespace, f"--from-file={tmp_path / 'data'}")
+        assert api.kubectl("create", "configmap", *made).returncode == 0
+        flags = (f"--routes={namespace}/routes", f"--envoy-admin=127.0.0.1:{free_ports(1)}")
+        with GatewayAgents(tmp_path, namespace, wire).run(None, *flags) as agent:
+            agent.wait_until_ready()
+            agrees([PARTS["gateway-agent"]], lambda: ask(agent.url, "/metrics").body)
     wire.cut()
 
 

@@ -354,6 +354,8 @@ def test_envoy_reads_only_the_file_that_changes(
         ((), "the following required arguments were not provided"),
         (("--service=a=shop:0",), "PORT: allowed is a number from 1 to 65535, or a name"),
         (("--service=a=shop:1,a=pages:1",), "--service: the cluster a is given twice"),
+        (("--service=a=shop:1", "--routes=r"), "'--routes <[NAMESPACE/]NAME>' cannot be used with"),
+        (("--routes=Shop/r",), "NAMESPACE: allowed are up to 63 lower-case letters"),
         (("--service=a=shop:1", "--limit=0"), "allowed is a whole number from 1 to 50000"),
         (("--service=a=shop:1", "--listen=9904"), "allowed is an IP address and a port"),
     ],
@@ -369,8 +371,9 @@ def test_it_takes_the_flags_of_the_chart(tmp_path: Path, values: tuple[Path, ...
     options = {"values": values[0]} if values else {}
     (deployment,) = (x for x in documents("gateway", **options) if x["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["initContainers"]
-    services = [each for each in container["args"] if each.startswith("--service=")]
-    assert len(services) == (6 if values else 1)
+    sources = [each for each in container["args"] if each.startswith(("--service=", "--routes="))]
+    named = "--routes=prod/corelane-gateway-routes" if values else "--service=server=prod/"
+    assert [each.startswith(named) for each in sources] == [True]
     none = tmp_path / "none"
     given = [each for each in container["args"] if not each.startswith("--listen=")]
     given += ["--listen=127.0.0.1:0", f"--kubeconfig={none}"]

@@ -13,7 +13,7 @@ import yaml
 from support import eventually
 from support.client import ask
 from support.processes import free_ports, running
-from support.rendering import envoy_files, tool
+from support.rendering import config_maps, envoy_files, tool
 
 
 def entries(log: Path, path: str) -> list[dict]:
@@ -80,11 +80,13 @@ def gateway_to(
     folder: Path,
     values: dict | None = None,
     change: Callable[[dict], None] | None = None,
+    *,
+    dynamic: bool = False,
 ) -> Iterator[Gateway]:
     """Envoy with one worker in front of these replicas; it logs every request.
 
     Further `values` of the chart are laid over those of the fixture. `change` is for what the chart has
-    no value for.
+    no value for. A `dynamic` one reads routes from the files of an agent, which must exist.
     """
     first = free_ports(4)
     own = {
@@ -96,8 +98,10 @@ def gateway_to(
         "upstream": {"discovery": "static", "endpoints": endpoints},
         "accessLog": {"percent": 100},
     }
-    (folder / "values.yaml").write_text(yaml.safe_dump(merged(own, values or {})))
-    data = envoy_files(values=folder / "values.yaml")
+    own = merged(own, values or {})
+    (folder / "values.yaml").write_text(yaml.safe_dump(own))
+    values_file = folder / "values.yaml"
+    data = config_maps(values=values_file)[0] if dynamic else envoy_files(values=values_file)
     # Where the agent's file is in a pod.
     text = data.pop("envoy.yaml").replace("/run/corelane", str(folder))
     configuration = yaml.safe_load(text)
@@ -114,7 +118,8 @@ def gateway_to(
         errors.open("ab") as words,
         running([tool("envoy"), *arguments], output, words) as process,
     ):
-        urls = (f"http://127.0.0.1:{first + index}" for index in range(3))
+        ports = (first, first + 1, own["admin"]["port"])
+        urls = (f"http://127.0.0.1:{port}" for port in ports)
         tls = f"https://localhost:{first + 3}"
         gateway = Gateway(*urls, log=log, process=process, errors=errors, tls=tls)
         eventually(gateway.ready)

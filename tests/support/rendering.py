@@ -1,5 +1,6 @@
 """Renders the charts with the real Helm and judges Envoy configurations with the real Envoy."""
 
+import json
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -89,13 +90,35 @@ def envoy_config(*settings: str, **options: Any) -> dict:
 
 
 def envoy_files(*settings: str, **options: Any) -> dict[str, str]:
-    """The files of Envoy's folder in a pod of the gateway."""
-    (found,) = (
-        each
-        for each in documents("gateway", *settings, **options)
-        if each["kind"] == "ConfigMap" and not is_hook(each)
-    )
-    return found["data"]
+    """The files of Envoy's folder in a pod of the gateway, with the routes in its configuration."""
+    files, routes = config_maps(*settings, **options)
+    if routes:
+        configuration = yaml.load(files["envoy.yaml"], LOADER)
+        _include(configuration, {name: json.loads(text) for name, text in routes.items()})
+        files = {**files, "envoy.yaml": yaml.safe_dump(configuration)}
+    return files
+
+
+def config_maps(*settings: str, **options: Any) -> tuple[dict[str, str], dict[str, str]]:
+    """The files of Envoy's folder, and what the agent reads; empty where it reads nothing."""
+    objects = [each for each in documents("gateway", *settings, **options) if not is_hook(each)]
+    files, *routes = (each["data"] for each in objects if each["kind"] == "ConfigMap")
+    return files, routes[0] if routes else {}
+
+
+def _include(configuration: dict, routes: dict) -> None:
+    """Puts into the configuration what Envoy gets from the files of the agent."""
+    del configuration["dynamic_resources"]
+    resources = configuration["static_resources"]
+    resources["clusters"] = routes["clusters.json"] + resources["clusters"]
+    for listener in resources["listeners"]:
+        (chain,) = listener["filter_chains"]
+        manager = chain["filters"][0]["typed_config"]
+        if manager.pop("rds", None):
+            manager["route_config"] = routes["routes.json"]
+        for each in manager["http_filters"]:
+            if each.pop("config_discovery", None):
+                each["typed_config"] = routes["rate-limits.json"]
 
 
 def default_values(chart: str) -> dict:

@@ -264,7 +264,8 @@ class Agents:
         """One agent, which is killed at the end; its files are in the test's folder or in another."""
         port = free_ports(1)
         folder = folder or self.folder
-        services = services or (f"{CLUSTER}={self.namespace}/{SERVICE}:http:admin",)
+        if not services and not any(flag.startswith("--routes=") for flag in flags):
+            services = (f"{CLUSTER}={self.namespace}/{SERVICE}:http:admin",)
         log = self.folder / f"agent-{next(self.number)}.log"
         argv = [program("gateway-agent"), "endpoints", f"--kubeconfig={self.wire.kubeconfig}"]
         argv += [f"--service={service}" for service in services]

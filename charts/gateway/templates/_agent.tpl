@@ -17,6 +17,11 @@ a sidecar (a restartable init container). It starts before Envoy, which then fin
 {{- printf "%s-%s" .Release.Namespace (include "common.fullname" .) -}}
 {{- end -}}
 
+{{/* The ConfigMap of routes and clusters. */}}
+{{- define "gateway.routes.name" -}}
+{{- include "common.fullname" . | trunc 56 | trimSuffix "-" }}-routes
+{{- end -}}
+
 {{/* Takes the root context, a namespace and a name. */}}
 {{- define "gateway.agent.metadata" -}}
 {{- $root := first . -}}
@@ -36,8 +41,13 @@ initContainers:
     restartPolicy: Always
     command: [/gateway-agent, endpoints]
     args:
+      {{- if include "gateway.dynamic" . }}
+      - --routes={{ .Release.Namespace }}/{{ include "gateway.routes.name" . }}
+      - --envoy-admin=127.0.0.1:{{ .Values.admin.port }}
+      {{- else }}
       {{- range include "gateway.services" . | fromJson }}
-      - --service={{ .cluster }}={{ include "gateway.service.name" . }}{{ with .healthPort }}:{{ . }}{{ end }}
+      - --service={{ .cluster }}={{ include "gateway.service.watched" . }}
+      {{- end }}
       {{- end }}
       - --folder={{ include "gateway.agent.folder" . }}
       - --limit={{ int .Values.upstream.eds.limit }}
@@ -50,6 +60,12 @@ initContainers:
     startupProbe:
       httpGet: {path: /readyz, port: agent}
       {{- toYaml .Values.agent.probes.startup | nindent 6 }}
+    {{- if include "gateway.dynamic" . }}
+    # A pod whose Envoy rejects its first routes gets no requests, and ends the rollout.
+    readinessProbe:
+      httpGet: {path: /routesz, port: agent}
+      {{- toYaml .Values.agent.probes.readiness | nindent 6 }}
+    {{- end }}
     livenessProbe:
       httpGet: {path: /healthz, port: agent}
       {{- toYaml .Values.agent.probes.liveness | nindent 6 }}
@@ -65,7 +81,7 @@ initContainers:
 
 {{- define "gateway.agent.volumes" -}}
 - name: endpoints
-  emptyDir: {medium: Memory, sizeLimit: {{ include "gateway.services" . | fromJson | len | mul 4 | max 16 }}Mi}
+  emptyDir: {medium: Memory, sizeLimit: {{ ternary 1024 16 (ne (include "gateway.dynamic" .) "") }}Mi}
 {{ include "common.token.volume" "agent-token" }}
 {{- end -}}
 

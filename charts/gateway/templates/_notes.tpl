@@ -18,6 +18,9 @@
 
 agent.rbac is false. The service account {{ include "common.serviceAccountName" . }} of {{ .Release.Namespace }} must be allowed to list and watch endpointslices
 (discovery.k8s.io) in: {{ include "gateway.namespaces" . | fromJsonArray | join ", " }}
+{{- if include "gateway.dynamic" . }}
+It must also be allowed to list and watch the ConfigMap {{ include "gateway.routes.name" . }} in {{ .Release.Namespace }}.
+{{- end }}
 {{- end }}
 {{ include "common.notes.cpus" . }}
 {{- include "common.notes.sysctls" . }}

@@ -64,6 +64,11 @@ rejected here. */}}
 {{- printf "%s/%s:%s" .namespace .name .port -}}
 {{- end -}}
 
+{{/* As the agent takes it. */}}
+{{- define "gateway.service.watched" -}}
+{{- include "gateway.service.name" . }}{{ with .healthPort }}:{{ . }}{{ end -}}
+{{- end -}}
+
 {{/* The services that a route names, those of its weights first, its mirror last. Takes a list of the root
 context and a route. */}}
 {{- define "gateway.route.services" -}}

@@ -56,12 +56,27 @@ impl Admin {
         names: &[String],
         until: Instant,
     ) -> Result<HashMap<String, u64>, AdminError> {
+        let found = self.texts(names, until).await?.into_iter();
+        Ok(found.filter_map(|(name, text)| Some((name, text.parse().ok()?))).collect())
+    }
+
+    /// The same as text, for statistics that are not all numbers.
+    pub(crate) async fn texts(
+        &self,
+        names: &[String],
+        until: Instant,
+    ) -> Result<HashMap<String, String>, AdminError> {
         let any = names.join("|").replace('.', "\\.");
         let path = format!("/stats?filter=^({any})$").replace('\\', "%5C");
         let text = self.ask(Method::GET, &path, until).await?;
         let text = String::from_utf8_lossy(&text);
         let pairs = text.lines().filter_map(|line| line.split_once(": "));
-        Ok(pairs.filter_map(|(name, n)| Some((name.to_owned(), n.parse().ok()?))).collect())
+        Ok(pairs.map(|(name, text)| (name.to_owned(), text.trim_matches('"').to_owned())).collect())
+    }
+
+    /// The error of an answer that did not come.
+    pub(crate) fn silent(&self) -> AdminError {
+        AdminError::Silent(self.address)
     }
 
     async fn ask(&self, method: Method, path: &str, until: Instant) -> Result<Bytes, AdminError> {
@@ -73,7 +88,7 @@ impl Admin {
             .expect("paths here are valid");
         let until = until.min(Instant::now() + ANSWER);
         let reply = timeout_at(until, exchange(self.address, request)).await;
-        let reply = reply.map_err(|_| AdminError::Silent(self.address))??;
+        let reply = reply.map_err(|_| self.silent())??;
         match reply.status() {
             StatusCode::OK => Ok(reply.into_body()),
             status => Err(AdminError::Refused(self.address, status, path.to_owned())),

@@ -14,122 +14,186 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
-use corelane_service::http::Answer;
-use corelane_service::process::Termination;
 use futures_util::future::join_all;
-use hyper::StatusCode;
 use kube::{Api, Client};
-use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tracing::info;
+use tokio::task::AbortHandle;
+use tracing::{info, warn};
 
 use self::cluster::Cluster;
-use self::file::File;
-use self::watch::{ConfigError, Watch};
+pub(crate) use self::file::File;
+use self::watch::Watch;
+pub(crate) use self::watch::{ConfigError, Pauses, client};
 use crate::settings::{Endpoints, Service};
-
-/// Why the agent cannot start.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum EndpointsError {
-    #[error("{0}")]
-    Config(#[from] ConfigError),
-    #[error("cannot listen on {0}: {1}")]
-    Listen(SocketAddr, io::Error),
-    #[error("cannot wait for signals: {0}")]
-    Signals(io::Error),
-}
 
 /// Pages of lists that are read at the same time, which bounds memory.
 const PAGES: usize = 2;
 
-/// Keeps the files up to date until SIGTERM or SIGINT.
-pub(crate) async fn keep(settings: &Endpoints) -> Result<(), EndpointsError> {
-    let mut termination = Termination::new().map_err(EndpointsError::Signals)?;
-    let listener = TcpListener::bind(settings.listen).await;
-    let listener = listener.map_err(|error| EndpointsError::Listen(settings.listen, error))?;
-    let client = watch::client(settings.kubeconfig.as_deref()).await?;
-    let clusters = clusters(settings, client.default_namespace());
-    let files: Vec<_> = clusters.iter().map(|cluster| file_of(settings, cluster)).collect();
-    let told = clusters.clone();
-    tokio::spawn(corelane_service::http::serve(listener, move |path| answer(path, &told)));
-    let watches = watches(&client, &clusters);
-    tokio::select! {
-        _ = join_all(watches.iter().map(Watch::run)) => {}
-        _ = join_all(clusters.iter().zip(files).map(|(cluster, file)| cluster.write(file))) => {}
-        () = termination.wait() => {}
-    }
-    info!("endpoints: stopped");
-    Ok(())
+/// The clusters whose files are kept, and the watches that this takes.
+pub(crate) struct Fleet {
+    client: Client,
+    folder: PathBuf,
+    limit: usize,
+    pages: Arc<Semaphore>,
+    members: BTreeMap<String, Member>,
+    watches: BTreeMap<String, Namespace>,
+    known: Known,
 }
 
-fn clusters(settings: &Endpoints, namespace: &str) -> Vec<Arc<Cluster>> {
-    let cluster = |service: &Service| {
-        let namespace = service.namespace.clone().or_else(|| Some(namespace.to_owned()));
-        let service = Service { namespace, ..service.clone() };
-        Arc::new(Cluster::new(service, settings.limit as usize))
-    };
-    settings.services.iter().map(cluster).collect()
+#[derive(Debug)]
+struct Member {
+    cluster: Arc<Cluster>,
+    _writer: Task,
 }
 
-/// The file of a cluster, which an earlier agent may have written.
-fn file_of(settings: &Endpoints, cluster: &Cluster) -> File {
-    let name = cluster.service.cluster.as_str();
-    let file = File::open(settings.folder.join(format!("{name}.json")));
-    if file.exists() {
-        cluster.status.adopted();
-        info!(cluster = name, "endpoints: an existing file stays until all slices are read");
-    }
-    file
+#[derive(Debug)]
+struct Namespace {
+    clusters: Vec<Arc<Cluster>>,
+    _watch: Task,
 }
 
-/// One watch for each namespace.
-fn watches(client: &Client, clusters: &[Arc<Cluster>]) -> Vec<Watch> {
-    let mut namespaces: BTreeMap<&str, Vec<Arc<Cluster>>> = BTreeMap::new();
-    for cluster in clusters {
-        let namespace = cluster.service.namespace.as_deref().unwrap_or_default();
-        namespaces.entry(namespace).or_default().push(Arc::clone(cluster));
-    }
-    let pages = Arc::new(Semaphore::new(PAGES));
-    let watch = |(namespace, clusters): (&str, _)| Watch {
-        api: Api::namespaced(client.clone(), namespace),
-        namespace: namespace.to_owned(),
-        clusters,
-        pages: Arc::clone(&pages),
-    };
-    namespaces.into_iter().map(watch).collect()
-}
+/// A task that ends when nobody needs it.
+#[derive(Debug)]
+struct Task(AbortHandle);
 
-/// The reply to a GET of this path.
-fn answer(path: &str, clusters: &[Arc<Cluster>]) -> Answer {
-    match path {
-        "/healthz" => text(StatusCode::OK, "ok\n".to_owned()),
-        "/readyz" => match missing(clusters) {
-            words if words.is_empty() => text(StatusCode::OK, "ok\n".to_owned()),
-            words => text(StatusCode::SERVICE_UNAVAILABLE, words),
-        },
-        "/metrics" => {
-            let all = clusters.iter().map(|it| (it.service.cluster.as_str(), &it.status));
-            (StatusCode::OK, "text/plain; version=0.0.4", status::metrics(all))
-        }
-        _ => text(StatusCode::NOT_FOUND, "not found\n".to_owned()),
+impl Task {
+    fn start(work: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(work).abort_handle())
     }
 }
 
-/// A line for each cluster without a file.
-fn missing(clusters: &[Arc<Cluster>]) -> String {
-    let mut words = String::new();
-    for cluster in clusters {
-        if let Some(cause) = cluster.status.missing() {
-            let _ = writeln!(words, "no endpoints of {}: {cause}", cluster.service);
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Fleet {
+    /// Keeps no file yet.
+    pub(crate) fn new(client: Client, settings: &Endpoints) -> Self {
+        Self {
+            client,
+            folder: settings.folder.clone(),
+            limit: settings.limit as usize,
+            pages: Arc::new(Semaphore::new(PAGES)),
+            members: BTreeMap::new(),
+            watches: BTreeMap::new(),
+            known: Known::default(),
         }
     }
-    words
+
+    /// The clusters for probes and metrics, whichever there are.
+    pub(crate) fn known(&self) -> Known {
+        self.known.clone()
+    }
+
+    /// Keeps the files of these Services only, and removes those of others. Files and watches that do not change
+    /// continue.
+    pub(crate) fn set(&mut self, services: &[Service]) {
+        let services: BTreeMap<_, _> = services.iter().map(|it| self.placed(it)).collect();
+        let folder = &self.folder;
+        self.members.retain(|name, member| match services.get(name) {
+            None => {
+                let path = folder.join(format!("{name}.json"));
+                if let Err(error) = fs::remove_file(&path) {
+                    warn!("endpoints: {} cannot be removed: {error}", path.display());
+                }
+                false
+            }
+            Some(service) => *service == member.cluster.service,
+        });
+        for (name, service) in services {
+            if !self.members.contains_key(&name) {
+                let member = self.start(service);
+                self.members.insert(name, member);
+            }
+        }
+        self.watch();
+        let all = self.members.values().map(|it| Arc::clone(&it.cluster)).collect();
+        *self.known.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = all;
+    }
+
+    /// Waits until each of these clusters has a file, if it is kept.
+    pub(crate) async fn written(&self, clusters: impl Iterator<Item = &String>) {
+        let members = clusters.filter_map(|name| self.members.get(name));
+        join_all(members.map(|it| it.cluster.written())).await;
+    }
+
+    /// The name of the cluster and the Service with its namespace.
+    fn placed(&self, service: &Service) -> (String, Service) {
+        let default = || self.client.default_namespace().to_owned();
+        let namespace = Some(service.namespace.clone().unwrap_or_else(default));
+        (service.cluster.clone(), Service { namespace, ..service.clone() })
+    }
+
+    fn start(&self, service: Service) -> Member {
+        let cluster = Arc::new(Cluster::new(service, self.limit));
+        let name = cluster.service.cluster.as_str();
+        // An earlier agent may have written it.
+        let file = File::open(self.folder.join(format!("{name}.json")));
+        if file.exists() {
+            cluster.adopted();
+            info!(cluster = name, "endpoints: an existing file stays until all slices are read");
+        }
+        let writer = Arc::clone(&cluster);
+        Member { cluster, _writer: Task::start(async move { writer.write(file).await }) }
+    }
+
+    /// One watch for each namespace. A new one begins with a list, in which the clusters that stay lose nothing.
+    fn watch(&mut self) {
+        let mut wanted: BTreeMap<String, Vec<Arc<Cluster>>> = BTreeMap::new();
+        for Member { cluster, .. } in self.members.values() {
+            let namespace = cluster.service.namespace.clone().unwrap_or_default();
+            wanted.entry(namespace).or_default().push(Arc::clone(cluster));
+        }
+        self.watches.retain(|name, it| wanted.get(name).is_some_and(|new| same(new, &it.clusters)));
+        for (namespace, clusters) in wanted {
+            if self.watches.contains_key(&namespace) {
+                continue;
+            }
+            let watch = Watch {
+                api: Api::namespaced(self.client.clone(), &namespace),
+                namespace: namespace.clone(),
+                clusters: clusters.clone(),
+                pages: Arc::clone(&self.pages),
+            };
+            let _watch = Task::start(async move { watch.run().await });
+            self.watches.insert(namespace, Namespace { clusters, _watch });
+        }
+    }
 }
 
-fn text(status: StatusCode, words: String) -> Answer {
-    (status, "text/plain", words)
+fn same(one: &[Arc<Cluster>], other: &[Arc<Cluster>]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| Arc::ptr_eq(one, other))
+}
+
+/// The clusters of a fleet at any time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known(Arc<Mutex<Vec<Arc<Cluster>>>>);
+
+impl Known {
+    /// A line for each cluster without a file.
+    pub(crate) fn missing(&self) -> String {
+        let mut words = String::new();
+        for cluster in self.all() {
+            if let Some(cause) = cluster.status.missing() {
+                let _ = writeln!(words, "no endpoints of {}: {cause}", cluster.service);
+            }
+        }
+        words
+    }
+
+    /// The text that Prometheus reads.
+    pub(crate) fn metrics(&self) -> String {
+        let all = self.all();
+        status::metrics(all.iter().map(|it| (it.service.cluster.as_str(), &it.status)))
+    }
+
+    fn all(&self) -> Vec<Arc<Cluster>> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
 }

@@ -1,7 +1,7 @@
 //! Sidecar of Envoy in a gateway pod.
 //!
-//! `gateway-agent endpoints` runs in the pod of Envoy and writes its endpoints file from the EndpointSlices of a
-//! Service, without an xDS server.
+//! `gateway-agent endpoints` runs in the pod of Envoy and writes its endpoints files from the EndpointSlices of
+//! Services, without an xDS server. With `--routes`, it also writes Envoy's clusters and routes.
 //!
 //! `gateway-agent drain` is the `preStop` hook of the pod. Envoy exits on SIGTERM at once and cuts requests
 //! in flight, so clients must leave before.
@@ -9,6 +9,8 @@
 mod admin;
 mod drain;
 mod endpoints;
+mod keep;
+mod routes;
 mod settings;
 
 use std::process::ExitCode;
@@ -33,7 +35,7 @@ pub fn main() -> ExitCode {
     let outcome = match command {
         Command::Drain(settings) => process::block_on(drain::drain(&settings), false)
             .map(|outcome| outcome.map_err(|error| failed("drain", &error))),
-        Command::Endpoints(settings) => process::block_on(endpoints::keep(&settings), false)
+        Command::Endpoints(settings) => process::block_on(keep::keep(&settings), false)
             .map(|outcome| outcome.map_err(|error| failed("endpoints", &error))),
     };
     match outcome {

@@ -80,10 +80,21 @@ pub(crate) struct Endpoints {
     /// NAMESPACE is by default that of the pod or of the kubeconfig. PORT is the port of requests and
     /// HEALTH-PORT that of health checks: its name in the Service, or its number on the pods. HEALTH-PORT is by
     /// default the port `admin` if the Service has one, otherwise PORT.
-    #[arg(long = "service", env = "GATEWAY_AGENT_SERVICES", required = true)]
+    #[arg(long = "service", env = "GATEWAY_AGENT_SERVICES", required_unless_present = "routes")]
     #[arg(value_name = "CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]")]
     #[arg(value_delimiter = ',', value_parser = service)]
     pub(crate) services: Vec<Service>,
+    /// ConfigMap of Envoy's routes and clusters, which name the services instead of --service
+    ///
+    /// Its changes are applied to the running Envoy. NAMESPACE is by default that of the pod or of the
+    /// kubeconfig.
+    #[arg(long, env = "GATEWAY_AGENT_ROUTES", value_name = "[NAMESPACE/]NAME")]
+    #[arg(value_parser = config_map, conflicts_with = "services")]
+    pub(crate) routes: Option<ConfigMapName>,
+    /// Address of the admin interface of the Envoy that uses the routes
+    #[arg(long, env = "GATEWAY_AGENT_ENVOY_ADMIN", value_name = "ADDRESS")]
+    #[arg(default_value = "127.0.0.1:9901", value_parser = allowed(value::address))]
+    pub(crate) envoy_admin: SocketAddr,
     /// Folder of the files that Envoy reads; that of a cluster is CLUSTER.json
     #[arg(long, env = "GATEWAY_AGENT_FOLDER", value_name = "FOLDER")]
     #[arg(default_value = "/run/corelane")]
@@ -96,6 +107,14 @@ pub(crate) struct Endpoints {
     #[arg(long, env = "GATEWAY_AGENT_LISTEN", value_name = "ADDRESS")]
     #[arg(default_value = "0.0.0.0:9903", value_parser = allowed(value::address))]
     pub(crate) listen: SocketAddr,
+}
+
+/// A ConfigMap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConfigMapName {
+    /// `None`: the namespace of the pod or of the kubeconfig.
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
 }
 
 /// A Service, and the cluster of Envoy that sends requests to its endpoints.
@@ -165,14 +184,28 @@ pub(crate) enum Port {
     Number(u16),
 }
 
+/// `[NAMESPACE/]NAME`.
+fn config_map(text: &str) -> Result<ConfigMapName, String> {
+    let part = |of: &'static str| move |allowed: &str| format!("{of}: {allowed}");
+    let (namespace, rest) = namespaced(text);
+    Ok(ConfigMapName {
+        namespace: namespace.map(name).transpose().map_err(part("NAMESPACE"))?,
+        name: name(rest).map_err(part("NAME"))?,
+    })
+}
+
+fn namespaced(text: &str) -> (Option<&str>, &str) {
+    match text.split_once('/') {
+        Some((namespace, rest)) => (Some(namespace), rest),
+        None => (None, text),
+    }
+}
+
 /// `CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]`.
-fn service(text: &str) -> Result<Service, String> {
+pub(crate) fn service(text: &str) -> Result<Service, String> {
     let form = "allowed is CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]";
     let (cluster, rest) = text.split_once('=').ok_or_else(|| format!("no CLUSTER; {form}"))?;
-    let (namespace, rest) = match rest.split_once('/') {
-        Some((namespace, rest)) => (Some(namespace), rest),
-        None => (None, rest),
-    };
+    let (namespace, rest) = namespaced(rest);
     let (service, ports) = rest.split_once(':').ok_or_else(|| format!("no PORT; {form}"))?;
     let (traffic, health) = match ports.split_once(':') {
         Some((traffic, health)) => (traffic, Some(health)),

@@ -8,12 +8,18 @@ node: {id: gateway, cluster: corelane}
 {{ include "gateway.envoy.stats" . }}
 {{ include "gateway.envoy.overload" . }}
 {{ include "gateway.envoy.runtime" . }}
+{{- if include "gateway.dynamic" . }}
+dynamic_resources:
+  cds_config: {{ include "gateway.envoy.file" "all_clusters" }}
+{{- end }}
 static_resources:
   listeners:
   {{- include "gateway.envoy.ingress" . | nindent 2 }}
   {{- include "gateway.envoy.statsListener" . | nindent 2 }}
   clusters:
+  {{- if not (include "gateway.dynamic" .) }}
   {{- include "gateway.envoy.upstream" . | nindent 2 }}
+  {{- end }}
   {{- include "gateway.envoy.adminCluster" . | nindent 2 }}
   {{- if .Values.tracing.enabled }}
   {{- include "gateway.envoy.collector" . | nindent 2 }}
@@ -67,16 +73,25 @@ stats_config:
       - {prefix: listener_manager.}
       - {prefix: listener.ingress.downstream_}
       - {prefix: http.ingress.downstream_}
+      {{- $groups := list "upstream_" "membership_" "lb_healthy_panic" "health_check." "outlier_detection." "circuit_breakers.default." "update_" }}
+      {{- if include "gateway.dynamic" . }}
+      # Whatever the routes name: such a cluster has a hyphen in its name, and no other has.
+      - safe_regex: {regex: 'cluster\.[^.]+-[^.]+\.({{ join "|" $groups | replace "." "\\." }}).*'}
+      # For the agent: which clusters and routes Envoy uses.
+      - {exact: cluster_manager.warming_clusters}
+      - safe_regex: {regex: '(cluster_manager\.cds|http\.ingress\.rds\.ingress|extension_config_discovery\.http_filter\.corelane\.route_rate_limits)\.(version_text|update_rejected)'}
+      {{- else }}
       {{- range $cluster := include "gateway.services" . | fromJson | keys | sortAlpha }}
-      {{- range list "upstream_" "membership_" "lb_healthy_panic" "health_check." "outlier_detection." "circuit_breakers.default." "update_" }}
+      {{- range $groups }}
       - {prefix: cluster.{{ $cluster }}.{{ . }}}
+      {{- end }}
       {{- end }}
       {{- end }}
       {{- if .Values.tls.enabled }}
       - {prefix: listener.ingress.ssl.}
       - {prefix: listener.ingress.server_ssl_socket_factory.}
       {{- end }}
-      {{- if or .Values.rateLimit.enabled (include "gateway.routes.with" (list . "rateLimit")) }}
+      {{- if or .Values.rateLimit.enabled (include "gateway.routes.with" (list . "rateLimit")) (include "gateway.dynamic" .) }}
       - {prefix: ingress.http_local_rate_limit.}
       {{- end }}
       {{- if .Values.authentication.jwt.enabled }}

@@ -35,17 +35,20 @@ local_reply_config: *local_replies
 {{- include "gateway.envoy.routes" (dict "root" . "listener" $listener) | nindent 0 }}
 {{- end }}
 http_filters:
+{{- if and .Values.http3.enabled (eq $listener "tls") }}
+{{- include "gateway.envoy.altSvc" . | nindent 0 }}
+{{- end }}
 {{- if .Values.rateLimit.enabled }}
 {{- include "gateway.envoy.rateLimit" . | nindent 0 }}
 {{- end }}
-{{- if include "gateway.routes.with" (list . "rateLimit") }}
-{{- include "gateway.envoy.routeRateLimits" . | nindent 0 }}
+{{- with include "gateway.envoy.routeRateLimits" . | trim }}
+{{- . | nindent 0 }}
 {{- end }}
 {{- if .Values.authentication.jwt.enabled }}
 {{- include "gateway.envoy.jwt" . | nindent 0 }}
 {{- end }}
 {{- if .Values.listener.bodyBytes }}
-{{- include "gateway.envoy.bodyLimit" . | nindent 0 }}
+{{- include "gateway.envoy.bodyLimit" .Values.listener.bodyBytes | nindent 0 }}
 {{- end }}
 {{- with include "gateway.envoy.filtersOfRoutes" . | trim }}
 {{- . | nindent 0 }}
@@ -61,7 +64,7 @@ http_protocol_options: {accept_http_10: true, default_host_for_http_10: unnamed.
 {{ include "gateway.envoy.version" . }}
 {{ end -}}
 http2_protocol_options:
-  {{- if include "gateway.upgrades" . }}
+  {{- if or (include "gateway.upgrades" .) (include "gateway.dynamic" .) }}
   # Upgrades over HTTP/2 (RFC 8441).
   allow_connect: true
   {{- end }}
@@ -135,12 +138,12 @@ stream_idle_timeout: {{ include "gateway.duration" (list . "listener.timeouts.st
 {{- end -}}
 {{- end -}}
 
-{{/* It counts what passes; nothing waits for the end of a body. */}}
+{{/* It counts what passes; nothing waits for the end of a body. Takes the number of bytes. */}}
 {{- define "gateway.envoy.bodyLimit" -}}
 - name: envoy.filters.http.body_size_limit
   typed_config:
     "@type": type.googleapis.com/envoy.extensions.filters.http.body_size_limit.v3.BodySizeLimit
-    max_request_bytes: {{ int64 .Values.listener.bodyBytes }}
+    max_request_bytes: {{ int64 . }}
 {{- end -}}
 
 {{- define "gateway.envoy.routerFilter" -}}

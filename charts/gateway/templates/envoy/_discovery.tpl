@@ -9,6 +9,19 @@ mode gatewayAPI the name leads to the Service, and the agent has nothing to do. 
 {{- ternary "dns" .Values.upstream.discovery (and (eq .Values.upstream.discovery "eds") $named) -}}
 {{- end -}}
 
+{{/* Not empty if the agent keeps clusters and routes, too, so that Envoy runs on when they change. */}}
+{{- define "gateway.dynamic" -}}
+{{- if and (eq .Values.mode "envoy") (eq (include "gateway.discovery" .) "eds") .Values.routes -}}
+yes
+{{- end -}}
+{{- end -}}
+
+{{/* What Envoy subscribes to: a file that the agent keeps. Takes its name, whose underscore tells it from those of
+endpoints. */}}
+{{- define "gateway.envoy.file" -}}
+{resource_api_version: V3, path_config_source: {path: {{ include "gateway.agent.folder" . }}/{{ . }}.json}}
+{{- end -}}
+
 {{/*
 The ways of one service. Each template takes the root context and the service.
 */}}
@@ -16,6 +29,10 @@ The ways of one service. Each template takes the root context and the service.
 {{/* The file that the agent writes. Envoy reads it again only after a rename. With `watched_directory` it would read it
 after each rename in the folder, also of the file of another cluster. */}}
 {{- define "gateway.envoy.discovery.eds" -}}
+{{- if include "gateway.dynamic" .root -}}
+# For the agent: the Service whose replicas these are.
+metadata: {filter_metadata: {corelane: {service: {{ include "gateway.service.watched" .service | quote }}}}}
+{{ end -}}
 type: EDS
 eds_cluster_config:
   eds_config:

@@ -18,7 +18,7 @@ neither issuer nor keys.
         from_headers: [{name: authorization, value_prefix: "Bearer "}]
         local_jwks: {filename: {{ $paths.jwks | quote }}}
     rules:
-    {{- if include "gateway.upgrades" $ }}
+    {{- if or (include "gateway.upgrades" $) (include "gateway.dynamic" $) }}
     # It begins as a GET, but may write from then on.
     - match: {prefix: {{ .prefix | quote }}, headers: [{name: upgrade, present_match: true}]}
       requires: {provider_name: issuer}
@@ -28,7 +28,7 @@ neither issuer nor keys.
         prefix: {{ .prefix | quote }}
         headers: [{name: ":method", string_match: {safe_regex: {regex: GET|HEAD|OPTIONS}}, invert_match: true}]
       requires: {provider_name: issuer}
-    {{- if include "gateway.routes.with" (list $ "jwt") }}
+    {{- if or (include "gateway.routes.with" (list $ "jwt")) (include "gateway.dynamic" $) }}
     requirement_map:
       token: {provider_name: issuer}
     {{- end }}
@@ -98,24 +98,38 @@ Token buckets of this process; no other gateway is asked. The reply has the form
 {{- end -}}
 {{- end -}}
 
-{{/* The buckets of routes: one for all rules of a route, next to those above. */}}
+{{/* The buckets of routes, next to those above. Routes that have one enable the filter. */}}
 {{- define "gateway.envoy.routeRateLimits" -}}
+{{- if include "gateway.dynamic" . }}
 - name: corelane.route_rate_limits
+  disabled: true
+  config_discovery:
+    config_source: {{ include "gateway.envoy.file" "rate_limits" }}
+    type_urls: [type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit]
+{{- else if include "gateway.routes.with" (list . "rateLimit") }}
+- name: corelane.route_rate_limits
+  disabled: true
   typed_config:
-    "@type": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
-    stat_prefix: ingress
-    filter_enabled: {default_value: {numerator: 100}, runtime_key: rate_limit.enabled}
-    filter_enforced: {default_value: {numerator: 100}, runtime_key: rate_limit.enforced}
-    enable_retry_after_header: true
-    rate_limits:
-    - actions: [{metadata: {descriptor_key: route, metadata_key: {key: corelane, path: [{key: route}]}, source: ROUTE_ENTRY, skip_if_absent: true}}]
-    descriptors:
-    {{- range $route := .Values.routes }}
-    {{- with .rateLimit }}
-    - entries: [{key: route, value: {{ $route.name }}}]
-      token_bucket: {max_tokens: {{ int (.burst | default .requests) }}, tokens_per_fill: {{ int .requests }}, fill_interval: {{ include "gateway.seconds" (include "common.duration" (list (.interval | default "1s") (printf "rateLimit.interval of the route %s" $route.name))) }}}
-    {{- end }}
-    {{- end }}
+    {{- include "gateway.envoy.buckets" . | nindent 4 }}
+{{- end }}
+{{- end -}}
+
+{{/* One for all rules of a route. */}}
+{{- define "gateway.envoy.buckets" -}}
+"@type": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
+stat_prefix: ingress
+filter_enabled: {default_value: {numerator: 100}, runtime_key: rate_limit.enabled}
+filter_enforced: {default_value: {numerator: 100}, runtime_key: rate_limit.enforced}
+enable_retry_after_header: true
+rate_limits:
+- actions: [{metadata: {descriptor_key: route, metadata_key: {key: corelane, path: [{key: route}]}, source: ROUTE_ENTRY, skip_if_absent: true}}]
+descriptors:
+{{- range $route := .Values.routes }}
+{{- with .rateLimit }}
+- entries: [{key: route, value: {{ $route.name | quote }}}]
+  token_bucket: {max_tokens: {{ int (.burst | default .requests) }}, tokens_per_fill: {{ int .requests }}, fill_interval: {{ include "gateway.seconds" (include "common.duration" (list (.interval | default "1s") (printf "rateLimit.interval of the route %s" $route.name))) }}}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* Not empty if a route has this key. Takes the root context and the key. */}}
@@ -147,8 +161,16 @@ envoy.filters.http.credential_injector: {{ $off }}
 envoy.filters.http.body_size_limit: {{ $off }}
 {{- end }}
 {{- if .bodyBytes }}
-corelane.body_size_limit.{{ int64 .bodyBytes }}: {{ $on }}
+# The filter of the limit has no setting of a route, but a chain of filters has.
+envoy.filters.http.filter_chain:
+  "@type": type.googleapis.com/envoy.extensions.filters.http.filter_chain.v3.FilterChainConfigPerRoute
+  filter_chain:
+    filters:
+    {{- include "gateway.envoy.bodyLimit" .bodyBytes | nindent 4 }}
 {{- end }}
+{{- end }}
+{{- if .rateLimit }}
+corelane.route_rate_limits: {{ $on }}
 {{- end }}
 {{- if eq (.protocol | default $root.Values.upstream.protocol) "grpc" }}
 envoy.filters.http.grpc_web: {{ $on }}
@@ -156,20 +178,13 @@ envoy.filters.http.grpc_web: {{ $on }}
 {{- end -}}
 {{- end -}}
 
-{{/* Filters that only some routes enable. A body limit has no setting of a route, so each limit is a filter. */}}
+{{/* Filters that only some routes enable. */}}
 {{- define "gateway.envoy.filtersOfRoutes" -}}
-{{- $limits := list -}}
-{{- range .Values.routes -}}
-{{- if and .bodyBytes (ne (int64 .bodyBytes) (int64 $.Values.listener.bodyBytes)) -}}
-{{- $limits = append $limits (int64 .bodyBytes) -}}
-{{- end -}}
-{{- end -}}
-{{- range uniq $limits }}
-- name: corelane.body_size_limit.{{ . }}
+{{- if or (include "gateway.routes.with" (list . "bodyBytes")) (include "gateway.dynamic" .) }}
+- name: envoy.filters.http.filter_chain
   disabled: true
   typed_config:
-    "@type": type.googleapis.com/envoy.extensions.filters.http.body_size_limit.v3.BodySizeLimit
-    max_request_bytes: {{ . }}
+    "@type": type.googleapis.com/envoy.extensions.filters.http.filter_chain.v3.FilterChainConfig
 {{- end }}
 {{- if include "gateway.grpc" . }}
 # Calls of browsers, which cannot read the trailers of gRPC.

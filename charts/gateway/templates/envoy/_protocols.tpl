@@ -76,8 +76,9 @@ explicit_http_config:
 {{- end -}}
 {{- end -}}
 
-{{/* Not empty if a service speaks gRPC. */}}
+{{/* Not empty if a service speaks gRPC, or may in time. */}}
 {{- define "gateway.grpc" -}}
+{{- include "gateway.dynamic" . -}}
 {{- range include "gateway.services" . | fromJson -}}
 {{- if eq .protocol "grpc" }}yes{{ end -}}
 {{- end -}}

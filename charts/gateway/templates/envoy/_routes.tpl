@@ -1,32 +1,36 @@
 {{/*
-Which request goes where: a virtual host for the names of hosts that have the same routes, and in it the rules
-of each route. Takes the root context and the listener.
+Which request goes where, for each listener: in the configuration, or in the file that the agent keeps. Takes
+the root context and the listener.
 */}}
 {{- define "gateway.envoy.routes" -}}
 {{- $listener := .listener -}}
 {{- with .root -}}
-route_config:
-  name: ingress
-  {{- if .Values.routes }}
-  # shop.example:8443 is the host shop.example.
-  ignore_port_in_host_matching: true
-  {{- end }}
-  # These are for the gateway alone. After a retry, only the last attempt is known not to have started.
-  response_headers_to_remove: [endpoint-load-metrics, endpoint-load-metrics-bin, {{ .Values.upstream.retries.notStartedHeader }}]
-  {{- if .Values.listener.http10 }}
-  request_headers_to_remove: [corelane-coding, corelane-version]
-  {{- end }}
-  {{- if and .Values.http3.enabled (eq $listener "tls") }}
-  {{- include "gateway.envoy.altSvc" . | nindent 2 }}
-  {{- end }}
-  {{- /* All listeners have the same; a configuration of many routes would not fit into a ConfigMap twice. */}}
-  {{- if or (eq $listener "plain") (and (eq $listener "tls") (eq .Values.tls.plain "redirect")) }}
-  virtual_hosts: &virtual_hosts
-  {{- include "gateway.envoy.virtualHosts" . | trim | nindent 2 }}
-  {{- else }}
-  virtual_hosts: *virtual_hosts
-  {{- end }}
+{{- if include "gateway.dynamic" . -}}
+rds: {route_config_name: ingress, config_source: {{ include "gateway.envoy.file" "all_routes" }}}
+{{- /* All listeners have the same; a configuration of many routes would not fit into a ConfigMap twice. */}}
+{{- else if or (eq $listener "plain") (and (eq $listener "tls") (eq .Values.tls.plain "redirect")) -}}
+route_config: &routes
+  {{- include "gateway.envoy.routeConfig" . | nindent 2 }}
+{{- else -}}
+route_config: *routes
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A virtual host for the names of hosts that have the same routes, and in it the rules of each route. */}}
+{{- define "gateway.envoy.routeConfig" -}}
+name: ingress
+{{- if .Values.routes }}
+# shop.example:8443 is the host shop.example.
+ignore_port_in_host_matching: true
+{{- end }}
+# These are for the gateway alone. After a retry, only the last attempt is known not to have started.
+response_headers_to_remove: [endpoint-load-metrics, endpoint-load-metrics-bin, {{ .Values.upstream.retries.notStartedHeader }}]
+{{- if .Values.listener.http10 }}
+request_headers_to_remove: [corelane-coding, corelane-version]
+{{- end }}
+virtual_hosts:
+{{- include "gateway.envoy.virtualHosts" . | trim | nindent 0 }}
 {{- end -}}
 
 {{- define "gateway.envoy.virtualHosts" -}}
@@ -59,9 +63,9 @@ that are written: each is written once. */}}
 {{- $services := .services -}}
 {{- $policies := .policies -}}
 {{- with .route -}}
-- name: {{ .name | default (hasKey $rule "upgrade" | ternary "upgrade" (hasKey $rule "again" | ternary "idempotent" "once")) }}
+- name: {{ .name | default (hasKey $rule "upgrade" | ternary "upgrade" (hasKey $rule "again" | ternary "idempotent" "once")) | quote }}
   {{- if .rateLimit }}
-  metadata: {filter_metadata: {corelane: {route: {{ .name }}}}}
+  metadata: {filter_metadata: {corelane: {route: {{ .name | quote }}}}}
   {{- end }}
   match:
     {{- include "gateway.envoy.path" .path | nindent 4 }}

@@ -73,10 +73,15 @@ http3_protocol_options:
     initial_connection_window_size: {{ int .Values.listener.http2.connectionWindow }}
 {{- end -}}
 
-{{/* What tells clients that there is HTTP/3 (RFC 7838). */}}
+{{/* What tells clients that there is HTTP/3 (RFC 7838). A filter, because the routes are those of all listeners. */}}
 {{- define "gateway.envoy.altSvc" -}}
 {{- $port := .Values.http3.advertisedPort | default .Values.service.httpsPort | int -}}
-response_headers_to_add:
-- header: {key: alt-svc, value: 'h3=":{{ $port }}"; ma={{ include "common.seconds" (list . "http3.maxAge") }}'}
-  append_action: OVERWRITE_IF_EXISTS_OR_ADD
+- name: envoy.filters.http.header_mutation
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation
+    mutations:
+      response_mutations:
+      - append:
+          header: {key: alt-svc, value: 'h3=":{{ $port }}"; ma={{ include "common.seconds" (list . "http3.maxAge") }}'}
+          append_action: OVERWRITE_IF_EXISTS_OR_ADD
 {{- end -}}

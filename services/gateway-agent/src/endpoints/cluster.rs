@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{error, info, warn};
 
@@ -36,6 +36,8 @@ pub(crate) struct Cluster {
     limit: usize,
     store: Mutex<Option<Store>>,
     changed: Notify,
+    /// Whether Envoy has a file to read.
+    file: watch::Sender<bool>,
 }
 
 /// The slices of a list that is not complete yet.
@@ -48,8 +50,20 @@ pub(crate) struct Draft {
 impl Cluster {
     /// Its file has at most `limit` endpoints.
     pub(crate) fn new(service: Service, limit: usize) -> Self {
-        let (status, store, changed) = Default::default();
-        Self { service, status, limit, store, changed }
+        let (status, store, changed, file) = Default::default();
+        Self { service, status, limit, store, changed, file }
+    }
+
+    /// There is a file of an earlier agent.
+    pub(crate) fn adopted(&self) {
+        self.status.adopted();
+        self.file.send_replace(true);
+    }
+
+    /// Waits until there is a file.
+    pub(crate) async fn written(&self) {
+        // It fails only without the sender, which is in `self`.
+        let _ = self.file.subscribe().wait_for(|file| *file).await;
     }
 
     /// Whether the slice belongs to the Service.
@@ -157,6 +171,7 @@ impl Cluster {
         };
         let written = file.replace(text)?;
         self.status.current(counts, slices, written);
+        self.file.send_replace(true);
         if written {
             let Counts { healthy, draining, unready, left_out } = counts;
             info!(cluster, healthy, draining, unready, left_out, "endpoints: written");

@@ -27,6 +27,11 @@ impl File {
         self.content.is_some()
     }
 
+    /// What Envoy reads.
+    pub(crate) fn content(&self) -> Option<&str> {
+        self.content.as_deref()
+    }
+
     /// Replaces the content if it differs. Returns whether it did.
     pub(crate) fn replace(&mut self, text: String) -> io::Result<bool> {
         if self.content.as_ref() == Some(&text) {

@@ -11,6 +11,7 @@ use futures_util::TryStreamExt;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::utils::Backoff;
 use kube::{Api, Client, Config};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
@@ -84,7 +85,7 @@ impl Watch {
                     if matches!(error, kube::Error::Api(_)) {
                         version = None;
                     }
-                    let pause = pauses.next();
+                    let pause = pauses.next().unwrap_or(PAUSES.1);
                     self.failed(&error, pause);
                     sleep(pause).await;
                 }
@@ -193,16 +194,24 @@ impl Watch {
 /// Pauses that double, each shortened at random by up to a half, so that gateways do not retry
 /// together.
 #[derive(Debug, Default)]
-struct Pauses(u32);
+pub(crate) struct Pauses(u32);
 
-impl Pauses {
-    fn next(&mut self) -> Duration {
+impl Iterator for Pauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
         let (first, longest) = PAUSES;
         let pause = first.saturating_mul(1 << self.0.min(16)).min(longest);
         self.0 += 1;
         // It has a new key for each value, which is random enough.
         let chance = RandomState::new().hash_one(self.0) as f64 / u64::MAX as f64;
-        pause.mul_f64(1.0 - chance / 2.0)
+        Some(pause.mul_f64(1.0 - chance / 2.0))
+    }
+}
+
+impl Backoff for Pauses {
+    fn reset(&mut self) {
+        *self = Self::default();
     }
 }
 
@@ -213,7 +222,7 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_longest_and_differ() {
         let mut pauses = Pauses::default();
-        let seen: Vec<_> = (0..40).map(|_| pauses.next()).collect();
+        let seen: Vec<_> = pauses.by_ref().take(40).collect();
         for (index, pause) in seen.iter().enumerate() {
             let whole = PAUSES.0.saturating_mul(1 << index.min(16)).min(PAUSES.1);
             assert!((whole / 2..=whole).contains(pause), "{index}: {pause:?}");

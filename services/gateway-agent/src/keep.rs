@@ -1,0 +1,89 @@
+//! The agent of an Envoy: keeps its files up to date, and answers probes and scrapes.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use corelane_service::http::Answer;
+use corelane_service::process::Termination;
+use hyper::StatusCode;
+use tokio::net::TcpListener;
+use tracing::info;
+
+use crate::endpoints::{self, ConfigError, Fleet, Known};
+use crate::routes::{Applier, Source, Status};
+use crate::settings::Endpoints;
+
+/// Why the agent cannot start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeepError {
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, io::Error),
+    #[error("cannot wait for signals: {0}")]
+    Signals(io::Error),
+}
+
+/// Keeps the files up to date until SIGTERM or SIGINT.
+pub(crate) async fn keep(settings: &Endpoints) -> Result<(), KeepError> {
+    let mut termination = Termination::new().map_err(KeepError::Signals)?;
+    let listener = TcpListener::bind(settings.listen).await;
+    let listener = listener.map_err(|error| KeepError::Listen(settings.listen, error))?;
+    let client = endpoints::client(settings.kubeconfig.as_deref()).await?;
+    let mut fleet = Fleet::new(client.clone(), settings);
+    let status = settings.routes.as_ref().map(|_| Arc::new(Status::default()));
+    let (known, told) = (fleet.known(), status.clone());
+    let replies = move |path: &str| answer(path, &known, told.as_deref());
+    match (&settings.routes, status) {
+        (Some(name), Some(status)) => {
+            let source = Source::new(&client, name, Arc::clone(&status));
+            let applier = Applier::new(settings, fleet, status);
+            tokio::spawn(corelane_service::http::serve(listener, replies));
+            let (newest, wanted) = tokio::sync::watch::channel(None);
+            tokio::select! {
+                () = source.run(newest) => {}
+                () = applier.run(wanted) => {}
+                () = termination.wait() => {}
+            }
+        }
+        _ => {
+            fleet.set(&settings.services);
+            tokio::spawn(corelane_service::http::serve(listener, replies));
+            termination.wait().await;
+        }
+    }
+    info!("endpoints: stopped");
+    Ok(())
+}
+
+/// The reply to a GET of this path.
+fn answer(path: &str, known: &Known, routes: Option<&Status>) -> Answer {
+    match path {
+        "/healthz" => text(StatusCode::OK, "ok\n".to_owned()),
+        "/readyz" => match missing(known, routes) {
+            words if words.is_empty() => text(StatusCode::OK, "ok\n".to_owned()),
+            words => text(StatusCode::SERVICE_UNAVAILABLE, words),
+        },
+        "/routesz" if routes.is_none_or(Status::taken) => text(StatusCode::OK, "ok\n".to_owned()),
+        "/routesz" => {
+            text(StatusCode::SERVICE_UNAVAILABLE, "Envoy has not taken any routes\n".to_owned())
+        }
+        "/metrics" => {
+            let routes = routes.map(Status::metrics).unwrap_or_default();
+            (StatusCode::OK, "text/plain; version=0.0.4", known.metrics() + &routes)
+        }
+        _ => text(StatusCode::NOT_FOUND, "not found\n".to_owned()),
+    }
+}
+
+/// A line for each thing that Envoy lacks to start.
+fn missing(known: &Known, routes: Option<&Status>) -> String {
+    let cause = routes.and_then(Status::missing);
+    let routes = cause.map(|cause| format!("no routes: {cause}\n")).unwrap_or_default();
+    routes + &known.missing()
+}
+
+fn text(status: StatusCode, words: String) -> Answer {
+    (status, "text/plain", words)
+}

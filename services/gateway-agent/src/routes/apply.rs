@@ -1,0 +1,265 @@
+//! Makes Envoy's files of the desired state, in an order in which no request lacks its cluster.
+//!
+//! New clusters come first, with their endpoints, and the routes to them when Envoy has them ready. Clusters
+//! that are no longer desired go last. What Envoy rejects is replaced by what it had.
+
+mod envoy;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fs, io};
+
+use serde_json::Value;
+use tokio::sync::watch::Receiver;
+use tokio::time::{Instant, sleep};
+use tracing::{error, info, warn};
+
+use self::envoy::{Envoy, Kind, Outcome};
+use super::desired::{self, Desired, Update};
+use super::status::Status;
+use crate::admin::AdminError;
+use crate::endpoints::{File, Fleet};
+use crate::settings::Endpoints;
+
+/// Pause after a failure that is not Envoy's verdict.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Interval between questions to an Envoy that does not run yet.
+const START: Duration = Duration::from_millis(100);
+
+/// How long a cluster stays at least after its last route is gone: for requests that were routed before, and
+/// their retries.
+const STAY: Duration = Duration::from_secs(1);
+
+/// How long it stays at most. Requests that still run then continue, but are not retried.
+const STAY_AT_MOST: Duration = Duration::from_secs(10);
+
+/// Interval between questions whether they run.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Why a state was not applied.
+#[derive(Debug, thiserror::Error)]
+enum ApplyError {
+    #[error("Envoy rejected the {0}; its log says why")]
+    Rejected(&'static str),
+    #[error("a file cannot be written: {0}")]
+    File(#[from] io::Error),
+    #[error("Envoy's admin interface: {0}")]
+    Admin(#[from] AdminError),
+    #[error("there is a newer state")]
+    Superseded,
+}
+
+/// Applies one state after the other.
+pub(crate) struct Applier {
+    envoy: Envoy,
+    fleet: Fleet,
+    status: Arc<Status>,
+    /// The clusters in the file: what is desired, and what is not removed yet.
+    clusters: BTreeMap<String, Value>,
+    /// One for each of [`Kind::ALL`].
+    files: [File; 3],
+    /// Whether a file differs from before the state that is being applied.
+    changed: bool,
+}
+
+/// What the files had before a change.
+#[derive(Debug)]
+struct Former {
+    clusters: BTreeMap<String, Value>,
+    texts: [Option<String>; 3],
+}
+
+impl Applier {
+    /// Begins with the files of an earlier agent, because Envoy uses them.
+    pub(crate) fn new(settings: &Endpoints, mut fleet: Fleet, status: Arc<Status>) -> Self {
+        let folder = &settings.folder;
+        let files = Kind::ALL.map(|kind| File::open(folder.join(kind.file())));
+        let clusters = files[Kind::Clusters as usize].content();
+        let clusters = clusters.and_then(desired::clusters_of_file).unwrap_or_default();
+        remove_stale(folder, &clusters);
+        fleet.set(&desired::services(&clusters));
+        if files.iter().all(File::exists) {
+            status.written();
+        }
+        let envoy = Envoy::new(settings.envoy_admin);
+        Self { envoy, fleet, status, clusters, files, changed: false }
+    }
+
+    /// Applies the newest state whenever there is one. Never returns.
+    pub(crate) async fn run(mut self, mut newest: Receiver<Option<Desired>>) {
+        let mut failure = String::new();
+        if self.files.iter().all(File::exists) {
+            tokio::select! {
+                () = self.adopt() => {}
+                _ = newest.changed() => {}
+            }
+        }
+        // The sender lives as long as the source, which never ends.
+        while newest.borrow().is_some() || newest.changed().await.is_ok() {
+            let Some(wanted) = newest.borrow_and_update().clone() else { continue };
+            let former = self.former();
+            let result = match self.apply(&wanted, &mut newest).await {
+                Ok(()) => self.retire(&wanted, &mut newest).await,
+                Err(reason) => Err(reason),
+            };
+            match result {
+                Ok(()) => failure.clear(),
+                Err(ApplyError::Superseded) => continue,
+                Err(reason @ ApplyError::Rejected(_)) => {
+                    error!("routes: {reason}; the former routes stay");
+                    self.restore(former);
+                    self.status.rejected(self.serves().await);
+                }
+                Err(reason) => {
+                    let words = reason.to_string();
+                    if failure != words {
+                        warn!("routes: not applied yet: {words}");
+                    }
+                    failure = words;
+                    sleep(AGAIN).await;
+                    continue;
+                }
+            }
+            let _ = newest.changed().await;
+        }
+    }
+
+    /// Waits for an Envoy with the routes of an earlier agent, for which this one needs no API server.
+    async fn adopt(&self) {
+        while !self.serves().await {
+            sleep(START).await;
+        }
+        self.status.taken_before();
+    }
+
+    /// Has Envoy use a state, or keeps it in the files for an Envoy that does not run yet and waits for it.
+    async fn apply(
+        &mut self,
+        wanted: &Desired,
+        newest: &mut Receiver<Option<Desired>>,
+    ) -> Result<(), ApplyError> {
+        let mut both = self.clusters.clone();
+        both.extend(wanted.clusters.clone());
+        self.status.outdated();
+        // Envoy does not take a cluster without its file of endpoints.
+        self.fleet.set(&desired::services(&both));
+        tokio::select! {
+            () = self.fleet.written(wanted.clusters.keys()) => {}
+            _ = newest.changed() => return Err(ApplyError::Superseded),
+        }
+        let updates = [Update::of_clusters(&both), wanted.rate_limits_file(), wanted.routes_file()];
+        self.clusters = both;
+        for (kind, update) in Kind::ALL.into_iter().zip(&updates) {
+            self.write(kind, update).await?;
+            if kind == Kind::Clusters {
+                self.envoy.warmed().await?;
+            }
+        }
+        self.status.written();
+        for (kind, update) in Kind::ALL.into_iter().zip(&updates) {
+            tokio::select! {
+                result = self.confirm(kind, update) => result?,
+                _ = newest.changed() => return Err(ApplyError::Superseded),
+            }
+        }
+        let clusters = wanted.clusters.len();
+        self.status.applied(self.changed);
+        info!(clusters, changed = self.changed, "routes: applied");
+        self.changed = false;
+        Ok(())
+    }
+
+    /// Replaces a file, and waits for what Envoy makes of it if one runs.
+    async fn write(&mut self, kind: Kind, update: &Update) -> Result<(), ApplyError> {
+        let before = self.envoy.subscription(kind).await?.map_or(0, |it| it.rejected);
+        let written = self.files[kind as usize].replace(update.text.clone())?;
+        self.changed |= written;
+        // What an earlier agent wrote may be what was rejected.
+        let before = if written { before } else { 0 };
+        match self.envoy.settled(kind, &update.version, before).await? {
+            Outcome::Rejected => Err(ApplyError::Rejected(kind.name())),
+            Outcome::Applied | Outcome::Absent => Ok(()),
+        }
+    }
+
+    /// Waits for an Envoy that uses the file.
+    async fn confirm(&self, kind: Kind, update: &Update) -> Result<(), ApplyError> {
+        loop {
+            match self.envoy.settled(kind, &update.version, 0).await? {
+                Outcome::Applied => return Ok(()),
+                Outcome::Rejected => return Err(ApplyError::Rejected(kind.name())),
+                Outcome::Absent => sleep(START).await,
+            }
+        }
+    }
+
+    /// Removes the clusters that are no longer desired, when their requests have ended.
+    async fn retire(
+        &mut self,
+        wanted: &Desired,
+        newest: &mut Receiver<Option<Desired>>,
+    ) -> Result<(), ApplyError> {
+        let gone = self.clusters.keys().filter(|name| !wanted.clusters.contains_key(*name));
+        let gone: Vec<_> = gone.cloned().collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        tokio::select! {
+            () = self.unused(&gone) => {}
+            _ = newest.changed() => return Err(ApplyError::Superseded),
+        }
+        self.clusters = wanted.clusters.clone();
+        self.write(Kind::Clusters, &Update::of_clusters(&self.clusters)).await?;
+        self.fleet.set(&desired::services(&self.clusters));
+        info!(clusters = gone.join(","), "routes: removed");
+        self.changed = false;
+        Ok(())
+    }
+
+    async fn unused(&self, clusters: &[String]) {
+        let until = Instant::now() + STAY_AT_MOST;
+        sleep(STAY).await;
+        while Instant::now() < until && !self.envoy.idle(clusters).await {
+            sleep(LOOK).await;
+        }
+    }
+
+    fn former(&self) -> Former {
+        let texts = [0, 1, 2].map(|index: usize| self.files[index].content().map(str::to_owned));
+        Former { clusters: self.clusters.clone(), texts }
+    }
+
+    /// Puts back what the files had, because an Envoy that starts again must not begin with what was rejected.
+    fn restore(&mut self, former: Former) {
+        for (file, text) in self.files.iter_mut().zip(former.texts).rev() {
+            let Some(text) = text else { continue };
+            if let Err(error) = file.replace(text) {
+                error!("routes: {} cannot be restored: {error}", file.path().display());
+            }
+        }
+        self.changed = false;
+        self.clusters = former.clusters;
+        self.fleet.set(&desired::services(&self.clusters));
+    }
+
+    /// Whether Envoy has any routes.
+    async fn serves(&self) -> bool {
+        let found = self.envoy.subscription(Kind::Routes).await;
+        found.ok().flatten().is_some_and(|it| !it.version.is_empty())
+    }
+}
+
+/// Removes files of clusters that an earlier agent did not get to remove: their endpoints are out of date.
+fn remove_stale(folder: &Path, clusters: &BTreeMap<String, Value>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let stale = !name.contains('_') && !clusters.contains_key(&*name);
+        if stale && path.extension().is_some_and(|it| it == "json") {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}

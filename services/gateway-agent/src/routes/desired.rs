@@ -1,0 +1,206 @@
+//! What Envoy is to have: clusters, routes and rate limits, and the Services behind the clusters.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde_json::{Map, Value, json};
+
+use crate::settings::{self, Service};
+
+/// The keys of the ConfigMap.
+const CLUSTERS: &str = "clusters.json";
+const ROUTES: &str = "routes.json";
+const RATE_LIMITS: &str = "rate-limits.json";
+
+/// The name under which Envoy subscribes to the rate limits of routes.
+const FILTER: &str = "corelane.route_rate_limits";
+
+/// Why a source has no desired state.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DesiredError {
+    #[error("no key {0}")]
+    Missing(&'static str),
+    #[error("{0}: {1}")]
+    Json(&'static str, serde_json::Error),
+    #[error("{0}: {1}")]
+    Form(&'static str, String),
+}
+
+/// One source of routes makes one; several are merged before they are applied.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Desired {
+    /// `envoy.config.cluster.v3.Cluster` by name. One that the agent finds endpoints for names its
+    /// Service in its metadata, see [`service_of`]; its file is then CLUSTER.json.
+    pub(crate) clusters: BTreeMap<String, Value>,
+    /// `envoy.config.route.v3.RouteConfiguration` without its virtual hosts.
+    pub(crate) routes: Map<String, Value>,
+    /// `envoy.config.route.v3.VirtualHost` in any order, with distinct names and domains.
+    pub(crate) virtual_hosts: Vec<Value>,
+    /// `LocalRateLimit` of the filter that routes enable.
+    pub(crate) rate_limits: Value,
+}
+
+impl Desired {
+    /// Reads the data of the chart's ConfigMap.
+    pub(crate) fn read(data: &BTreeMap<String, String>) -> Result<Self, DesiredError> {
+        let key = |key| {
+            let text = data.get(key).ok_or(DesiredError::Missing(key))?;
+            serde_json::from_str(text).map_err(|error| DesiredError::Json(key, error))
+        };
+        let clusters = clusters(key(CLUSTERS)?).map_err(|it| DesiredError::Form(CLUSTERS, it))?;
+        let Value::Object(mut routes) = key(ROUTES)? else {
+            return Err(DesiredError::Form(ROUTES, "not an object".to_owned()));
+        };
+        let Some(Value::Array(virtual_hosts)) = routes.remove("virtual_hosts") else {
+            return Err(DesiredError::Form(ROUTES, "no list virtual_hosts".to_owned()));
+        };
+        let rate_limits = key(RATE_LIMITS)?;
+        Ok(Self { clusters, routes, virtual_hosts, rate_limits })
+    }
+
+    /// Envoy's file of routes.
+    pub(crate) fn routes_file(&self) -> Update {
+        let mut routes = self.routes.clone();
+        routes.insert("virtual_hosts".to_owned(), Value::Array(self.virtual_hosts.clone()));
+        Update::of("envoy.config.route.v3.RouteConfiguration", [Value::Object(routes)])
+    }
+
+    /// Envoy's file of rate limits.
+    pub(crate) fn rate_limits_file(&self) -> Update {
+        let config = json!({"name": FILTER, "typed_config": self.rate_limits});
+        Update::of("envoy.config.core.v3.TypedExtensionConfig", [config])
+    }
+}
+
+/// A discovery response in the format of Envoy's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Update {
+    pub(crate) text: String,
+    /// Equal resources have the same version, also of different agents.
+    pub(crate) version: String,
+}
+
+impl Update {
+    /// Envoy's file of clusters.
+    pub(crate) fn of_clusters(clusters: &BTreeMap<String, Value>) -> Self {
+        Self::of("envoy.config.cluster.v3.Cluster", clusters.values().cloned())
+    }
+
+    fn of(kind: &str, resources: impl IntoIterator<Item = Value>) -> Self {
+        let kind = Value::String(format!("type.googleapis.com/{kind}"));
+        let typed = |mut resource: Value| {
+            if let Value::Object(fields) = &mut resource {
+                fields.insert("@type".to_owned(), kind.clone());
+            }
+            resource
+        };
+        let resources = Value::Array(resources.into_iter().map(typed).collect());
+        let mut hasher = DefaultHasher::new();
+        resources.to_string().hash(&mut hasher);
+        let version = format!("{:016x}", hasher.finish());
+        let text = format!("{}\n", json!({"version_info": version, "resources": resources}));
+        Self { text, version }
+    }
+}
+
+/// The clusters in a file of an earlier agent.
+pub(crate) fn clusters_of_file(text: &str) -> Option<BTreeMap<String, Value>> {
+    let mut file: Value = serde_json::from_str(text).ok()?;
+    clusters(file.get_mut("resources")?.take()).ok()
+}
+
+fn clusters(list: Value) -> Result<BTreeMap<String, Value>, String> {
+    let Value::Array(list) = list else { return Err("not a list".to_owned()) };
+    let mut clusters = BTreeMap::new();
+    for mut cluster in list {
+        if let Value::Object(fields) = &mut cluster {
+            fields.remove("@type");
+        }
+        let name = cluster["name"].as_str().ok_or("a cluster without a name")?.to_owned();
+        service_of(&name, &cluster)?;
+        if clusters.insert(name.clone(), cluster).is_some() {
+            return Err(format!("two clusters have the name {name}"));
+        }
+    }
+    Ok(clusters)
+}
+
+/// The Services of clusters.
+pub(crate) fn services(clusters: &BTreeMap<String, Value>) -> Vec<Service> {
+    // Those that cannot be read were rejected before.
+    clusters.iter().filter_map(|(name, it)| service_of(name, it).ok().flatten()).collect()
+}
+
+/// The Service that a cluster names: `[NAMESPACE/]NAME:PORT[:HEALTH-PORT]` as `service` in its
+/// filter metadata `corelane`.
+fn service_of(name: &str, cluster: &Value) -> Result<Option<Service>, String> {
+    let service = &cluster["metadata"]["filter_metadata"]["corelane"]["service"];
+    match service {
+        Value::Null => Ok(None),
+        Value::String(service) => settings::service(&format!("{name}={service}"))
+            .map(Some)
+            .map_err(|error| format!("service of the cluster {name}: {error}")),
+        _ => Err(format!("service of the cluster {name}: not a string")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(clusters: &Value, routes: &str) -> BTreeMap<String, String> {
+        [(CLUSTERS, clusters.to_string()), (ROUTES, routes.to_owned()), (RATE_LIMITS, "{}".into())]
+            .map(|(key, text)| (key.to_owned(), text))
+            .into()
+    }
+
+    fn cluster(name: &str, service: &str) -> Value {
+        json!({"name": name, "metadata": {"filter_metadata": {"corelane": {"service": service}}}})
+    }
+
+    #[test]
+    fn clusters_name_their_services_and_survive_a_file() {
+        let list = json!([cluster("b", "shop/web:http:81"), {"name": "a"}]);
+        let desired = Desired::read(&data(&list, r#"{"virtual_hosts": []}"#)).expect("readable");
+        let found = services(&desired.clusters);
+        assert_eq!(found, [settings::service("b=shop/web:http:81").expect("a service")]);
+        let file = Update::of_clusters(&desired.clusters);
+        assert_eq!(clusters_of_file(&file.text), Some(desired.clusters));
+    }
+
+    #[test]
+    fn a_version_is_that_of_the_resources() {
+        let read =
+            |list| Desired::read(&data(&list, r#"{"virtual_hosts": []}"#)).expect("readable");
+        let one = read(json!([cluster("a", "web:http")]));
+        let two = read(json!([cluster("a", "web:http"), cluster("b", "web:80")]));
+        let version = |it: &Desired| Update::of_clusters(&it.clusters).version;
+        assert_eq!(version(&one), version(&one.clone()));
+        assert_ne!(version(&one), version(&two));
+        assert_eq!(one.routes_file(), two.routes_file());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let good = json!([cluster("a", "web:http")]);
+        let twice = json!([cluster("a", "web:http"), cluster("a", "web:http")]);
+        for (list, routes, words) in [
+            (&good, "{", "routes.json: EOF"),
+            (&good, "[]", "routes.json: not an object"),
+            (&good, "{}", "routes.json: no list virtual_hosts"),
+            (&json!({}), "{}", "clusters.json: not a list"),
+            (&json!([{}]), "{}", "clusters.json: a cluster without a name"),
+            (&twice, "{}", "clusters.json: two clusters have the name a"),
+            (
+                &json!([cluster("a", "web")]),
+                "{}",
+                "clusters.json: service of the cluster a: no PORT",
+            ),
+        ] {
+            let error = Desired::read(&data(list, routes)).expect_err(words).to_string();
+            assert!(error.starts_with(words), "{error}");
+        }
+        let error = Desired::read(&BTreeMap::new()).expect_err("nothing").to_string();
+        assert_eq!(error, "no key clusters.json");
+    }
+}

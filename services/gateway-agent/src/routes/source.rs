@@ -1,0 +1,83 @@
+//! The routes of the chart's values, from the ConfigMap that the chart renders.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, watcher as watch_of};
+use kube::{Api, Client};
+use tokio::sync::watch::Sender;
+use tracing::warn;
+
+use super::desired::Desired;
+use super::status::Status;
+use crate::endpoints::Pauses;
+use crate::settings::ConfigMapName;
+
+/// The API server ends a watch after this time, which shows that it is reachable.
+const WATCH_SECONDS: u32 = 60;
+
+/// The watch of one ConfigMap.
+#[derive(Debug)]
+pub(crate) struct Source {
+    api: Api<ConfigMap>,
+    namespace: String,
+    name: String,
+    status: Arc<Status>,
+}
+
+impl Source {
+    /// The ConfigMap need not exist yet.
+    pub(crate) fn new(client: &Client, from: &ConfigMapName, status: Arc<Status>) -> Self {
+        let default = || client.default_namespace().to_owned();
+        let namespace = from.namespace.clone().unwrap_or_else(default);
+        let api = Api::namespaced(client.clone(), &namespace);
+        Self { api, namespace, name: from.name.clone(), status }
+    }
+
+    /// Sends each state that can be read. Never returns: all failures are retried, and the last state
+    /// stays, also when the ConfigMap is deleted.
+    pub(crate) async fn run(self, newest: Sender<Option<Desired>>) {
+        // By its name alone, so that a Role can name it.
+        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
+        let config = config.timeout(WATCH_SECONDS);
+        let mut events = pin!(watch_of(self.api.clone(), config).backoff(Pauses::default()));
+        let mut listed = false;
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Init) => listed = false,
+                Ok(Event::Apply(map) | Event::InitApply(map)) => {
+                    listed = true;
+                    self.read(map, &newest);
+                }
+                Ok(Event::InitDone) if listed => {}
+                Ok(Event::InitDone | Event::Delete(_)) => self.failed("it does not exist"),
+                Err(error) => self.failed(&error.to_string()),
+            }
+        }
+    }
+
+    fn read(&self, map: ConfigMap, newest: &Sender<Option<Desired>>) {
+        match Desired::read(&map.data.unwrap_or_default()) {
+            Ok(desired) => {
+                newest.send_if_modified(|known| {
+                    let changed = known.as_ref() != Some(&desired);
+                    *known = Some(desired);
+                    changed
+                });
+            }
+            Err(error) => {
+                self.status.rejected(false);
+                self.failed(&error.to_string());
+            }
+        }
+    }
+
+    fn failed(&self, words: &str) {
+        let words = format!("ConfigMap {}/{}: {words}", self.namespace, self.name);
+        warn!("routes: {words}");
+        self.status.failed(&words);
+    }
+}

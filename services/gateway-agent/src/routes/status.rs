@@ -1,0 +1,90 @@
+//! Whether Envoy has the newest routes: for probes and for Prometheus.
+
+use std::sync::{Mutex, MutexGuard};
+
+/// Shared by the source, the applier and the replies to probes.
+#[derive(Debug, Default)]
+pub(crate) struct Status(Mutex<Figures>);
+
+#[derive(Debug, Default)]
+struct Figures {
+    /// Envoy's files exist.
+    written: bool,
+    /// Envoy has taken some routes in the time of this agent.
+    taken: bool,
+    /// Envoy uses the newest routes.
+    current: bool,
+    applied: u64,
+    rejected: u64,
+    /// The last failure of the source.
+    error: Option<String>,
+}
+
+impl Status {
+    /// Why Envoy cannot start; `None` if it can.
+    pub(crate) fn missing(&self) -> Option<String> {
+        let it = self.read();
+        (!it.written).then(|| it.error.clone().unwrap_or_else(|| "not read yet".to_owned()))
+    }
+
+    /// Whether Envoy can serve: it has taken the routes of this agent or of an earlier one.
+    pub(crate) fn taken(&self) -> bool {
+        self.read().taken
+    }
+
+    /// Files for Envoy to start with exist.
+    pub(crate) fn written(&self) {
+        self.read().written = true;
+    }
+
+    /// Envoy has the routes of an earlier agent.
+    pub(crate) fn taken_before(&self) {
+        self.read().taken = true;
+    }
+
+    /// There are newer routes.
+    pub(crate) fn outdated(&self) {
+        self.read().current = false;
+    }
+
+    /// Envoy uses the newest routes. `changed`: it has not before.
+    pub(crate) fn applied(&self, changed: bool) {
+        let mut it = self.read();
+        (it.taken, it.current) = (true, true);
+        it.applied += u64::from(changed);
+    }
+
+    /// Envoy stays with the former routes. `former`: there are some.
+    pub(crate) fn rejected(&self, former: bool) {
+        let mut it = self.read();
+        it.taken |= former;
+        it.current = false;
+        it.rejected += 1;
+    }
+
+    /// The source cannot be read.
+    pub(crate) fn failed(&self, error: &str) {
+        self.read().error = Some(error.to_owned());
+    }
+
+    /// The text that Prometheus reads.
+    pub(crate) fn metrics(&self) -> String {
+        let it = self.read();
+        let prefix = "corelane_gateway_agent";
+        let current = u8::from(it.current);
+        let (applied, rejected) = (it.applied, it.rejected);
+        format!(
+            "# HELP {prefix}_routes_current Whether Envoy uses the newest routes\n\
+             # TYPE {prefix}_routes_current gauge\n\
+             {prefix}_routes_current {current}\n\
+             # HELP {prefix}_route_changes_total Changes of routes, by what Envoy made of them\n\
+             # TYPE {prefix}_route_changes_total counter\n\
+             {prefix}_route_changes_total{{outcome=\"applied\"}} {applied}\n\
+             {prefix}_route_changes_total{{outcome=\"rejected\"}} {rejected}\n"
+        )
+    }
+
+    fn read(&self) -> MutexGuard<'_, Figures> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}

@@ -1,0 +1,329 @@
+"""Routes change while the real Envoy runs: the agent applies what the chart's ConfigMap says."""
+
+import http.client
+import json
+import socket
+import ssl
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from support import PATIENCE, eventually
+from support.apiserver import Api
+from support.client import ask
+from support.envoys import Gateway, gateway_to
+from support.load import Load
+from support.processes import free_ports
+from support.raw import connect
+from support.rendering import config_maps
+from support.servers import Server
+from support.slices import READY, Agent, Agents, Slices, Wire, own_address
+
+MAP = "routes"
+HEAD = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+UPGRADE = b"GET /chat HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+BAD = {"path": {"regex": "(a{1000}){1000}"}}
+"""Envoy rejects the expression; the chart cannot judge it."""
+
+
+@dataclass
+class Routes:
+    """The ConfigMap of the routes, and the agent and Envoy that follow it."""
+
+    slices: Slices
+    folder: Path
+    agents: Agents
+    admin: int
+
+    def route(self, name: str, to: str = "", **more: object) -> dict:
+        """A route to a Service of the test's namespace, which has the same name."""
+        return {"name": name, "service": self.service(to or name), **more}
+
+    def service(self, name: str) -> dict:
+        """A Service as routes name it."""
+        return {"name": name, "namespace": self.slices.namespace}
+
+    def cluster(self, service: str) -> str:
+        """The name of the cluster of a Service."""
+        return f"{self.slices.namespace}-{service}-http"
+
+    def rendered(self, *routes: dict) -> dict[str, str]:
+        """What the chart puts into the ConfigMap."""
+        values = self.folder / "routes.yaml"
+        values.write_text(yaml.safe_dump({"routes": list(routes)}))
+        data = config_maps(values=values)[1].items()
+        return {key: text.replace("/run/corelane", str(self.folder)) for key, text in data}
+
+    def put(self, *routes: dict) -> None:
+        """Writes the ConfigMap of these routes."""
+        self.write(self.rendered(*routes))
+
+    def write(self, data: dict[str, str]) -> None:
+        """Writes the ConfigMap, in one request to the API server."""
+        kubeconfig = json.loads(self.slices.api.kubeconfig.read_text())
+        server = urlsplit(kubeconfig["clusters"][0]["cluster"]["server"])
+        token = kubeconfig["users"][0]["user"]["token"]
+        # Its certificate is made by itself, on loopback.
+        context = ssl._create_unverified_context()  # noqa: S323
+        client = http.client.HTTPSConnection(server.hostname, server.port, context=context)
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": MAP}, "data": data}
+        path = f"/api/v1/namespaces/{self.slices.namespace}/configmaps/{MAP}"
+        media = {"content-type": "application/apply-patch+yaml"}
+        headers = {"authorization": f"Bearer {token}", **media}
+        client.request("PATCH", f"{path}?fieldManager=test", json.dumps(body), headers)
+        reply = client.getresponse()
+        assert reply.status in (200, 201), reply.read()
+        client.close()
+
+    @contextmanager
+    def agent(self) -> Iterator[Agent]:
+        """An agent, which is killed at the end."""
+        flags = (f"--routes={self.slices.namespace}/{MAP}", f"--envoy-admin=127.0.0.1:{self.admin}")
+        with self.agents.run(None, *flags) as agent:
+            yield agent
+
+    @contextmanager
+    def envoy(self) -> Iterator[Gateway]:
+        """Envoy with what does not depend on routes."""
+        routes = [{"name": "any", "service": {"name": "any"}}]
+        values = {"routes": routes, "upstream": {"discovery": "eds"}, "admin": {"port": self.admin}}
+        with gateway_to([], self.folder, values, dynamic=True) as gateway:
+            yield gateway
+
+
+@pytest.fixture
+def routes(api: Api, tmp_path: Path) -> Iterator[Routes]:
+    """An empty namespace, and nothing that runs yet."""
+    wire = Wire(api, tmp_path)
+    wire.join()
+    with api.namespace() as namespace:
+        agents = Agents(tmp_path, namespace, wire)
+        yield Routes(Slices(api, namespace), tmp_path, agents, free_ports(1))
+    wire.cut()
+
+
+@pytest.fixture
+def served(start: Callable[..., Server], routes: Routes) -> Callable[[str], None]:
+    """Starts a Service with one replica."""
+
+    def serve(name: str) -> None:
+        server = start("--lanes", "1", replica=name, address=own_address())
+        ports = (urlsplit(server.url).port, urlsplit(server.admin).port)
+        routes.slices.put(name, (own_address(), READY), ports=ports, service=name)
+
+    return serve
+
+
+@pytest.fixture
+def chat(start: Callable[..., Server], routes: Routes) -> Iterator[None]:
+    """The Service "chat", whose replica takes one connection and echoes what follows the upgrade."""
+    healthy = start("--lanes", "1", address=own_address())
+
+    def echo() -> None:
+        peer, _ = listener.accept()
+        with peer:
+            while b"\r\n\r\n" not in peer.recv(65536):
+                pass
+            peer.sendall(HEAD)
+            while data := peer.recv(65536):
+                peer.sendall(data)
+
+    with socket.create_server((own_address(), 0)) as listener:
+        threading.Thread(target=echo, daemon=True).start()
+        ports = (listener.getsockname()[1], urlsplit(healthy.admin).port)
+        routes.slices.put("chat", (own_address(), READY), ports=ports, service="chat")
+        yield
+
+
+def changes(agent: Agent, outcome: str) -> int:
+    """How many changes had this outcome."""
+    name = f'corelane_gateway_agent_route_changes_total{{outcome="{outcome}"}} '
+    lines = ask(agent.url, "/metrics").body.decode().splitlines()
+    return next(int(line.removeprefix(name)) for line in lines if line.startswith(name))
+
+
+def current(agent: Agent) -> bool:
+    """Whether it says that Envoy uses the newest routes."""
+    return "corelane_gateway_agent_routes_current 1\n" in ask(agent.url, "/metrics").body.decode()
+
+
+def clusters(gateway: Gateway) -> set[str]:
+    """What Envoy has."""
+    found = json.loads(ask(gateway.admin, "/clusters?format=json").body)["cluster_statuses"]
+    return {each["name"] for each in found}
+
+
+def echoes(peer: socket.socket, words: bytes) -> bool:
+    """Whether a WebSocket is alive."""
+    peer.sendall(words)
+    return peer.recv(65536) == words
+
+
+def test_changes_lose_no_request_and_no_connection(
+    routes: Routes, served: Callable[[str], None], chat: None
+) -> None:
+    for name in ("one", "two"):
+        served(name)
+    one, two = routes.route("one"), routes.route("two")
+    sockets = routes.route("chat", path={"prefix": "/chat"}, upgrade=["websocket"])
+    routes.put(sockets, one)
+    with routes.agent() as agent:
+        agent.wait_until_ready()
+        assert agent.status("/routesz") == 503
+        with routes.envoy() as gateway, connect(gateway.url) as peer:
+            eventually(lambda: agent.status("/routesz") == 200, "routes that Envoy has taken")
+            peer.sendall(UPGRADE)
+            assert peer.recv(65536).startswith(b"HTTP/1.1 101 ")
+            with Load(gateway.url, clients=4) as load:
+                load.wait_for(50, "one")
+                connections = gateway.counted("listener.ingress.downstream_cx_total")
+                # A service that Envoy did not know.
+                routes.put(sockets, {**two, "path": {"prefix": "/hello"}}, one)
+                load.wait_for(50, "two")
+                # Only the order.
+                routes.put(sockets, one, {**two, "path": {"prefix": "/hello"}})
+                load.wait_for(50, "one")
+                # Weights.
+                both = [{**routes.service(name), "weight": 5} for name in ("one", "two")]
+                routes.put(sockets, {"name": "both", "services": both})
+                load.wait_for(50, "one")
+                load.wait_for(50, "two")
+                # A cluster with other settings.
+                routes.put(sockets, {**two, "balancing": "round-robin"})
+                eventually(lambda: changes(agent, "applied") == 5, "the fifth change")
+                # Its replica is the same, and the cluster "one" is on its way out.
+                assert echoes(peer, b"still here")
+                routes.put(two)
+                left = routes.cluster("two")
+                gone = [agent.file_of(routes.cluster(name)) for name in ("one", "chat")]
+                eventually(
+                    lambda: not any(map(Path.exists, gone)) and clusters(gateway) == {"admin", left},
+                    "removed clusters",
+                    # The WebSocket keeps them for a while.
+                    patience=2 * PATIENCE,
+                )
+                load.wait_for(50, "two")
+                # Neither its route nor its cluster exists.
+                assert echoes(peer, b"and here")
+                assert gateway.counted("listener.ingress.downstream_cx_total") == connections
+                assert changes(agent, "rejected") == 0
+            assert not load.failures, load.failures[:10]
+            assert gateway.process.poll() is None
+
+
+def test_what_envoy_rejects_changes_nothing(
+    routes: Routes, served: Callable[[str], None]
+) -> None:
+    for name in ("one", "two"):
+        served(name)
+    good = routes.rendered(routes.route("one"))
+    routes.write(good)
+    with routes.agent() as agent:
+        agent.wait_until_ready()
+        with routes.envoy() as gateway, Load(gateway.url, clients=2) as load:
+            eventually(lambda: current(agent), "the first routes")
+            files = [routes.folder / f"{name}.json" for name in ("all_clusters", "all_routes")]
+            known = [file.read_text() for file in files]
+            # Whole: its new cluster goes, too.
+            routes.put(routes.route("two", **BAD), routes.route("one"))
+            eventually(lambda: changes(agent, "rejected") == 1, "a rejected change")
+            eventually(lambda: [file.read_text() for file in files] == known, "the former files")
+            assert not agent.file_of(routes.cluster("two")).exists()
+            assert (current(agent), agent.status("/readyz"), agent.status("/routesz")) == (
+                False,
+                200,
+                200,
+            )
+            (said,) = agent.logged("Envoy rejected the routes")
+            assert said["level"] == "ERROR"
+            # A cluster, and what is no JSON at all.
+            clusters = good["clusters.json"].replace('"connect_timeout":"', '"connect_timeout":"-')
+            routes.write({**good, "clusters.json": clusters})
+            eventually(lambda: changes(agent, "rejected") == 2, "rejected clusters")
+            routes.write({**good, "routes.json": "{"})
+            eventually(lambda: changes(agent, "rejected") == 3, "an unreadable ConfigMap")
+            assert agent.logged(f"{MAP}: routes.json: EOF")
+            load.wait_for(50, "one")
+            routes.put(routes.route("two"))
+            load.wait_for(50, "two")
+            eventually(lambda: current(agent), "the last routes")
+        assert not load.failures, load.failures[:10]
+
+
+def test_a_pod_whose_first_routes_are_rejected_is_not_ready(
+    routes: Routes, served: Callable[[str], None]
+) -> None:
+    served("one")
+    routes.put(routes.route("one", **BAD))
+    with routes.agent() as agent:
+        agent.wait_until_ready()
+        with routes.envoy() as gateway:
+            eventually(lambda: changes(agent, "rejected") == 1, "rejected routes")
+            assert (agent.status("/readyz"), agent.status("/routesz")) == (200, 503)
+            routes.put(routes.route("one"))
+            eventually(lambda: agent.status("/routesz") == 200, "routes that Envoy has taken")
+            assert ask(gateway.url, "/hello").replica == "one"
+
+
+def test_an_agent_that_starts_again_goes_on(
+    routes: Routes, served: Callable[[str], None]
+) -> None:
+    for name in ("one", "two"):
+        served(name)
+    routes.put(routes.route("one"))
+    with routes.agent() as agent:
+        agent.wait_until_ready()
+        with routes.envoy() as gateway, Load(gateway.url, clients=2) as load:
+            for number in range(6):
+                # Killed at another moment of each change.
+                name = ("two", "one")[number % 2]
+                routes.put(routes.route(name))
+                threading.Event().wait(0.02 * number)
+                agent.process.kill()
+                agent.process.wait(timeout=PATIENCE)
+                with routes.agent() as agent_after:
+                    load.wait_for(20, name)
+                    eventually(lambda: agent_after.status("/routesz") == 200, "an agent that is ready")
+                    agent = agent_after
+            # Without an API server, it has what Envoy has.
+            routes.agents.wire.cut()
+            with routes.agent() as last:
+                eventually(lambda: last.status("/routesz") == 200, "an agent that is ready")
+                assert last.status("/readyz") == 200
+            load.wait_for(20, "one")
+        assert not load.failures, load.failures[:10]
+
+
+def test_twenty_changes_under_load(routes: Routes, served: Callable[[str], None]) -> None:
+    """Prints how long a change takes, from the write to the first reply by its route."""
+    names = [f"s{number}" for number in range(3)]
+    for name in names:
+        served(name)
+    routes.put(routes.route(names[0]))
+    with routes.agent() as agent:
+        agent.wait_until_ready()
+        with routes.envoy() as gateway, Load(gateway.url, clients=8) as load:
+            taken = []
+            prepared = [routes.rendered(routes.route(names[turn % 3])) for turn in range(1, 25)]
+            for turn, data in enumerate(prepared, 1):
+                name = names[turn % 3]
+                load.first.pop(name, None)
+                begun = time.monotonic()
+                routes.write(data)
+                eventually(lambda name=name: name in load.first, f"a reply of {name}")
+                taken.append(1000 * (load.first[name] - begun))
+                load.wait_for(900)
+            total = load.total
+        assert not load.failures, load.failures[:10]
+    middle = statistics.median(taken)
+    figures = f"{middle:.0f} ms ({min(taken):.0f} to {max(taken):.0f}) over {len(taken)} changes"
+    print(f"\nwrite to first routed request: {figures}; {total} requests, none lost")
+    assert total >= 20_000
