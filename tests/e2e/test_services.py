@@ -4,8 +4,11 @@ That is services/examples/mixed.rs, which charts/server does not install: it has
 """
 
 import json
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from math import sqrt
 
@@ -256,3 +259,69 @@ def test_a_roll_out_ends_calls_that_stream_with_a_status(rolled: Rolled) -> None
     seen = rolled.seen(talks)
     assert set(seen.ends) == {"UNAVAILABLE: this replica drains"}
     assert seen.ends.total() >= 4
+
+
+def gateways(release: Release) -> dict[str, list[str]]:
+    """The containers of the gateway's pods."""
+    return {
+        pod["metadata"]["uid"]: sorted(x["containerID"] for x in pod["status"]["containerStatuses"])
+        for pod in release.cluster.items(
+            "pods", "--selector", "app.kubernetes.io/name=corelane-gateway"
+        )
+    }
+
+
+def change(
+    release: Release, routes: list[dict], followed: Callable[[str], bool], urls: list[str]
+) -> str:
+    """Upgrades to routes, and waits until each gateway follows them: how long that took."""
+
+    def wait(url: str) -> float:
+        eventually(lambda: followed(url), "the new routes", patience=ROLL_OUT)
+        return time.monotonic() - begun
+
+    write(release, routes)
+    with ThreadPoolExecutor() as pool:
+        begun = time.monotonic()
+        seconds = [pool.submit(wait, url) for url in urls]
+        release.upgrade(wait=False)
+        upgraded = time.monotonic() - begun
+    took = ", ".join(f"{each.result():.2f}" for each in seconds)
+    return f"the gateways follow after {took} s, of which helm took {upgraded:.2f} s"
+
+
+@pytest.mark.parametrize("number", [4_000, pytest.param(20_000, marks=pytest.mark.nightly)])
+def test_routes_change_under_load_without_new_gateways(routed: Release, number: int) -> None:
+    # Of CoreDNS, in a namespace of which the gateway may read nothing before.
+    added = {"name": "added", "path": {"exact": "/ready"}, "health": {"tcp": True}}
+    added["service"] = {"name": "kube-dns", "namespace": "kube-system", "port": 8181}
+    turned = [{**MIXED, "weight": 0}, {**NEXT, "weight": 1}]
+    turned = [{**x, "services": turned} if x["name"] == "canary" else x for x in ROUTES]
+
+    def canary(url: str) -> set[bytes]:
+        asked = [ask(url, "/", headers={"host": "canary.test"}) for _ in range(20)]
+        return {reply.body.split()[1] for reply in asked}
+
+    changes = {
+        "a route comes": ([added, *ROUTES], lambda url: ask(url, "/ready").status == 200),
+        "weights change": ([added, *turned], lambda url: canary(url) == {b"mixed-next"}),
+        "a route goes": (ROUTES, lambda url: ask(url, "/ready").status == 404),
+    }
+    before = gateways(routed)
+    with ExitStack() as stack:
+        urls = [
+            stack.enter_context(routed.cluster.forwarded(pod.name, 8080))
+            for pod in routed.cluster.ready_pods("gateway")
+        ]
+        load = stack.enter_context(routed.load(rate=400.0))
+        exchanges = stack.enter_context(Exchanges(routed.gateway, {messages: 4, talks: 2}))
+        exchanges.wait_for(4)
+        for what, (routes, followed) in changes.items():
+            print(f"\n{what}: {change(routed, routes, followed, urls)}", end="")
+        exchanges.wait_for(4)
+        load.wait_for(max(0, number - load.total), patience=ROLL_OUT)
+    print(f"\n{load.total} requests, {len(load.failures)} failed")
+    assert not load.failures, load.failures[:10]
+    for kind in (messages, talks):
+        assert not exchanges.seen(kind).ends
+    assert gateways(routed) == before

@@ -205,7 +205,9 @@ def test_changes_lose_no_request_and_no_connection(
                 left = routes.cluster("two")
                 gone = [agent.file_of(routes.cluster(name)) for name in ("one", "chat")]
                 eventually(
-                    lambda: not any(map(Path.exists, gone)) and clusters(gateway) == {"admin", left},
+                    lambda: (
+                        not any(map(Path.exists, gone)) and clusters(gateway) == {"admin", left}
+                    ),
                     "removed clusters",
                     # The WebSocket keeps them for a while.
                     patience=2 * PATIENCE,
@@ -219,9 +221,7 @@ def test_changes_lose_no_request_and_no_connection(
             assert gateway.process.poll() is None
 
 
-def test_what_envoy_rejects_changes_nothing(
-    routes: Routes, served: Callable[[str], None]
-) -> None:
+def test_what_envoy_rejects_changes_nothing(routes: Routes, served: Callable[[str], None]) -> None:
     for name in ("one", "two"):
         served(name)
     good = routes.rendered(routes.route("one"))
@@ -273,9 +273,7 @@ def test_a_pod_whose_first_routes_are_rejected_is_not_ready(
             assert ask(gateway.url, "/hello").replica == "one"
 
 
-def test_an_agent_that_starts_again_goes_on(
-    routes: Routes, served: Callable[[str], None]
-) -> None:
+def test_an_agent_that_starts_again_goes_on(routes: Routes, served: Callable[[str], None]) -> None:
     for name in ("one", "two"):
         served(name)
     routes.put(routes.route("one"))
@@ -291,7 +289,9 @@ def test_an_agent_that_starts_again_goes_on(
                 agent.process.wait(timeout=PATIENCE)
                 with routes.agent() as agent_after:
                     load.wait_for(20, name)
-                    eventually(lambda: agent_after.status("/routesz") == 200, "an agent that is ready")
+                    eventually(
+                        lambda: agent_after.status("/routesz") == 200, "an agent that is ready"
+                    )
                     agent = agent_after
             # Without an API server, it has what Envoy has.
             routes.agents.wire.cut()
