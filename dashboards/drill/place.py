@@ -135,6 +135,24 @@ class Place:
         self.scraped("gateway", urlsplit(made.stats).port, pod)
         return made
 
+    def routed(self, routes: str, pod: str) -> None:
+        """A gateway whose agent, which is scraped, follows the routes of a ConfigMap."""
+        own = Path(mkdtemp(prefix=f"{pod}-", dir=self.folder))
+        admin, port = free_ports(1), free_ports(1)
+        argv = [self.watch.programs["gateway-agent"], "endpoints", f"--routes={routes}"]
+        argv += [f"--kubeconfig={self.platform.cluster.api.kubeconfig}", f"--folder={own}"]
+        argv += [f"--envoy-admin={HOST}:{admin}", f"--listen={HOST}:{port}"]
+        url = f"http://{HOST}:{port}"
+        made = Part("gateway-agent", argv, own, lambda: well(f"{url}/readyz"), _env())
+        self.stack.callback(made.kill)
+        made.start(wait=False)
+        self.until(made.ready, f"{pod} has its files, see {made.log}")
+        values = {"routes": [{"name": "any", "service": {"name": "any"}}], "admin": {"port": admin}}
+        values["upstream"] = {"discovery": "eds"}
+        self.stack.enter_context(gateway_to([], own, values, dynamic=True))
+        self.until(lambda: well(f"{url}/routesz"), f"{pod} has routes")
+        self.scraped("gateway-agent", port, pod)
+
     def tuner(self, node: str, *flags: str | Path, within: Sequence[str] = ()) -> Part:
         """An agent of the node tuner that is scraped."""
         port = free_ports(1)

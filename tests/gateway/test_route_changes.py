@@ -5,11 +5,13 @@ import json
 import socket
 import ssl
 import statistics
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,7 +27,7 @@ from support.processes import free_ports
 from support.raw import connect
 from support.rendering import config_maps
 from support.servers import Server
-from support.slices import READY, Agent, Agents, Slices, Wire, own_address
+from support.slices import ACCOUNT, READY, Agent, Agents, Slices, Wire, own_address
 
 MAP = "routes"
 HEAD = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
@@ -72,7 +74,7 @@ class Routes:
         server = urlsplit(kubeconfig["clusters"][0]["cluster"]["server"])
         token = kubeconfig["users"][0]["user"]["token"]
         # Its certificate is made by itself, on loopback.
-        context = ssl._create_unverified_context()  # noqa: S323
+        context = ssl._create_unverified_context()
         client = http.client.HTTPSConnection(server.hostname, server.port, context=context)
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": MAP}, "data": data}
         path = f"/api/v1/namespaces/{self.slices.namespace}/configmaps/{MAP}"
@@ -84,10 +86,10 @@ class Routes:
         client.close()
 
     @contextmanager
-    def agent(self) -> Iterator[Agent]:
-        """An agent, which is killed at the end."""
+    def agent(self, *within: str) -> Iterator[Agent]:
+        """An agent, which is killed at the end; `within` is a command that becomes it."""
         flags = (f"--routes={self.slices.namespace}/{MAP}", f"--envoy-admin=127.0.0.1:{self.admin}")
-        with self.agents.run(None, *flags) as agent:
+        with self.agents.run(None, *flags, within=within) as agent:
             yield agent
 
     @contextmanager
@@ -111,15 +113,36 @@ def routes(api: Api, tmp_path: Path) -> Iterator[Routes]:
 
 
 @pytest.fixture
-def served(start: Callable[..., Server], routes: Routes) -> Callable[[str], None]:
+def served(start: Callable[..., Server], routes: Routes) -> Callable[..., None]:
     """Starts a Service with one replica."""
 
-    def serve(name: str) -> None:
+    def serve(name: str, slices: Slices = routes.slices, health: int = 0) -> None:
         server = start("--lanes", "1", replica=name, address=own_address())
-        ports = (urlsplit(server.url).port, urlsplit(server.admin).port)
-        routes.slices.put(name, (own_address(), READY), ports=ports, service=name)
+        ports = (urlsplit(server.url).port, health or urlsplit(server.admin).port)
+        slices.put(name, (own_address(), READY), ports=ports, service=name)
 
     return serve
+
+
+class _Slow(BaseHTTPRequestHandler):
+    """Healthy, but only after most of the time that a check has."""
+
+    def do_GET(self) -> None:
+        time.sleep(0.6)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def slow() -> Iterator[int]:
+    """A port for health checks."""
+    with ThreadingHTTPServer((own_address(), 0), _Slow) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
 
 
 @pytest.fixture
@@ -168,10 +191,10 @@ def echoes(peer: socket.socket, words: bytes) -> bool:
 
 
 def test_changes_lose_no_request_and_no_connection(
-    routes: Routes, served: Callable[[str], None], chat: None
+    routes: Routes, served: Callable[..., None], chat: None, slow: int
 ) -> None:
-    for name in ("one", "two"):
-        served(name)
+    served("one")
+    served("two", health=slow)
     one, two = routes.route("one"), routes.route("two")
     sockets = routes.route("chat", path={"prefix": "/chat"}, upgrade=["websocket"])
     routes.put(sockets, one)
@@ -185,7 +208,7 @@ def test_changes_lose_no_request_and_no_connection(
             with Load(gateway.url, clients=4) as load:
                 load.wait_for(50, "one")
                 connections = gateway.counted("listener.ingress.downstream_cx_total")
-                # A service that Envoy did not know.
+                # A service that Envoy did not know, and that must be checked before it gets requests.
                 routes.put(sockets, {**two, "path": {"prefix": "/hello"}}, one)
                 load.wait_for(50, "two")
                 # Only the order.
@@ -221,7 +244,7 @@ def test_changes_lose_no_request_and_no_connection(
             assert gateway.process.poll() is None
 
 
-def test_what_envoy_rejects_changes_nothing(routes: Routes, served: Callable[[str], None]) -> None:
+def test_what_envoy_rejects_changes_nothing(routes: Routes, served: Callable[..., None]) -> None:
     for name in ("one", "two"):
         served(name)
     good = routes.rendered(routes.route("one"))
@@ -259,7 +282,7 @@ def test_what_envoy_rejects_changes_nothing(routes: Routes, served: Callable[[st
 
 
 def test_a_pod_whose_first_routes_are_rejected_is_not_ready(
-    routes: Routes, served: Callable[[str], None]
+    routes: Routes, served: Callable[..., None]
 ) -> None:
     served("one")
     routes.put(routes.route("one", **BAD))
@@ -273,7 +296,7 @@ def test_a_pod_whose_first_routes_are_rejected_is_not_ready(
             assert ask(gateway.url, "/hello").replica == "one"
 
 
-def test_an_agent_that_starts_again_goes_on(routes: Routes, served: Callable[[str], None]) -> None:
+def test_an_agent_that_starts_again_goes_on(routes: Routes, served: Callable[..., None]) -> None:
     for name in ("one", "two"):
         served(name)
     routes.put(routes.route("one"))
@@ -302,7 +325,55 @@ def test_an_agent_that_starts_again_goes_on(routes: Routes, served: Callable[[st
         assert not load.failures, load.failures[:10]
 
 
-def test_twenty_changes_under_load(routes: Routes, served: Callable[[str], None]) -> None:
+def test_a_change_waits_until_the_agent_may_read_its_services(
+    api: Api, served: Callable[..., None], tmp_path: Path
+) -> None:
+    with api.namespace() as here, api.namespace() as there:
+        near, far = Slices(api, here), Slices(api, there)
+        wire = Wire(api, tmp_path, near.account())
+        near.permit(here)
+        # As the chart has it: this ConfigMap and no other.
+        named = ("--verb=get,list,watch", "--resource=configmaps", f"--resource-name={MAP}")
+        bound = (f"--role={MAP}", f"--serviceaccount={here}:{ACCOUNT}")
+        for made in (("role", MAP, *named), ("rolebinding", MAP, *bound)):
+            result = api.kubectl("create", *made, "--namespace", here)
+            assert result.returncode == 0, result.stderr
+        wire.join()
+        routes = Routes(near, tmp_path, Agents(tmp_path, here, wire), free_ports(1))
+        served("one", near)
+        served("two", far)
+        routes.put(routes.route("one"))
+        with routes.agent() as agent:
+            agent.wait_until_ready()
+            with routes.envoy() as gateway:
+                eventually(lambda: current(agent), "the first routes")
+                other = {"name": "two", "service": {"name": "two", "namespace": there}}
+                routes.put(other)
+                assert agent.logged("verbs list and watch on endpointslices")
+                assert (current(agent), ask(gateway.url, "/hello").replica) == (False, "one")
+                far.permit(here)
+                eventually(lambda: ask(gateway.url, "/hello").replica == "two", "the new route")
+                eventually(lambda: current(agent), "the new routes")
+        wire.cut()
+
+
+def test_routes_that_would_abort_envoy_are_not_applied(routes: Routes) -> None:
+    """Each service takes one of the inotify instances of a user, of which the kernel has a limit."""
+    limit = "/proc/sys/user/max_inotify_instances"
+    script = f'echo 14 > {limit} && exec "$0" "$@"'
+    routes.put(*(routes.route(name, path={"prefix": f"/{name}"}) for name in ("a", "b", "c")))
+    with routes.agent("unshare", "--user", "--map-root-user", "sh", "-c", script) as agent:
+        (said,) = agent.logged("not applied yet: 3 new or changed services need")
+        assert "fs.inotify.max_user_instances" in said["message"]
+        assert (agent.status("/readyz"), agent.status("/healthz")) == (503, 200)
+        assert "fs.inotify.max_user_instances" in agent.missing()
+        inside = ("nsenter", f"--target={agent.process.pid}", "--user", "--preserve-credentials")
+        raised = [*inside, "sh", "-c", f"echo 15 > {limit}"]
+        assert subprocess.run(raised, check=False).returncode == 0
+        agent.wait_until_ready()
+
+
+def test_twenty_changes_under_load(routes: Routes, served: Callable[..., None]) -> None:
     """Prints how long a change takes, from the write to the first reply by its route."""
     names = [f"s{number}" for number in range(3)]
     for name in names:

@@ -259,15 +259,27 @@ class Agents:
 
     @contextmanager
     def run(
-        self, folder: Path | None = None, *flags: str, services: tuple[str, ...] = ()
+        self,
+        folder: Path | None = None,
+        *flags: str,
+        services: tuple[str, ...] = (),
+        within: tuple[str, ...] = (),
     ) -> Iterator[Agent]:
-        """One agent, which is killed at the end; its files are in the test's folder or in another."""
+        """One agent, which is killed at the end; its files are in the test's folder or in another.
+
+        `within` is a command that becomes the agent.
+        """
         port = free_ports(1)
         folder = folder or self.folder
         if not services and not any(flag.startswith("--routes=") for flag in flags):
             services = (f"{CLUSTER}={self.namespace}/{SERVICE}:http:admin",)
         log = self.folder / f"agent-{next(self.number)}.log"
-        argv = [program("gateway-agent"), "endpoints", f"--kubeconfig={self.wire.kubeconfig}"]
+        argv = [
+            *within,
+            program("gateway-agent"),
+            "endpoints",
+            f"--kubeconfig={self.wire.kubeconfig}",
+        ]
         argv += [f"--service={service}" for service in services]
         argv += [f"--folder={folder}", f"--listen=127.0.0.1:{port}", "--log-format=json", *flags]
         # A proxy of the environment is not for loopback.

@@ -1,6 +1,7 @@
 """Agents: of nodes with changed or rejected settings, of gateways, and without an API server."""
 
 import itertools
+import json
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -130,6 +131,33 @@ def api_server_stopped(place: Place) -> Iterator[Labels]:
     server.signal(signal.SIGSTOP)
     yield {**GATEWAY_AGENT, "envoy_cluster_name": "server"}
     server.signal(signal.SIGCONT)
+
+
+@drill(
+    "CorelaneRoutesNotApplied",
+    how="routes of another gateway name a host twice, which its Envoy rejects; once",
+    whole=True,
+)
+def routes_rejected(place: Place) -> Iterator[Labels]:
+    api, namespace = place.platform.cluster.api, place.platform.cluster.namespace
+    host = {"domains": ["*"], "routes": []}
+    limits = "type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit"
+
+    def data(*names: str) -> dict[str, str]:
+        hosts = [{"name": name, **host} for name in names]
+        routes = {"name": "ingress", "virtual_hosts": hosts}
+        found = {"clusters": [], "routes": routes}
+        found["rate-limits"] = {"@type": limits, "stat_prefix": "ingress"}
+        return {f"{name}.json": json.dumps(value) for name, value in found.items()}
+
+    maps = f"/api/v1/namespaces/{namespace}/configmaps"
+    api.create(maps, {"metadata": {"name": "routes"}, "data": data("one")})
+    place.routed(f"{namespace}/routes", "gateway-routes")
+    place.begins()
+    api.change(f"{maps}/routes", {"data": data("one", "two")})
+    yield {"job": "gateway-agent", "pod": "gateway-routes"}
+    api.change(f"{maps}/routes", {"data": data("one")})
+    api.call("DELETE", f"{maps}/routes")
 
 
 @drill(

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
+use rustix::fs::inotify::{self, CreateFlags};
 use serde_json::Value;
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep};
@@ -25,6 +26,9 @@ use crate::settings::Endpoints;
 
 /// Pause after a failure that is not Envoy's verdict.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// Files that Envoy watches in addition to those of endpoints, at most: of this agent, certificates, tokens.
+const OTHER_WATCHES: usize = 12;
 
 /// Interval between questions to an Envoy that does not run yet.
 const START: Duration = Duration::from_millis(100);
@@ -48,6 +52,11 @@ enum ApplyError {
     File(#[from] io::Error),
     #[error("Envoy's admin interface: {0}")]
     Admin(#[from] AdminError),
+    #[error(
+        "{0} new or changed services need as many inotify instances, without which Envoy aborts: \
+         increase fs.inotify.max_user_instances of the node"
+    )]
+    Watches(usize),
     #[error("there is a newer state")]
     Superseded,
 }
@@ -118,6 +127,7 @@ impl Applier {
                     if failure != words {
                         warn!("routes: not applied yet: {words}");
                     }
+                    self.status.failed(&words);
                     failure = words;
                     sleep(AGAIN).await;
                     continue;
@@ -150,6 +160,7 @@ impl Applier {
             () = self.fleet.written(wanted.clusters.keys()) => {}
             _ = newest.changed() => return Err(ApplyError::Superseded),
         }
+        self.check_watches(&wanted.clusters).await?;
         let updates = [Update::of_clusters(&both), wanted.rate_limits_file(), wanted.routes_file()];
         self.clusters = both;
         for (kind, update) in Kind::ALL.into_iter().zip(&updates) {
@@ -170,6 +181,18 @@ impl Applier {
         info!(clusters, changed = self.changed, "routes: applied");
         self.changed = false;
         Ok(())
+    }
+
+    /// Envoy aborts where the kernel has no instance for a file. The kernel counts the instances of a user, and
+    /// all containers of the pod have the same.
+    async fn check_watches(&self, wanted: &BTreeMap<String, Value>) -> Result<(), ApplyError> {
+        let starts = self.envoy.subscription(Kind::Clusters).await?.is_none();
+        let new = |(name, it): &(&String, &Value)| starts || self.clusters.get(*name) != Some(it);
+        let number = wanted.iter().filter(new).count();
+        let more = if starts { number + OTHER_WATCHES } else { number };
+        let held: Result<Vec<_>, _> =
+            (0..more).map(|_| inotify::init(CreateFlags::CLOEXEC)).collect();
+        held.map(drop).map_err(|_| ApplyError::Watches(number))
     }
 
     /// Replaces a file, and waits for what Envoy makes of it if one runs.
