@@ -98,7 +98,7 @@ impl Applier {
     }
 
     /// Applies the newest state whenever there is one. Never returns.
-    pub(crate) async fn run(mut self, mut newest: Receiver<Option<Desired>>) {
+    pub(crate) async fn run(mut self, mut newest: Receiver<Option<Arc<Desired>>>) {
         let mut failure = String::new();
         if self.files.iter().all(File::exists) {
             tokio::select! {
@@ -149,7 +149,7 @@ impl Applier {
     async fn apply(
         &mut self,
         wanted: &Desired,
-        newest: &mut Receiver<Option<Desired>>,
+        newest: &mut Receiver<Option<Arc<Desired>>>,
     ) -> Result<(), ApplyError> {
         let mut both = self.clusters.clone();
         both.extend(wanted.clusters.clone());
@@ -223,7 +223,7 @@ impl Applier {
     async fn retire(
         &mut self,
         wanted: &Desired,
-        newest: &mut Receiver<Option<Desired>>,
+        newest: &mut Receiver<Option<Arc<Desired>>>,
     ) -> Result<(), ApplyError> {
         let gone = self.clusters.keys().filter(|name| !wanted.clusters.contains_key(*name));
         let gone: Vec<_> = gone.cloned().collect();

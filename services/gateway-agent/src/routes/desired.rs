@@ -62,13 +62,13 @@ impl Desired {
     pub(crate) fn routes_file(&self) -> Update {
         let mut routes = self.routes.clone();
         routes.insert("virtual_hosts".to_owned(), Value::Array(self.virtual_hosts.clone()));
-        Update::of("envoy.config.route.v3.RouteConfiguration", [Value::Object(routes)])
+        Update::of("envoy.config.route.v3.RouteConfiguration", [&Value::Object(routes)])
     }
 
     /// Envoy's file of rate limits.
     pub(crate) fn rate_limits_file(&self) -> Update {
         let config = json!({"name": FILTER, "typed_config": self.rate_limits});
-        Update::of("envoy.config.core.v3.TypedExtensionConfig", [config])
+        Update::of("envoy.config.core.v3.TypedExtensionConfig", [&config])
     }
 }
 
@@ -83,22 +83,20 @@ pub(crate) struct Update {
 impl Update {
     /// Envoy's file of clusters.
     pub(crate) fn of_clusters(clusters: &BTreeMap<String, Value>) -> Self {
-        Self::of("envoy.config.cluster.v3.Cluster", clusters.values().cloned())
+        Self::of("envoy.config.cluster.v3.Cluster", clusters.values())
     }
 
-    fn of(kind: &str, resources: impl IntoIterator<Item = Value>) -> Self {
-        let kind = Value::String(format!("type.googleapis.com/{kind}"));
-        let typed = |mut resource: Value| {
-            if let Value::Object(fields) = &mut resource {
-                fields.insert("@type".to_owned(), kind.clone());
-            }
-            resource
+    /// Of objects with any field.
+    fn of<'a>(kind: &str, resources: impl IntoIterator<Item = &'a Value>) -> Self {
+        // As text, because copies of the objects would be most of the agent's memory.
+        let typed = |resource: &Value| {
+            format!("{{\"@type\":\"type.googleapis.com/{kind}\",{}", &resource.to_string()[1..])
         };
-        let resources = Value::Array(resources.into_iter().map(typed).collect());
+        let resources = Vec::from_iter(resources.into_iter().map(typed)).join(",");
         let mut hasher = DefaultHasher::new();
-        resources.to_string().hash(&mut hasher);
+        resources.hash(&mut hasher);
         let version = format!("{:016x}", hasher.finish());
-        let text = format!("{}\n", json!({"version_info": version, "resources": resources}));
+        let text = format!("{{\"version_info\":\"{version}\",\"resources\":[{resources}]}}\n");
         Self { text, version }
     }
 }

@@ -39,7 +39,7 @@ impl Source {
 
     /// Sends each state that can be read. Never returns: all failures are retried, and the last state
     /// stays, also when the ConfigMap is deleted.
-    pub(crate) async fn run(self, newest: Sender<Option<Desired>>) {
+    pub(crate) async fn run(self, newest: Sender<Option<Arc<Desired>>>) {
         // By its name alone, so that a Role can name it.
         let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let config = config.timeout(WATCH_SECONDS);
@@ -59,12 +59,12 @@ impl Source {
         }
     }
 
-    fn read(&self, map: ConfigMap, newest: &Sender<Option<Desired>>) {
+    fn read(&self, map: ConfigMap, newest: &Sender<Option<Arc<Desired>>>) {
         match Desired::read(&map.data.unwrap_or_default()) {
             Ok(desired) => {
                 newest.send_if_modified(|known| {
-                    let changed = known.as_ref() != Some(&desired);
-                    *known = Some(desired);
+                    let changed = known.as_deref() != Some(&desired);
+                    *known = Some(Arc::new(desired));
                     changed
                 });
             }
